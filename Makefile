@@ -1,0 +1,40 @@
+# Two commands matter: `make demo` (compile a model, train it, check it) and `make test`.
+# Everything runs in .venv, made on first use; nothing needs to be installed by hand but Python 3.11+.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: help demo test check fuzz bench wheel-test clean
+
+help:  ## what the targets do
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet -e '.[dev]'
+	touch $(READY)
+
+demo: $(READY)  ## compile samples/gpt-tiny.wsl, train it on a text, compare with one device
+	$(BIN)/wscc compile samples/gpt-tiny.wsl -o out/gpt-tiny
+	$(BIN)/wscc run out/gpt-tiny --steps 60
+	$(BIN)/wscc run samples/gpt-tiny.wsl --check --steps 2 --dtype f64
+
+test: $(READY)  ## the test suite (under 5 minutes on 2 cores)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(READY)  ## ruff, mypy --strict, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	rm -rf build/types && mkdir -p build/types && ln -s $(CURDIR)/wscc build/types/wscc.src
+	$(BIN)/python tests/check_types.py
+
+fuzz: $(READY)  ## long property runs; SECONDS=600 sets how long
+	WSCC_FUZZ_SECONDS=$${SECONDS:-600} $(BIN)/python -m pytest -n 2 -m slow
+
+bench: $(READY)  ## medians and ratios of what is measured, as a table
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) build out *.egg-info

@@ -1,0 +1,48 @@
+"""Which formals of a procedure a call may bind to the same bytes."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from wscc.ir.module import Affine, Module, Ref, Step, calls
+
+
+def aliases(module: Module) -> dict[str, dict[str, str]]:
+    """By procedure: each formal that may share its bytes, with the common name of those it shares them with.
+
+    Formals with the same name are the same memory anyway. Elements of arrays in one storage share either all
+    bytes or none (plan_memory gives them equal strides).
+    """
+    storage = {a.name: a.storage or a.name for a in module.arrays}
+    found: dict[str, dict[str, str]] = {p.name: {} for p in module.procedures}
+    for name, args in _bindings(module.step):
+        sharing: dict[str, list[tuple[str, Ref]]] = {}
+        for formal, ref in zip(module.procedure(name).formals, args, strict=True):
+            sharing.setdefault(storage[ref.array], []).append((formal.name, ref))
+        for (a, x), (b, y) in (pair for group in sharing.values() for pair in combinations(group, 2)):
+            if a != b and not _apart(x, y):
+                _join(found[name], a, b)
+    return found
+
+
+def _bindings(step: Step) -> list[tuple[str, tuple[Ref, ...]]]:
+    """Each distinct static call once."""
+    return list(dict.fromkeys((call.procedure, call.args) for call, _ in calls(step)))
+
+
+def _join(root: dict[str, str], a: str, b: str) -> None:
+    old, new = root.get(b, b), root.get(a, a)
+    root[a] = root[b] = new
+    root.update((k, new) for k, r in root.items() if r == old)
+
+
+def _apart(x: Ref, y: Ref) -> bool:
+    """Whether the two elements differ in every iteration."""
+    return any(_differ(i, j) for i, j in zip(x.index, y.index, strict=True))
+
+
+def _differ(i: Affine, j: Affine) -> bool:
+    if i.terms != j.terms or i.modulus != j.modulus:
+        return False
+    gap = i.base - j.base
+    return (gap % i.modulus if i.modulus else gap) != 0

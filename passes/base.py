@@ -1,0 +1,36 @@
+"""What a pass is: a small pure function from module to module whose dataclass fields are its options."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from wscc.ir.module import Module
+
+
+class Fact(StrEnum):
+    """What is known of a module; passes require and provide facts, so that their order is checked."""
+
+    DIFFERENTIATED = "differentiated"
+    PARTITIONED = "partitioned"
+    PLACED = "placed"
+    LOWERED = "lowered to the fabric"
+    PHASED = "grouped in phases"
+    ROUTED = "routed"
+    SCHEDULED = "scheduled"
+    PLANNED = "planned in memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Valid module in, valid module out. Raises `CompileError` when the program cannot be compiled."""
+
+    name: ClassVar[str]
+    requires: ClassVar[frozenset[Fact]] = frozenset()
+    provides: ClassVar[frozenset[Fact]] = frozenset()
+
+    @abstractmethod
+    def run(self, module: Module) -> Module:
+        """The module after the pass; the argument is left as it is."""

@@ -1,0 +1,313 @@
+"""The derivative of every differentiable op, as graph-level ops.
+
+A rule gets the op and the gradients of its results (None: no gradient arrives) and returns one gradient per
+operand (None: none needed). Backward ops reuse the factor names of their forward op and carry it as `origin`,
+so that partition never searches for them. A test holds the table total over `OPS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from wscc.ir.builder import Builder
+from wscc.ir.module import Attr, Op, Value
+from wscc.ir.rule import Rule
+from wscc.ir.types import DType
+
+Grads = Sequence[Value | None]
+
+
+class Tape(Protocol):
+    """What a rule may ask for while the backward procedure is built."""
+
+    builder: Builder
+
+    def forward(self, value: Value) -> Value:
+        """The forward value as the backward procedure has it: a formal, saved, or recomputed."""
+
+    def needs_grad(self, value: Value) -> bool: ...
+
+    def grad_dtype(self, value: Value) -> DType:
+        """Element type of the gradient of `value`: that of gradients for weights, else its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """Emits backward ops of one forward op."""
+
+    tape: Tape
+    op: Op
+    origin: str
+
+    def emit(
+        self,
+        kind: str,
+        operands: Sequence[Value],
+        ins: Sequence[tuple[str, ...]],
+        outs: Sequence[tuple[str, ...]],
+        dtypes: Sequence[DType],
+        attrs: dict[str, Attr] | None = None,
+    ) -> tuple[Value, ...]:
+        """One op whose terms are given as factors; marks are those of the forward rule."""
+        assert self.op.rule is not None
+        rule = replace(self.op.rule, ins=tuple(ins), outs=tuple(outs))
+        return self.tape.builder.emit(
+            kind, operands, _only_own_marks(rule), sizes=self.op.sizes, dtypes=dtypes, attrs=attrs,
+            hints=[f"d.{v.name}" for v in self.op.operands], origin=self.origin, span=self.op.span,
+        )  # fmt: skip
+
+    def sum_to(self, dy: Value, from_: tuple[str, ...], to: tuple[str, ...], dtype: DType) -> Value:
+        """Contract the factors that the operand lacks: the gradient of a broadcast."""
+        if from_ == to:
+            return dy
+        return self.emit("sum", [dy], [from_], [to], [dtype])[0]
+
+
+def _only_own_marks(rule: Rule) -> Rule:
+    own = set(rule.factors)
+    return replace(
+        rule, whole=rule.whole & own, streamed=rule.streamed & own, indexed=rule.indexed & own
+    )
+
+
+def _rule(op: Op) -> Rule:
+    assert op.rule is not None
+    return op.rule
+
+
+def _present(dys: Grads) -> Value:
+    dy = dys[0]
+    assert dy is not None
+    return dy
+
+
+# ------------------------------------------------------------------------------------------------ the rules
+
+
+def _matmul(b: Backward, dys: Grads) -> Grads:
+    rule, (x, w) = _rule(b.op), b.op.operands
+    dy, out = _present(dys), _rule(b.op).outs[0]
+    grads: list[Value | None] = [None, None]
+    if b.tape.needs_grad(x):
+        (grads[0],) = b.emit(
+            "matmul", [dy, b.tape.forward(w)], [out, rule.ins[1]], [rule.ins[0]], [b.tape.grad_dtype(x)]
+        )
+    if b.tape.needs_grad(w):
+        (grads[1],) = b.emit(
+            "matmul", [b.tape.forward(x), dy], [rule.ins[0], out], [rule.ins[1]], [b.tape.grad_dtype(w)]
+        )
+    return grads
+
+
+def _linear_pair(sign: float) -> Callable[[Backward, Grads], Grads]:
+    def rule(b: Backward, dys: Grads) -> Grads:
+        dy, out = _present(dys), _rule(b.op).outs[0]
+        grads: list[Value | None] = []
+        for value, term, factor in zip(b.op.operands, _rule(b.op).ins, (1.0, sign), strict=True):
+            if not b.tape.needs_grad(value):
+                grads.append(None)
+                continue
+            part = dy
+            if factor != 1.0:
+                (part,) = b.emit("scale", [dy], [out], [out], [dy.type.dtype], {"factor": factor})
+            grads.append(b.sum_to(part, out, term, b.tape.grad_dtype(value)))
+        return grads
+
+    return rule
+
+
+def _mul(b: Backward, dys: Grads) -> Grads:
+    dy, rule = _present(dys), _rule(b.op)
+    out = rule.outs[0]
+    grads: list[Value | None] = []
+    for i, value in enumerate(b.op.operands):
+        if not b.tape.needs_grad(value):
+            grads.append(None)
+            continue
+        other = b.op.operands[1 - i]
+        (full,) = b.emit("mul", [dy, b.tape.forward(other)], [out, rule.ins[1 - i]], [out], [dy.type.dtype])
+        grads.append(b.sum_to(full, out, rule.ins[i], b.tape.grad_dtype(value)))
+    return grads
+
+
+def _div(b: Backward, dys: Grads) -> Grads:
+    dy, rule, (x, y) = _present(dys), _rule(b.op), b.op.operands
+    out, kind = rule.outs[0], dy.type.dtype
+    (by_y,) = b.emit("div", [dy, b.tape.forward(y)], [out, rule.ins[1]], [out], [kind])
+    grads: list[Value | None] = [None, None]
+    if b.tape.needs_grad(x):
+        grads[0] = b.sum_to(by_y, out, rule.ins[0], b.tape.grad_dtype(x))
+    if b.tape.needs_grad(y):
+        quotient = b.tape.forward(b.op.results[0])
+        (product,) = b.emit("mul", [by_y, quotient], [out, out], [out], [kind])
+        (negated,) = b.emit("scale", [product], [out], [out], [kind], {"factor": -1.0})
+        grads[1] = b.sum_to(negated, out, rule.ins[1], b.tape.grad_dtype(y))
+    return grads
+
+
+def _scale(b: Backward, dys: Grads) -> Grads:
+    dy, term = _present(dys), _rule(b.op).ins[0]
+    return b.emit("scale", [dy], [term], [term], [dy.type.dtype], dict(b.op.attrs))
+
+
+def _cast(b: Backward, dys: Grads) -> Grads:
+    dy, term, x = _present(dys), _rule(b.op).ins[0], b.op.operands[0]
+    if dy.type.dtype is b.tape.grad_dtype(x):
+        return [dy]
+    return b.emit("cast", [dy], [term], [term], [b.tape.grad_dtype(x)])
+
+
+def _gsum(b: Backward, dys: Grads) -> Grads:
+    return [_present(dys)] * len(b.op.operands)
+
+
+def _split(b: Backward, dys: Grads) -> Grads:
+    (whole,), part = _rule(b.op).ins, _rule(b.op).outs[0]
+    pieces = [dy if dy is not None else _zeros_like(b, v, part) for dy, v in zip(dys, b.op.results, strict=True)]
+    dtype = b.tape.grad_dtype(b.op.operands[0])
+    return b.emit("stack", pieces, [part] * len(pieces), [whole], [dtype], dict(b.op.attrs))
+
+
+def _stack(b: Backward, dys: Grads) -> Grads:
+    dy, part = _present(dys), _rule(b.op).ins[0]
+    n = len(b.op.operands)
+    return b.emit("split", [dy], [_rule(b.op).outs[0]], [part] * n, [dy.type.dtype] * n, dict(b.op.attrs))
+
+
+def _zeros_like(b: Backward, value: Value, term: tuple[str, ...]) -> Value:
+    return b.emit("fill", [], [()], [term], [value.type.dtype], {"value": 0.0})[0]
+
+
+def _pointwise(kind: str) -> Callable[[Backward, Grads], Grads]:
+    """`kind(operands, dy)` gives the gradient of every operand, each of the operands' shape."""
+
+    def rule(b: Backward, dys: Grads) -> Grads:
+        term = _rule(b.op).ins[0]
+        xs = [b.tape.forward(v) for v in b.op.operands]
+        n = len(xs)
+        return b.emit(kind, [*xs, _present(dys)], [term] * (n + 1), [term] * n, [v.type.dtype for v in xs])
+
+    return rule
+
+
+def _norm(kind: str) -> Callable[[Backward, Grads], Grads]:
+    """layernorm and rmsnorm: x, gain and dy are read, the bias is not."""
+
+    def rule(b: Backward, dys: Grads) -> Grads:
+        x, gain, *_ = b.op.operands
+        terms = _rule(b.op).ins
+        return b.emit(
+            kind, [b.tape.forward(x), b.tape.forward(gain), _present(dys)], [terms[0], terms[1], terms[0]],
+            terms, [b.tape.grad_dtype(v) for v in b.op.operands], dict(b.op.attrs),
+        )  # fmt: skip
+
+    return rule
+
+
+def _rope(b: Backward, dys: Grads) -> Grads:
+    dy, term = _present(dys), _rule(b.op).ins[0]
+    sign = b.op.attr("sign")
+    assert isinstance(sign, float)
+    return b.emit("rope", [dy], [term], [term], [dy.type.dtype], {**dict(b.op.attrs), "sign": -sign})
+
+
+def _embedding(b: Backward, dys: Grads) -> Grads:
+    ids, table = b.op.operands
+    rule = _rule(b.op)
+    grad = b.emit(
+        "embedding_bwd", [b.tape.forward(ids), _present(dys)], [rule.ins[0], rule.outs[0]], [rule.ins[1]],
+        [b.tape.grad_dtype(table)],
+    )  # fmt: skip
+    return [None, *grad]
+
+
+def _attention(b: Backward, dys: Grads) -> Grads:
+    """Keys, values and their gradients travel together, so it is one backward op."""
+    q, k, v = b.op.operands
+    out, lse = b.op.results
+    rule = _rule(b.op)
+    tq, tk, tv = rule.ins
+    operands = [*(b.tape.forward(x) for x in (q, k, v, out, lse)), _present(dys)]
+    return b.emit(
+        "attention_bwd", operands, [tq, tk, tv, *rule.outs, tq], [tq, tk, tv],
+        [q.type.dtype, k.type.dtype, v.type.dtype], dict(b.op.attrs),
+    )  # fmt: skip
+
+
+def _rowmax(b: Backward, dys: Grads) -> Grads:
+    """The loss does not depend on the shift that keeps its exponentials in range."""
+    return [None]
+
+
+def _sumexp(b: Backward, dys: Grads) -> Grads:
+    x, m = b.op.operands
+    rule = _rule(b.op)
+    grad = b.emit(
+        "sumexp_bwd", [b.tape.forward(x), b.tape.forward(m), _present(dys)], [*rule.ins, rule.outs[0]],
+        [rule.ins[0]], [x.type.dtype], dict(b.op.attrs),
+    )  # fmt: skip
+    return [*grad, None]
+
+
+def _pick(b: Backward, dys: Grads) -> Grads:
+    x, labels = b.op.operands
+    rule = _rule(b.op)
+    grad = b.emit(
+        "pick_bwd", [b.tape.forward(labels), _present(dys)], [rule.ins[1], rule.outs[0]], [rule.ins[0]],
+        [x.type.dtype],
+    )  # fmt: skip
+    return [*grad, None]
+
+
+def _nll(b: Backward, dys: Grads) -> Grads:
+    _, z, p, labels = b.op.operands
+    term = _rule(b.op).ins[0]
+    operands = [b.tape.forward(z), b.tape.forward(labels), _present(dys)]
+    dz, dp = b.emit("nll_bwd", operands, [term] * 3, [term] * 2, [z.type.dtype, p.type.dtype])
+    return [None, dz, dp, None]
+
+
+def _mean(b: Backward, dys: Grads) -> Grads:
+    x, count = b.op.operands
+    rule = _rule(b.op)
+    grad = b.emit("mean_bwd", [_present(dys), b.tape.forward(count)], [(), ()], [rule.ins[0]], [x.type.dtype])
+    return [*grad, None]
+
+
+DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
+    "matmul": _matmul,
+    "add": _linear_pair(1.0),
+    "sub": _linear_pair(-1.0),
+    "mul": _mul,
+    "div": _div,
+    "scale": _scale,
+    "cast": _cast,
+    "gsum": _gsum,
+    "split": _split,
+    "stack": _stack,
+    "gelu": _pointwise("gelu_bwd"),
+    "gelu_erf": _pointwise("gelu_erf_bwd"),
+    "relu": _pointwise("relu_bwd"),
+    "swiglu": _pointwise("swiglu_bwd"),
+    "layernorm": _norm("layernorm_bwd"),
+    "rmsnorm": _norm("rmsnorm_bwd"),
+    "rope": _rope,
+    "embedding": _embedding,
+    "attention": _attention,
+    "rowmax": _rowmax,
+    "sumexp": _sumexp,
+    "pick": _pick,
+    "nll": _nll,
+    "mean": _mean,
+}
+
+# Ops without a derivative: they occur only in backward procedures, or have no float operand.
+NOT_DIFFERENTIATED: Final = frozenset(
+    {
+        "matmul_add", "sum", "fill", "count", "sqsum", "tick", "adamw", "sgd", "gelu_bwd", "gelu_erf_bwd", "relu_bwd",
+        "swiglu_bwd", "layernorm_bwd", "rmsnorm_bwd", "embedding_bwd", "attention_bwd", "sumexp_bwd", "pick_bwd",
+        "nll_bwd", "mean_bwd",
+    }
+)  # fmt: skip

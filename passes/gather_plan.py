@@ -1,0 +1,98 @@
+"""How shards reach every die of a group: rounds of moves between positions (TATP, arXiv 2512.14256, sec. 4).
+
+A *closed ring* of even size T sends whole shards both ways and the antipodal one as two halves: T/2 rounds,
+(T-1)/2 shards per link and direction. An *open chain* floods both ways: T-1 rounds, at most one shard per link,
+direction and round. Reducing to owners is the same plan run backwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wscc.ir.fabric import NOBODY
+
+
+class Part(StrEnum):
+    """Which part of a shard a move carries."""
+
+    WHOLE = "whole"
+    LOW = "low"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """By position: `to[p]` is where p sends (`NOBODY`: nowhere), `shard[p]` the shard that it sends."""
+
+    to: tuple[int, ...]
+    shard: tuple[int, ...]
+    part: Part = Part.WHOLE
+
+    def backwards(self) -> Move:
+        """Every message from its receiver to its sender."""
+        to, shard = [NOBODY] * len(self.to), [0] * len(self.to)
+        for p, q in enumerate(self.to):
+            if q != NOBODY:
+                to[q], shard[q] = p, self.shard[p]
+        return Move(tuple(to), tuple(shard), self.part)
+
+
+@dataclass(frozen=True, slots=True)
+class GatherPlan:
+    """`rounds[r]`: moves of round r + 1. `order[t][p]`: the shard that position p uses t-th; it has arrived
+    after `ready[t]` rounds at every position."""
+
+    size: int
+    rounds: tuple[tuple[Move, ...], ...]
+    order: tuple[tuple[int, ...], ...]
+    ready: tuple[int, ...]
+
+
+def ring(size: int) -> GatherPlan:
+    """The plan of a closed ring (or, routed over several hops, of any group)."""
+    places = range(size)
+    if size == 2:
+        exchange = Move((1, 0), (0, 1))
+        return GatherPlan(2, ((exchange,),), ((0, 1), (1, 0)), (0, 1))
+    rounds, order, ready = [], [tuple(places)], [0]
+    for r in range(1, size // 2 + 1):
+        antipodal = 2 * r == size
+        low, high = (Part.LOW, Part.HIGH) if antipodal else (Part.WHOLE, Part.WHOLE)
+        right = Move(
+            tuple((p + 1) % size for p in places), tuple((p - r + 1) % size for p in places), low
+        )
+        left = Move(
+            tuple((p - 1) % size for p in places), tuple((p + r - 1) % size for p in places), high
+        )
+        rounds.append((right, left))
+        order.append(tuple((p - r) % size for p in places))
+        ready.append(r)
+        if not antipodal:
+            order.append(tuple((p + r) % size for p in places))
+            ready.append(r)
+    return GatherPlan(size, tuple(rounds), tuple(order), tuple(ready))
+
+
+def chain(size: int) -> GatherPlan:
+    """The plan of an open path: position p < T/2 uses p, p+1, .. (mod T), the others p, p-1, .."""
+    places = range(size)
+    rounds = []
+    for r in range(1, size):
+        right = Move(
+            tuple(p + 1 if p + 1 < size and p - r + 1 >= 0 else NOBODY for p in places),
+            tuple(max(p - r + 1, 0) for p in places),
+        )
+        left = Move(
+            tuple(p - 1 if p >= 1 and p + r - 1 < size else NOBODY for p in places),
+            tuple(min(p + r - 1, size - 1) for p in places),
+        )
+        rounds.append((right, left))
+    order = [
+        tuple((p + t) % size if 2 * p < size else (p - t) % size for p in places) for t in range(size)
+    ]
+    ready = [max(abs(p - j) for p, j in enumerate(row)) for row in order]
+    # A shard never used before its turn may still have arrived earlier elsewhere: keep the order monotone.
+    for t in range(1, size):
+        ready[t] = max(ready[t], ready[t - 1])
+    return GatherPlan(size, tuple(rounds), tuple(order), tuple(ready))

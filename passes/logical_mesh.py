@@ -1,0 +1,73 @@
+"""The logical mesh as arithmetic on die indices: coordinates, groups along an axis, blocks of a layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from wscc.ir.fabric import NOBODY, Ints, per_die
+from wscc.machine.wafer import Wafer
+
+
+@dataclass(frozen=True)
+class LogicalMesh:
+    """Dies are numbered row-major over `axes`, first axis major."""
+
+    axes: tuple[tuple[str, int], ...]
+
+    @cached_property
+    def count(self) -> int:
+        return prod(n for _, n in self.axes)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        return dict(self.axes)
+
+    @cached_property
+    def strides(self) -> dict[str, int]:
+        """How far apart two dies are that differ by one along the axis."""
+        names = [a for a, _ in self.axes]
+        return {a: prod(n for _, n in self.axes[i + 1 :]) for i, a in enumerate(names)}
+
+    def coordinates(self, axis: str) -> list[int]:
+        """By die, its position along the axis."""
+        stride, size = self.strides[axis], self.sizes[axis]
+        return [i // stride % size for i in range(self.count)]
+
+    def by_position(self, axis: str, values: Sequence[int]) -> Ints:
+        """A value for each position along the axis, as a value for each die."""
+        return per_die(values[p] for p in self.coordinates(axis))
+
+    def peers(self, axis: str, targets: Sequence[int]) -> Ints:
+        """By die, the die of its group at position `targets[own position]` (`NOBODY` stays)."""
+        stride = self.strides[axis]
+        return per_die(
+            NOBODY if targets[p] == NOBODY else i + (targets[p] - p) * stride
+            for i, p in enumerate(self.coordinates(axis))
+        )
+
+    def block(self, axes: Sequence[str]) -> list[int]:
+        """By die, the index of its block of a dimension split by `axes`, major first."""
+        index = [0] * self.count
+        for a in axes:
+            size, at = self.sizes[a], self.coordinates(a)
+            index = [i * size + p for i, p in zip(index, at, strict=True)]
+        return index
+
+    def groups(self, axis: str) -> list[list[int]]:
+        """The dies of each group along the axis, in order of position."""
+        stride, size = self.strides[axis], self.sizes[axis]
+        return [
+            [first + k * stride for k in range(size)]
+            for first, p in enumerate(self.coordinates(axis))
+            if p == 0
+        ]
+
+
+def adjacent(wafer: Wafer, a: int, b: int) -> bool:
+    """Whether a live link joins two physical dies."""
+    (ra, ca), (rb, cb) = divmod(a, wafer.cols), divmod(b, wafer.cols)
+    ends = tuple(sorted(((ra, ca), (rb, cb))))
+    return abs(ra - rb) + abs(ca - cb) == 1 and ends not in wafer.dead_links

@@ -1,0 +1,211 @@
+"""From sharded ops to the fabric: kernels on views of buffers, and chunked transfers between dies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from wscc.ir.fabric import Buffer, Ints, View, per_die
+from wscc.ir.module import Call, Level, Loop, Mode, Module, Op, Output, Procedure, Ref, Value
+from wscc.passes.base import Fact, Pass
+from wscc.passes.logical_mesh import LogicalMesh, adjacent
+from wscc.passes.lower_context import FabricBuilder, indexed, times, whole_view
+from wscc.passes.lower_kernels import KERNELS, VIEWS, Site
+from wscc.passes.lower_reshards import along, lower_reshard
+from wscc.passes.lower_streams import StreamSite, lower_stream
+
+
+@dataclass(frozen=True, slots=True)
+class LowerCollectives(Pass):
+    """Lower every sharded procedure to kernels and transfers, in an order that is right when each statement
+    is executed by all dies in turn.
+
+    Ops become instructions (`lower_kernels`), reshards become transfers along one axis (`lower_reshards`: ring
+    of neighbours, chain, or a ring over several hops where peers are apart), streams become loops over chunks
+    (`lower_streams`). Splits and slices only name part of a buffer. A result that the procedure returns is
+    computed where the caller wants it.
+
+    Before: %g = all_gather(%x) axis=tp dim=1 : f32[8,16,32]
+    After:  copy %g[..] = %x; transfer 0 to=[1,0] %x -> %g[..]
+    """
+
+    name: ClassVar[str] = "lower_collectives"
+    requires: ClassVar[frozenset[Fact]] = frozenset({Fact.PLACED})
+    provides: ClassVar[frozenset[Fact]] = frozenset({Fact.LOWERED})
+
+    def run(self, module: Module) -> Module:
+        mesh = LogicalMesh(module.axes)
+        lies = {axis: _lies(module, mesh, axis) for axis in mesh.sizes}
+        bindings = _bindings(module)
+        storage = {a.name: a.storage or a.name for a in module.arrays}
+        procedures = tuple(
+            _Procedure(mesh, lies, p, _aliases(p, bindings[p.name], storage)).lower()
+            for p in module.procedures
+        )
+        return module.with_(level=Level.FABRIC, procedures=procedures)
+
+
+def _lies(module: Module, mesh: LogicalMesh, axis: str) -> str:
+    """Whether all groups of the axis are closed rings of neighbours, open chains, or neither."""
+    closed = True
+    for group in mesh.groups(axis):
+        dies = [module.dies[i] for i in group]
+        if not all(adjacent(module.machine, a, b) for a, b in zip(dies, dies[1:], strict=False)):
+            return "apart"
+        closed = closed and adjacent(module.machine, dies[-1], dies[0])
+    return "ring" if closed else "chain"
+
+
+def _bindings(module: Module) -> dict[str, tuple[Ref, ...]]:
+    """The arguments of each procedure (every procedure has one static call)."""
+    found: dict[str, tuple[Ref, ...]] = {}
+
+    def visit(stmts: tuple[Call | Loop, ...]) -> None:
+        for stmt in stmts:
+            if isinstance(stmt, Loop):
+                visit(stmt.body)
+            else:
+                found[stmt.procedure] = stmt.args
+
+    visit(module.step)
+    return found
+
+
+def _aliases(procedure: Procedure, args: tuple[Ref, ...], storage: dict[str, str]) -> dict[int, str]:
+    """By output, the input formal whose bytes it is bound to."""
+    inputs = {
+        (storage[r.array], r.index): v.name for v, r in zip(procedure.inputs, args, strict=False)
+    }
+    outputs = args[len(procedure.inputs) :]
+    return {j: inputs[key] for j, r in enumerate(outputs) if (key := (storage[r.array], r.index)) in inputs}
+
+
+class _Procedure:
+    """Lowers one procedure. `env` is where each value lies."""
+
+    def __init__(
+        self, mesh: LogicalMesh, lies: dict[str, str], procedure: Procedure, aliases: dict[int, str]
+    ) -> None:
+        self.mesh = mesh
+        self.lies = lies
+        self.procedure = procedure
+        self.formals = [self._formal(j, o, aliases) for j, o in enumerate(procedure.outputs)]
+        names = {v.name for v in procedure.inputs} | set(self.formals)
+        self.build = FabricBuilder(mesh, {}, [], names)
+        self.env = {v.name: whole_view(v.name, self._local(v), v.type.dtype) for v in procedure.inputs}
+        self.aliases = aliases
+        self.places: dict[str, View] = {}
+        self._choose_places()
+
+    def _local(self, value: Value) -> tuple[int, ...]:
+        return value.type.local_shape(self.mesh.sizes)
+
+    def _formal(self, j: int, output: Output, aliases: dict[int, str]) -> str:
+        """The name of the memory that output j is bound to: that of the input which it replaces, if any."""
+        return aliases.get(j) or f"out.{j}"
+
+    def _choose_places(self) -> None:
+        """Where results go that are not free to lie anywhere: returned values, and parts of a stack."""
+        made = {v.name for op in self.procedure.ops for v in op.results}
+        for formal, out in zip(self.formals, self.procedure.outputs, strict=True):
+            name = out.value.name
+            if out.mode is Mode.WRITE and name in made and name not in self.places:
+                self.places[name] = whole_view(formal, self._local(out.value), out.value.type.dtype)
+        for op in self.procedure.ops:
+            if op.kind == "stack":
+                self._place_parts(op)
+
+    def _place_parts(self, op: Op) -> None:
+        result = op.results[0]
+        whole = self.places.get(result.name)
+        if whole is None:
+            whole = self.build.buffer(result.name, self._local(result), result.type.dtype)
+            self.places[result.name] = whole
+        dim = op.attr("dim")
+        assert isinstance(dim, int)
+        producers = {v.name: p for p in self.procedure.ops for v in p.results}
+        for i, part in enumerate(op.operands):
+            made = producers.get(part.name)
+            if made and made.kind not in (*VIEWS, "slice") and part.name not in self.places:
+                self.places[part.name] = indexed(whole, dim, i)
+
+    # -- statements -------------------------------------------------------------------------------------
+
+    def lower(self) -> Procedure:
+        for op in self.procedure.ops:
+            self.build.source, self.build.span = op.results[0].name, op.span
+            self._op(op)
+        self.build.source = ""
+        for formal, out in zip(self.formals, self.procedure.outputs, strict=True):
+            self._return(formal, out)
+        outputs = tuple(
+            Output(Value(f, o.value.type), o.mode)
+            for f, o in zip(self.formals, self.procedure.outputs, strict=True)
+        )
+        used = {b for s in self.build.body for b in _buffers(s)}
+        buffers: tuple[Buffer, ...] = tuple(b for b in self.build.buffers.values() if b.name in used)
+        return replace(self.procedure, outputs=outputs, buffers=buffers, body=tuple(self.build.body))
+
+    def _return(self, formal: str, out: Output) -> None:
+        target = whole_view(formal, self._local(out.value), out.value.type.dtype)
+        source = self.env[out.value.name]
+        if out.mode is Mode.ADD:
+            self.build.kernel("add", [target], [target, source])
+        elif source != target:
+            self.build.kernel("copy", [target], [source])
+
+    def _op(self, op: Op) -> None:
+        if op.is_reshard:
+            axis = str(op.attr("axis"))
+            result = op.results[0]
+            self.env[result.name] = lower_reshard(
+                self.build, op, self.env[op.operands[0].name], lambda _: self._place(result), self.lies[axis]
+            )
+            return
+        if op.kind == "split":
+            dim = op.attr("dim")
+            assert isinstance(dim, int)
+            for i, v in enumerate(op.results):
+                self.env[v.name] = indexed(self.env[op.operands[0].name], dim, i)
+            return
+        reads = tuple(self.env[v.name] for v in op.operands)
+        writes = tuple(self._place(v) for v in op.results)
+        self.env.update(zip((v.name for v in op.results), writes, strict=True))
+        if op.stream is None:
+            more = (False,) * len(writes)
+            KERNELS[op.kind](Site(self.build, op, reads, writes, lambda f: self._start(op, f), more))
+            return
+        a = along(self.build, op.stream.axis, self.lies[op.stream.axis])
+        lower_stream(StreamSite(a, op, op.stream, reads, writes, lambda f: self._start(op, f)))
+
+    def _place(self, value: Value) -> View:
+        if value.name in self.places:
+            return self.places[value.name]
+        return self.build.buffer(value.name, self._local(value), value.type.dtype)
+
+    def _start(self, op: Op, factor: str) -> Ints:
+        """The global coordinate of the first local index of a factor; in a stream over the factor, that of
+        the first chunk."""
+        axes: tuple[str, ...] = ()
+        for value, term in op.terms():
+            if factor in term and value.type.layout is not None:
+                found = value.type.layout.dims[term.index(factor)]
+                if op.stream and factor == op.stream.factor:
+                    found = tuple(a for a in found if a != op.stream.axis)
+                axes = found if len(found) > len(axes) else axes
+        blocks = 1
+        for a in axes:
+            blocks *= self.mesh.sizes[a]
+        return times(per_die(self.mesh.block(axes)), op.sizes[factor] // blocks)
+
+
+def _buffers(stmt: object) -> set[str]:
+    views: list[View] = []
+    for name in ("writes", "reads"):
+        views += getattr(stmt, name, ())
+    for name in ("write", "read"):
+        if isinstance(view := getattr(stmt, name, None), View):
+            views.append(view)
+    return {v.buffer for v in views}
+
+

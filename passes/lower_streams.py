@@ -1,0 +1,245 @@
+"""A stream as a loop of kernels over chunks, with the transfers that bring the next chunk in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wscc.ir.fabric import Ints, View, per_die
+from wscc.ir.module import Op, Stream
+from wscc.passes.gather_plan import GatherPlan, Move
+from wscc.passes.lower_context import FabricBuilder, mask, sliced
+from wscc.passes.lower_kernels import KERNELS, Site
+from wscc.passes.lower_reshards import Along, add_arrived, all_gather, arriving
+
+Event = tuple[str, int]
+Shards = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSite:
+    """One streamed op on its local views: shards where it moves, whole along the factor elsewhere."""
+
+    along: Along
+    op: Op
+    stream: Stream
+    reads: tuple[View, ...]
+    writes: tuple[View, ...]
+    start: Callable[[str], Ints]
+
+    @property
+    def build(self) -> FabricBuilder:
+        return self.along.build
+
+    @property
+    def group(self) -> str:
+        return self.op.results[0].name
+
+    def ins(self) -> tuple[tuple[str, ...], ...]:
+        assert self.op.rule is not None
+        return self.op.rule.ins
+
+    def outs(self) -> tuple[tuple[str, ...], ...]:
+        assert self.op.rule is not None
+        return self.op.rule.outs
+
+    def chunk(self, view: View, term: tuple[str, ...], shards: Shards) -> View:
+        """The view at the chunk of each die's shard; itself where it lacks the factor."""
+        if self.stream.factor not in term:
+            return view
+        return self.along.at(view, term.index(self.stream.factor), self.along.by_position(shards))
+
+    def run(
+        self, shards: Shards, reads: tuple[View, ...], writes: tuple[View, ...], more: tuple[bool, ...],
+        where: Ints = 1,
+    ) -> None:  # fmt: skip
+        """The op's kernels on the chunk numbered `shards` (by position)."""
+        size = next(
+            v.shape[t.index(self.stream.factor)]
+            for v, t in (*zip(reads, self.ins(), strict=True), *zip(writes, self.outs(), strict=True))
+            if self.stream.factor in t
+        )
+        first = self.start(self.stream.factor)
+        step = self.along.by_position(shards)
+        count = self.along.mesh.count
+
+        def start(factor: str) -> Ints:
+            if factor != self.stream.factor:
+                return self.start(factor)
+            return per_die(
+                (first if isinstance(first, int) else first[i])
+                + (step if isinstance(step, int) else step[i]) * size
+                for i in range(count)
+            )
+
+        KERNELS[self.op.kind](Site(self.build, self.op, reads, writes, start, more, where))
+
+
+def lower_stream(s: StreamSite) -> None:
+    """Operands that move are received while earlier chunks are worked on; results that move grow on the way."""
+    if s.stream.moving_out:
+        _reduce_as_it_goes(s)
+    else:
+        _gather_as_it_goes(s)
+
+
+# --------------------------------------------------------------------------------------- operands that move
+
+
+def _gather_as_it_goes(s: StreamSite) -> None:
+    plan = s.along.plan
+    events = _events(plan)
+    slot_of, slots = _colour(plan, events)
+    moving = {
+        i: s.build.buffer(f"{s.group}.slots{i}", (slots, *s.reads[i].shape), s.reads[i].dtype, slot=True)
+        for i in s.stream.moving_in
+    }
+
+    def held(i: int, shards: Shards) -> View:
+        """Where each die keeps the shard that is its entry of `shards`."""
+        at = s.along.by_position(tuple(slot_of[p].get(j, 0) for p, j in enumerate(shards)))
+        one = sliced(moving[i], 0, at, 1)
+        return View(one.buffer, one.offset, one.shape[1:], one.strides[1:], one.dtype)
+
+    for kind, n in events:
+        if kind == "round":
+            for move in plan.rounds[n]:
+                for i in s.stream.moving_in:
+                    read = s.reads[i] if n == 0 else held(i, move.shard)
+                    s.along.send(move, read, held(i, arriving(move)[0]), s.group)
+            continue
+        shards = plan.order[n]
+        reads = tuple(
+            (v if n == 0 else held(i, shards)) if i in s.stream.moving_in else s.chunk(v, t, shards)
+            for i, (v, t) in enumerate(zip(s.reads, s.ins(), strict=True))
+        )
+        writes = tuple(s.chunk(v, t, shards) for v, t in zip(s.writes, s.outs(), strict=True))
+        more = tuple(n > 0 and s.stream.factor not in t for t in s.outs())
+        s.run(shards, reads, writes, more)
+
+
+def _events(plan: GatherPlan) -> list[Event]:
+    """Rounds and uses in program order: the round after the one that a use needs is under way before it."""
+    events: list[Event] = []
+    sent = 0
+    for t in range(plan.size):
+        while sent < min(plan.ready[t] + 1, len(plan.rounds)):
+            events.append(("round", sent))
+            sent += 1
+        events.append(("use", t))
+    return events
+
+
+def _colour(plan: GatherPlan, events: list[Event]) -> tuple[list[dict[int, int]], int]:
+    """By position, the slot of each shard that arrives; and how many slots that takes.
+
+    A slot is free again once its shard has been used and relayed; arrivals of a round never share one with
+    what the same round still sends.
+    """
+    lives: list[dict[int, list[int]]] = [{} for _ in range(plan.size)]
+    for when, (kind, n) in enumerate(events):
+        if kind == "use":
+            for p, shard in enumerate(plan.order[n]):
+                if shard in lives[p]:
+                    lives[p][shard].append(when)
+            continue
+        for move in plan.rounds[n]:
+            shards, lands = arriving(move)
+            for p, q in enumerate(move.to):
+                if q >= 0 and move.shard[p] in lives[p]:
+                    lives[p][move.shard[p]].append(when)
+            for q, (shard, ok) in enumerate(zip(shards, lands, strict=True)):
+                if ok:
+                    lives[q].setdefault(shard, [when])
+    slot_of: list[dict[int, int]] = []
+    for life in lives:
+        busy_until: list[int] = []
+        chosen: dict[int, int] = {}
+        for shard, times in sorted(life.items(), key=lambda kv: (kv[1][0], kv[0])):
+            slot = next((i for i, end in enumerate(busy_until) if end < times[0]), len(busy_until))
+            if slot == len(busy_until):
+                busy_until.append(0)
+            busy_until[slot] = max(times)
+            chosen[shard] = slot
+        slot_of.append(chosen)
+    return slot_of, max((max(c.values(), default=-1) + 1 for c in slot_of), default=1)
+
+
+# ---------------------------------------------------------------------------------------- results that move
+
+
+def _reduce_as_it_goes(s: StreamSite) -> None:
+    """The time reversal: the farthest shard's part is computed and sent first, one's own last."""
+    s = _with_operands_gathered(s)
+    outs = s.stream.moving_out
+    _clear_kept_results(s)
+    pending: dict[int, list[tuple[Move, View]]] = {j: [] for j in outs}
+    for r, moves in enumerate(reversed(s.along.plan.rounds)):
+        back = [m.backwards() for m in moves]
+        parts: dict[Shards, dict[int, View]] = {}
+        for move in back:
+            if move.shard not in parts:
+                parts[move.shard] = _part(s, move, pending, f"{s.group}.acc{r}.{len(parts)}")
+        arrived: dict[int, list[tuple[Move, View]]] = {j: [] for j in outs}
+        for i, move in enumerate(back):
+            for j in outs:
+                source = parts[move.shard][j]
+                slot = s.build.buffer(f"{s.group}.in{r}.{i}.{j}", source.shape, source.dtype, slot=True)
+                s.along.send(move, source, slot, s.group)
+                arrived[j].append((move, slot))
+        pending = arrived
+    own = tuple(range(s.along.size))
+    _contribute(s, own, {j: s.writes[j] for j in outs}, 1)
+    for j in outs:
+        add_arrived(s.along, s.writes[j], own, pending[j])
+
+
+def _with_operands_gathered(s: StreamSite) -> StreamSite:
+    """Operands that move together with accumulators are gathered first: the accumulator of the farthest
+    shard starts, which needs the farthest operand."""
+    reads = list(s.reads)
+    for i in s.stream.moving_in:
+        dim = s.ins()[i].index(s.stream.factor)
+        shape = list(reads[i].shape)
+        shape[dim] *= s.along.size
+        full = s.build.buffer(f"{s.group}.gathered{i}", shape, reads[i].dtype)
+        all_gather(s.along, reads[i], full, dim, s.group)
+        reads[i] = full
+    return StreamSite(s.along, s.op, s.stream, tuple(reads), s.writes, s.start)
+
+
+def _kept(s: StreamSite) -> list[int]:
+    """Results that stay and lack the factor: every chunk adds to them."""
+    return [
+        j for j, t in enumerate(s.outs()) if j not in s.stream.moving_out and s.stream.factor not in t
+    ]
+
+
+def _clear_kept_results(s: StreamSite) -> None:
+    for j in _kept(s):
+        s.build.kernel("fill", [s.writes[j]], [], value=0.0)
+
+
+def _part(
+    s: StreamSite, move: Move, pending: dict[int, list[tuple[Move, View]]], hint: str
+) -> dict[int, View]:
+    """What this die sends of a shard: its own contribution and what has arrived for it."""
+    senders = [q >= 0 for q in move.to]
+    made = {
+        j: s.build.buffer(f"{hint}.{j}", s.writes[j].shape, s.writes[j].dtype) for j in s.stream.moving_out
+    }
+    where = 1 if all(senders) else mask(s.along.mesh, s.along.axis, senders)
+    _contribute(s, move.shard, made, where)
+    for j, acc in made.items():
+        add_arrived(s.along, acc, move.shard, pending[j])
+    return made
+
+
+def _contribute(s: StreamSite, shards: Shards, into: dict[int, View], where: Ints) -> None:
+    reads = tuple(s.chunk(v, t, shards) for v, t in zip(s.reads, s.ins(), strict=True))
+    writes = tuple(
+        into[j] if j in into else s.chunk(v, t, shards)
+        for j, (v, t) in enumerate(zip(s.writes, s.outs(), strict=True))
+    )
+    kept = _kept(s)
+    s.run(shards, reads, writes, tuple(j in kept for j in range(len(writes))), where)

@@ -1,0 +1,87 @@
+"""Complete what a step leaves partial: once, after its last writer, instead of at each contribution."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wscc.ir.builder import Builder
+from wscc.ir.module import Affine, Array, Call, Loop, Module, Op, Output, Procedure, Ref, Step, Value
+from wscc.passes.reshard import plan
+
+
+def complete_partial_arrays(module: Module) -> Module:
+    """Split each partial array in two names of the same bytes: writers add to `name.partial`, readers see the
+    completed `name`, and a completion procedure runs after the last writer.
+
+    This is why gradients cross dp once a step, whatever the number of micro-batches.
+    """
+    partial = {a.name: a for a in module.arrays if a.type.layout and a.type.layout.partial}
+    if not partial:
+        return module
+    arrays = []
+    for a in module.arrays:
+        if a.name not in partial:
+            arrays.append(a)
+            continue
+        assert a.type.layout is not None
+        complete = replace(a, type=a.type.with_layout(a.type.layout.completed()))
+        arrays += [complete, replace(a, name=f"{a.name}.partial", storage=a.name)]
+    procedures = {p.name: p for p in module.procedures}
+    outputs_from = {n: len(p.inputs) for n, p in procedures.items()}
+    last: dict[str, int] = {}
+    for position, stmt in enumerate(module.step):
+        last.update((name, position) for name in _written((stmt,), outputs_from) if name in partial)
+    step: list[Call | Loop] = []
+    for position, stmt in enumerate(module.step):
+        step.append(_redirected(stmt, outputs_from, set(partial)))
+        due = [partial[n] for n in partial if last.get(n) == position]
+        for extents in dict.fromkeys(a.extents for a in due):
+            made = _completion(f"complete.{len(procedures)}", [a for a in due if a.extents == extents])
+            procedures[made.name] = made
+            step.append(_call(made, [a for a in due if a.extents == extents], extents))
+    return module.with_(arrays=tuple(arrays), procedures=tuple(procedures.values()), step=tuple(step))
+
+
+def _written(step: Step, outputs_from: dict[str, int]) -> set[str]:
+    found: set[str] = set()
+    for stmt in step:
+        if isinstance(stmt, Loop):
+            found |= _written(stmt.body, outputs_from)
+        else:
+            found |= {ref.array for ref in stmt.args[outputs_from[stmt.procedure] :]}
+    return found
+
+
+def _redirected(stmt: Call | Loop, outputs_from: dict[str, int], partial: set[str]) -> Call | Loop:
+    """The statement with writes to partial arrays under their other name."""
+    if isinstance(stmt, Loop):
+        return replace(stmt, body=tuple(_redirected(s, outputs_from, partial) for s in stmt.body))
+    first = outputs_from[stmt.procedure]
+    args = tuple(
+        replace(ref, array=f"{ref.array}.partial") if i >= first and ref.array in partial else ref
+        for i, ref in enumerate(stmt.args)
+    )
+    return replace(stmt, args=args)
+
+
+def _completion(name: str, arrays: list[Array]) -> Procedure:
+    b = Builder()
+    inputs, outputs, body = [], [], []
+    for a in arrays:
+        value = b.input(a.name, a.type)
+        inputs.append(value)
+        assert a.type.layout is not None
+        for step in plan(a.type.layout, a.type.layout.completed()):
+            made = Value(b.fresh(f"{a.name}.{step.axis}"), a.type.with_layout(step.after))
+            attrs = (("axis", step.axis), ("reduction", str(step.reduction)))
+            body.append(Op("all_reduce", (value,), (made,), attrs=attrs))
+            value = made
+        outputs.append(Output(value))
+    return Procedure(name, tuple(inputs), tuple(outputs), tuple(body))
+
+
+def _call(procedure: Procedure, arrays: list[Array], extents: tuple[int, ...]) -> Call | Loop:
+    index = (Affine(0, (("l", 1),)),) if extents else ()
+    refs = [Ref(f"{a.name}.partial", index) for a in arrays] + [Ref(a.name, index) for a in arrays]
+    call = Call(procedure.name, tuple(refs))
+    return Loop("l", extents[0], (call,)) if extents else call

@@ -1,0 +1,246 @@
+"""The codes of all diagnostics, each with the text that `wscc explain CODE` prints. Codes are never reused.
+
+W0xx language, W1xx model (shapes, names), W2xx strategy and partition, W3xx machine and placement,
+W4xx memory, W5xx artifact and run, W6xx textual IR and passes.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class Code(StrEnum):
+    SYNTAX = "W001"
+    UNREADABLE = "W002"
+    LIMIT = "W003"
+    UNIT = "W004"
+    NUMBER = "W005"
+    OPTION = "W006"
+    DUPLICATE = "W007"
+    UNKNOWN_NAME = "W008"
+    UNKNOWN_KEY = "W009"
+    MISSING = "W010"
+    CHOICE = "W011"
+    SHAPE = "W101"
+    ARGUMENTS = "W102"
+    STRUCTURE = "W103"
+    CYCLE = "W104"
+    DEGREE = "W201"
+    UNEVEN = "W202"
+    NO_SEARCH = "W203"
+    TOO_MANY_DIES = "W301"
+    DISCONNECTED = "W302"
+    NO_PATH = "W303"
+    OFF_MESH = "W304"
+    OUT_OF_MEMORY = "W401"
+    ARTIFACT = "W501"
+    DEADLOCK = "W502"
+    BAD_IR = "W601"
+    BROKEN_PASS = "W602"
+
+
+# One text per code: what is wrong, an example, and what to do. A test demands all three of each.
+CODES: Final[dict[Code, str]] = {
+    Code.SYNTAX: """\
+The text does not follow the grammar of the language at the marked place.
+
+Example:
+    optimizer adamw(lr = )
+                         ^ expected an expression
+
+Fix: the message lists what may stand there. Line breaks mean nothing, so the cause may be the end of the
+line before. The whole grammar is `grammar/wsl.lark`.""",
+    Code.UNREADABLE: """\
+The file cannot be read as text: it does not exist, is a directory or a device, may not be read, or holds bytes
+that are not UTF-8.
+
+Example:
+    wscc compile models/         `models/` is a directory
+
+Fix: give the path of a `.wsl` file saved as UTF-8.""",
+    Code.LIMIT: """\
+The input is larger than the compiler accepts: the file, the nesting of brackets, the length of an expression,
+a number, a `repeat` count, or what the blocks become when every call is written out.
+
+Example:
+    repeat 1e12 as layer { ... }
+
+Fix: the message gives the limit. Name the parts of a long expression; put the body of a long chain of blocks
+into one `repeat`, which is never unrolled.""",
+    Code.UNIT: """\
+A quantity has no unit, an unknown one, or the unit of another kind of quantity.
+
+Example:
+    sram 80                      is that bytes, kilobytes, megabytes?
+    latency 200 GB               seconds are wanted
+
+Fix: write the unit after the number: `80 MB`, `200 ns`, `4 TB/s`, `1800 TFLOP/s`, `5 pJ/bit`.
+kB MB GB TB are powers of 1000; KiB MiB GiB TiB are powers of 1024.""",
+    Code.NUMBER: """\
+A number is not of the kind that is wanted here: not an integer, not positive, out of range, or the result of a
+division that leaves a remainder. Sizes are exact integers and are never rounded.
+
+Example:
+    model gpt(d = 768, heads = 10) { param w : [d, d / heads] ... }      768 / 10 is not an integer
+
+Fix: change one of the numbers; the message says which values they have.""",
+    Code.OPTION: """\
+An option of the command line is malformed, or names something that the program does not have.
+
+Example:
+    wscc compile gpt.wsl --set train.bacth=32
+
+Fix: the message gives the form of the option and the nearest name that exists.""",
+    Code.DUPLICATE: """\
+The same thing is said twice, so that one of the two would be ignored.
+
+Example:
+    batch 64  batch 32
+
+Fix: remove one of them, or give one another name. The message shows both places.""",
+    Code.UNKNOWN_NAME: """\
+A name is used that nothing before it defines.
+
+Example:
+    h = layernrom(x, g, b)       did you mean `layernorm`?
+
+Fix: correct the spelling, or define the name above its use. Names made inside `repeat` end with it; a block
+sees only its own arguments.""",
+    Code.UNKNOWN_KEY: """\
+A section has no field, setting or argument of this name.
+
+Example:
+    die { sramm 80 MB }          did you mean `sram`?
+
+Fix: the message lists the names that exist.""",
+    Code.MISSING: """\
+Something that has no default was left out.
+
+Example:
+    train gpt on w { optimizer adamw(lr = 1e-3) }         no `batch`
+
+Fix: add it; the message shows how.""",
+    Code.CHOICE: """\
+A word stands where one of a few others is wanted.
+
+Example:
+    recompute everything         none, selective or full
+
+Fix: use one of the words in the message.""",
+    Code.SHAPE: """\
+The shapes of tensors do not fit together.
+
+Example:
+    x = h @ w                    h is [8, 64, 128] and w is [256, 512]: 128 is not 256
+
+Fix: the message shows both shapes, dimension by dimension; change the parameter whose declaration is marked.""",
+    Code.ARGUMENTS: """\
+An operation or block is called with too few, too many or unknown arguments, or gives another number of results
+than there are names for.
+
+Example:
+    h = layernorm(x, g)          layernorm(x, gain, bias)
+
+Fix: the message shows the call as it is defined.""",
+    Code.STRUCTURE: """\
+The parts of the model are not where they may be: no `loss`, `return` outside a block, a `repeat` inside a
+`repeat`, an assignment to a parameter.
+
+Example:
+    model m() { input x : i32[batch, 8] }                 no loss
+
+Fix: the message says what belongs where.""",
+    Code.CYCLE: """\
+A block calls itself, directly or through others, so that it would never end.
+
+Example:
+    block a(x) { y = b(x)  return y }
+    block b(x) { y = a(x)  return y }
+
+Fix: break the cycle; use `repeat` to do a thing several times.""",
+    Code.DEGREE: """\
+The degree of an axis of the strategy does not divide what the axis must split.
+
+Example:
+    parallel tp = 3              with 4 heads and a width of 64
+
+Fix: the message gives the sizes and the nearest degrees that divide them.""",
+    Code.UNEVEN: """\
+A tensor cannot be cut into equal parts for all dies, and this compiler only makes equal parts.
+
+Example:
+    seq = 63 with tatp = 2
+
+Fix: change the size or the degree; the message gives the nearest that would work.""",
+    Code.NO_SEARCH: """\
+`parallel auto` asks the compiler to choose the strategy, which this version cannot do yet.
+
+Example:
+    parallel auto
+
+Fix: write the degrees, as in `parallel dp = 2, tp = 4`, or give `--parallel dp=2,tp=4`.""",
+    Code.TOO_MANY_DIES: """\
+The strategy needs more dies than the wafer has alive.
+
+Example:
+    parallel dp = 4, tp = 4      on a 2 x 4 wafer: 16 dies of 8
+
+Fix: lower a degree (the product of all is the number of dies), or take a larger mesh.""",
+    Code.DISCONNECTED: """\
+Dead dies and links cut the wafer into parts that cannot reach one another.
+
+Example:
+    mesh 2 x 2   dead die (0, 1)   dead die (1, 0)
+
+Fix: use a strategy that fits on the largest part, or other dies; the message lists the parts.""",
+    Code.NO_PATH: """\
+A group of dies that must form a ring or path of neighbours finds no place on the live part of the wafer.
+
+Example:
+    parallel tatp = 9            on a 3 x 3 mesh whose middle edge die is dead
+
+Fix: the message names the obstacle (an island, the parity of the mesh) and the die to give up.""",
+    Code.OFF_MESH: """\
+A coordinate is not on the mesh, or a link does not join two neighbours.
+
+Example:
+    mesh 2 x 4   dead die (2, 0)          rows are 0 and 1
+
+Fix: coordinates are (row, column), counted from 0; a link joins dies that share an edge.""",
+    Code.OUT_OF_MEMORY: """\
+The tensors of a die do not fit in its memory.
+
+Example:
+    hbm 16 GB with 24 GB of weights and optimizer state on die (0, 0)
+
+Fix: the message lists the largest tensors and the smallest change that would fit.""",
+    Code.ARTIFACT: """\
+A compiled artifact is damaged, incomplete or of another version.
+
+Example:
+    wscc run out/                with a byte of out/streams changed
+
+Fix: compile again.""",
+    Code.DEADLOCK: """\
+Dies wait for one another in a circle, so that the program would never end.
+
+Example:
+    die (0, 0) waits for (0, 1), which waits for (0, 0)
+
+Fix: this is a fault of the artifact, not of the model: compile again and report it.""",
+    Code.BAD_IR: """\
+A textual IR does not parse, or breaks a rule that the verifier checks.
+
+Example:
+    %c = add %a, %b : f32[8]     where %b is f32[4]
+
+Fix: the message names the op and the rule.""",
+    Code.BROKEN_PASS: """\
+A pass turned a valid module into an invalid one. This is a fault of wscc.
+
+Example:
+    `partition` produced invalid IR: %c reads a partial value
+
+Fix: report it with the input; `--print-after` shows the module.""",
+}

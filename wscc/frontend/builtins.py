@@ -1,0 +1,54 @@
+"""The operations that a model may call, and how each is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """`args` in order, of which the last `flags` are bare words that may be left out; `options` go by name."""
+
+    name: str
+    args: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    results: int | None = 1  # None: as many as the caller names
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join([*self.args, *self.flags, *(f'{o} = ...' for o in self.options)])})"
+
+
+def _builtin(call: str, flags: str = "", options: str = "", results: int | None = 1) -> Builtin:
+    name, _, args = call.partition("(")
+    listed = tuple(a.strip() for a in args.rstrip(")").split(","))
+    return Builtin(name, listed, tuple(flags.split()), tuple(options.split()), results)
+
+
+BUILTINS: Final[dict[str, Builtin]] = {
+    b.name: b
+    for b in (
+        _builtin("embedding(ids, table)"),
+        _builtin("layernorm(x, gain, bias)", options="eps"),
+        _builtin("rmsnorm(x, gain)", options="eps"),
+        _builtin("split(x)", results=None),
+        _builtin("project(x, weight)"),
+        _builtin("attention(q, k, v)", flags="causal"),
+        _builtin("gelu(x)"),
+        _builtin("gelu_erf(x)"),
+        _builtin("relu(x)"),
+        _builtin("swiglu(gate, up)"),
+        _builtin("rope(x)", options="theta"),
+        _builtin("transpose(x)"),
+        _builtin("cross_entropy(logits, labels)"),
+    )
+}
+FLAGS: Final = frozenset(f for b in BUILTINS.values() for f in b.flags)
+OPTIMIZERS: Final = {
+    "adamw": ("lr", "beta1", "beta2", "eps", "weight_decay"),
+    "sgd": ("lr",),
+}
+SCHEDULES: Final = {"warmup": ("steps",), "cosine": ("steps", "floor")}
+INITS: Final = {"zeros": 0, "ones": 0, "normal": 1}  # kind -> arguments
+INPUT_DTYPES: Final = ("i32",)

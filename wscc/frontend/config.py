@@ -1,0 +1,54 @@
+"""How to train, as `train` says it once every default is filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from wscc.diagnostics import NO_SPAN, Span
+from wscc.ir.train import Optimizer, Schedule
+from wscc.ir.types import DType
+
+# The axes of a strategy in the order of the design; a later issue gives each its meaning.
+AXES = ("dp", "tp", "sp", "pp", "tatp")
+RECOMPUTE = ("none", "selective", "full")
+DTYPE_ROLES = ("compute", "params", "grads")
+FLOATS = (DType.F64, DType.F32, DType.BF16)
+
+
+@dataclass(frozen=True, slots=True)
+class DTypes:
+    """Element types of arithmetic, of weights at rest (and the optimizer's state), and of gradients."""
+
+    compute: DType = DType.F32
+    params: DType = DType.F32
+    grads: DType = DType.F32
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """`batch` sequences a step, in calls of `microbatch` sequences for each dp replica.
+
+    `strategy` has the degrees above 1 in the order written; `data` is relative to the source file (empty: tokens
+    come from the seed); `clip` 0 means none. `batch` is a multiple of `dp * microbatch`.
+    """
+
+    batch: int
+    microbatch: int
+    optimizer: Optimizer
+    strategy: dict[str, int] = field(default_factory=dict)
+    schedule: Schedule = Schedule()
+    clip: float = 0.0
+    data: str = ""
+    dtypes: DTypes = DTypes()
+    recompute: str = "none"
+    seed: int = 0
+    strategy_span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    def degree(self, axis: str) -> int:
+        """The degree of an axis; 1 if the strategy does not name it."""
+        return self.strategy.get(axis, 1)
+
+    @property
+    def calls(self) -> int:
+        """Micro-batches of a step."""
+        return self.batch // (self.microbatch * self.degree("dp"))

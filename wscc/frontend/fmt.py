@@ -1,0 +1,187 @@
+"""The canonical text of a syntax tree.
+
+Invariants: `parse(fmt(tree)) == tree`, comments included, and `fmt(parse(fmt(tree))) == fmt(tree)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, assert_never
+
+from wscc.frontend import ast
+
+_WIDTH: Final = 100  # a `die { ... }` longer than this is printed one field to a line
+_TIGHTNESS: Final = {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
+_TIGHTEST: Final = 4
+
+
+def fmt(file: ast.File) -> str:
+    """The canonical text, with a final newline; empty for an empty file."""
+    out: list[str] = []
+    for item in file.items:
+        if out:
+            out.append("")
+        out += _line(item)
+    if file.tail:
+        out += ["", *file.tail] if out else file.tail
+    return "".join(f"{text}\n" for text in out)
+
+
+def _line(node: ast.Line) -> Iterator[str]:
+    """A line node with its comments; a blank line before it is the business of the body around it."""
+    yield from node.trivia.before
+    *first, last = _code(node)
+    yield from first
+    yield f"{last}  {node.trivia.after}" if node.trivia.after else last
+
+
+def _code(node: ast.Line) -> list[str]:
+    match node:
+        case ast.Wafer():
+            preset = f' = preset "{node.preset.value}"' if node.preset else ""
+            return _braced(f"wafer {node.name.id}{preset}", node.body)
+        case ast.Model() if not node.parameters:
+            return _braced(f"model {node.name.id}", node.body)
+        case ast.Model() | ast.Block():
+            kind = "model" if isinstance(node, ast.Model) else "block"
+            return _braced(f"{kind} {node.name.id}({_join(map(_parameter, node.parameters))})", node.body)
+        case ast.Repeat():
+            return _braced(f"repeat {expression(node.count)} as {node.name.id}", node.body)
+        case ast.Train():
+            return _braced(f"train {node.model.id} on {node.wafer.id}", node.body)
+        case ast.Fields():
+            return _fields(node)
+        case _:
+            return [_simple(node)]
+
+
+def _simple(node: ast.Line) -> str:
+    """The line nodes without a body."""
+    match node:
+        case ast.Mesh():
+            return f"mesh {node.rows} x {node.columns}"
+        case ast.Field():
+            rate = f" at {_quantity(node.rate)}" if node.rate else ""
+            return f"{node.name.id} {_quantity(node.value)}{rate}"
+        case ast.DeadDie():
+            return f"dead die {_coord(node.at)}"
+        case ast.DeadLink():
+            return f"dead link {_coord(node.a)} - {_coord(node.b)}"
+        case ast.Input():
+            return f"input {node.name.id} : {node.dtype.id}{_dims(node.dims)}"
+        case ast.Param():
+            argument = f"({expression(node.init.argument)})" if node.init.argument else ""
+            return f"param {node.name.id} : {_dims(node.dims)} init {node.init.kind.id}{argument}"
+        case ast.Assign():
+            return f"{_join(t.id for t in node.targets)} = {expression(node.value)}"
+        case ast.Loss():
+            return f"loss {expression(node.value)}"
+        case ast.Return():
+            return f"return {_join(map(expression, node.values))}"
+        case ast.Setting():
+            return f"{node.key} {_setting(node.value)}"
+        case _:
+            raise AssertionError(f"{type(node).__name__} has no text")
+
+
+def _braced(head: str, body: ast.Body[ast.Line] | None) -> list[str]:
+    if body is None:
+        return [head]
+    if not body.lines and not body.opening and not body.tail:
+        return [f"{head} {{ }}"]
+    return [f"{head} {{{_behind(body.opening)}", *_indented(_lines(body.lines)), *_indented(body.tail), "}"]
+
+
+def _lines(nodes: Sequence[ast.Line]) -> Iterator[str]:
+    for node in nodes:
+        if node.trivia.blank:
+            yield ""
+        yield from _line(node)
+
+
+def _fields(node: ast.Fields) -> list[str]:
+    """On one line if it fits there and has no comments."""
+    body = node.body
+    short = f"{node.kind} {{ {_join(map(_simple, body.lines))} }}"
+    quiet = not body.opening and not body.tail and all(f.trivia == ast.NO_TRIVIA for f in body.lines)
+    if quiet and (len(short) <= _WIDTH or not body.lines):
+        return [short if body.lines else f"{node.kind} {{ }}"]
+    rows: list[str] = []
+    for field in body.lines:
+        rows += [*field.trivia.before, f"{_simple(field)},{_behind(field.trivia.after)}"]
+    return [f"{node.kind} {{{_behind(body.opening)}", *_indented(rows), *_indented(body.tail), "}"]
+
+
+def _indented(rows: Iterable[str]) -> Iterator[str]:
+    return (f"  {row}" if row else row for row in rows)
+
+
+def _behind(comment: str) -> str:
+    return f"  {comment}" if comment else ""
+
+
+def _join(parts: Iterable[str]) -> str:
+    return ", ".join(parts)
+
+
+def _quantity(q: ast.Quantity) -> str:
+    return f"{q.number.text} {q.unit}".rstrip()
+
+
+def _coord(c: ast.Coord) -> str:
+    return f"({c.row}, {c.column})"
+
+
+def _dims(dims: tuple[ast.Expr, ...]) -> str:
+    return f"[{_join(map(expression, dims))}]"
+
+
+def _parameter(p: ast.Parameter) -> str:
+    return f"{p.name.id} = {expression(p.default)}" if p.default else p.name.id
+
+
+def _setting(value: ast.SettingValue) -> str:
+    match value:
+        case ast.Text():
+            return f'"{value.value}"'
+        case ast.Schedule():
+            return _join(map(expression, value.calls))
+        case ast.DTypes():
+            return _join(f"{r.role.id} {r.dtype.id}" for r in value.roles)
+        case ast.Strategy():
+            return _join(f"{a.name.id} = {a.degree.text}" for a in value.axes) or "auto"
+        case ast.Name() | ast.Number() | ast.Call():
+            return expression(value)
+        case _:
+            assert_never(value)
+
+
+def expression(expr: ast.Expr) -> str:
+    """The text of an expression, with the parentheses that it needs and no others."""
+    match expr:
+        case ast.Name():
+            return expr.id
+        case ast.Number():
+            return expr.text
+        case ast.Binary():
+            tight = _TIGHTNESS[expr.op]
+            return f"{_operand(expr.left, tight)} {expr.op} {_operand(expr.right, tight + 1)}"
+        case ast.Negative():
+            return f"-{_operand(expr.operand, _TIGHTEST)}"
+        case ast.Call():
+            named = (f"{k.name.id} = {expression(k.value)}" for k in expr.keywords)
+            return f"{expr.function.id}({_join([*map(expression, expr.args), *named])})"
+        case _:
+            assert_never(expr)
+
+
+def _operand(expr: ast.Expr, tight: int) -> str:
+    """In parentheses where it binds less tightly than `tight`."""
+    match expr:
+        case ast.Binary():
+            binds = _TIGHTNESS[expr.op]
+        case ast.Negative():
+            binds = _TIGHTEST - 1
+        case _:
+            binds = _TIGHTEST
+    return expression(expr) if binds >= tight else f"({expression(expr)})"

@@ -1,0 +1,217 @@
+"""The `wafer` section as a `machine.Wafer`: units turned into SI, exactly; coordinates checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
+
+from wscc.diagnostics import Code, Span
+from wscc.frontend import ast
+from wscc.frontend.report import Report, hint
+from wscc.frontend.units import EXAMPLES, UNITS, Dimension
+from wscc.machine.presets import PRESETS, preset
+from wscc.machine.wafer import Coordinate, Die, Link, Wafer
+
+MAX_DIES: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    """A field of `die` or `link`: what it measures, the attribute it sets, and that of the rate behind `at`."""
+
+    dimension: Dimension
+    attribute: str
+    integral: bool = True
+    required: bool = False
+    rate: str = ""
+
+
+_DIE: Final = {
+    "peak": _Spec(Dimension.COMPUTE, "peak", required=True),
+    "sram": _Spec(Dimension.BYTES, "sram", required=True),
+    "hbm": _Spec(Dimension.BYTES, "hbm", rate="hbm_bandwidth"),
+    "tile": _Spec(Dimension.NONE, "tile"),
+    "efficiency": _Spec(Dimension.EFFICIENCY, "efficiency", integral=False),
+}
+_LINK: Final = {
+    "bandwidth": _Spec(Dimension.BANDWIDTH, "bandwidth", required=True),
+    "latency": _Spec(Dimension.TIME, "latency", integral=False, required=True),
+    "flit": _Spec(Dimension.BYTES, "flit"),
+    "energy": _Spec(Dimension.ENERGY, "energy", integral=False),
+    "channels": _Spec(Dimension.NONE, "channels"),
+}
+SPECS: Final[Mapping[str, Mapping[str, _Spec]]] = {"die": _DIE, "link": _LINK}
+_NO_HBM: Final = Die(hbm=0, hbm_bandwidth=0)
+
+
+def resolve_wafer(wafer: ast.Wafer, report: Report) -> Wafer | None:
+    """The machine, or None with the mistakes noted. Fields that the file leaves out come from the preset; without
+    one, a die has no HBM and the rest are the defaults of `machine.wafer`."""
+    before = len(report.found)
+    base = _base(wafer, report)
+    entries = wafer.body.lines if wafer.body else ()
+    sections = {e.kind: e for e in reversed(entries) if isinstance(e, ast.Fields)}
+    _check_once(wafer, entries, report)
+    fresh = wafer.preset is None
+    die = _values(sections.get("die"), _DIE, fresh, report)
+    link = _values(sections.get("link"), _LINK, fresh, report)
+    rows, cols = _mesh(entries, base, report)
+    result = replace(
+        base, name=wafer.name.id, rows=rows, cols=cols,
+        die=replace(base.die, **die), link=replace(base.link, **link),
+    )  # fmt: skip
+    result = _damage(result, entries, report)
+    return result if len(report.found) == before else None
+
+
+def _base(wafer: ast.Wafer, report: Report) -> Wafer:
+    blank = Wafer(wafer.name.id, 1, 1, _NO_HBM, Link())
+    if wafer.preset is None:
+        return blank
+    if wafer.preset.value not in PRESETS:
+        help = hint(wafer.preset.value, PRESETS)
+        report.add(Code.UNKNOWN_NAME, f"unknown preset `{wafer.preset.value}`", wafer.preset.span, "", help)
+        return blank
+    return preset(wafer.preset.value)
+
+
+def _check_once(wafer: ast.Wafer, entries: tuple[ast.WaferEntry, ...], report: Report) -> None:
+    kinds = [(_kind(e), e.span) for e in entries if isinstance(e, ast.Mesh | ast.Fields)]
+    report.unique(kinds, "section")
+    if wafer.preset is not None:
+        return
+    examples = {
+        "mesh": "mesh 4 x 8",
+        "die": "die { peak 1800 TFLOP/s, sram 80 MB, hbm 72 GB at 1 TB/s }",
+        "link": "link { bandwidth 4 TB/s, latency 200 ns }",
+    }
+    for kind, example in examples.items():
+        if kind not in dict(kinds):
+            message = f"wafer `{wafer.name.id}` has no `{kind}`"
+            report.add(Code.MISSING, message, wafer.name.span, "", f"add, for example, `{example}`")
+
+
+def _kind(entry: ast.Mesh | ast.Fields) -> str:
+    return "mesh" if isinstance(entry, ast.Mesh) else entry.kind
+
+
+# ---- die and link
+
+
+def _values(
+    section: ast.Fields | None, specs: Mapping[str, _Spec], fresh: bool, report: Report
+) -> dict[str, Any]:
+    """Attribute to value, for `replace`; the dataclass says the types."""
+    if section is None:
+        return {}
+    report.unique(((f.name.id, f.name.span) for f in section.body.lines), "field")
+    given: dict[str, Any] = {}
+    for field in section.body.lines:
+        spec = specs.get(field.name.id)
+        if spec is None:
+            message = f"`{section.kind}` has no field `{field.name.id}`"
+            report.add(Code.UNKNOWN_KEY, message, field.name.span, "", hint(field.name.id, specs))
+            continue
+        _field(field, spec, given, report)
+    present = {f.name.id for f in section.body.lines}
+    for name, spec in specs.items():
+        if fresh and spec.required and name not in present:
+            help = f"add, for example, `{name} {EXAMPLES[spec.dimension]}`"
+            report.add(Code.MISSING, f"`{section.kind}` has no `{name}`", section.span, "", help)
+    return given
+
+
+def _field(field: ast.Field, spec: _Spec, given: dict[str, Any], report: Report) -> None:
+    name = field.name.id
+    value = _quantity(field.value, spec.dimension, name, spec.integral, report)
+    if value is not None:
+        given[spec.attribute] = value
+    if field.rate is None:
+        # The capacity alone may be overridden (`--set wafer.die.hbm=...` keeps the rate of the file).
+        if spec.rate:
+            help = f"add the bandwidth: `{name} 72 GB at 1 TB/s`"
+            report.add(Code.MISSING, f"`{name}` has no bandwidth", field.span, "", help)
+    elif not spec.rate:
+        report.add(Code.SYNTAX, f"`{name}` has no `at`", field.rate.span, "", "remove it")
+    else:
+        rate = _quantity(field.rate, Dimension.BANDWIDTH, f"{name} ... at", True, report)
+        if rate is not None:
+            given[spec.rate] = rate
+
+
+def _quantity(
+    q: ast.Quantity, wanted: Dimension, name: str, integral: bool, report: Report
+) -> int | float | None:
+    """The positive value in SI units, an exact integer where one is wanted."""
+    dimension, factor = UNITS[q.unit]
+    if dimension is not wanted:
+        if not q.unit:
+            message, label = f"`{name}` needs a unit", f"{wanted} are wanted"
+        elif wanted is Dimension.NONE:
+            message, label = f"`{name}` is {wanted}, without a unit", "remove the unit"
+        else:
+            message, label = f"`{name}` is measured in {wanted}, not {dimension}", f"{dimension}"
+        report.add(Code.UNIT, message, q.span, label, f"write it as in `{EXAMPLES[wanted]}`")
+        return None
+    value = q.number.value * factor
+    if not 0 < value < 10**30:
+        report.add(Code.NUMBER, f"`{name}` must be positive" if value <= 0 else f"`{name}` is too large", q.span)
+        return None
+    if not integral:
+        return float(value)
+    if value.denominator != 1:
+        report.add(Code.NUMBER, f"`{name}` is not a whole number of {_whole(wanted)}: {float(value):g}", q.span)
+        return None
+    return int(value)
+
+
+def _whole(dimension: Dimension) -> str:
+    return "units" if dimension is Dimension.NONE else str(dimension)
+
+
+# ---- mesh and damage
+
+
+def _mesh(entries: tuple[ast.WaferEntry, ...], base: Wafer, report: Report) -> tuple[int, int]:
+    mesh = next((e for e in entries if isinstance(e, ast.Mesh)), None)
+    if mesh is None:
+        return base.rows, base.cols
+    if min(mesh.rows, mesh.columns) < 1:
+        report.add(Code.NUMBER, "a mesh has at least one row and one column", mesh.span)
+    elif mesh.rows * mesh.columns > MAX_DIES:
+        message = f"a mesh of {Fraction(mesh.rows * mesh.columns)} dies is too large"
+        report.add(Code.LIMIT, message, mesh.span, "", f"the limit is {MAX_DIES:,}")
+    else:
+        return mesh.rows, mesh.columns
+    return base.rows, base.cols
+
+
+def _damage(wafer: Wafer, entries: tuple[ast.WaferEntry, ...], report: Report) -> Wafer:
+    dies, links = set(wafer.dead_dies), set(wafer.dead_links)
+    size = f"the mesh is {wafer.rows} x {wafer.cols}: rows 0 to {wafer.rows - 1}, columns 0 to {wafer.cols - 1}"
+
+    def on_mesh(c: ast.Coord, span: Span) -> bool:
+        inside = c.row < wafer.rows and c.column < wafer.cols
+        if not inside:
+            report.add(Code.OFF_MESH, f"({c.row}, {c.column}) is not on the mesh", c.span or span, "", size)
+        return inside
+
+    for entry in entries:
+        if isinstance(entry, ast.DeadDie) and on_mesh(entry.at, entry.span):
+            dies.add(_at(entry.at))
+        elif isinstance(entry, ast.DeadLink):
+            if not (on_mesh(entry.a, entry.span) and on_mesh(entry.b, entry.span)):
+                continue
+            if abs(entry.a.row - entry.b.row) + abs(entry.a.column - entry.b.column) != 1:
+                message = f"{_at(entry.a)} and {_at(entry.b)} are not neighbours"
+                report.add(Code.OFF_MESH, message, entry.span, "", "a link joins dies that share an edge")
+                continue
+            a, b = sorted((_at(entry.a), _at(entry.b)))
+            links.add((a, b))
+    return replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))
+
+
+def _at(c: ast.Coord) -> Coordinate:
+    return c.row, c.column

@@ -1,0 +1,198 @@
+"""Syntax mistakes by name: from where the parser stopped to what the writer probably did.
+
+`expected` holds the words that could have stood there: literal ones as written (`batch`, `{`), classes of words
+in capitals (NAME, NUMBER, STRING, UNIT, MESH, END).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from wscc.diagnostics import Code, Diagnostic, Label, Source
+from wscc.frontend.scan import WORDS, span_at
+from wscc.frontend.units import nearest_unit
+
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_/]*")
+_CLASSES: Final = {
+    "NAME": "a name", "NUMBER": "a number", "STRING": 'a text in `"`', "UNIT": "a unit",
+    "MESH": "a size such as `4 x 8`", "END": "the end of the file",
+}  # fmt: skip
+_OPERATORS: Final = frozenset("+-*/@")
+_STATEMENT: Final = frozenset({"input", "param", "repeat", "loss", "return", "NAME"})
+_EXPRESSION: Final = frozenset({"NAME", "NUMBER", "-", "("})
+_SETTING: Final = frozenset(
+    {"batch", "microbatch", "data", "optimizer", "clip", "schedule", "dtype", "recompute", "parallel", "seed"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where the parser stopped: the word there (empty at the end of the text) and the words around it."""
+
+    source: Source
+    start: int
+    expected: frozenset[str]
+
+    @property
+    def word(self) -> str:
+        found = WORDS.match(self.source.text, self.start)
+        return found.group() if found else ""
+
+    @property
+    def next(self) -> str:
+        rest = WORDS.search(self.source.text, self.start + len(self.word))
+        return rest.group() if rest else ""
+
+    def before(self) -> list[tuple[int, str]]:
+        """The three words before the stop (fewer at the start), comments left out, nearest first."""
+        words = [
+            (w.start(), w.group())
+            for w in WORDS.finditer(self.source.text, 0, self.start)
+            if not w.group().startswith("#")
+        ]
+        return words[:-4:-1]
+
+    @property
+    def previous(self) -> str:
+        return next((w for _, w in self.before()), "")
+
+    def error(
+        self, message: str, label: str = "", help: str = "", *, code: Code = Code.SYNTAX, word: str = ""
+    ) -> Diagnostic:
+        span = span_at(self.source, self.start, self.start + max(1, len(word or self.word)))
+        return Diagnostic(code, message, Label(span, label), help=help)
+
+
+def diagnose(stop: Stop) -> Diagnostic:
+    """The first mistake in the table that fits, or a plain account of what was expected."""
+    for recognise in _MISTAKES:
+        if found := recognise(stop):
+            return found
+    return _unexpected(stop)
+
+
+def _unclosed_string(stop: Stop) -> Diagnostic | None:
+    if stop.word.startswith('"') and (len(stop.word) == 1 or not stop.word.endswith('"')):
+        return stop.error("this text is never closed", help='write `"` at its end, on the same line')
+    return None
+
+
+def _foreign_character(stop: Stop) -> Diagnostic | None:
+    helps = {
+        ";": "statements need nothing between them: remove it",
+        "'": 'a text stands in double quotes: `"..."`',
+        "^": "there is no power: multiply, or write the number",
+        "%": "there is no remainder: divisions must be exact",
+        "=": "one `=` gives a value to a name" if stop.previous == "=" else "",
+        "*": "there is no power: multiply, or write the number" if stop.previous == "*" else "",
+        ".": "write a digit before the point, as in `0.5`" if stop.next[:1].isdigit() else "",
+    }
+    if help := helps.get(stop.word, ""):
+        return stop.error(f"unexpected `{stop.word}`", help=help)
+    return None
+
+
+def _mesh(stop: Stop) -> Diagnostic | None:
+    if "MESH" in stop.expected:
+        return stop.error("`mesh` needs rows and columns", "expected a size", "write it as in `mesh 4 x 8`")
+    return None
+
+
+def _unit_or_comma(stop: Stop) -> Diagnostic | None:
+    found = _WORD.match(stop.source.text, stop.start)
+    if "UNIT" not in stop.expected or not found:
+        return None
+    word, meant = found.group(), nearest_unit(found.group())
+    if meant is None and WORDS.match(stop.next) and stop.next[:1].isdigit():
+        return stop.error("expected `,` between fields", f"`,` is missing before `{word}`")
+    help = f"did you mean `{meant}`?" if meant else "units are such as `80 MB`, `4 TB/s`, `1800 TFLOP/s`, `200 ns`"
+    return stop.error(f"unknown unit `{word}`", help=help, code=Code.UNIT, word=word)
+
+
+def _misspelled_keyword(stop: Stop) -> Diagnostic | None:
+    words = sorted(w for w in stop.expected if w.islower())
+    if not _WORD.fullmatch(stop.word) or not words:
+        return None
+    close = get_close_matches(stop.word.lower(), words, n=1, cutoff=0.7)
+    if close:
+        message = f"unknown word `{stop.word}`"
+        return stop.error(message, help=f"did you mean `{close[0]}`?", code=Code.UNKNOWN_KEY)
+    if stop.expected >= _SETTING:
+        message = f"`train` has no setting `{stop.word}`"
+        return stop.error(message, help=f"settings: {', '.join(sorted(_SETTING))}", code=Code.UNKNOWN_KEY)
+    return None
+
+
+def _misspelled_statement(stop: Stop) -> Diagnostic | None:
+    """`parm w : ...` stops at the second word, since the first could have been a name."""
+    before = stop.before()
+    if "=" not in stop.expected or not before or not (_WORD.fullmatch(stop.word) or stop.word == "("):
+        return None
+    at, word = before[0]
+    close = get_close_matches(word.lower(), sorted(_STATEMENT - {"NAME"}), n=1, cutoff=0.7)
+    if not close or word in _STATEMENT:
+        return None
+    back = Stop(stop.source, at, stop.expected)
+    return back.error(f"unknown word `{word}`", help=f"did you mean `{close[0]}`?", code=Code.UNKNOWN_KEY)
+
+
+def _unfinished_line(stop: Stop) -> Diagnostic | None:
+    """`x = a +` and, on the next line, `y = b`: the parser only stops at the second `=`."""
+    before = stop.before()
+    if stop.word != "=" or len(before) < 2 or "=" in stop.expected:
+        return None
+    (name_at, name), (at, operator) = before[:2]
+    if operator not in _OPERATORS | {"=", ","} or "\n" not in stop.source.text[at:name_at]:
+        return None
+    back = Stop(stop.source, at, stop.expected)
+    help = f"the next line, `{name} = ...`, begins another statement"
+    return back.error(f"expected an expression after `{operator}`", "the line ends here", help)
+
+
+def _keyword_as_name(stop: Stop) -> Diagnostic | None:
+    if stop.word == "=" and stop.previous in _STATEMENT - {"NAME"}:
+        help = f"a statement cannot assign to `{stop.previous}`: choose another name"
+        return stop.error(f"`{stop.previous}` begins a statement of its own", help=help)
+    return None
+
+
+def _unexpected(stop: Stop) -> Diagnostic:
+    wanted = _words(stop.expected)
+    if not stop.word:
+        words = list(WORDS.finditer(stop.source.text))
+        stop = Stop(stop.source, words[-1].end() if words else 0, stop.expected)
+        return stop.error(f"expected {wanted}, found the end of the text", "the text ends here")
+    return stop.error(f"expected {wanted}, found `{stop.word[:40]}`", f"expected {wanted}")
+
+
+def _words(expected: frozenset[str]) -> str:
+    """`a`, `b` or `c`, with the usual groups said in one word."""
+    rest, groups = set(expected), []
+    for group, name in ((_SETTING, "the next setting"), (_STATEMENT, "the next statement")):
+        if group <= rest:
+            rest -= group
+            groups.append(name)
+    if rest >= _EXPRESSION:
+        rest -= _EXPRESSION
+        groups.append("an expression")
+    if rest >= _OPERATORS:
+        rest -= _OPERATORS
+        groups.append("an operator")
+    words = sorted(_CLASSES.get(w, f"`{w}`") for w in rest) + groups
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}" if words else "nothing more"
+
+
+_MISTAKES: Final[tuple[Callable[[Stop], Diagnostic | None], ...]] = (
+    _unclosed_string,
+    _foreign_character,
+    _mesh,
+    _unit_or_comma,
+    _keyword_as_name,
+    _unfinished_line,
+    _misspelled_statement,
+    _misspelled_keyword,
+)

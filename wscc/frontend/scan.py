@@ -1,0 +1,164 @@
+"""Reading a source file, and the checks on raw text that keep everything behind them safe.
+
+Whatever passes `check_text` is small, is text, and nests brackets at most `MAX_NESTING` deep, so that the rest of
+the front end may recurse over it.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+from typing import Final
+
+from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span, fail
+
+MAX_CHARACTERS: Final = 256 * 1024
+MAX_NESTING: Final = 40
+
+# Comments, strings (perhaps unclosed), words, numbers, single characters: enough to look around in a text
+# that does not parse.
+WORDS: Final = re.compile(
+    r'#[^\r\n]*|"[^"\x00-\x1f]*"?|[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|\S'
+)
+_CLOSER: Final = {"(": ")", "[": "]", "{": "}"}
+_ITEM: Final = re.compile(r"(?:wafer|model|block|train)[ \t]+[A-Za-z_]")
+
+
+def span_at(source: Source, start: int, end: int) -> Span:
+    """The span of a range of characters."""
+    line = source.text.count("\n", 0, start) + 1
+    return Span(source, start, end, line, start - source.text.rfind("\n", 0, start))
+
+
+def read_source(path: str) -> Source:
+    """Read a regular UTF-8 file of bounded size; W002 or W003 if it is not one."""
+    source = Source(path, "")
+    try:
+        data = _read_bytes(Path(path), source)
+    except (OSError, ValueError) as problem:
+        raise fail(Code.UNREADABLE, f"cannot read `{path}`: {_reason(problem)}") from None
+    if b"\0" in data:
+        raise fail(
+            Code.UNREADABLE,
+            f"`{path}` is not a text file: byte {data.index(0)} is NUL",
+            help="give a `.wsl` file saved as UTF-8",
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise fail(
+            Code.UNREADABLE,
+            f"`{path}` is not UTF-8: byte {problem.start} (line {line}) is 0x{data[problem.start]:02x}",
+            help="save the file as UTF-8",
+        ) from None
+    return Source(path, text)
+
+
+def _read_bytes(path: Path, source: Source) -> bytes:
+    # Asked before opening: opening a pipe or a device could wait for ever.
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise fail(Code.UNREADABLE, f"`{source.name}` is a directory", help="give the path of a `.wsl` file")
+    if not stat.S_ISREG(mode):
+        raise fail(Code.UNREADABLE, f"`{source.name}` is not a regular file")
+    if (size := path.stat().st_size) > 4 * MAX_CHARACTERS:
+        raise _too_large(source, f"{size:,} bytes")
+    with path.open("rb") as file:
+        return file.read(4 * MAX_CHARACTERS + 1)
+
+
+def _reason(problem: OSError | ValueError) -> str:
+    match problem:
+        case FileNotFoundError():
+            return "no such file"
+        case PermissionError():
+            return "permission denied"
+        case OSError(strerror=str(words)):
+            return words.lower()
+        case _:
+            return "not a valid path"
+
+
+def _too_large(source: Source, size: str) -> CompileError:
+    return fail(
+        Code.LIMIT,
+        f"`{source.name}` is too large: {size}, the limit is {MAX_CHARACTERS:,} characters",
+        help="a model is a page of text; `repeat` says a layer once",
+    )
+
+
+def check_text(source: Source) -> None:
+    """W002 for NUL, W003 for a text that is too long or nests too deep, W001 for unbalanced brackets."""
+    text = source.text
+    if len(text) > MAX_CHARACTERS:
+        raise _too_large(source, f"{len(text):,} characters")
+    if (nul := text.find("\0")) >= 0:
+        span = span_at(source, nul, nul + 1)
+        raise fail(Code.UNREADABLE, "the text holds a NUL character", span, label="not text")
+    _check_brackets(source)
+
+
+def _check_brackets(source: Source) -> None:
+    open_: list[int] = []
+    for word in WORDS.finditer(source.text):
+        c, at = word.group(), word.start()
+        if c in _CLOSER:
+            open_.append(at)
+            if len(open_) > MAX_NESTING:
+                raise fail(
+                    Code.LIMIT,
+                    f"brackets are nested more than {MAX_NESTING} deep",
+                    span_at(source, at, at + 1),
+                    label=f"level {len(open_)}",
+                    help="give the inner parts names of their own",
+                )
+        elif c in _CLOSER.values() and (not open_ or _CLOSER[source.text[open_.pop()]] != c):
+            raise _mismatch(source, at, word)
+    if open_:
+        raise _unclosed(source, open_)
+
+
+def _mismatch(source: Source, at: int, word: re.Match[str]) -> CompileError:
+    """The closing bracket `word` closes nothing, or another kind of bracket (found again here, for the label)."""
+    stack: list[int] = []
+    for before in WORDS.finditer(source.text, 0, at):
+        if before.group() in _CLOSER:
+            stack.append(before.start())
+        elif before.group() in _CLOSER.values():
+            stack.pop()
+    here = span_at(source, at, at + 1)
+    if not stack:
+        return fail(Code.SYNTAX, f"`{word.group()}` closes nothing", here, help="remove it, or open it before")
+    opened = stack[-1]
+    c = source.text[opened]
+    return CompileError(
+        Diagnostic(
+            Code.SYNTAX,
+            f"expected `{_CLOSER[c]}` before `{word.group()}`",
+            Label(here, f"`{_CLOSER[c]}` is missing before this"),
+            (Label(span_at(source, opened, opened + 1), "opened here"),),
+        )
+    )
+
+
+def _unclosed(source: Source, open_: list[int]) -> CompileError:
+    """Blame the bracket inside which a new section begins at the start of a line, else the innermost one."""
+    opened, end = open_[-1], len(source.text)
+    words = "the file ends"
+    for item in _ITEM.finditer(source.text):
+        line = source.text.rfind("\n", 0, item.start()) + 1
+        inside = [at for at in open_ if at < item.start()]
+        if inside and item.start() == line:
+            opened, end = inside[-1], item.start()
+            words = f"`{item.group()[:-1].strip()}` begins"
+            break
+    c = source.text[opened]
+    return fail(
+        Code.SYNTAX,
+        f"this `{c}` is never closed",
+        span_at(source, opened, opened + 1),
+        label="opened here",
+        help=f"write `{_CLOSER[c]}` before {words} (line {source.text.count(chr(10), 0, end) + 1})",
+    )

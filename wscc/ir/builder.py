@@ -1,0 +1,92 @@
+"""Builds the body of a procedure op by op, inferring result types from index rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from wscc.diagnostics import NO_SPAN, Span
+from wscc.ir.module import Attr, Op, Value
+from wscc.ir.ops import OPS
+from wscc.ir.rule import Rule, parse_rule
+from wscc.ir.types import DType, TensorType
+
+
+class ShapeMismatch(ValueError):
+    """Operand shapes do not fit the rule; the message gives both sizes of the factor."""
+
+
+class Builder:
+    """Collects ops in SSA form; names are made unique in order of creation, so the same calls give the same
+    names."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+        self._names: set[str] = set()
+
+    def fresh(self, hint: str) -> str:
+        """`hint`, or `hint.N` for the first N that is free."""
+        name, n = hint, 0
+        while name in self._names:
+            n += 1
+            name = f"{hint}.{n}"
+        self._names.add(name)
+        return name
+
+    def input(self, name: str, type: TensorType) -> Value:
+        """A formal of the procedure; its name must be free."""
+        assert name not in self._names, name
+        self._names.add(name)
+        return Value(name, type)
+
+    def emit(
+        self,
+        kind: str,
+        operands: Sequence[Value],
+        rule: Rule | str,
+        *,
+        sizes: dict[str, int] | None = None,
+        dtypes: Iterable[DType] | None = None,
+        attrs: dict[str, Attr] | None = None,
+        hints: Sequence[str] = (),
+        origin: str = "",
+        span: Span = NO_SPAN,
+    ) -> tuple[Value, ...]:
+        """Append an op and return its results.
+
+        `sizes` gives factors that no operand has; results take the first float operand's element type
+        unless `dtypes` says otherwise. Raises `ShapeMismatch`.
+        """
+        rule = parse_rule(rule) if isinstance(rule, str) else rule
+        known = _factor_sizes(kind, operands, rule, dict(sizes or {}))
+        default = next((v.type.dtype for v in operands if v.type.dtype.is_float), DType.F32)
+        types = list(dtypes) if dtypes is not None else [default] * len(rule.outs)
+        results = tuple(
+            Value(
+                self.fresh(hints[i] if i < len(hints) else kind),
+                TensorType(tuple(known[f] for f in term), types[i]),
+            )
+            for i, term in enumerate(rule.outs)
+        )
+        ordered = tuple((k, (attrs or {})[k]) for k in OPS[kind].attrs)
+        self.ops.append(Op(kind, tuple(operands), results, rule, ordered, origin=origin, span=span))
+        return results
+
+    def one(self, kind: str, operands: Sequence[Value], rule: Rule | str, **options: object) -> Value:
+        """`emit` for an op with one result."""
+        (result,) = self.emit(kind, operands, rule, **options)  # type: ignore[arg-type]
+        return result
+
+
+def _factor_sizes(
+    kind: str, operands: Sequence[Value], rule: Rule, sizes: dict[str, int]
+) -> dict[str, int]:
+    terms = rule.ins if operands else ()
+    if operands and len(operands) != len(terms):
+        raise ShapeMismatch(f"`{kind}` takes {len(terms)} operands, not {len(operands)}")
+    for value, term in zip(operands, terms, strict=True):
+        if len(term) != len(value.type.shape):
+            raise ShapeMismatch(f"`{kind}`: `{value.name}` has {len(value.type.shape)} dimensions, not {len(term)}")
+        for n, factor in zip(value.type.shape, term, strict=True):
+            if sizes.setdefault(factor, n) != n:
+                raise ShapeMismatch(f"`{kind}`: factor `{factor}` is {sizes[factor]} and {n} (`{value.name}`)")
+    return sizes

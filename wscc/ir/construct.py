@@ -1,0 +1,152 @@
+"""Layers as index rules: what each function of the language builds. Leading dimensions are batch, sequence, ...
+
+Every function appends to a `Builder` and may raise `ShapeMismatch`; the front end adds the span and the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wscc.diagnostics import NO_SPAN, Span
+from wscc.ir.builder import Builder, ShapeMismatch
+from wscc.ir.module import Value
+from wscc.ir.types import DType
+
+_NAMES = "bstuw"
+
+
+def leading(rank: int) -> list[str]:
+    """Factor names for leading dimensions: b, s, then spares."""
+    return list(_NAMES[:rank]) if rank <= len(_NAMES) else [f"i{n}" for n in range(rank)]
+
+
+def rank_of(value: Value) -> int:
+    return len(value.type.shape)
+
+
+def elementwise(b: Builder, kind: str, *xs: Value, hint: str = "", span: Span = NO_SPAN) -> Value:
+    """Same-shape op `*, * -> *`."""
+    term = " ".join(leading(rank_of(xs[0])))
+    rule = f"{', '.join([term] * len(xs))} -> {term}"
+    return b.one(kind, xs, rule, hints=[hint or kind], span=span)
+
+
+def binary(b: Builder, kind: str, x: Value, y: Value, *, hint: str = "", span: Span = NO_SPAN) -> Value:
+    """`add`, `sub`, `mul`, `div`; the smaller operand repeats along the leading dimensions it lacks."""
+    big, small = (x, y) if rank_of(x) >= rank_of(y) else (y, x)
+    names = leading(rank_of(big))
+    skip = rank_of(big) - rank_of(small)
+    if big.type.shape[skip:] != small.type.shape:
+        raise ShapeMismatch(
+            f"`{kind}` of {list(x.type.shape)} and {list(y.type.shape)}: "
+            "one must end with the dimensions of the other"
+        )
+    terms = [" ".join(names if v is big else names[skip:]) for v in (x, y)]
+    return b.one(kind, [x, y], f"{terms[0]}, {terms[1]} -> {' '.join(names)}", hints=[hint or kind], span=span)
+
+
+def scale(b: Builder, x: Value, factor: float, *, span: Span = NO_SPAN) -> Value:
+    term = " ".join(leading(rank_of(x)))
+    return b.one("scale", [x], f"{term} -> {term}", attrs={"factor": factor}, span=span)
+
+
+def cast(b: Builder, x: Value, dtype: DType, *, span: Span = NO_SPAN) -> Value:
+    """`x` itself where it already has the element type."""
+    if x.type.dtype is dtype:
+        return x
+    term = " ".join(leading(rank_of(x)))
+    return b.one("cast", [x], f"{term} -> {term}", dtypes=[dtype], hints=[f"{x.name}.{dtype}"], span=span)
+
+
+def project(b: Builder, x: Value, w: Value, *, hint: str = "project", span: Span = NO_SPAN) -> Value:
+    """Contract the longest run of trailing dimensions of `x` that leads `w`: `b s k, k c h e -> b s c h e`,
+    `b s h e, h e n -> b s n`."""
+    xs, ws = x.type.shape, w.type.shape
+    depth = next((n for n in range(min(len(xs), len(ws)), 0, -1) if xs[len(xs) - n :] == ws[:n]), 0)
+    if depth == 0:
+        raise ShapeMismatch(f"`project`: {list(xs)} does not end as {list(ws)} begins")
+    rows = leading(len(xs) - depth)
+    inner = ["k"] if depth == 1 else [f"k{n}" for n in range(depth)]
+    outer = _output_names(len(ws) - depth)
+    rule = f"{' '.join(rows + inner)}, {' '.join(inner + outer)} -> {' '.join(rows + outer)}"
+    return b.one("matmul", [x, w], rule, hints=[hint], span=span)
+
+
+def matmul(
+    b: Builder, x: Value, w: Value, *, transposed: bool = False, hint: str = "matmul", span: Span = NO_SPAN
+) -> Value:
+    """`x @ w`, or `x @ transpose(w)`: the transpose is a view and folds into the rule."""
+    if rank_of(w) != 2:
+        raise ShapeMismatch(f"`@` needs a matrix on its right, not {list(w.type.shape)}")
+    rows = " ".join(leading(rank_of(x) - 1))
+    return b.one("matmul", [x, w], f"{rows} k, {'n k' if transposed else 'k n'} -> {rows} n", hints=[hint], span=span)
+
+
+def split(b: Builder, x: Value, parts: int, *, hints: Sequence[str] = (), span: Span = NO_SPAN) -> tuple[Value, ...]:
+    """Take `x` apart along its last dimension of size `parts` that is not the last: `b s c! h e -> b s h e, ...`."""
+    shape = x.type.shape
+    dim = next((d for d in range(1, len(shape) - 1) if shape[d] == parts), None)
+    if dim is None:
+        raise ShapeMismatch(f"`split` into {parts}: no inner dimension of {list(shape)} is {parts}")
+    rows = leading(dim)
+    rest = [f"h{n}" for n in range(len(shape) - dim - 1)]
+    out = " ".join(rows + rest)
+    rule = f"{' '.join([*rows, 'c!', *rest])} -> {', '.join([out] * parts)}"
+    return b.emit("split", [x], rule, dtypes=[x.type.dtype] * parts, attrs={"dim": dim}, hints=hints, span=span)
+
+
+def embedding(b: Builder, ids: Value, table: Value, *, span: Span = NO_SPAN) -> Value:
+    rows = " ".join(leading(rank_of(ids)))
+    return b.one("embedding", [ids, table], f"{rows}, v@ d -> {rows} d", hints=["embedding"], span=span)
+
+
+def norm(b: Builder, kind: str, x: Value, *params: Value, eps: float = 1e-5, span: Span = NO_SPAN) -> Value:
+    """`layernorm(x, gain, bias)` or `rmsnorm(x, gain)` over the last dimension."""
+    rows = " ".join(leading(rank_of(x) - 1))
+    rule = f"{rows} d!{', d' * len(params)} -> {rows} d"
+    return b.one(kind, [x, *params], rule, attrs={"eps": eps}, hints=[kind], span=span)
+
+
+def rope(b: Builder, x: Value, *, theta: float = 10000.0, span: Span = NO_SPAN) -> Value:
+    """Rotary positions on `b s heads.. e`; positions are those of dimension 1."""
+    if rank_of(x) < 3:
+        raise ShapeMismatch(f"`rope` needs [batch, seq, ..., e], not {list(x.type.shape)}")
+    heads = [f"h{n}" for n in range(rank_of(x) - 3)]
+    term = " ".join(["b", "s@", *heads, "e!"])
+    return b.one("rope", [x], f"{term} -> {term}", attrs={"theta": theta, "sign": 1.0}, hints=["rope"], span=span)
+
+
+def attention(
+    b: Builder, q: Value, k: Value, v: Value, *, causal: bool, span: Span = NO_SPAN
+) -> Value:
+    """Softmax attention, scaled by 1 / sqrt(e). `q` is `b q h e`, or `b q h g e` where each of the h heads of
+    `k` and `v` (`b k h e`) serves g query heads."""
+    group = " g" if rank_of(q) == 5 else ""
+    if rank_of(q) not in (4, 5) or rank_of(k) != 4 or rank_of(v) != 4:
+        raise ShapeMismatch("`attention` takes q [b, s, heads, e] (or [b, s, kv, group, e]), k and v [b, s, kv, e]")
+    head = f"b q@ h{group}"
+    kv = "b k~@ h e!"
+    rule = f"{head} e!, {kv}, {kv} -> {head} e!, {head}"
+    stats = DType.F64 if q.type.dtype is DType.F64 else DType.F32
+    attrs = {"causal": causal, "scale": float(q.type.shape[-1]) ** -0.5}
+    out, _ = b.emit(
+        "attention", [q, k, v], rule, dtypes=[q.type.dtype, stats], attrs=attrs, hints=["attention", "lse"], span=span
+    )
+    return out
+
+
+def cross_entropy(
+    b: Builder, logits: Value, labels: Value, count: Value, *, limit: int = 0, span: Span = NO_SPAN
+) -> Value:
+    """Mean over the `count` valid labels of the whole batch; label -100 is ignored. Statistics are never bf16."""
+    stats = count.type.dtype
+    rows = " ".join(leading(rank_of(labels)))
+    m = b.one("rowmax", [logits], f"{rows} v@ -> {rows}", dtypes=[stats], attrs={"limit": limit}, span=span)
+    z = b.one("sumexp", [logits, m], f"{rows} v@, {rows} -> {rows}", dtypes=[stats], attrs={"limit": limit}, span=span)
+    p = b.one("pick", [logits, labels], f"{rows} v@, {rows} -> {rows}", dtypes=[stats], span=span)
+    nll = b.one("nll", [m, z, p, labels], f"{rows}, {rows}, {rows}, {rows} -> {rows}", span=span)
+    return b.one("mean", [nll, count], f"{rows}, ->", hints=["loss"], span=span)
+
+
+def _output_names(count: int) -> list[str]:
+    return ["n"] if count == 1 else [f"n{i}" for i in range(count)]

@@ -1,0 +1,183 @@
+"""The fabric level: kernels on views of buffers, and transfers, each holding one entry per die of the stage.
+
+Nothing here is an object per die: where dies differ, a `PerDie` holds an integer for each logical die.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+from wscc.diagnostics import NO_SPAN, Span
+from wscc.ir.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class PerDie:
+    """An integer for each logical die, not all the same (`per_die` collapses those that are)."""
+
+    values: tuple[int, ...]
+
+    def __getitem__(self, die: int) -> int:
+        return self.values[die]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.values)
+
+
+Ints = int | PerDie
+NOBODY = -1
+
+
+def per_die(values: Iterable[int]) -> Ints:
+    """The values as a plain integer where all dies agree."""
+    items = tuple(int(v) for v in values)
+    return items[0] if len(set(items)) == 1 else PerDie(items)
+
+
+def at(ints: Ints, die: int) -> int:
+    """The integer of one logical die."""
+    return ints if isinstance(ints, int) else ints.values[die]
+
+
+def plus(a: Ints, b: Ints) -> Ints:
+    """Sum, die by die."""
+    if isinstance(a, int):
+        if isinstance(b, int):
+            return a + b
+        return plus(b, a)
+    return per_die(x + at(b, i) for i, x in enumerate(a.values))
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A strided window on a buffer or formal; offset and strides in elements of `dtype`.
+
+    A stride of 0 repeats elements (a broadcast read).
+    """
+
+    buffer: str
+    offset: Ints
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * self.dtype.size
+
+    @property
+    def is_contiguous(self) -> bool:
+        return all(
+            n == 1 or s == t
+            for n, s, t in zip(self.shape, self.strides, contiguous_strides(self.shape), strict=True)
+        )
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A local of a procedure: `elements` of `dtype` at `address` of the arena (-1: not planned yet)."""
+
+    name: str
+    elements: int
+    dtype: DType
+    address: int = -1
+    slot: bool = False
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * self.dtype.size
+
+
+KernelAttr = bool | int | float | str | PerDie
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One compute instruction on every die of `where` (1) or, if that is 1, on all.
+
+    `source` names the op that it came from.
+    """
+
+    opcode: str
+    writes: tuple[View, ...]
+    reads: tuple[View, ...]
+    attrs: tuple[tuple[str, KernelAttr], ...] = ()
+    where: Ints = 1
+    source: str = ""
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    def attr(self, name: str) -> KernelAttr:
+        return next(v for k, v in self.attrs if k == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A partial permutation: die i sends `read` to die `to[i]` (`NOBODY`: it sends nothing), which receives
+    it in `write`. `read.offset` counts by sender, `write.offset` by receiver.
+
+    `channel` is unique in the procedure; `group` names the collective or stream that the transfer belongs to;
+    `phase` is given by form_phases, `route` (an index of `Module.routes` by sender) by route.
+    """
+
+    channel: int
+    to: Ints
+    read: View
+    write: View
+    group: str = ""
+    phase: int = -1
+    route: Ints = NOBODY
+    one_hop: bool = False
+    source: str = ""
+
+    def pairs(self, dies: int) -> list[tuple[int, int]]:
+        """(sender, receiver) of every message, in logical die order."""
+        return [(i, at(self.to, i)) for i in range(dies) if at(self.to, i) != NOBODY]
+
+    def sender_of(self, dies: int) -> list[int]:
+        """By receiver: the sender, or `NOBODY`."""
+        senders = [NOBODY] * dies
+        for i, j in self.pairs(dies):
+            senders[j] = i
+        return senders
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Grant a receive slot to the message of `channel` from die `sender` (`NOBODY`: expects none)."""
+
+    channel: int
+    sender: Ints
+    write: View
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Start the message of `channel` to die `to`; `read` must stay as it is until `wait sent`."""
+
+    channel: int
+    to: Ints
+    read: View
+    route: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Block until the message of `channel` has arrived (`received`) or left (`sent`), on dies of `where`."""
+
+    channel: int
+    sent: bool
+    where: Ints = 1
+
+
+FabricStmt = Kernel | Transfer | Post | Send | Wait

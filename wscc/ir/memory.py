@@ -1,0 +1,38 @@
+"""Where everything of a die lies in its arena: [scratch of the running procedure][arrays of the step]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ALIGNMENT = 64
+
+
+def aligned(size: int) -> int:
+    """`size` rounded up to the alignment of every address."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """An array: element i of it starts at `address + i * stride` bytes of the arena."""
+
+    array: str
+    address: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory map, the same on every die.
+
+    `scratch_bytes` from address 0 on are shared by the locals of all procedures (calls do not nest);
+    `live_bytes` of them are in use at the fullest moment. `arrays` is in the order of `Module.arrays`.
+    """
+
+    scratch_bytes: int
+    live_bytes: int
+    arena_bytes: int
+    arrays: tuple[Placement, ...]
+
+    def placement(self, array: str) -> Placement:
+        return next(p for p in self.arrays if p.array == array)

@@ -1,0 +1,131 @@
+"""The streams level: one program per role, a binding table per die, and one step that calls the programs.
+
+A *role* is a set of dies whose instructions are the same but for some integers; each such integer is a
+`Column` of the binding table (peers, routes, chunk offsets). Physical dies are `row * columns + column`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.ir.module import Affine
+from wscc.ir.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The integer in column `index` of the die's row of the binding table."""
+
+    index: int
+
+
+Field = int | Column
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A typed strided view of the die's memory.
+
+    `arg` is -1 for a procedure's own memory (`offset` is then an arena address in bytes), else the number of
+    the call argument to whose address `offset` (bytes) is added. Strides are in elements.
+    """
+
+    arg: int
+    offset: Field
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+
+
+Scalar = bool | int | float | str | Column
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """`attrs` in the order of `INSTRUCTIONS[opcode].attr_names`."""
+
+    opcode: str
+    writes: tuple[Operand, ...] = ()
+    reads: tuple[Operand, ...] = ()
+    attrs: tuple[tuple[str, Scalar], ...] = ()
+
+    def attr(self, name: str) -> Scalar:
+        return next(v for k, v in self.attrs if k == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The instructions of one procedure in one role."""
+
+    name: str
+    args: int
+    body: tuple[Instruction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What the dies of one role execute."""
+
+    role: int
+    procedures: tuple[Code, ...]
+
+    def code(self, name: str) -> Code:
+        return next(c for c in self.procedures if c.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`base + sum(index x stride)` bytes, each index affine in the loop variables."""
+
+    base: int
+    terms: tuple[tuple[Affine, int], ...] = ()
+
+    def at(self, variables: dict[str, int]) -> int:
+        return self.base + sum(index.at(variables) * stride for index, stride in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCall:
+    procedure: str
+    args: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramLoop:
+    variable: str
+    count: int
+    body: tuple[ProgramCall | ProgramLoop, ...]
+
+
+ProgramStep = tuple[ProgramCall | ProgramLoop, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Streams:
+    """Everything that runs: `dies[i]` is the physical die of logical die i, `roles[i]` its role,
+    `bindings[i]` its row of the table; `routes` are paths of physical dies, ends included."""
+
+    programs: tuple[Program, ...]
+    step: ProgramStep
+    dies: tuple[int, ...]
+    roles: tuple[int, ...]
+    bindings: NDArray[np.int64]
+    routes: tuple[tuple[int, ...], ...]
+    arena_bytes: int
+
+
+def dynamic_calls(
+    step: ProgramStep, variables: dict[str, int] | None = None
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Every call of a step in order, as (procedure, argument addresses)."""
+    variables = variables or {}
+    for stmt in step:
+        if isinstance(stmt, ProgramCall):
+            yield stmt.procedure, tuple(a.at(variables) for a in stmt.args)
+        else:
+            for i in range(stmt.count):
+                yield from dynamic_calls(stmt.body, {**variables, stmt.variable: i})

@@ -1,0 +1,46 @@
+"""How to train: what the `train` section of a `.wsl` says once elaborated. Plain facts, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wscc.ir.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """`kind` is `adamw` or `sgd` (which uses only `lr`)."""
+
+    kind: str = "adamw"
+    lr: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """lr x min(1, step / warmup), step from 1; then, if `decay` > 0, a half cosine from 1 down to `floor`,
+    reached at step `decay`."""
+
+    warmup: int = 0
+    decay: int = 0
+    floor: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Train:
+    """`microbatches` calls of each procedure a step; `clip` 0 means no clipping."""
+
+    batch: int
+    microbatches: int
+    optimizer: Optimizer = Optimizer()
+    schedule: Schedule = Schedule()
+    clip: float = 0.0
+    compute: DType = DType.F32
+    params: DType = DType.F32
+    grads: DType = DType.F32
+    recompute: str = "none"
+    data: str = ""
+    seed: int = 0

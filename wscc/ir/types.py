@@ -1,0 +1,117 @@
+"""Element types, layouts and tensor types: what is known of a value before any number exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import prod
+
+import ml_dtypes
+import numpy as np
+
+
+class DType(StrEnum):
+    """An element type; the spelling is the IR's."""
+
+    F64 = "f64"
+    F32 = "f32"
+    BF16 = "bf16"
+    I32 = "i32"
+
+    @property
+    def numpy(self) -> np.dtype[np.generic]:
+        return _NUMPY[self]
+
+    @property
+    def size(self) -> int:
+        """Bytes of one element."""
+        return _NUMPY[self].itemsize
+
+    @property
+    def is_float(self) -> bool:
+        return self is not DType.I32
+
+
+_NUMPY: dict[DType, np.dtype[np.generic]] = {
+    DType.F64: np.dtype(np.float64),
+    DType.F32: np.dtype(np.float32),
+    DType.BF16: np.dtype(ml_dtypes.bfloat16),
+    DType.I32: np.dtype(np.int32),
+}
+
+
+class Reduction(StrEnum):
+    """How the parts of a partial value make the whole."""
+
+    SUM = "sum"
+    MAX = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a tensor lies on the logical mesh.
+
+    `dims` gives each dimension its ordered axes, major first; an axis in none of them holds a replica.
+    `partial` lists the axes over which each die holds only a part of a sum or maximum, sorted by axis.
+    """
+
+    dims: tuple[tuple[str, ...], ...]
+    partial: tuple[tuple[str, Reduction], ...] = ()
+
+    @classmethod
+    def whole(cls, rank: int) -> Layout:
+        """Every die holds all of it."""
+        return cls(((),) * rank)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that split a dimension."""
+        return tuple(a for dim in self.dims for a in dim)
+
+    def dim_of(self, axis: str) -> int | None:
+        """The dimension that `axis` splits."""
+        return next((d for d, axes in enumerate(self.dims) if axis in axes), None)
+
+    def reduction_of(self, axis: str) -> Reduction | None:
+        return next((kind for a, kind in self.partial if a == axis), None)
+
+    def completed(self) -> Layout:
+        """The same split without partial axes."""
+        return Layout(self.dims)
+
+    def with_partial(self, partial: dict[str, Reduction]) -> Layout:
+        return Layout(self.dims, tuple(sorted(partial.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """The logical (whole) shape, the element type and, from the sharded level on, the layout."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    layout: Layout | None = None
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * self.dtype.size
+
+    def with_layout(self, layout: Layout | None) -> TensorType:
+        return replace(self, layout=layout)
+
+    def local_shape(self, sizes: dict[str, int]) -> tuple[int, ...]:
+        """The shape that each die holds; every split is even (partition refuses the rest by name)."""
+        if self.layout is None:
+            return self.shape
+        return tuple(
+            n // prod(sizes[a] for a in axes) for n, axes in zip(self.shape, self.layout.dims, strict=True)
+        )
+
+    def __str__(self) -> str:
+        layout = self.layout or Layout.whole(len(self.shape))
+        dims = ",".join("/".join((str(n), *axes)) for n, axes in zip(self.shape, layout.dims, strict=True))
+        partial = "".join(f" {kind}({axis})" for axis, kind in layout.partial)
+        return f"{self.dtype}[{dims}]{partial}"

@@ -1,0 +1,178 @@
+"""The live machine as a graph: dies, their live neighbours, islands and paths. A mesh is one constructor.
+
+Invariant: dead dies have no neighbours, links work both ways, and every answer depends on the graph alone,
+ties broken by the order in which neighbours are listed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+from wscc.machine.wafer import Coordinate, Wafer, dead_link
+
+UNREACHABLE = -1
+
+Path = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """`neighbours[d]` are the dies with a live link to d, in the order in which paths prefer them.
+
+    `grid` is (rows, columns) where dies lie on one, so that XY paths exist; die d is then row-major.
+    """
+
+    live: tuple[int, ...]
+    neighbours: tuple[tuple[int, ...], ...]
+    grid: tuple[int, int] | None = None
+    _distances: dict[int, list[int]] = field(default_factory=dict, compare=False, repr=False)
+
+    @staticmethod
+    def mesh(wafer: Wafer) -> Topology:
+        """The live part of a wafer; neighbours along the row come first (see `mesh_topology` for a cached one)."""
+        return Topology(
+            tuple(wafer.number((r, c)) for r, c in _coordinates(wafer) if (r, c) not in wafer.dead_dies),
+            tuple(_mesh_neighbours(wafer, r, c) for r, c in _coordinates(wafer)),
+            (wafer.rows, wafer.cols),
+        )
+
+    @property
+    def dies(self) -> int:
+        """All dies, dead ones included."""
+        return len(self.neighbours)
+
+    @cached_property
+    def live_set(self) -> frozenset[int]:
+        return frozenset(self.live)
+
+    @cached_property
+    def links(self) -> tuple[tuple[int, int], ...]:
+        """Every live link in each of its two directions, sorted."""
+        return tuple(sorted((a, b) for a in self.live for b in self.neighbours[a]))
+
+    @cached_property
+    def islands(self) -> tuple[tuple[int, ...], ...]:
+        """The connected parts, each sorted; the largest first, then the one with the lowest die."""
+        seen: set[int] = set()
+        parts = []
+        for die in self.live:
+            if die not in seen:
+                part = self._reach(die)
+                seen.update(part)
+                parts.append(tuple(sorted(part)))
+        return tuple(sorted(parts, key=lambda part: (-len(part), part[0])))
+
+    @cached_property
+    def colours(self) -> tuple[int, ...] | None:
+        """0 or 1 for each die such that links join different colours (dead dies: 0); None if there are none.
+
+        On a mesh they exist: rings have an even number of dies, and paths alternate.
+        """
+        colour = [UNREACHABLE] * self.dies
+        for island in self.islands:
+            steps = self.distances(island[0])
+            start = sum(divmod(island[0], self.grid[1])) % 2 if self.grid else 0
+            for die in island:
+                colour[die] = (steps[die] + start) % 2
+        if any(colour[a] == colour[b] for a, b in self.links):
+            return None
+        return tuple(max(c, 0) for c in colour)
+
+    def coordinate(self, die: int) -> Coordinate:
+        """(row, column); only on a grid."""
+        assert self.grid is not None
+        return divmod(die, self.grid[1])
+
+    def is_live(self, die: int) -> bool:
+        return die in self.live_set
+
+    def are_adjacent(self, a: int, b: int) -> bool:
+        """Whether a live link joins them."""
+        return b in self.neighbours[a]
+
+    def distances(self, to: int) -> list[int]:
+        """By die, the hops from it to `to` over live links, or `UNREACHABLE`. Computed once; do not change it."""
+        known = self._distances.get(to)
+        if known is None:
+            known = self._distances[to] = self._measure(to)
+        return known
+
+    def distance(self, a: int, b: int) -> int:
+        return self.distances(b)[a]
+
+    def shortest_path(self, a: int, b: int) -> Path | None:
+        """The dies of a shortest live path, both ends included; the first by the order of neighbours."""
+        left = self.distances(b)
+        if left[a] == UNREACHABLE:
+            return None
+        path = [a]
+        while path[-1] != b:
+            here = path[-1]
+            path.append(next(n for n in self.neighbours[here] if left[n] == left[here] - 1))
+        return tuple(path)
+
+    def xy_path(self, a: int, b: int) -> Path | None:
+        """Along the row first, then along the column; None where a die or link on it is dead, or off a grid."""
+        if self.grid is None:
+            return None
+        path = _xy(self.coordinate(a), self.coordinate(b), self.grid[1])
+        alive = self.is_live(a) and all(self.are_adjacent(x, y) for x, y in zip(path, path[1:], strict=False))
+        return path if alive else None
+
+    def xy_or_shortest(self, a: int, b: int) -> Path | None:
+        """The XY path, or the shortest live path where that one is broken; None between islands."""
+        return self.xy_path(a, b) or self.shortest_path(a, b)
+
+    def _measure(self, to: int) -> list[int]:
+        steps = [UNREACHABLE] * self.dies
+        if self.is_live(to):
+            steps[to] = 0
+            queue = deque([to])
+            while queue:
+                here = queue.popleft()
+                for n in self.neighbours[here]:
+                    if steps[n] == UNREACHABLE:
+                        steps[n] = steps[here] + 1
+                        queue.append(n)
+        return steps
+
+    def _reach(self, die: int) -> set[int]:
+        found, stack = {die}, [die]
+        while stack:
+            for n in self.neighbours[stack.pop()]:
+                if n not in found:
+                    found.add(n)
+                    stack.append(n)
+        return found
+
+
+@lru_cache(maxsize=64)
+def mesh_topology(wafer: Wafer) -> Topology:
+    """`Topology.mesh`, sharing the distances that were measured before."""
+    return Topology.mesh(wafer)
+
+
+def _coordinates(wafer: Wafer) -> list[Coordinate]:
+    return [(r, c) for r in range(wafer.rows) for c in range(wafer.cols)]
+
+
+def _mesh_neighbours(wafer: Wafer, r: int, c: int) -> tuple[int, ...]:
+    if (r, c) in wafer.dead_dies:
+        return ()
+    return tuple(
+        wafer.number(n)
+        for n in ((r, c - 1), (r, c + 1), (r - 1, c), (r + 1, c))
+        if 0 <= n[0] < wafer.rows
+        and 0 <= n[1] < wafer.cols
+        and n not in wafer.dead_dies
+        and dead_link((r, c), n) not in wafer.dead_links
+    )
+
+
+def _xy(a: Coordinate, b: Coordinate, cols: int) -> Path:
+    (ra, ca), (rb, cb) = a, b
+    right, down = (1 if cb >= ca else -1), (1 if rb >= ra else -1)
+    row = [ra * cols + c for c in range(ca, cb, right)]
+    return (*row, *(r * cols + cb for r in range(ra, rb, down)), rb * cols + cb)

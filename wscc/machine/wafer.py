@@ -1,0 +1,143 @@
+"""A wafer: a mesh of dies joined by links, with what is dead on it. SI units throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import Final
+
+from wscc.diagnostics import Code, CompileError, Diagnostic
+
+Coordinate = tuple[int, int]
+DeadLink = tuple[Coordinate, Coordinate]
+
+# The largest wafers known have under 900,000 cores; above this a mesh is a slip of the keyboard.
+MAX_DIES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Die:
+    """`peak` FLOP/s, memory in bytes (no HBM: 0), HBM bandwidth in B/s, GEMM tile side, FLOP/s per watt."""
+
+    peak: int = 1_800_000_000_000_000
+    sram: int = 80_000_000
+    hbm: int = 72_000_000_000
+    hbm_bandwidth: int = 1_000_000_000_000
+    tile: int = 128
+    efficiency: float = 2e12
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Per direction, between neighbours: bandwidth in B/s, latency in s, flit in bytes, energy in J/bit."""
+
+    bandwidth: int = 4_000_000_000_000
+    latency: float = 200e-9
+    flit: int = 64
+    energy: float = 5e-12
+    channels: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Wafer:
+    """Dies are numbered row * cols + column; a dead link is the sorted pair of its ends (see `dead_link`).
+
+    Raises `CompileError` with every mistake: W005 a number out of range, W003 a mesh beyond `MAX_DIES`,
+    W304 damage that is not on the mesh.
+    """
+
+    name: str
+    rows: int
+    cols: int
+    die: Die = Die()
+    link: Link = Link()
+    dead_dies: frozenset[Coordinate] = frozenset()
+    dead_links: frozenset[DeadLink] = frozenset()
+
+    def __post_init__(self) -> None:
+        if found := [*self._number_mistakes()] or [*self._damage_mistakes()]:
+            raise CompileError(*found)
+
+    @property
+    def dies(self) -> int:
+        """Dies of the mesh, dead ones included."""
+        return self.rows * self.cols
+
+    @property
+    def live_dies(self) -> int:
+        return self.dies - len(self.dead_dies)
+
+    def number(self, at: Coordinate) -> int:
+        return at[0] * self.cols + at[1]
+
+    def coordinate(self, die: int) -> Coordinate:
+        return divmod(die, self.cols)
+
+    def _number_mistakes(self) -> Iterator[Diagnostic]:
+        name = f"wafer `{self.name}`"
+        if self.rows < 1 or self.cols < 1:
+            yield _mistake(
+                Code.NUMBER, f"{name} has a mesh of {self.rows} x {self.cols} dies", "use at least 1 row and 1 column"
+            )
+        elif self.dies > MAX_DIES:
+            yield _mistake(
+                Code.LIMIT,
+                f"{name} has a mesh of {self.rows} x {self.cols} dies; the largest has {MAX_DIES}",
+                "use a smaller mesh",
+            )
+        for section, record in (("die", self.die), ("link", self.link)):
+            for f in fields(record):
+                value = getattr(record, f.name)
+                if not _is_possible(record, f.name, value):
+                    yield _mistake(
+                        Code.NUMBER,
+                        f"{name} has {section} {f.name.replace('_', ' ')} {value}",
+                        "use a positive number",
+                    )
+
+    def _damage_mistakes(self) -> Iterator[Diagnostic]:
+        extent = f"rows are 0 to {self.rows - 1}, columns 0 to {self.cols - 1}"
+        for at in sorted(self.dead_dies):
+            if not self._is_on_mesh(at):
+                yield _mistake(Code.OFF_MESH, f"dead die {at} is not on the mesh of `{self.name}`", extent)
+        for a, b in sorted(self.dead_links):
+            off = [end for end in (a, b) if not self._is_on_mesh(end)]
+            if off:
+                yield _mistake(
+                    Code.OFF_MESH, f"dead link {a} - {b}: die {off[0]} is not on the mesh of `{self.name}`", extent
+                )
+            elif not are_neighbours(a, b):
+                yield _mistake(
+                    Code.OFF_MESH, f"dead link {a} - {b} does not join two neighbours", "name dies that share an edge"
+                )
+            else:
+                assert a < b, "dead links are sorted pairs: make them with `dead_link`"
+
+    def _is_on_mesh(self, at: Coordinate) -> bool:
+        return 0 <= at[0] < self.rows and 0 <= at[1] < self.cols
+
+
+def dead_link(a: Coordinate, b: Coordinate) -> DeadLink:
+    """The pair as `Wafer.dead_links` holds it: a dead link is dead both ways."""
+    return (a, b) if a <= b else (b, a)
+
+
+def dead_links(pairs: Iterable[tuple[Coordinate, Coordinate]]) -> frozenset[DeadLink]:
+    return frozenset(dead_link(a, b) for a, b in pairs)
+
+
+def are_neighbours(a: Coordinate, b: Coordinate) -> bool:
+    """Whether two coordinates share an edge."""
+    return abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1
+
+
+def _is_possible(record: Die | Link, name: str, value: float) -> bool:
+    """Positive, except that a die may have no HBM, and a link no latency and no energy."""
+    has_hbm = isinstance(record, Die) and record.hbm > 0
+    may_be_zero = name in ("hbm", "latency", "energy") or (name == "hbm_bandwidth" and not has_hbm)
+    return isfinite(value) and (value > 0 or (may_be_zero and value == 0))
+
+
+def _mistake(code: Code, message: str, help: str) -> Diagnostic:
+    return Diagnostic(code, message, help=help)

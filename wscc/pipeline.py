@@ -1,0 +1,68 @@
+"""The pipeline: passes in order, checked after each one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from wscc.diagnostics import Code, CompileError, Diagnostic
+from wscc.ir.module import Module
+from wscc.ir.verify import verify
+from wscc.passes import default_passes
+from wscc.passes.base import Fact, Pass
+
+Observer = Callable[[str, Module], None]
+
+
+@dataclass(slots=True)
+class Timings:
+    """Seconds of each pass, in order."""
+
+    passes: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        return sum(self.passes.values())
+
+
+def run_passes(
+    module: Module,
+    passes: Iterable[Pass],
+    *,
+    facts: frozenset[Fact] = frozenset(),
+    observe: Observer = lambda name, module: None,
+    timings: Timings | None = None,
+) -> Module:
+    """Run passes in order. A pass that lacks a fact, or leaves the module invalid, is named in a `CompileError`
+    (code BROKEN_PASS): that is a bug of the pass, not of the program."""
+    for p in passes:
+        if missing := sorted(p.requires - facts):
+            raise CompileError(
+                Diagnostic(Code.BROKEN_PASS, f"`{p.name}` needs a module that is {' and '.join(missing)}")
+            )
+        started = time.perf_counter()
+        module = p.run(module)
+        check(module, p.name)
+        if timings is not None:
+            timings.passes[p.name] = time.perf_counter() - started
+        facts |= p.provides
+        observe(p.name, module)
+    return module
+
+
+def check(module: Module, after: str) -> None:
+    """Raise if the module is invalid, naming the pass that made it so."""
+    broken = next(iter(verify(module)), None)
+    if broken is not None:
+        raise CompileError(
+            Diagnostic(Code.BROKEN_PASS, f"`{after}` produced invalid IR: {broken.message}", broken.label)
+        )
+
+
+def compile_module(
+    module: Module, level: int = 2, *, observe: Observer = lambda name, module: None, timings: Timings | None = None
+) -> Module:
+    """A forward module to a scheduled and planned fabric module, at optimisation level 0 to 2."""
+    check(module, "elaborate")
+    return run_passes(module, default_passes(level), observe=observe, timings=timings)
