@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from wscc.passes.overlap import Dims, dims_of, meets, span
 
 from wscc.ir.die_arrays import as_array, present, senders
 from wscc.ir.fabric import Ints, Kernel, Post, Send, Transfer, View
 from wscc.ir.module import Op, Procedure
-from wscc.passes.overlap import Dims, dims_of, meets, span
 
 Index: TypeAlias = NDArray[np.intp]
 

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-from wscc.ir.fabric import Transfer
-from wscc.ir.module import Module, Procedure
 from wscc.passes.accesses import Accesses, Touches, accesses
 from wscc.passes.aliases import aliases
 from wscc.passes.base import Fact, Pass
+
+from wscc.ir.fabric import Transfer
+from wscc.ir.module import Module, Procedure
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class FormPhases(Pass):
             walked = span.last + 1
             phases.update((i, phase) for i in span.transfers)
         body = tuple(
-            replace(s, phase=phases[i]) if isinstance(s, Transfer) else s for i, s in enumerate(procedure.body)
+            replace(s, phase=phases[i]) if isinstance(s, Transfer) else s
+            for i, s in enumerate(procedure.body)
         )
         return replace(procedure, body=body)
 

@@ -20,7 +20,9 @@ _BUDGET = 2000
 @lru_cache(maxsize=65536)
 def byte_dims(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Dims:
     """The bytes that a view touches, counted from its first; runs that join are merged, repeats dropped."""
-    outer = sorted(((n, s * size) for n, s in zip(shape, strides, strict=True) if n > 1 and s), key=lambda d: d[1])
+    outer = sorted(
+        ((n, s * size) for n, s in zip(shape, strides, strict=True) if n > 1 and s), key=lambda d: d[1]
+    )
     dims = [(size, 1)]
     for n, stride in outer:
         inner, step = dims[-1]

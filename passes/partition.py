@@ -13,7 +13,7 @@ from wscc.passes.base import Fact, Pass
 from wscc.passes.partition_body import BodyWriter, Target
 from wscc.passes.partition_chain import Resting, build_chain, forward_calls, seeds
 from wscc.passes.partition_layouts import Assignment
-from wscc.passes.partition_search import Assigned, Chain, Search
+from wscc.passes.partition_search import Assigned, Chain, Search, Site
 from wscc.passes.partition_step import complete_partial_arrays
 from wscc.passes.partition_streams import fuse_streams
 from wscc.strategy import policy
@@ -55,7 +55,7 @@ class Partition(Pass):
         split = seeds(module, chain)
         search = Search(chain, module.sizes, split)
         assigned = {k: _in_mesh_order(v, module) for k, v in choose(search).items()}
-        _refuse_idle_axes(module, assigned)
+        _refuse_idle_axes(module, chain, assigned)
         rewriter = _Rewriter(module, chain, assigned, split)
         sharded = complete_partial_arrays(rewriter.run())
         if not self.stream:
@@ -71,16 +71,34 @@ def _in_mesh_order(choice: dict[str, str], module: Module) -> Assignment:
     return out
 
 
-def _refuse_idle_axes(module: Module, assigned: dict[tuple[str, str], Assignment]) -> None:
-    """An axis that splits no op only repeats work; the user meant something else."""
-    used = {a for assignment in assigned.values() for axes in assignment.values() for a in axes}
+def _refuse_idle_axes(module: Module, chain: Chain, assigned: dict[tuple[str, str], Assignment]) -> None:
+    """An axis that must split weights and cannot would only repeat work; the user meant something else."""
     for axis, degree in module.axes:
-        if axis not in used:
+        if policy(axis).splits != "weights":
+            continue
+        for site in chain.sites:
+            if not _has_weight(site, chain) or any(axis in axes for axes in assigned[site.key].values()):
+                continue
+            name, shape = next(
+                (n, v.type.shape) for n, v in zip(site.operands, site.op.operands, strict=True) if n in chain.weights
+            )
+            works = [n for n in range(1, degree) if all(_splits(s, n) for s in chain.sites if _has_weight(s, chain))]
             raise fail(
                 Code.DEGREE,
-                f"`{axis} = {degree}` divides no dimension of any weight of `{module.name}`",
-                help=f"choose a degree of `{axis}` that divides the heads or the width of the model",
+                f"`{axis} = {degree}` divides no dimension of `{name}` {list(shape)} that it may split",
+                site.op.span,
+                help=f"the nearest degree that divides every weight is `{axis} = {max(works)}`",
             )
+
+
+def _has_weight(site: Site, chain: Chain) -> bool:
+    heavy = site.op.definition.heavy or site.op.kind == "embedding"
+    return heavy and any(n in chain.weights for n in site.operands)
+
+
+def _splits(site: Site, degree: int) -> bool:
+    assert site.op.rule is not None
+    return any(site.op.rule.may_split(f) and n % degree == 0 for f, n in site.op.sizes.items())
 
 
 class _Rewriter:

@@ -22,7 +22,7 @@ from wscc.strategy import policy
 State = int | None | Reduction
 Choice = str | None
 
-BEAM = 300
+BEAM = 100
 
 # Seconds per unit on a die of 1800 TFLOP/s, 1 TB/s and 4 TB/s links with 2-byte elements, in units of one
 # element moved over a link; `keep` is the price of holding a replica of a weight's element.
@@ -94,6 +94,9 @@ class Search:
         self.sizes = sizes
         self.seeds = seeds
         self.assigned: Assigned = {s.key: {} for s in chain.sites}
+        # Facts of one axis that many frontier entries ask for.
+        self._works: dict[tuple[tuple[str, str], Choice], float] = {}
+        self._wholes: dict[tuple[tuple[str, str], int], float] = {}
         self._last_use = {name: i for i, item in enumerate(chain.items) for name in _uses(item)}
         self._elements = {
             name: v.type.elements
@@ -113,6 +116,8 @@ class Search:
     # -- one axis ---------------------------------------------------------------------------------------
 
     def _axis(self, axis: str) -> Iterable[tuple[tuple[str, str], Choice]]:
+        self._works.clear()
+        self._wholes.clear()
         frontier: dict[tuple[tuple[str, Live], ...], _Node] = {(): _Node(0.0)}
         for position, item in enumerate(self.chain.items):
             grown: dict[tuple[tuple[str, Live], ...], _Node] = {}
@@ -233,6 +238,11 @@ class Search:
 
     def _work(self, axis: str, site: Site, choice: Choice) -> float:
         """Three times the forward work: forward, and two contractions of the same size backward."""
+        if (site.key, choice) not in self._works:
+            self._works[site.key, choice] = self._price_work(axis, site, choice)
+        return self._works[site.key, choice]
+
+    def _price_work(self, axis: str, site: Site, choice: Choice) -> float:
         split = prod(self.sizes[a] for a, f in self.assigned[site.key].items() if f != PARTIAL)
         if choice not in (None, PARTIAL):
             split *= self.sizes[axis]
@@ -271,10 +281,13 @@ class Search:
 
     def _whole(self, site: Site, i: int) -> float:
         """Elements of operand i that a die holds given the axes already assigned, whole along this one."""
+        if (site.key, i) in self._wholes:
+            return self._wholes[site.key, i]
         assert site.op.rule is not None
         term = site.op.rule.ins[i]
         split = prod(self.sizes[a] for a, f in self.assigned[site.key].items() if f in term)
-        return site.op.operands[i].type.elements / split
+        self._wholes[site.key, i] = site.op.operands[i].type.elements / split
+        return self._wholes[site.key, i]
 
     def _state_cost(self, axis: str, a: State, b: State, full: float) -> float:
         n = self.sizes[axis]

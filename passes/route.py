@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from wscc.passes.base import Fact, Pass
 
+from wscc.diagnostics import Code, fail
 from wscc.ir.die_arrays import DieArray, as_array, as_ints
 from wscc.ir.fabric import NOBODY, Ints, Transfer
 from wscc.ir.module import Module, Procedure
-from wscc.machine.topology import Topology
-from wscc.passes.base import Fact, Pass
+from wscc.machine.topology import Path, Topology, mesh_topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,24 @@ class Route(Pass):
         codes = {to: _pairs(to, dies) for to in targets}
         used = np.unique(np.concatenate([np.zeros(0, np.int64), *codes.values()]))
         used = used[used != NOBODY]
-        topology = Topology(module.machine)
-        paths = tuple(topology.xy_or_shortest(*divmod(code, _CODE)) for code in used.tolist())
+        topology = mesh_topology(module.machine)
+        paths = tuple(live_path(topology, *divmod(code, _CODE)) for code in used.tolist())
         routes = {to: _indices(codes[to], used) for to in targets}
         procedures = tuple(_routed(p, routes) for p in module.procedures)
         return module.with_(procedures=procedures, routes=paths)
+
+
+def live_path(topology: Topology, source: int, destination: int) -> Path:
+    """The initial route of a message. Fails with W302 where none is left."""
+    path = topology.xy_or_shortest(source, destination)
+    if path is None:
+        ends = " and ".join(str(topology.coordinate(d)) for d in (source, destination))
+        raise fail(
+            Code.DISCONNECTED,
+            f"no live path joins dies {ends}",
+            help="place the program on one connected part of the wafer",
+        )
+    return path
 
 
 # A pair of physical dies as one integer: source * _CODE + destination.

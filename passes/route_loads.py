@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from wscc.passes.route import live_path
 
 from wscc.ir.die_arrays import DieArray, as_array
 from wscc.ir.fabric import NOBODY, Transfer
 from wscc.ir.module import Module
-from wscc.machine.topology import Topology
-
-Path = tuple[int, ...]
+from wscc.machine.topology import Path, mesh_topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,9 @@ class PhaseLoad:
 
 def phase_loads(module: Module) -> tuple[PhaseLoad, ...]:
     """The loads of a routed module that still has its transfers, in order of procedures and phases."""
-    topology = Topology(module.machine)
+    topology = mesh_topology(module.machine)
     actual = _Links(module.routes)
-    initial = _Links([topology.xy_or_shortest(path[0], path[-1]) for path in module.routes])
+    initial = _Links([live_path(topology, path[0], path[-1]) for path in module.routes])
     loads = []
     for procedure in module.procedures:
         transfers = [s for s in procedure.body if isinstance(s, Transfer)]

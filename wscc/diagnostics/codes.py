@@ -36,6 +36,7 @@ class Code(StrEnum):
     OUT_OF_MEMORY = "W401"
     ARTIFACT = "W501"
     DEADLOCK = "W502"
+    DATA = "W503"
     BAD_IR = "W601"
     BROKEN_PASS = "W602"
 
@@ -52,8 +53,8 @@ Example:
 Fix: the message lists what may stand there. Line breaks mean nothing, so the cause may be the end of the
 line before. The whole grammar is `grammar/wsl.lark`.""",
     Code.UNREADABLE: """\
-The file cannot be read as text: it does not exist, is a directory or a device, may not be read, or holds bytes
-that are not UTF-8.
+The file cannot be read as text: it does not exist, is a directory or a device, may not be read, or holds
+bytes that are not UTF-8.
 
 Example:
     wscc compile models/         `models/` is a directory
@@ -78,8 +79,8 @@ Example:
 Fix: write the unit after the number: `80 MB`, `200 ns`, `4 TB/s`, `1800 TFLOP/s`, `5 pJ/bit`.
 kB MB GB TB are powers of 1000; KiB MiB GiB TiB are powers of 1024.""",
     Code.NUMBER: """\
-A number is not of the kind that is wanted here: not an integer, not positive, out of range, or the result of a
-division that leaves a remainder. Sizes are exact integers and are never rounded.
+A number is not of the kind that is wanted here: not an integer, not positive, out of range, or the result of
+a division that leaves a remainder. Sizes are exact integers and are never rounded.
 
 Example:
     model gpt(d = 768, heads = 10) { param w : [d, d / heads] ... }      768 / 10 is not an integer
@@ -134,10 +135,10 @@ The shapes of tensors do not fit together.
 Example:
     x = h @ w                    h is [8, 64, 128] and w is [256, 512]: 128 is not 256
 
-Fix: the message shows both shapes, dimension by dimension; change the parameter whose declaration is marked.""",
+Fix: the message shows both shapes, dimension by dimension; change the parameter that it marks.""",
     Code.ARGUMENTS: """\
-An operation or block is called with too few, too many or unknown arguments, or gives another number of results
-than there are names for.
+An operation or block is called with too few, too many or unknown arguments, or gives another number of
+results than there are names for.
 
 Example:
     h = layernorm(x, g)          layernorm(x, gain, bias)
@@ -229,6 +230,14 @@ Example:
     die (0, 0) waits for (0, 1), which waits for (0, 0)
 
 Fix: this is a fault of the artifact, not of the model: compile again and report it.""",
+    Code.DATA: """\
+The text to train on does not fit the model: it is shorter than one sequence, or holds bytes that are not
+tokens of the vocabulary.
+
+Example:
+    data "notes.txt"             a text in UTF-8, with a vocabulary of 128
+
+Fix: the message gives the sizes. A vocabulary of 256 takes any text; 128 takes plain ASCII.""",
     Code.BAD_IR: """\
 A textual IR does not parse, or breaks a rule that the verifier checks.
 

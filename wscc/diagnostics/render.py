@@ -1,12 +1,12 @@
 """Diagnostics as text, in the manner of rustc: what, where with a caret, why, and what to do.
 
-    error[W004]: `sram` needs a unit
-     --> w.wsl:3:15
-      |
-    3 |   die { sram 80, tile 128 }
-      |              ^^ bytes are wanted
-      |
-      = help: write `80 MB`
+error[W004]: `sram` needs a unit
+ --> w.wsl:3:15
+  |
+3 |   die { sram 80, tile 128 }
+  |              ^^ bytes are wanted
+  |
+  = help: write `80 MB`
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from wscc.diagnostics import NO_SPAN, Span
 
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,10 @@ def check_expansion(owners: Mapping[str, ast.Model | ast.Block], report: Report)
 
     Walks the graph of calls with an explicit stack: each block is measured once, however often it is called.
     """
-    uses = {name: [c for s in b.body.lines for c in calls(s) if c.function.id in owners] for name, b in owners.items()}
+    uses = {
+        name: [c for s in b.body.lines for c in calls(s) if c.function.id in owners]
+        for name, b in owners.items()
+    }
     size: dict[str, int] = {}
     chain: dict[str, int] = {}
     for root in owners:

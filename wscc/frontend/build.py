@@ -16,6 +16,8 @@ from wscc.frontend.comments import Attached
 MAX_DEPTH: Final = 100  # levels of an expression; dataclass equality and the printer recurse over them
 _MAX_DIGITS: Final = 40
 _MAX_EXPONENT: Final = 300
+_MAX_WORD: Final = 100
+_MAX_TEXT: Final = 1000
 
 Children = list[Any]  # of what the rule's parts were built into; the grammar says which
 
@@ -58,6 +60,18 @@ def number(b: Builder, text: str, span: Span) -> ast.Number:
         b.mistake(Code.LIMIT, "a number is too long or too large", span, limits)
         return ast.Number("1", span=span)
     return ast.Number(text, span=span)
+
+
+def name(b: Builder, text: str, span: Span) -> ast.Name:
+    if len(text) > _MAX_WORD:
+        b.mistake(Code.LIMIT, f"a name has {len(text):,} characters", span, f"the limit is {_MAX_WORD}")
+    return ast.Name(text[:_MAX_WORD], span=span)
+
+
+def string(b: Builder, text: str, span: Span) -> ast.Text:
+    if len(text) > _MAX_TEXT:
+        b.mistake(Code.LIMIT, f"a text has {len(text):,} characters", span, f"the limit is {_MAX_TEXT}")
+    return ast.Text(text[1:-1], span=span)
 
 
 # ---- the wafer
@@ -175,7 +189,8 @@ def _call(b: Builder, c: Children, span: Span) -> ast.Expr:
     args = tuple(a for a in c[1:] if not isinstance(a, ast.Keyword))
     if keywords and any(a.span.start > keywords[0].span.start for a in args):
         late = next(a for a in args if a.span.start > keywords[0].span.start)
-        b.mistake(Code.SYNTAX, "an argument without a name follows one with a name", late.span, "move it forward")
+        message = "an argument without a name follows one with a name"
+        b.mistake(Code.SYNTAX, message, late.span, "move it forward")
     return b.deeper(ast.Call(c[0], args, keywords, span=span), *args, *(k.value for k in keywords))
 
 
@@ -201,7 +216,7 @@ def _group(key: str, make: Callable[..., ast.SettingValue]) -> Rule:
 
 
 def _file(b: Builder, c: Children, span: Span) -> ast.File:
-    opening, tail = b.comments.bodies.get(-1, ("", ()))
+    _, tail = b.comments.bodies.get(-1, ("", ()))
     return ast.File(tuple(c), tail, span=span)
 
 
@@ -215,8 +230,8 @@ RULES: Final[dict[str, Rule]] = {
     "quantity": _quantity, "coord": _coord, "dead_die": _dead_die, "dead_link": _dead_link,
     # the model
     "model": _model, "block": _block, "parameters": lambda b, c, span: tuple(c), "parameter": _parameter,
-    "body": Builder.body, "input": _input, "param": _param, "dims": lambda b, c, span: tuple(c), "init": _init,
-    "assign": _assign, "repeat": _repeat, "loss": _loss, "return": _return,
+    "body": Builder.body, "input": _input, "param": _param, "dims": lambda b, c, span: tuple(c),
+    "init": _init, "assign": _assign, "repeat": _repeat, "loss": _loss, "return": _return,
     # expressions
     "expr": _chain, "product": _chain, "negative": _negative, "keyword": _keyword, "call": _call,
     # training

@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """`args` in order, of which the last `flags` are bare words that may be left out; `options` go by name."""
+    """`args` in order, then `flags`, bare words that may be left out; `options` go by name."""
 
     name: str
     args: tuple[str, ...]

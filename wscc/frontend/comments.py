@@ -90,8 +90,10 @@ def attach(text: str, extents: Iterable[Extent]) -> Attached:
     def advance(to: int) -> None:
         nonlocal position
         while True:
-            if sweep.stack and sweep.stack[-1].extent.end <= to and (
-                position == len(pending) or pending[position].start >= sweep.stack[-1].extent.end
+            if (
+                sweep.stack
+                and sweep.stack[-1].extent.end <= to
+                and (position == len(pending) or pending[position].start >= sweep.stack[-1].extent.end)
             ):
                 sweep.leave()
             elif position < len(pending) and pending[position].start < to:

@@ -28,15 +28,15 @@ class DTypes:
 class TrainConfig:
     """`batch` sequences a step, in calls of `microbatch` sequences for each dp replica.
 
-    `strategy` has the degrees above 1 in the order written; `data` is relative to the source file (empty: tokens
-    come from the seed); `clip` 0 means none. `batch` is a multiple of `dp * microbatch`.
+    `strategy` has the degrees above 1 in the order written; `data` is relative to the source file (empty:
+    tokens come from the seed); `clip` 0 means none. `batch` is a multiple of `dp * microbatch`.
     """
 
     batch: int
     microbatch: int
     optimizer: Optimizer
     strategy: dict[str, int] = field(default_factory=dict)
-    schedule: Schedule = Schedule()
+    schedule: Schedule = field(default_factory=Schedule)
     clip: float = 0.0
     data: str = ""
     dtypes: DTypes = DTypes()

@@ -13,11 +13,12 @@ from wscc.frontend.report import hint
 
 _MAX_INTEGER: Final = 2**63 - 1
 _MAX_NUMBER: Final = 10**308
+_MIN_NUMBER: Final = Fraction(1, 10**300)
 
 
 def integer(expr: Expr, names: Mapping[str, int]) -> int:
-    """The value where every step is an integer; W005 if a division leaves a remainder or a value is too large,
-    W008 for a name that is not in `names`."""
+    """The value where every step is an integer; W005 if a division leaves a remainder or a value is too
+    large, W008 for a name that is not in `names`."""
     return int(_value(expr, names, integral=True))
 
 
@@ -32,7 +33,7 @@ def positive(expr: Expr, names: Mapping[str, int], what: str) -> int:
 
 
 def number(expr: Expr, names: Mapping[str, int]) -> Fraction:
-    """The exact value, fractions allowed."""
+    """The exact value, fractions allowed; W005 where no float could hold it."""
     return _value(expr, names, integral=False)
 
 
@@ -55,7 +56,10 @@ def _value(expr: Expr, names: Mapping[str, int], *, integral: bool) -> Fraction:
         case Call():
             raise fail(Code.NUMBER, f"`{expr.function.id}(...)` is not a number", expr.span)
     if abs(value) > (_MAX_INTEGER if integral else _MAX_NUMBER):
-        raise fail(Code.NUMBER, f"`{expression(expr)}` is too large", expr.span, help="sizes are below 2^63")
+        help = "sizes are below 2^63" if integral else ""
+        raise fail(Code.NUMBER, f"`{expression(expr)}` is too large", expr.span, help=help)
+    if 0 < abs(value) < _MIN_NUMBER:
+        raise fail(Code.NUMBER, f"`{expression(expr)}` is too close to zero", expr.span)
     return value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, Final
 
 from wscc.diagnostics import Code, Span
@@ -12,14 +11,12 @@ from wscc.frontend import ast
 from wscc.frontend.report import Report, hint
 from wscc.frontend.units import EXAMPLES, UNITS, Dimension
 from wscc.machine.presets import PRESETS, preset
-from wscc.machine.wafer import Coordinate, Die, Link, Wafer
-
-MAX_DIES: Final = 2**20
+from wscc.machine.wafer import MAX_DIES, Coordinate, Die, Link, Wafer, are_neighbours, dead_link
 
 
 @dataclass(frozen=True, slots=True)
 class _Spec:
-    """A field of `die` or `link`: what it measures, the attribute it sets, and that of the rate behind `at`."""
+    """A field of `die` or `link`: what it measures, the attribute it sets, that of the rate behind `at`."""
 
     dimension: Dimension
     attribute: str
@@ -47,8 +44,11 @@ _NO_HBM: Final = Die(hbm=0, hbm_bandwidth=0)
 
 
 def resolve_wafer(wafer: ast.Wafer, report: Report) -> Wafer | None:
-    """The machine, or None with the mistakes noted. Fields that the file leaves out come from the preset; without
-    one, a die has no HBM and the rest are the defaults of `machine.wafer`."""
+    """The machine, or None with the mistakes noted.
+
+    Fields that the file leaves out come from the preset; without one, a die has no HBM and the rest are the
+    defaults of `machine.wafer`.
+    """
     before = len(report.found)
     base = _base(wafer, report)
     entries = wafer.body.lines if wafer.body else ()
@@ -58,6 +58,8 @@ def resolve_wafer(wafer: ast.Wafer, report: Report) -> Wafer | None:
     die = _values(sections.get("die"), _DIE, fresh, report)
     link = _values(sections.get("link"), _LINK, fresh, report)
     rows, cols = _mesh(entries, base, report)
+    if len(report.found) > before:  # `Wafer` refuses impossible numbers itself, without a span
+        return None
     result = replace(
         base, name=wafer.name.id, rows=rows, cols=cols,
         die=replace(base.die, **die), link=replace(base.link, **link),
@@ -114,7 +116,7 @@ def _values(
             message = f"`{section.kind}` has no field `{field.name.id}`"
             report.add(Code.UNKNOWN_KEY, message, field.name.span, "", hint(field.name.id, specs))
             continue
-        _field(field, spec, given, report)
+        _field(field, spec, given, fresh, report)
     present = {f.name.id for f in section.body.lines}
     for name, spec in specs.items():
         if fresh and spec.required and name not in present:
@@ -123,14 +125,13 @@ def _values(
     return given
 
 
-def _field(field: ast.Field, spec: _Spec, given: dict[str, Any], report: Report) -> None:
+def _field(field: ast.Field, spec: _Spec, given: dict[str, Any], fresh: bool, report: Report) -> None:
     name = field.name.id
     value = _quantity(field.value, spec.dimension, name, spec.integral, report)
     if value is not None:
         given[spec.attribute] = value
     if field.rate is None:
-        # The capacity alone may be overridden (`--set wafer.die.hbm=...` keeps the rate of the file).
-        if spec.rate:
+        if spec.rate and fresh:  # else the preset has one
             help = f"add the bandwidth: `{name} 72 GB at 1 TB/s`"
             report.add(Code.MISSING, f"`{name}` has no bandwidth", field.span, "", help)
     elif not spec.rate:
@@ -157,12 +158,16 @@ def _quantity(
         return None
     value = q.number.value * factor
     if not 0 < value < 10**30:
-        report.add(Code.NUMBER, f"`{name}` must be positive" if value <= 0 else f"`{name}` is too large", q.span)
+        report.add(
+            Code.NUMBER, f"`{name}` must be positive" if value <= 0 else f"`{name}` is too large", q.span
+        )
         return None
     if not integral:
         return float(value)
     if value.denominator != 1:
-        report.add(Code.NUMBER, f"`{name}` is not a whole number of {_whole(wanted)}: {float(value):g}", q.span)
+        report.add(
+            Code.NUMBER, f"`{name}` is not a whole number of {_whole(wanted)}: {float(value):g}", q.span
+        )
         return None
     return int(value)
 
@@ -181,7 +186,7 @@ def _mesh(entries: tuple[ast.WaferEntry, ...], base: Wafer, report: Report) -> t
     if min(mesh.rows, mesh.columns) < 1:
         report.add(Code.NUMBER, "a mesh has at least one row and one column", mesh.span)
     elif mesh.rows * mesh.columns > MAX_DIES:
-        message = f"a mesh of {Fraction(mesh.rows * mesh.columns)} dies is too large"
+        message = f"a mesh of {mesh.rows * mesh.columns} dies is too large"
         report.add(Code.LIMIT, message, mesh.span, "", f"the limit is {MAX_DIES:,}")
     else:
         return mesh.rows, mesh.columns
@@ -190,7 +195,9 @@ def _mesh(entries: tuple[ast.WaferEntry, ...], base: Wafer, report: Report) -> t
 
 def _damage(wafer: Wafer, entries: tuple[ast.WaferEntry, ...], report: Report) -> Wafer:
     dies, links = set(wafer.dead_dies), set(wafer.dead_links)
-    size = f"the mesh is {wafer.rows} x {wafer.cols}: rows 0 to {wafer.rows - 1}, columns 0 to {wafer.cols - 1}"
+    size = (
+        f"the mesh is {wafer.rows} x {wafer.cols}: rows 0 to {wafer.rows - 1}, columns 0 to {wafer.cols - 1}"
+    )
 
     def on_mesh(c: ast.Coord, span: Span) -> bool:
         inside = c.row < wafer.rows and c.column < wafer.cols
@@ -204,12 +211,11 @@ def _damage(wafer: Wafer, entries: tuple[ast.WaferEntry, ...], report: Report) -
         elif isinstance(entry, ast.DeadLink):
             if not (on_mesh(entry.a, entry.span) and on_mesh(entry.b, entry.span)):
                 continue
-            if abs(entry.a.row - entry.b.row) + abs(entry.a.column - entry.b.column) != 1:
+            if not are_neighbours(_at(entry.a), _at(entry.b)):
                 message = f"{_at(entry.a)} and {_at(entry.b)} are not neighbours"
                 report.add(Code.OFF_MESH, message, entry.span, "", "a link joins dies that share an edge")
                 continue
-            a, b = sorted((_at(entry.a), _at(entry.b)))
-            links.add((a, b))
+            links.add(dead_link(_at(entry.a), _at(entry.b)))
     return replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))
 
 

@@ -1,7 +1,7 @@
 """Syntax mistakes by name: from where the parser stopped to what the writer probably did.
 
-`expected` holds the words that could have stood there: literal ones as written (`batch`, `{`), classes of words
-in capitals (NAME, NUMBER, STRING, UNIT, MESH, END).
+`expected` holds the words that could have stood there: literal ones as written (`batch`, `{`), classes of
+words in capitals (NAME, NUMBER, STRING, UNIT, MESH, END).
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def _unit_or_comma(stop: Stop) -> Diagnostic | None:
     word, meant = found.group(), nearest_unit(found.group())
     if meant is None and WORDS.match(stop.next) and stop.next[:1].isdigit():
         return stop.error("expected `,` between fields", f"`,` is missing before `{word}`")
-    help = f"did you mean `{meant}`?" if meant else "units are such as `80 MB`, `4 TB/s`, `1800 TFLOP/s`, `200 ns`"
+    help = (
+        f"did you mean `{meant}`?" if meant else "write it as in `80 MB`, `4 TB/s`, `1800 TFLOP/s`, `200 ns`"
+    )
     return stop.error(f"unknown unit `{word}`", help=help, code=Code.UNIT, word=word)
 
 
@@ -183,7 +185,9 @@ def _words(expected: frozenset[str]) -> str:
         rest -= _OPERATORS
         groups.append("an operator")
     words = sorted(_CLASSES.get(w, f"`{w}`") for w in rest) + groups
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}" if words else "nothing more"
+    if not words:
+        return "nothing more"
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 _MISTAKES: Final[tuple[Callable[[Stop], Diagnostic | None], ...]] = (

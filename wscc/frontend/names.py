@@ -29,6 +29,9 @@ class _Scope:
     def inner(self) -> _Scope:
         return _Scope(self.sizes, self.fixed, set(self.values))
 
+    def knows(self, name: str) -> bool:
+        return name in self.sizes or name in self.fixed or name in self.values
+
     @property
     def known(self) -> set[str]:
         return self.sizes | self.fixed.keys() | self.values
@@ -49,7 +52,9 @@ class NameCheck:
         self.report.unique(((("loss"), s.span) for s in losses), "the")
         if not losses:
             help = "end it with `loss cross_entropy(logits, labels)`"
-            self.report.add(Code.STRUCTURE, f"model `{model.name.id}` has no `loss`", model.name.span, "", help)
+            self.report.add(
+                Code.STRUCTURE, f"model `{model.name.id}` has no `loss`", model.name.span, "", help
+            )
         elif model.body.lines[-1] is not losses[-1]:
             after = model.body.lines[model.body.lines.index(losses[-1]) + 1]
             self._misplaced(after, "nothing may follow `loss`", "move it up")
@@ -62,7 +67,9 @@ class NameCheck:
         returns = [s for s in block.body.lines if isinstance(s, ast.Return)]
         if not returns:
             help = "end it with `return x`"
-            self.report.add(Code.STRUCTURE, f"block `{block.name.id}` returns nothing", block.name.span, "", help)
+            self.report.add(
+                Code.STRUCTURE, f"block `{block.name.id}` returns nothing", block.name.span, "", help
+            )
         elif block.body.lines[-1] is not returns[0]:
             self._misplaced(returns[0], "`return` ends a block", "write it once, as the last statement")
 
@@ -71,14 +78,20 @@ class NameCheck:
         earlier: set[str] = {BATCH}
         for p in parameters:
             if p.name.id == BATCH:
-                self.report.add(Code.DUPLICATE, "`batch` is the batch size everywhere", p.name.span, "", "rename it")
+                self.report.add(
+                    Code.DUPLICATE, "`batch` is the batch size everywhere", p.name.span, "", "rename it"
+                )
             if p.default is not None:
-                self._expr(p.default, _Scope(earlier) if not tensors else _Scope(earlier, values=set(earlier)))
+                self._expr(
+                    p.default, _Scope(earlier) if not tensors else _Scope(earlier, values=set(earlier))
+                )
             earlier.add(p.name.id)
 
     # ---- statements
 
-    def _body(self, body: ast.Body[ast.Statement], scope: _Scope, owner: ast.Model | ast.Block | ast.Repeat) -> None:
+    def _body(
+        self, body: ast.Body[ast.Statement], scope: _Scope, owner: ast.Model | ast.Block | ast.Repeat
+    ) -> None:
         for statement in body.lines:
             self._statement(statement, scope, owner)
 
@@ -99,7 +112,9 @@ class NameCheck:
                 self._assign(s, scope)
             case ast.Repeat():
                 if not in_model:
-                    self._misplaced(s, "`repeat` stands in a model, outside other `repeat`s", "write its body once")
+                    self._misplaced(
+                        s, "`repeat` stands in a model, outside other `repeat`s", "write its body once"
+                    )
                 self._sizes((s.count,), scope)
                 self._fix(s.name, scope, tensor=False)
                 self._body(s.body, scope.inner(), s)
@@ -132,7 +147,7 @@ class NameCheck:
         if name.id in scope.fixed:
             message = f"`{name.id}` is declared twice"
             self.report.add(Code.DUPLICATE, message, name.span, "again", "rename one", scope.fixed[name.id])
-        elif tensor and (name.id in scope.known or name.id in FLAGS):
+        elif tensor and (scope.knows(name.id) or name.id in FLAGS):
             message = f"`{name.id}` has a meaning already"
             self.report.add(Code.DUPLICATE, message, name.span, "", "choose another name")
         scope.fixed.setdefault(name.id, name.span)
@@ -141,7 +156,11 @@ class NameCheck:
         self._choice(init.kind, INITS, "initialisation")
         wanted = INITS.get(init.kind.id)
         if wanted is not None and wanted != (init.argument is not None):
-            help = "write `init normal(0.02)`, the standard deviation" if wanted else f"write `init {init.kind.id}`"
+            help = (
+                "write `init normal(0.02)`, the standard deviation"
+                if wanted
+                else f"write `init {init.kind.id}`"
+            )
             message = f"`{init.kind.id}` takes {'one argument' if wanted else 'no argument'}"
             self.report.add(Code.ARGUMENTS, message, init.span, "", help)
         if init.argument is not None:
@@ -164,8 +183,10 @@ class NameCheck:
         """`results` is how many names the value is given to."""
         match e:
             case ast.Name():
-                if e.id not in scope.known:
-                    self.report.add(Code.UNKNOWN_NAME, f"unknown name `{e.id}`", e.span, "", self._name_hint(e, scope))
+                if not scope.knows(e.id):
+                    self.report.add(
+                        Code.UNKNOWN_NAME, f"unknown name `{e.id}`", e.span, "", self._name_hint(e, scope)
+                    )
             case ast.Negative():
                 self._expr(e.operand, scope)
             case ast.Binary():
@@ -177,7 +198,9 @@ class NameCheck:
             case ast.Number():
                 pass
         if results != 1:
-            self.report.add(Code.ARGUMENTS, f"one value for {results} names", e.span, "", "call `split` or a block")
+            self.report.add(
+                Code.ARGUMENTS, f"one value for {results} names", e.span, "", "call `split` or a block"
+            )
 
     def _name_hint(self, e: ast.Name, scope: _Scope) -> str:
         if e.id in BUILTINS or e.id in self.blocks:

@@ -43,7 +43,7 @@ def _parser() -> lark.Lark:
         start=list(_STARTS),
         propagate_positions=True,
         maybe_placeholders=False,
-        postlex=_AnyWord(),  # type: ignore[arg-type]  # lark wants its abstract class, whose base is untyped
+        postlex=_AnyWord(),
     )
 
 
@@ -109,8 +109,9 @@ def _expected(before: str, rule: str) -> frozenset[str]:
     parser = _parser()
     state = parser.parse_interactive(before, start=rule)
     state.exhaust_lexer()
+    accepts: set[str] = state.accepts()  # type: ignore[no-untyped-call]  # lark leaves it untyped
     literal = {t.name: t.pattern.value for t in parser.terminals if isinstance(t.pattern, PatternStr)}
-    return frozenset(literal.get(name, name.replace("$END", "END")) for name in state.accepts())
+    return frozenset(literal.get(name, name.replace("$END", "END")) for name in accepts)
 
 
 def _next_item(text: str, after: int) -> int | None:
@@ -154,11 +155,11 @@ def _token(token: lark.Token, source: Source, builder: build.Builder) -> object:
     text, span = str(token), _span(token, source)
     match token.type:
         case "NAME":
-            return ast.Name(text, span=span)
+            return build.name(builder, text, span)
         case "NUMBER":
             return build.number(builder, text, span)
         case "STRING":
-            return ast.Text(text[1:-1], span=span)
+            return build.string(builder, text, span)
         case _:
             return text
 

@@ -9,11 +9,14 @@ from typing import Final, TypeVar
 from wscc.diagnostics import NO_SPAN, Code, CompileError, Diagnostic, Label, Span
 
 T = TypeVar("T")
-_MAX_SHOWN: Final = 20
+_MAX_SHOWN: Final = 20  # then nothing more is looked for
+_MAX_WORD: Final = 64  # longer words are not compared: the time grows with the square
 
 
 def hint(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """`did you mean ...?` if something known is close, else `otherwise`, else the list of what is known."""
+    if len(word) > _MAX_WORD:
+        return otherwise
     words = sorted(set(known))
     folded = {w.lower(): w for w in reversed(words)}
     if close := get_close_matches(word.lower(), folded, n=1, cutoff=0.6):
@@ -24,7 +27,7 @@ def hint(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 class Report:
-    """The mistakes found so far, in the order found."""
+    """The mistakes found so far, in the order found. Adding the last of `_MAX_SHOWN` raises them all."""
 
     def __init__(self) -> None:
         self.found: list[Diagnostic] = []
@@ -34,14 +37,19 @@ class Report:
     ) -> None:
         """`first` is the place that the mistake conflicts with."""
         others = (Label(first, "first here"),) if first is not NO_SPAN else ()
-        self.found.append(Diagnostic(code, message, Label(span, label), others, help))
+        self.extend((Diagnostic(code, message, Label(span, label), others, help),))
+
+    def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.found += diagnostics
+        if len(self.found) >= _MAX_SHOWN:
+            self.finish()
 
     def attempt(self, compute: Callable[[], T], otherwise: T) -> T:
         """The result, or `otherwise` with the mistakes noted."""
         try:
             return compute()
         except CompileError as error:
-            self.found += error.diagnostics
+            self.extend(error.diagnostics)
             return otherwise
 
     def unique(self, names: Iterable[tuple[str, Span]], what: str) -> None:
@@ -53,6 +61,8 @@ class Report:
             seen.setdefault(name, span)
 
     def finish(self) -> None:
-        """Raise what was found, if anything, each mistake once."""
+        """Raise what was found, if anything; of mistakes in the same words, the first."""
         if self.found:
-            raise CompileError(*list(dict.fromkeys(self.found))[:_MAX_SHOWN])
+            by_words = {(d.code, d.message): d for d in reversed(self.found)}
+            first = sorted(by_words.values(), key=self.found.index)
+            raise CompileError(*first[:_MAX_SHOWN])

@@ -1,7 +1,7 @@
 """Reading a source file, and the checks on raw text that keep everything behind them safe.
 
-Whatever passes `check_text` is small, is text, and nests brackets at most `MAX_NESTING` deep, so that the rest of
-the front end may recurse over it.
+Whatever passes `check_text` is small, is text, and nests brackets at most `MAX_NESTING` deep, so that the
+rest of the front end may recurse over it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span, fail
 
-MAX_CHARACTERS: Final = 256 * 1024
+MAX_CHARACTERS: Final = 128 * 1024
 MAX_NESTING: Final = 40
 
 # Comments, strings (perhaps unclosed), words, numbers, single characters: enough to look around in a text
@@ -121,7 +121,7 @@ def _check_brackets(source: Source) -> None:
 
 
 def _mismatch(source: Source, at: int, word: re.Match[str]) -> CompileError:
-    """The closing bracket `word` closes nothing, or another kind of bracket (found again here, for the label)."""
+    """The closing bracket `word` closes nothing, or another kind of bracket (found again for the label)."""
     stack: list[int] = []
     for before in WORDS.finditer(source.text, 0, at):
         if before.group() in _CLOSER:
@@ -130,7 +130,8 @@ def _mismatch(source: Source, at: int, word: re.Match[str]) -> CompileError:
             stack.pop()
     here = span_at(source, at, at + 1)
     if not stack:
-        return fail(Code.SYNTAX, f"`{word.group()}` closes nothing", here, help="remove it, or open it before")
+        message = f"`{word.group()}` closes nothing"
+        return fail(Code.SYNTAX, message, here, help="remove it, or open it before")
     opened = stack[-1]
     c = source.text[opened]
     return CompileError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 from wscc.machine.wafer import Coordinate, Wafer, dead_link
 
@@ -31,7 +32,7 @@ class Topology:
 
     @staticmethod
     def mesh(wafer: Wafer) -> Topology:
-        """The live part of a wafer; neighbours along the row come first (see `mesh_topology` for a cached one)."""
+        """The live part of a wafer; neighbours along the row come first. `mesh_topology` keeps them."""
         return Topology(
             tuple(wafer.number((r, c)) for r, c in _coordinates(wafer) if (r, c) not in wafer.dead_dies),
             tuple(_mesh_neighbours(wafer, r, c) for r, c in _coordinates(wafer)),
@@ -85,6 +86,10 @@ class Topology:
         assert self.grid is not None
         return divmod(die, self.grid[1])
 
+    def name_of(self, die: int) -> str:
+        """As messages show it: `(row, column)` on a grid, else the number."""
+        return str(self.coordinate(die)) if self.grid else str(die)
+
     def is_live(self, die: int) -> bool:
         return die in self.live_set
 
@@ -93,7 +98,7 @@ class Topology:
         return b in self.neighbours[a]
 
     def distances(self, to: int) -> list[int]:
-        """By die, the hops from it to `to` over live links, or `UNREACHABLE`. Computed once; do not change it."""
+        """By die, the hops from it to `to`, or `UNREACHABLE`. Computed once and shared: do not change it."""
         known = self._distances.get(to)
         if known is None:
             known = self._distances[to] = self._measure(to)
@@ -114,11 +119,11 @@ class Topology:
         return tuple(path)
 
     def xy_path(self, a: int, b: int) -> Path | None:
-        """Along the row first, then along the column; None where a die or link on it is dead, or off a grid."""
+        """Along the row first, then the column; None where a die or link on it is dead, or off a grid."""
         if self.grid is None:
             return None
         path = _xy(self.coordinate(a), self.coordinate(b), self.grid[1])
-        alive = self.is_live(a) and all(self.are_adjacent(x, y) for x, y in zip(path, path[1:], strict=False))
+        alive = self.is_live(a) and all(self.are_adjacent(x, y) for x, y in pairwise(path))
         return path if alive else None
 
     def xy_or_shortest(self, a: int, b: int) -> Path | None:

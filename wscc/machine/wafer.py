@@ -75,42 +75,32 @@ class Wafer:
         return divmod(die, self.cols)
 
     def _number_mistakes(self) -> Iterator[Diagnostic]:
-        name = f"wafer `{self.name}`"
+        mesh = f"wafer `{self.name}` has a mesh of {self.rows} x {self.cols} dies"
         if self.rows < 1 or self.cols < 1:
-            yield _mistake(
-                Code.NUMBER, f"{name} has a mesh of {self.rows} x {self.cols} dies", "use at least 1 row and 1 column"
-            )
+            yield Diagnostic(Code.NUMBER, mesh, help="use at least 1 row and 1 column")
         elif self.dies > MAX_DIES:
-            yield _mistake(
-                Code.LIMIT,
-                f"{name} has a mesh of {self.rows} x {self.cols} dies; the largest has {MAX_DIES}",
-                "use a smaller mesh",
-            )
+            yield Diagnostic(Code.LIMIT, f"{mesh}; the largest has {MAX_DIES}", help="use a smaller mesh")
         for section, record in (("die", self.die), ("link", self.link)):
             for f in fields(record):
                 value = getattr(record, f.name)
                 if not _is_possible(record, f.name, value):
-                    yield _mistake(
-                        Code.NUMBER,
-                        f"{name} has {section} {f.name.replace('_', ' ')} {value}",
-                        "use a positive number",
-                    )
+                    message = f"wafer `{self.name}` has {section} {f.name.replace('_', ' ')} {value}"
+                    yield Diagnostic(Code.NUMBER, message, help="use a positive number")
 
     def _damage_mistakes(self) -> Iterator[Diagnostic]:
         extent = f"rows are 0 to {self.rows - 1}, columns 0 to {self.cols - 1}"
+        off = f"is not on the mesh of `{self.name}`"
         for at in sorted(self.dead_dies):
             if not self._is_on_mesh(at):
-                yield _mistake(Code.OFF_MESH, f"dead die {at} is not on the mesh of `{self.name}`", extent)
+                yield Diagnostic(Code.OFF_MESH, f"dead die {at} {off}", help=extent)
         for a, b in sorted(self.dead_links):
-            off = [end for end in (a, b) if not self._is_on_mesh(end)]
-            if off:
-                yield _mistake(
-                    Code.OFF_MESH, f"dead link {a} - {b}: die {off[0]} is not on the mesh of `{self.name}`", extent
-                )
+            link = f"dead link {a} - {b}"
+            strays = [end for end in (a, b) if not self._is_on_mesh(end)]
+            if strays:
+                yield Diagnostic(Code.OFF_MESH, f"{link}: die {strays[0]} {off}", help=extent)
             elif not are_neighbours(a, b):
-                yield _mistake(
-                    Code.OFF_MESH, f"dead link {a} - {b} does not join two neighbours", "name dies that share an edge"
-                )
+                message = f"{link} does not join two neighbours"
+                yield Diagnostic(Code.OFF_MESH, message, help="name two dies that share an edge")
             else:
                 assert a < b, "dead links are sorted pairs: make them with `dead_link`"
 
@@ -137,7 +127,3 @@ def _is_possible(record: Die | Link, name: str, value: float) -> bool:
     has_hbm = isinstance(record, Die) and record.hbm > 0
     may_be_zero = name in ("hbm", "latency", "energy") or (name == "hbm_bandwidth" and not has_hbm)
     return isfinite(value) and (value > 0 or (may_be_zero and value == 0))
-
-
-def _mistake(code: Code, message: str, help: str) -> Diagnostic:
-    return Diagnostic(code, message, help=help)

@@ -1,0 +1,159 @@
+"""The artifact: a folder with everything that runs, each file under a hash.
+
+    programs.wsa    one program per role, and the step       bindings.npy   the binding table, a row per die
+    routes.json     paths of physical dies                   graph.wir      the training step at the graph level
+    manifest.json   what the host must know; the hashes      data.bin       a copy of the data file, if there is one
+    report.json     about the compilation; not hashed, so that it may hold seconds
+
+Invariant: equal arguments give equal bytes, report.json aside; `load_artifact(write_artifact(x))` gives x.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from wscc.backends.emit_folder import refuse, replace_folder
+from wscc.backends.emit_json import canonical, decode, encode
+from wscc.backends.emit_manifest import DATA
+from wscc.diagnostics import CompileError
+from wscc.ir.artifact import Manifest
+from wscc.ir.program import Streams
+from wscc.ir.wsa import parse_wsa, to_wsa
+
+FORMAT: Final = 1
+MANIFEST, REPORT = "manifest.json", "report.json"
+PROGRAMS, BINDINGS, ROUTES, GRAPH = "programs.wsa", "bindings.npy", "routes.json", "graph.wir"
+FILES: Final = frozenset((MANIFEST, REPORT, DATA, PROGRAMS, BINDINGS, ROUTES, GRAPH))
+
+
+@dataclass(frozen=True, eq=False)
+class Artifact:
+    """`data` are the bytes of the data file, None without one; `report` is any JSON object."""
+
+    streams: Streams
+    manifest: Manifest
+    graph: str
+    data: bytes | None = None
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+def write_artifact(folder: Path, artifact: Artifact) -> None:
+    """Write the whole folder or nothing, replacing an artifact that is there.
+
+    Fails with W501 where something else is there, or the folder cannot be written.
+    """
+    replace_folder(folder, {**_hashed_files(artifact), REPORT: canonical(artifact.report)}, FILES)
+
+
+def _hashed_files(artifact: Artifact) -> dict[str, bytes]:
+    streams = artifact.streams
+    files = {
+        PROGRAMS: to_wsa(streams.programs, streams.step).encode(),
+        BINDINGS: _npy(streams),
+        ROUTES: canonical(encode(streams.routes)),
+        GRAPH: artifact.graph.encode(),
+    }
+    if artifact.data is not None:
+        files[DATA] = artifact.data
+    manifest = {
+        "format": FORMAT,
+        "program": encode(artifact.manifest),
+        "dies": encode(streams.dies),
+        "roles": encode(streams.roles),
+        "arena_bytes": streams.arena_bytes,
+        "files": {name: sha256(content).hexdigest() for name, content in files.items()},
+    }
+    return {**files, MANIFEST: canonical({**manifest, "hash": _own_hash(manifest)})}
+
+
+def _own_hash(manifest: dict[str, Any]) -> str:
+    """The hash over everything in the manifest but itself."""
+    return sha256(canonical({k: v for k, v in manifest.items() if k != "hash"})).hexdigest()
+
+
+def _npy(streams: Streams) -> bytes:
+    out = io.BytesIO()
+    np.lib.format.write_array(out, streams.bindings.astype("<i8"), version=(1, 0), allow_pickle=False)
+    return out.getvalue()
+
+
+def load_artifact(folder: Path) -> Artifact:
+    """Read an artifact, refusing (W501, naming the file) one that is incomplete, changed, or newer than this
+    program."""
+    manifest = _manifest(folder)
+    files = {name: _read(folder, name) for name in manifest["files"]}
+    for name, content in files.items():
+        if sha256(content).hexdigest() != manifest["files"][name]:
+            raise refuse(folder / name, "was changed after it was compiled: its hash is not that in the manifest")
+    try:
+        return _decoded(manifest, files, _report(folder))
+    except CompileError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise refuse(folder, f"does not hold what its format says: {error}") from error
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    content, path = _read(folder, MANIFEST), folder / MANIFEST
+    try:
+        manifest = json.loads(content)
+    except ValueError as error:
+        raise refuse(path, "is not JSON; it may be cut short") from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+        raise refuse(path, "is not the manifest of an artifact")
+    if manifest["format"] > FORMAT:
+        raise refuse(path, f"has format {manifest['format']}; this program knows up to {FORMAT}")
+    # Bytes and not only values are compared, so that no change at all goes unseen.
+    if manifest.get("hash") != _own_hash(manifest) or canonical(manifest) != content:
+        raise refuse(path, "was changed after it was compiled: it does not have the hash that it states")
+    wanted = {PROGRAMS, BINDINGS, ROUTES, GRAPH}
+    listed = manifest.get("files")
+    if not isinstance(listed, dict) or not wanted <= set(listed) <= wanted | {DATA}:
+        raise refuse(path, "does not list the files of an artifact")
+    return manifest
+
+
+def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str, Any]) -> Artifact:
+    programs, step = parse_wsa(files[PROGRAMS].decode())
+    bindings = np.load(io.BytesIO(files[BINDINGS]), allow_pickle=False).astype(np.int64)
+    streams = Streams(
+        programs,
+        step,
+        tuple(manifest["dies"]),
+        tuple(manifest["roles"]),
+        bindings,
+        tuple(tuple(path) for path in json.loads(files[ROUTES])),
+        manifest["arena_bytes"],
+    )
+    program = decode(Manifest, manifest["program"])
+    if not len(streams.dies) == len(streams.roles) == len(bindings):
+        raise ValueError("dies, roles and bindings differ in number")
+    return Artifact(streams, program, files[GRAPH].decode(), files.get(DATA), report)
+
+
+def _report(folder: Path) -> dict[str, Any]:
+    """Whatever the report holds; it is for people, so that it may be missing or edited."""
+    try:
+        report = json.loads((folder / REPORT).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return report if isinstance(report, dict) else {}
+
+
+def _read(folder: Path, name: str) -> bytes:
+    path = folder / name
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        if not folder.exists():
+            raise refuse(folder, "does not exist") from error
+        raise refuse(path, "is missing: the artifact is incomplete, or the folder is none") from error
+    except OSError as error:
+        raise refuse(path, f"cannot be read: {error.strerror or error}") from error

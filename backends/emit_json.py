@@ -1,0 +1,75 @@
+"""Frozen dataclasses as canonical JSON and back, by their annotations.
+
+Invariant: `decode(type(x), json.loads(canonical(encode(x)))) == x`, and equal values give equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from types import UnionType
+from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+
+Json: TypeAlias = Mapping[str, "Json"] | Sequence["Json"] | str | int | float | bool | None
+
+T = TypeVar("T")
+
+
+def canonical(value: Json) -> bytes:
+    """The one spelling of a JSON value: sorted keys, one entry a line, a newline at the end."""
+    return (json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def encode(value: Any) -> Json:
+    """Dataclasses become objects, tuples lists, enums their values."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple):
+        return [encode(v) for v in value]
+    if isinstance(value, Enum):
+        return encode(value.value)
+    assert value is None or isinstance(value, bool | int | float | str), f"{value!r} has no JSON form"
+    return value
+
+
+def decode(kind: type[T], value: Json) -> T:
+    """The inverse of `encode` for annotation `kind`. `ValueError` where the value does not fit it."""
+    return _decode(kind, value, kind.__name__)  # type: ignore[no-any-return]
+
+
+def _decode(kind: Any, value: Json, where: str) -> Any:
+    if is_dataclass(kind):
+        assert isinstance(kind, type)
+        return _decode_fields(kind, value, where)
+    if get_origin(kind) is tuple:
+        return _decode_tuple(get_args(kind), value, where)
+    if get_origin(kind) in (Union, UnionType):
+        (inner,) = (a for a in get_args(kind) if a is not type(None))
+        return None if value is None else _decode(inner, value, where)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(value)
+    # JSON has one kind of number, and Python's bool is an int.
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not kind:
+        raise ValueError(f"{where} is {value!r}, not {kind}")
+    return value
+
+
+def _decode_fields(kind: type, value: Json, where: str) -> Any:
+    hints = get_type_hints(kind)
+    if not isinstance(value, Mapping) or set(value) != set(hints):
+        raise ValueError(f"{where} does not have the fields of {kind.__name__}")
+    return kind(**{name: _decode(hint, value[name], f"{where}.{name}") for name, hint in hints.items()})
+
+
+def _decode_tuple(kinds: tuple[Any, ...], value: Json, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"{where} is {value!r}, not a list")
+    if kinds[-1] is Ellipsis:
+        kinds = kinds[:1] * len(value)
+    if len(kinds) != len(value):
+        raise ValueError(f"{where} has {len(value)} entries, not {len(kinds)}")
+    return tuple(_decode(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(kinds, value, strict=True)))

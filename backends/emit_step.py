@@ -1,0 +1,41 @@
+"""The step with addresses: each reference to an array element becomes an affine address."""
+
+from __future__ import annotations
+
+from math import prod
+
+from wscc.ir.memory import Placement
+from wscc.ir.module import Array, Loop, Module, Ref, Step
+from wscc.ir.program import Address, ProgramCall, ProgramLoop, ProgramStep
+
+
+def program_step(module: Module) -> ProgramStep:
+    """The step of a planned module."""
+    assert module.memory is not None
+    places = {p.array: p for p in module.memory.arrays}
+    arrays = {a.name: a for a in module.arrays}
+
+    def convert(step: Step) -> ProgramStep:
+        return tuple(
+            ProgramLoop(s.variable, s.count, convert(s.body))
+            if isinstance(s, Loop)
+            else ProgramCall(
+                s.procedure, tuple(_address(arrays[r.array], places[r.array], r) for r in s.args)
+            )
+            for s in step
+        )
+
+    return convert(module.step)
+
+
+def _address(array: Array, place: Placement, ref: Ref) -> Address:
+    """Elements lie in row-major order of the extents."""
+    base, terms = place.address, []
+    assert len(ref.index) == len(array.extents), f"`{array.name}` takes {len(array.extents)} indices"
+    for i, index in enumerate(ref.index):
+        stride = place.stride * prod(array.extents[i + 1 :])
+        if index.terms:
+            terms.append((index, stride))
+        else:
+            base += index.at({}) * stride
+    return Address(base, tuple(terms))

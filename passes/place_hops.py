@@ -1,0 +1,69 @@
+"""Hop counts between many pairs of dies at once, and the price of a placement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from wscc.passes.place_types import IntArray, Shape, axis_groups, axis_pairs, least_hops
+
+from wscc.machine.topology import Topology
+
+# Above this many live dies a full table of hops would take longer than placement may; damage is then ignored
+# in the price (never in the rules).
+TABLE_LIMIT = 1500
+
+
+@dataclass(frozen=True)
+class Hops:
+    """Distances within one island."""
+
+    topology: Topology
+
+    @cached_property
+    def _is_whole(self) -> bool:
+        assert self.topology.grid is not None
+        rows, cols = self.topology.grid
+        live_links = sum(len(n) for n in self.topology.neighbours)
+        return live_links == 2 * (rows * (cols - 1) + cols * (rows - 1))
+
+    @cached_property
+    def _table(self) -> IntArray:
+        table = np.zeros((self.topology.dies, self.topology.dies), np.int64)
+        for die in self.topology.live:
+            table[die] = self.topology.distances(die)
+        return table
+
+    def between(self, a: IntArray, b: IntArray) -> IntArray:
+        """Hops from each of `a` to each of `b` (arrays that broadcast)."""
+        topology = self.topology
+        if topology.grid is not None and (self._is_whole or len(topology.live) > TABLE_LIMIT):
+            cols = topology.grid[1]
+            return np.asarray(np.abs(a // cols - b // cols) + np.abs(a % cols - b % cols), np.int64)
+        return np.asarray(self._table[a, b], np.int64)
+
+
+@dataclass(frozen=True)
+class Price:
+    """Traffic x hops over all pairs of consecutive peers."""
+
+    hops: Hops
+    shape: Shape
+
+    @cached_property
+    def _pairs(self) -> list[IntArray]:
+        return [axis_pairs(self.shape, i) for i in range(len(self.shape))]
+
+    def of(self, dies: IntArray) -> float:
+        return float(sum(a.weight * h for a, h in zip(self.shape, self.by_axis(dies), strict=True)))
+
+    def by_axis(self, dies: IntArray) -> list[int]:
+        """Hops over all consecutive pairs of each axis."""
+        return [int(self.hops.between(dies[p[:, 0]], dies[p[:, 1]]).sum()) for p in self._pairs]
+
+    @cached_property
+    def least(self) -> float:
+        """No placement has a lower price: every pair is a hop apart at least."""
+        groups = [len(axis_groups(self.shape, i)) for i in range(len(self.shape))]
+        return float(sum(a.weight * g * least_hops(a.size) for a, g in zip(self.shape, groups, strict=True)))

@@ -1,0 +1,119 @@
+"""What placement is asked and what it answers.
+
+A strategy is an ordered logical mesh; a logical die index is row-major over its axes, first axis major. A
+*group* of an axis is the dies that differ only in that coordinate, listed by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from wscc.machine.topology import Topology
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class AxisSpec:
+    """One axis: its size, whether its groups must be rings or paths of neighbours, and its traffic.
+
+    `weight` is what consecutive peers exchange, in any unit that all axes share.
+    """
+
+    name: str
+    size: int
+    ring: bool = False
+    weight: float = 1.0
+
+
+Shape = Sequence[AxisSpec]
+
+
+class GroupKind(StrEnum):
+    """How the dies of a group lie, best first: `ring`, each one hop from the next and the last from the first
+    (two neighbours are a ring: one exchange); `path`, the same without the closing hop; `near`, neither."""
+
+    RING = "ring"
+    PATH = "path"
+    NEAR = "near"
+
+
+@dataclass(frozen=True, slots=True)
+class AxisPlacement:
+    """The groups of one axis, in order of their first logical die.
+
+    `kind` is the worst of them: one program serves all, so it may count on no more. `hops` is the sum over
+    all pairs of consecutive peers, closing pairs included. `note` says why a ring axis is not of rings.
+    """
+
+    name: str
+    kind: GroupKind
+    groups: tuple[GroupKind, ...]
+    hops: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """`dies[i]` is the physical die of logical index i. `method` is what found it: `tile` (a lattice of equal
+    rectangles), `grow` or `snake` (heuristics), `cpsat`. `optimal`: no placement has less traffic x hops."""
+
+    dies: tuple[int, ...]
+    method: str
+    axes: tuple[AxisPlacement, ...]
+    optimal: bool = False
+
+    @property
+    def rings(self) -> int:
+        """Groups of all axes that are closed rings of neighbours."""
+        return sum(a.groups.count(GroupKind.RING) for a in self.axes)
+
+    @property
+    def paths(self) -> int:
+        return sum(a.groups.count(GroupKind.PATH) for a in self.axes)
+
+    def axis(self, name: str) -> AxisPlacement:
+        return next(a for a in self.axes if a.name == name)
+
+
+def dies_of(shape: Shape) -> int:
+    """The number of dies that the strategy uses."""
+    return prod(a.size for a in shape)
+
+
+def axis_groups(shape: Shape, axis: int) -> IntArray:
+    """Logical dies of each group of one axis: [groups, size]."""
+    sizes = [a.size for a in shape]
+    logical = np.arange(prod(sizes)).reshape(sizes)
+    return np.moveaxis(logical, axis, -1).reshape(-1, sizes[axis])
+
+
+def axis_pairs(shape: Shape, axis: int) -> IntArray:
+    """Consecutive peers of all groups of one axis, closing pairs included (two: one pair): [pairs, 2]."""
+    groups = axis_groups(shape, axis)
+    if shape[axis].size == 1:
+        return np.empty((0, 2), np.int64)
+    if shape[axis].size == 2:
+        return groups
+    return np.stack([groups, np.roll(groups, -1, axis=1)], axis=-1).reshape(-1, 2)
+
+
+def least_hops(size: int) -> int:
+    """Of one group of this size, over its consecutive pairs: a mesh has no circuits of odd length."""
+    return {1: 0, 2: 1}.get(size, size + size % 2)
+
+
+def kind_of(topology: Topology, group: Sequence[int]) -> GroupKind:
+    """How these dies lie in this order."""
+    if not all(topology.are_adjacent(a, b) for a, b in pairwise(group)):
+        return GroupKind.NEAR
+    if len(group) <= 2 or topology.are_adjacent(group[-1], group[0]):
+        return GroupKind.RING
+    return GroupKind.PATH

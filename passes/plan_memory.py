@@ -1,0 +1,56 @@
+"""Give every local buffer and every array its address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from wscc.passes.base import Fact, Pass
+from wscc.passes.plan_memory_arrays import place_arrays
+from wscc.passes.plan_memory_live import lifetimes, live_peak
+from wscc.passes.plan_memory_pack import pack
+from wscc.passes.plan_memory_report import check_capacity
+
+from wscc.ir.memory import Memory
+from wscc.ir.module import Module, Procedure
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMemory(Pass):
+    """Lay out the arena that all dies share as a map: [scratch][arrays].
+
+    1. Locals lie in the scratch region, which each procedure has to itself while it runs. With `reuse`, two of
+       them share bytes if they are never live together: a local lives from its first write (or post, when a
+       message may start to arrive) to its last use (or the wait that ends its last message). Receive slots
+       are placed first, lowest, where the fast memory is.
+    2. Arrays follow in the order of `Module.arrays`; one with `storage` shares the bytes of that array.
+
+    Every buffer and element starts at a multiple of 64 bytes. Fails with W401 when the arena is larger than
+    the memory of a die, naming what is largest and the smallest change that would fit.
+
+    Before: %h = buffer f32[64]
+    After:  %h = buffer f32[64] at 4096
+    """
+
+    name: ClassVar[str] = "plan_memory"
+    requires: ClassVar[frozenset[Fact]] = frozenset({Fact.SCHEDULED})
+    provides: ClassVar[frozenset[Fact]] = frozenset({Fact.PLANNED})
+
+    reuse: bool = True
+
+    def run(self, module: Module) -> Module:
+        planned = [self._planned(p) for p in module.procedures]
+        scratch = max((size for _, size, _ in planned), default=0)
+        live = max((peak for *_, peak in planned), default=0)
+        placements, end = place_arrays(module, scratch)
+        memory = Memory(scratch, live, end, placements)
+        result = module.with_(procedures=tuple(p for p, *_ in planned), memory=memory)
+        check_capacity(result)
+        return result
+
+    def _planned(self, procedure: Procedure) -> tuple[Procedure, int, int]:
+        """The procedure with addresses, the size of its scratch region, and its live bytes at the peak."""
+        lives = lifetimes(procedure)
+        addresses, size = pack(lives, reuse=self.reuse)
+        buffers = tuple(replace(b, address=addresses[b.name]) for b in procedure.buffers)
+        return replace(procedure, buffers=buffers), size, live_peak(lives)

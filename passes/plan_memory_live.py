@@ -1,0 +1,68 @@
+"""When each local of a scheduled procedure is live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wscc.ir.fabric import Kernel, Post, Send, Wait
+from wscc.ir.memory import aligned
+from wscc.ir.module import Procedure
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A local holds something from statement `first` to statement `last`, both included; `size` is aligned.
+
+    One that is never used has `last` < `first`.
+    """
+
+    name: str
+    size: int
+    first: int
+    last: int
+    slot: bool
+
+    def meets(self, other: Lifetime) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+def lifetimes(procedure: Procedure) -> tuple[Lifetime, ...]:
+    """The life of each buffer, in the order of `procedure.buffers`, on the die where it is longest: all dies
+    run the one order, so the union over dies is safe for each."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    # By (channel, side): the memory that the message uses until its wait.
+    in_flight: dict[tuple[int, bool], str] = {}
+    for i, stmt in enumerate(procedure.body):
+        names: list[str] = []
+        match stmt:
+            case Kernel():
+                names = [v.buffer for v in (*stmt.writes, *stmt.reads)]
+            case Post():
+                names = [stmt.write.buffer]
+                in_flight[stmt.channel, False] = stmt.write.buffer
+            case Send():
+                names = [stmt.read.buffer]
+                in_flight[stmt.channel, True] = stmt.read.buffer
+            case Wait():
+                names = [in_flight[stmt.channel, stmt.sent]]
+        for name in names:
+            first.setdefault(name, i)
+            last[name] = i
+    return tuple(
+        Lifetime(b.name, aligned(b.bytes), first.get(b.name, 0), last.get(b.name, -1), b.slot)
+        for b in procedure.buffers
+    )
+
+
+def live_peak(lives: tuple[Lifetime, ...]) -> int:
+    """The most bytes that are live at one statement."""
+    end = max((life.last for life in lives), default=-1) + 2
+    change = np.zeros(end, np.int64)
+    for life in lives:
+        if life.first <= life.last:
+            change[life.first] += life.size
+            change[life.last + 1] -= life.size
+    return int(np.cumsum(change).max(initial=0))

@@ -1,0 +1,87 @@
+"""How full the memory is, by category, and what to do when it does not suffice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wscc.passes.plan_memory_arrays import array_bytes
+
+from wscc.diagnostics import Code, CompileError, fail
+from wscc.ir.module import Kind, Module
+
+LOCALS = "locals"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """Bytes of one die. `by_category` (kinds of arrays, and `locals`) adds up to `peak`; `live_peak` is what
+    would remain if locals were packed without a gap."""
+
+    peak: int
+    live_peak: int
+    capacity: int
+    by_category: dict[str, int]
+
+
+def memory_report(module: Module) -> MemoryReport:
+    """The report of a planned module."""
+    memory = module.memory
+    assert memory is not None
+    needed = array_bytes(module)
+    by_category = {LOCALS: memory.scratch_bytes}
+    for kind in Kind:
+        by_category[str(kind)] = sum(needed[a.name] for a in module.arrays if a.kind is kind)
+    by_category[LOCALS] = memory.arena_bytes - sum(needed.values())
+    die = module.machine.die
+    live = memory.arena_bytes - memory.scratch_bytes + memory.live_bytes
+    return MemoryReport(memory.arena_bytes, live, die.sram + die.hbm, by_category)
+
+
+def check_capacity(module: Module) -> None:
+    """Refuse a planned module that does not fit a die, with W401."""
+    report = memory_report(module)
+    if report.peak > report.capacity:
+        raise _too_large(module, report)
+
+
+def _too_large(module: Module, report: MemoryReport) -> CompileError:
+    excess = report.peak - report.capacity
+    categories = sorted(report.by_category.items(), key=lambda c: (-c[1], c[0]))
+    needed = array_bytes(module)
+    arrays = sorted(((n, a) for a, n in needed.items()), key=lambda x: (-x[0], x[1]))
+    words = ", ".join(f"{name} {size(n)}" for name, n in categories[:4] if n)
+    largest = ", ".join(f"`{name}` {size(n)}" for n, name in arrays[:3] if n)
+    return fail(
+        Code.OUT_OF_MEMORY,
+        f"each die needs {size(report.peak)} but has {size(report.capacity)}: {size(excess)} too much"
+        f" ({words}; largest arrays {largest or 'none'})",
+        help=" or ".join((*_changes(module, report, excess), f"give each die {excess} bytes more `hbm`")),
+    )
+
+
+def _changes(module: Module, report: MemoryReport, excess: int) -> Iterator[str]:
+    """Changes of the program that would free enough, by an estimate, the mildest first."""
+    of, train = report.by_category, module.train
+    saved = of[str(Kind.SAVED)]
+    if train.recompute != "full" and saved - saved // 8 >= excess:
+        yield "set `recompute full`"
+    per_replica = train.batch // train.microbatches // module.sizes.get("dp", 1)
+    scale = of[LOCALS] + saved + of[str(Kind.CARRIED)]
+    for divisor in (2, 4, 8):
+        if per_replica % divisor == 0 and scale - scale // divisor >= excess:
+            yield f"set `microbatch {per_replica // divisor}`"
+            break
+    kept = sum(of[str(k)] for k in (Kind.PARAM, Kind.GRAD, Kind.STATE))
+    for factor in (2, 4, 8):
+        if (kept - kept // factor) >= excess:
+            yield f"spread the weights over {factor} times as many dies (raise `tp` or `tatp`)"
+            break
+
+
+def size(n: int) -> str:
+    """Bytes in words: `1.5 GB`."""
+    for unit, scale in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n >= scale:
+            return f"{n / scale:.3g} {unit}"
+    return f"{n} B"

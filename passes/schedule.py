@@ -1,0 +1,78 @@
+"""Fix the order of posts, sends and waits of each procedure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from wscc.passes.accesses import accesses
+from wscc.passes.aliases import aliases
+from wscc.passes.base import Fact, Pass
+from wscc.passes.schedule_moments import Moments, moments
+
+from wscc.ir.die_arrays import present, senders
+from wscc.ir.fabric import NOBODY, FabricStmt, Kernel, Post, Send, Transfer, Wait
+from wscc.ir.module import Module, Procedure
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule(Pass):
+    """Turn each transfer into post, send, wait (received) and wait (sent), in one order for all dies.
+
+    Without `overlap` the four stand where the transfer stood. With it, posts and sends move up as far as their
+    data and slot allow, but not above the first transfer of the `ahead`th group before theirs (which bounds
+    how long prefetched data occupies memory); waits move down to just before the first statement that needs
+    them. Kernels keep their order. A send of a later phase follows the waits (received) of earlier phases.
+
+    Invariants:
+    - Each die's memory ends as if all transfers and kernels had run one by one in the order of the input.
+    - Free of deadlock. Posts and sends never block, and both stand above the waits of their message in the one
+      order. Of all blocked dies take the one whose wait stands highest: the peer's post or send stands
+      above it, so the peer is blocked higher up, a contradiction.
+    - Every message is over when the procedure ends, so calls do not mix.
+
+    Before: transfer 0 to=[1,0] %x -> %y
+    After:  post 0 %y; send 0 to=[1,0] %x; ...; wait 0 received; ...; wait 0 sent
+    """
+
+    name: ClassVar[str] = "schedule"
+    requires: ClassVar[frozenset[Fact]] = frozenset({Fact.ROUTED})
+    provides: ClassVar[frozenset[Fact]] = frozenset({Fact.SCHEDULED})
+
+    overlap: bool = True
+    ahead: int = 1
+
+    def run(self, module: Module) -> Module:
+        names, dies = aliases(module), module.dies_used
+        return module.with_(
+            procedures=tuple(self._scheduled(p, dies, names[p.name]) for p in module.procedures)
+        )
+
+    def _scheduled(self, procedure: Procedure, dies: int, names: dict[str, str]) -> Procedure:
+        body = procedure.body
+        where = (
+            moments(procedure, accesses(procedure, dies, names), max(self.ahead, 0)) if self.overlap else {}
+        )
+        # (moment, rank at that moment, position in the input) of each statement
+        placed: list[tuple[int, int, int, FabricStmt]] = []
+        for i, stmt in enumerate(body):
+            if isinstance(stmt, Transfer):
+                if stmt.to != NOBODY:
+                    placed += _split(i, stmt, where.get(i, Moments.in_place(i)), dies)
+            else:
+                assert isinstance(stmt, Kernel), "scheduled twice"
+                placed.append((2 * i + 1, 0, i, stmt))
+        placed.sort(key=lambda p: p[:3])
+        return replace(procedure, body=tuple(stmt for *_, stmt in placed))
+
+
+def _split(i: int, t: Transfer, when: Moments, dies: int) -> list[tuple[int, int, int, FabricStmt]]:
+    """Waits that fall due at a moment come first: they may free the slot or bring the data of what follows."""
+    by_receiver = senders(t.to, dies)
+    waits = 0 if when.received > when.send else 3
+    return [
+        (when.post, 1, i, Post(t.channel, by_receiver, t.write)),
+        (when.send, 2, i, Send(t.channel, t.to, t.read, t.route)),
+        (when.received, waits, i, Wait(t.channel, sent=False, where=present(by_receiver, dies))),
+        (when.sent, waits, i, Wait(t.channel, sent=True, where=present(t.to, dies))),
+    ]

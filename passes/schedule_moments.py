@@ -1,0 +1,116 @@
+"""When the parts of each transfer take place, from the dependencies of the body.
+
+A *moment* is an integer: 2 i is just before statement i of the input, 2 i + 1 is statement i itself (if it is a
+kernel) and what follows at once. -1 is the start, 2 n the end of a body of n statements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from wscc.passes.accesses import Accesses
+from wscc.passes.form_phases import group_spans
+
+from wscc.ir.fabric import Transfer
+from wscc.ir.module import Procedure
+
+START = -1
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Invariant: post and send <= 2 i < both waits, for the transfer at position i, unless all are equal."""
+
+    post: int
+    send: int
+    received: int
+    sent: int
+
+    @classmethod
+    def in_place(cls, i: int) -> Moments:
+        """All at statement i, one after the other."""
+        return cls(2 * i, 2 * i, 2 * i, 2 * i)
+
+
+def moments(procedure: Procedure, found: Accesses, ahead: int) -> dict[int, Moments]:
+    """The moments of each transfer by position. Time grows with statements x regions that meet."""
+    waits = _waits(procedure, found, ahead)
+    floors = _floors(procedure, ahead)
+    read_until = np.full(len(found.regions), START, np.int64)
+    written_until = read_until.copy()
+    phase_over = np.full(_phases(procedure), START, np.int64)
+    result = {}
+    for i, stmt in enumerate(procedure.body):
+        touches = found.touches[i]
+        if not isinstance(stmt, Transfer):
+            # A message still on its way from the same region may end later than this kernel.
+            for r in touches.reads:
+                read_until[r] = max(read_until[r], 2 * i + 1)
+            written_until[list(touches.writes)] = 2 * i + 1
+            continue
+        (source,), (slot,) = touches.reads, touches.writes
+        assert slot not in found.meeting[source], f"transfer {stmt.channel} receives into what it sends"
+        received, sent = waits[i]
+        slot_free = max(int(a[found.meeting[slot]].max()) for a in (read_until, written_until))
+        data_ready = int(written_until[found.meeting[source]].max())
+        earlier = int(phase_over[: stmt.phase].max(initial=START)) if stmt.phase > 0 else START
+        result[i] = Moments(max(slot_free, floors[i]), max(data_ready, earlier, floors[i]), received, sent)
+        read_until[source] = max(read_until[source], sent)
+        written_until[slot] = max(written_until[slot], received)
+        if stmt.phase >= 0:
+            phase_over[stmt.phase] = max(phase_over[stmt.phase], received)
+    return result
+
+
+def _waits(procedure: Procedure, found: Accesses, ahead: int) -> dict[int, tuple[int, int]]:
+    """Of each transfer, the last moments for its waits: received before the first later statement that touches
+    the slot or is a transfer of a later phase, sent before the first that overwrites the source.
+
+    A source is also released when the group after the next `ahead` begins, or its memory could not be reused.
+    """
+    body, end = procedure.body, len(procedure.body)
+    next_touch = np.full(len(found.regions), end, np.int64)
+    next_write = next_touch.copy()
+    next_of_phase = np.full(_phases(procedure), end, np.int64)
+    release = _releases(procedure, ahead)
+    result = {}
+    for i in range(end - 1, -1, -1):
+        touches, stmt = found.touches[i], body[i]
+        if isinstance(stmt, Transfer):
+            (source,), (slot,) = touches.reads, touches.writes
+            later = int(next_of_phase[stmt.phase + 1 :].min(initial=end)) if stmt.phase >= 0 else end
+            received = min(int(next_touch[found.meeting[slot]].min()), later)
+            sent = min(int(next_write[found.meeting[source]].min()), release[i])
+            result[i] = (2 * received, 2 * sent)
+            if stmt.phase >= 0:
+                next_of_phase[stmt.phase] = i
+        next_touch[[*touches.reads, *touches.writes]] = i
+        next_write[list(touches.writes)] = i
+    return result
+
+
+def _floors(procedure: Procedure, ahead: int) -> dict[int, int]:
+    """Of each transfer, the moment above which its post and send do not move."""
+    spans = group_spans(procedure)
+    return {
+        i: 2 * spans[k - ahead].first if k >= ahead else START
+        for k, span in enumerate(spans)
+        for i in span.transfers
+    }
+
+
+def _releases(procedure: Procedure, ahead: int) -> dict[int, int]:
+    """Of each transfer, the statement before which it must have left."""
+    spans, end = group_spans(procedure), len(procedure.body)
+    return {
+        i: spans[k + ahead + 1].first if k + ahead + 1 < len(spans) else end
+        for k, span in enumerate(spans)
+        for i in span.transfers
+    }
+
+
+def _phases(procedure: Procedure) -> int:
+    return 1 + max((s.phase for s in procedure.body if isinstance(s, Transfer)), default=-1)

@@ -1,0 +1,196 @@
+"""`lower_collectives`: every reshard, stream and op means the same on the fabric, on rings, chains and apart."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wscc.ir.fabric import Transfer
+from wscc.ir.module import Array, Call, Kind, Level, Module, Op, Output, Procedure, Ref, Value
+from wscc.ir.ops import OPS
+from wscc.ir.train import Train
+from wscc.ir.types import DType, Layout, TensorType
+from wscc.machine.wafer import Wafer
+from wscc.passes import lower_kernels
+from wscc.passes.gather_plan import GatherPlan, Part, chain, ring
+from wscc.passes.logical_mesh import LogicalMesh
+from wscc.passes.lower_collectives import LowerCollectives
+from wscc.passes.lower_reshards import arriving
+from wscc.passes.partition import Partition
+from wscc.passes.partition_body import _reshard_op
+from wscc.passes.reshard import plan
+
+from tests.drawing import layouts
+from tests.models import Shape, gpt, llama, tensors
+from tests.oracles.fabric import FabricMachine
+from tests.oracles.running import distance, lowered, trained
+
+AXES = ("dp", "tatp", "tp")
+# Where 4 logical dies lie on a 2 x 4 wafer: a closed ring, a path without its closing link, far apart.
+RING, CHAIN, APART = (0, 1, 5, 4), (0, 1, 2, 3), (0, 3, 6, 1)
+
+
+def resharding(sizes: dict[str, int], source: Layout, target: Layout, shape: tuple[int, ...], dies: tuple[int, ...]) -> Module:
+    """A module of one procedure that brings `x` from one layout to another."""
+    kind = TensorType(shape, DType.F64)
+    value = first = Value("x", kind.with_layout(source))
+    body: list[Op] = []
+    for i, step in enumerate(plan(source, target)):
+        made = Value(f"x{i}", kind.with_layout(step.after))
+        body.append(_reshard_op(step, value, made))
+        value = made
+    arrays = (
+        Array("x", kind.with_layout(source), Kind.CARRIED),
+        Array("y", kind.with_layout(target), Kind.CARRIED),
+    )
+    procedure = Procedure("go", (first,), (Output(value),), tuple(body))
+    step = (Call("go", (Ref("x"), Ref("y"))),)
+    axes = tuple((a, n) for a, n in sizes.items())
+    wafer = Wafer("w", 2, 4)
+    return Module("r", Level.SHARDED, axes, Train(1, 1), wafer, arrays, (procedure,), step, dies)
+
+
+def local(machine: FabricMachine, name: str, die: int, whole: np.ndarray) -> np.ndarray:
+    return whole[machine.slices(machine.module.array(name), die)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    source=layouts(2, AXES), target=layouts(2, AXES), cut=st.sampled_from([1, 3]), seed=st.integers(0, 99)
+)
+def test_a_reshard_delivers_every_element(source: Layout, target: Layout, cut: int, seed: int) -> None:
+    """Over dp x tatp x tp = 2 x 2 x 2: random parts in, the right block (or parts of the right sum) out."""
+    sizes = dict.fromkeys(AXES, 2)
+    shape = (8 * cut, 8)
+    module = LowerCollectives().run(resharding(sizes, source, target, shape, tuple(range(8))))
+    machine = FabricMachine(module)
+    rng = np.random.default_rng(seed)
+    whole = np.zeros(shape)
+    added: dict[str, np.ndarray] = {}
+    for i, die in enumerate(machine.memory):
+        # Replicas hold equal parts: a part is drawn per coordinate of the partial axes and block.
+        at = {a: machine.coords[i][a] for a, _ in source.partial}
+        part = added.setdefault(str(at), rng.normal(size=shape))
+        die["x"][...] = local(machine, "x", i, part)
+    whole = sum(added.values())  # type: ignore[assignment]
+    machine.step()
+    parts: dict[str, np.ndarray] = {}
+    for i, die in enumerate(machine.memory):
+        key = str({a: machine.coords[i][a] for a, _ in target.partial})
+        got = parts.setdefault(key, np.full(shape, np.nan))
+        block = machine.slices(module.array("y"), i)
+        assert np.isnan(got[block]).all() or np.array_equal(got[block], die["y"])
+        got[block] = die["y"]
+    np.testing.assert_allclose(sum(parts.values()), whole, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dies", [RING, CHAIN, APART])
+@pytest.mark.parametrize("reduction", ["sum", "max"])
+@pytest.mark.parametrize("elements", [1, 5, 8, 8192])
+def test_all_reduce_gives_replicas_the_same_bits(dies: tuple[int, ...], reduction: str, elements: int) -> None:
+    """Small and large, even and uneven, on every kind of group; 8,192 f64 go the way of large ones."""
+    source = Layout(((),)).with_partial({"tatp": reduction})  # type: ignore[dict-item]
+    kind = TensorType((elements,), DType.F64)
+    op = Op(
+        "all_reduce", (Value("x", kind.with_layout(source)),), (Value("x0", kind.with_layout(Layout(((),)))),),
+        attrs=(("axis", "tatp"), ("reduction", reduction)),
+    )  # fmt: skip
+    module = resharding({"tatp": 4}, Layout(((),)), Layout(((),)), (elements,), dies)
+    module = module.with_(procedures=(Procedure("go", op.operands, (Output(op.results[0]),), (op,)),))
+    machine = FabricMachine(LowerCollectives().run(module))
+    parts = np.random.default_rng(1).normal(size=(4, elements))
+    for die, part in zip(machine.memory, parts, strict=True):
+        die["x"][...] = part
+    machine.step()
+    want = parts.sum(0) if reduction == "sum" else parts.max(0)
+    np.testing.assert_allclose(machine.read("y"), want, rtol=1e-12, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------- streams
+
+
+@pytest.mark.parametrize("family", [gpt, llama])
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("dies", [RING, CHAIN, APART])
+def test_a_stream_is_its_gather_and_its_scatter(family: object, rows: int, dies: tuple[int, ...]) -> None:
+    """Batch (4 rows) or sequence (1 row: ring attention, forward and backward) over tatp = 4."""
+    shape = Shape(batch=2 * rows, calls=2)
+    module = family({"tatp": 4}, shape)  # type: ignore[operator]
+    data = tensors(module)
+    plain = trained(lowered(module, Partition(stream=False).run, dies=dies), data)
+    streamed = trained(lowered(module, dies=dies), data)
+    error, name = distance(streamed, plain)
+    assert error < 1e-10, name
+
+
+@pytest.mark.parametrize("dies", [RING, CHAIN])
+def test_tatp_transfers_are_one_hop(dies: tuple[int, ...]) -> None:
+    module = lowered(gpt({"tatp": 4}), dies=dies)
+    seen = 0
+    for procedure in module.procedures:
+        for t in procedure.body:
+            if isinstance(t, Transfer):
+                assert t.one_hop
+                for i, j in t.pairs(4):
+                    (ra, ca), (rb, cb) = divmod(dies[i], 4), divmod(dies[j], 4)
+                    assert abs(ra - rb) + abs(ca - cb) == 1
+                    seen += 1
+    assert seen
+
+
+# ------------------------------------------------------------------------------------------- gather plans
+
+
+def deliveries(p: GatherPlan) -> list[dict[int, float]]:
+    """By position, how much of each shard has arrived; asserts that nobody sends what it does not have."""
+    have: list[dict[int, float]] = [{i: 1.0} for i in range(p.size)]
+    for moves in p.rounds:
+        landed = []
+        for move in moves:
+            shard, lands = arriving(move)
+            for sender, q in enumerate(move.to):
+                if q >= 0:
+                    assert have[sender].get(move.shard[sender], 0) == 1.0
+            landed += [(q, shard[q], 1.0 if move.part is Part.WHOLE else 0.5) for q in range(p.size) if lands[q]]
+        for q, s, much in landed:
+            have[q][s] = have[q].get(s, 0) + much
+    return have
+
+
+@pytest.mark.parametrize(("make", "size"), [*product([ring], range(2, 10)), *product([chain], range(2, 10))])
+def test_a_plan_delivers_every_shard_once(make: object, size: int) -> None:
+    p = make(size)  # type: ignore[operator]
+    assert all(have == {s: 1.0 for s in range(size)} for have in deliveries(p))
+    assert all(sorted(row[i] for row in p.order) == list(range(size)) for i in range(size))
+
+
+@pytest.mark.parametrize("size", [4, 6, 8, 16])
+def test_a_closed_ring_is_bandwidth_optimal(size: int) -> None:
+    """(T-1)/2 shards per link and direction in T/2 rounds."""
+    p = ring(size)
+    sent = sum(1.0 if m.part is Part.WHOLE else 0.5 for moves in p.rounds for m in moves)
+    assert (len(p.rounds), sent / 2) == (size // 2, (size - 1) / 2)
+
+
+@pytest.mark.parametrize("size", [3, 5, 8])
+def test_a_chain_sends_one_shard_per_link_direction_and_round(size: int) -> None:
+    p = chain(size)
+    assert len(p.rounds) == size - 1
+    for moves in p.rounds:
+        links = [(s, q) for m in moves for s, q in enumerate(m.to) if q >= 0]
+        assert len(links) == len(set(links))
+        assert all(abs(s - q) == 1 for s, q in links)
+
+
+def test_every_op_has_a_lowering() -> None:
+    assert set(lower_kernels.KERNELS) | lower_kernels.VIEWS == set(OPS)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(2, 3)), unique_by=lambda t: t[0], max_size=3))
+def test_blocks_of_all_axes_number_the_dies(axes: list[tuple[str, int]]) -> None:
+    mesh = LogicalMesh(tuple(axes))
+    assert mesh.block([a for a, _ in axes]) == list(range(prod(n for _, n in axes)))

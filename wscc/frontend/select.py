@@ -1,0 +1,69 @@
+"""Which train, model and wafer of a file are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from wscc.diagnostics import Code
+from wscc.frontend import ast
+from wscc.frontend.builtins import BUILTINS
+from wscc.frontend.report import Report, hint
+
+Named = TypeVar("Named", ast.Model, ast.Wafer)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """One training run as written: the train section, what it names, and every block."""
+
+    train: ast.Train
+    model: ast.Model
+    wafer: ast.Wafer
+    blocks: Mapping[str, ast.Block]
+
+
+def select(file: ast.File) -> Selection:
+    """The only `train` of the file and what it names; W010, W008 or W007 if that is not clear."""
+    report = Report()
+    trains = [i for i in file.items if isinstance(i, ast.Train)]
+    models = [i for i in file.items if isinstance(i, ast.Model)]
+    wafers = [i for i in file.items if isinstance(i, ast.Wafer)]
+    blocks = [i for i in file.items if isinstance(i, ast.Block)]
+    for named, what in ((models, "model"), (wafers, "wafer"), (blocks, "block")):
+        report.unique(((n.name.id, n.name.span) for n in named), what)
+    for b in blocks:
+        if b.name.id in BUILTINS:
+            message = f"`{b.name.id}` is an operation already"
+            report.add(Code.DUPLICATE, message, b.name.span, "", "give the block another name")
+    train = _only_train(file, trains, report)
+    model = _named(train.model, models, "model", report) if train else None
+    wafer = _named(train.wafer, wafers, "wafer", report) if train else None
+    report.finish()
+    assert train is not None
+    assert model is not None
+    assert wafer is not None
+    return Selection(train, model, wafer, {b.name.id: b for b in blocks})
+
+
+def _only_train(file: ast.File, trains: Sequence[ast.Train], report: Report) -> ast.Train | None:
+    if not trains:
+        message = "nothing to train: the file has no `train` section" if file.items else "the file is empty"
+        help = "a program is a `wafer`, a `model` and `train MODEL on WAFER { ... }`"
+        last = file.items[-1] if file.items else None
+        span = file.span if last is None or isinstance(last, ast.Train) else last.name.span
+        report.add(Code.MISSING, message, span, "", help)
+        return None
+    for extra in trains[1:]:
+        message = "a file has one `train` section"
+        report.add(Code.DUPLICATE, message, extra.model.span, "again", "keep one", trains[0].model.span)
+    return trains[0]
+
+
+def _named(name: ast.Name, among: Iterable[Named], what: str, report: Report) -> Named | None:
+    known = {item.name.id: item for item in among}
+    if name.id not in known:
+        help = hint(name.id, known, f"define it: `{what} {name.id} ...`")
+        report.add(Code.UNKNOWN_NAME, f"unknown {what} `{name.id}`", name.span, "", help)
+    return known.get(name.id)

@@ -1,0 +1,160 @@
+"""How two runs are judged equal: tensor by tensor, never pooled, never element by element.
+
+    e = |a - b|2 / max(|b|2, 1e-3 G),   G the root mean square over all tensors of |b|2
+
+A NaN anywhere is an infinite error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.ir.train import Train
+from wscc.ir.types import DType
+
+Tensors = Mapping[str, NDArray[Any]]
+_FLOOR: Final = 1e-3  # of G: below it a tensor is rounding noise of the others
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """What is compared: losses by step, the gradients of the first step before clipping, the last weights.
+
+    Each layer of an array is a tensor of its own: see `by_layer`.
+    """
+
+    losses: Sequence[float]
+    grads: Tensors
+    weights: Tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """The largest e of each kind, and the tensor it belongs to; `weight_change` is the largest |dw|."""
+
+    loss: float
+    grad: float
+    weight: float
+    weight_change: float
+    first_loss: float
+    worst_grad: str = ""
+    worst_weight: str = ""
+    most_changed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The verdict; `worst` names what is furthest beyond (or nearest to) its limit."""
+
+    ok: bool
+    dtype: DType
+    loss_rel_err: float
+    grad_rel_err: float
+    weight_rel_err: float
+    worst: str
+
+
+def by_layer(arrays: Tensors, extents: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:
+    """Arrays with extents taken apart: `w` with extents (2,) becomes `w[0]` and `w[1]`."""
+    out: dict[str, NDArray[Any]] = {}
+    for name, array in arrays.items():
+        for index in np.ndindex(extents.get(name, ())):
+            suffix = f"[{','.join(map(str, index))}]" if index else ""
+            out[name + suffix] = np.asarray(array[index])
+    return out
+
+
+def relative_errors(got: Tensors, want: Tensors) -> dict[str, float]:
+    """e of every tensor; infinite where `got` lacks it, has another shape or holds a NaN."""
+    norms = {name: _norm(b) for name, b in want.items()}
+    overall = float(np.sqrt(np.mean(np.square(list(norms.values()))))) if norms else 0.0
+    found = {n: _error(got.get(n), b, max(norms[n], _FLOOR * overall)) for n, b in want.items()}
+    return {**found, **{n: float("inf") for n in got if n not in want}}
+
+
+def _norm(x: NDArray[Any]) -> float:
+    return float(np.linalg.norm(np.asarray(x, np.float64)))
+
+
+def _error(a: NDArray[Any] | None, b: NDArray[Any], scale: float) -> float:
+    if a is None or a.shape != b.shape:
+        return float("inf")
+    with np.errstate(invalid="ignore"):  # inf - inf
+        distance = _norm(np.asarray(a, np.float64) - np.asarray(b, np.float64))
+    if distance == 0.0:
+        return 0.0
+    e = distance / scale if scale > 0.0 else float("inf")
+    return e if np.isfinite(e) else float("inf")
+
+
+def _largest(errors: Mapping[str, float]) -> tuple[float, str]:
+    name = max(errors, key=lambda n: errors[n], default="")
+    return errors.get(name, 0.0), name
+
+
+def measure(got: Run, want: Run) -> Errors:
+    """The distance of `got` from `want`, which is taken as the truth."""
+    grad, worst_grad = _largest(relative_errors(got.grads, want.grads))
+    weight, worst_weight = _largest(relative_errors(got.weights, want.weights))
+    losses = [
+        _error(np.asarray(a), np.asarray(b), abs(b)) for a, b in zip(got.losses, want.losses, strict=False)
+    ]
+    if len(got.losses) != len(want.losses) or not losses:
+        losses = [float("inf")]
+    change, most_changed = _largest({n: _change(got.weights.get(n), b) for n, b in want.weights.items()})
+    return Errors(max(losses), grad, weight, change, losses[0], worst_grad, worst_weight, most_changed)
+
+
+def _change(a: NDArray[Any] | None, b: NDArray[Any]) -> float:
+    """The largest |a - b| of any element; infinite as in `relative_errors`."""
+    if a is None or a.shape != b.shape:
+        return float("inf")
+    gap = float(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).max(initial=0.0))
+    return gap if np.isfinite(gap) else float("inf")
+
+
+def judge(got: Run, want: Run, train: Train, dtype: DType, own: Errors | None = None) -> Check:
+    """Whether `got`, computed in `dtype`, is as near to the reference `want` as section 8 asks.
+
+    f64 and f32: `want` is the reference in the same type. bf16: `want` is the reference in f64, and `own` the
+    distance of the reference in bf16 from it, of which twice is allowed.
+    """
+    e = measure(got, want)
+    asked = _limits(e, train, dtype, len(want.losses), own)
+    ratio = {name: _ratio(value, limit) for name, (value, limit) in asked.items()}
+    worst = max(ratio, key=lambda n: ratio[n])
+    return Check(all(r <= 1 for r in ratio.values()), dtype, e.loss, e.grad, e.weight, worst)
+
+
+def _ratio(value: float, limit: float) -> float:
+    if value == 0.0:
+        return 0.0
+    return value / limit if limit > 0.0 else float("inf")
+
+
+def _limits(
+    e: Errors, train: Train, dtype: DType, steps: int, own: Errors | None
+) -> dict[str, tuple[float, float]]:
+    """What is measured and what is allowed, by the name of the tensor measured."""
+    grad, weight = f"gradient of {e.worst_grad}", f"weight {e.worst_weight}"
+    if dtype is DType.F64:
+        return {"loss": (e.loss, 1e-10), grad: (e.grad, 1e-10), weight: (e.weight, 1e-10)}
+    if dtype is DType.BF16:
+        assert own is not None, "bf16 is judged against the single device's own error"
+        return {
+            "loss": (e.loss, 2 * own.loss),
+            grad: (e.grad, 2 * own.grad),
+            weight: (e.weight, 2 * own.weight),
+        }
+    if train.optimizer.kind == "sgd":
+        return {"loss": (e.loss, 1e-6), grad: (e.grad, 1e-5), weight: (e.weight, 1e-5)}
+    # A gradient that is exactly zero (a key bias) is rounding noise here, and AdamW divides noise by itself:
+    # such weights move by lr a step in any direction, and later losses are those of other weights.
+    moved = 2 * train.optimizer.lr * steps
+    changed = f"weight {e.most_changed}"
+    return {"loss": (e.first_loss, 1e-6), grad: (e.grad, 1e-5), changed: (e.weight_change, moved)}

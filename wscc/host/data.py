@@ -1,0 +1,123 @@
+"""Batches of tokens and labels, from the bytes of a text or from the seed.
+
+Sequence i of the batch of a step depends on the seed, the step and i alone: neither on the strategy nor on
+how the batch is cut into micro-batches (micro-batch j gets sequences j b to (j + 1) b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.diagnostics import Code, fail
+from wscc.host.random import integers, key
+from wscc.ir.artifact import HostTensor
+from wscc.ir.module import Array, Kind, Module, Op
+
+Tokens = NDArray[np.int32]
+LABELS = "labels"  # the input of this name gets the tokens that follow
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input array: `shape` is (sequences of one micro-batch, positions...)."""
+
+    name: str
+    microbatches: int
+    shape: tuple[int, ...]
+
+    @property
+    def positions(self) -> int:
+        return prod(self.shape[1:])
+
+
+def inputs_of(arrays: Iterable[Array | HostTensor]) -> tuple[Input, ...]:
+    """The inputs among a module's arrays or a manifest's tensors."""
+    return tuple(Input(a.name, prod(a.extents), a.type.shape) for a in arrays if a.kind is Kind.INPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """`batch(step)` for steps from 0. `text` is held as token numbers, or `None`: random tokens."""
+
+    inputs: tuple[Input, ...]
+    vocabulary: int
+    seed: int
+    text: NDArray[np.uint8] | None = None
+
+    def __post_init__(self) -> None:
+        """`CompileError` W503 where the text is too short for one sequence or goes beyond the vocabulary."""
+        if self.text is None:
+            return
+        if self.text.size < self._window:
+            raise fail(
+                Code.DATA,
+                f"the text has {self.text.size} bytes, and one sequence takes {self._window}",
+                help="give a longer text, or lower `seq`",
+            )
+        largest = int(self.text.max())
+        if largest >= self.vocabulary:
+            at = int(np.argmax(self.text >= self.vocabulary))
+            raise fail(
+                Code.DATA,
+                f"byte {at} of the text is {self.text[at]}, and the vocabulary has {self.vocabulary} tokens",
+                help=f"make the vocabulary at least {largest + 1} (256 takes any text), or change the text",
+            )
+
+    @property
+    def _window(self) -> int:
+        """Tokens of one sequence, and the one after the last."""
+        return max(i.positions for i in self.inputs) + 1
+
+    def batch(self, step: int) -> dict[str, Tokens]:
+        """Every input of a step, shape (micro-batches, *shape)."""
+        out: dict[str, Tokens] = {}
+        for item in self.inputs:
+            rows = self._rows(step, item.microbatches * item.shape[0])
+            shift = int(item.name == LABELS)
+            part = rows[:, shift : shift + item.positions]
+            out[item.name] = np.ascontiguousarray(part, np.int32).reshape(item.microbatches, *item.shape)
+        return out
+
+    def _rows(self, step: int, count: int) -> NDArray[np.int64]:
+        """The windows of `count` sequences."""
+        stream = key("data", self.seed, step)
+        if self.text is None:
+            flat = integers(stream, np.arange(count * self._window, dtype=np.uint64), self.vocabulary)
+            return np.reshape(flat, (count, self._window))
+        starts = integers(stream, np.arange(count, dtype=np.uint64), self.text.size - self._window + 1)
+        return np.asarray(self.text[starts[:, None] + np.arange(self._window)], np.int64)
+
+
+def read_text(path: Path) -> NDArray[np.uint8]:
+    """The bytes of a file as tokens; `CompileError` W002 if it cannot be read."""
+    try:
+        return np.frombuffer(path.read_bytes(), np.uint8)
+    except OSError as error:
+        reason = (error.strerror or "unknown reason").lower()
+        raise fail(Code.UNREADABLE, f"cannot read data file `{path}`: {reason}") from error
+
+
+def vocabulary(module: Module) -> int:
+    """How many tokens a graph-level module knows: the rows of its smallest embedding, or the columns of its
+    logits (pads apart) if they are fewer. `CompileError` W503 if it has neither."""
+    sizes = [n for procedure in module.procedures for n in _lookups(procedure.ops)]
+    if not sizes:
+        raise fail(
+            Code.DATA, "no input is used as a token", help="give `embedding` or `cross_entropy` an input"
+        )
+    return min(sizes)
+
+
+def _lookups(ops: Iterable[Op]) -> Iterator[int]:
+    for op in ops:
+        match op.kind:
+            case "embedding":
+                yield op.operands[1].type.shape[0]
+            case "rowmax":
+                yield int(op.attr("limit")) or op.operands[0].type.shape[-1]

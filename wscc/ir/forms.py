@@ -1,0 +1,231 @@
+"""Which index rules an op may have: the template of its `OpDef`, or its form.
+
+    template         `* d!, d, d -> * d`: `*` is any factors, the same ones everywhere; other names are one factor each
+    contraction      `b s k, k n -> b s n`, or `b s k -> s` of one operand: what no result has is summed
+    contraction_add  `b s k!, k! n, n -> b s n`: a contraction, plus a term that repeats along what it lacks
+    broadcast        `b s d, d -> b s d`: operands repeat along what they lack
+    same             `b s, b s, b s -> b s`: any number of operands
+    split, stack     `b c! h -> b h, b h` and back: attribute `dim` is the place of `c`
+    attention        `b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b q@ h g`: `g` query heads to each `h`, or no `g`
+    attention_bwd    q, k, v, the two results, dO -> dq, dk, dv, in the factors of `attention`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from wscc.ir.module import Op
+from wscc.ir.ops import OPS, OpDef
+from wscc.ir.rule import Rule
+
+Term = tuple[str, ...]
+_SLOT: Final = re.compile(r"(\*|[a-z][a-z0-9]*)([!~@]*)")
+_STAR: Final = "*"
+# The templates of `fill` and `tick` look alike: an empty term is an operand without dimensions, or none.
+_WITHOUT_OPERANDS: Final = frozenset({"fill"})
+
+
+def check_form(op: Op) -> str | None:
+    """What is wrong with the rule of an op (a row of `OPS`), in words; None if it fits."""
+    rule = op.rule
+    if rule is None:
+        return "it has no index rule"
+    definition = OPS[op.kind]
+    terms = len(rule.ins) if op.kind not in _WITHOUT_OPERANDS or rule.ins != ((),) else 0
+    if len(op.operands) != terms:
+        return f"its rule is for {terms} operands, not {len(op.operands)}"
+    if len(op.results) != len(rule.outs):
+        return f"its rule is for {len(rule.outs)} results, not {len(op.results)}"
+    for term in (*rule.ins, *rule.outs):
+        if len(set(term)) != len(term):
+            return f"a factor occurs twice in `{' '.join(term)}`"
+    if definition.form == "template":
+        return _check_template(definition, rule)
+    return _FORMS[definition.form](op, rule) or _check_marks(definition, rule)
+
+
+# ------------------------------------------------------------------------------------------------- templates
+
+
+@lru_cache(maxsize=256)
+def _template(text: str) -> tuple[tuple[Term, ...], tuple[Term, ...], dict[str, str]]:
+    """Slots of operands and results, and the marks of each slot."""
+    left, _, right = text.partition("->")
+    marks: dict[str, str] = {}
+    for slot, found in _SLOT.findall(text):
+        marks[slot] = "".join(sorted({*marks.get(slot, ""), *found}))
+
+    def terms(side: str) -> tuple[Term, ...]:
+        return tuple(tuple(slot for slot, _ in _SLOT.findall(term)) for term in side.split(","))
+
+    return terms(left), terms(right), marks
+
+
+def _check_template(definition: OpDef, rule: Rule) -> str | None:
+    ins, outs, marks = _template(definition.rule)
+    misfit = f"`{{{rule}}}` does not fit its rule `{definition.rule.strip()}`"
+    if len(ins) != len(rule.ins) or len(outs) != len(rule.outs):
+        return misfit
+    bound: dict[str, Term] = {}
+    for slots, term in zip((*ins, *outs), (*rule.ins, *rule.outs), strict=True):
+        if not _bind(slots, term, bound):
+            return misfit
+    taken = [f for factors in bound.values() for f in factors]
+    if len(set(taken)) != len(taken):
+        return misfit
+    for slot, factors in bound.items():
+        for f in factors:
+            if wrong := _wrong_marks(rule, f, marks.get(slot, "")):
+                return wrong
+    return None
+
+
+def _bind(slots: Term, term: Term, bound: dict[str, Term]) -> bool:
+    """Whether the term can be read as the slots, given what they stand for so far."""
+    extra = len(term) - len(slots) + 1
+    if (extra < 0) if _STAR in slots else (extra != 1):
+        return False
+    at = 0
+    for slot in slots:
+        size = extra if slot == _STAR else 1
+        if bound.setdefault(slot, term[at : at + size]) != term[at : at + size]:
+            return False
+        at += size
+    return True
+
+
+def _wrong_marks(rule: Rule, factor: str, wanted: str) -> str | None:
+    """More factors may be whole than must be; streamed and indexed ones are the kernel's own business."""
+    if "!" in wanted and factor not in rule.whole:
+        return f"factor `{factor}` must be whole (`{factor}!`)"
+    for mark, having, word in (("~", rule.streamed, "streamable"), ("@", rule.indexed, "indexed")):
+        if (mark in wanted) != (factor in having):
+            return f"factor `{factor}` {'must' if mark in wanted else 'cannot'} be {word} (`{factor}{mark}`)"
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------- forms
+
+
+def _check_marks(definition: OpDef, rule: Rule) -> str | None:
+    """Attention checks its own marks; other forms stream nothing that is whole, and index nothing."""
+    if definition.form.startswith("attention"):
+        return None
+    return next((w for f in rule.factors if (w := _wrong_marks(rule, f, ""))), None)
+
+
+def _contraction(op: Op, rule: Rule) -> str | None:
+    operands = 1 if op.kind == "sum" else 2
+    if len(rule.ins) != operands or len(rule.outs) != 1:
+        return f"it takes {operands} operand{'s' * (operands > 1)} and gives one result"
+    return _missing_factor(rule) or _one_sided(rule.ins, rule)
+
+
+def _contraction_add(op: Op, rule: Rule) -> str | None:
+    if len(rule.ins) != 3 or len(rule.outs) != 1:
+        return "it takes three operands and gives one result"
+    product = Rule(rule.ins[:2], rule.outs, rule.whole, rule.streamed, rule.indexed)
+    if wrong := _missing_factor(product) or _one_sided(product.ins, product):
+        return wrong
+    if extra := [f for f in rule.ins[2] if f not in rule.outs[0]]:
+        return f"what is added has factor `{extra[0]}`, which the result lacks"
+    # A partial product plus the whole of what is added is not part of any sum.
+    if split := [f for f in product.contracted if f not in rule.whole]:
+        return f"factor `{split[0]}` must be whole (`{split[0]}!`)"
+    return None
+
+
+def _missing_factor(rule: Rule) -> str | None:
+    known = {f for term in rule.ins for f in term}
+    missing = [f for term in rule.outs for f in term if f not in known]
+    return f"factor `{missing[0]}` of the result is in no operand" if missing else None
+
+
+def _one_sided(ins: tuple[Term, ...], rule: Rule) -> str | None:
+    lone = [f for f in rule.contracted if not all(f in term for term in ins)]
+    return f"factor `{lone[0]}` is summed, but only one operand has it" if lone else None
+
+
+def _broadcast(op: Op, rule: Rule) -> str | None:
+    if len(rule.ins) != 2 or len(rule.outs) != 1:
+        return "it takes two operands and gives one result"
+    if extra := rule.contracted:
+        return f"factor `{extra[0]}` is in an operand but not in the result"
+    return _missing_factor(rule)
+
+
+def _same(op: Op, rule: Rule) -> str | None:
+    if len(rule.outs) != 1:
+        return "it gives one result"
+    return None if set(rule.ins) == {rule.outs[0]} else "all operands and the result have the same factors"
+
+
+def _split(op: Op, rule: Rule) -> str | None:
+    if len(rule.ins) != 1:
+        return "it takes one operand"
+    return _parts(op, rule, rule.ins[0], rule.outs, "result")
+
+
+def _stack(op: Op, rule: Rule) -> str | None:
+    if len(rule.outs) != 1:
+        return "it gives one result"
+    return _parts(op, rule, rule.outs[0], rule.ins, "operand")
+
+
+def _parts(op: Op, rule: Rule, whole: Term, parts: tuple[Term, ...], word: str) -> str | None:
+    dim = next((v for k, v in op.attrs if k == "dim"), None)
+    if type(dim) is not int or not 0 <= dim < len(whole):
+        return f"`dim` must be one of its {len(whole)} dimensions, from 0"
+    if set(parts) != {whole[:dim] + whole[dim + 1 :]}:
+        return f"each {word} has the factors of the whole but for dimension {dim}"
+    if whole[dim] not in rule.whole:
+        return f"factor `{whole[dim]}` must be whole (`{whole[dim]}!`)"
+    value = op.operands[0] if word == "result" else op.results[0]
+    if dim < len(value.type.shape) and value.type.shape[dim] != len(parts):
+        return f"dimension {dim} of `%{value.name}` is {value.type.shape[dim]}, and there are {len(parts)} parts"
+    return None
+
+
+_ATTENTION_RULE: Final = "b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b q@ h g"
+
+
+def _attention(op: Op, rule: Rule) -> str | None:
+    ins, outs = rule.ins, rule.outs
+    if len(ins) != 3 or len(outs) != 2 or not _are_heads(ins[0], ins[1], ins[2]) or outs != (ins[0], ins[0][:-1]):
+        return f"`{{{rule}}}` does not fit its rule `{_ATTENTION_RULE}` (`g` may be absent)"
+    return _attention_marks(rule)
+
+
+def _attention_bwd(op: Op, rule: Rule) -> str | None:
+    if len(rule.ins) != 6 or len(rule.outs) != 3:
+        return "it takes q, k, v, the two results of `attention` and a gradient, and gives dq, dk and dv"
+    q, k, v, out, lse, grad = rule.ins
+    if not _are_heads(q, k, v) or rule.outs != (q, k, v) or (out, lse, grad) != (q, q[:-1], q):
+        return f"`{{{rule}}}` does not follow `{_ATTENTION_RULE}` (`g` may be absent)"
+    return _attention_marks(rule)
+
+
+def _are_heads(q: Term, k: Term, v: Term) -> bool:
+    grouped = len(q) in (4, 5) and len(k) == 4 and k == v
+    return grouped and (q[0], q[2], q[-1]) == (k[0], k[2], k[3]) and k[1] not in q and q[1] not in k
+
+
+def _attention_marks(rule: Rule) -> str | None:
+    q, k = rule.ins[0], rule.ins[1]
+    wanted = {q[1]: "@", k[1]: "~@", q[-1]: "!"}
+    return next((w for f in rule.factors if (w := _wrong_marks(rule, f, wanted.get(f, "")))), None)
+
+
+_FORMS: Final[dict[str, Callable[[Op, Rule], str | None]]] = {
+    "contraction": _contraction,
+    "contraction_add": _contraction_add,
+    "broadcast": _broadcast,
+    "same": _same,
+    "split": _split,
+    "stack": _stack,
+    "attention": _attention,
+    "attention_bwd": _attention_bwd,
+}

@@ -1,0 +1,70 @@
+"""Wafers that exist or were published, by name. Facts and their sources are in `presets.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import Any, Final
+
+from wscc.diagnostics import Code, fail
+from wscc.machine.wafer import Die, Link, Wafer
+
+Facts = Mapping[str, Any]
+
+
+def preset(name: str) -> Wafer:
+    """The wafer of that name, undamaged; W008 with the nearest name if there is none."""
+    if name in PRESETS:
+        return PRESETS[name]
+    near = get_close_matches(name, PRESETS, n=1)
+    help = f"did you mean `{near[0]}`?" if near else f"the presets are {', '.join(PRESETS)}"
+    raise fail(Code.UNKNOWN_NAME, f"unknown preset `{name}`", help=help)
+
+
+def _load() -> dict[str, Wafer]:
+    text = files("wscc.machine").joinpath("presets.json").read_text("utf-8")
+    table = {name: facts for name, facts in json.loads(text).items() if not name.startswith("_")}
+    return {name: _wafer(name, _with_base(facts, table)) for name, facts in table.items()}
+
+
+def _with_base(facts: Facts, table: Mapping[str, Facts]) -> Facts:
+    """The facts with those that it is `like` filled in."""
+    return {**_with_base(table[facts["like"]], table), **facts} if "like" in facts else facts
+
+
+def _wafer(name: str, facts: Facts) -> Wafer:
+    rows, cols = facts["dims"]
+    die, link = Die(), Link()
+    return Wafer(
+        name,
+        rows,
+        cols,
+        Die(
+            peak=facts["peak_bf16_flops"],
+            sram=facts["local_mem_bytes"],
+            hbm=facts.get("dram_bytes", 0),
+            hbm_bandwidth=facts.get("dram_bw_Bps", 0),
+            tile=facts.get("tile", die.tile),
+            efficiency=_efficiency(facts, die.efficiency),
+        ),
+        Link(
+            bandwidth=facts["link_bw_Bps"] * facts.get("links_per_neighbour", 1),
+            latency=facts["hop_latency_s"],
+            flit=facts.get("flit_bytes", link.flit),
+            energy=facts["link_pj_per_bit"] / 1e12 if "link_pj_per_bit" in facts else link.energy,
+        ),
+    )
+
+
+def _efficiency(facts: Facts, default: float) -> float:
+    """FLOP/s per watt, from the power of the whole wafer where only that is known."""
+    if "power_w" in facts and "flops_per_watt" not in facts:
+        rows, cols = facts["dims"]
+        return float(facts["peak_bf16_flops"] * rows * cols / facts["power_w"])
+    return float(facts.get("flops_per_watt", default))
+
+
+# In the order of the file.
+PRESETS: Final = _load()

@@ -1,0 +1,88 @@
+"""Norms, rotary positions and embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from wscc.ir.module import Op
+from wscc.reference.meaning import Array, Meaning
+
+
+def _normalised(x: Array, eps: float, *, centred: bool) -> tuple[Array, Array]:
+    """Rows of unit mean square (and, if `centred`, zero mean), and what they were divided by."""
+    if centred:
+        x = x - x.mean(-1, keepdims=True)
+    deviation = np.sqrt(np.square(x).mean(-1, keepdims=True) + eps)
+    return x / deviation, deviation
+
+
+def _norm(*, centred: bool) -> Meaning:
+    def forward(op: Op, xs: Sequence[Array]) -> list[Array]:
+        unit, _ = _normalised(xs[0], float(op.attr("eps")), centred=centred)
+        return [unit * xs[1] + xs[2] if centred else unit * xs[1]]
+
+    def vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
+        """The unit row does not change along itself (nor, if centred, along ones): project both out."""
+        unit, deviation = _normalised(xs[0], float(op.attr("eps")), centred=centred)
+        slope = dys[0] * xs[1]
+        inner = slope - unit * (slope * unit).mean(-1, keepdims=True)
+        if centred:
+            inner = inner - slope.mean(-1, keepdims=True)
+        grads = [inner / deviation, _over_rows(dys[0] * unit)]
+        return [*grads, _over_rows(dys[0])] if centred else grads
+
+    return Meaning(forward, vjp)
+
+
+def _over_rows(x: Array) -> Array:
+    rows = x.reshape(-1, x.shape[-1])
+    return np.asarray(rows.sum(0, dtype=np.float64)).astype(x.dtype)
+
+
+def _turn(op: Op, x: Array, direction: float) -> Array:
+    """Each pair (i, i + e/2) as a complex number, turned by direction x sign x position x theta^(-2i/e)."""
+    half = x.shape[-1] // 2
+    theta, sign = float(op.attr("theta")), float(op.attr("sign"))
+    speeds = theta ** (-np.arange(half) / half)
+    angles = direction * sign * np.arange(x.shape[1])[:, None] * speeds
+    unit = np.exp(1j * angles).reshape(x.shape[1], *[1] * (x.ndim - 3), half)
+    turned = (x[..., :half] + 1j * x[..., half:]) * unit
+    return np.concatenate([turned.real, turned.imag], -1).astype(x.dtype)
+
+
+def _rows_of(ids: Array, count: int) -> tuple[Array, Array]:
+    """Which ids are rows of the table, and those ids."""
+    valid = (ids >= 0) & (ids < count)
+    return valid, ids[valid]
+
+
+def _embedding(op: Op, xs: Sequence[Array]) -> list[Array]:
+    ids, table = xs
+    valid, rows = _rows_of(ids, len(table))
+    out = np.zeros((*ids.shape, table.shape[1]), table.dtype)
+    out[valid] = table[rows]
+    return [out]
+
+
+def _embedding_vjp(
+    op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]
+) -> list[Array | None]:
+    ids, table = xs
+    valid, rows = _rows_of(ids, len(table))
+    grad = np.zeros_like(table)
+    np.add.at(grad, rows, dys[0][valid])
+    return [None, grad]
+
+
+MEANINGS: Final[dict[str, Meaning]] = {
+    "layernorm": _norm(centred=True),
+    "rmsnorm": _norm(centred=False),
+    "rope": Meaning(
+        lambda op, xs: [_turn(op, xs[0], 1.0)],
+        lambda op, xs, ys, dys: [_turn(op, dys[0], -1.0)],
+    ),
+    "embedding": Meaning(_embedding, _embedding_vjp),
+}

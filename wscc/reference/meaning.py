@@ -1,0 +1,59 @@
+"""What it takes to give an op a meaning, and how numbers are held meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.ir.module import Op
+from wscc.ir.types import DType
+
+Array = NDArray[Any]
+Forward = Callable[[Op, Sequence[Array]], Sequence[Array]]
+# (op, operands, results, gradients of the results) -> gradients of the operands; None where there is none.
+Vjp = Callable[[Op, Sequence[Array], Sequence[Array], Sequence[Array]], Sequence[Array | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """Arrays come in f32, f64 or an integer type, never narrower; the caller rounds what is returned.
+
+    `vjp` is the exact derivative with respect to every float operand but a label count, which is data.
+    """
+
+    forward: Forward
+    vjp: Vjp
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """The element type of every float, or (`None`) whatever the module says.
+
+    Not bf16: a module that computes in bf16 keeps its statistics wider, as only the module can say.
+    """
+
+    dtype: DType | None = None
+
+    def __post_init__(self) -> None:
+        assert self.dtype in (None, DType.F32, DType.F64), self.dtype
+
+    def of(self, dtype: DType) -> np.dtype[Any]:
+        return (self.dtype or dtype).numpy if dtype.is_float else dtype.numpy
+
+    def store(self, x: Array, dtype: DType) -> Array:
+        """`x` rounded to what a value of `dtype` holds."""
+        return np.asarray(x).astype(self.of(dtype), copy=False)
+
+
+def wide(x: Array) -> Array:
+    """`x` in the type that arithmetic is done in: at least f32."""
+    return x.astype(np.float32) if x.dtype == DType.BF16.numpy else x
+
+
+def no_gradient(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array | None]:
+    """The result is a constant of the step."""
+    return [None] * len(xs)

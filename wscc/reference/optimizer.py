@@ -1,0 +1,66 @@
+"""AdamW and SGD as the papers write them, on whole arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import cos, pi, sqrt
+from typing import Final
+
+import numpy as np
+
+from wscc.ir.train import Schedule, Train
+from wscc.reference.meaning import Array, Precision, wide
+
+_CLIP_EPS: Final = 1e-6  # of `torch.nn.utils.clip_grad_norm_`
+
+
+def rate(schedule: Schedule, t: int) -> float:
+    """What the learning rate is multiplied by in step `t`, from 1."""
+    if schedule.warmup and t < schedule.warmup:
+        return t / schedule.warmup
+    if not schedule.decay or t <= schedule.warmup:
+        return 1.0
+    done = min(1.0, (t - schedule.warmup) / max(1, schedule.decay - schedule.warmup))
+    return schedule.floor + (1 - schedule.floor) * 0.5 * (1 + cos(pi * done))
+
+
+def global_norm(grads: dict[str, Array]) -> float:
+    """The 2-norm of all gradients as one vector."""
+    return sqrt(sum(float(np.square(g.astype(np.float64)).sum()) for g in grads.values()))
+
+
+@dataclass(slots=True)
+class Optimizer:
+    """`update` is one step; the moments of AdamW live here, in the element type of gradients."""
+
+    train: Train
+    precision: Precision
+    t: int = 0
+    mean: dict[str, Array] = field(default_factory=dict)
+    square: dict[str, Array] = field(default_factory=dict)
+
+    def update(self, weights: dict[str, Array], grads: dict[str, Array], norm: float) -> dict[str, Array]:
+        """New weights, in the types of the old; a weight without gradient stays."""
+        self.t += 1
+        lr = self.train.optimizer.lr * rate(self.train.schedule, self.t)
+        factor = min(1.0, self.train.clip / (norm + _CLIP_EPS)) if self.train.clip else 1.0
+        step = self._adamw if self.train.optimizer.kind == "adamw" else self._sgd
+        changed = {n: step(n, wide(weights[n]), wide(g) * factor, lr) for n, g in grads.items()}
+        return {n: changed[n].astype(w.dtype) if n in changed else w for n, w in weights.items()}
+
+    def _sgd(self, name: str, w: Array, g: Array, lr: float) -> Array:
+        return w - lr * g
+
+    def _adamw(self, name: str, w: Array, g: Array, lr: float) -> Array:
+        o = self.train.optimizer
+        m = self._moment(self.mean, name, g, o.beta1)
+        v = self._moment(self.square, name, g * g, o.beta2)
+        unbiased_m = m / (1 - o.beta1**self.t)
+        unbiased_v = v / (1 - o.beta2**self.t)
+        return w - lr * (unbiased_m / (np.sqrt(unbiased_v) + o.eps) + o.weight_decay * w)
+
+    def _moment(self, moments: dict[str, Array], name: str, x: Array, beta: float) -> Array:
+        old = wide(moments[name]) if name in moments else np.zeros_like(x)
+        new = beta * old + (1 - beta) * x
+        moments[name] = self.precision.store(new, self.train.grads)
+        return wide(moments[name])

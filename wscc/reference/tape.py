@@ -1,0 +1,145 @@
+"""Runs the calls of a forward module one after another and plays them back in reverse for the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+
+from wscc.ir.module import Call, Kind, Mode, Module, Op, Procedure, Value, walk
+from wscc.ir.types import DType
+from wscc.reference import activations, arithmetic, attention, layers, loss
+from wscc.reference.meaning import Array, Meaning, Precision, wide
+
+MEANINGS: Final[dict[str, Meaning]] = {
+    **arithmetic.MEANINGS,
+    **activations.MEANINGS,
+    **layers.MEANINGS,
+    **attention.MEANINGS,
+    **loss.MEANINGS,
+}
+
+Key = tuple[str, tuple[int, ...]]  # an array and the index of one of its elements
+_K = TypeVar("_K", bound=Hashable)
+Tensors = Mapping[str, Array]  # array name -> all its elements, shape (*extents, *type.shape)
+Env = dict[str, Array]  # the values of one call by name
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """One call that has run."""
+
+    procedure: Procedure
+    keys: tuple[Key, ...]
+    env: Env
+
+    @property
+    def inputs(self) -> tuple[Key, ...]:
+        return self.keys[: len(self.procedure.inputs)]
+
+    @property
+    def outputs(self) -> tuple[Key, ...]:
+        return self.keys[len(self.procedure.inputs) :]
+
+
+def run_ops(ops: tuple[Op, ...], env: Env, precision: Precision) -> None:
+    """Evaluate `ops` in order, adding their results to `env`."""
+    for op in ops:
+        results = MEANINGS[op.kind].forward(op, [wide(env[v.name]) for v in op.operands])
+        for value, made in zip(op.results, results, strict=True):
+            assert made.shape == value.type.shape, f"{op.kind}: {value.name} is {made.shape}"
+            env[value.name] = precision.store(made, value.type.dtype)
+
+
+def pull_back(ops: tuple[Op, ...], env: Env, grads: Env, precision: Precision) -> None:
+    """From the gradients of results in `grads`, add those of everything the results depend on."""
+    for op in reversed(ops):
+        if not any(v.name in grads for v in op.results):
+            continue
+        dys = [wide(grads[v.name]) if v.name in grads else _zero(v, precision) for v in op.results]
+        xs, ys = ([wide(env[v.name]) for v in values] for values in (op.operands, op.results))
+        for value, grad in zip(op.operands, MEANINGS[op.kind].vjp(op, xs, ys, dys), strict=True):
+            if grad is not None and value.type.dtype.is_float:
+                _accumulate(grads, value.name, grad, value.type.dtype, precision)
+
+
+def _zero(value: Value, precision: Precision) -> Array:
+    return wide(np.zeros(value.type.shape, precision.of(value.type.dtype)))
+
+
+def _accumulate(sums: dict[_K, Array], key: _K, x: Array, dtype: DType, precision: Precision) -> None:
+    total = wide(sums[key]) + x if key in sums else x
+    sums[key] = precision.store(total, dtype)
+
+
+class Tape:
+    """One step of a forward module. `memory` starts with parameters and inputs; whatever is only added to
+    starts from zero. Every value of every call is kept, so memory grows with layers and micro-batches."""
+
+    def __init__(self, module: Module, params: Tensors, inputs: Tensors, precision: Precision) -> None:
+        self.module, self.precision = module, precision
+        self.arrays = {a.name: a for a in module.arrays}
+        self.procedures = {p.name: p for p in module.procedures}
+        self.memory: dict[Key, Array] = {}
+        self.records: list[_Record] = []
+        for a in module.arrays:
+            if a.kind in (Kind.PARAM, Kind.INPUT):
+                self._load(a.name, params if a.kind is Kind.PARAM else inputs)
+
+    def _load(self, name: str, tensors: Tensors) -> None:
+        a = self.arrays[name]
+        shape = (*a.extents, *a.type.shape)
+        if name not in tensors or tensors[name].shape != shape:
+            found = list(tensors[name].shape) if name in tensors else "missing"
+            raise ValueError(f"`{name}` must be {list(shape)} and is {found}")
+        held = self.precision.store(tensors[name], a.type.dtype)
+        for index in np.ndindex(a.extents):
+            self.memory[name, index] = held[index]
+
+    def run(self) -> None:
+        """Every call of the step, in order."""
+        for call, variables in walk(self.module.step):
+            self._call(call, variables)
+
+    def _call(self, call: Call, variables: dict[str, int]) -> None:
+        procedure = self.procedures[call.procedure]
+        keys = tuple((ref.array, tuple(i.at(variables) for i in ref.index)) for ref in call.args)
+        record = _Record(procedure, keys, {})
+        for value, key in zip(procedure.inputs, record.inputs, strict=True):
+            record.env[value.name] = self.memory[key]
+        run_ops(procedure.ops, record.env, self.precision)
+        for output, key in zip(procedure.outputs, record.outputs, strict=True):
+            made = record.env[output.value.name]
+            if output.mode is Mode.WRITE:
+                self.memory.pop(key, None)
+            _accumulate(self.memory, key, wide(made), self.arrays[key[0]].type.dtype, self.precision)
+        self.records.append(record)
+
+    def gradients(self, of: str) -> dict[Key, Array]:
+        """Of the scalar array `of`, with respect to every parameter element that some call has read."""
+        adjoints: dict[Key, Array] = {(of, ()): np.ones((), self.precision.of(self.arrays[of].type.dtype))}
+        for record in reversed(self.records):
+            self._reverse(record, adjoints)
+        read = {k: None for r in self.records for k in r.inputs if self.arrays[k[0]].kind is Kind.PARAM}
+        return {k: adjoints[k] if k in adjoints else self._zero_grad(k) for k in read}
+
+    def _reverse(self, record: _Record, adjoints: dict[Key, Array]) -> None:
+        grads: Env = {}
+        for output, key in zip(record.procedure.outputs, record.outputs, strict=True):
+            # A write ends the life of what the element held before; an addition leaves it alive.
+            seed = adjoints.pop(key, None) if output.mode is Mode.WRITE else adjoints.get(key)
+            if seed is not None and output.value.type.dtype.is_float:
+                _accumulate(grads, output.value.name, wide(seed), output.value.type.dtype, self.precision)
+        pull_back(record.procedure.ops, record.env, grads, self.precision)
+        for value, key in zip(record.procedure.inputs, record.inputs, strict=True):
+            if value.name in grads:
+                _accumulate(adjoints, key, wide(grads[value.name]), self._grad_dtype(key), self.precision)
+
+    def _grad_dtype(self, key: Key) -> DType:
+        array = self.arrays[key[0]]
+        return self.module.train.grads if array.kind is Kind.PARAM else array.type.dtype
+
+    def _zero_grad(self, key: Key) -> Array:
+        return np.zeros(self.arrays[key[0]].type.shape, self.precision.of(self._grad_dtype(key)))

@@ -1,0 +1,86 @@
+"""The reference as a whole: one batch, or a few steps of training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from wscc.ir.module import Kind, Module
+from wscc.ir.types import DType
+from wscc.reference.meaning import Array, Precision
+from wscc.reference.optimizer import Optimizer, global_norm
+from wscc.reference.tape import Tape, Tensors
+
+LOSS = "loss"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """Of one whole batch: the loss, the gradient of each parameter before clipping, their global 2-norm."""
+
+    loss: float
+    grads: dict[str, Array]
+    norm: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """Of a training run: losses and gradient norms by step, the first step's gradients, the last weights."""
+
+    losses: tuple[float, ...]
+    norms: tuple[float, ...]
+    first_grads: dict[str, Array]
+    weights: dict[str, Array]
+
+
+def evaluate(module: Module, params: Tensors, inputs: Tensors, dtype: DType | None = None) -> Step:
+    """Run a forward module (before `differentiate`) on one batch, all its micro-batches.
+
+    Every float is held as `dtype` (f64 for a proof, else f32), or as the module says: bf16 is then computed
+    in f32 and rounded after each op. Raises `ValueError` where a parameter or input is missing or of another
+    shape.
+    """
+    tape = Tape(module, params, inputs, Precision(dtype))
+    tape.run()
+    grads = _assemble(module, tape)
+    return Step(float(tape.memory[LOSS, ()]), grads, global_norm(grads))
+
+
+def _assemble(module: Module, tape: Tape) -> dict[str, Array]:
+    """Gradients of array elements as whole arrays; parameters that nothing reads have none."""
+    found = tape.gradients(LOSS)
+    out: dict[str, Array] = {}
+    for array in module.arrays:
+        if array.kind is Kind.PARAM and any(name == array.name for name, _ in found):
+            dtype = tape.precision.of(module.train.grads)
+            whole = np.zeros((*array.extents, *array.type.shape), dtype)
+            for index in np.ndindex(array.extents):
+                if (array.name, index) in found:
+                    whole[index] = found[array.name, index]
+            out[array.name] = whole
+    return out
+
+
+def train(
+    module: Module,
+    params: Tensors,
+    batches: Callable[[int], Tensors],
+    steps: int,
+    dtype: DType | None = None,
+) -> History:
+    """`steps` (at least 1) steps from `params` with the optimizer of `module.train`; `batches(i)` gives the
+    inputs of step i, from 0."""
+    precision = Precision(dtype)
+    optimizer = Optimizer(module.train, precision)
+    weights = {
+        a.name: precision.store(params[a.name], a.type.dtype) for a in module.arrays if a.kind is Kind.PARAM
+    }
+    done: list[Step] = []
+    for i in range(steps):
+        step = evaluate(module, weights, batches(i), dtype)
+        weights = optimizer.update(weights, step.grads, step.norm)
+        # Later gradients are not asked for; keeping them would hold steps x model in memory.
+        done.append(step if i == 0 else Step(step.loss, {}, step.norm))
+    return History(tuple(s.loss for s in done), tuple(s.norm for s in done), done[0].grads, weights)
