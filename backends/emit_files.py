@@ -49,7 +49,7 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
 
     Fails with W501 where something else is there, or the folder cannot be written.
     """
-    replace_folder(folder, {**_hashed_files(artifact), REPORT: canonical(artifact.report)}, FILES)
+    replace_folder(folder, {**_hashed_files(artifact), REPORT: canonical(artifact.report)}, FILES, MANIFEST)
 
 
 def _hashed_files(artifact: Artifact) -> dict[str, bytes]:

@@ -15,15 +15,15 @@ def refuse(path: Path, why: str) -> CompileError:
     return fail(Code.ARTIFACT, f"`{path}` {why}", help="compile the model again")
 
 
-def replace_folder(folder: Path, files: Mapping[str, bytes], known: frozenset[str]) -> None:
-    """Make `folder` hold exactly `files`. An existing folder is replaced if it is empty or holds only files
-    named in `known`; anything else there is refused with W501, as is a failure to write.
+def replace_folder(folder: Path, files: Mapping[str, bytes], known: frozenset[str], mark: str) -> None:
+    """Make `folder` hold exactly `files`. An existing folder is replaced if it is empty, or holds a file `mark`
+    and only files named in `known`; anything else there is refused with W501, as is a failure to write.
 
     Everything is written beside the target first. Replacing takes two renames, between which the target is
     absent but whole beside it.
     """
     target = Path(os.path.realpath(folder))
-    _check_replaceable(folder, target, known)
+    _check_replaceable(folder, target, known, mark)
     new, old = (target.with_name(f".{target.name}.{os.getpid()}.{word}") for word in ("new", "old"))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -45,17 +45,18 @@ def replace_folder(folder: Path, files: Mapping[str, bytes], known: frozenset[st
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _check_replaceable(folder: Path, target: Path, known: frozenset[str]) -> None:
+def _check_replaceable(folder: Path, target: Path, known: frozenset[str], mark: str) -> None:
     if not target.exists():
         return
     if not target.is_dir():
         raise _unwritable(folder, "a file of that name exists")
     try:
-        foreign = sorted(p.name for p in target.iterdir() if p.name not in known or p.is_dir())
+        names = sorted(p.name for p in target.iterdir())
     except OSError as error:
         raise _unwritable(folder, error.strerror or str(error)) from error
-    if foreign:
-        raise _unwritable(folder, f"the folder is not an artifact, it holds `{foreign[0]}`")
+    foreign = [n for n in names if n not in known or (target / n).is_dir()]
+    if foreign or (names and mark not in names):
+        raise _unwritable(folder, f"the folder is not an artifact; it holds `{(foreign or names)[0]}`")
 
 
 def _unwritable(folder: Path, why: str) -> CompileError:

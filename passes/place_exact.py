@@ -1,14 +1,14 @@
 """Disjoint rings or paths by CP-SAT, for wafers on which growing them fails.
 
 Two models. Where all candidate regions can be listed, a packing: one Boolean per candidate, each die in at
-most one. Else circuits: one Boolean per die, group and link, every group a circuit through its members.
+most one. Else positions: one Boolean per die and position of a group, and per step from one to the next.
 Both stop on deterministic time, run on one worker and use a fixed seed, so that machine load cannot change
 the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,10 +18,11 @@ from wscc.passes.place_grow import Ask, Region
 
 from wscc.machine.topology import Topology
 
-# Work limits, in steps of the walk through candidates and in Booleans of the circuit model.
+# Work limits: steps of the walk through candidates, candidates, clauses and cuts of the model of positions.
 _CANDIDATE_STEPS = 200_000
 _MAX_CANDIDATES = 20_000
-_MAX_ARCS = 60_000
+_MAX_CLAUSES = 40_000
+_MAX_CUTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def exact_regions(topology: Topology, island: Sequence[int], ask: Ask, *, seed: 
     candidates = _candidates(topology, island, ask)
     if candidates is not None:
         return _pack(candidates, ask.count, seed, limit)
-    return _circuits(topology, island, ask, seed, limit)
+    return _by_position(topology, island, ask, seed, limit)
 
 
 def new_solver(seed: int, limit: float) -> cp_model.CpSolver:
@@ -124,45 +125,78 @@ def _pack(candidates: list[Region], count: int, seed: int, limit: float) -> Foun
     return Found(None, status == cp_model.INFEASIBLE)
 
 
-def _circuits(topology: Topology, island: Sequence[int], ask: Ask, seed: int, limit: float) -> Found:
+def _by_position(topology: Topology, island: Sequence[int], ask: Ask, seed: int, limit: float) -> Found:
+    """Steps from die to die count positions 0, 1, ... up to the size, so groups need no names.
+
+    In this model two rings may come as one of twice the size; such answers are cut off one by one.
+    """
     inside = set(island)
     links = [(a, b) for a, b in topology.links if a in inside]
-    if ask.count * (len(links) + len(island)) > _MAX_ARCS:
+    if len(links) * ask.size > _MAX_CLAUSES:
         return Found(None, False)
-    model = cp_model.CpModel()
-    # A path is a circuit through one more node, the last, which stands for no die.
-    node = {die: i for i, die in enumerate(island)}
-    ends = (
-        [] if ask.closed else [pair for i in node.values() for pair in ((len(island), i), (i, len(island)))]
-    )
-    pairs = [*((node[a], node[b]) for a, b in links), *ends]
-    member = [[model.new_bool_var("") for _ in island] for _ in range(ask.count)]
-    steps = [[(a, b, model.new_bool_var("")) for a, b in pairs] for _ in range(ask.count)]
-    for group, arcs in zip(member, steps, strict=True):
-        model.add_circuit([*arcs, *((i, i, ~inside) for i, inside in enumerate(group))])
-        model.add(sum(group) == ask.size)
-    for i in range(len(island)):
-        model.add_at_most_one(group[i] for group in member)
-    _order_groups(model, member)
+    model = _PositionModel(topology, island, links, ask)
     solver = new_solver(seed, limit)
-    status = solver.solve(model)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Found(None, status == cp_model.INFEASIBLE)
-    regions = [_follow({a: b for a, b, v in arcs if solver.boolean_value(v)}, island) for arcs in steps]
-    return Found(regions, True)
+    for _ in range(_MAX_CUTS):
+        status = solver.solve(model.model)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return Found(None, status == cp_model.INFEASIBLE)
+        walks = model.walks(solver)
+        if all(len(w) == ask.size for w in walks):
+            return Found(walks, True)
+        model.forbid(w for w in walks if len(w) > ask.size)
+    return Found(None, False)
 
 
-def _order_groups(model: cp_model.CpModel, member: list[list[cp_model.IntVar]]) -> None:
-    """Groups are alike: of two, the earlier one has the lower sum of dies, or any if the sums are equal."""
-    totals = [sum(i * v for i, v in enumerate(group)) for group in member]
-    for a, b in pairwise(totals):
-        model.add(a <= b)
+class _PositionModel:
+    """A Boolean per (die, position) and per step along a link."""
 
+    def __init__(
+        self, topology: Topology, island: Sequence[int], links: Sequence[tuple[int, int]], ask: Ask
+    ) -> None:
+        self.model, self.island, self.ask = cp_model.CpModel(), island, ask
+        new = self.model.new_bool_var
+        self.at = {d: [new("") for _ in range(ask.size)] for d in island}
+        self.step = {link: new("") for link in links}
+        for position in range(ask.size):
+            self.model.add(sum(self.at[d][position] for d in island) == ask.count)
+        for die in island:
+            unused = new("")
+            first, last = ([], []) if ask.closed else ([self.at[die][0]], [self.at[die][-1]])
+            beside = topology.neighbours[die]
+            self.model.add_exactly_one([*self.at[die], unused])
+            self.model.add_exactly_one([*(self.step[die, n] for n in beside), *last, unused])
+            self.model.add_exactly_one([*(self.step[n, die] for n in beside), *first, unused])
+        for (a, b), step in self.step.items():
+            self._count(step, self.at[a], self.at[b])
+            if a < b:
+                self.model.add_at_most_one(step, self.step[b, a])
 
-def _follow(after: dict[int, int], island: Sequence[int]) -> Region:
-    """The dies of a circuit in order: from the node of no die if it has that, else from its lowest die."""
-    start = max(after) if max(after) == len(island) else min(after)
-    walk = [start]
-    while after[walk[-1]] != start:
-        walk.append(after[walk[-1]])
-    return tuple(island[i] for i in walk if i < len(island))
+    def _count(
+        self, step: cp_model.IntVar, here: list[cp_model.IntVar], there: list[cp_model.IntVar]
+    ) -> None:
+        """Taking the step means being at a position here and at the next one there."""
+        if not self.ask.closed:
+            self.model.add_implication(step, ~here[-1])
+            self.model.add_implication(step, ~there[0])
+        for position in range(self.ask.size if self.ask.closed else self.ask.size - 1):
+            following = there[(position + 1) % self.ask.size]
+            self.model.add_bool_or(~step, ~here[position], following)
+            self.model.add_bool_or(~step, ~following, here[position])
+
+    def walks(self, solver: cp_model.CpSolver) -> list[Region]:
+        """The dies in order of position, from each one at position 0 that no other walk passes."""
+        after = {a: b for (a, b), step in self.step.items() if solver.boolean_value(step)}
+        walks: list[Region] = []
+        seen: set[int] = set()
+        for start in self.island:
+            if start not in seen and solver.boolean_value(self.at[start][0]):
+                walk = [start]
+                while (following := after.get(walk[-1], start)) != start:
+                    walk.append(following)
+                seen.update(walk)
+                walks.append(tuple(walk))
+        return walks
+
+    def forbid(self, rings: Iterable[Region]) -> None:
+        for ring in rings:
+            self.model.add_bool_or(~self.step[a, b] for a, b in pairwise((*ring, ring[0])))

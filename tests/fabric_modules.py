@@ -6,6 +6,7 @@ run in place. A local is never read where it was not written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from random import Random
@@ -71,6 +72,23 @@ def random_module(rng: Random, dies: int, procedures: int, length: int) -> Modul
         tuple(made),
         tuple(step),
         dies=tuple(rng.sample(live, dies)),
+    )
+
+
+def module_of(dies: int, body: Sequence[FabricStmt], *, slots: int = 0) -> Module:
+    """One procedure from `in0` to `out0` with locals t0, t1, t2 (the first few are slots), on a row of dies."""
+    buffers = tuple(Buffer(f"t{i}", ELEMENTS, DTYPE, slot=i < slots) for i in range(3))
+    procedure = Procedure("p", (Value("in0", _TYPE),), (Output(Value("out0", _TYPE)),), tuple(body), buffers)
+    return Module(
+        "m",
+        Level.FABRIC,
+        (("a", dies),),
+        Train(batch=dies, microbatches=1),
+        Wafer("w", 1, dies),
+        (Array("x", _TYPE, Kind.INPUT), Array("y", _TYPE, Kind.CARRIED)),
+        (procedure,),
+        (Call("p", (Ref("x"), Ref("y"))),),
+        dies=tuple(range(dies)),
     )
 
 

@@ -84,8 +84,8 @@ def _cycle(
 
 
 def _check_size(owner: ast.Model | ast.Block, size: int, chain: int, report: Report) -> None:
-    """Only the first one that is too large is noted: all that call it are larger still."""
-    if any(d.code is Code.LIMIT for d in report.found):
+    """Only the first one that is too large is noted, and none beside a cycle: one cause, one error."""
+    if any(d.code in (Code.LIMIT, Code.CYCLE) for d in report.found):
         return
     name = owner.name
     if size > MAX_STATEMENTS:

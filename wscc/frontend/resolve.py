@@ -94,7 +94,7 @@ def _sizes(model: ast.Model, report: Report) -> dict[str, int]:
 
 
 def _check_sizes(model: ast.Model, sizes: Mapping[str, int], report: Report) -> None:
-    """Dimensions, initial values and repeats of the model itself; those of blocks depend on their arguments."""
+    """Dimensions, initial values and repeats of the model; those of blocks depend on their arguments."""
     for s in model.body.lines:
         _check_tensor(s, sizes, report)
         if isinstance(s, ast.Repeat):

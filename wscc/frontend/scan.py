@@ -38,6 +38,8 @@ def read_source(path: str) -> Source:
         data = _read_bytes(Path(path), source)
     except (OSError, ValueError) as problem:
         raise fail(Code.UNREADABLE, f"cannot read `{path}`: {_reason(problem)}") from None
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise fail(Code.UNREADABLE, f"`{path}` is not UTF-8: it is UTF-16", help="save the file as UTF-8")
     if b"\0" in data:
         raise fail(
             Code.UNREADABLE,

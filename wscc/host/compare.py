@@ -81,11 +81,15 @@ def _norm(x: NDArray[Any]) -> float:
     return float(np.linalg.norm(np.asarray(x, np.float64)))
 
 
+def _difference(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore"):  # inf - inf is NaN, and NaN is far away
+        return np.asarray(np.asarray(a, np.float64) - np.asarray(b, np.float64))
+
+
 def _error(a: NDArray[Any] | None, b: NDArray[Any], scale: float) -> float:
     if a is None or a.shape != b.shape:
         return float("inf")
-    with np.errstate(invalid="ignore"):  # inf - inf
-        distance = _norm(np.asarray(a, np.float64) - np.asarray(b, np.float64))
+    distance = _norm(_difference(a, b))
     if distance == 0.0:
         return 0.0
     e = distance / scale if scale > 0.0 else float("inf")
@@ -114,7 +118,7 @@ def _change(a: NDArray[Any] | None, b: NDArray[Any]) -> float:
     """The largest |a - b| of any element; infinite as in `relative_errors`."""
     if a is None or a.shape != b.shape:
         return float("inf")
-    gap = float(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).max(initial=0.0))
+    gap = float(np.abs(_difference(a, b)).max(initial=0.0))
     return gap if np.isfinite(gap) else float("inf")
 
 

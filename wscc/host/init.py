@@ -56,9 +56,9 @@ def initial_slice(
 def _fill(out: Tensor, first: int, strides: list[int], stream: np.uint64, std: float) -> None:
     """Write the elements whose flat index in the whole is `first` + sum of position x stride."""
     if out.size <= _BLOCK:
-        flat = np.asarray(first, np.uint64).reshape(())
+        flat: NDArray[np.uint64] = np.full((), first, np.uint64)
         for n, stride in zip(out.shape, strides, strict=True):
-            flat = flat[..., None] + np.arange(n, dtype=np.uint64) * np.uint64(stride)
+            flat = np.add.outer(flat, np.arange(n, dtype=np.uint64) * np.uint64(stride))
         out[...] = (normals(stream, flat.reshape(-1)) * std).reshape(out.shape)
     elif out[0].size > _BLOCK:
         for i in range(len(out)):

@@ -32,11 +32,9 @@ class Builder:
         self._names.add(name)
         return name
 
-    def input(self, name: str, type: TensorType) -> Value:
-        """A formal of the procedure; its name must be free."""
-        assert name not in self._names, name
-        self._names.add(name)
-        return Value(name, type)
+    def input(self, hint: str, type: TensorType) -> Value:
+        """A formal of the procedure, named `hint` if that is free."""
+        return Value(self.fresh(hint), type)
 
     def emit(
         self,

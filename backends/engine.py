@@ -1,0 +1,154 @@
+"""The engine: each die runs its flat list of prepared calls until it must wait; then another die runs.
+
+Dies share nothing but messages, and a message has the same bytes whenever it comes, so the order in which dies
+run, and on how many threads, changes no bit of any result.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wscc.backends.binding import Prepared
+from wscc.backends.messages import BLOCKED, End, Transport
+from wscc.diagnostics import Code, CompileError, fail
+
+DynamicCall = tuple[str, tuple[int, ...]]
+
+
+@dataclass(slots=True)
+class Task:
+    """How far a die has come: instruction `pc` of call `call`, and the end it waits for, if it does."""
+
+    die: int
+    call: int = 0
+    pc: int = 0
+    blocked: End | None = None
+
+
+@dataclass(slots=True)
+class Engine:
+    """Runs calls on all dies. `bind(die, call)` gives the prepared instructions of a call;
+    `name(die)` is how messages to people call a die."""
+
+    dies: int
+    bind: Callable[[int, DynamicCall], list[Prepared]]
+    name: Callable[[int], str]
+    threads: int = 1
+    transport: Transport = field(init=False)
+    ready: deque[Task] = field(default_factory=deque)
+    tasks: list[Task] = field(default_factory=list)
+    running: int = 0
+    failures: list[tuple[int, BaseException]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.transport = Transport(self._wake)
+
+    def run(self, calls: list[DynamicCall]) -> None:
+        """Every die makes every call, in order. `CompileError`: W502 if dies wait in a circle, or whatever
+        an instruction raises, with its place in front."""
+        self.tasks = [Task(die) for die in range(self.dies)]
+        self.ready = deque(self.tasks)
+        helpers = [
+            threading.Thread(target=self._work, args=(calls,), daemon=True)
+            for _ in range(min(self.threads, self.dies) - 1)
+        ]
+        for helper in helpers:
+            helper.start()
+        self._work(calls)
+        for helper in helpers:
+            helper.join()
+        if self.failures:
+            raise min(self.failures, key=lambda f: f[0])[1]
+        if stuck := [task for task in self.tasks if task.call < len(calls)]:
+            raise fail(Code.DEADLOCK, _wait_cycle(stuck, calls, self.name))
+
+    def _work(self, calls: list[DynamicCall]) -> None:
+        lock = self.transport.lock
+        with np.errstate(all="ignore"):
+            while True:
+                with lock:
+                    while not self.ready and self.running and not self.failures:
+                        lock.wait()
+                    if not self.ready or self.failures:
+                        lock.notify_all()
+                        return
+                    task = self.ready.popleft()
+                    self.running += 1
+                try:
+                    self._advance(task, calls)
+                except BaseException as error:
+                    self.failures.append((task.die, error))
+                finally:
+                    with lock:
+                        self.running -= 1
+                        if not self.running:
+                            lock.notify_all()
+
+    def _advance(self, task: Task, calls: list[DynamicCall]) -> None:
+        """Run a die until it blocks or ends."""
+        task.blocked = None
+        while task.call < len(calls):
+            code = self.bind(task.die, calls[task.call])
+            while (pc := self._run_code(task, code, calls)) < len(code):
+                end: End = code[pc][1][0]
+                task.blocked = end
+                if self.transport.park(end):
+                    return
+            task.call, task.pc = task.call + 1, 0
+
+    def _run_code(self, task: Task, code: list[Prepared], calls: list[DynamicCall]) -> int:
+        """Run from `task.pc` to the end or to a wait that blocks, and say where that is."""
+        pc = task.pc
+        try:
+            for pc in range(task.pc, len(code)):
+                run, args = code[pc]
+                if run(*args) is BLOCKED:
+                    task.pc = pc
+                    return pc
+        except (CompileError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise self._located(task, pc, calls, error) from error
+        return len(code)
+
+    def _located(self, task: Task, pc: int, calls: list[DynamicCall], error: Exception) -> CompileError:
+        place = f"die {self.name(task.die)}, `{calls[task.call][0]}` instruction {pc}"
+        if isinstance(error, CompileError):
+            first = error.diagnostics[0]
+            return fail(first.code, f"{place}: {first.message}", help=first.help)
+        return fail(Code.ARTIFACT, f"{place}: the operands do not fit the instruction ({error})")
+
+    def _wake(self, die: int) -> None:
+        """Called by the transport with its lock held."""
+        self.ready.append(self.tasks[die])
+        self.transport.lock.notify()
+
+
+def _wait_cycle(stuck: list[Task], calls: list[DynamicCall], name: Callable[[int], str]) -> str:
+    """Who waits for whom, from the first stuck die around the circle, or to a die that has ended."""
+    waiting = {task.die: task for task in stuck}
+    chain: list[int] = []
+    die = stuck[0].die
+    while die in waiting and die not in chain:
+        chain.append(die)
+        end = waiting[die].blocked
+        assert end is not None
+        die = end.peer
+    cycle = chain[chain.index(die) :] if die in chain else chain
+    words = [_wait(waiting[d], calls, name) for d in cycle]
+    if die not in chain:
+        words.append(f"die {name(die)} has ended")
+    return "dies wait for one another: " + "; ".join(words)
+
+
+def _wait(task: Task, calls: list[DynamicCall], name: Callable[[int], str]) -> str:
+    end = task.blocked
+    assert end is not None
+    what = "to take a message" if end.sends else "to send one"
+    return (
+        f"die {name(task.die)} in `{calls[task.call][0]}` instruction {task.pc} waits on channel {end.channel} "
+        f"for die {name(end.peer)} {what}"
+    )

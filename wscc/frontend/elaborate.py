@@ -1,0 +1,295 @@
+"""From a resolved file to the forward module: arrays, one procedure per segment, and the step that calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Span, fail
+from wscc.frontend import ast
+from wscc.frontend.evaluate import integer, number
+from wscc.frontend.resolve import Resolved
+from wscc.frontend.segments import Segment, chain
+from wscc.frontend.tensors import Scope
+from wscc.ir import construct as nn
+from wscc.ir.builder import Builder
+from wscc.ir.module import (
+    Affine,
+    Array,
+    Call,
+    Init,
+    Kind,
+    Level,
+    Loop,
+    Mode,
+    Module,
+    Output,
+    Procedure,
+    Ref,
+    Value,
+)
+from wscc.ir.train import Train
+from wscc.ir.types import DType, TensorType
+from wscc.strategy import mesh_axes
+
+MICROBATCH, LAYER = "mb", "l"
+RESERVED = ("loss", "count", "norm2", "t")
+
+
+def elaborate(resolved: Resolved) -> Module:
+    """The forward module of one training run (`wscc.ir.module`), checked for shapes.
+
+    Raises W101 for shapes that do not fit, W007 for reserved or repeated names, W103 for a parameter or input
+    that the loss does not use.
+    """
+    return _Model(resolved).module()
+
+
+@dataclass(slots=True)
+class _Carried:
+    """The array of one carried name: versions so far, one element for each time it is handed on."""
+
+    name: str
+    type: TensorType
+    span: Span
+    versions: int = 0
+
+
+@dataclass(slots=True)
+class _Model:
+    resolved: Resolved
+    arrays: dict[str, Array] = field(default_factory=dict)
+    carried: list[_Carried] = field(default_factory=list)
+    procedures: list[Procedure] = field(default_factory=list)
+    # Where the current version of each carried name lies.
+    current: dict[str, tuple[_Carried, int]] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        config = self.resolved.config
+        return {**self.resolved.sizes, "batch": config.microbatch * config.degree("dp")}
+
+    @property
+    def stats(self) -> DType:
+        """Losses and counts are never bf16."""
+        return DType.F64 if self.resolved.config.dtypes.compute is DType.F64 else DType.F32
+
+    def module(self) -> Module:
+        config = self.resolved.config
+        self._declare()
+        self._scalars()
+        body = [_SegmentBuilder(self, s).build() for s in chain(self.resolved.model)]
+        self._refuse_unused()
+        arrays = [*self.arrays.values(), *(_carried_array(c, self.arrays) for c in self.carried)]
+        train = Train(
+            batch=config.batch, microbatches=config.calls, optimizer=config.optimizer, schedule=config.schedule,
+            clip=config.clip, compute=config.dtypes.compute, params=config.dtypes.params,
+            grads=config.dtypes.grads, recompute=config.recompute, data=config.data, seed=config.seed,
+        )  # fmt: skip
+        prepare = Call("prepare", (Ref("labels", (Affine(0, ((MICROBATCH, 1),)),)), Ref("count")))
+        step = (
+            Call("start", (Ref("loss"), Ref("count"))),
+            Loop(MICROBATCH, config.calls, (prepare,)),
+            Loop(MICROBATCH, config.calls, tuple(body)),
+        )
+        name = self.resolved.model.name.id
+        return Module(
+            name, Level.GRAPH, mesh_axes(dict(config.strategy)), train, self.resolved.wafer, tuple(arrays),
+            tuple(self.procedures), step,
+        )  # fmt: skip
+
+    # -- declarations -----------------------------------------------------------------------------------
+
+    def _declare(self) -> None:
+        """Inputs and the parameters of the model itself; those of a repeat belong to its segment."""
+        for s in self.resolved.model.body.lines:
+            if isinstance(s, ast.Input):
+                shape = tuple(integer(d, self.sizes) for d in s.dims)
+                extents = (self.resolved.config.calls,)
+                self.add(Array(s.name.id, TensorType(shape, DType(s.dtype.id)), Kind.INPUT, extents, span=s.span))
+            elif isinstance(s, ast.Param):
+                self.param(s, self.sizes, s.name.id, ())
+        if "labels" not in self.arrays:
+            raise fail(
+                Code.STRUCTURE, "the model has no input `labels`", self.resolved.model.name.span,
+                help="write `input labels : i32[batch, seq]`; the loss counts its valid entries",
+            )  # fmt: skip
+
+    def param(self, s: ast.Param, sizes: Mapping[str, int], name: str, extents: tuple[int, ...]) -> Array:
+        shape = tuple(integer(d, sizes) for d in s.dims)
+        std = float(number(s.init.argument, sizes)) if s.init.argument is not None else 0.0
+        kind = TensorType(shape, self.resolved.config.dtypes.params)
+        return self.add(Array(name, kind, Kind.PARAM, extents, Init(s.init.kind.id, std), span=s.name.span))
+
+    def add(self, array: Array) -> Array:
+        if array.name in self.arrays or array.name in RESERVED:
+            first = self.arrays.get(array.name)
+            raise CompileError(
+                Diagnostic(
+                    Code.DUPLICATE, f"`{array.name}` is " + ("defined twice" if first else "a reserved name"),
+                    Label(array.span), (Label(first.span, "first here"),) if first else (), "rename it",
+                )  # fmt: skip
+            )
+        self.arrays[array.name] = array
+        return array
+
+    def _scalars(self) -> None:
+        scalar = TensorType((), self.stats)
+        for name in ("loss", "count"):
+            self.arrays[name] = Array(name, scalar, Kind.SCALAR)
+        b = Builder()
+        zeros = [
+            b.one("fill", [], " -> ", dtypes=[self.stats], attrs={"value": 0.0}, hints=[n]) for n in ("loss", "count")
+        ]
+        self.procedures.append(Procedure("start", (), tuple(Output(v) for v in zeros), tuple(b.ops)))
+        b = Builder()
+        labels = b.input("labels", self.arrays["labels"].type)
+        term = " ".join(nn.leading(nn.rank_of(labels)))
+        count = b.one("count", [labels], f"{term} -> ", dtypes=[self.stats])
+        self.procedures.append(Procedure("prepare", (labels,), (Output(count, Mode.ADD),), tuple(b.ops)))
+
+    def hand_on(self, name: str, value: Value, span: Span, count: int = 1) -> tuple[_Carried, int]:
+        """A new version (or `count` of them, one per layer) of a carried name; returns the first."""
+        old = self.current.get(name)
+        if old is None or old[0].type != value.type:
+            if count > 1:
+                raise fail(
+                    Code.SHAPE, f"`{name}` is {value.type} at the end of a layer and "
+                    + (f"{old[0].type} at its start" if old else "does not exist before the first"), span,
+                    help="what a `repeat` hands on must be as it was before",
+                )  # fmt: skip
+            taken = {c.name for c in self.carried} | set(self.arrays)
+            unique = name if name not in taken else next(f"{name}.{n}" for n in range(1, 99) if f"{name}.{n}" not in taken)
+            carried = _Carried(unique, value.type, span)
+            self.carried.append(carried)
+        else:
+            carried = old[0]
+        first = carried.versions
+        carried.versions += count
+        self.current[name] = (carried, carried.versions - 1)
+        return carried, first
+
+    def _refuse_unused(self) -> None:
+        unused = [a for a in self.arrays.values() if a.kind is Kind.PARAM and a.name not in self.used]
+        if unused:
+            raise CompileError(
+                *(
+                    Diagnostic(
+                        Code.STRUCTURE, f"parameter `{a.name}` is never used", Label(a.span),
+                        help="remove it, or use it in the loss",
+                    )  # fmt: skip
+                    for a in unused
+                )
+            )
+
+
+def _carried_array(c: _Carried, arrays: Mapping[str, Array]) -> Array:
+    name = c.name if c.name not in arrays else f"{c.name}.carried"
+    return Array(name, c.type, Kind.CARRIED, (c.versions,), span=c.span)
+
+
+class _SegmentBuilder:
+    """Builds one segment's procedure; implements `tensors.Frame`."""
+
+    def __init__(self, model: _Model, segment: Segment) -> None:
+        self.model = model
+        self.segment = segment
+        self.builder = Builder()
+        self.inputs: list[Value] = []
+        self.refs: list[Ref] = []
+        self._bound: dict[str, Value] = {}
+        self.layers = 0
+        if segment.repeat is not None:
+            self.layers = integer(segment.repeat.count, model.sizes)
+        # Carried names that change from layer to layer, with the version that the first layer reads.
+        self._entering = {n: model.current[n] for n in segment.carried if self.layers and n in model.current}
+        self.scope = Scope(self, model.resolved.blocks, model.sizes)
+        self.scope.declare = self._declare
+
+    # -- Frame ------------------------------------------------------------------------------------------
+
+    def tensor(self, name: ast.Name) -> Value | None:
+        key = name.id
+        if key in self._bound:
+            return self._bound[key]
+        if key in self.model.current:
+            return self._bind_carried(key)
+        array = self.model.arrays.get(key)
+        if array is None or array.kind is Kind.SCALAR:
+            return None
+        index = (Affine(0, ((MICROBATCH, 1),)),) if array.kind is Kind.INPUT else ()
+        return self._bind(key, array, index)
+
+    def count(self) -> Value:
+        return self._bound.get("count") or self._bind("count", self.model.arrays["count"], ())
+
+    def _bind_carried(self, key: str) -> Value:
+        carried, version = self.model.current[key]
+        terms = ((LAYER, 1),) if key in self._entering else ()
+        array = Array(carried.name, carried.type, Kind.CARRIED)
+        return self._bind(key, array, (Affine(version, terms),))
+
+    def _bind(self, key: str, array: Array, index: tuple[Affine, ...]) -> Value:
+        """A formal for the array element; parameters are converted to the type of computation once."""
+        formal = self.builder.input(key, array.type)
+        self.inputs.append(formal)
+        self.refs.append(Ref(array.name, index))
+        self.model.used.add(array.name)
+        if array.kind is Kind.PARAM:
+            formal = nn.cast(self.builder, formal, self.model.resolved.config.dtypes.compute, span=array.span)
+        self._bound[key] = formal
+        return formal
+
+    def _declare(self, s: ast.Param, sizes: Mapping[str, int], prefix: str) -> Value:
+        """A parameter of a repeat's body (one per layer) or of a block call."""
+        local = f"{prefix}{s.name.id}"
+        name = f"{self.segment.name}.{local}" if self.layers else local
+        array = self.model.param(s, sizes, name, (self.layers,) if self.layers else ())
+        index = (Affine(0, ((LAYER, 1),)),) if self.layers else ()
+        return self._bind(local, array, index)
+
+    # -- the segment ------------------------------------------------------------------------------------
+
+    def build(self) -> Call | Loop:
+        outputs: list[Output] = []
+        out_refs: list[Ref] = []
+        for s in self.segment.statements:
+            if isinstance(s, ast.Assign):
+                self.scope.assign(s)
+            elif isinstance(s, ast.Param):
+                self.scope.values[s.name.id] = self._declare(s, self.model.sizes, "")
+            elif isinstance(s, ast.Loss):
+                value = self.scope.one(s.value)
+                if value.type.shape:
+                    raise fail(Code.SHAPE, f"the loss is {value.type}, not one number", s.value.span)
+                outputs.append(Output(value, Mode.ADD))
+                out_refs.append(Ref("loss"))
+        for name in self.segment.carried:
+            out, ref = self._hand_on(name)
+            outputs.insert(len(outputs) - len([r for r in out_refs if r.array == "loss"]), out)
+            out_refs.insert(len(out_refs) - len([r for r in out_refs if r.array == "loss"]), ref)
+        procedure = Procedure(self.segment.name, tuple(self.inputs), tuple(outputs), tuple(self.builder.ops))
+        self.model.procedures.append(procedure)
+        call = Call(procedure.name, (*self.refs, *out_refs))
+        return Loop(LAYER, self.layers, (call,)) if self.layers else call
+
+    def _hand_on(self, name: str) -> tuple[Output, Ref]:
+        value = self.scope.values[name]
+        if value in self.inputs:
+            # The name was given to something that came in: hand on a copy, so that each element has one writer.
+            value = nn.scale(self.builder, value, 1.0)
+        span = self._span_of(name)
+        if not self.layers:
+            carried, version = self.model.hand_on(name, value, span)
+            return Output(value), Ref(carried.name, (Affine(version),))
+        carried, first = self.model.hand_on(name, value, span, self.layers)
+        return Output(value), Ref(carried.name, (Affine(first, ((LAYER, 1),)),))
+
+    def _span_of(self, name: str) -> Span:
+        spans = [
+            t.span for s in self.segment.statements if isinstance(s, ast.Assign) for t in s.targets if t.id == name
+        ]
+        return spans[-1]
+
+

@@ -1,0 +1,204 @@
+"""Expressions as ops: the meaning of operators, built-in calls and calls of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from wscc.diagnostics import Code, fail
+from wscc.frontend import ast
+from wscc.frontend.builtins import FLAGS
+from wscc.frontend.evaluate import integer, number
+from wscc.frontend.fmt import expression
+from wscc.ir import construct as nn
+from wscc.ir.builder import Builder, ShapeMismatch
+from wscc.ir.module import Value
+
+
+class Frame(Protocol):
+    """What expressions of one segment are built in."""
+
+    builder: Builder
+
+    def tensor(self, name: ast.Name) -> Value | None:
+        """The value that the name stands for, in the type of computation; None if it is not a tensor."""
+
+    def count(self) -> Value:
+        """The number of valid labels of the whole batch."""
+
+
+class Scope:
+    """Names of one block call, or of the segment itself: local values, then `outer` (a frame) for the rest."""
+
+    def __init__(self, frame: Frame, blocks: Mapping[str, ast.Block], sizes: Mapping[str, int]) -> None:
+        self.frame = frame
+        self.blocks = blocks
+        self.sizes = dict(sizes)
+        self.values: dict[str, Value] = {}
+        self.declare: Callable[[ast.Param, Mapping[str, int], str], Value] | None = None
+        self.prefix = ""
+
+    def tensor(self, name: ast.Name) -> Value | None:
+        if name.id in self.values:
+            return self.values[name.id]
+        return None if self.prefix else self.frame.tensor(name)
+
+    # -- statements -------------------------------------------------------------------------------------
+
+    def assign(self, s: ast.Assign) -> None:
+        results = self.evaluate(s.value, len(s.targets), [t.id for t in s.targets])
+        self.values.update(zip((t.id for t in s.targets), results, strict=True))
+
+    # -- expressions ------------------------------------------------------------------------------------
+
+    def evaluate(self, e: ast.Expr, results: int = 1, hints: Sequence[str] = ()) -> tuple[Value, ...]:
+        """The values of an expression; shape mistakes become W101 at the expression's place."""
+        try:
+            return self._evaluate(e, results, hints)
+        except ShapeMismatch as problem:
+            raise fail(Code.SHAPE, str(problem), e.span) from None
+
+    def one(self, e: ast.Expr) -> Value:
+        return self.evaluate(e)[0]
+
+    def _evaluate(self, e: ast.Expr, results: int, hints: Sequence[str]) -> tuple[Value, ...]:
+        b = self.frame.builder
+        match e:
+            case ast.Name():
+                value = self.tensor(e)
+                if value is None:
+                    raise fail(Code.SHAPE, f"`{e.id}` is a size, not a tensor", e.span)
+                return (value,)
+            case ast.Number():
+                raise fail(
+                    Code.SHAPE, f"`{e.text}` stands where a tensor is needed", e.span,
+                    help="a number may only multiply or divide a tensor",
+                )  # fmt: skip
+            case ast.Negative():
+                return (nn.scale(b, self.one(e.operand), -1.0, span=e.span),)
+            case ast.Binary():
+                return (self._binary(e, hints),)
+            case ast.Call():
+                if e.function.id in self.blocks:
+                    return self._block(e, self.blocks[e.function.id])
+                return self._builtin(e, results, hints)
+
+    def _binary(self, e: ast.Binary, hints: Sequence[str]) -> Value:
+        b = self.frame.builder
+        if e.op == "@":
+            if _is_transpose(e.right):
+                assert isinstance(e.right, ast.Call)
+                return nn.matmul(b, self.one(e.left), self.one(e.right.args[0]), transposed=True, span=e.span)
+            return nn.matmul(b, self.one(e.left), self.one(e.right), span=e.span)
+        left, right = self._factor(e.left), self._factor(e.right)
+        if left is not None or right is not None:
+            return self._scaled(e, left, right)
+        kind = {"+": "add", "-": "sub", "*": "mul", "/": "div"}[e.op]
+        return nn.binary(b, kind, self.one(e.left), self.one(e.right), hint=hints[0] if hints else "", span=e.span)
+
+    def _factor(self, e: ast.Expr) -> float | None:
+        """The number that an expression of sizes and literals is; None if it reads a tensor."""
+        if not _is_numeric(e, self._is_tensor):
+            return None
+        return float(number(e, self.sizes))
+
+    def _is_tensor(self, name: ast.Name) -> bool:
+        return name.id not in self.sizes and self.tensor(name) is not None
+
+    def _scaled(self, e: ast.Binary, left: float | None, right: float | None) -> Value:
+        b = self.frame.builder
+        if e.op == "*" and left is not None and right is None:
+            return nn.scale(b, self.one(e.right), left, span=e.span)
+        if e.op in "*/" and right is not None and left is None:
+            if e.op == "/" and right == 0:
+                raise fail(Code.NUMBER, f"`{expression(e)}` divides by zero", e.span)
+            return nn.scale(b, self.one(e.left), right if e.op == "*" else 1 / right, span=e.span)
+        raise fail(
+            Code.SHAPE, f"`{expression(e)}` joins a number and a tensor with `{e.op}`", e.span,
+            help="a number may only multiply or divide a tensor",
+        )  # fmt: skip
+
+    # -- calls ------------------------------------------------------------------------------------------
+
+    def _builtin(self, e: ast.Call, results: int, hints: Sequence[str]) -> tuple[Value, ...]:
+        b, name, span = self.frame.builder, e.function.id, e.span
+        options = {k.name.id: float(number(k.value, self.sizes)) for k in e.keywords}
+        flags = {a.id for a in e.args if isinstance(a, ast.Name) and a.id in FLAGS}
+        args = [self.one(a) for a in e.args if not (isinstance(a, ast.Name) and a.id in FLAGS)]
+        match name:
+            case "embedding":
+                return (nn.embedding(b, *args, span=span),)
+            case "layernorm" | "rmsnorm":
+                return (nn.norm(b, name, *args, eps=options.get("eps", 1e-5), span=span),)
+            case "split":
+                return nn.split(b, args[0], results, hints=hints, span=span)
+            case "project":
+                return (nn.project(b, *args, span=span),)
+            case "attention":
+                return (nn.attention(b, *args, causal="causal" in flags, span=span),)
+            case "rope":
+                return (nn.rope(b, args[0], theta=options.get("theta", 10000.0), span=span),)
+            case "cross_entropy":
+                return (nn.cross_entropy(b, *args, self.frame.count(), span=span),)
+            case "transpose":
+                raise fail(
+                    Code.SHAPE, "`transpose` is a view: it stands to the right of `@`", span,
+                    help="write `x @ transpose(w)`",
+                )  # fmt: skip
+            case _:
+                return (nn.elementwise(b, name, *args, span=span),)
+
+    def _block(self, e: ast.Call, block: ast.Block) -> tuple[Value, ...]:
+        """The block's body in place of the call, with parameters of its own under the block's name."""
+        inner = Scope(self.frame, self.blocks, {"batch": self.sizes["batch"]})
+        inner.declare = self.declare
+        inner.prefix = self._unique_prefix(block.name.id)
+        keywords = {k.name.id: k.value for k in e.keywords}
+        positional = dict(zip((p.name.id for p in block.parameters), e.args, strict=False))
+        for p in block.parameters:
+            given = {**positional, **keywords}.get(p.name.id)
+            if given is None:
+                assert p.default is not None
+                inner.sizes[p.name.id] = integer(p.default, inner.sizes)
+            elif _is_numeric(given, self._is_tensor):
+                inner.sizes[p.name.id] = integer(given, self.sizes)
+            else:
+                inner.values[p.name.id] = self.one(given)
+        returned: tuple[Value, ...] = ()
+        for s in block.body.lines:
+            match s:
+                case ast.Param():
+                    assert inner.declare is not None
+                    inner.values[s.name.id] = inner.declare(s, inner.sizes, inner.prefix)
+                case ast.Assign():
+                    inner.assign(s)
+                case ast.Return():
+                    returned = tuple(inner.one(v) for v in s.values)
+                case _:
+                    pass
+        return returned
+
+    def _unique_prefix(self, name: str) -> str:
+        used = self.frame.builder.fresh(f"{self.prefix}{name}")
+        return f"{used}."
+
+
+def _is_transpose(e: ast.Expr) -> bool:
+    return isinstance(e, ast.Call) and e.function.id == "transpose" and len(e.args) == 1
+
+
+def _is_numeric(e: ast.Expr, is_tensor: Callable[[ast.Name], bool]) -> bool:
+    """Whether the expression holds sizes and literals only."""
+    match e:
+        case ast.Number():
+            return True
+        case ast.Name():
+            return not is_tensor(e)
+        case ast.Negative():
+            return _is_numeric(e.operand, is_tensor)
+        case ast.Binary():
+            return e.op != "@" and _is_numeric(e.left, is_tensor) and _is_numeric(e.right, is_tensor)
+        case ast.Call():
+            return False
+
+
