@@ -1,7 +1,7 @@
 """From instructions to prepared calls: operands become NumPy views of a die's arena, once.
 
-What does not differ between the dies of a role is worked out once a role (`Template`); a die then only makes the
-views. Instructions that use the same addresses share one prepared call, however many calls of the step there are.
+What does not differ between the dies of a role is worked out once a role (`Template`); a die then only makes
+the views. Instructions that use the same addresses share one prepared call, however many calls there are.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """An instruction ready to be given addresses; `writes` counts the operands that are written, which lead."""
+    """An instruction ready to be given addresses; the first `writes` operands are written."""
 
     opcode: str
     run: Callable[..., Any]
@@ -119,9 +119,7 @@ class Routine:
 def _located(code: Code, index: int, instruction: Instruction) -> Template:
     wanted = max((o.arg for o in (*instruction.writes, *instruction.reads)), default=-1)
     if wanted >= code.args:
-        raise fail(
-            ErrorCode.ARTIFACT, f"`{code.name}` instruction {index}: argument {wanted} of {code.args}"
-        )
+        raise fail(ErrorCode.ARTIFACT, f"`{code.name}` instruction {index}: argument {wanted} of {code.args}")
     return template(instruction)
 
 
@@ -150,9 +148,7 @@ class DieMemory:
         return base + int(resolve(place.offset, self.row))
 
     def view(self, place: Place, args: Sequence[int]) -> Array:
-        return np.ndarray(
-            place.sizes, place.dtype, self.arena.data, self.address(place, args), place.strides
-        )
+        return np.ndarray(place.sizes, place.dtype, self.arena.data, self.address(place, args), place.strides)
 
     def views(self, t: Template, args: Sequence[int]) -> list[Array]:
         """The operands of an instruction; remembers the highest byte that it writes."""

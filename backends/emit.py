@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
 from wscc.backends.emit_manifest import manifest_of
 from wscc.backends.emit_statements import Bindings, Formals, instruction, participants
 from wscc.backends.emit_step import program_step
-
 from wscc.ir.artifact import Manifest
 from wscc.ir.die_arrays import as_array
 from wscc.ir.fabric import Ints
@@ -61,19 +60,19 @@ def _lines(procedure: Procedure, table: Bindings) -> list[_Line]:
     lines = []
     for stmt in procedure.body:
         assert not isinstance(stmt, Op)
-        lines.append(_Line(participants(stmt, table.dies), instruction(stmt, formals, table)))
+        where = participants(stmt, table.dies)
+        if where != 0:
+            lines.append(_Line(where, instruction(stmt, formals, table)))
     return lines
 
 
 def _roles(masks: list[Ints], dies: int) -> tuple[tuple[int, ...], list[int]]:
     """The role of each die, and the first die of each role: dies with equal masks share one."""
-    rows: NDArray[np.int64] = np.stack(
-        [np.zeros(dies, np.int64), *(as_array(m, dies) for m in masks)], axis=1
-    )
+    columns = [np.zeros(dies, np.bool_), *(as_array(m, dies) != 0 for m in masks)]
     number: dict[bytes, int] = {}
     firsts: list[int] = []
     roles = []
-    for die, row in enumerate(rows.astype(np.bool_)):
+    for die, row in enumerate(np.stack(columns, axis=1)):
         key = row.tobytes()
         if key not in number:
             number[key] = len(firsts)

@@ -1,8 +1,8 @@
 """The artifact: a folder with everything that runs, each file under a hash.
 
-    programs.wsa    one program per role, and the step       bindings.npy   the binding table, a row per die
-    routes.json     paths of physical dies                   graph.wir      the training step at the graph level
-    manifest.json   what the host must know; the hashes      data.bin       a copy of the data file, if there is one
+    programs.wsa    one program per role, and the step      bindings.npy   the binding table, a row per die
+    routes.json     paths of physical dies                  graph.wir      the step at the graph level
+    manifest.json   what the host must know; the hashes     data.bin       a copy of the data file, if any
     report.json     about the compilation; not hashed, so that it may hold seconds
 
 Invariant: equal arguments give equal bytes, report.json aside; `load_artifact(write_artifact(x))` gives x.
@@ -44,6 +44,16 @@ class Artifact:
     report: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """What the manifest file says of the program."""
+
+    host: Manifest
+    dies: tuple[int, ...]
+    roles: tuple[int, ...]
+    arena_bytes: int
+
+
 def write_artifact(folder: Path, artifact: Artifact) -> None:
     """Write the whole folder or nothing, replacing an artifact that is there.
 
@@ -57,17 +67,14 @@ def _hashed_files(artifact: Artifact) -> dict[str, bytes]:
     files = {
         PROGRAMS: to_wsa(streams.programs, streams.step).encode(),
         BINDINGS: _npy(streams),
-        ROUTES: canonical(encode(streams.routes)),
+        ROUTES: _routes(streams),
         GRAPH: artifact.graph.encode(),
     }
     if artifact.data is not None:
         files[DATA] = artifact.data
     manifest = {
         "format": FORMAT,
-        "program": encode(artifact.manifest),
-        "dies": encode(streams.dies),
-        "roles": encode(streams.roles),
-        "arena_bytes": streams.arena_bytes,
+        "program": encode(_Program(artifact.manifest, streams.dies, streams.roles, streams.arena_bytes)),
         "files": {name: sha256(content).hexdigest() for name, content in files.items()},
     }
     return {**files, MANIFEST: canonical({**manifest, "hash": _own_hash(manifest)})}
@@ -84,6 +91,11 @@ def _npy(streams: Streams) -> bytes:
     return out.getvalue()
 
 
+def _routes(streams: Streams) -> bytes:
+    """A path a line, as one JSON list."""
+    return ("[\n" + ",\n".join(json.dumps(path) for path in streams.routes) + "\n]\n").encode()
+
+
 def load_artifact(folder: Path) -> Artifact:
     """Read an artifact, refusing (W501, naming the file) one that is incomplete, changed, or newer than this
     program."""
@@ -91,7 +103,9 @@ def load_artifact(folder: Path) -> Artifact:
     files = {name: _read(folder, name) for name in manifest["files"]}
     for name, content in files.items():
         if sha256(content).hexdigest() != manifest["files"][name]:
-            raise refuse(folder / name, "was changed after it was compiled: its hash is not that in the manifest")
+            raise refuse(
+                folder / name, "was changed after it was compiled: its hash is not that in the manifest"
+            )
     try:
         return _decoded(manifest, files, _report(folder))
     except CompileError:
@@ -104,14 +118,13 @@ def _manifest(folder: Path) -> dict[str, Any]:
     content, path = _read(folder, MANIFEST), folder / MANIFEST
     try:
         manifest = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise refuse(path, "is not JSON; it may be cut short") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
         raise refuse(path, "is not the manifest of an artifact")
     if manifest["format"] > FORMAT:
         raise refuse(path, f"has format {manifest['format']}; this program knows up to {FORMAT}")
-    # Bytes and not only values are compared, so that no change at all goes unseen.
-    if manifest.get("hash") != _own_hash(manifest) or canonical(manifest) != content:
+    if not _is_unchanged(manifest, content):
         raise refuse(path, "was changed after it was compiled: it does not have the hash that it states")
     wanted = {PROGRAMS, BINDINGS, ROUTES, GRAPH}
     listed = manifest.get("files")
@@ -120,22 +133,26 @@ def _manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def _is_unchanged(manifest: dict[str, Any], content: bytes) -> bool:
+    """Bytes and not only values are compared, so that no change at all goes unseen."""
+    try:
+        return canonical(manifest) == content and manifest.get("hash") == _own_hash(manifest)
+    except ValueError:
+        # Numbers and characters that JSON readers accept and writers do not.
+        return False
+
+
 def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str, Any]) -> Artifact:
-    programs, step = parse_wsa(files[PROGRAMS].decode())
+    program = decode(_Program, manifest["program"])
+    programs, step = parse_wsa(files[PROGRAMS].decode(), PROGRAMS)
     bindings = np.load(io.BytesIO(files[BINDINGS]), allow_pickle=False).astype(np.int64)
-    streams = Streams(
-        programs,
-        step,
-        tuple(manifest["dies"]),
-        tuple(manifest["roles"]),
-        bindings,
-        tuple(tuple(path) for path in json.loads(files[ROUTES])),
-        manifest["arena_bytes"],
-    )
-    program = decode(Manifest, manifest["program"])
-    if not len(streams.dies) == len(streams.roles) == len(bindings):
+    routes = decode(tuple[tuple[int, ...], ...], json.loads(files[ROUTES]))
+    if not len(program.dies) == len(program.roles) == len(bindings) or bindings.ndim != 2:
         raise ValueError("dies, roles and bindings differ in number")
-    return Artifact(streams, program, files[GRAPH].decode(), files.get(DATA), report)
+    if not set(program.roles) <= {p.role for p in programs}:
+        raise ValueError("a die has a role without a program")
+    streams = Streams(programs, step, program.dies, program.roles, bindings, routes, program.arena_bytes)
+    return Artifact(streams, program.host, files[GRAPH].decode(), files.get(DATA), report)
 
 
 def _report(folder: Path) -> dict[str, Any]:

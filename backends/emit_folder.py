@@ -16,8 +16,8 @@ def refuse(path: Path, why: str) -> CompileError:
 
 
 def replace_folder(folder: Path, files: Mapping[str, bytes], known: frozenset[str], mark: str) -> None:
-    """Make `folder` hold exactly `files`. An existing folder is replaced if it is empty, or holds a file `mark`
-    and only files named in `known`; anything else there is refused with W501, as is a failure to write.
+    """Make `folder` hold exactly `files`. An existing folder is replaced if it is empty, or holds a file
+    `mark` and only files named in `known`; anything else is refused with W501, as is a failure to write.
 
     Everything is written beside the target first. Replacing takes two renames, between which the target is
     absent but whole beside it.

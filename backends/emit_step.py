@@ -15,13 +15,14 @@ def program_step(module: Module) -> ProgramStep:
     places = {p.array: p for p in module.memory.arrays}
     arrays = {a.name: a for a in module.arrays}
 
+    def address(ref: Ref) -> Address:
+        return _address(arrays[ref.array], places[ref.array], ref)
+
     def convert(step: Step) -> ProgramStep:
         return tuple(
             ProgramLoop(s.variable, s.count, convert(s.body))
             if isinstance(s, Loop)
-            else ProgramCall(
-                s.procedure, tuple(_address(arrays[r.array], places[r.array], r) for r in s.args)
-            )
+            else ProgramCall(s.procedure, tuple(map(address, s.args)))
             for s in step
         )
 

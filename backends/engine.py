@@ -1,7 +1,7 @@
 """The engine: each die runs its flat list of prepared calls until it must wait; then another die runs.
 
-Dies share nothing but messages, and a message has the same bytes whenever it comes, so the order in which dies
-run, and on how many threads, changes no bit of any result.
+Dies share nothing but messages, and a message has the same bytes whenever it comes, so the order in which
+dies run, and on how many threads, changes no bit of any result.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ class Task:
 @dataclass(slots=True)
 class Engine:
     """Runs calls on all dies. `bind(die, call)` gives the prepared instructions of a call;
-    `name(die)` is how messages to people call a die."""
+    `name(die)` is how messages to people call a die, `enter(die, call)` runs before every call."""
 
     dies: int
     bind: Callable[[int, DynamicCall], list[Prepared]]
     name: Callable[[int], str]
     threads: int = 1
+    enter: Callable[[int, DynamicCall], None] | None = None
     transport: Transport = field(init=False)
     ready: deque[Task] = field(default_factory=deque)
     tasks: list[Task] = field(default_factory=list)
@@ -91,8 +92,11 @@ class Engine:
 
     def _advance(self, task: Task, calls: list[DynamicCall]) -> None:
         """Run a die until it blocks or ends."""
-        task.blocked = None
+        resumed, task.blocked = task.blocked is not None, None
         while task.call < len(calls):
+            if self.enter is not None and not resumed:
+                self.enter(task.die, calls[task.call])
+            resumed = False
             code = self.bind(task.die, calls[task.call])
             while (pc := self._run_code(task, code, calls)) < len(code):
                 end: End = code[pc][1][0]
@@ -119,7 +123,7 @@ class Engine:
         if isinstance(error, CompileError):
             first = error.diagnostics[0]
             return fail(first.code, f"{place}: {first.message}", help=first.help)
-        return fail(Code.ARTIFACT, f"{place}: the operands do not fit the instruction ({error})")
+        return fail(Code.ARTIFACT, f"{place}: its operands do not fit it")
 
     def _wake(self, die: int) -> None:
         """Called by the transport with its lock held."""
@@ -149,6 +153,6 @@ def _wait(task: Task, calls: list[DynamicCall], name: Callable[[int], str]) -> s
     assert end is not None
     what = "to take a message" if end.sends else "to send one"
     return (
-        f"die {name(task.die)} in `{calls[task.call][0]}` instruction {task.pc} waits on channel {end.channel} "
-        f"for die {name(end.peer)} {what}"
+        f"die {name(task.die)} in `{calls[task.call][0]}` instruction {task.pc} waits "
+        f"on channel {end.channel} for die {name(end.peer)} {what}"
     )

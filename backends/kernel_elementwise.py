@@ -79,7 +79,7 @@ def _gelu_tanh(x: Array) -> Array:
     t *= _CUBIC * _GELU
     t += _GELU
     t *= x
-    return np.tanh(t, out=t)  # type: ignore[no-any-return]
+    return np.tanh(t, out=t)
 
 
 def gelu_erf(y: Array, x: Array) -> None:
@@ -123,7 +123,7 @@ def _sigmoid(x: Array) -> Array:
     np.negative(x, out=s)
     np.exp(s, out=s)
     s += 1
-    return np.reciprocal(s, out=s)  # type: ignore[no-any-return]
+    return np.reciprocal(s, out=s)
 
 
 def _normal_cdf(x: Array) -> tuple[Array, Array]:

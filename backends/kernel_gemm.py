@@ -1,4 +1,4 @@
-"""Contractions. NumPy hands a product to BLAS only where each matrix has one unit stride; others are packed."""
+"""Contractions. NumPy hands to BLAS only matrices of one unit stride; others are packed first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def is_blas_matrix(x: Array) -> bool:
     """Whether BLAS can address the last two dimensions: one stride is an element, the other a row of them."""
     item = x.itemsize
     (m, n), (sm, sn) = x.shape[-2:], x.strides[-2:]
-    return (sn == item and sm % item == 0 and sm >= n * item) or (sm == item and sn % item == 0 and sn >= m * item)
+    by_rows = sn == item and sm % item == 0 and sm >= n * item
+    return by_rows or (sm == item and sn % item == 0 and sn >= m * item)
 
 
 def _packed(name: str, x: Array) -> Array:

@@ -88,7 +88,7 @@ def _finish(squares: Array, n: int, eps: float) -> Array:
     squares /= n
     squares += eps
     np.sqrt(squares, out=squares)
-    return np.reciprocal(squares, out=squares)  # type: ignore[no-any-return]
+    return np.reciprocal(squares, out=squares)
 
 
 def _weights(g: Array) -> Array:

@@ -29,12 +29,10 @@ class Shape:
 
 @cache
 def declared(opcode: str) -> tuple[tuple[str, ...], ...]:
-    """The dimension names of every operand, writes first: `("*", "q", "k")`; `("*",)` where none are named."""
+    """The dimension names of every operand, writes first: `("*", "q", "k")`, or `("*",)` without names."""
     row = INSTRUCTIONS[opcode]
     found = _OPERAND.finditer(f"{row.writes} {row.reads}")
-    return tuple(
-        ("*",) if m[1] is None else tuple(d for d in m[1].split(",") if d) for m in found
-    )
+    return tuple(("*",) if m[1] is None else tuple(d for d in m[1].split(",") if d) for m in found)
 
 
 def merged(opcode: str, views: Sequence[Shape]) -> tuple[Shape, ...]:

@@ -73,7 +73,8 @@ class Transport:
         with self.lock:
             key = (sender, receiver, channel)
             if key not in self.boxes:
-                self.boxes[key] = Mailbox(self._end(sender, channel, True), self._end(receiver, channel, False))
+                ends = self._end(sender, channel, True), self._end(receiver, channel, False)
+                self.boxes[key] = Mailbox(*ends)
             return self.boxes[key]
 
     def _end(self, die: int, channel: int, sends: bool) -> End:

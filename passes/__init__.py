@@ -1,0 +1,49 @@
+"""The passes, in the order of the default pipeline; a new pass is one line in each place below."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wscc.passes.base import Fact, Pass
+from wscc.passes.differentiate import Differentiate
+from wscc.passes.form_phases import FormPhases
+from wscc.passes.fuse import Fuse
+from wscc.passes.lower_collectives import LowerCollectives
+from wscc.passes.partition import Partition
+from wscc.passes.place import Place
+from wscc.passes.plan_memory import PlanMemory
+from wscc.passes.route import Route
+from wscc.passes.schedule import Schedule
+
+PASSES: Final[dict[str, type[Pass]]] = {
+    p.name: p
+    for p in (
+        Differentiate,
+        Partition,
+        Fuse,
+        Place,
+        LowerCollectives,
+        FormPhases,
+        Route,
+        Schedule,
+        PlanMemory,
+    )
+}
+
+__all__ = ["PASSES", "Fact", "Pass", "default_passes"]
+
+
+def default_passes(level: int) -> list[Pass]:
+    """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both."""
+    fused: list[Pass] = [Fuse()] if level > 0 else []
+    return [
+        Differentiate(),
+        Partition(),
+        *fused,
+        Place(),
+        LowerCollectives(),
+        FormPhases(),
+        Route(),
+        Schedule(overlap=level > 0),
+        PlanMemory(),
+    ]

@@ -11,18 +11,19 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from wscc.passes.overlap import Dims, dims_of, meets, span
 
 from wscc.ir.die_arrays import as_array, present, senders
 from wscc.ir.fabric import Ints, Kernel, Post, Send, Transfer, View
 from wscc.ir.module import Op, Procedure
+from wscc.passes.overlap import Dims, dims_of, meets, span
 
 Index: TypeAlias = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """`buffer` is the common name of all formals that may share its bytes; `where` is 1 on the dies concerned."""
+    """`buffer` is the common name of all formals that may share its bytes; `where` is 1 on the dies that
+    touch it."""
 
     buffer: str
     offset: Ints

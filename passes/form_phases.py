@@ -7,20 +7,20 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from wscc.passes.accesses import Accesses, Touches, accesses
-from wscc.passes.aliases import aliases
-from wscc.passes.base import Fact, Pass
 
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, Procedure
+from wscc.passes.accesses import Accesses, Touches, accesses
+from wscc.passes.aliases import aliases
+from wscc.passes.base import Fact, Pass
 
 
 @dataclass(frozen=True, slots=True)
 class FormPhases(Pass):
     """Give each transfer the number of its phase, counted from 0 in program order in each procedure.
 
-    A whole collective or stream (one `group`) is one phase, since its rounds load the same links; so are groups
-    whose transfers interleave. With `merge`, a group joins the phase before it if none of its transfers
+    A whole collective or stream (one `group`) is one phase, since its rounds load the same links; so are
+    groups whose transfers interleave. With `merge`, a group joins the phase before it if none of its transfers
     depends on one of that phase, directly or through kernels.
 
     Invariant: numbers never fall along the body, and two transfers of one phase have no dependency path
@@ -95,7 +95,7 @@ def group_spans(procedure: Procedure) -> list[GroupSpan]:
 
 @dataclass
 class _Downstream:
-    """The statements that depend on the transfers of the current phase, as the regions they read and wrote."""
+    """The statements that depend on the transfers of the current phase, as what they read and wrote."""
 
     found: Accesses
     read: NDArray[np.bool_]

@@ -14,9 +14,11 @@ from itertools import pairwise
 
 import networkx as nx
 from ortools.sat.python import cp_model
-from wscc.passes.place_grow import Ask, Region
 
 from wscc.machine.topology import Topology
+from wscc.passes.place_grow import Ask, Region
+
+Positions = list[cp_model.IntVar]
 
 # Work limits: steps of the walk through candidates, candidates, clauses and cuts of the model of positions.
 _CANDIDATE_STEPS = 200_000

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from wscc.passes.place_types import IntArray, Shape, axis_groups, axis_pairs, least_hops
 
 from wscc.machine.topology import Topology
+from wscc.passes.place_types import IntArray, Shape, axis_groups, axis_pairs, least_hops
 
 # Above this many live dies a full table of hops would take longer than placement may; damage is then ignored
 # in the price (never in the rules).
@@ -22,7 +22,8 @@ class Hops:
     topology: Topology
 
     @cached_property
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
+        """Whether every die and link of the grid is live, so that hops are row plus column distance."""
         assert self.topology.grid is not None
         rows, cols = self.topology.grid
         live_links = sum(len(n) for n in self.topology.neighbours)
@@ -38,7 +39,7 @@ class Hops:
     def between(self, a: IntArray, b: IntArray) -> IntArray:
         """Hops from each of `a` to each of `b` (arrays that broadcast)."""
         topology = self.topology
-        if topology.grid is not None and (self._is_whole or len(topology.live) > TABLE_LIMIT):
+        if topology.grid is not None and (self.is_whole or len(topology.live) > TABLE_LIMIT):
             cols = topology.grid[1]
             return np.asarray(np.abs(a // cols - b // cols) + np.abs(a % cols - b % cols), np.int64)
         return np.asarray(self._table[a, b], np.int64)

@@ -13,9 +13,9 @@ from functools import lru_cache
 from itertools import pairwise, permutations, product
 
 import numpy as np
-from wscc.passes.place_types import IntArray, Shape, dies_of
 
 from wscc.machine.topology import Topology
+from wscc.passes.place_types import IntArray, Shape, dies_of
 
 Cell = tuple[int, int]
 Cells = tuple[Cell, ...]

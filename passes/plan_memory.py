@@ -5,23 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from wscc.ir.memory import Memory
+from wscc.ir.module import Module, Procedure
 from wscc.passes.base import Fact, Pass
 from wscc.passes.plan_memory_arrays import place_arrays
 from wscc.passes.plan_memory_live import lifetimes, live_peak
 from wscc.passes.plan_memory_pack import pack
 from wscc.passes.plan_memory_report import check_capacity
 
-from wscc.ir.memory import Memory
-from wscc.ir.module import Module, Procedure
-
 
 @dataclass(frozen=True, slots=True)
 class PlanMemory(Pass):
     """Lay out the arena that all dies share as a map: [scratch][arrays].
 
-    1. Locals lie in the scratch region, which each procedure has to itself while it runs. With `reuse`, two of
-       them share bytes if they are never live together: a local lives from its first write (or post, when a
-       message may start to arrive) to its last use (or the wait that ends its last message). Receive slots
+    1. Locals lie in the scratch region, which each procedure has to itself while it runs. With `reuse`, two
+       of them share bytes if they are never live together: a local lives from its first write (or post, when
+       a message may start to arrive) to its last use (or the wait that ends its last message). Receive slots
        are placed first, lowest, where the fast memory is.
     2. Arrays follow in the order of `Module.arrays`; one with `storage` shares the bytes of that array.
 

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from wscc.passes.plan_memory_live import Lifetime
+
+Numbers = NDArray[np.int64]
 
 # Orders in which buffers are placed, each at the lowest gap that fits; the one that needs least memory wins.
 _ORDERS: Final[tuple[Callable[[Lifetime], tuple[int, ...]], ...]] = (

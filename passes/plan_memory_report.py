@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wscc.passes.plan_memory_arrays import array_bytes
-
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.module import Kind, Module
+from wscc.passes.plan_memory_arrays import array_bytes
 
 LOCALS = "locals"
 
@@ -29,10 +28,9 @@ def memory_report(module: Module) -> MemoryReport:
     memory = module.memory
     assert memory is not None
     needed = array_bytes(module)
-    by_category = {LOCALS: memory.scratch_bytes}
+    by_category = {LOCALS: memory.arena_bytes - sum(needed.values())}
     for kind in Kind:
         by_category[str(kind)] = sum(needed[a.name] for a in module.arrays if a.kind is kind)
-    by_category[LOCALS] = memory.arena_bytes - sum(needed.values())
     die = module.machine.die
     live = memory.arena_bytes - memory.scratch_bytes + memory.live_bytes
     return MemoryReport(memory.arena_bytes, live, die.sram + die.hbm, by_category)
@@ -74,7 +72,7 @@ def _changes(module: Module, report: MemoryReport, excess: int) -> Iterator[str]
             break
     kept = sum(of[str(k)] for k in (Kind.PARAM, Kind.GRAD, Kind.STATE))
     for factor in (2, 4, 8):
-        if (kept - kept // factor) >= excess:
+        if kept - kept // factor >= excess:
             yield f"spread the weights over {factor} times as many dies (raise `tp` or `tatp`)"
             break
 

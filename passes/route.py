@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from wscc.passes.base import Fact, Pass
 
 from wscc.diagnostics import Code, fail
 from wscc.ir.die_arrays import DieArray, as_array, as_ints
 from wscc.ir.fabric import NOBODY, Ints, Transfer
 from wscc.ir.module import Module, Procedure
 from wscc.machine.topology import Path, Topology, mesh_topology
+from wscc.passes.base import Fact, Pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-from wscc.passes.route import live_path
 
 from wscc.ir.die_arrays import DieArray, as_array
 from wscc.ir.fabric import NOBODY, Transfer
 from wscc.ir.module import Module
 from wscc.machine.topology import Path, mesh_topology
+from wscc.passes.route import live_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,14 @@ def _bytes_by_route(module: Module, transfers: Sequence[Transfer]) -> DieArray:
 
 
 class _Links:
-    """The directed links of a list of paths, flattened: entry k says that path `path[k]` crosses `link[k]`."""
+    """The directed links of a list of paths, flattened: path `path[k]` crosses link `link[k]`, for each k."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         numbers: dict[tuple[int, int], int] = {}
         crossings = [
             (i, numbers.setdefault(hop, len(numbers)))
             for i, path in enumerate(paths)
-            for hop in zip(path, path[1:], strict=False)
+            for hop in pairwise(path)
         ]
         self.path, self.link = np.asarray(crossings, np.int64).reshape(-1, 2).T
         self.names = tuple(numbers)

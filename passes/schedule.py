@@ -5,29 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from wscc.ir.die_arrays import present, senders
+from wscc.ir.fabric import NOBODY, FabricStmt, Kernel, Post, Send, Transfer, Wait
+from wscc.ir.module import Module, Procedure
 from wscc.passes.accesses import accesses
 from wscc.passes.aliases import aliases
 from wscc.passes.base import Fact, Pass
 from wscc.passes.schedule_moments import Moments, moments
-
-from wscc.ir.die_arrays import present, senders
-from wscc.ir.fabric import NOBODY, FabricStmt, Kernel, Post, Send, Transfer, Wait
-from wscc.ir.module import Module, Procedure
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule(Pass):
     """Turn each transfer into post, send, wait (received) and wait (sent), in one order for all dies.
 
-    Without `overlap` the four stand where the transfer stood. With it, posts and sends move up as far as their
-    data and slot allow, but not above the first transfer of the `ahead`th group before theirs (which bounds
-    how long prefetched data occupies memory); waits move down to just before the first statement that needs
-    them. Kernels keep their order. A send of a later phase follows the waits (received) of earlier phases.
+    Without `overlap` the four stand where the transfer stood. With it, posts and sends move up as far as
+    their data and slot allow, but not above the first transfer of the `ahead`th group before theirs (which
+    bounds how long prefetched data occupies memory); waits move down to just before the first statement that
+    needs them. Kernels keep their order. A send of a later phase follows the waits (received) of earlier phases.
 
     Invariants:
     - Each die's memory ends as if all transfers and kernels had run one by one in the order of the input.
-    - Free of deadlock. Posts and sends never block, and both stand above the waits of their message in the one
-      order. Of all blocked dies take the one whose wait stands highest: the peer's post or send stands
+    - Free of deadlock. Posts and sends never block, and both stand above the waits of their message in the
+      one order. Of all blocked dies take the one whose wait stands highest: the peer's post or send stands
       above it, so the peer is blocked higher up, a contradiction.
     - Every message is over when the procedure ends, so calls do not mix.
 
@@ -67,7 +66,7 @@ class Schedule(Pass):
 
 
 def _split(i: int, t: Transfer, when: Moments, dies: int) -> list[tuple[int, int, int, FabricStmt]]:
-    """Waits that fall due at a moment come first: they may free the slot or bring the data of what follows."""
+    """Waits that fall due at a moment come first: they may free the slot or bring the data of others."""
     by_receiver = senders(t.to, dies)
     waits = 0 if when.received > when.send else 3
     return [

@@ -1,7 +1,7 @@
 """When the parts of each transfer take place, from the dependencies of the body.
 
-A *moment* is an integer: 2 i is just before statement i of the input, 2 i + 1 is statement i itself (if it is a
-kernel) and what follows at once. -1 is the start, 2 n the end of a body of n statements.
+A *moment* is an integer: 2 i is just before statement i of the input, 2 i + 1 is statement i itself (if it is
+a kernel) and what follows at once. -1 is the start, 2 n the end of a body of n statements.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from wscc.passes.accesses import Accesses
-from wscc.passes.form_phases import group_spans
 
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Procedure
+from wscc.passes.accesses import Accesses
+from wscc.passes.form_phases import group_spans
 
 START = -1
 Numbers = NDArray[np.int64]
@@ -66,8 +66,8 @@ def moments(procedure: Procedure, found: Accesses, ahead: int) -> dict[int, Mome
 
 
 def _waits(procedure: Procedure, found: Accesses, ahead: int) -> dict[int, tuple[int, int]]:
-    """Of each transfer, the last moments for its waits: received before the first later statement that touches
-    the slot or is a transfer of a later phase, sent before the first that overwrites the source.
+    """Of each transfer, the last moments for its waits: received before the first later statement that
+    touches the slot or is a transfer of a later phase, sent before the first that overwrites the source.
 
     A source is also released when the group after the next `ahead` begins, or its memory could not be reused.
     """

@@ -7,7 +7,7 @@ written to the slot at any moment between its send and post and the first wait f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -122,40 +122,57 @@ class Deadlock(AssertionError):
     pass
 
 
-def run_apart(dies: int, programs: list[Iterator[Action]], rng: Random) -> None:
-    """Run each die's actions in its own order, interleaved at random, until all have ended."""
-    posted: dict[tuple[int, int, int], list[Message]] = {}
-    sent: dict[tuple[int, int, int], list[Message]] = {}
-    current: list[Action | None] = [next(p, None) for p in programs]
-    own: list[dict[tuple[int, bool], tuple[tuple[int, int, int], Message]]] = [{} for _ in range(dies)]
+# (channel, sender, receiver)
+Key = tuple[int, int, int]
 
-    def deliver(key: tuple[int, int, int]) -> None:
-        if posted.get(key) and sent.get(key):
-            slot, source = posted[key].pop(0), sent[key].pop(0)
+
+@dataclass
+class Network:
+    """Messages on their way, and by die those it has yet to wait for, by (channel, is sent)."""
+
+    posted: dict[Key, list[Message]] = field(default_factory=dict)
+    sent: dict[Key, list[Message]] = field(default_factory=dict)
+    open: dict[tuple[int, int, bool], tuple[Key, Message]] = field(default_factory=dict)
+
+    def deliver(self, key: Key) -> None:
+        if self.posted.get(key) and self.sent.get(key):
+            slot, source = self.posted[key].pop(0), self.sent[key].pop(0)
             slot.view[...] = source.view.copy()
             slot.done = source.done = True
 
-    def step(d: int, action: Action) -> bool:
+    def deliver_any(self, rng: Random) -> None:
+        if ready := [k for k in self.posted if self.posted[k] and self.sent.get(k)]:
+            self.deliver(rng.choice(ready))
+
+    def step(self, die: int, action: Action) -> bool:
+        """Do one action of a die; False if it must be tried again."""
         kind, rest = action
         if kind == "do":
             rest[0]()
-        elif kind in ("post", "send"):
-            channel, peer, view = rest
-            key = (channel, peer, d) if kind == "post" else (channel, d, peer)
-            message = Message(view)
-            (posted if kind == "post" else sent).setdefault(key, []).append(message)
-            assert (channel, kind == "send") not in own[d], f"channel {channel} used again before its wait"
-            own[d][channel, kind == "send"] = key, message
-        else:
-            channel, is_sent = rest
-            key, message = own[d][channel, is_sent]
-            if not message.done:
-                deliver(key)
-            if not message.done:
-                return False
-            del own[d][channel, is_sent]
+            return True
+        if kind == "wait":
+            return self._wait(die, *rest)
+        channel, peer, view = rest
+        key = (channel, peer, die) if kind == "post" else (channel, die, peer)
+        message, mine = Message(view), (die, channel, kind == "send")
+        (self.posted if kind == "post" else self.sent).setdefault(key, []).append(message)
+        assert mine not in self.open, f"channel {channel} used again before its wait"
+        self.open[mine] = key, message
         return True
 
+    def _wait(self, die: int, channel: int, is_sent: bool) -> bool:
+        key, message = self.open[die, channel, is_sent]
+        if not message.done:
+            self.deliver(key)
+        if message.done:
+            del self.open[die, channel, is_sent]
+        return message.done
+
+
+def run_apart(dies: int, programs: list[Iterator[Action]], rng: Random) -> None:
+    """Run each die's actions in its own order, interleaved at random, until all have ended."""
+    network = Network()
+    current: list[Action | None] = [next(p, None) for p in programs]
     while any(a is not None for a in current):
         moved = False
         order = [d for d in range(dies) if current[d] is not None]
@@ -163,18 +180,15 @@ def run_apart(dies: int, programs: list[Iterator[Action]], rng: Random) -> None:
         for d in order:
             for _ in range(rng.randint(1, 6)):
                 action = current[d]
-                if action is None or not step(d, action):
+                if action is None or not network.step(d, action):
                     break
                 moved = True
                 current[d] = next(programs[d], None)
-            if rng.random() < 0.2 and (ready := [k for k in posted if posted[k] and sent.get(k)]):
-                deliver(rng.choice(ready))
+            if rng.random() < 0.2:
+                network.deliver_any(rng)
         if not moved:
             raise Deadlock([a for a in current if a is not None])
-    assert not any(own), "a message is not over at the end"
-
-
-Resolve = Callable[[Procedure, View, int], Floats]
+    assert not network.open, "a message is not over at the end"
 
 
 def run_scheduled(module: Module, state: State, rng: Random) -> State:
@@ -238,7 +252,8 @@ def run_streams(module: Module, streams: Streams, state: State, rng: Random) -> 
 
             def find(o: Operand, args: tuple[int, ...] = args) -> Floats:
                 start = value(o.offset) + (0 if o.arg < 0 else args[o.arg])
-                assert o.dtype is DTYPE and start % 8 == 0
+                assert o.dtype is DTYPE
+                assert start % 8 == 0
                 return as_strided(arenas[d][start // 8 :], o.shape, tuple(8 * s for s in o.strides))
 
             for ins in streams.programs[streams.roles[d]].code(name).body:

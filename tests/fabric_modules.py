@@ -76,7 +76,7 @@ def random_module(rng: Random, dies: int, procedures: int, length: int) -> Modul
 
 
 def module_of(dies: int, body: Sequence[FabricStmt], *, slots: int = 0) -> Module:
-    """One procedure from `in0` to `out0` with locals t0, t1, t2 (the first few are slots), on a row of dies."""
+    """One procedure from `in0` to `out0` with locals t0, t1, t2 (some of them slots), on a row of dies."""
     buffers = tuple(Buffer(f"t{i}", ELEMENTS, DTYPE, slot=i < slots) for i in range(3))
     procedure = Procedure("p", (Value("in0", _TYPE),), (Output(Value("out0", _TYPE)),), tuple(body), buffers)
     return Module(
@@ -223,7 +223,9 @@ class _Body:
 
     def apart(self, read: View, target: View) -> View:
         """Elementwise kernels may work in place, but not on a shifted view of what they write."""
-        return self.view(self.spare(target), read.shape) if self.same(read, target) and read != target else read
+        return (
+            self.view(self.spare(target), read.shape) if self.same(read, target) and read != target else read
+        )
 
     def gemm(self) -> None:
         m, n, k = (self.rng.randint(1, 3) for _ in range(3))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from wscc.diagnostics import CompileError, Source
+from wscc.diagnostics.render import render
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import Resolved, resolve
 
+T = TypeVar("T")
 ROOT = Path(__file__).parent.parent
 TINY = (ROOT / "samples" / "gpt-tiny.wsl").read_text(encoding="utf-8")
 
@@ -41,3 +45,17 @@ def errors(text: str, overrides: Overrides = NO_OVERRIDES) -> CompileError:
 
 def messages(text: str, overrides: Overrides = NO_OVERRIDES) -> list[str]:
     return [d.message for d in errors(text, overrides).diagnostics]
+
+
+def outcome(compute: Callable[[], T]) -> T | CompileError:
+    """The result, or the error of the program."""
+    try:
+        return compute()
+    except CompileError as error:
+        return error
+
+
+def is_shown(error: CompileError) -> bool:
+    """Whether the error can be shown, with nothing in it that could steer a terminal."""
+    shown = render(error)
+    return len(shown) > 0 and all(c == "\n" or c.isprintable() for c in shown)

@@ -25,10 +25,14 @@ def reparsed(text: str) -> ast.File:
 # ---- trees at random
 
 # Keywords too: each is a name wherever the grammar does not expect it.
-NAMES = st.sampled_from(["x", "y", "wte", "q_1", "batch", "mesh", "block", "seed", "on", "at", "auto", "GB", "s"])
+NAMES = st.sampled_from(
+    ["x", "y", "wte", "q_1", "batch", "mesh", "block", "seed", "on", "at", "auto", "GB", "s"]
+)
 # At the start of a statement these words begin another kind of statement.
 TARGETS = st.sampled_from(["x", "y", "wte", "q_1", "batch", "mesh", "seed", "GB", "s"])
-COMMENTS = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0"), max_size=6).map(lambda t: f"#{t}".rstrip())
+COMMENTS = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0"), max_size=6).map(
+    lambda t: f"#{t}".rstrip()
+)
 
 
 def name(words: st.SearchStrategy[str] = NAMES) -> st.SearchStrategy[ast.Name]:
@@ -63,7 +67,9 @@ def without_blank(node: Any) -> Any:
     return replace(node, trivia=replace(node.trivia, blank=False))
 
 
-def body(lines: st.SearchStrategy[Any], most: int = 4, *, blanks: bool = True) -> st.SearchStrategy[ast.Body[Any]]:
+def body(
+    lines: st.SearchStrategy[Any], most: int = 4, *, blanks: bool = True
+) -> st.SearchStrategy[ast.Body[Any]]:
     """A blank line sets apart only what has an elder sibling."""
 
     def settle(nodes: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -82,7 +88,9 @@ STATEMENTS = st.one_of(
 )
 NESTED = st.one_of(STATEMENTS, line(ast.Repeat, EXPRS, name(), body(STATEMENTS, 2)))
 PARAMETERS = tuples(st.builds(ast.Parameter, name(), st.one_of(st.none(), EXPRS)), 0, 2)
-QUANTITIES = st.builds(ast.Quantity, NUMBERS, st.sampled_from(["", "B", "KiB", "TB/s", "TFLOP/s/W", "ns", "pJ/bit"]))
+QUANTITIES = st.builds(
+    ast.Quantity, NUMBERS, st.sampled_from(["", "B", "KiB", "TB/s", "TFLOP/s/W", "ns", "pJ/bit"])
+)
 FIELDS = line(ast.Field, name(), QUANTITIES, st.one_of(st.none(), QUANTITIES))
 COORDS = st.builds(ast.Coord, st.integers(0, 99), st.integers(0, 99))
 ENTRIES = st.one_of(
@@ -94,7 +102,9 @@ ENTRIES = st.one_of(
 CALLS = EXPRS.filter(lambda e: isinstance(e, ast.Call))
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("batch", "microbatch", "clip", "seed"), NUMBERS),
-    "data": st.builds(ast.Text, st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters='"'))),
+    "data": st.builds(
+        ast.Text, st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters='"'))
+    ),
     "optimizer": st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)),
     "schedule": st.builds(ast.Schedule, tuples(st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)))),
     "dtype": st.builds(ast.DTypes, tuples(st.builds(ast.Role, name(), name()))),

@@ -7,11 +7,11 @@ from itertools import combinations
 import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.fabric_modules import DTYPE, elements, fabric_modules, module_of
 from wscc.ir.fabric import NOBODY, Kernel, Transfer, View, at, per_die
 from wscc.ir.module import Module, Procedure
 from wscc.passes.form_phases import FormPhases
-
-from tests.fabric_modules import DTYPE, elements, fabric_modules, module_of
 
 Touched = set[tuple[int, str, int]]
 

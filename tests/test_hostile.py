@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from frontend_help import TINY, errors, program, run
+from frontend_help import TINY, errors, is_shown, outcome, program, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,13 +17,17 @@ from wscc.frontend.fmt import fmt
 from wscc.frontend.parse import parse
 from wscc.frontend.scan import MAX_CHARACTERS, check_text, read_source
 
+HUGE = "*".join(["9999999999"] * 90)
+VANISHING = " / ".join(["1e300"] * 90)
 LOSS = " loss cross_entropy(x, labels)"
 CALLS_BLOCK = program("x = b{n}(tokens)" + LOSS)
 
 
 def chained(n: int, body: str) -> str:
     """Block i is `body` with `{}` for block i - 1; the last one is used."""
-    blocks = "".join(f"block b{i}(x) {{ y = {body.replace('{}', f'b{i - 1}')} return y }}\n" for i in range(1, n))
+    blocks = "".join(
+        f"block b{i}(x) {{ y = {body.replace('{}', f'b{i - 1}')} return y }}\n" for i in range(1, n)
+    )
     return "block b0(x) { y = x return y }\n" + blocks + CALLS_BLOCK.replace("{n}", str(n - 1))
 
 
@@ -39,15 +43,15 @@ HOSTILE = {
     "huge exponent": (program("param w : [1e999999999] init ones x = tokens" + LOSS), Code.LIMIT),
     "huge literal": (program(f"param w : [{'9' * 5_000}] init ones x = tokens" + LOSS), Code.LIMIT),
     "huge size": (program("param w : [1e300] init ones x = tokens" + LOSS), Code.NUMBER),
-    "huge product": (program(f"param w : [{' * '.join(['9999999999'] * 90)}] init ones x = d" + LOSS), Code.NUMBER),
+    "huge product": (program(f"param w : [{HUGE}] init ones x = d" + LOSS), Code.NUMBER),
     "huge tensor": (program("param w : [1e9, 1e9] init ones x = tokens" + LOSS), Code.LIMIT),
     "many dimensions": (program(f"param w : [{', '.join('d' * 20_000)}] init ones x = d" + LOSS), Code.LIMIT),
-    "vanishing number": (program(f"param w : [d] init normal({' / '.join(['1e300'] * 90)}) x = d" + LOSS), Code.NUMBER),
+    "vanishing number": (program(f"param w : [d] init normal({VANISHING}) x = d" + LOSS), Code.NUMBER),
     "many arguments": (program(f"x = gelu({', '.join('d' * 20_000)})" + LOSS), Code.ARGUMENTS),
     "long name": (program("x = " + "t" * 100_000 + LOSS), Code.LIMIT),
     "long text": (f'wafer w = preset "{"a" * 100_000}"', Code.LIMIT),
     "unclosed text": (f'wafer w = preset "{"a" * 100_000}', Code.SYNTAX),
-    "huge mesh": (program("x = d" + LOSS).replace('= preset "temp-4x8"', f"{{ mesh {'9' * 5_000} x 9 }}"), Code.MISSING),
+    "huge mesh": (TINY.replace("mesh 2 x 4", f"mesh {'9' * 5_000} x 9"), Code.LIMIT),
     "escape sequence": (TINY.replace("gelu", "g\x1b]0;title\x07"), Code.SYNTAX),
     "nul": (TINY.replace("gelu", "ge\0lu"), Code.UNREADABLE),
     "lone surrogate": (TINY.replace("gelu", "ge\ud800lu"), Code.SYNTAX),
@@ -57,8 +61,8 @@ HOSTILE = {
     "long chain of blocks": (chained(2_500, "{}(x)"), Code.LIMIT),
     "block calls itself": (chained(2, "{}(x)").replace("y = x return", "y = b1(x) return"), Code.CYCLE),
     "long cycle": (chained(2_500, "{}(x)").replace("y = x return", "y = b2499(x) return"), Code.CYCLE),
-    "thousands of unknown names": (program("\n".join(f"x{i} = u{i}" for i in range(7_000))), Code.UNKNOWN_NAME),
-    "thousands of mistakes": ("".join(f"block b{i}(x) {{ y = = x }}\n" for i in range(4_000)), Code.SYNTAX),
+    "many unknown names": (program("\n".join(f"x{i} = u{i}" for i in range(7_000))), Code.UNKNOWN_NAME),
+    "thousands of mistakes": ("block b(x) { y = = x }\n" * 4_000, Code.SYNTAX),
     "thousands of duplicates": (program("param w : [d] init ones\n" * 5_000), Code.DUPLICATE),
 }  # fmt: skip
 
@@ -69,13 +73,19 @@ def test_hostile_text_gives_a_short_named_error(name: str) -> None:
     error = errors(text)
     assert error.diagnostics[0].code is code
     assert len(error.diagnostics) <= 20
-    shown = render(error)
-    assert len(shown) < 8_000
-    assert all(c == "\n" or c.isprintable() for c in shown)
+    assert is_shown(error)
+    assert len(render(error)) < 8_000
 
 
 def test_one_cause_is_one_error() -> None:
-    for name in ("nested parentheses", "ten megabytes", "repeat 1e12", "nul", "long cycle", "blocks that double"):
+    for name in (
+        "nested parentheses",
+        "ten megabytes",
+        "repeat 1e12",
+        "nul",
+        "long cycle",
+        "blocks that double",
+    ):
         assert len(errors(HOSTILE[name][0]).diagnostics) == 1, name
 
 
@@ -151,7 +161,11 @@ def test_a_file_without_read_permission_is_named(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize(
     ("data", "words"),
-    [(b"wafer \xff\xfe", "not UTF-8: byte 6"), (b"wafer\0", "byte 5 is NUL"), ("ü".encode("utf-16"), "not UTF-8")],
+    [
+        (b"wafer \xff\xfe", "not UTF-8: byte 6"),
+        (b"wafer\0", "byte 5 is NUL"),
+        ("ü".encode("utf-16"), "not UTF-8"),
+    ],
 )
 def test_bytes_that_are_not_text_are_named(tmp_path: Path, data: bytes, words: str) -> None:
     path = tmp_path / "bad.wsl"
@@ -174,18 +188,52 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_obstacle(tmp_path: Path)
 
 # ---- noise
 
-WORDS = ["wafer", "model", "train", "block", "{", "}", "(", ")", "[", "]", "w", "=", "+", "-", ",", ":", "1", "80 MB"]
-WORDS += ["x", "param", "init", "ones", "repeat", "as", "loss", "return", "batch", "mesh", "4 x 8", '"', "#", "\n", "$"]
+WORDS = [
+    "wafer",
+    "model",
+    "train",
+    "block",
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    "w",
+    "=",
+    "+",
+    "-",
+    ",",
+    ":",
+    "1",
+    "80 MB",
+]
+WORDS += [
+    "x",
+    "param",
+    "init",
+    "ones",
+    "repeat",
+    "as",
+    "loss",
+    "return",
+    "batch",
+    "mesh",
+    "4 x 8",
+    '"',
+    "#",
+    "\n",
+    "$",
+]
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=30))
 def test_any_words_parse_or_give_a_rendered_error(words: list[str]) -> None:
     text = " ".join(words)
-    try:
-        tree = parse(Source("t", text))
-    except CompileError as error:
-        assert render(error)
+    tree = outcome(lambda: parse(Source("t", text)))
+    if isinstance(tree, CompileError):
+        assert is_shown(tree)
     else:
         assert parse(Source("t", fmt(tree))) == tree
 
@@ -193,7 +241,5 @@ def test_any_words_parse_or_give_a_rendered_error(words: list[str]) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, len(TINY) - 1), st.integers(0, 40), st.text(max_size=5))
 def test_a_damaged_program_resolves_or_gives_a_rendered_error(at: int, cut: int, put: str) -> None:
-    try:
-        run(TINY[:at] + put + TINY[at + cut :])
-    except CompileError as error:
-        assert render(error)
+    result = outcome(lambda: run(TINY[:at] + put + TINY[at + cut :]))
+    assert not isinstance(result, CompileError) or is_shown(result)

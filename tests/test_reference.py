@@ -61,7 +61,8 @@ def product_chain(params: DType = DType.F64, training: Train | None = None) -> M
     end = Procedure("end", (x, s), (Output(square, Mode.ADD),), tuple(b.ops))
     arrays = (
         Array("w", scalar, Kind.PARAM, (2,)), Array("s", scalar, Kind.PARAM),
-        Array("unused", scalar, Kind.PARAM), Array("x", scalar, Kind.CARRIED), Array("loss", scalar, Kind.SCALAR),
+        Array("unused", scalar, Kind.PARAM), Array("x", scalar, Kind.CARRIED),
+        Array("loss", scalar, Kind.SCALAR),
     )  # fmt: skip
     layer = Affine(0, (("l", 1),))
     step = Loop("mb", 2, (

@@ -8,6 +8,8 @@ from itertools import pairwise
 import networkx as nx
 import pytest
 from hypothesis import given
+
+from tests.fabric_modules import DTYPE, fabric_modules, module_of
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.fabric import NOBODY, Transfer, View, at, per_die
 from wscc.ir.module import Module
@@ -15,8 +17,6 @@ from wscc.machine.wafer import Wafer
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.route import Route
 from wscc.passes.route_loads import link_bytes, phase_loads
-
-from tests.fabric_modules import DTYPE, fabric_modules, module_of
 
 CYCLE = per_die((1, 2, 3, 0))
 

@@ -1,4 +1,4 @@
-"""`schedule`: whatever the order in which dies run and messages arrive, memory ends as in the input's order."""
+"""`schedule`: however dies run and messages arrive, memory ends as in the order of the input."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.fabric_engine import assert_same, initial_state, run_in_order, run_scheduled
+from tests.fabric_modules import DTYPE, fabric_modules, module_of
 from wscc.ir.fabric import NOBODY, FabricStmt, Kernel, Post, Send, Transfer, View, Wait, at, per_die
 from wscc.ir.module import Module
 from wscc.passes.base import Pass
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
-
-from tests.fabric_engine import assert_same, initial_state, run_in_order, run_scheduled
-from tests.fabric_modules import DTYPE, fabric_modules, module_of
 
 schedules = st.builds(Schedule, overlap=st.booleans(), ahead=st.integers(0, 3))
 

@@ -37,6 +37,7 @@ class Code(StrEnum):
     ARTIFACT = "W501"
     DEADLOCK = "W502"
     DATA = "W503"
+    CHECK = "W504"
     BAD_IR = "W601"
     BROKEN_PASS = "W602"
 
@@ -238,6 +239,14 @@ Example:
     data "notes.txt"             a text in UTF-8, with a vocabulary of 128
 
 Fix: the message gives the sizes. A vocabulary of 256 takes any text; 128 takes plain ASCII.""",
+    Code.CHECK: """\
+Checked mode found a program that reads memory which nothing has written, or touches memory that a message is
+using. Its results cannot be trusted.
+
+Example:
+    die (0, 1), `block.fwd` instruction 12: `a` reads bytes that nothing has written
+
+Fix: this is a fault of the artifact, not of the model: compile again and report it.""",
     Code.BAD_IR: """\
 A textual IR does not parse, or breaks a rule that the verifier checks.
 

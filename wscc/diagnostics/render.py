@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from unicodedata import category, combining, east_asian_width
+from unicodedata import combining, east_asian_width
 
 from rich.text import Text
 
@@ -98,7 +98,8 @@ def _window(span: Span) -> tuple[str, int, int]:
 def _cut(
     before: list[str], marked: list[str], after: list[str], cut_left: bool, cut_right: bool
 ) -> tuple[str, int, int]:
-    room = _WIDTH - min(_width(marked), _WIDTH // 2)
+    fits = not cut_left and _width(before) + _width(marked) + _width(after) <= _WIDTH
+    room = 2 * _WIDTH if fits else _WIDTH - min(_width(marked), _WIDTH // 2)
     while _width(before) > room * 2 // 3:
         before, cut_left = before[1:], True
     while _width(marked) > _WIDTH - _width(before):
@@ -122,7 +123,7 @@ def _shown(c: str) -> str:
         return ""
     if ord(c) < 32 or c == "\x7f":
         return chr(0x2421 if c == "\x7f" else 0x2400 + ord(c))
-    return "\ufffd" if category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c
+    return c if c.isprintable() else "\ufffd"
 
 
 def _visible(text: Iterable[str]) -> str:

@@ -107,7 +107,9 @@ class _Model:
             if isinstance(s, ast.Input):
                 shape = tuple(integer(d, self.sizes) for d in s.dims)
                 extents = (self.resolved.config.calls,)
-                self.add(Array(s.name.id, TensorType(shape, DType(s.dtype.id)), Kind.INPUT, extents, span=s.span))
+                self.add(
+                    Array(s.name.id, TensorType(shape, DType(s.dtype.id)), Kind.INPUT, extents, span=s.span)
+                )
             elif isinstance(s, ast.Param):
                 self.param(s, self.sizes, s.name.id, ())
         if "labels" not in self.arrays:
@@ -127,8 +129,11 @@ class _Model:
             first = self.arrays.get(array.name)
             raise CompileError(
                 Diagnostic(
-                    Code.DUPLICATE, f"`{array.name}` is " + ("defined twice" if first else "a reserved name"),
-                    Label(array.span), (Label(first.span, "first here"),) if first else (), "rename it",
+                    Code.DUPLICATE,
+                    f"`{array.name}` is " + ("defined twice" if first else "a reserved name"),
+                    Label(array.span),
+                    (Label(first.span, "first here"),) if first else (),
+                    "rename it",
                 )  # fmt: skip
             )
         self.arrays[array.name] = array
@@ -140,7 +145,8 @@ class _Model:
             self.arrays[name] = Array(name, scalar, Kind.SCALAR)
         b = Builder()
         zeros = [
-            b.one("fill", [], " -> ", dtypes=[self.stats], attrs={"value": 0.0}, hints=[n]) for n in ("loss", "count")
+            b.one("fill", [], " -> ", dtypes=[self.stats], attrs={"value": 0.0}, hints=[n])
+            for n in ("loss", "count")
         ]
         self.procedures.append(Procedure("start", (), tuple(Output(v) for v in zeros), tuple(b.ops)))
         b = Builder()
@@ -160,7 +166,11 @@ class _Model:
                     help="what a `repeat` hands on must be as it was before",
                 )  # fmt: skip
             taken = {c.name for c in self.carried} | set(self.arrays)
-            unique = name if name not in taken else next(f"{name}.{n}" for n in range(1, 99) if f"{name}.{n}" not in taken)
+            unique = (
+                name
+                if name not in taken
+                else next(f"{name}.{n}" for n in range(1, 99) if f"{name}.{n}" not in taken)
+            )
             carried = _Carried(unique, value.type, span)
             self.carried.append(carried)
         else:
@@ -176,7 +186,9 @@ class _Model:
             raise CompileError(
                 *(
                     Diagnostic(
-                        Code.STRUCTURE, f"parameter `{a.name}` is never used", Label(a.span),
+                        Code.STRUCTURE,
+                        f"parameter `{a.name}` is never used",
+                        Label(a.span),
                         help="remove it, or use it in the loss",
                     )  # fmt: skip
                     for a in unused
@@ -288,8 +300,10 @@ class _SegmentBuilder:
 
     def _span_of(self, name: str) -> Span:
         spans = [
-            t.span for s in self.segment.statements if isinstance(s, ast.Assign) for t in s.targets if t.id == name
+            t.span
+            for s in self.segment.statements
+            if isinstance(s, ast.Assign)
+            for t in s.targets
+            if t.id == name
         ]
         return spans[-1]
-
-

@@ -46,7 +46,7 @@ def _value(expr: Expr, names: Mapping[str, int], *, integral: bool) -> Fraction:
         case Name():
             if expr.id not in names:
                 help = hint(expr.id, names, "sizes come from the parameters in parentheses")
-                raise fail(Code.UNKNOWN_NAME, f"unknown size `{expr.id}`", expr.span, help=help)
+                raise fail(Code.UNKNOWN_NAME, f"unknown name `{expr.id}`", expr.span, help=help)
             value = Fraction(names[expr.id])
         case Negative():
             value = -_value(expr.operand, names, integral=integral)

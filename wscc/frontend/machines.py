@@ -118,8 +118,10 @@ def _values(
             continue
         _field(field, spec, given, fresh, report)
     present = {f.name.id for f in section.body.lines}
+    # An unknown field is probably the one that is missing, misspelled.
+    complete = not fresh or not present <= specs.keys()
     for name, spec in specs.items():
-        if fresh and spec.required and name not in present:
+        if not complete and spec.required and name not in present:
             help = f"add, for example, `{name} {EXAMPLES[spec.dimension]}`"
             report.add(Code.MISSING, f"`{section.kind}` has no `{name}`", section.span, "", help)
     return given

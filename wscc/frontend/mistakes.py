@@ -103,12 +103,16 @@ def _mesh(stop: Stop) -> Diagnostic | None:
 
 
 def _unit_or_comma(stop: Stop) -> Diagnostic | None:
+    """Behind a number of a field: `80 GBs`, or `tile 128 sram 80 MB`."""
     found = _WORD.match(stop.source.text, stop.start)
-    if "UNIT" not in stop.expected or not found:
+    if not found:
         return None
-    word, meant = found.group(), nearest_unit(found.group())
-    if meant is None and WORDS.match(stop.next) and stop.next[:1].isdigit():
+    word = found.group()
+    meant = nearest_unit(word) if "UNIT" in stop.expected else None
+    if meant is None and stop.expected >= {",", "}"} and stop.next[:1].isdigit():
         return stop.error("expected `,` between fields", f"`,` is missing before `{word}`")
+    if "UNIT" not in stop.expected:
+        return None
     help = (
         f"did you mean `{meant}`?" if meant else "write it as in `80 MB`, `4 TB/s`, `1800 TFLOP/s`, `200 ns`"
     )

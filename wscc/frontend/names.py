@@ -205,6 +205,8 @@ class NameCheck:
     def _name_hint(self, e: ast.Name, scope: _Scope) -> str:
         if e.id in BUILTINS or e.id in self.blocks:
             return f"`{e.id}` is called with arguments: `{e.id}(...)`"
+        if not scope.fixed and not scope.values:
+            return hint(e.id, scope.known, "sizes come from the parameters in parentheses")
         return hint(e.id, scope.known, "define it above; names made in a `repeat` end with it")
 
     def _call(self, call: ast.Call, scope: _Scope, results: int) -> None:

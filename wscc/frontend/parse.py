@@ -22,7 +22,7 @@ from wscc.frontend.mistakes import Stop, diagnose
 from wscc.frontend.scan import WORDS, check_text
 
 _MAX_ERRORS: Final = 8
-_ITEM: Final = re.compile(r"(?:wafer|model|block|train)\b")
+_ITEM: Final = re.compile(r"(?:wafer|model|block|train)\s+[A-Za-z_]")
 _STARTS: Final = ("start", "setting", "wafer_entry", "field", "argument", "parameter", "role", "axis")
 
 
@@ -115,14 +115,17 @@ def _expected(before: str, rule: str) -> frozenset[str]:
 
 
 def _next_item(text: str, after: int) -> int | None:
-    """The start of the first section that begins behind `after`; brackets balance (`check_text`)."""
-    depth, lead = 0, True
+    """The start of the first section that begins behind `after`; brackets balance (`check_text`).
+
+    Any word behind the `}` of a section begins one: it may be a keyword with a slip in it.
+    """
+    depth, lead = 0, False
     for word in WORDS.finditer(text):
-        w = word.group()
-        if depth == 0 and lead and word.start() > after and _ITEM.fullmatch(w):
-            return word.start()
+        w, at = word.group(), word.start()
+        if depth == 0 and at > after and ((lead and w.isidentifier()) or _ITEM.match(text, at)):
+            return at
         depth += (w in "([{") - (w in ")]}")
-        lead = w == "}"
+        lead = w == "}" or (lead and w.startswith("#"))
     return None
 
 

@@ -61,8 +61,8 @@ class Report:
             seen.setdefault(name, span)
 
     def finish(self) -> None:
-        """Raise what was found, if anything; of mistakes in the same words, the first."""
+        """Raise what was found, if anything, in the order of the text; of the same words, the first."""
         if self.found:
-            by_words = {(d.code, d.message): d for d in reversed(self.found)}
-            first = sorted(by_words.values(), key=self.found.index)
-            raise CompileError(*first[:_MAX_SHOWN])
+            ordered = sorted(self.found, key=lambda d: (d.label.span.file, d.label.span.start))
+            by_words = {(d.code, d.message): d for d in reversed(ordered)}
+            raise CompileError(*list(by_words.values())[: -_MAX_SHOWN - 1 : -1])

@@ -42,7 +42,9 @@ def chain(model: ast.Model) -> list[Segment]:
 
 def _name(position: int, loops: list[ast.Repeat], run: list[ast.Statement]) -> str:
     """`prologue`, `epilogue` (it holds the loss), or `part.N`; out of the way of names of repeats."""
-    plain = "epilogue" if isinstance(run[-1], ast.Loss) else "prologue" if position == 0 else f"part.{position}"
+    plain = (
+        "epilogue" if isinstance(run[-1], ast.Loss) else "prologue" if position == 0 else f"part.{position}"
+    )
     return f"{plain}.model" if plain in {s.name.id for s in loops} else plain
 
 

@@ -94,7 +94,9 @@ class Scope:
         if left is not None or right is not None:
             return self._scaled(e, left, right)
         kind = {"+": "add", "-": "sub", "*": "mul", "/": "div"}[e.op]
-        return nn.binary(b, kind, self.one(e.left), self.one(e.right), hint=hints[0] if hints else "", span=e.span)
+        return nn.binary(
+            b, kind, self.one(e.left), self.one(e.right), hint=hints[0] if hints else "", span=e.span
+        )
 
     def _factor(self, e: ast.Expr) -> float | None:
         """The number that an expression of sizes and literals is; None if it reads a tensor."""
@@ -200,5 +202,3 @@ def _is_numeric(e: ast.Expr, is_tensor: Callable[[ast.Name], bool]) -> bool:
             return e.op != "@" and _is_numeric(e.left, is_tensor) and _is_numeric(e.right, is_tensor)
         case ast.Call():
             return False
-
-

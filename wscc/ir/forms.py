@@ -1,13 +1,13 @@
 """Which index rules an op may have: the template of its `OpDef`, or its form.
 
-    template         `* d!, d, d -> * d`: `*` is any factors, the same ones everywhere; other names are one factor each
-    contraction      `b s k, k n -> b s n`, or `b s k -> s` of one operand: what no result has is summed
-    contraction_add  `b s k!, k! n, n -> b s n`: a contraction, plus a term that repeats along what it lacks
-    broadcast        `b s d, d -> b s d`: operands repeat along what they lack
-    same             `b s, b s, b s -> b s`: any number of operands
-    split, stack     `b c! h -> b h, b h` and back: attribute `dim` is the place of `c`
-    attention        `b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b q@ h g`: `g` query heads to each `h`, or no `g`
-    attention_bwd    q, k, v, the two results, dO -> dq, dk, dv, in the factors of `attention`
+template         `* d!, d, d -> * d`: `*` is any factors, the same everywhere, another name is one each
+contraction      `b s k, k n -> b s n`, or `b s k -> s` of one operand: what no result has is summed
+contraction_add  `b s k!, k! n, n -> b s n`: a contraction, plus a term that repeats along what it lacks
+broadcast        `b s d, d -> b s d`: operands repeat along what they lack
+same             `b s, b s, b s -> b s`: any number of operands
+split, stack     `b c! h -> b h, b h` and back: attribute `dim` is the place of `c`
+attention        `b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b q@ h g`; `g` may be absent
+attention_bwd    q, k, v, the two results, dO -> dq, dk, dv, in the factors of `attention`
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Final
 from wscc.ir.module import Op
 from wscc.ir.ops import OPS, OpDef
 from wscc.ir.rule import Rule
+from wscc.ir.templates import bind
 
 Term = tuple[str, ...]
 _SLOT: Final = re.compile(r"(\*|[a-z][a-z0-9]*)([!~@]*)")
-_STAR: Final = "*"
 # The templates of `fill` and `tick` look alike: an empty term is an operand without dimensions, or none.
 _WITHOUT_OPERANDS: Final = frozenset({"fill"})
 
@@ -71,7 +71,7 @@ def _check_template(definition: OpDef, rule: Rule) -> str | None:
         return misfit
     bound: dict[str, Term] = {}
     for slots, term in zip((*ins, *outs), (*rule.ins, *rule.outs), strict=True):
-        if not _bind(slots, term, bound):
+        if not bind(slots, term, bound):
             return misfit
     taken = [f for factors in bound.values() for f in factors]
     if len(set(taken)) != len(taken):
@@ -81,20 +81,6 @@ def _check_template(definition: OpDef, rule: Rule) -> str | None:
             if wrong := _wrong_marks(rule, f, marks.get(slot, "")):
                 return wrong
     return None
-
-
-def _bind(slots: Term, term: Term, bound: dict[str, Term]) -> bool:
-    """Whether the term can be read as the slots, given what they stand for so far."""
-    extra = len(term) - len(slots) + 1
-    if (extra < 0) if _STAR in slots else (extra != 1):
-        return False
-    at = 0
-    for slot in slots:
-        size = extra if slot == _STAR else 1
-        if bound.setdefault(slot, term[at : at + size]) != term[at : at + size]:
-            return False
-        at += size
-    return True
 
 
 def _wrong_marks(rule: Rule, factor: str, wanted: str) -> str | None:
@@ -185,7 +171,9 @@ def _parts(op: Op, rule: Rule, whole: Term, parts: tuple[Term, ...], word: str) 
         return f"factor `{whole[dim]}` must be whole (`{whole[dim]}!`)"
     value = op.operands[0] if word == "result" else op.results[0]
     if dim < len(value.type.shape) and value.type.shape[dim] != len(parts):
-        return f"dimension {dim} of `%{value.name}` is {value.type.shape[dim]}, and there are {len(parts)} parts"
+        return (
+            f"dimension {dim} of `%{value.name}` is {value.type.shape[dim]}, and there are {len(parts)} parts"
+        )
     return None
 
 
@@ -194,7 +182,12 @@ _ATTENTION_RULE: Final = "b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b 
 
 def _attention(op: Op, rule: Rule) -> str | None:
     ins, outs = rule.ins, rule.outs
-    if len(ins) != 3 or len(outs) != 2 or not _are_heads(ins[0], ins[1], ins[2]) or outs != (ins[0], ins[0][:-1]):
+    if (
+        len(ins) != 3
+        or len(outs) != 2
+        or not _are_heads(ins[0], ins[1], ins[2])
+        or outs != (ins[0], ins[0][:-1])
+    ):
         return f"`{{{rule}}}` does not fit its rule `{_ATTENTION_RULE}` (`g` may be absent)"
     return _attention_marks(rule)
 

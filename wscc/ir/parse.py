@@ -18,10 +18,11 @@ from wscc.ir.module import Module
 from wscc.ir.read import read_module
 
 _WORDS: Final = {
-    "NL": "the end of the line", "VALUE": "a `%name`", "PROC": "an `@name`", "NAME": "a name", "STRING": "a string",
-    "NUMBER": "a number", "KEY": "an attribute `name=`", "TYPE": "a type such as `f32[8,64]`", "INTS": "integers `<..>`",
-    "RULE": "an index rule `{..}`", "VIEW": "a view such as `%x[8,64]`", "_COMMA": "`,`", "MODE": "`write` or `add`",
-    "SIDE": "`sent` or `received`", "$END": "the end of the text",
+    "NL": "the end of the line", "VALUE": "a `%name`", "PROC": "an `@name`", "NAME": "a name",
+    "STRING": "a string", "NUMBER": "a number",
+    "KEY": "an attribute `name=`", "RULE": "an index rule `{..}`",
+    "TYPE": "a type such as `f32[8,64]`", "INTS": "integers `<..>`", "VIEW": "a view such as `%x[8,64]`",
+    "MODE": "`write` or `add`", "SIDE": "`sent` or `received`", "_COMMA": "`,`", "$END": "the end of the text",
 }  # fmt: skip
 _MAX_EXPECTED: Final = 6
 
@@ -49,7 +50,13 @@ def _syntax(problem: UnexpectedInput, source: Source) -> CompileError:
     line = source.text.count("\n", 0, at) + 1
     column = at - source.text.rfind("\n", 0, at)
     span = Span(source, at, at + len(found), line, column)
-    shown = f"`{found}`" if found.strip() else "the end of the line" if at < len(source.text) else "the end of the text"
+    shown = (
+        f"`{found}`"
+        if found.strip()
+        else "the end of the line"
+        if at < len(source.text)
+        else "the end of the text"
+    )
     return fail(Code.BAD_IR, f"{shown} cannot stand here", span, help=_expectation(problem))
 
 

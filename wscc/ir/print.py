@@ -138,7 +138,9 @@ def _stream(s: Stream) -> str:
 def _step(stmts: Sequence[Call | Loop], indent: str) -> Iterator[str]:
     for stmt in stmts:
         if isinstance(stmt, Call):
-            yield from _filled(f"{indent}call @{spell_name(stmt.procedure)}(", map(_ref, stmt.args), ")", indent)
+            yield from _filled(
+                f"{indent}call @{spell_name(stmt.procedure)}(", map(_ref, stmt.args), ")", indent
+            )
         else:
             yield f"{indent}loop {spell_word(stmt.variable)} < {stmt.count} {{"
             yield from _step(stmt.body, indent + "  ")

@@ -112,12 +112,12 @@ def _memory(r: Reading, node: Node | None, placements: list[Node]) -> Memory | N
 
 
 def _array(r: Reading, node: Node) -> Array:
-    name, kind_of_elements, kind, end = tokens(node)
+    name, given, kind, end = tokens(node)
     parts = {str(n.data): tokens(n) for n in nodes(node)}
     extents = tuple(map(r.integer, parts.get("extents", ())))
     storage = r.name(parts["storage"][0]) if "storage" in parts else ""
     return Array(
-        r.name(name), r.type(kind_of_elements), r.choice(kind, Kind, "kind of array", list(Kind)), extents,
+        r.name(name), r.tensor_type(given), r.choice(kind, Kind, "kind of array", list(Kind)), extents,
         _init(r, parts.get("init")), storage, r.span(name, end),
     )  # fmt: skip
 

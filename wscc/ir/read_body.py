@@ -50,7 +50,7 @@ class _Body:
         formals = tuple(self._formal(n) for n in nodes(inputs))
         for n in nodes(outputs):
             if given := [t for t in tokens(n) if t.type == "TYPE"]:
-                self.dtypes[self.r.name(tokens(n)[0])] = self.r.type(given[0]).dtype
+                self.dtypes[self.r.name(tokens(n)[0])] = self.r.tensor_type(given[0]).dtype
         buffers = tuple(self._buffer(n) for n in rest if n.data == "buffer")
         body = tuple(_STATEMENTS[str(n.data)](self, n) for n in rest if n.data != "buffer")
         name = self.r.name(tokens(node)[0])
@@ -58,7 +58,7 @@ class _Body:
 
     def _formal(self, node: Node) -> Value:
         name, kind = tokens(node)
-        value = Value(self.r.name(name), self.r.type(kind))
+        value = Value(self.r.name(name), self.r.tensor_type(kind))
         self.values[value.name] = value
         self.dtypes[value.name] = value.type.dtype
         return value
@@ -66,7 +66,7 @@ class _Body:
     def _output(self, node: Node) -> Output:
         name, mode, *given = tokens(node)
         if given:
-            return Output(Value(self.r.name(name), self.r.type(given[0])), Mode(mode))
+            return Output(Value(self.r.name(name), self.r.tensor_type(given[0])), Mode(mode))
         return Output(self._value(name), Mode(mode))
 
     def _value(self, token: Token) -> Value:
@@ -77,8 +77,8 @@ class _Body:
         return self.values[name]
 
     def _buffer(self, node: Node) -> Buffer:
-        token, given, end = tokens(node)
-        kind, name = self.r.type(given), self.r.name(token)
+        token, given, _ = tokens(node)
+        kind, name = self.r.tensor_type(given), self.r.name(token)
         if len(kind.shape) != 1:
             raise self.r.wrong(given, "a buffer has one dimension")
         self.dtypes[name] = kind.dtype
@@ -87,9 +87,9 @@ class _Body:
         for attr in nodes(node):
             key, value = self.r.scalar_attr(attr)
             if type(value) is not allowed.get(key):
-                raise self.r.wrong(tokens(attr)[0], "a buffer has an integer `address` and a `slot` that is true or false")
+                message = "a buffer has an integer `address`, and a `slot` that is true or false"
+                raise self.r.wrong(tokens(attr)[0], message)
             values[key] = value
-        del end
         return Buffer(name, kind.shape[0], kind.dtype, **values)  # type: ignore[arg-type]  # checked just above
 
     # -- ops --------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class _Body:
             raise r.wrong(kind, f"`{kind}` has {len(names)} results and {len(types)} types")
         parts = {str(n.data): n for n in rest}
         reads = tuple(self._value(t) for t in tokens(operands))
-        writes = tuple(Value(r.name(n), r.type(t)) for n, t in zip(names, types, strict=True))
+        writes = tuple(Value(r.name(n), r.tensor_type(t)) for n, t in zip(names, types, strict=True))
         self.values.update((v.name, v) for v in writes)
         rule = next((self._rule(t) for t in more if t.type == "RULE"), None)
         return Op(
@@ -135,7 +135,8 @@ class _Body:
         opcode, *_, end = tokens(node)
         parts = {str(n.data): n for n in nodes(node) if n.data != "attr"}
         writes, reads = (
-            tuple(map(self._view, tokens(parts[side]))) if side in parts else () for side in ("writes", "reads")
+            tuple(map(self._view, tokens(parts[side]))) if side in parts else ()
+            for side in ("writes", "reads")
         )
         attrs = tuple(r.attr(n) for n in nodes(node, "attr"))
         return Kernel(
@@ -169,7 +170,9 @@ class _Body:
 
     def wait(self, node: Node) -> Wait:
         side, channel, _ = tokens(node)
-        return Wait(self.r.integer(channel), side == "sent", self._where({str(n.data): n for n in nodes(node)}))
+        return Wait(
+            self.r.integer(channel), side == "sent", self._where({str(n.data): n for n in nodes(node)})
+        )
 
     def _where(self, parts: dict[str, Node]) -> Ints:
         return self.r.ints(tokens(parts["where"])[0]) if "where" in parts else 1

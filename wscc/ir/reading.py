@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 from lark import Token, Tree
 
@@ -17,7 +17,7 @@ from wscc.ir.words import Misspelt, read_int, read_name, read_scalar, read_type,
 T = TypeVar("T")
 Node = Tree[Token]
 Scalar = bool | int | float | str
-_MAX_MISTAKES = 8
+_MAX_MISTAKES: Final = 8
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class Reading:
     def integer(self, token: Token) -> int:
         return self.read(token, read_int)
 
-    def type(self, token: Token) -> TensorType:
+    def tensor_type(self, token: Token) -> TensorType:
         known = self._types.get(token)
         if known is None:
             known = self.read(token, lambda text: read_type(text, has_layout=self.has_layout))
@@ -135,7 +135,7 @@ class Reading:
         return value
 
 
-_KINDS: dict[Any, str] = {int: "an integer", float: "a number", bool: "true or false", str: "a word"}
+_KINDS: Final[dict[Any, str]] = {int: "an integer", float: "a number", bool: "true or false", str: "a word"}
 
 
 def tokens(node: Node) -> list[Token]:

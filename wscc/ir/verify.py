@@ -92,15 +92,23 @@ def _storage(m: Module, place: Place, a: Array, owner: Array | None) -> Findings
     if owner is None:
         yield place.wrong(f"its storage `%{a.storage}` is no array")
     elif owner.storage:
-        yield place.wrong(f"its storage `%{a.storage}` has no bytes of its own, but those of `%{owner.storage}`")
+        yield place.wrong(
+            f"its storage `%{a.storage}` has no bytes of its own, but those of `%{owner.storage}`"
+        )
     elif (_held(m, a), a.extents) != (_held(m, owner), owner.extents):
-        yield place.wrong(f"it does not have the shape on each die, element type and extents of `%{owner.name}`")
+        yield place.wrong(
+            f"it does not have the shape on each die, element type and extents of `%{owner.name}`"
+        )
 
 
 def _held(m: Module, a: Array) -> tuple[object, ...]:
     """What a die holds of an element."""
     layout = a.type.layout
-    return a.type.dtype, a.type.shape, layout and tuple(prod(m.sizes.get(x, 1) for x in d) for d in layout.dims)
+    return (
+        a.type.dtype,
+        a.type.shape,
+        layout and tuple(prod(m.sizes.get(x, 1) for x in d) for d in layout.dims),
+    )
 
 
 def _type(m: Module, place: Place, kind: TensorType) -> Findings:
@@ -115,10 +123,8 @@ def _type(m: Module, place: Place, kind: TensorType) -> Findings:
 
 def _procedure(m: Module, p: Procedure) -> Findings:
     place = in_procedure(p)
-    values = {v.name: v for v in (*p.formals, *(v for op in p.ops for v in op.results))}
-    found = [
-        d for v in values.values() for d in _type(m, Place(f"`%{v.name}` of `@{p.name}`"), v.type)
-    ]
+    values = dict.fromkeys([*p.formals, *(v for op in p.ops for v in op.results)])
+    found = [d for v in values for d in _type(m, Place(f"`%{v.name}` of `@{p.name}`"), v.type)]
     yield from found
     yield from _unique(place, "input", (v.name for v in p.inputs))
     if m.level is Level.FABRIC:
@@ -133,5 +139,3 @@ def _procedure(m: Module, p: Procedure) -> Findings:
     yield from problems
     if m.level is Level.SHARDED and not problems and not found:
         yield from check_sharded(m, p)
-
-

@@ -79,7 +79,9 @@ def _sizes(place: Place, op: Op) -> Findings:
     for value, term in op.terms():
         if len(term) != len(value.type.shape):
             factors = " ".join(term) or "no factors"
-            yield place.wrong(f"`%{value.name}` has {len(value.type.shape)} dimensions, and its rule `{factors}`")
+            yield place.wrong(
+                f"`%{value.name}` has {len(value.type.shape)} dimensions, and its rule `{factors}`"
+            )
             continue
         for factor, n in zip(term, value.type.shape, strict=True):
             known, owner = sizes.setdefault(factor, (n, value.name))

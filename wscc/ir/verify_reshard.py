@@ -1,4 +1,4 @@
-"""Whether a reshard changes the layout exactly as it claims. A dimension opens and closes at its minor end."""
+"""Whether a reshard changes the layout just as it claims. A dimension opens and closes at its minor end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def check_reshard(place: Place, op: Op, sizes: dict[str, int]) -> Findings:
         return
     (x,), (y,) = op.operands, op.results
     if (x.type.shape, x.type.dtype) != (y.type.shape, y.type.dtype):
-        yield place.wrong(f"{spell_type(x.type)} becomes {spell_type(y.type)}: a reshard changes only the layout")
+        yield place.wrong(
+            f"{spell_type(x.type)} becomes {spell_type(y.type)}: a reshard changes only the layout"
+        )
         return
     assert x.type.layout is not None
     after = _after(op, x.type.layout)

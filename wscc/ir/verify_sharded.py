@@ -112,11 +112,17 @@ def _check_results(
             due |= {a: kind for a, kind in given.items() if kind is Reduction.SUM}
         for axis in sorted(due.keys() | given.keys()):
             if axis not in given:
-                yield place.wrong(f"`%{value.name}` is partial over `{axis}` ({why[axis]}), and its type does not say so")
+                yield place.wrong(
+                    f"`%{value.name}` is partial over `{axis}` ({why[axis]}), and its type does not say so"
+                )
             elif axis not in due:
-                yield place.wrong(f"`%{value.name}` claims to be partial over `{axis}`, and nothing makes it so")
+                yield place.wrong(
+                    f"`%{value.name}` is partial over `{axis}` by its type, and nothing makes it so"
+                )
             elif due[axis] is not given[axis]:
-                yield place.wrong(f"`%{value.name}` is partial ({due[axis]}) over `{axis}`, not {given[axis]}")
+                yield place.wrong(
+                    f"`%{value.name}` is partial ({due[axis]}) over `{axis}`, not ({given[axis]})"
+                )
 
 
 # --------------------------------------------------------------------------------------------------- streams
@@ -157,7 +163,7 @@ def _wrong_moves(op: Op) -> Iterator[str]:
             layout = values[i].type.layout
             assert layout is not None
             if layout.dims[terms[i].index(factor)][-1:] != (axis,):
-                yield f"`%{values[i].name}` moves, and `{axis}` is not the minor axis of its factor `{factor}`"
+                yield f"`%{values[i].name}` moves, and the minor axis of its `{factor}` is not `{axis}`"
 
 
 def _seen_by_kernel(op: Op) -> tuple[tuple[Layout, ...], tuple[Layout, ...]]:

@@ -60,19 +60,27 @@ class _Checker:
             yield place.wrong(f"there is no array `%{ref.array}`")
             return
         if array.type != formal.type:
-            yield place.wrong(
-                f"`%{array.name}` is {spell_type(array.type)}, and formal `%{formal.name}` is {spell_type(formal.type)}"
-            )
+            kinds = [spell_type(t) for t in (array.type, formal.type)]
+            yield place.wrong(f"`%{array.name}` is {kinds[0]}, and formal `%{formal.name}` is {kinds[1]}")
         if len(ref.index) != len(array.extents):
-            yield place.wrong(f"`%{array.name}` has {len(array.extents)} extents and {len(ref.index)} indices here")
+            yield place.wrong(
+                f"`%{array.name}` has {len(array.extents)} extents and {len(ref.index)} indices here"
+            )
             return
         for index, extent in zip(ref.index, array.extents, strict=True):
             if unknown := [v for v, _ in index.terms if v not in counts]:
-                yield place.wrong(f"an index of `%{array.name}` uses `{unknown[0]}`, the variable of no loop around")
+                yield place.wrong(
+                    f"an index of `%{array.name}` uses `{unknown[0]}`, the variable of no loop around"
+                )
+                continue
+            if index.modulus < 0:
+                yield place.wrong(f"an index of `%{array.name}` has modulus {index.modulus}")
                 continue
             low, high = interval(index, counts)
             if low < 0 or high >= extent:
-                yield place.wrong(f"an index of `%{array.name}` runs from {low} to {high}, and its extent is {extent}")
+                yield place.wrong(
+                    f"an index of `%{array.name}` runs from {low} to {high}, and its extent is {extent}"
+                )
 
     def _written_once(self, place: Place, call: Call, procedure: Procedure) -> Findings:
         written: dict[tuple[str, tuple[Affine, ...]], Mode] = {}

@@ -7,6 +7,7 @@ ties broken by the order in which neighbours are listed.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -38,6 +39,17 @@ class Topology:
             tuple(_mesh_neighbours(wafer, r, c) for r, c in _coordinates(wafer)),
             (wafer.rows, wafer.cols),
         )
+
+    def part(self, dies: Collection[int]) -> Topology:
+        """The same machine with all other dies taken for dead."""
+        kept = frozenset(dies)
+        if kept == self.live_set:
+            return self
+        neighbours = (
+            tuple(n for n in beside if n in kept) if d in kept else ()
+            for d, beside in enumerate(self.neighbours)
+        )
+        return Topology(tuple(d for d in self.live if d in kept), tuple(neighbours), self.grid)
 
     @property
     def dies(self) -> int:

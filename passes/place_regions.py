@@ -1,0 +1,86 @@
+"""Disjoint rings or paths for the groups of one axis: what forbids them, or where they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from wscc.machine.topology import Topology
+from wscc.passes.place_grow import Ask, Region, grow_regions
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """`found` is None if there are none, and `reason` says why. `method` is `grow` or `cpsat`."""
+
+    found: list[Region] | None
+    method: str = ""
+    reason: str = ""
+
+
+def find_regions(topology: Topology, ask: Ask, *, seed: int, tries: int, limit: float) -> Regions:
+    """The regions asked for, on the live dies of `topology`."""
+    if reason := obstacle(topology, ask):
+        return Regions(None, reason=reason)
+    grown = grow_regions(topology, topology.live, ask, seed=seed, tries=tries)
+    if grown is not None:
+        return Regions(grown, "grow")
+    if limit <= 0:
+        return Regions(None, reason="none found within the search limit")
+    # CP-SAT takes half a second to import, and most placements do without it.
+    from wscc.passes.place_exact import exact_regions
+
+    exact = exact_regions(topology, topology.live, ask, seed=seed, limit=limit)
+    if exact.regions is not None:
+        return Regions(exact.regions, "cpsat")
+    return Regions(None, reason="there are none" if exact.proven else "none found within the search limit")
+
+
+def obstacle(topology: Topology, ask: Ask) -> str:
+    """What simple counting says against it; empty if nothing."""
+    if ask.size == 1:
+        return ""
+    colours = topology.colours
+    if ask.closed and ask.size > 2 and ask.size % 2 and colours is not None:
+        return f"a ring on a mesh has an even number of dies, not {ask.size}"
+    usable = topology.part(_core(topology)) if ask.closed and ask.size > 2 else topology
+    if len(usable.live) < ask.size * ask.count:
+        return f"only {len(usable.live)} live dies have two live neighbours that may lie on a ring too"
+    if colours is None:
+        return ""
+    parts = [Counter(colours[d] for d in part) for part in usable.islands]
+    if sum(min(_fits(ask, p[0], p[1]), ask.count) for p in parts) >= ask.count:
+        return ""
+    total = sum(parts, Counter())
+    word = "rings" if ask.closed else "paths"
+    if len(parts) > 1:
+        sizes = ", ".join(str(p.total()) for p in parts)
+        return f"the dies that {word} can use fall into parts of {sizes} dies"
+    low = ask.size // 2 * ask.count
+    return (
+        f"a mesh is coloured like a chessboard and {word} alternate: they need at least {low} dies of each colour, "
+        f"and {max(total[0], total[1])} and {min(total[0], total[1])} are usable"
+    )
+
+
+def _core(topology: Topology) -> set[int]:
+    """The dies left when those with fewer than two neighbours left go, again and again: all rings lie within."""
+    left = {d: len(topology.neighbours[d]) for d in topology.live}
+    stack = [d for d, n in left.items() if n < 2]
+    for d in stack:
+        del left[d]
+    while stack:
+        for n in topology.neighbours[stack.pop()]:
+            if n in left:
+                left[n] -= 1
+                if left[n] < 2:
+                    del left[n]
+                    stack.append(n)
+    return set(left)
+
+
+def _fits(ask: Ask, zeros: int, ones: int) -> int:
+    """How many groups a part with so many dies of each colour could hold at best."""
+    if ask.size == 1:
+        return zeros + ones
+    return min(min(zeros, ones) // (ask.size // 2), (zeros + ones) // ask.size)

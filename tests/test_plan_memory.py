@@ -1,0 +1,218 @@
+"""`plan_memory`: what is live shares no byte, everything fits, and the words about what does not are true."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import combinations, pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fabric_engine import assert_same, initial_state, run_in_order, run_planned
+from tests.fabric_modules import fabric_modules, module_of
+from wscc.diagnostics import Code, CompileError
+from wscc.ir.fabric import NOBODY, Kernel, Post, Send, Wait, at
+from wscc.ir.module import Array, Kind, Module, Procedure
+from wscc.ir.train import Train
+from wscc.ir.types import DType, Layout, TensorType
+from wscc.machine.wafer import Die, Wafer
+from wscc.passes.form_phases import FormPhases
+from wscc.passes.plan_memory import PlanMemory
+from wscc.passes.plan_memory_live import Lifetime, live_peak
+from wscc.passes.plan_memory_pack import pack
+from wscc.passes.plan_memory_report import memory_report
+from wscc.passes.route import Route
+from wscc.passes.schedule import Schedule
+
+
+def scheduled(module: Module, *, overlap: bool = True) -> Module:
+    return Schedule(overlap=overlap).run(Route().run(FormPhases().run(module)))
+
+
+def uses(procedure: Procedure, die: int) -> dict[str, list[int]]:
+    """By local, the statements of one die that need it, waits for its messages included."""
+    found: dict[str, list[int]] = {b.name: [] for b in procedure.buffers}
+    messages: dict[tuple[int, bool], str] = {}
+    for i, s in enumerate(procedure.body):
+        names: list[str] = []
+        if isinstance(s, Kernel) and at(s.where, die):
+            names = [v.buffer for v in (*s.reads, *s.writes)]
+        elif isinstance(s, Post) and at(s.sender, die) != NOBODY:
+            names = [messages.setdefault((s.channel, False), s.write.buffer)]
+        elif isinstance(s, Send) and at(s.to, die) != NOBODY:
+            names = [messages.setdefault((s.channel, True), s.read.buffer)]
+        elif isinstance(s, Wait) and at(s.where, die):
+            names = [messages[s.channel, s.sent]]
+        for name in names:
+            found.get(name, []).append(i)
+    return found
+
+
+@given(fabric_modules(), st.booleans(), st.booleans())
+def test_live_locals_of_a_die_share_no_byte(module: Module, overlap: bool, reuse: bool) -> None:
+    planned = PlanMemory(reuse=reuse).run(scheduled(module, overlap=overlap))
+    assert planned.memory is not None
+    for procedure in planned.procedures:
+        place = {b.name: range(b.address, b.address + b.bytes) for b in procedure.buffers}
+        for b in procedure.buffers:
+            assert b.address % 64 == 0
+            assert 0 <= b.address <= b.address + b.bytes <= planned.memory.scratch_bytes
+        for die in range(planned.dies_used):
+            lives = {n: range(min(at_), max(at_) + 1) for n, at_ in uses(procedure, die).items() if at_}
+            for a, b in combinations(lives, 2):
+                together = set(lives[a]) & set(lives[b])
+                if together or not reuse:
+                    assert not set(place[a]) & set(place[b])
+
+
+@given(fabric_modules(), st.booleans(), st.integers(0, 999))
+def test_the_outcome_in_one_arena_is_that_of_the_sequential_body(
+    module: Module, overlap: bool, seed: int
+) -> None:
+    planned = PlanMemory().run(scheduled(module, overlap=overlap))
+    state = initial_state(module, seed)
+    assert_same(run_in_order(module, state), run_planned(planned, state, Random(seed)))
+
+
+@given(fabric_modules())
+def test_the_map_has_no_overlap_and_its_parts_add_up(module: Module) -> None:
+    planned = PlanMemory().run(scheduled(module))
+    memory = planned.memory
+    assert memory is not None
+    ends = [memory.scratch_bytes]
+    taken = [range(memory.scratch_bytes)]
+    for array, place in zip(planned.arrays, memory.arrays, strict=True):
+        assert (place.array, place.address % 64, place.stride % 64) == (array.name, 0, 0)
+        size = place.stride * array.count
+        ends.append(place.address + size)
+        if array.storage:
+            assert place.address == memory.placement(array.storage).address
+        else:
+            taken.append(range(place.address, place.address + size))
+    taken.sort(key=lambda r: (r.start, r.stop))
+    assert all(a.stop <= b.start for a, b in pairwise(taken))
+    report = memory_report(planned)
+    assert report.peak == memory.arena_bytes == max(ends) == sum(report.by_category.values())
+    assert report.live_peak <= report.peak
+
+
+def test_arrays_take_the_bytes_of_their_shards() -> None:
+    split = TensorType((8, 10), DType.F32, Layout((("a",), ())))
+    arrays = (
+        Array("w", split, Kind.PARAM, (3,)),
+        Array("g", split, Kind.GRAD, (3,)),
+        Array("g.partial", split, Kind.GRAD, (3,), storage="g"),
+        Array("t", TensorType((), DType.I32, Layout(())), Kind.SCALAR),
+    )
+    module = module_of(4, []).with_(arrays=arrays, step=())
+    memory = PlanMemory().run(module).memory
+    assert memory is not None
+    # 2 x 10 floats on each die are 80 bytes, which take two units of 64; t0, t1 and t2 are never used.
+    assert [(p.stride, p.address) for p in memory.arrays] == [
+        (128, memory.scratch_bytes),
+        (128, memory.scratch_bytes + 384),
+        (128, memory.scratch_bytes + 384),
+        (64, memory.scratch_bytes + 768),
+    ]
+    assert memory.arena_bytes == memory.scratch_bytes + 768 + 64
+
+
+# -- packing --------------------------------------------------------------------------------------------
+
+lifetimes = st.lists(
+    st.tuples(st.integers(1, 40), st.integers(0, 30), st.integers(-1, 12), st.booleans()), max_size=25
+).map(
+    lambda rows: tuple(
+        Lifetime(f"b{i}", 64 * size, first, first + length, slot)
+        for i, (size, first, length, slot) in enumerate(rows)
+    )
+)
+
+
+@given(lifetimes)
+def test_packing_keeps_the_living_apart(lives: tuple[Lifetime, ...]) -> None:
+    offsets, size = pack(lives)
+    for x in lives:
+        assert 0 <= offsets[x.name] <= size - x.size
+    for x, y in combinations(lives, 2):
+        if set(range(x.first, x.last + 1)) & set(range(y.first, y.last + 1)):
+            a, b = offsets[x.name], offsets[y.name]
+            assert a + x.size <= b or b + y.size <= a
+    moments = range(max((x.last for x in lives), default=-1) + 1)
+    peak = max((sum(x.size for x in lives if x.first <= t <= x.last) for t in moments), default=0)
+    assert live_peak(lives) == peak <= size
+
+
+def test_packing_wastes_little() -> None:
+    rng, waste = Random(1), []
+    for _ in range(40):
+        firsts = [rng.randrange(200) for _ in range(80)]
+        lives = tuple(
+            Lifetime(f"b{i}", 64 * rng.choice([1, 4, 16, 17, 64]), t, t + rng.randrange(25), slot=False)
+            for i, t in enumerate(firsts)
+        )
+        waste.append(pack(lives)[1] / live_peak(lives))
+    assert sum(waste) / len(waste) < 1.06
+
+
+def test_a_chain_of_temporaries_needs_two_places() -> None:
+    lives = tuple(Lifetime(f"b{i}", 64, i, i + 1, slot=False) for i in range(9))
+    assert pack(lives)[1] == 128
+    assert pack(lives, reuse=False)[1] == 9 * 64
+
+
+def test_slots_lie_lowest() -> None:
+    lives = (Lifetime("big", 640, 0, 5, slot=False), Lifetime("slot", 64, 3, 4, slot=True))
+    assert pack(lives) == ({"slot": 0, "big": 64}, 704)
+
+
+# -- capacity -------------------------------------------------------------------------------------------
+
+
+def planned_on(die: Die, **changes: object) -> Module:
+    """A program with 6,400 bytes of weights and state, and 25,600 of saved values."""
+    row = TensorType((16,), DType.F32, Layout.whole(1))
+    arrays = (
+        Array("w", row, Kind.PARAM, (50,)),
+        Array("m", row, Kind.STATE, (50,)),
+        Array("x.saved", row, Kind.SAVED, (400,)),
+    )
+    wafer = Wafer("w", 1, 4, die=die)
+    module = module_of(4, []).with_(arrays=arrays, machine=wafer, step=(), procedures=(), **changes)
+    return PlanMemory().run(module)
+
+
+def refusal(die: Die, **changes: object) -> tuple[str, str]:
+    with pytest.raises(CompileError) as caught:
+        planned_on(die, **changes)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code is Code.OUT_OF_MEMORY
+    return diagnostic.message, diagnostic.help
+
+
+def test_what_does_not_fit_is_refused_with_the_largest_parts() -> None:
+    message, advice = refusal(Die(sram=2_000, hbm=20_000))
+    assert "needs 32 kB but has 22 kB: 10 kB too much" in message
+    assert "saved 25.6 kB, param 3.2 kB, state 3.2 kB" in message
+    assert "`x.saved` 25.6 kB" in message
+    assert "`recompute full`" in advice
+
+
+def test_the_stated_memory_is_just_enough() -> None:
+    die = Die(sram=2_000, hbm=20_000)
+    more = int(re.findall(r"(\d+) bytes more", refusal(die)[1])[0])
+    planned_on(replace(die, hbm=die.hbm + more))
+    refusal(replace(die, hbm=die.hbm + more - 1))
+
+
+def test_advice_names_only_changes_that_would_suffice() -> None:
+    full = Train(batch=16, microbatches=2, recompute="full")
+    # 8 sequences at a time: half of them free 12.8 kB of the 10 kB that are missing, and so on.
+    assert "`microbatch 4`" in refusal(Die(sram=2_000, hbm=20_000), train=full)[1]
+    assert "`microbatch 2`" in refusal(Die(sram=2_000, hbm=12_000), train=full)[1]
+    last = refusal(Die(sram=500, hbm=0), train=full)[1]
+    assert "microbatch" not in last
+    assert "bytes more" in last

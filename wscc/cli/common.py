@@ -1,0 +1,72 @@
+"""What commands share: options that change a model, and how results and errors are shown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from wscc.diagnostics import CompileError
+from wscc.diagnostics.render import one_line, render
+from wscc.frontend.overrides import Overrides, UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def model_options(command: F) -> F:
+    """`--set --parallel --dead --dtype`, collected by `overrides`."""
+    for option in (
+        click.option("--dtype", metavar="T", help="f64, f32 or bf16 for compute, params and grads"),
+        click.option("--dead", multiple=True, metavar="WHAT", help="die:R,C or link:R,C-R,C; may be repeated"),
+        click.option("--parallel", metavar="AXES", help="replaces the file's strategy, e.g. dp=2,tp=2"),
+        click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="e.g. train.batch=32, wafer.mesh=2x4"),
+    ):
+        command = option(command)
+    return command
+
+
+def json_option(command: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="print one JSON object")(command)
+
+
+def overrides(sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None) -> Overrides:
+    return Overrides(sets=sets, parallel=parallel, dead=dead, dtype=dtype)
+
+
+def show_json(value: dict[str, Any]) -> None:
+    click.echo(json.dumps(value, indent=2, sort_keys=True))
+
+
+def say(message: str) -> None:
+    """A message or progress, to stderr."""
+    click.echo(message, err=True)
+
+
+def on_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
+def report_error(error: CompileError, *, as_json: bool) -> int:
+    """Show the error: rendered on stderr, and as an object on stdout with `--json`. The exit status."""
+    if as_json:
+        first = error.diagnostics[0]
+        span = first.label.span
+        show_json(
+            {
+                "error": {
+                    "code": str(first.code),
+                    "message": first.message,
+                    "file": span.file,
+                    "line": span.line,
+                    "column": span.column,
+                    "help": first.help,
+                }
+            }
+        )
+    click.echo(render(error), err=True)
+    if as_json:
+        click.echo(one_line(error.diagnostics[0]), err=True)
+    return 2 if isinstance(error, UsageError) else 1

@@ -1,0 +1,78 @@
+"""`wscc compile`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from wscc.backends.emit_files import write_artifact
+from wscc.cli.common import json_option, model_options, on_terminal, overrides, say, show_json
+from wscc.compiler import Compiled, compile_file
+from wscc.ir.module import Module
+from wscc.ir.print import to_text
+from wscc.passes import PASSES
+
+# The pass after which each level is complete.
+LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
+
+
+@click.command("compile")
+@click.argument("model")
+@click.option("-o", "--output", metavar="DIR", help="where to write the artifact (default: MODEL.out)")
+@click.option("-O", "level", type=click.IntRange(0, 2), default=2, show_default=True, help="optimisation level")
+@click.option("--emit", type=click.Choice(list(LEVELS)), help="print a level and write nothing")
+@click.option("--print-after", type=click.Choice(list(PASSES)), multiple=True, help="print the module after a pass")
+@click.option("--time-passes", is_flag=True, help="seconds of each pass, to stderr")
+@model_options
+@json_option
+def compile_command(
+    model: str, output: str | None, level: int, emit: str | None, print_after: tuple[str, ...], time_passes: bool,
+    sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Compile MODEL (a .wsl file) to an artifact: one instruction stream per die."""
+    wanted = {*print_after, *([LEVELS[emit]] if emit else [])}
+
+    def observe(name: str, module: Module) -> None:
+        if on_terminal():
+            say(f"  {name}")
+        if name in wanted:
+            click.echo(to_text(module), nl=False)
+
+    compiled = compile_file(model, overrides(sets, parallel, dead, dtype), level, observe=observe)
+    if time_passes:
+        _show_times(compiled)
+    if emit:
+        return 0
+    folder = Path(output) if output else Path(model).with_suffix(".out")
+    write_artifact(folder, compiled.artifact)
+    if as_json:
+        show_json(compiled.report)
+    elif not print_after:
+        _show_summary(compiled, folder)
+    return 0
+
+
+def _show_times(compiled: Compiled) -> None:
+    for name, seconds in compiled.report["compile_seconds"]["passes"].items():
+        say(f"{name:<18}{seconds:8.3f} s")
+    say(f"{'total':<18}{compiled.report['compile_seconds']['total']:8.3f} s")
+
+
+def _show_summary(compiled: Compiled, folder: Path) -> None:
+    r = compiled.report
+    strategy = " ".join(f"{a}={n}" for a, n in r["strategy"].items()) or "one die"
+    memory, place = r["memory"], r["placement"]
+    rows = [
+        ("strategy", f"{strategy} on {r['dies_used']} dies of {compiled.graph.machine.name}"),
+        ("parameters", f"{r['params']:,}"),
+        ("FLOPs per step", f"{r['flops_per_step']:,}"),
+        ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
+        ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
+        ("traffic per step", f"{r['traffic_bytes']:,} bytes x links"),
+        ("instructions", f"{r['instructions']:,} in {len(compiled.artifact.streams.programs)} programs"),
+        ("compiled in", f"{r['compile_seconds']['total']:.2f} s"),
+        ("artifact", str(folder)),
+    ]
+    for label, text in rows:
+        click.echo(f"{label:<18}{text}")

@@ -1,0 +1,90 @@
+"""`wscc run`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wscc.backends.emit_files import Artifact, load_artifact
+from wscc.cli.common import json_option, model_options, overrides, show_json
+from wscc.compiler import compile_file
+from wscc.diagnostics import Code
+from wscc.frontend.overrides import UsageError
+from wscc.diagnostics import Diagnostic
+from wscc.host.data import read_text
+from wscc.trainer import Outcome, RunOptions, run
+
+
+@click.command("run")
+@click.argument("program")
+@click.option("--steps", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--check", is_flag=True, help="checked mode, and compare with one device (the reference)")
+@click.option("--data", metavar="FILE", help="train on this text instead")
+@click.option("--seed", type=click.IntRange(0), help="seed of parameters and data instead of the file's")
+@click.option("--threads", type=click.IntRange(1, 64), default=2, show_default=True)
+@model_options
+@json_option
+def run_command(
+    program: str, steps: int, check: bool, data: str | None, seed: int | None, threads: int,
+    sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Run PROGRAM, an artifact folder or a .wsl file, with real numbers."""
+    artifact = _artifact(program, sets, parallel, dead, dtype)
+    text = read_text(Path(data)).tobytes() if data else None
+    options = RunOptions(steps=steps, threads=threads, text=text, seed=seed)
+    shown = _every(steps)
+
+    def on_step(step: int, loss: float) -> None:
+        if not as_json and step in shown:
+            click.echo(f"step {step:>5}   loss {loss:.6f}")
+
+    outcome = run(artifact, options, check=check, on_step=on_step)
+    if as_json:
+        show_json(_as_json(outcome))
+    else:
+        _show(outcome)
+    return 0 if outcome.check is None or outcome.check.ok else 1
+
+
+def _artifact(
+    program: str, sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None
+) -> Artifact:
+    if not Path(program).is_dir() or program.endswith(".wsl"):
+        return compile_file(program, overrides(sets, parallel, dead, dtype)).artifact
+    if sets or parallel or dead or dtype:
+        raise UsageError(
+            Diagnostic(
+                Code.OPTION, f"`{program}` is compiled already; --set, --parallel, --dead and --dtype change a .wsl",
+                help="run the .wsl file, or compile it again",
+            )  # fmt: skip
+        )
+    return load_artifact(Path(program))
+
+
+def _every(steps: int) -> set[int]:
+    """About twenty steps to show, the first and the last among them."""
+    stride = max(1, steps // 20)
+    return {1, steps, *range(stride, steps + 1, stride)}
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    out = asdict(outcome)
+    out["losses"] = list(outcome.losses)
+    if outcome.check is None:
+        del out["check"]
+    else:
+        out["check"]["dtype"] = str(outcome.check.dtype)
+    return out
+
+
+def _show(outcome: Outcome) -> None:
+    click.echo(f"{outcome.seconds_per_step:.4f} s per step, {outcome.peak_bytes_per_die_max:,} bytes per die at most")
+    c = outcome.check
+    if c is not None:
+        click.echo(
+            f"check {'passed' if c.ok else 'FAILED'} in {c.dtype}: relative error of loss {c.loss_rel_err:.1e}, "
+            f"gradients {c.grad_rel_err:.1e}, weights {c.weight_rel_err:.1e} (nearest to its limit: {c.worst})"
+        )

@@ -1,0 +1,94 @@
+"""From a `.wsl` file to a compiled program: front end, passes, emission and report in one place."""
+
+from __future__ import annotations
+
+import time
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wscc.backends.emit import emit
+from wscc.backends.emit_files import Artifact
+from wscc.frontend.elaborate import elaborate
+from wscc.frontend.overrides import NO_OVERRIDES, Overrides
+from wscc.frontend.parse import parse
+from wscc.frontend.resolve import resolve
+from wscc.frontend.scan import read_source
+from wscc.host.data import read_text
+from wscc.ir.fabric import Transfer
+from wscc.ir.module import Module, calls
+from wscc.ir.print import to_text
+from wscc.passes.route_loads import PhaseLoad, link_bytes, phase_loads
+from wscc.pipeline import Observer, Timings, compile_module
+from wscc.report import build_report
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A program ready to run or to be written; `modules` are those after each pass, by its name."""
+
+    graph: Module
+    modules: dict[str, Module]
+    artifact: Artifact
+
+    @property
+    def report(self) -> dict[str, Any]:
+        return self.artifact.report
+
+
+def load(path: str, overrides: Overrides = NO_OVERRIDES) -> Module:
+    """The forward module of a `.wsl` file. Raises `CompileError` (`UsageError` for a malformed override)."""
+    return elaborate(resolve(parse(read_source(path)), overrides))
+
+
+def compile_file(
+    path: str, overrides: Overrides = NO_OVERRIDES, level: int = 2, *, observe: Observer = lambda name, module: None
+) -> Compiled:
+    """Compile a `.wsl` file. Its data file is looked for beside it and copied into the artifact."""
+    graph = load(path, overrides)
+    return compile_graph(graph, level, data=_data(path, graph), observe=observe)
+
+
+def compile_graph(
+    graph: Module, level: int = 2, *, data: bytes | None = None, observe: Observer = lambda name, module: None
+) -> Compiled:
+    """Compile a forward module."""
+    timings = Timings()
+    modules: dict[str, Module] = {}
+    loads: list[tuple[PhaseLoad, ...]] = []
+
+    def keep(name: str, module: Module) -> None:
+        modules[name] = module
+        if name == "route":
+            loads.append(phase_loads(module))
+        observe(name, module)
+
+    planned = compile_module(graph, level, observe=keep, timings=timings)
+    started = time.perf_counter()
+    streams, manifest = emit(planned)
+    timings.passes["emit"] = time.perf_counter() - started
+    sharded = modules.get("fuse", modules["partition"])
+    report = build_report(
+        graph, sharded, planned, loads[0], traffic_bytes(modules["route"]), streams, timings
+    )
+    return Compiled(graph, modules, Artifact(streams, manifest, to_text(graph), data, report))
+
+
+def traffic_bytes(routed: Module) -> int:
+    """Bytes x links of one step."""
+    total = 0
+    for call, times in calls(routed.step):
+        transfers = [s for s in routed.procedure(call.procedure).body if isinstance(s, Transfer)]
+        if transfers:
+            total += times * sum(link_bytes(routed, transfers).values())
+    return total
+
+
+def _data(path: str, graph: Module) -> bytes | None:
+    """The bytes of the data file, if the program names one."""
+    if not graph.train.data:
+        return None
+    return read_text(Path(path).parent / graph.train.data).tobytes()
+
+

@@ -1,0 +1,102 @@
+"""Dies and routes: live dies, paths over live links between neighbours, and what messages may take them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from wscc.ir.die_arrays import DieArray, as_array
+from wscc.ir.fabric import NOBODY, Ints
+from wscc.ir.finding import Findings, Place
+from wscc.ir.module import Level, Module
+from wscc.machine.wafer import Wafer, are_neighbours, dead_link
+
+
+def check_dies(m: Module) -> Findings:
+    """Each logical die on a live physical die of its own, if the module is placed."""
+    place = Place(f"module `{m.name}`")
+    if not m.dies and m.level is not Level.FABRIC:
+        return
+    if len(m.dies) != m.dies_used:
+        yield place.wrong(f"{len(m.dies)} dies are placed of {m.dies_used}")
+    if len(set(m.dies)) != len(m.dies):
+        yield place.wrong("two logical dies are on one physical die")
+    for die in m.dies:
+        if not _is_live(m.machine, die):
+            yield place.wrong(f"die {die} is dead or not on the mesh of `{m.machine.name}`")
+
+
+def check_routes(m: Module) -> Findings:
+    """Every path from die to neighbouring die over live links, nowhere twice."""
+    for i, path in enumerate(m.routes):
+        place = Place(f"route {i}")
+        if len(path) < 2:
+            yield place.wrong("a path has at least two dies")
+        elif len(set(path)) != len(path):
+            yield place.wrong("it comes twice to one die")
+        elif dead := [d for d in path if not _is_live(m.machine, d)]:
+            yield place.wrong(f"die {dead[0]} is dead or not on the mesh of `{m.machine.name}`")
+        else:
+            for a, b in pairwise(path):
+                if not is_hop(m.machine, a, b):
+                    yield place.wrong(f"no live link joins dies {a} and {b}")
+
+
+def _is_live(w: Wafer, die: int) -> bool:
+    return 0 <= die < w.dies and w.coordinate(die) not in w.dead_dies
+
+
+def is_hop(w: Wafer, a: int, b: int) -> bool:
+    """Whether a live link joins two live dies."""
+    ends = w.coordinate(a), w.coordinate(b)
+    return are_neighbours(*ends) and dead_link(*ends) not in w.dead_links
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The dies of a module and its routes as arrays: ends, number of hops."""
+
+    wafer: Wafer
+    dies: DieArray
+    first: DieArray
+    last: DieArray
+    hops: DieArray
+
+    @classmethod
+    def of(cls, m: Module) -> Paths:
+        """`m` has passed `check_dies` and `check_routes`."""
+        return cls(
+            m.machine,
+            np.array(m.dies, np.int64),
+            np.array([p[0] for p in m.routes], np.int64),
+            np.array([p[-1] for p in m.routes], np.int64),
+            np.array([len(p) - 1 for p in m.routes], np.int64),
+        )
+
+    def check(self, place: Place, to: Ints, route: Ints, *, one_hop: bool) -> Findings:
+        """Each message goes from its sender's die to its receiver's, in one hop if it must."""
+        count = len(self.dies)
+        target, taken = as_array(to, count), as_array(route, count)
+        sends = target != NOBODY
+        lost = sends & ((taken < 0) | (taken >= len(self.first)))
+        if len(self.first) and lost.any():
+            yield place.wrong(f"logical die {np.flatnonzero(lost)[0]} has no route")
+            return
+        source, sink = self.dies[sends], self.dies[target[sends]]
+        if one_hop:
+            for a, b in zip(source.tolist(), sink.tolist(), strict=True):
+                if not is_hop(self.wafer, a, b):
+                    yield place.wrong(f"it is one hop, and no live link joins dies {a} and {b}")
+        if not len(self.first):
+            return
+        path = taken[sends]
+        wrong: tuple[tuple[DieArray, str], ...] = (
+            (self.first[path] != source, "does not start at its sender's die"),
+            (self.last[path] != sink, "does not end at its receiver's die"),
+            ((self.hops[path] != 1) & one_hop, "is not the one hop that it must be"),
+        )
+        for mask, words in wrong:
+            if mask.any():
+                yield place.wrong(f"route {path[mask][0]} {words}")

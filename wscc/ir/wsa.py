@@ -1,0 +1,108 @@
+"""The text of the streams level: the programs of all roles and the step.
+
+Invariant: `parse_wsa(to_wsa(programs, step)) == (programs, step)`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from wscc.ir.fabric import contiguous_strides
+from wscc.ir.module import Affine
+from wscc.ir.program import (
+    Address,
+    Column,
+    Field,
+    Instruction,
+    Operand,
+    Program,
+    ProgramCall,
+    ProgramLoop,
+    ProgramStep,
+    Scalar,
+)
+from wscc.ir.wsa_read import parse_wsa
+
+__all__ = ["parse_wsa", "to_wsa"]
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+
+
+def to_wsa(programs: Sequence[Program], step: ProgramStep) -> str:
+    """One instruction per line, as `grammar/wsa.lark` describes it."""
+    lines = [line for program in programs for line in _program(program)]
+    return "\n".join([*lines, "step {", *_step(step, "  "), "}", ""])
+
+
+def instruction_text(x: Instruction) -> str:
+    """`add f32[8]@a1 <- f32[8]@a0, f32[8]@128`"""
+    writes = ", ".join(map(operand_text, x.writes))
+    reads = ", ".join(map(operand_text, x.reads))
+    attrs = [f"{name}={_scalar(value)}" for name, value in x.attrs]
+    return " ".join([x.opcode, *([writes] if writes else []), *([f"<- {reads}"] if reads else []), *attrs])
+
+
+def operand_text(o: Operand) -> str:
+    """`f32[8,64;64,1]@a3+128`; row-major strides are left out."""
+    dims = ",".join(map(str, o.shape))
+    if o.strides != contiguous_strides(o.shape):
+        dims += ";" + ",".join(map(str, o.strides))
+    return f"{o.dtype}[{dims}]@{_place(o.arg, o.offset)}"
+
+
+def _place(arg: int, offset: Field) -> str:
+    text = f"${offset.index}" if isinstance(offset, Column) else str(offset)
+    if arg < 0:
+        return text
+    return f"a{arg}" if offset == 0 else f"a{arg}+{text}"
+
+
+def _scalar(value: Scalar) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case Column():
+            return f"${value.index}"
+        case str():
+            return json.dumps(value)
+        case _:
+            return repr(value)
+
+
+def _program(program: Program) -> Iterator[str]:
+    yield f"role {program.role} {{"
+    for code in program.procedures:
+        yield f"  procedure {_name(code.name)}({code.args}) {{"
+        for x in code.body:
+            yield f"    {instruction_text(x)}"
+        yield "  }"
+    yield "}"
+
+
+def _step(step: ProgramStep, indent: str) -> Iterator[str]:
+    for stmt in step:
+        match stmt:
+            case ProgramCall():
+                yield f"{indent}call {_name(stmt.procedure)}({', '.join(map(_address, stmt.args))})"
+            case ProgramLoop():
+                yield f"{indent}loop {_name(stmt.variable)} {stmt.count} {{"
+                yield from _step(stmt.body, indent + "  ")
+                yield indent + "}"
+
+
+def _address(address: Address) -> str:
+    indexed = [f"{stride}*[{_affine(index)}]" for index, stride in address.terms]
+    return " + ".join([str(address.base), *indexed])
+
+
+def _affine(index: Affine) -> str:
+    parts = [_name(v) if c == 1 else f"{c}*{_name(v)}" for v, c in index.terms]
+    if index.base or not parts:
+        parts.append(str(index.base))
+    return " + ".join(parts) + (f" % {index.modulus}" if index.modulus else "")
+
+
+def _name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)

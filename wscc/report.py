@@ -1,0 +1,55 @@
+"""report.json: what a compiled program costs and how it lies, as one stable object."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from math import prod
+from typing import Any
+
+from wscc.ir.module import Kind, Module, calls
+from wscc.ir.program import Streams
+from wscc.passes.place import placement
+from wscc.passes.plan_memory_report import memory_report
+from wscc.passes.route_loads import PhaseLoad
+from wscc.pipeline import Timings
+
+
+def build_report(
+    graph: Module, sharded: Module, planned: Module, phases: tuple[PhaseLoad, ...], traffic: int,
+    streams: Streams, timings: Timings,
+) -> dict[str, Any]:  # fmt: skip
+    """`graph` is the forward module; `sharded` the one that was placed; `traffic` bytes x links in a step."""
+    place = placement(sharded)
+    memory = memory_report(planned)
+    return {
+        "strategy": dict(graph.axes),
+        "dies_used": graph.dies_used,
+        "compile_seconds": {"total": timings.total, "passes": dict(timings.passes)},
+        "params": parameters(graph),
+        "flops_per_step": model_flops(graph),
+        "memory": {
+            "peak_bytes_per_die_max": memory.peak,
+            "peak_bytes_per_die": [memory.peak] * graph.dies_used,
+            "live_peak_bytes": memory.live_peak,
+            "by_category": memory.by_category,
+            "capacity": memory.capacity,
+        },
+        "placement": {"method": place.method, "rings": place.rings, "paths": place.paths},
+        "phases": [asdict(p) for p in phases],
+        "traffic_bytes": traffic,
+        "instructions": sum(len(c.body) for p in streams.programs for c in p.procedures),
+    }
+
+
+def parameters(graph: Module) -> int:
+    """Elements of all parameters; a tied one counts once."""
+    return sum(prod((*a.extents, *a.type.shape)) for a in graph.arrays if a.kind is Kind.PARAM)
+
+
+def model_flops(graph: Module) -> int:
+    """FLOPs of contractions and attention in a training step of a forward module: forward, and twice that
+    backward; recomputation does not count."""
+    forward = sum(
+        times * op.flops for call, times in calls(graph.step) for op in graph.procedure(call.procedure).ops
+    )
+    return 3 * forward

@@ -1,0 +1,147 @@
+"""Runs a compiled program on its data, and compares it with one device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.backends.emit_files import Artifact
+from wscc.backends import host_io
+from wscc.backends.interpreter import Machine
+from wscc.diagnostics import Source
+from wscc.host.compare import Check, Errors, Run, by_layer, judge, measure
+from wscc.host.data import Batches, inputs_of, vocabulary
+from wscc.host.init import initial
+from wscc.ir.artifact import HostTensor
+from wscc.ir.module import Kind, Module
+from wscc.ir.parse import parse
+from wscc.ir.types import DType
+from wscc.reference.training import History, train
+
+Tensors = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """`text` replaces the program's own data; `seed` that of the file."""
+
+    steps: int = 1
+    threads: int = 2
+    checked: bool = False
+    text: bytes | None = None
+    seed: int | None = None
+
+
+class Trainer:
+    """A program loaded on all dies, initialised, stepping through batches."""
+
+    def __init__(self, artifact: Artifact, options: RunOptions) -> None:
+        self.options = options
+        self.manifest = artifact.manifest
+        self.graph = parse(Source("graph.wir", artifact.graph))
+        self.machine = Machine(artifact.streams, artifact.manifest, options.threads, options.checked)
+        seed = options.seed if options.seed is not None else self.manifest.train.seed
+        text = options.text if options.text is not None else artifact.data
+        numbers = np.frombuffer(text, np.uint8) if text is not None else None
+        self.batches = Batches(inputs_of(self.manifest.tensors), vocabulary(self.graph), seed, numbers)
+        host_io.initialise(self.machine, seed)
+        self.seed = seed
+
+    def steps(self) -> Iterator[float]:
+        """The loss of each step, as it is done."""
+        for i in range(self.options.steps):
+            for name, whole in self.batches.batch(i).items():
+                for m, part in enumerate(whole):
+                    host_io.write(self.machine, name, (m,), part)
+            self.machine.run_step()
+            yield float(host_io.read(self.machine, "loss"))
+
+    def arrays(self, kind: Kind) -> Tensors:
+        """All arrays of a kind as whole tensors; replicas are compared bit for bit on the way."""
+        return {t.name: self._whole(t) for t in self.manifest.tensors if t.kind is kind and _is_own(t)}
+
+    def _whole(self, t: HostTensor) -> NDArray[Any]:
+        whole = np.empty((*t.extents, *t.type.shape), t.type.dtype.numpy)
+        for index in np.ndindex(*t.extents):
+            whole[index] = host_io.read(self.machine, t.name, index)
+        return whole
+
+
+def _is_own(t: HostTensor) -> bool:
+    """Not a second name of another array's bytes."""
+    return not t.name.endswith(".partial")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What `wscc run` prints."""
+
+    losses: tuple[float, ...]
+    seconds_per_step: float
+    peak_bytes_per_die_max: int
+    check: Check | None = None
+
+
+def run(
+    artifact: Artifact, options: RunOptions, *, check: bool = False,
+    on_step: Callable[[int, float], None] = lambda step, loss: None,
+) -> Outcome:  # fmt: skip
+    """Train for some steps; with `check`, in checked mode and against the reference."""
+    trainer = Trainer(artifact, replace(options, checked=options.checked or check))
+    losses: list[float] = []
+    grads: Tensors = {}
+    started = time.perf_counter()
+    for i, loss in enumerate(trainer.steps()):
+        losses.append(loss)
+        on_step(i + 1, loss)
+        if check and i == 0:
+            grads = trainer.arrays(Kind.GRAD)
+    seconds = (time.perf_counter() - started) / max(len(losses), 1)
+    verdict = _compare(trainer, losses, grads) if check else None
+    peak = max(trainer.machine.peak_bytes(), default=0)
+    return Outcome(losses=tuple(losses), seconds_per_step=seconds, peak_bytes_per_die_max=peak, check=verdict)
+
+
+def _compare(trainer: Trainer, losses: list[float], grads: Tensors) -> Check:
+    graph = trainer.graph
+    dtype = graph.train.compute
+    extents = {a.name: a.extents for a in graph.arrays if a.kind is Kind.PARAM}
+    got = Run(
+        losses,
+        by_layer({n.removesuffix(".grad"): g for n, g in grads.items()}, extents),
+        by_layer(trainer.arrays(Kind.PARAM), extents),
+    )
+    low = dtype is DType.BF16
+    want = _reference(trainer, DType.F64 if low else dtype)
+    own: Errors | None = None
+    if low:
+        own = measure(_as_run(_reference(trainer, None), extents), _as_run(want, extents))
+    return judge(got, _as_run(want, extents), graph.train, dtype, own)
+
+
+def _reference(trainer: Trainer, dtype: DType | None) -> History:
+    return train(
+        trainer.graph, initial_parameters(trainer.graph, trainer.seed), trainer.batches.batch,
+        trainer.options.steps, dtype,
+    )  # fmt: skip
+
+
+def _as_run(history: History, extents: dict[str, tuple[int, ...]]) -> Run:
+    return Run(history.losses, by_layer(history.first_grads, extents), by_layer(history.weights, extents))
+
+
+def initial_parameters(graph: Module, seed: int) -> Tensors:
+    """Every parameter as the host initialises it."""
+    out: Tensors = {}
+    for a in graph.arrays:
+        if a.kind is Kind.PARAM:
+            whole = np.empty((*a.extents, *a.type.shape), a.type.dtype.numpy)
+            for index in np.ndindex(a.extents):
+                whole[index] = initial(a.name, index, a.type.shape, a.init, seed, a.type.dtype)
+            out[a.name] = whole
+    return out
