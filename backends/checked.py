@@ -22,8 +22,8 @@ WRITTEN: Final = 0x80
 GRANTED: Final = 0x40
 SENDING: Final = 0x3F  # how many messages under way read the byte
 
-# Two bytes, again and again: a NaN in f64, f32 and bf16, and in i32 a number that no index or label is.
-_POISON: Final = 0xFFC1
+# Two bytes, again and again: a NaN in f64, f32 and bf16, and -458760 in i32, which no index or label is.
+_POISON: Final = 0xFFF8
 
 Tags = NDArray[np.uint8]
 Named = list[tuple[str, Tags]]

@@ -6,7 +6,7 @@ Invariant: `decode(type(x), json.loads(canonical(encode(x)))) == x`, and equal v
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import UnionType
@@ -18,8 +18,29 @@ T = TypeVar("T")
 
 
 def canonical(value: Json) -> bytes:
-    """The one spelling of a JSON value: sorted keys, one entry a line, a newline at the end."""
-    return (json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    """The one spelling of a JSON value: sorted keys, one entry a line (but a list of plain values on one), a
+    newline at the end. `ValueError` for NaN, infinities and halves of surrogate pairs."""
+    return ("".join(_spelled(value, "\n")) + "\n").encode()
+
+
+def _spelled(value: Json, newline: str) -> Iterator[str]:
+    inner = newline + " "
+    if isinstance(value, Mapping) and value:
+        for i, key in enumerate(sorted(value)):
+            yield f"{',' if i else '{'}{inner}{_scalar(key)}: "
+            yield from _spelled(value[key], inner)
+        yield newline + "}"
+    elif isinstance(value, list | tuple) and any(isinstance(v, Mapping | list | tuple) for v in value):
+        for i, item in enumerate(value):
+            yield f"{',' if i else '['}{inner}"
+            yield from _spelled(item, inner)
+        yield newline + "]"
+    else:
+        yield _scalar(value)
+
+
+def _scalar(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def encode(value: Any) -> Json:

@@ -118,9 +118,9 @@ class _Layout:
         return np.flatnonzero(found)
 
     def _meets(self, k: int, other: int, near: NDArray[np.bool_]) -> bool:
-        shifts = np.unique(self.low[other][near] - self.low[k][near])
+        shifts = set((self.low[other][near] - self.low[k][near]).tolist())
         a, b = self.regions[k].dims, self.regions[other].dims
-        return any(meets(a, b, shift) for shift in shifts.tolist())
+        return any(meets(a, b, shift) for shift in shifts)
 
 
 def _representatives(regions: list[Region], dies: int) -> Index:

@@ -20,8 +20,8 @@ class FormPhases(Pass):
     """Give each transfer the number of its phase, counted from 0 in program order in each procedure.
 
     A whole collective or stream (one `group`) is one phase, since its rounds load the same links; so are
-    groups whose transfers interleave. With `merge`, a group joins the phase before it if none of its transfers
-    depends on one of that phase, directly or through kernels.
+    groups whose transfers interleave. With `merge`, a group joins the phase before it if none of its
+    transfers depends on one of that phase, directly or through kernels.
 
     Invariant: numbers never fall along the body, and two transfers of one phase have no dependency path
     between them, unless their groups are the same or interleave.

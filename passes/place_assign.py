@@ -1,8 +1,8 @@
 """Which region serves which coordinates of the other axes, and where each ring starts.
 
 Regions are split recursively along the longer side of the part of the wafer that they cover, major axis
-first, so peers of every axis come to lie side by side; then each region is turned to suit its peers, and pairs
-of regions are exchanged while that pays.
+first, so peers of every axis come to lie side by side; then each region is turned to suit its peers, and
+pairs of regions are exchanged while that pays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The second opinion on a placement: reads the wafer and the answer alone, and shares no code with the solver."""
+"""A second opinion on a placement, from the wafer and the answer alone: no code of the solver is used."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Disjoint rings or paths by CP-SAT, for wafers on which growing them fails.
 
-Two models. Where all candidate regions can be listed, a packing: one Boolean per candidate, each die in at
-most one. Else positions: one Boolean per die and position of a group, and per step from one to the next.
-Both stop on deterministic time, run on one worker and use a fixed seed, so that machine load cannot change
+Where all candidate regions can be listed, a packing: one Boolean per candidate, each die in at most one.
+Else a circuit for one group, and positions for several: one Boolean per die and position, and per step to the
+next. All stop on deterministic time, run on one worker and use a fixed seed, so that machine load cannot change
 the answer.
 """
 
@@ -20,11 +20,12 @@ from wscc.passes.place_grow import Ask, Region
 
 Positions = list[cp_model.IntVar]
 
-# Work limits: steps of the walk through candidates, candidates, clauses and cuts of the model of positions.
-_CANDIDATE_STEPS = 200_000
+# Work limits: steps of the walk through candidates, candidates, clauses of the model of positions, and
+# what a solution that must be cut off costs at least in deterministic time.
+_CANDIDATE_STEPS = 100_000
 _MAX_CANDIDATES = 20_000
-_MAX_CLAUSES = 40_000
-_MAX_CUTS = 20
+_MAX_CLAUSES = 16_000
+_LEAST_TIME = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ def exact_regions(topology: Topology, island: Sequence[int], ask: Ask, *, seed: 
     candidates = _candidates(topology, island, ask)
     if candidates is not None:
         return _pack(candidates, ask.count, seed, limit)
+    if ask.count == 1:
+        return _circuit(topology, island, ask, seed, limit)
     return _by_position(topology, island, ask, seed, limit)
 
 
@@ -127,6 +130,29 @@ def _pack(candidates: list[Region], count: int, seed: int, limit: float) -> Foun
     return Found(None, status == cp_model.INFEASIBLE)
 
 
+def _circuit(topology: Topology, island: Sequence[int], ask: Ask, seed: int, limit: float) -> Found:
+    """One group. A path is a circuit through one more node, the last, which stands for no die."""
+    model = cp_model.CpModel()
+    node = {die: i for i, die in enumerate(island)}
+    end = len(island)
+    links = [(node[a], node[b]) for a, b in topology.links if a in node]
+    if not ask.closed:
+        links += [pair for i in node.values() for pair in ((end, i), (i, end))]
+    arcs = [(a, b, model.new_bool_var("")) for a, b in links]
+    used = [model.new_bool_var("") for _ in island]
+    model.add_circuit([*arcs, *((i, i, ~var) for i, var in enumerate(used))])
+    model.add(sum(used) == ask.size)
+    solver = new_solver(seed, limit)
+    status = solver.solve(model)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return Found(None, status == cp_model.INFEASIBLE)
+    after = {a: b for a, b, var in arcs if solver.boolean_value(var)}
+    walk = [after.get(end, min(after))]
+    while len(walk) < ask.size:
+        walk.append(after[walk[-1]])
+    return Found([tuple(island[i] for i in walk)], True)
+
+
 def _by_position(topology: Topology, island: Sequence[int], ask: Ask, seed: int, limit: float) -> Found:
     """Steps from die to die count positions 0, 1, ... up to the size, so groups need no names.
 
@@ -137,9 +163,10 @@ def _by_position(topology: Topology, island: Sequence[int], ask: Ask, seed: int,
     if len(links) * ask.size > _MAX_CLAUSES:
         return Found(None, False)
     model = _PositionModel(topology, island, links, ask)
-    solver = new_solver(seed, limit)
-    for _ in range(_MAX_CUTS):
+    while limit > 0:
+        solver = new_solver(seed, limit)
         status = solver.solve(model.model)
+        limit -= max(solver.response_proto.deterministic_time, _LEAST_TIME)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return Found(None, status == cp_model.INFEASIBLE)
         walks = model.walks(solver)

@@ -19,7 +19,7 @@ _PRECISION = 100
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """`dies` by logical index, or None if nothing was found; `proven`: that nothing is better, or exists at all."""
+    """`dies` by logical index, or None if none were found; `proven`: nothing is better, or exists at all."""
 
     dies: IntArray | None
     proven: bool
@@ -36,15 +36,16 @@ def joint(
     status = solver.solve(model.model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Joint(None, status == cp_model.INFEASIBLE)
-    return Joint(model.dies(solver), status == cp_model.OPTIMAL)
+    return Joint(model.dies(solver), status == cp_model.OPTIMAL and model.is_exact)
 
 
 class _Model:
     """A Boolean per (logical die, physical die); hops of a pair are the sum of its row and column distances,
-    exact on a whole wafer and a lower bound on a damaged one."""
+    or more where damage is in the way."""
 
     def __init__(self, topology: Topology, shape: Shape, closed: bool) -> None:
         self.model, self.topology = cp_model.CpModel(), topology
+        self.detours = _detours(topology)
         self.on = [{d: self.model.new_bool_var("") for d in topology.live} for _ in range(dies_of(shape))]
         for logical in self.on:
             self.model.add_exactly_one(logical.values())
@@ -53,7 +54,8 @@ class _Model:
         for i, axis in enumerate(shape):
             if axis.ring:
                 self._keep_together(axis_groups(shape, i), closed)
-        self._minimise(shape)
+        weights, self.is_exact = _integers([a.weight for a in shape])
+        self._minimise(shape, weights, closed)
 
     def _keep_together(self, groups: IntArray, closed: bool) -> None:
         """Each die of a group is next to the one after it."""
@@ -65,17 +67,26 @@ class _Model:
                     beside = [there[n] for n in self.topology.neighbours[die]]
                     self.model.add_bool_or(~here[die], *beside)
 
-    def _minimise(self, shape: Shape) -> None:
+    def _minimise(self, shape: Shape, weights: Sequence[int], closed: bool) -> None:
+        """All pairs of closed rings are one hop apart already."""
         sides = [self._coordinates(axis) for axis in (0, 1)]
         terms = []
-        for i, (axis, weight) in enumerate(zip(shape, _integers([a.weight for a in shape]), strict=True)):
-            if axis.ring or not weight:
+        for i, (axis, weight) in enumerate(zip(shape, weights, strict=True)):
+            if (axis.ring and closed) or not weight:
                 continue
             for a, b in axis_pairs(shape, i):
-                gaps = [self._gap(side[a], side[b]) for side in sides]
-                self.model.add(sum(gaps) >= 1)
-                terms += [weight * gap for gap in gaps]
+                across, down = (self._gap(side[a], side[b]) for side in sides)
+                hops = self.model.new_int_var(1, self.topology.dies, "")
+                self.model.add(hops >= across + down)
+                self._detour(a, b, hops)
+                terms.append(weight * hops)
         self.model.minimize(sum(terms))
+
+    def _detour(self, a: int, b: int, hops: cp_model.LinearExpr) -> None:
+        """Damage makes some dies farther apart than their rows and columns say."""
+        for here, there, distance in self.detours:
+            both = [self.on[a][here], self.on[b][there]]
+            self.model.add(hops >= distance).only_enforce_if(both)
 
     def _coordinates(self, axis: int) -> list[cp_model.LinearExpr]:
         """The row (0) or column (1) of each logical die."""
@@ -97,9 +108,22 @@ class _Model:
         return np.array([next(d for d, on in x.items() if solver.boolean_value(on)) for x in self.on])
 
 
-def _integers(weights: Sequence[float]) -> list[int]:
-    """The weights in proportion, as small integers."""
+def _detours(topology: Topology) -> list[tuple[int, int, int]]:
+    """(die, die, hops) of all pairs that are farther apart than on a whole mesh."""
+    found = []
+    for a in topology.live:
+        for b in topology.live:
+            (ra, ca), (rb, cb) = topology.coordinate(a), topology.coordinate(b)
+            hops = topology.distance(a, b)
+            if hops > abs(ra - rb) + abs(ca - cb):
+                found.append((a, b, hops))
+    return found
+
+
+def _integers(weights: Sequence[float]) -> tuple[list[int], bool]:
+    """The weights in proportion, as small integers, and whether those are exact."""
     largest = max(weights, default=0.0)
     scaled = [round(_PRECISION * w / largest) if largest else 0 for w in weights]
+    is_exact = all(s * largest == w * _PRECISION for s, w in zip(scaled, weights, strict=True))
     common = gcd(*scaled) or 1
-    return [w // common for w in scaled]
+    return [s // common for s in scaled], is_exact

@@ -9,13 +9,15 @@ from math import prod
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.machine.topology import Topology
-from wscc.passes.place_types import AxisSpec, Shape, dies_of
+from wscc.passes.place_types import AxisSpec, Placement, Shape, dies_of
 
-Fits = Callable[[Shape], bool]
+# A placement found with little effort, or None.
+Fits = Callable[[Shape], Placement | None]
 
-# Strategies tried for the help text; each may cost a search.
+# Strategies tried for the help text, each of which may cost a search; islands and dies named; dies given up.
 _MAX_TRIES = 24
 _NAMED = 6
+_GIVEN_UP = 3
 
 
 def too_many(topology: Topology, shape: Shape, fits: Fits) -> CompileError:
@@ -36,12 +38,31 @@ def too_many(topology: Topology, shape: Shape, fits: Fits) -> CompileError:
 def no_place(topology: Topology, shape: Shape, reason: str, fits: Fits) -> CompileError:
     """No rings, and no paths either (W303)."""
     axes = [a for a in shape if a.ring and a.size > 1]
-    groups = " and ".join(f"{dies_of(shape) // a.size} of {a.size} dies for `{a.name}`" for a in axes)
-    live = f"{len(topology.live)} live dies"
+    needs = " and ".join(_paths(a, dies_of(shape) // a.size) for a in axes)
+    live = f"{len(topology.live)} dies are live"
     if len(topology.islands) > 1:
-        live += f" in {_islands(topology)}"
-    message = f"`{spell(shape)}` needs paths of neighbouring dies, {groups}, among {live}: {reason}"
-    return fail(Code.NO_PATH, message, help=_nearest(topology, shape, fits))
+        live += f", in {_islands(topology)}"
+    help = _nearest(topology, shape, fits)
+    if len(axes) == 1 and (shorter := _shorter(topology, shape, axes[0], fits)):
+        help = f"{shorter}; {help}"
+    return fail(Code.NO_PATH, f"`{spell(shape)}` needs {needs}; {live}: {reason}", help=help)
+
+
+def _paths(axis: AxisSpec, count: int) -> str:
+    paths = "a path" if count == 1 else f"{count} paths"
+    return f"{paths} of {axis.size} neighbouring dies for `{axis.name}`"
+
+
+def _shorter(topology: Topology, shape: Shape, axis: AxisSpec, fits: Fits) -> str:
+    """The longest groups that fit, if they are little shorter, and the dies that they leave out."""
+    for size in range(axis.size - 1, max(axis.size - 1 - _GIVEN_UP, 0), -1):
+        placement = fits([replace(a, size=size) if a is axis else a for a in shape])
+        if placement is None:
+            continue
+        left = [topology.name_of(d) for d in topology.live if d not in placement.dies]
+        without = f" without die{'s' * (len(left) > 1)} {', '.join(left)}" if len(left) <= _NAMED else ""
+        return f"`{axis.name}={size}` fits{without}"
+    return ""
 
 
 def spell(shape: Shape) -> str:
@@ -50,10 +71,9 @@ def spell(shape: Shape) -> str:
 
 
 def _islands(topology: Topology) -> str:
-    """`2 islands, of 5 dies around (0, 0) and 3 dies around (3, 3)`, the largest first."""
-    parts = [f"{len(p)} (from die {topology.name_of(p[0])})" for p in topology.islands]
-    shown = ", ".join(parts[:_NAMED]) + (", ..." if len(parts) > _NAMED else "")
-    return f"{len(parts)} islands of {shown} dies"
+    """`2 islands: 5 dies from (0, 0), 3 dies from (2, 3)`, the largest first."""
+    parts = [f"{len(p)} dies from {topology.name_of(p[0])}" for p in topology.islands]
+    return f"{len(parts)} islands: {', '.join(parts[:_NAMED])}" + (", ..." if len(parts) > _NAMED else "")
 
 
 def _nearest(topology: Topology, shape: Shape, fits: Fits) -> str:
@@ -62,7 +82,7 @@ def _nearest(topology: Topology, shape: Shape, fits: Fits) -> str:
     smaller = [s for s in _divisors(shape) if dies_of(s) <= min(limit, dies_of(shape) - 1)]
     smaller.sort(key=lambda s: (-dies_of(s), _distance(shape, s)))
     for tried in (*smaller[:_MAX_TRIES], *smaller[-1:]):
-        if fits(tried):
+        if fits(tried) is not None:
             return f"`{spell(tried)}` ({dies_of(tried)} of {len(topology.live)} live dies) fits"
     return "no strategy fits: the wafer has no live die"
 

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from wscc.machine.topology import Topology
 from wscc.passes.place_grow import Ask, Region, grow_regions
 
+# The work of growing, in dies placed x dies of the region, is held to some seconds; four tries are the plain
+# scan orders.
+_MAX_GROWTH = 2_000_000
+_LEAST_TRIES = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Regions:
@@ -22,6 +27,8 @@ def find_regions(topology: Topology, ask: Ask, *, seed: int, tries: int, limit: 
     """The regions asked for, on the live dies of `topology`."""
     if reason := obstacle(topology, ask):
         return Regions(None, reason=reason)
+    affordable = _MAX_GROWTH // (ask.size * ask.size * ask.count)
+    tries = min(tries, max(affordable, _LEAST_TRIES))
     grown = grow_regions(topology, topology.live, ask, seed=seed, tries=tries)
     if grown is not None:
         return Regions(grown, "grow")
@@ -51,20 +58,20 @@ def obstacle(topology: Topology, ask: Ask) -> str:
     parts = [Counter(colours[d] for d in part) for part in usable.islands]
     if sum(min(_fits(ask, p[0], p[1]), ask.count) for p in parts) >= ask.count:
         return ""
-    total = sum(parts, Counter())
     word = "rings" if ask.closed else "paths"
     if len(parts) > 1:
         sizes = ", ".join(str(p.total()) for p in parts)
         return f"the dies that {word} can use fall into parts of {sizes} dies"
-    low = ask.size // 2 * ask.count
+    needed = ask.size // 2 * ask.count
+    usable_colours = f"{max(parts[0].values())} and {min(parts[0][0], parts[0][1])}"
     return (
-        f"a mesh is coloured like a chessboard and {word} alternate: they need at least {low} dies of each colour, "
-        f"and {max(total[0], total[1])} and {min(total[0], total[1])} are usable"
+        f"{word} alternate between the two colours of a chessboard and need {needed} dies of each at least; "
+        f"{usable_colours} are usable"
     )
 
 
 def _core(topology: Topology) -> set[int]:
-    """The dies left when those with fewer than two neighbours left go, again and again: all rings lie within."""
+    """The dies left when those with fewer than two neighbours go, again and again: rings lie within."""
     left = {d: len(topology.neighbours[d]) for d in topology.live}
     stack = [d for d, n in left.items() if n < 2]
     for d in stack:

@@ -41,19 +41,23 @@ if TYPE_CHECKING:
 class Limits:
     """How hard to try. Times are CP-SAT's deterministic time, about seconds of one fast core.
 
-    `joint_time` improves what is there, on up to `joint_dies` used dies of twice as many; `search_time` is for
-    finding a placement at all; `tries` is the number of orders in which regions are grown.
+    `joint_time` improves what is there, if at most `joint_dies` dies are used of at most twice as many;
+    `search_time` is for finding a placement at all; `tries` are the orders in which regions are grown.
     """
 
     joint_dies: int = 16
     joint_time: float = 0.02
-    search_time: float = 4.0
+    search_time: float = 1.5
     tries: int = 32
 
 
 # Positions of tiles tried on a wafer with dead links, and Booleans of a model of the whole placement.
 _MAX_POSITIONS = 2_000
 _MAX_JOINT = 4_096
+# How much longer CP-SAT may improve a placement that is not a tiling.
+_LOOSE_FACTOR = 4
+# The longest groups that are grown as rings or paths although they need not be.
+_MAX_SOFT = 128
 # For the strategies that a refusal proposes.
 _QUICK = Limits(joint_dies=0, search_time=0.2, tries=8)
 
@@ -68,17 +72,18 @@ def place_on(wafer: Wafer, shape: Shape, *, limits: Limits = Limits(), seed: int
 def solve(topology: Topology, shape: Shape, *, limits: Limits = Limits(), seed: int = 0) -> Placement:
     """The best placement found; the same for the same arguments, whatever else the machine does.
 
-    All groups of a ring axis are closed rings of neighbours if such a placement is found, else paths. All dies
-    lie on one island. Raises `CompileError`: W301 more dies than are live, W302 more than any island has,
-    W303 no place for the rings or paths.
+    All groups of a ring axis are closed rings of neighbours if such a placement is found, else paths. All
+    dies lie on one island. Raises `CompileError`: W301 more dies than are live, W302 more than any island
+    has, W303 no place for the rings or paths.
     """
     return _solve(topology, tuple(shape), limits, seed)
 
 
 @lru_cache(maxsize=256)
 def _solve(topology: Topology, shape: tuple[AxisSpec, ...], limits: Limits, seed: int) -> Placement:
-    def fits(smaller: Shape) -> bool:
-        return not isinstance(_search(topology, smaller, _QUICK, seed), str)
+    def fits(smaller: Shape) -> Placement | None:
+        found = _search(topology, smaller, _QUICK, seed)
+        return None if isinstance(found, str) else found
 
     islands = [part for part in topology.islands if len(part) >= dies_of(shape)]
     if not islands:
@@ -190,7 +195,7 @@ class _Search:
         """No ring axis: the axis with most traffic gets rings or paths if they are easy to find."""
         weights = [(a.weight if a.size > 1 else 0.0, i) for i, a in enumerate(self.shape)]
         axis = max(weights)[1]
-        for closed in (True, False):
+        for closed in (True, False) if self.shape[axis].size <= _MAX_SOFT else ():
             regions = find_regions(
                 self.topology, self._ask(axis, closed), seed=self.seed, tries=self.limits.tries, limit=0
             )
@@ -207,10 +212,12 @@ class _Search:
         used, live = dies_of(self.shape), len(self.topology.live)
         if used > self.limits.joint_dies or live > 2 * self.limits.joint_dies:
             return answer
-        better = self._joint(closed, answer.dies, self.limits.joint_time)
+        better = self._joint(
+            closed, answer.dies, self.limits.joint_time * (1 if answer.method == "tile" else _LOOSE_FACTOR)
+        )
         if better.dies is None:
             return answer
-        optimal = better.proven and self.price.hops.is_whole
+        optimal = better.proven
         if self.price.of(better.dies) < price:
             return _Answer(better.dies, "cpsat", optimal)
         return replace(answer, method="cpsat", optimal=True) if optimal else answer

@@ -34,7 +34,8 @@ def phase_loads(module: Module) -> tuple[PhaseLoad, ...]:
     """The loads of a routed module that still has its transfers, in order of procedures and phases."""
     topology = mesh_topology(module.machine)
     actual = _Links(module.routes)
-    initial = _Links([live_path(topology, path[0], path[-1]) for path in module.routes])
+    paths = tuple(live_path(topology, path[0], path[-1]) for path in module.routes)
+    initial = actual if paths == module.routes else _Links(paths)
     loads = []
     for procedure in module.procedures:
         transfers = [s for s in procedure.body if isinstance(s, Transfer)]

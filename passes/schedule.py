@@ -11,7 +11,7 @@ from wscc.ir.module import Module, Procedure
 from wscc.passes.accesses import accesses
 from wscc.passes.aliases import aliases
 from wscc.passes.base import Fact, Pass
-from wscc.passes.schedule_moments import Moments, moments
+from wscc.passes.schedule_moments import Moments, Reach, moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,10 @@ class Schedule(Pass):
     """Turn each transfer into post, send, wait (received) and wait (sent), in one order for all dies.
 
     Without `overlap` the four stand where the transfer stood. With it, posts and sends move up as far as
-    their data and slot allow, but not above the first transfer of the `ahead`th group before theirs (which
-    bounds how long prefetched data occupies memory); waits move down to just before the first statement that
-    needs them. Kernels keep their order. A send of a later phase follows the waits (received) of earlier phases.
+    their data and slot allow, waits down to just before the first statement that needs them. Since a message
+    on its way occupies memory at both ends, nothing moves over more than `ahead` other groups or `window`
+    other transfers. Kernels keep their order. A send of a later phase follows the waits (received) of earlier
+    phases.
 
     Invariants:
     - Each die's memory ends as if all transfers and kernels had run one by one in the order of the input.
@@ -40,6 +41,7 @@ class Schedule(Pass):
 
     overlap: bool = True
     ahead: int = 1
+    window: int = 2
 
     def run(self, module: Module) -> Module:
         names, dies = aliases(module), module.dies_used
@@ -49,9 +51,10 @@ class Schedule(Pass):
 
     def _scheduled(self, procedure: Procedure, dies: int, names: dict[str, str]) -> Procedure:
         body = procedure.body
-        where = (
-            moments(procedure, accesses(procedure, dies, names), max(self.ahead, 0)) if self.overlap else {}
-        )
+        where: dict[int, Moments] = {}
+        if self.overlap:
+            reach = Reach(max(self.ahead, 0), max(self.window, 0))
+            where = moments(procedure, accesses(procedure, dies, names), reach)
         # (moment, rank at that moment, position in the input) of each statement
         placed: list[tuple[int, int, int, FabricStmt]] = []
         for i, stmt in enumerate(body):

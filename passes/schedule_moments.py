@@ -35,10 +35,19 @@ class Moments:
         return cls(2 * i, 2 * i, 2 * i, 2 * i)
 
 
-def moments(procedure: Procedure, found: Accesses, ahead: int) -> dict[int, Moments]:
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far parts of a transfer may move, since a message on its way occupies memory at both ends: over
+    `groups` other groups, and over `transfers` other transfers (of one stream: some rounds)."""
+
+    groups: int
+    transfers: int
+
+
+def moments(procedure: Procedure, found: Accesses, reach: Reach) -> dict[int, Moments]:
     """The moments of each transfer by position. Time grows with statements x regions that meet."""
-    waits = _waits(procedure, found, ahead)
-    floors = _floors(procedure, ahead)
+    bounds = _bounds(procedure, reach)
+    waits = _waits(procedure, found, bounds)
     read_until = np.full(len(found.regions), START, np.int64)
     written_until = read_until.copy()
     phase_over = np.full(_phases(procedure), START, np.int64)
@@ -57,7 +66,8 @@ def moments(procedure: Procedure, found: Accesses, ahead: int) -> dict[int, Mome
         slot_free = max(int(a[found.meeting[slot]].max()) for a in (read_until, written_until))
         data_ready = int(written_until[found.meeting[source]].max())
         earlier = int(phase_over[: stmt.phase].max(initial=START)) if stmt.phase > 0 else START
-        result[i] = Moments(max(slot_free, floors[i]), max(data_ready, earlier, floors[i]), received, sent)
+        floor = bounds[i].floor
+        result[i] = Moments(max(slot_free, floor), max(data_ready, earlier, floor), received, sent)
         read_until[source] = max(read_until[source], sent)
         written_until[slot] = max(written_until[slot], received)
         if stmt.phase >= 0:
@@ -65,17 +75,14 @@ def moments(procedure: Procedure, found: Accesses, ahead: int) -> dict[int, Mome
     return result
 
 
-def _waits(procedure: Procedure, found: Accesses, ahead: int) -> dict[int, tuple[int, int]]:
+def _waits(procedure: Procedure, found: Accesses, bounds: dict[int, _Bounds]) -> dict[int, tuple[int, int]]:
     """Of each transfer, the last moments for its waits: received before the first later statement that
     touches the slot or is a transfer of a later phase, sent before the first that overwrites the source.
-
-    A source is also released when the group after the next `ahead` begins, or its memory could not be reused.
     """
     body, end = procedure.body, len(procedure.body)
     next_touch = np.full(len(found.regions), end, np.int64)
     next_write = next_touch.copy()
     next_of_phase = np.full(_phases(procedure), end, np.int64)
-    release = _releases(procedure, ahead)
     result = {}
     for i in range(end - 1, -1, -1):
         touches, stmt = found.touches[i], body[i]
@@ -83,7 +90,7 @@ def _waits(procedure: Procedure, found: Accesses, ahead: int) -> dict[int, tuple
             (source,), (slot,) = touches.reads, touches.writes
             later = int(next_of_phase[stmt.phase + 1 :].min(initial=end)) if stmt.phase >= 0 else end
             received = min(int(next_touch[found.meeting[slot]].min()), later)
-            sent = min(int(next_write[found.meeting[source]].min()), release[i])
+            sent = min(int(next_write[found.meeting[source]].min()), bounds[i].release)
             result[i] = (2 * received, 2 * sent)
             if stmt.phase >= 0:
                 next_of_phase[stmt.phase] = i
@@ -92,24 +99,32 @@ def _waits(procedure: Procedure, found: Accesses, ahead: int) -> dict[int, tuple
     return result
 
 
-def _floors(procedure: Procedure, ahead: int) -> dict[int, int]:
-    """Of each transfer, the moment above which its post and send do not move."""
-    spans = group_spans(procedure)
-    return {
-        i: 2 * spans[k - ahead].first if k >= ahead else START
-        for k, span in enumerate(spans)
-        for i in span.transfers
-    }
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """The moment above which a post or send does not move; the statement before which a message has left."""
+
+    floor: int
+    release: int
 
 
-def _releases(procedure: Procedure, ahead: int) -> dict[int, int]:
-    """Of each transfer, the statement before which it must have left."""
-    spans, end = group_spans(procedure), len(procedure.body)
-    return {
-        i: spans[k + ahead + 1].first if k + ahead + 1 < len(spans) else end
-        for k, span in enumerate(spans)
-        for i in span.transfers
-    }
+def _bounds(procedure: Procedure, reach: Reach) -> dict[int, _Bounds]:
+    """The bounds of each transfer."""
+    end = len(procedure.body)
+    transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
+    starts = [(span.first, span.transfers) for span in group_spans(procedure)]
+    group_of = {i: k for k, (_, members) in enumerate(starts) for i in members}
+    firsts = [first for first, _ in starts]
+    result = {}
+    for n, i in enumerate(transfers):
+        k = group_of[i]
+        floor = max(_get(firsts, k - reach.groups, START), _get(transfers, n - reach.transfers, START))
+        release = min(_get(firsts, k + reach.groups + 1, end), _get(transfers, n + reach.transfers + 1, end))
+        result[i] = _Bounds(2 * floor if floor > START else START, release)
+    return result
+
+
+def _get(numbers: list[int], index: int, default: int) -> int:
+    return numbers[index] if 0 <= index < len(numbers) else default
 
 
 def _phases(procedure: Procedure) -> int:

@@ -16,7 +16,7 @@ from wscc.frontend.resolve import Resolved, resolve
 
 T = TypeVar("T")
 ROOT = Path(__file__).parent.parent
-TINY = (ROOT / "samples" / "gpt-tiny.wsl").read_text(encoding="utf-8")
+TINY = (ROOT / "tests" / "cases" / "tiny.wsl").read_text(encoding="utf-8")
 
 
 def program(body: str, before: str = "", sizes: str = "d = 4", train: str = "") -> str:

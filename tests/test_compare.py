@@ -56,7 +56,7 @@ def test_a_number_that_is_none_never_passes(
     bad: float, kind: str, name: str, train: Train, dtype: DType
 ) -> None:
     own = Errors(1.0, 1.0, 1.0, 1.0, 1.0)
-    broken = off(WANT, kind, "0" if kind == "losses" else name, bad)
+    broken = off(WANT, kind, name, bad)
     assert judge(WANT, WANT, train, dtype, own).ok
     assert not judge(broken, WANT, train, dtype, own).ok
     assert not judge(broken, broken, train, dtype, own).ok, "not even when the reference has it too"

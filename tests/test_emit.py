@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fabric_engine import assert_same, initial_state, run_in_order, run_streams
-from tests.fabric_modules import fabric_modules, random_module
+from tests.fabric_modules import CASES, Case, random_module, some
 from wscc.backends import emit_folder
 from wscc.backends.emit import emit
 from wscc.backends.emit_files import Artifact, load_artifact, write_artifact
@@ -34,17 +34,20 @@ def planned(module: Module) -> Module:
     return PlanMemory().run(Schedule().run(Route().run(FormPhases().run(module))))
 
 
-@given(fabric_modules(), st.integers(0, 999))
-def test_streams_compute_what_the_sequential_module_does(module: Module, seed: int) -> None:
+@some
+@given(CASES, st.integers(0, 999))
+def test_streams_compute_what_the_sequential_module_does(case: Case, seed: int) -> None:
+    module = case.module
     result = planned(module)
     streams, _ = emit(result)
     state = initial_state(module, seed)
     assert_same(run_in_order(module, state), run_streams(result, streams, state, Random(seed)))
 
 
-@given(fabric_modules())
-def test_roles_are_the_classes_of_dies_that_do_the_same(module: Module) -> None:
-    module = planned(module)
+@some
+@given(CASES)
+def test_roles_are_the_classes_of_dies_that_do_the_same(case: Case) -> None:
+    module = planned(case.module)
     streams, _ = emit(module)
 
     def part(die: int) -> tuple[bool, ...]:
@@ -69,8 +72,10 @@ def test_roles_are_the_classes_of_dies_that_do_the_same(module: Module) -> None:
         assert len(body) == sum(parts[d])
 
 
-@given(fabric_modules())
-def test_columns_are_used_distinct_and_not_constant(module: Module) -> None:
+@some
+@given(CASES)
+def test_columns_are_used_distinct_and_not_constant(case: Case) -> None:
+    module = case.module
     streams, _ = emit(planned(module))
     columns = [c.tobytes() for c in np.ascontiguousarray(streams.bindings.T)]
     assert len(set(columns)) == len(columns)
@@ -83,9 +88,10 @@ def test_columns_are_used_distinct_and_not_constant(module: Module) -> None:
     assert used == set(range(len(columns)))
 
 
-@given(fabric_modules())
-def test_the_manifest_lists_what_the_host_may_touch(module: Module) -> None:
-    module = planned(module)
+@some
+@given(CASES)
+def test_the_manifest_lists_what_the_host_may_touch(case: Case) -> None:
+    module = planned(case.module)
     assert module.memory is not None
     _, manifest = emit(module)
     assert [t.name for t in manifest.tensors] == [a.name for a in module.arrays if a.kind in HOST_KINDS]
@@ -117,14 +123,10 @@ def refusal(folder: Path) -> str:
     return diagnostic.message
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
-@given(
-    fabric_modules(), st.none() | st.binary(max_size=20), st.text(st.characters(codec="utf-8"), max_size=20)
-)
-def test_an_artifact_reads_back_as_it_was(
-    tmp_path: Path, module: Module, data: bytes | None, graph: str
-) -> None:
-    streams, manifest = emit(planned(module))
+@settings(some, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(CASES, st.none() | st.binary(max_size=20), st.text(st.characters(codec="utf-8"), max_size=20))
+def test_an_artifact_reads_back_as_it_was(tmp_path: Path, case: Case, data: bytes | None, graph: str) -> None:
+    streams, manifest = emit(planned(case.module))
     artifact = Artifact(streams, manifest, graph, data, {"seconds": 0.25})
     write_artifact(tmp_path / "out", artifact)
     again = load_artifact(tmp_path / "out")

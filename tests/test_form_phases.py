@@ -8,7 +8,7 @@ import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fabric_modules import DTYPE, elements, fabric_modules, module_of
+from tests.fabric_modules import CASES, DTYPE, Case, elements, module_of, some
 from wscc.ir.fabric import NOBODY, Kernel, Transfer, View, at, per_die
 from wscc.ir.module import Module, Procedure
 from wscc.passes.form_phases import FormPhases
@@ -65,9 +65,10 @@ def unshared(module: Module) -> Module:
     return module.with_(step=())
 
 
-@given(fabric_modules(), st.booleans())
-def test_phases_hold_whole_groups_and_no_dependency(module: Module, merge: bool) -> None:
-    module = unshared(module)
+@some
+@given(CASES, st.booleans())
+def test_phases_hold_whole_groups_and_no_dependency(case: Case, merge: bool) -> None:
+    module = unshared(case.module)
     result = FormPhases(merge=merge).run(module)
     for before, after in zip(module.procedures, result.procedures, strict=True):
         reach = nx.transitive_closure(dependencies(before, module.dies_used))
@@ -83,9 +84,10 @@ def test_phases_hold_whole_groups_and_no_dependency(module: Module, merge: bool)
                 assert not reach.has_edge(i, j)
 
 
-@given(fabric_modules())
-def test_a_phase_ends_only_where_a_dependency_forces_it(module: Module) -> None:
-    module = unshared(module)
+@some
+@given(CASES)
+def test_a_phase_ends_only_where_a_dependency_forces_it(case: Case) -> None:
+    module = unshared(case.module)
     for procedure in FormPhases().run(module).procedures:
         reach = nx.transitive_closure(dependencies(procedure, module.dies_used))
         phase = {i: s.phase for i, s in enumerate(procedure.body) if isinstance(s, Transfer)}
@@ -97,8 +99,10 @@ def test_a_phase_ends_only_where_a_dependency_forces_it(module: Module) -> None:
                 assert any(reach.has_edge(a, b) for a in earlier for b in later)
 
 
-@given(fabric_modules())
-def test_nothing_but_phases_changes(module: Module) -> None:
+@some
+@given(CASES)
+def test_nothing_but_phases_changes(case: Case) -> None:
+    module = case.module
     result = FormPhases().run(module)
     for before, after in zip(module.procedures, result.procedures, strict=True):
         for a, b in zip(before.body, after.body, strict=True):

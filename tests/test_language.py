@@ -101,6 +101,18 @@ def test_keywords_are_names_where_no_keyword_is_expected() -> None:
 
 
 @pytest.mark.parametrize(
+    "word", ["batch", "clip", "seed", "data", "mesh", "die", "link", "wafer", "train", "at"]
+)
+@pytest.mark.parametrize(
+    "before", ["loss x", "loss x()", "loss (x)", "loss 1", "input t : i32[1]", "param w : [1] init ones"]
+)
+def test_a_keyword_of_elsewhere_may_be_assigned_to_after_anything(before: str, word: str) -> None:
+    model = parse_text(f"model m {{ {before} {word} = 1 }}").items[0]
+    assert isinstance(model, ast.Model)
+    assert model.body.lines[1] == ast.Assign((ast.Name(word),), ast.Number("1"))
+
+
+@pytest.mark.parametrize(
     "text", ["batch64", "batch 6 4", "clip1.0", "seed x", "microbatch = 4", "dtype computebf16"]
 )
 def test_words_do_not_run_together(text: str) -> None:

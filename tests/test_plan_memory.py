@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fabric_engine import assert_same, initial_state, run_in_order, run_planned
-from tests.fabric_modules import fabric_modules, module_of
+from tests.fabric_modules import CASES, Case, module_of, some
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.fabric import NOBODY, Kernel, Post, Send, Wait, at
 from wscc.ir.module import Array, Kind, Module, Procedure
@@ -51,8 +51,10 @@ def uses(procedure: Procedure, die: int) -> dict[str, list[int]]:
     return found
 
 
-@given(fabric_modules(), st.booleans(), st.booleans())
-def test_live_locals_of_a_die_share_no_byte(module: Module, overlap: bool, reuse: bool) -> None:
+@some
+@given(CASES, st.booleans(), st.booleans())
+def test_live_locals_of_a_die_share_no_byte(case: Case, overlap: bool, reuse: bool) -> None:
+    module = case.module
     planned = PlanMemory(reuse=reuse).run(scheduled(module, overlap=overlap))
     assert planned.memory is not None
     for procedure in planned.procedures:
@@ -68,17 +70,21 @@ def test_live_locals_of_a_die_share_no_byte(module: Module, overlap: bool, reuse
                     assert not set(place[a]) & set(place[b])
 
 
-@given(fabric_modules(), st.booleans(), st.integers(0, 999))
+@some
+@given(CASES, st.booleans(), st.integers(0, 999))
 def test_the_outcome_in_one_arena_is_that_of_the_sequential_body(
-    module: Module, overlap: bool, seed: int
+    case: Case, overlap: bool, seed: int
 ) -> None:
+    module = case.module
     planned = PlanMemory().run(scheduled(module, overlap=overlap))
     state = initial_state(module, seed)
     assert_same(run_in_order(module, state), run_planned(planned, state, Random(seed)))
 
 
-@given(fabric_modules())
-def test_the_map_has_no_overlap_and_its_parts_add_up(module: Module) -> None:
+@some
+@given(CASES)
+def test_the_map_has_no_overlap_and_its_parts_add_up(case: Case) -> None:
+    module = case.module
     planned = PlanMemory().run(scheduled(module))
     memory = planned.memory
     assert memory is not None

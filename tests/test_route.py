@@ -9,7 +9,7 @@ import networkx as nx
 import pytest
 from hypothesis import given
 
-from tests.fabric_modules import DTYPE, fabric_modules, module_of
+from tests.fabric_modules import CASES, DTYPE, Case, module_of, some
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.fabric import NOBODY, Transfer, View, at, per_die
 from wscc.ir.module import Module
@@ -44,9 +44,10 @@ def messages(module: Module) -> list[tuple[Transfer, int, int, tuple[int, ...]]]
     ]
 
 
-@given(fabric_modules())
-def test_every_message_has_a_shortest_live_path(module: Module) -> None:
-    module = routed(module)
+@some
+@given(CASES)
+def test_every_message_has_a_shortest_live_path(case: Case) -> None:
+    module = routed(case.module)
     mesh = live_mesh(module.machine)
     for _, source, destination, path in messages(module):
         assert (path[0], path[-1]) == (source, destination)
@@ -56,8 +57,10 @@ def test_every_message_has_a_shortest_live_path(module: Module) -> None:
     assert {path for *_, path in messages(module)} == set(module.routes)
 
 
-@given(fabric_modules())
-def test_dies_that_send_nothing_have_no_route(module: Module) -> None:
+@some
+@given(CASES)
+def test_dies_that_send_nothing_have_no_route(case: Case) -> None:
+    module = case.module
     for p in routed(module).procedures:
         for s in p.body:
             if isinstance(s, Transfer):
@@ -99,9 +102,10 @@ def test_islands_are_refused() -> None:
     assert "(0, 1) and (0, 3)" in caught.value.diagnostics[0].message
 
 
-@given(fabric_modules())
-def test_loads_count_each_message_on_each_link_of_its_path(module: Module) -> None:
-    module = routed(module)
+@some
+@given(CASES)
+def test_loads_count_each_message_on_each_link_of_its_path(case: Case) -> None:
+    module = routed(case.module)
     expected: dict[tuple[str, int], Counter[tuple[int, int]]] = {}
     for p in module.procedures:
         for s, _, _, path in messages(module.with_(procedures=(p,))):

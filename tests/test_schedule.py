@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fabric_engine import assert_same, initial_state, run_in_order, run_scheduled
-from tests.fabric_modules import DTYPE, fabric_modules, module_of
+from tests.fabric_modules import CASES, DTYPE, Case, module_of, some
 from wscc.ir.fabric import NOBODY, FabricStmt, Kernel, Post, Send, Transfer, View, Wait, at, per_die
 from wscc.ir.module import Module
 from wscc.passes.base import Pass
@@ -16,7 +16,7 @@ from wscc.passes.form_phases import FormPhases
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
 
-schedules = st.builds(Schedule, overlap=st.booleans(), ahead=st.integers(0, 3))
+schedules = st.builds(Schedule, overlap=st.booleans(), ahead=st.integers(0, 3), window=st.integers(0, 9))
 
 
 def run(module: Module, *passes: Pass) -> Module:
@@ -25,18 +25,22 @@ def run(module: Module, *passes: Pass) -> Module:
     return module
 
 
-@given(fabric_modules(), schedules, st.booleans(), st.integers(0, 999))
+@some
+@given(CASES, schedules, st.booleans(), st.integers(0, 999))
 def test_the_outcome_is_that_of_the_sequential_body(
-    module: Module, schedule: Schedule, merge: bool, seed: int
+    case: Case, schedule: Schedule, merge: bool, seed: int
 ) -> None:
+    module = case.module
     scheduled = run(module, FormPhases(merge=merge), Route(), schedule)
     state = initial_state(module, seed)
     assert_same(run_in_order(module, state), run_scheduled(scheduled, state, Random(seed)))
 
 
-@given(fabric_modules(), schedules)
-def test_posts_and_sends_stand_above_their_waits(module: Module, schedule: Schedule) -> None:
+@some
+@given(CASES, schedules)
+def test_posts_and_sends_stand_above_their_waits(case: Case, schedule: Schedule) -> None:
     """With this, no interleaving can deadlock (see the docstring of `Schedule`)."""
+    module = case.module
     for before, after in zip(
         module.procedures, run(module, FormPhases(), Route(), schedule).procedures, strict=True
     ):
@@ -56,8 +60,10 @@ def test_posts_and_sends_stand_above_their_waits(module: Module, schedule: Sched
         ]
 
 
-@given(fabric_modules(), schedules)
-def test_both_ends_of_each_message_agree(module: Module, schedule: Schedule) -> None:
+@some
+@given(CASES, schedules)
+def test_both_ends_of_each_message_agree(case: Case, schedule: Schedule) -> None:
+    module = case.module
     scheduled = run(module, FormPhases(), Route(), schedule)
     for before, after in zip(module.procedures, scheduled.procedures, strict=True):
         expected = {
@@ -87,8 +93,10 @@ def test_both_ends_of_each_message_agree(module: Module, schedule: Schedule) -> 
         assert waits[False] == {(c, j) for c, _, j in expected}
 
 
-@given(fabric_modules(), schedules)
-def test_sends_follow_the_arrivals_of_earlier_phases(module: Module, schedule: Schedule) -> None:
+@some
+@given(CASES, schedules)
+def test_sends_follow_the_arrivals_of_earlier_phases(case: Case, schedule: Schedule) -> None:
+    module = case.module
     phased = run(module, FormPhases(), Route())
     for before, after in zip(phased.procedures, schedule.run(phased).procedures, strict=True):
         phase = {s.channel: s.phase for s in before.body if isinstance(s, Transfer)}

@@ -233,7 +233,8 @@ RULES: Final[dict[str, Rule]] = {
     "body": Builder.body, "input": _input, "param": _param, "dims": lambda b, c, span: tuple(c),
     "init": _init, "assign": _assign, "repeat": _repeat, "loss": _loss, "return": _return,
     # expressions
-    "expr": _chain, "product": _chain, "negative": _negative, "keyword": _keyword, "call": _call,
+    "expr": _chain, "product": _chain, "negative": _negative, "keyword": _keyword,
+    "call": _call, "choice": _call,
     # training
     "train": _train, "train_body": Builder.body,
     **{k: _setting(k) for k in ("batch", "microbatch", "data", "optimizer", "clip", "recompute", "seed")},

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final
 
 import numpy as np
@@ -160,5 +161,5 @@ def _limits(
     # A gradient that is exactly zero (a key bias) is rounding noise here, and AdamW divides noise by itself:
     # such weights move by lr a step in any direction, and later losses are those of other weights.
     moved = 2 * train.optimizer.lr * steps
-    changed = f"weight {e.most_changed}"
-    return {"loss": (e.first_loss, 1e-6), grad: (e.grad, 1e-5), changed: (e.weight_change, moved)}
+    changed, loss = f"weight {e.most_changed}", e.first_loss if isfinite(e.loss) else e.loss
+    return {"loss": (loss, 1e-6), grad: (e.grad, 1e-5), changed: (e.weight_change, moved)}

@@ -22,7 +22,7 @@ _WORDS: Final = {
     "STRING": "a string", "NUMBER": "a number",
     "KEY": "an attribute `name=`", "RULE": "an index rule `{..}`",
     "TYPE": "a type such as `f32[8,64]`", "INTS": "integers `<..>`", "VIEW": "a view such as `%x[8,64]`",
-    "MODE": "`write` or `add`", "SIDE": "`sent` or `received`", "_COMMA": "`,`", "$END": "the end of the text",
+    "MODE": "`write` or `add`", "SIDE": "`sent` or `received`", "_COMMA": "`,`", "$END": "end of file",
 }  # fmt: skip
 _MAX_EXPECTED: Final = 6
 
@@ -55,7 +55,7 @@ def _syntax(problem: UnexpectedInput, source: Source) -> CompileError:
         if found.strip()
         else "the end of the line"
         if at < len(source.text)
-        else "the end of the text"
+        else "the end of the file"
     )
     return fail(Code.BAD_IR, f"{shown} cannot stand here", span, help=_expectation(problem))
 

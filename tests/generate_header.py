@@ -1,0 +1,91 @@
+"""Random names, numbers, training sections, machines: what stands above the procedures of a generated module.
+
+Modules are drawn from a seed and a size, not choice by choice: that is ten times faster, and a failing example
+still shrinks by its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import fields
+from math import prod
+from random import Random
+from typing import Any, Final
+
+from wscc.ir.module import Level, Module
+from wscc.ir.train import Optimizer, Schedule, Train
+from wscc.ir.types import DType
+from wscc.machine.wafer import Die, Link, Wafer, dead_links
+
+# Names that must be quoted, or that look like words of the grammar.
+_ODD_NAMES: Final = (
+    "", "a b", 'say "x"', "back\\slash", "true", "nan", "send", "buffer", "é", "%x", "1", "-", "a-b", ";", "\n", "to",
+    "in", "of", "write", "axes", "x=1", "f32", "<1>", "\x00", "\ud800", "where", "_", "a/b.c",
+)  # fmt: skip
+_ODD_FLOATS: Final = (0.0, -0.0, 1.0, 0.1, 1e-300, 5e-324, 1e22, -1.5e-7, 1.7976931348623157e308, float("inf"))
+
+
+class Dice(Random):
+    """Random choices of the kinds that modules are made of."""
+
+    def coin(self) -> bool:
+        return self.random() < 0.5
+
+    def name(self, taken: Container[str] = ()) -> str:
+        """Mostly such as a program has; not one of `taken`."""
+        while True:
+            odd = self.random() < 0.15
+            made = self.choice(_ODD_NAMES) if odd else "".join(self.choices("abcdxyz", k=self.randint(1, 3)))
+            if not odd and self.random() < 0.3:
+                made += f".{self.randint(0, 99)}"
+            if made not in taken:
+                return made
+
+    def number(self) -> float:
+        """Any float but NaN, which is not equal to itself."""
+        if self.coin():
+            return self.choice(_ODD_FLOATS) * self.choice((1, -1))
+        return self.uniform(-1, 1) * 10.0 ** self.randint(-30, 30)
+
+    def scalar(self, kind: type) -> Any:
+        if kind is bool:
+            return self.coin()
+        return self.randint(-9, 1 << 33) if kind is int else self.number()
+
+
+def train(d: Dice) -> Train:
+    numbers = (d.number() for _ in range(5))
+    optimizer = Optimizer(d.choice(("adamw", "sgd")), *numbers)
+    schedule = Schedule(d.randint(0, 99), d.randint(0, 99), d.number())
+    kinds = d.choices(list(DType), k=3)
+    return Train(
+        d.randint(1, 99), d.randint(1, 99), optimizer, schedule, d.number(), *kinds,
+        d.choice(("none", "selective", "full")), d.name(), d.randint(0, 1 << 62),
+    )  # fmt: skip
+
+
+def wafer(d: Dice, least: int) -> Wafer:
+    """A small mesh with at least so many live dies, and some damage."""
+    cols = d.randint(1, 4)
+    rows = max(d.randint(1, 4), -(-least // cols))
+    every = [(r, c) for r in range(rows) for c in range(cols)]
+    dead = d.sample(every, d.randint(0, min(2, len(every) - least)))
+    hops = [((r, c), (r, c + 1)) for r, c in every if c + 1 < cols]
+    hops += [((r, c), (r + 1, c)) for r, c in every if r + 1 < rows]
+    links = d.choices(hops, k=d.randint(0, 2)) if hops else []
+    made = [
+        kind(*(d.randint(1, 1 << 60) if f.type == "int" else abs(d.uniform(1e-9, 1)) for f in fields(kind)))
+        for kind in (Die, Link)
+    ]
+    return Wafer(d.name(), rows, cols, made[0], made[1], frozenset(dead), dead_links(links))
+
+
+def header(d: Dice, level: Level) -> Module:
+    """A module without arrays, procedures and calls; its dies are placed if it is of the fabric level."""
+    axes = tuple(zip(("dp", "tp"), d.choices((2, 2, 3), k=d.randint(0, 2)), strict=False))
+    count = prod(n for _, n in axes)
+    machine = wafer(d, count)
+    live = [i for i in range(machine.dies) if machine.coordinate(i) not in machine.dead_dies]
+    placed = level is Level.FABRIC or d.coin()
+    dies = tuple(d.sample(live, count)) if placed else ()
+    return Module(d.name(), level, axes, train(d), machine, (), (), (), dies)

@@ -1,0 +1,348 @@
+"""What each instruction should give: one-liners in f64 that share nothing with the kernels.
+
+`CASES[opcode](rng)` draws operands and says what the writes must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import cos, erf, exp, log, pi, sin, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Case:
+    """`before[i]` is what write i holds beforehand, where the instruction adds to it or works in place."""
+
+    reads: tuple[Array, ...]
+    attrs: tuple[Any, ...]
+    expected: tuple[Array, ...]
+    before: tuple[Array | None, ...] = ()
+
+
+def each(f: Callable[..., float], *xs: Array) -> Array:
+    """The scalar function on every element."""
+    return np.array([f(*map(float, v)) for v in zip(*[x.ravel() for x in xs], strict=True)]).reshape(
+        xs[0].shape
+    )
+
+
+def normal(rng: Rng, *shape: int) -> Array:
+    return rng.standard_normal(shape)
+
+
+def _gemm(scale: float, accumulate: bool) -> Callable[[Rng], Case]:
+    def case(rng: Rng) -> Case:
+        a, b, c = normal(rng, 2, 3, 4, 5), normal(rng, 2, 3, 5, 6), normal(rng, 2, 3, 4, 6)
+        product = np.zeros(c.shape)
+        for at in np.ndindex(c.shape):
+            *r, m, n = at
+            product[at] = scale * sum(a[(*r, m, k)] * b[(*r, k, n)] for k in range(5))
+        return Case((a, b), (scale, accumulate), (product + accumulate * c,), (c,))
+
+    return case
+
+
+def _sum(axes: str, shape: tuple[int, ...], accumulate: bool) -> Callable[[Rng], Case]:
+    def case(rng: Rng) -> Case:
+        x, y = normal(rng, 3, 4, 5), normal(rng, *shape)
+        total = x
+        for axis in sorted(map(int, axes.split(",")), reverse=True):
+            total = sum(np.take(total, i, axis) for i in range(total.shape[axis]))  # type: ignore[assignment]
+        return Case((x,), (axes, accumulate), (total + accumulate * y,), (y,))
+
+    return case
+
+
+def _map(f: Callable[..., float], operands: int) -> Callable[[Rng], Case]:
+    def case(rng: Rng) -> Case:
+        xs = tuple(normal(rng, 3, 4, 5) + (0.1 if f is _over else 0) for _ in range(operands))
+        return Case(xs, (), (each(f, *xs),))
+
+    return case
+
+
+def _over(x: float, y: float) -> float:
+    return x / y
+
+
+def _gelu(x: float) -> float:
+    u = sqrt(2 / pi) * (x + 0.044715 * x**3)
+    return x / 2 * (1 + (exp(u) - exp(-u)) / (exp(u) + exp(-u)))
+
+
+def _gelu_slope(x: float, dy: float) -> float:
+    return dy * (_gelu(x + 1e-5) - _gelu(x - 1e-5)) / 2e-5
+
+
+def _gelu_erf(x: float) -> float:
+    return x / 2 * (1 + erf(x / sqrt(2)))
+
+
+def _gelu_erf_slope(x: float, dy: float) -> float:
+    return dy * ((1 + erf(x / sqrt(2))) / 2 + x * exp(-x * x / 2) / sqrt(2 * pi))
+
+
+def _gather(rng: Rng) -> Case:
+    ids, table = rng.integers(0, 12, (3, 4)).astype(np.int32), normal(rng, 5, 6)
+    rows = [table[i - 4] if 4 <= i < 9 else np.zeros(6) for i in ids.ravel()]
+    return Case((ids, table), (4,), (np.array(rows).reshape(3, 4, 6),))
+
+
+def _scatter(accumulate: bool) -> Callable[[Rng], Case]:
+    def case(rng: Rng) -> Case:
+        ids, dy, table = rng.integers(0, 12, (3, 4)).astype(np.int32), normal(rng, 3, 4, 6), normal(rng, 5, 6)
+        out = accumulate * table
+        for at, i in np.ndenumerate(ids):
+            if 4 <= i < 9:
+                out[i - 4] = out[i - 4] + dy[at]
+        return Case((ids, dy), (4, accumulate), (out,), (table,))
+
+    return case
+
+
+def _layernorm(rng: Rng) -> Case:
+    x, g, b = normal(rng, 3, 4, 6) + 2, normal(rng, 6), normal(rng, 6)
+    h = [(row - row.mean()) / sqrt(row.var() + 1e-3) * g + b for row in x.reshape(-1, 6)]
+    return Case((x, g, b), (1e-3,), (np.array(h).reshape(x.shape),))
+
+
+def _rmsnorm(rng: Rng) -> Case:
+    x, g = normal(rng, 3, 4, 6) + 2, normal(rng, 6)
+    h = [row / sqrt(sum(row**2) / 6 + 1e-3) * g for row in x.reshape(-1, 6)]
+    return Case((x, g), (1e-3,), (np.array(h).reshape(x.shape),))
+
+
+def _rope(sign: float) -> Callable[[Rng], Case]:
+    def case(rng: Rng) -> Case:
+        x = normal(rng, 2, 3, 4, 6)
+        y = np.zeros(x.shape)
+        for b, s, h, i in np.ndindex(2, 3, 4, 3):
+            angle = sign * (7 + s) * 100.0 ** (-2 * i / 6)
+            lower, upper = x[b, s, h, i], x[b, s, h, i + 3]
+            y[b, s, h, i] = lower * cos(angle) - upper * sin(angle)
+            y[b, s, h, i + 3] = upper * cos(angle) + lower * sin(angle)
+        return Case((x,), (100.0, sign, 7), (y,))
+
+    return case
+
+
+def visible(q: int, k: int, causal: bool, q_start: int, k_start: int) -> Array:
+    return np.array([[not causal or k_start + j <= q_start + i for j in range(k)] for i in range(q)])
+
+
+def _softmax(causal: bool, q_start: int, k_start: int) -> Callable[[Rng], Case]:
+    def case(rng: Rng) -> Case:
+        s = 3 * normal(rng, 2, 3, 4, 5)
+        e = np.exp(s) * visible(4, 5, causal, q_start, k_start)
+        z = e.sum(-1)
+        p = e / np.where(z == 0, 1, z)[..., None]
+        lse = np.array([log(v) if v else -np.inf for v in z.ravel()]).reshape(z.shape)
+        return Case((s,), (causal, q_start, k_start), (p, lse))
+
+    return case
+
+
+def _merge(rng: Rng) -> Case:
+    """Two chunks of keys of one softmax; rows 0, 1 and 2 of the last batch see only one chunk, or none."""
+    s, v = normal(rng, 2, 4, 6), normal(rng, 2, 6, 3)
+    seen = np.ones((2, 4, 6))
+    seen[1, 0, :3], seen[1, 1, 3:], seen[1, 2] = 0, 0, 0
+    parts = []
+    for keys in (slice(0, 3), slice(3, 6), slice(0, 6)):
+        e = np.exp(s[..., keys]) * seen[..., keys]
+        z = e.sum(-1)
+        with np.errstate(divide="ignore"):
+            parts.append(((e / np.where(z == 0, 1, z)[..., None]) @ v[:, keys], np.log(z)))
+    (o1, l1), (o2, l2), whole = parts
+    return Case((o1, l1, o2, l2), (), whole, (o1, l1))
+
+
+def _probs(rng: Rng) -> Case:
+    s, lse = normal(rng, 2, 3, 4, 5), normal(rng, 2, 3, 4)
+    hidden = ~visible(4, 5, True, 1, 2)
+    lse[..., 0] = -np.inf  # row 0 sees nothing, here or anywhere
+    p = np.exp(s - np.where(np.isinf(lse), 0, lse)[..., None]) * ~hidden
+    return Case((s, lse), (True, 1, 2), (p,))
+
+
+def _softmax_bwd(rng: Rng) -> Case:
+    p, dp, delta = normal(rng, 2, 3, 4, 5), normal(rng, 2, 3, 4, 5), normal(rng, 2, 3, 4)
+    ds = np.array([[0.3 * p[a] * (dp[a] - delta[a[:-1]])] for a in np.ndindex(p.shape)]).reshape(p.shape)
+    return Case((p, dp, delta), (0.3,), (ds,))
+
+
+def _logits(rng: Rng) -> tuple[Array, Array]:
+    x = normal(rng, 3, 4, 8)
+    x[..., 5:] = np.nan  # columns 15, 16, 17: pads, never read
+    return x, normal(rng, 3, 4)
+
+
+def _rowmax(rng: Rng) -> Case:
+    x, _ = _logits(rng)
+    return Case((x,), (15, 10), (np.array([max(row[:5]) for row in x.reshape(-1, 8)]).reshape(3, 4),))
+
+
+def _sumexp(rng: Rng) -> Case:
+    x, m = _logits(rng)
+    z = [sum(exp(v - m.ravel()[i]) for v in row[:5]) for i, row in enumerate(x.reshape(-1, 8))]
+    return Case((x, m), (15, 10), (np.array(z).reshape(3, 4),))
+
+
+def _sumexp_bwd(rng: Rng) -> Case:
+    x, m = _logits(rng)
+    dz, dx = normal(rng, 3, 4), np.zeros((3, 4, 8))
+    for a in np.ndindex(3, 4, 5):
+        dx[a] = exp(x[a] - m[a[:-1]]) * dz[a[:-1]]
+    return Case((x, m, dz), (15, 10), (dx,))
+
+
+def _labels(rng: Rng) -> Array:
+    y = rng.integers(8, 20, (3, 4)).astype(np.int32)
+    y[0, :3] = -100, 10, 17
+    return y
+
+
+def _pick(rng: Rng) -> Case:
+    x, y = normal(rng, 3, 4, 8), _labels(rng)
+    p = [x[a][y[a] - 10] if 10 <= y[a] < 18 else 0.0 for a in np.ndindex(3, 4)]
+    return Case((x, y), (10,), (np.array(p).reshape(3, 4),))
+
+
+def _pick_bwd(rng: Rng) -> Case:
+    y, dp = _labels(rng), normal(rng, 3, 4)
+    dx = np.array([[dp[a] * (y[a] - 10 == c) for c in range(8)] for a in np.ndindex(3, 4)])
+    return Case((y, dp), (10,), (dx.reshape(3, 4, 8),))
+
+
+def _nll(rng: Rng) -> Case:
+    m, p, z, y = normal(rng, 3, 4), normal(rng, 3, 4), np.exp(normal(rng, 3, 4)), _labels(rng)
+    z[y == -100] = 0
+    loss = [log(z[a]) + m[a] - p[a] if y[a] != -100 else 0.0 for a in np.ndindex(3, 4)]
+    return Case((m, z, p, y), (), (np.array(loss).reshape(3, 4),))
+
+
+def _nll_bwd(rng: Rng) -> Case:
+    z, y, dl = np.exp(normal(rng, 3, 4)), _labels(rng), normal(rng, 3, 4)
+    z[y == -100] = 0
+    dz = np.array([dl[a] / z[a] if y[a] != -100 else 0.0 for a in np.ndindex(3, 4)]).reshape(3, 4)
+    return Case((z, y, dl), (), (dz, np.where(y == -100, 0, -dl)))
+
+
+def _mean(n: int) -> Callable[[Rng], Case]:
+    def case(rng: Rng) -> Case:
+        x = normal(rng, 3, 4)
+        return Case((x, np.array(n, np.int32)), (), (np.array(sum(x.ravel()) / max(n, 1)),))
+
+    return case
+
+
+def _mean_bwd(rng: Rng) -> Case:
+    return Case((np.array(0.6), np.array(4, np.int32)), (), (np.full((3, 4), 0.15),))
+
+
+def _count(rng: Rng) -> Case:
+    y = _labels(rng)
+    return Case((y,), (), (np.array(sum(v != -100 for v in y.ravel())),))
+
+
+def rate(step: int, warmup: int, decay: int, floor: float) -> float:
+    if step < warmup:
+        return step / warmup
+    if not decay:
+        return 1.0
+    if step >= decay:
+        return floor
+    return floor + (1 - floor) * (1 + cos(pi * (step - warmup) / (decay - warmup))) / 2
+
+
+def _adamw(step: int, clip: float) -> Callable[[Rng], Case]:
+    def case(rng: Rng) -> Case:
+        w, m, v, g = normal(rng, 3, 4), normal(rng, 3, 4), normal(rng, 3, 4) ** 2, normal(rng, 3, 4)
+        norm2, lr = 9.0, 0.1 * rate(step, 3, 7, 0.2)
+        h = g * min(1, clip / (3 + 1e-6)) if clip else g
+        m1, v1 = 0.9 * m + 0.1 * h, 0.95 * v + 0.05 * h**2
+        update = (m1 / (1 - 0.9**step)) / (np.sqrt(v1 / (1 - 0.95**step)) + 1e-3)
+        attrs = (0.1, 0.9, 0.95, 1e-3, 0.3, clip, 3, 7, 0.2)
+        reads = (w, m, v, g, np.array(norm2), np.array(step, np.int32))
+        return Case(reads, attrs, (w - lr * update - lr * 0.3 * w, m1, v1), (w, m, v))
+
+    return case
+
+
+def _sgd(rng: Rng) -> Case:
+    w, g = normal(rng, 3, 4), normal(rng, 3, 4)
+    h = g * min(1, 1.5 / (3 + 1e-6))
+    return Case(
+        (w, g, np.array(9.0), np.array(2, np.int32)), (0.1, 1.5, 4, 0, 0.0), (w - 0.1 * 2 / 4 * h,), (w,)
+    )
+
+
+def _of(*reads: Array, attrs: tuple[Any, ...] = (), expected: Array) -> Callable[[Rng], Case]:
+    return lambda _: Case(reads, attrs, (expected,))
+
+
+_GRID = np.arange(12.0).reshape(3, 4)
+
+# Each opcode with the ways in which it is tried. The backward kernels without a row here are held to finite
+# differences of the forward ones in test_kernels.
+CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
+    "copy": (_map(lambda x: x, 1),),
+    "cast": (_map(lambda x: x, 1),),
+    "fill": (_of(attrs=(2.5,), expected=np.full((3, 4), 2.5)),),
+    "gather": (_gather,),
+    "scatter_add": (_scatter(False), _scatter(True)),
+    "gemm": (_gemm(1.0, False), _gemm(0.3, False), _gemm(1.0, True), _gemm(0.3, True)),
+    "sum": (
+        _sum("0,1", (5,), False),
+        _sum("1", (3, 5), True),
+        _sum("0,1,2", (), True),
+        _sum("2", (3, 4), False),
+    ),
+    "rowdot": (
+        lambda rng: (lambda a, b: Case((a, b), (), ((a * b).sum(-1),)))(
+            normal(rng, 3, 4, 5), normal(rng, 3, 4, 5)
+        ),
+    ),
+    "add": (_map(lambda x, y: x + y, 2),),
+    "sub": (_map(lambda x, y: x - y, 2),),
+    "mul": (_map(lambda x, y: x * y, 2),),
+    "div": (_map(_over, 2),),
+    "maximum": (_map(max, 2),),
+    "scale": (_of(_GRID, attrs=(0.5,), expected=_GRID / 2),),
+    "gelu": (_map(_gelu, 1),),
+    "gelu_bwd": (_map(_gelu_slope, 2),),
+    "gelu_erf": (_map(_gelu_erf, 1),),
+    "gelu_erf_bwd": (_map(_gelu_erf_slope, 2),),
+    "relu": (_map(lambda x: max(x, 0), 1),),
+    "relu_bwd": (_map(lambda x, dy: dy if x > 0 else 0, 2),),
+    "swiglu": (_map(lambda a, b: a / (1 + exp(-a)) * b, 2),),
+    "layernorm": (_layernorm,),
+    "rmsnorm": (_rmsnorm,),
+    "rope": (_rope(1.0), _rope(-1.0)),
+    "softmax": (_softmax(False, 0, 0), _softmax(True, 0, 0), _softmax(True, 3, 4), _softmax(True, 0, 9)),
+    "merge": (_merge,),
+    "probs": (_probs,),
+    "softmax_bwd": (_softmax_bwd,),
+    "rowmax": (_rowmax,),
+    "sumexp": (_sumexp,),
+    "sumexp_bwd": (_sumexp_bwd,),
+    "pick": (_pick,),
+    "pick_bwd": (_pick_bwd,),
+    "nll": (_nll,),
+    "nll_bwd": (_nll_bwd,),
+    "mean": (_mean(5), _mean(0)),
+    "mean_bwd": (_mean_bwd,),
+    "count": (_count,),
+    "sqsum": (lambda rng: (lambda x: Case((x,), (), (np.array(sum(x.ravel() ** 2)),)))(normal(rng, 3, 4)),),
+    "tick": (_of(np.array(6, np.int32), expected=np.array(7, np.int32)),),
+    "adamw": (_adamw(1, 0.0), _adamw(4, 1.5), _adamw(9, 100.0)),
+    "sgd": (_sgd,),
+}

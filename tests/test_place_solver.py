@@ -1,0 +1,455 @@
+"""Placement against oracles written here: what must be accepted, what an answer must be, what is best."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise, permutations
+from math import prod
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wscc.diagnostics import Code, CompileError
+from wscc.machine.topology import Topology, mesh_topology
+from wscc.machine.wafer import Wafer
+from wscc.passes.place_check import PlacementBug, check_placement
+from wscc.passes.place_exact import exact_regions
+from wscc.passes.place_grow import Ask, grow_regions
+from wscc.passes.place_hops import Hops, Price
+from wscc.passes.place_solver import place_on, solve
+from wscc.passes.place_tiles import best_tilings, tile_positions, walk_grid
+from wscc.passes.place_types import AxisSpec, GroupKind, Placement
+
+RING, PATH, NEAR = GroupKind.RING, GroupKind.PATH, GroupKind.NEAR
+
+
+def strategy(dp: int = 1, tp: int = 1, tatp: int = 1) -> tuple[AxisSpec, ...]:
+    return AxisSpec("dp", dp), AxisSpec("tp", tp), AxisSpec("tatp", tatp, ring=True)
+
+
+def graph_of(wafer: Wafer) -> nx.Graph:
+    graph = nx.grid_2d_graph(wafer.rows, wafer.cols)
+    graph.remove_edges_from(wafer.dead_links)
+    graph.remove_nodes_from(wafer.dead_dies)
+    return nx.relabel_nodes(graph, {(r, c): r * wafer.cols + c for r, c in graph})
+
+
+def groups_of(shape: tuple[AxisSpec, ...], axis: int) -> list[list[int]]:
+    """By coordinates, spelled out."""
+    sizes = [a.size for a in shape]
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for logical, at in enumerate(np.ndindex(*sizes)):
+        groups.setdefault((*at[:axis], *at[axis + 1 :]), []).append(logical)
+    return list(groups.values())
+
+
+def is_walk(graph: nx.Graph, dies: list[int], closed: bool) -> bool:
+    joined = all(graph.has_edge(a, b) for a, b in pairwise(dies))
+    return joined and (not closed or len(dies) <= 2 or graph.has_edge(dies[-1], dies[0]))
+
+
+def assert_valid(wafer: Wafer, shape: tuple[AxisSpec, ...], placement: Placement) -> None:
+    graph = graph_of(wafer)
+    dies = placement.dies
+    assert len(dies) == len(set(dies)) == prod(a.size for a in shape)
+    assert any(part.issuperset(dies) for part in nx.connected_components(graph))
+    for i, axis in enumerate(shape):
+        kinds = []
+        for group in groups_of(shape, i):
+            walk = [dies[k] for k in group]
+            kinds.append(
+                RING if is_walk(graph, walk, True) else PATH if is_walk(graph, walk, False) else NEAR
+            )
+        found = placement.axis(axis.name)
+        assert found.groups == tuple(kinds)
+        assert found.kind == max(kinds, key=[RING, PATH, NEAR].index)
+        assert not axis.ring or found.kind is not NEAR
+        assert bool(found.note) == (axis.ring and found.kind is PATH)
+
+
+# ---- which strategies must be accepted: brute force
+
+
+def walks_of(graph: nx.Graph, size: int, closed: bool) -> set[frozenset[int]]:
+    """All sets of dies that some walk of that size visits."""
+    found: set[frozenset[int]] = set()
+
+    def extend(walk: list[int]) -> None:
+        if len(walk) == size:
+            if is_walk(graph, walk, closed):
+                found.add(frozenset(walk))
+            return
+        for n in graph[walk[-1]]:
+            if n not in walk:
+                extend([*walk, n])
+
+    for start in graph:
+        extend([start])
+    return found
+
+
+def holds(graph: nx.Graph, size: int, count: int, closed: bool) -> bool:
+    """Whether `count` disjoint groups fit on one island, by trying all sets in turn."""
+
+    def pack(sets: list[frozenset[int]], count: int) -> bool:
+        if count == 0:
+            return True
+        return any(
+            pack([t for t in sets[i + 1 :] if not t & s], count - 1)
+            for i, s in enumerate(sets[: len(sets) - count + 1])
+        )
+
+    parts = [graph.subgraph(p) for p in nx.connected_components(graph) if len(p) >= size * count]
+    return any(pack(sorted(walks_of(p, size, closed), key=sorted), count) for p in parts)
+
+
+@st.composite
+def wafers(draw: st.DrawFn, cells: int) -> Wafer:
+    rows = draw(st.integers(1, 4))
+    cols = draw(st.integers(1, min(4, cells // rows)))
+    at = [(r, c) for r in range(rows) for c in range(cols)]
+    links = [(a, b) for a in at for b in ((a[0], a[1] + 1), (a[0] + 1, a[1])) if b in at]
+    dead = draw(st.frozensets(st.sampled_from(at), max_size=min(3, len(at) - 1)))
+    cut = draw(st.frozensets(st.sampled_from(links), max_size=3)) if links else frozenset()
+    return Wafer("w", rows, cols, dead_dies=dead, dead_links=cut)
+
+
+def placed_or_refused(wafer: Wafer, shape: tuple[AxisSpec, ...]) -> Placement | Code:
+    try:
+        return place_on(wafer, shape)
+    except CompileError as error:
+        return error.diagnostics[0].code
+
+
+@settings(max_examples=50, deadline=None)
+@given(wafers(12), st.integers(1, 3), st.integers(1, 2), st.integers(1, 8))
+def test_what_exists_is_found_and_what_is_refused_does_not_exist(
+    wafer: Wafer, dp: int, tp: int, tatp: int
+) -> None:
+    shape, graph = strategy(dp, tp, tatp), graph_of(wafer)
+    largest = max((len(p) for p in nx.connected_components(graph)), default=0)
+    answer = placed_or_refused(wafer, shape)
+    if answer is Code.TOO_MANY_DIES:
+        assert dp * tp * tatp > len(graph)
+    elif answer is Code.DISCONNECTED:
+        assert len(graph) >= dp * tp * tatp > largest
+    elif answer is Code.NO_PATH:
+        assert not holds(graph, tatp, dp * tp, closed=False)
+    else:
+        assert isinstance(answer, Placement)
+        assert_valid(wafer, shape, answer)
+        if tatp > 1 and answer.axis("tatp").kind is PATH:
+            assert not holds(graph, tatp, dp * tp, closed=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(wafers(16), st.integers(1, 4), st.integers(1, 4))
+def test_two_ring_axes_keep_both_rules(wafer: Wafer, first: int, second: int) -> None:
+    shape = (AxisSpec("sp", first, ring=True), AxisSpec("tatp", second, ring=True))
+    answer = placed_or_refused(wafer, shape)
+    if isinstance(answer, Placement):
+        assert_valid(wafer, shape, answer)
+    else:
+        assert answer in (Code.TOO_MANY_DIES, Code.DISCONNECTED, Code.NO_PATH)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "dead", "size", "kind"),
+    [
+        ((1, 8), [], 8, PATH),
+        ((1, 2), [], 2, RING),
+        ((2, 4), [], 8, RING),
+        ((4, 8), [], 32, RING),
+        ((3, 3), [], 9, PATH),
+        ((5, 5), [], 25, PATH),
+        ((5, 5), [], 24, RING),
+        ((3, 3), [(1, 1)], 8, RING),
+        ((3, 3), [(0, 1)], 8, None),
+        ((5, 5), [(0, 1)], 24, None),
+        ((4, 4), [(0, 0)], 15, PATH),
+        ((4, 4), [(0, 0)], 14, RING),
+        ((4, 4), [(0, 0), (0, 3)], 14, RING),
+        ((4, 4), [(0, 0), (3, 3)], 14, None),
+        ((4, 4), [(0, 0), (3, 3)], 13, PATH),
+    ],
+)
+def test_one_group_over_all_live_dies(
+    mesh: tuple[int, int], dead: list[tuple[int, int]], size: int, kind: GroupKind | None
+) -> None:
+    wafer = Wafer("w", *mesh, dead_dies=frozenset(dead))
+    if kind is None:
+        with pytest.raises(CompileError) as caught:
+            place_on(wafer, strategy(tatp=size))
+        assert caught.value.diagnostics[0].code is Code.NO_PATH
+    else:
+        placement = place_on(wafer, strategy(tatp=size))
+        assert_valid(wafer, strategy(tatp=size), placement)
+        assert placement.axis("tatp").kind is kind
+
+
+# ---- the words of refusals
+
+
+def refusal(wafer: Wafer, shape: tuple[AxisSpec, ...]) -> tuple[Code, str, str]:
+    with pytest.raises(CompileError) as caught:
+        place_on(wafer, shape)
+    (found,) = caught.value.diagnostics
+    return found.code, found.message, found.help
+
+
+def test_too_many_dies_names_both_numbers_and_the_nearest_strategy() -> None:
+    code, message, help = refusal(Wafer("w", 2, 4), strategy(dp=4, tp=4))
+    assert code is Code.TOO_MANY_DIES
+    assert message == "`dp=4,tp=4` needs 16 dies, and the wafer has 8"
+    assert help == "`dp=2,tp=4` (8 of 8 live dies) fits"
+
+
+def test_islands_are_named() -> None:
+    row = frozenset((1, c) for c in range(4))
+    code, message, help = refusal(Wafer("w", 4, 4, dead_dies=row), strategy(dp=3, tatp=4))
+    assert code is Code.DISCONNECTED
+    assert "2 islands: 8 dies from (2, 0), 4 dies from (0, 0)" in message
+    assert help == "`dp=3,tatp=2` (6 of 12 live dies) fits"
+
+
+def test_colours_are_explained_and_the_die_to_give_up_is_named() -> None:
+    wafer = Wafer("w", 3, 3, dead_dies=frozenset({(0, 1)}))
+    code, message, help = refusal(wafer, strategy(tatp=8))
+    assert code is Code.NO_PATH
+    assert "need 4 dies of each at least; 5 and 3 are usable" in message
+    assert "`tatp=7` fits without die (" in help
+    assert "`tatp=4` (4 of 8 live dies) fits" in help
+
+
+@settings(max_examples=25, deadline=None)
+@given(wafers(16), st.integers(1, 4), st.integers(1, 4), st.integers(1, 12))
+def test_the_strategy_that_a_refusal_proposes_is_accepted(wafer: Wafer, dp: int, tp: int, tatp: int) -> None:
+    try:
+        place_on(wafer, strategy(dp, tp, tatp))
+    except CompileError as error:
+        help = error.diagnostics[0].help
+        proposal = help[: help.rindex("` (")].rsplit("`", 1)[1]
+        degrees = {} if proposal == "one die" else dict(part.split("=") for part in proposal.split(","))
+        place_on(wafer, strategy(**{axis: int(n) for axis, n in degrees.items()}))
+
+
+# ---- how good placements are
+
+
+def cheapest(topology: Topology, shape: tuple[AxisSpec, ...]) -> float:
+    """Over all permutations, with the rule that ring axes are closed rings."""
+    graph = nx.Graph(topology.links)
+    hops = dict(nx.all_pairs_shortest_path_length(graph))
+    best = float("inf")
+    for dies in permutations(topology.live, prod(a.size for a in shape)):
+        price = 0.0
+        for i, axis in enumerate(shape):
+            for group in groups_of(shape, i):
+                walk = [dies[k] for k in group]
+                if axis.ring and not is_walk(graph, walk, True):
+                    price = float("inf")
+                pairs = [*pairwise(walk), *([(walk[-1], walk[0])] if len(walk) > 2 else [])]
+                price += axis.weight * sum(hops[a][b] for a, b in pairs)
+        best = min(best, price)
+    return best
+
+
+@pytest.mark.parametrize(
+    ("mesh", "dead", "degrees", "weights"),
+    [
+        ((2, 3), [], (3, 2, 1), (1.0, 1.0)),
+        ((2, 3), [], (1, 3, 2), (1.0, 1.0)),
+        ((2, 3), [], (3, 1, 2), (1.0, 1.0)),
+        ((2, 3), [], (2, 3, 1), (8.0, 1.0)),
+        ((3, 3), [(0, 0), (2, 2)], (1, 3, 2), (1.0, 1.0)),
+        ((3, 3), [(1, 1), (0, 0)], (3, 2, 1), (1.0, 5.0)),
+    ],
+)
+def test_small_placements_are_the_cheapest_of_all(
+    mesh: tuple[int, int],
+    dead: list[tuple[int, int]],
+    degrees: tuple[int, int, int],
+    weights: tuple[float, float],
+) -> None:
+    topology = mesh_topology(Wafer("w", *mesh, dead_dies=frozenset(dead)))
+    dp, tp, tatp = strategy(*degrees)
+    shape = (replace(dp, weight=weights[0]), replace(tp, weight=weights[1]), tatp)
+    placement = solve(topology, shape)
+    price = sum(a.weight * p.hops for a, p in zip(shape, placement.axes, strict=True))
+    assert price == cheapest(topology, shape)
+
+
+def test_traffic_decides_which_axis_is_close() -> None:
+    topology = mesh_topology(Wafer("w", 4, 4))
+    for heavy, light in (("dp", "tp"), ("tp", "dp")):
+        shape = (AxisSpec("dp", 4, weight=100.0 if heavy == "dp" else 1.0),
+                 AxisSpec("tp", 4, weight=100.0 if heavy == "tp" else 1.0))  # fmt: skip
+        placement = solve(topology, shape)
+        assert placement.axis(heavy).kind is RING
+        assert placement.axis(heavy).hops < placement.axis(light).hops
+
+
+@pytest.mark.parametrize(
+    "degrees", [(2, 2, 2), (2, 1, 4), (1, 2, 4), (4, 1, 2), (1, 4, 2), (2, 2, 1), (1, 1, 8)]
+)
+@pytest.mark.parametrize("dead", [[], [(0, 1)], [(1, 3)]])
+def test_the_strategies_of_a_2x4_wafer_get_rings(
+    degrees: tuple[int, int, int], dead: list[tuple[int, int]]
+) -> None:
+    wafer, shape = Wafer("w", 2, 4, dead_dies=frozenset(dead)), strategy(*degrees)
+    if prod(degrees) > wafer.live_dies:
+        return
+    placement = place_on(wafer, shape)
+    assert_valid(wafer, shape, placement)
+    assert placement.axis("tatp").kind is RING
+
+
+@pytest.mark.parametrize(
+    ("mesh", "degrees"),
+    [
+        ((6, 8), (3, 2, 8)),
+        ((6, 8), (3, 1, 16)),
+        ((12, 12), (9, 1, 16)),
+        ((32, 32), (4, 16, 16)),
+        ((32, 32), (1, 1, 1024)),
+    ],
+)
+def test_whole_wafers_are_tiled_with_closed_rings(
+    mesh: tuple[int, int], degrees: tuple[int, int, int]
+) -> None:
+    wafer, shape = Wafer("w", *mesh), strategy(*degrees)
+    placement = place_on(wafer, shape)
+    assert placement.method == "tile"
+    assert placement.axis("tatp").kind is RING
+    assert placement.rings >= degrees[0] * degrees[1]
+
+
+@pytest.mark.parametrize(
+    ("mesh", "every", "degrees"),
+    [((6, 8), 23, (5, 1, 8)), ((12, 12), 41, (4, 2, 16)), ((32, 32), 97, (4, 14, 16))],
+)
+def test_damaged_wafers_still_get_closed_rings(
+    mesh: tuple[int, int], every: int, degrees: tuple[int, int, int]
+) -> None:
+    dead = frozenset(divmod(d, mesh[1]) for d in range(every // 2, mesh[0] * mesh[1], every))
+    wafer, shape = Wafer("w", *mesh, dead_dies=dead), strategy(*degrees)
+    placement = place_on(wafer, shape)
+    assert placement.axis("tatp").kind is RING
+    assert placement.method != "tile"
+
+
+# ---- the parts of the solver
+
+
+@given(st.integers(1, 7), st.integers(1, 7))
+def test_the_walk_of_a_grid_is_closed_whenever_that_is_possible(height: int, width: int) -> None:
+    cells = walk_grid(height, width)
+    graph = nx.grid_2d_graph(height, width)
+    assert sorted(cells) == sorted(graph)
+    assert all(graph.has_edge(a, b) for a, b in pairwise(cells))
+    if min(height, width) > 1 and height * width % 2 == 0:
+        assert graph.has_edge(cells[-1], cells[0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.integers(1, 3), st.integers(1, 6))
+def test_tilings_keep_their_promises(rows: int, cols: int, dp: int, tp: int, tatp: int) -> None:
+    wafer, shape = Wafer("w", rows, cols), strategy(dp, tp, tatp)
+    topology = mesh_topology(wafer)
+    graph, price = graph_of(wafer), Price(Hops(topology), shape)
+    for tiling in best_tilings(shape, (rows, cols)):
+        dies = next(tile_positions(tiling, topology))
+        assert len(set(dies.tolist())) == dp * tp * tatp
+        assert price.of(dies) == tiling.price
+        walks = [[int(dies[k]) for k in group] for group in groups_of(shape, 2)]
+        assert all(is_walk(graph, walk, not tiling.open) for walk in walks)
+
+
+def regions_of(wafer: Wafer, ask: Ask) -> Iterator[list[tuple[int, ...]] | None]:
+    topology = mesh_topology(wafer)
+    island = topology.islands[0]
+    part = topology.part(island)
+    yield grow_regions(part, island, ask, seed=0, tries=4)
+    yield exact_regions(part, island, ask, seed=0, limit=1.0).regions
+
+
+@settings(max_examples=40, deadline=None)
+@given(wafers(16), st.integers(2, 8), st.integers(1, 3), st.booleans())
+def test_regions_are_disjoint_walks(wafer: Wafer, size: int, count: int, closed: bool) -> None:
+    graph = graph_of(wafer)
+    for regions in regions_of(wafer, Ask(size, count, closed)):
+        if regions is not None:
+            dies = [d for region in regions for d in region]
+            assert len(dies) == len(set(dies)) == size * count
+            assert all(is_walk(graph, list(r), closed) for r in regions)
+
+
+def test_long_groups_are_found_by_their_positions() -> None:
+    """Too many candidates to list."""
+    wafer = Wafer("w", 6, 6, dead_dies=frozenset({(2, 2), (3, 4)}))
+    topology, graph = mesh_topology(wafer), graph_of(wafer)
+    for ask in (Ask(17, 2, closed=False), Ask(16, 2, closed=True), Ask(34, 1, closed=False)):
+        found = exact_regions(topology, topology.live, ask, seed=0, limit=5.0)
+        assert found.regions is not None
+        assert all(is_walk(graph, list(r), ask.closed) for r in found.regions)
+        assert len({d for r in found.regions for d in r}) == ask.size * ask.count
+
+
+# ---- the second opinion, and determinism
+
+
+def test_the_check_catches_every_kind_of_wrong_answer() -> None:
+    wafer, shape = Wafer("w", 2, 4, dead_dies=frozenset({(1, 3)})), strategy(dp=1, tp=1, tatp=4)
+    good = place_on(wafer, shape)
+    check_placement(wafer, shape, good)
+    a, b, c, d = good.dies
+    spare = next(x for x in range(7) if x not in good.dies)
+    wrong = [(a, b, c), (a, b, c, c), (a, b, c, 7), (a, b, c, 8), (a, c, b, d), (a, b, c, spare)]
+    for dies in wrong:
+        with pytest.raises(PlacementBug):
+            check_placement(wafer, shape, replace(good, dies=dies))
+    cut = replace(wafer, dead_links=frozenset({tuple(sorted((divmod(a, 4), divmod(b, 4))))}))
+    with pytest.raises(PlacementBug):
+        check_placement(cut, shape, good)
+
+
+def test_the_check_catches_dies_on_two_islands() -> None:
+    wafer, shape = Wafer("w", 1, 4), strategy(dp=2, tatp=2)
+    good = place_on(wafer, shape)
+    with pytest.raises(PlacementBug):
+        check_placement(replace(wafer, dead_links=frozenset({((0, 1), (0, 2))})), shape, good)
+
+
+_PROBE = """
+from wscc.machine.wafer import Wafer
+from wscc.passes.place_solver import place_on
+from wscc.passes.place_types import AxisSpec
+cases = [(2, 4, 0, (2, 2, 2)), (3, 3, 1, (1, 2, 3)), (4, 4, 1, (3, 1, 5)), (4, 4, 2, (1, 5, 2)),
+         (6, 8, 3, (2, 2, 8)), (12, 12, 5, (2, 4, 16)), (5, 5, 1, (1, 1, 22)), (6, 6, 2, (16, 2, 1))]
+for rows, cols, dead, (dp, tp, tatp) in cases:
+    holes = frozenset((7 * k % rows, 5 * k % cols) for k in range(1, dead + 1))
+    shape = [AxisSpec("dp", dp), AxisSpec("tp", tp), AxisSpec("tatp", tatp, ring=True)]
+    print(place_on(Wafer("w", rows, cols, dead_dies=holes), shape))
+"""
+
+
+def test_the_same_question_has_the_same_answer_under_any_hash_seed() -> None:
+    answers = [
+        subprocess.run(
+            [sys.executable, "-c", _PROBE],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "12345")
+    ]
+    assert answers[0] == answers[1]
+    assert len(answers[0].splitlines()) == 8
