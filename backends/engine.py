@@ -78,7 +78,7 @@ class Engine:
                     if not self.ready or self.failures:
                         lock.notify_all()
                         return
-                    task = self.ready.popleft()
+                    task = self.ready.pop()
                     self.running += 1
                 try:
                     self._advance(task, calls)

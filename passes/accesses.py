@@ -102,7 +102,6 @@ class _Layout:
         self.low = np.stack([as_array(r.offset, dies)[some] * r.size for r in regions])
         active = np.stack([as_array(r.where, dies)[some] != 0 for r in regions]) & (self.spans > 0)
         # An interval that ends before all others begin meets none, so inactive dies need no mask.
-        self.low[~active] = np.iinfo(np.int64).max
         self.high = np.where(active, self.low + self.spans, np.iinfo(np.int64).min)
         self.is_run = np.asarray([len(r.dims) <= 1 for r in regions])
 

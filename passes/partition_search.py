@@ -107,7 +107,8 @@ class Search:
         }  # fmt: skip
 
     def run(self) -> Assigned:
-        for axis in self.sizes:
+        # Axes that follow the tokens have no choice, so those that do must see what is left.
+        for axis in sorted(self.sizes, key=lambda a: policy(a).splits == "weights"):
             for key, choice in self._axis(axis):
                 if choice is not None:
                     self.assigned[key][axis] = choice

@@ -59,7 +59,20 @@ def _candidates(
         if alone and after[0].kind == "reduce_scatter" and _streams(after[0]):
             found.append(_Candidate(_axis(after[0]), term[_dim(after[0])], True, j, after[0]))
     whole = op.rule.whole - op.rule.streamed
-    return [c for c in found if c.factor not in whole]
+    return [c for c in found if c.factor not in whole and _keeps_replicas_equal(op, c)]
+
+
+def _keeps_replicas_equal(op: Op, c: _Candidate) -> bool:
+    """Dies take chunks in an order of their own, so a result that is added up chunk by chunk differs in its
+    last bit from die to die: it must not be a replica along the axis."""
+    assert op.rule is not None
+    for j, (value, term) in enumerate(zip(op.results, op.rule.outs, strict=True)):
+        moves = c.out and j == c.position
+        layout = value.type.layout
+        split = layout is not None and (c.axis in layout.axes or layout.reduction_of(c.axis) is not None)
+        if c.factor not in term and not moves and not split:
+            return False
+    return True
 
 
 def _best(found: list[_Candidate]) -> list[_Candidate]:

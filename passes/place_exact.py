@@ -1,9 +1,9 @@
 """Disjoint rings or paths by CP-SAT, for wafers on which growing them fails.
 
 Where all candidate regions can be listed, a packing: one Boolean per candidate, each die in at most one.
-Else a circuit for one group, and positions for several: one Boolean per die and position, and per step to the
-next. All stop on deterministic time, run on one worker and use a fixed seed, so that machine load cannot change
-the answer.
+Else a circuit for one group, and positions for several: one Boolean per die and position, and per step to
+the next. All stop on deterministic time, run on one worker and use a fixed seed, so that machine load cannot
+change the answer.
 """
 
 from __future__ import annotations
@@ -94,8 +94,7 @@ def _walks(topology: Topology, inside: frozenset[int], start: int, ask: Ask) -> 
                 yield tuple(walk)
                 choices.append(_onward(topology, inside, walk, ask, home))
                 continue
-            if not ask.closed or home[walk[-1]] == 1:
-                yield tuple(walk)
+            yield tuple(walk)
             walk.pop()
         else:
             choices.pop()

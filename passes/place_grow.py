@@ -82,7 +82,7 @@ class _Grower:
 
     def _grow(self, start: int) -> Region | None:
         walk = self._square(start) if self.ask.closed and self.ask.size > 2 else [start]
-        if walk is None:
+        if walk is None or len(walk) > self.ask.size:
             return None
         self.free.difference_update(walk)
         while len(walk) < self.ask.size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, isclose
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -14,7 +14,7 @@ from wscc.passes.place_exact import new_solver
 from wscc.passes.place_types import IntArray, Shape, axis_groups, axis_pairs, dies_of
 
 # Weights become integers of up to this size.
-_PRECISION = 100
+_PRECISION = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,8 @@ def _integers(weights: Sequence[float]) -> tuple[list[int], bool]:
     """The weights in proportion, as small integers, and whether those are exact."""
     largest = max(weights, default=0.0)
     scaled = [round(_PRECISION * w / largest) if largest else 0 for w in weights]
-    is_exact = all(s * largest == w * _PRECISION for s, w in zip(scaled, weights, strict=True))
+    is_exact = all(
+        isclose(s * largest, w * _PRECISION, rel_tol=1e-9) for s, w in zip(scaled, weights, strict=True)
+    )
     common = gcd(*scaled) or 1
     return [s // common for s in scaled], is_exact

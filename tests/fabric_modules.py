@@ -131,7 +131,7 @@ def _formals(rng: Random) -> tuple[list[str], list[str]]:
 
 def _args(rng: Random, arrays: tuple[Array, ...], inputs: list[str], outputs: list[str]) -> dict[str, Ref]:
     def index(extent: int) -> Affine:
-        return Affine(rng.randrange(extent), (("i", 1),) if rng.random() < 0.7 else (), extent)
+        return Affine(rng.randrange(2 * extent), (("i", 1),) if rng.random() < 0.7 else (), extent)
 
     refs = {}
     for name in (*inputs, *outputs):

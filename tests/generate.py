@@ -12,6 +12,7 @@ from typing import Final
 
 from generate_header import Dice, header
 from hypothesis import strategies as st
+
 from wscc.ir.module import (
     Affine,
     Array,
@@ -86,7 +87,7 @@ class Body:
         """An earlier value of the type, or a fresh formal."""
         fitting = [v for v in self.values if v.type == kind]
         if fitting and self.dice.coin():
-            return self.dice.choice((fitting))
+            return self.dice.choice(fitting)
         return self.formal(kind)
 
     def formal(self, kind: TensorType) -> Value:
@@ -95,7 +96,7 @@ class Body:
         return made
 
     def add_op(self) -> None:
-        kind = self.dice.choice((sorted(OPS)))
+        kind = self.dice.choice(sorted(OPS))
         rule, integers = self._rule(kind)
         sizes = {f: self.dice.choice(_SIZES) for f in rule.factors}
         attrs = {k: self.dice.scalar(t) for k, t in OPS[kind].attrs.items()}
@@ -103,12 +104,14 @@ class Body:
             whole = rule.ins[0] if kind == "split" else rule.outs[0]
             attrs["dim"] = whole.index("c")
             sizes["c"] = 2
-        floats = self.dice.choice(((DType.F64, DType.F32, DType.BF16)))
+        floats = self.dice.choice((DType.F64, DType.F32, DType.BF16))
         ins = [] if kind == "fill" else list(rule.ins)
         layouts = self._layouts(kind, rule, sizes, attrs)
         types = [
             TensorType(tuple(sizes[f] for f in term), DType.I32 if i in integers else floats, layout)
-            for i, (term, layout) in enumerate(zip((*ins, *rule.outs), layouts[len(layouts) - len(ins) - len(rule.outs) :], strict=True))
+            for i, (term, layout) in enumerate(
+                zip((*ins, *rule.outs), layouts[len(layouts) - len(ins) - len(rule.outs) :], strict=True)
+            )
         ]
         operands = tuple(self.operand(t) for t in types[: len(ins)])
         results = tuple(self.value(t) for t in types[len(ins) :])
@@ -119,8 +122,8 @@ class Body:
 
     def _rule(self, kind: str) -> tuple[Rule, set[int]]:
         """A rule of the op, and which of its operands and results (in one row) hold integers."""
-        text = self.dice.choice((EXAMPLES.get(kind, (OPS[kind].rule,))))
-        star = " ".join(self.dice.choice((((), ("x",), ("x", "y")))))
+        text = self.dice.choice(EXAMPLES.get(kind, (OPS[kind].rule,)))
+        star = self.dice.choice(("", "x", "x y"))
         words = text.replace("*", star)
         terms = words.replace("->", ",").split(",")
         return parse_rule(words.replace("#", "")), {i for i, t in enumerate(terms) if "#" in t}
@@ -137,8 +140,10 @@ class Body:
         split: dict[str, tuple[str, ...]] = {f: () for f in rule.factors}
         spare = []
         for axis, n in self.axes.items():
-            able = [f for f in rule.factors if rule.may_split(f) and sizes[f] % (n * self._parts(split[f])) == 0]
-            chosen = self.dice.choice(([None, *able]))
+            able = [
+                f for f in rule.factors if rule.may_split(f) and sizes[f] % (n * self._parts(split[f])) == 0
+            ]
+            chosen = self.dice.choice([None, *able])
             if chosen is None:
                 spare.append(axis)
             else:
@@ -166,7 +171,10 @@ class Body:
         for axis, n in self.axes.items():
             for i, (v, term) in enumerate(zip(op.operands, op.rule.ins, strict=False)):
                 for d, f in enumerate(term):
-                    fits = f not in op.rule.whole and v.type.shape[d] // self._parts(v.type.layout.dims[d]) % n == 0
+                    fits = (
+                        f not in op.rule.whole
+                        and v.type.shape[d] // self._parts(v.type.layout.dims[d]) % n == 0
+                    )
                     fits = fits and OPS[op.kind].combine is Reduction.SUM and axis not in used
                     if fits and self.dice.coin():
                         dims = tuple((*a, axis) if e == d else a for e, a in enumerate(v.type.layout.dims))
@@ -185,7 +193,7 @@ class Body:
             able += [(v, *step) for step in _reshards(v.type, self.axes)]
         if not able:
             return
-        v, kind, layout, attrs = self.dice.choice((able))
+        v, kind, layout, attrs = self.dice.choice(able)
         self.ops.append(Op(kind, (v,), (self.value(v.type.with_layout(layout)),), attrs=attrs))
 
     def procedure(self, name: str) -> Procedure:
@@ -194,7 +202,9 @@ class Body:
         return Procedure(name, tuple(self.inputs), outputs, tuple(self.ops))
 
 
-def _reshards(kind: TensorType, sizes: dict[str, int]) -> list[tuple[str, Layout, tuple[tuple[str, Attr], ...]]]:
+def _reshards(
+    kind: TensorType, sizes: dict[str, int]
+) -> list[tuple[str, Layout, tuple[tuple[str, Attr], ...]]]:
     """Every primitive that fits the layout, with what it makes of it."""
     layout, found = kind.layout, []
     assert layout is not None
@@ -205,11 +215,11 @@ def _reshards(kind: TensorType, sizes: dict[str, int]) -> list[tuple[str, Layout
 
     for axis, n in sizes.items():
         without = {a: k for a, k in partial.items() if a != axis}
-        roomy = [
-            d for d, a in enumerate(layout.dims) if kind.shape[d] % (n * prod(sizes[x] for x in a)) == 0
-        ]
+        roomy = [d for d, a in enumerate(layout.dims) if kind.shape[d] % (n * prod(sizes[x] for x in a)) == 0]
         if axis in partial:
-            found.append(("all_reduce", made({}, without), (("axis", axis), ("reduction", str(partial[axis])))))
+            found.append(
+                ("all_reduce", made({}, without), (("axis", axis), ("reduction", str(partial[axis]))))
+            )
             if partial[axis] is Reduction.SUM:
                 for d in roomy:
                     after = made({d: (*layout.dims[d], axis)}, without)
@@ -217,7 +227,9 @@ def _reshards(kind: TensorType, sizes: dict[str, int]) -> list[tuple[str, Layout
         elif (d := layout.dim_of(axis)) is None:
             found.append(("mask", made({}, {**partial, axis: Reduction.SUM}), (("axis", axis),)))
             for d in roomy:
-                found.append(("slice", made({d: (*layout.dims[d], axis)}, partial), (("axis", axis), ("dim", d))))
+                found.append(
+                    ("slice", made({d: (*layout.dims[d], axis)}, partial), (("axis", axis), ("dim", d)))
+                )
         elif layout.dims[d][-1] == axis:
             opened = layout.dims[d][:-1]
             found.append(("all_gather", made({d: opened}, partial), (("axis", axis), ("dim", d))))
@@ -249,7 +261,7 @@ class Calls:
     def _ref(self, value: Value, loops: dict[str, int], written: set[str]) -> Ref:
         fitting = [a for a in self.arrays if a.type == value.type and a.name not in written]
         if fitting and self.dice.coin():
-            array = self.dice.choice((fitting))
+            array = self.dice.choice(fitting)
         else:
             array = self._array(value)
         return Ref(array.name, tuple(self._index(n, loops) for n in array.extents))
@@ -258,8 +270,10 @@ class Calls:
         used = {a.name for a in self.arrays}
         extents = [self.dice.randint(1, 6) for _ in range(self.dice.randint(0, 2))]
         init = Init(self.dice.choice(("zeros", "ones", "normal")), self.dice.choice((0.0, 0.02, 1e-9)))
-        like = [a for a in self.arrays if a.type == value.type and a.extents == tuple(extents) and not a.storage]
-        storage = self.dice.choice((["", *(a.name for a in like)]))
+        like = [
+            a for a in self.arrays if a.type == value.type and a.extents == tuple(extents) and not a.storage
+        ]
+        storage = self.dice.choice(["", *(a.name for a in like)])
         name = self.dice.name(used)
         kind = self.dice.choice(list(Kind))
         self.arrays.append(Array(name, value.type, kind, tuple(extents), init, storage))
@@ -268,14 +282,14 @@ class Calls:
     def _index(self, extent: int, loops: dict[str, int]) -> Affine:
         """Within the extent: constant, a loop that is short enough, forwards or backwards, or anything mod it."""
         short = [v for v, n in loops.items() if n <= extent]
-        way = self.dice.choice((["constant", "modulus", *["forward", "backward"] * bool(short)]))
+        way = self.dice.choice(["constant", "modulus", *["forward", "backward"] * bool(short)])
         if way == "constant":
             return Affine(self.dice.randint(0, extent - 1))
         if way == "modulus":
             some = self.dice.sample(sorted(loops), self.dice.randint(0, len(loops)))
             terms = tuple((v, self.dice.randint(-3, 3)) for v in some)
             return Affine(self.dice.randint(-9, 9), terms, extent)
-        v = self.dice.choice((short))
+        v = self.dice.choice(short)
         slack = self.dice.randint(0, extent - loops[v])
         return Affine(slack, ((v, 1),)) if way == "forward" else Affine(loops[v] - 1 + slack, ((v, -1),))
 
@@ -303,16 +317,20 @@ def module(level: Level, ops: int, seed: int) -> Module:
             if axes and d.coin():
                 body.add_reshard()
         procedures.append(body.procedure(f"{d.name()}.{i}"))
-        loops: dict[str, int] = {}
-        for _ in range(d.randint(0, 2)):
-            loops[d.name(loops)] = d.randint(1, 6)
-        call = calls.call(procedures[-1], loops)
-        if _writes_once(call, calls.arrays, len(procedures[-1].inputs)):
-            step.append(_nested(call, loops))
-    return made.with_(arrays=tuple(calls.arrays), procedures=tuple(procedures), step=tuple(step))
+        step.append(in_loops(d, calls, procedures[-1]))
+    return made.with_(
+        arrays=tuple(calls.arrays), procedures=tuple(procedures), step=tuple(s for s in step if s)
+    )
 
 
-def _nested(call: Call, loops: dict[str, int]) -> Call | Loop:
+def in_loops(d: Dice, calls: Calls, procedure: Procedure) -> Call | Loop | None:
+    """A call in up to two loops; None if it would write an element twice."""
+    loops: dict[str, int] = {}
+    for _ in range(d.randint(0, 2)):
+        loops[d.name(loops)] = d.randint(1, 6)
+    call = calls.call(procedure, loops)
+    if not _writes_once(call, calls.arrays, len(procedure.inputs)):
+        return None
     stmt: Call | Loop = call
     for variable, count in reversed(loops.items()):
         stmt = Loop(variable, count, (stmt,))

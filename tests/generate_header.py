@@ -22,7 +22,18 @@ _ODD_NAMES: Final = (
     "", "a b", 'say "x"', "back\\slash", "true", "nan", "send", "buffer", "é", "%x", "1", "-", "a-b", ";", "\n", "to",
     "in", "of", "write", "axes", "x=1", "f32", "<1>", "\x00", "\ud800", "where", "_", "a/b.c",
 )  # fmt: skip
-_ODD_FLOATS: Final = (0.0, -0.0, 1.0, 0.1, 1e-300, 5e-324, 1e22, -1.5e-7, 1.7976931348623157e308, float("inf"))
+_ODD_FLOATS: Final = (
+    0.0,
+    -0.0,
+    1.0,
+    0.1,
+    1e-300,
+    5e-324,
+    1e22,
+    -1.5e-7,
+    1.7976931348623157e308,
+    float("inf"),
+)
 
 
 class Dice(Random):

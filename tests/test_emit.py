@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fabric_engine import assert_same, initial_state, run_in_order, run_streams
-from tests.fabric_modules import CASES, Case, random_module, some
+from tests.fabric_modules import CASES, Case, module_of, random_module, some
 from wscc.backends import emit_folder
 from wscc.backends.emit import emit
 from wscc.backends.emit_files import Artifact, load_artifact, write_artifact
@@ -21,9 +21,10 @@ from wscc.backends.emit_json import canonical, decode, encode
 from wscc.backends.emit_manifest import HOST_KINDS
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.artifact import Manifest
-from wscc.ir.fabric import NOBODY, Kernel, Post, Send, Wait, at
+from wscc.ir.fabric import NOBODY, Kernel, Post, Send, View, Wait, at, per_die
 from wscc.ir.module import Module
 from wscc.ir.program import Column
+from wscc.ir.types import DType
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.route import Route
@@ -86,6 +87,16 @@ def test_columns_are_used_distinct_and_not_constant(case: Case) -> None:
             fields = [o.offset for o in (*x.writes, *x.reads)] + [v for _, v in x.attrs]
             used |= {f.index for f in fields if isinstance(f, Column)}
     assert used == set(range(len(columns)))
+
+
+def test_what_no_die_does_leaves_no_trace() -> None:
+    view = View("out0", per_die((0, 8)), (8,), (1,), DType.F64)
+    body = [Kernel("fill", (view,), (), (("value", 1.0),), where) for where in (0, 1)]
+    streams, _ = emit(planned(module_of(2, body[:1])))
+    assert streams.bindings.shape == (2, 0)
+    assert [c.body for p in streams.programs for c in p.procedures] == [()]
+    streams, _ = emit(planned(module_of(2, body)))
+    np.testing.assert_array_equal(streams.bindings, [[0], [64]])
 
 
 @some

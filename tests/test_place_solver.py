@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 from wscc.diagnostics import Code, CompileError
 from wscc.machine.topology import Topology, mesh_topology
 from wscc.machine.wafer import Wafer
+from wscc.passes.place_assign import assign
 from wscc.passes.place_check import PlacementBug, check_placement
 from wscc.passes.place_exact import exact_regions
 from wscc.passes.place_grow import Ask, grow_regions
 from wscc.passes.place_hops import Hops, Price
+from wscc.passes.place_joint import joint
 from wscc.passes.place_solver import place_on, solve
 from wscc.passes.place_tiles import best_tilings, tile_positions, walk_grid
 from wscc.passes.place_types import AxisSpec, GroupKind, Placement
@@ -240,6 +242,19 @@ def test_the_strategy_that_a_refusal_proposes_is_accepted(wafer: Wafer, dp: int,
         place_on(wafer, strategy(**{axis: int(n) for axis, n in degrees.items()}))
 
 
+def test_a_strategy_of_one_die_takes_one() -> None:
+    wafer = Wafer("w", 2, 2, dead_dies=frozenset({(0, 0)}))
+    placement = place_on(wafer, ())
+    assert len(placement.dies) == 1
+    assert_valid(wafer, (), placement)
+
+
+def test_a_wafer_without_a_live_die_is_refused() -> None:
+    code, message, _ = refusal(Wafer("w", 1, 1, dead_dies=frozenset({(0, 0)})), ())
+    assert code is Code.TOO_MANY_DIES
+    assert "(1 of 1 are dead)" in message
+
+
 # ---- how good placements are
 
 
@@ -391,6 +406,50 @@ def test_regions_are_disjoint_walks(wafer: Wafer, size: int, count: int, closed:
             assert all(is_walk(graph, list(r), closed) for r in regions)
 
 
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("size", [6, 10, 16, 26])
+@pytest.mark.parametrize("hole", [3, 11, 27, 36])
+def test_grown_regions_of_larger_wafers_are_disjoint_walks(hole: int, size: int, closed: bool) -> None:
+    wafer = Wafer("w", 8, 8, dead_dies=frozenset({divmod(hole, 8), divmod(hole + 17, 8)}))
+    topology, graph = mesh_topology(wafer), graph_of(wafer)
+    count = 40 // size
+    regions = grow_regions(topology, topology.live, Ask(size, count, closed), seed=0, tries=8)
+    assert regions is not None
+    assert len({d for region in regions for d in region}) == size * count
+    assert all(is_walk(graph, list(r), closed) for r in regions)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("degrees", [(2, 1, 4), (1, 1, 8), (1, 2, 4)])
+def test_the_model_of_everything_needs_no_hint(degrees: tuple[int, int, int], closed: bool) -> None:
+    wafer, shape = Wafer("w", 3, 4, dead_dies=frozenset({(2, 3)})), strategy(*degrees)
+    found = joint(mesh_topology(wafer), shape, closed, None, seed=0, limit=1.0)
+    assert found.dies is not None
+    dies = found.dies.tolist()
+    assert all(is_walk(graph_of(wafer), [dies[k] for k in g], closed) for g in groups_of(shape, 2))
+
+
+def test_rings_are_turned_until_their_peers_are_opposite() -> None:
+    """Two 4 x 4 rings side by side: turned rightly, every die is 4 hops from its peer."""
+    topology = mesh_topology(Wafer("w", 4, 8))
+    ring = [r * 8 + c for r, c in walk_grid(4, 4)]
+    other = [d + 4 for d in ring]
+    turned = [*other[5:], *other[:5]][::-1]
+    shape = strategy(tp=2, tatp=16)
+    price = Price(Hops(topology), shape)
+    dies = assign(topology, shape, 2, [ring, turned], True, price)
+    assert price.by_axis(dies) == [0, 64, 32]
+
+
+def test_regions_in_any_order_are_assigned_nearly_as_well_as_tiles() -> None:
+    topology = mesh_topology(Wafer("w", 8, 8))
+    shape = strategy(dp=4, tp=4, tatp=4)
+    tiles = [[8 * (r + i) + c + j for i, j in walk_grid(2, 2)] for r in (0, 2, 4, 6) for c in (0, 2, 4, 6)]
+    price = Price(Hops(topology), shape)
+    dies = assign(topology, shape, 2, [tiles[i * 7 % 16] for i in range(16)], True, price)
+    assert price.of(dies) <= 1.1 * best_tilings(shape, (8, 8))[0].price
+
+
 def test_long_groups_are_found_by_their_positions() -> None:
     """Too many candidates to list."""
     wafer = Wafer("w", 6, 6, dead_dies=frozenset({(2, 2), (3, 4)}))
@@ -415,6 +474,10 @@ def test_the_check_catches_every_kind_of_wrong_answer() -> None:
     for dies in wrong:
         with pytest.raises(PlacementBug):
             check_placement(wafer, shape, replace(good, dies=dies))
+    alone = place_on(wafer, ())
+    for die in (7, 8, -1):
+        with pytest.raises(PlacementBug):
+            check_placement(wafer, (), replace(alone, dies=(die,)))
     cut = replace(wafer, dead_links=frozenset({tuple(sorted((divmod(a, 4), divmod(b, 4))))}))
     with pytest.raises(PlacementBug):
         check_placement(cut, shape, good)
@@ -429,6 +492,7 @@ def test_the_check_catches_dies_on_two_islands() -> None:
 
 _PROBE = """
 from wscc.machine.wafer import Wafer
+from wscc.passes.place_joint import joint
 from wscc.passes.place_solver import place_on
 from wscc.passes.place_types import AxisSpec
 cases = [(2, 4, 0, (2, 2, 2)), (3, 3, 1, (1, 2, 3)), (4, 4, 1, (3, 1, 5)), (4, 4, 2, (1, 5, 2)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -170,6 +171,40 @@ def test_a_relay_waits_for_its_data_and_a_slot_for_its_reader() -> None:
         "post 0", "post 1", "send 0", "first", "received 0", "send 1", "second", "received 1", "sent 1",
         "post 2", "send 2", "received 2", "third", "sent 0", "sent 2",
     ]  # fmt: skip
+
+
+def rounds(group: str) -> tuple[Kernel | Transfer, ...]:
+    """Four times: a kernel makes something, a transfer sends it; all in memory of its own."""
+    body: list[Kernel | Transfer] = []
+    for n in range(4):
+        made = View(f"t{n % 2}", 8 * (n // 2), (4,), (1,), DTYPE)
+        body.append(Kernel("fill", (made,), (), (("value", 1.0),), source=f"make {n}"))
+        body.append(Transfer(n, SWAP, made, View("t2", 4 * n, (4,), (1,), DTYPE), group))
+    return tuple(body)
+
+
+@pytest.mark.parametrize(
+    ("schedules", "expected"),
+    [
+        (
+            [("g", Schedule(window=0, ahead=9)), ("", Schedule(window=9, ahead=0))],
+            "make 0, post 0, send 0, make 1, sent 0, post 1, send 1, make 2, sent 1, post 2, send 2, make 3, "
+            "sent 2, post 3, send 3, received 0, received 1, received 2, received 3, sent 3",
+        ),
+        (
+            [("g", Schedule(window=1, ahead=9)), ("", Schedule(window=9, ahead=1))],
+            "post 0, make 0, send 0, post 1, make 1, send 1, post 2, make 2, send 2, sent 0, post 3, make 3, "
+            "send 3, sent 1, received 0, received 1, received 2, sent 2, received 3, sent 3",
+        ),
+    ],
+)
+def test_a_message_occupies_memory_no_longer_than_told(
+    schedules: list[tuple[str, Schedule]], expected: str
+) -> None:
+    """`window` counts transfers, `ahead` groups, which are the same here where each transfer is its own."""
+    for group, schedule in schedules:
+        (p,) = run(module_of(2, rounds(group)), FormPhases(), Route(), schedule).procedures
+        assert ", ".join(spelled(p.body)) == expected
 
 
 def test_prefetch_goes_no_further_ahead_than_told() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from wscc.diagnostics import NO_SPAN, Code, Diagnostic, Label, Span
@@ -29,3 +29,7 @@ def in_procedure(procedure: Procedure) -> Place:
 def at_op(procedure: Procedure, op: Op) -> Place:
     result = f"%{op.results[0].name} = " if op.results else ""
     return Place(f"`{result}{op.kind}` in `@{procedure.name}`", op.span)
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{n}`" for n in names) or "none"

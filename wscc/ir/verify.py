@@ -92,13 +92,9 @@ def _storage(m: Module, place: Place, a: Array, owner: Array | None) -> Findings
     if owner is None:
         yield place.wrong(f"its storage `%{a.storage}` is no array")
     elif owner.storage:
-        yield place.wrong(
-            f"its storage `%{a.storage}` has no bytes of its own, but those of `%{owner.storage}`"
-        )
+        yield place.wrong(f"its storage `%{a.storage}` itself lies in `%{owner.storage}`")
     elif (_held(m, a), a.extents) != (_held(m, owner), owner.extents):
-        yield place.wrong(
-            f"it does not have the shape on each die, element type and extents of `%{owner.name}`"
-        )
+        yield place.wrong(f"a die holds something else of it than of its storage `%{owner.name}`")
 
 
 def _held(m: Module, a: Array) -> tuple[object, ...]:

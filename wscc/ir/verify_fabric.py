@@ -9,7 +9,7 @@ from typing import Final
 
 from wscc.ir.die_arrays import as_array
 from wscc.ir.fabric import Kernel, PerDie, Transfer, View
-from wscc.ir.finding import Findings, Place, in_procedure
+from wscc.ir.finding import Findings, Place, in_procedure, listed
 from wscc.ir.instructions import INSTRUCTIONS, InstructionDef
 from wscc.ir.module import Module, Op, Procedure
 from wscc.ir.templates import bind
@@ -71,8 +71,8 @@ def _extents(module: Module, p: Procedure) -> dict[str, tuple[int, DType]]:
 
 
 def _kernel(views: Views, p: Procedure, k: Kernel) -> Findings:
-    target = k.writes[0].buffer if k.writes else ""
-    place = Place(f"`{k.opcode} %{target}` in `@{p.name}`", k.span)
+    target = f" %{k.writes[0].buffer}" if k.writes else ""
+    place = Place(f"`{k.opcode}{target}` in `@{p.name}`", k.span)
     definition = INSTRUCTIONS.get(k.opcode)
     if definition is None or k.opcode in _MESSAGES:
         yield place.wrong(f"there is no kernel `{k.opcode}`")
@@ -97,8 +97,7 @@ def _operands(k: Kernel) -> Iterable[tuple[View, bool]]:
 def _wrong_attrs(definition: InstructionDef, k: Kernel, dies: int) -> Iterator[str]:
     names = tuple(name for name, _ in k.attrs)
     if names != definition.attr_names:
-        wanted = ", ".join(definition.attr_names) or "none"
-        yield f"its attributes are {wanted}, not {', '.join(names) or 'none'}"
+        yield f"its attributes are {listed(names)}, and must be {listed(definition.attr_names)}"
         return
     for name, value in k.attrs:
         wanted_type = (

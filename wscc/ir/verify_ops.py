@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wscc.ir.finding import Findings, Place, at_op, in_procedure
+from wscc.ir.finding import Findings, Place, at_op, in_procedure, listed
 from wscc.ir.forms import check_form
 from wscc.ir.module import Level, Module, Op, Procedure, Value
 from wscc.ir.ops import OPS, RESHARDS
@@ -66,8 +66,9 @@ def _op(level: Level, place: Place, op: Op) -> Findings:
 def _attrs(place: Place, op: Op) -> Findings:
     wanted = op.definition.attrs
     if [k for k, _ in op.attrs] != list(wanted):
-        given = ", ".join(k for k, _ in op.attrs) or "none"
-        yield place.wrong(f"its attributes are {', '.join(wanted) or 'none'}, not {given}")
+        yield place.wrong(
+            f"its attributes are {listed(k for k, _ in op.attrs)}, and must be {listed(wanted)}"
+        )
         return
     for name, value in op.attrs:
         if type(value) is not wanted[name]:
@@ -78,10 +79,8 @@ def _sizes(place: Place, op: Op) -> Findings:
     sizes: dict[str, tuple[int, str]] = {}
     for value, term in op.terms():
         if len(term) != len(value.type.shape):
-            factors = " ".join(term) or "no factors"
-            yield place.wrong(
-                f"`%{value.name}` has {len(value.type.shape)} dimensions, and its rule `{factors}`"
-            )
+            rank = len(value.type.shape)
+            yield place.wrong(f"`%{value.name}` has {rank} dimensions, and {len(term)} in the rule")
             continue
         for factor, n in zip(term, value.type.shape, strict=True):
             known, owner = sizes.setdefault(factor, (n, value.name))

@@ -6,8 +6,6 @@ Derives everything from rules and layouts alone, never from how a pass chose the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from wscc.ir.finding import Findings, Place, at_op
 from wscc.ir.module import Module, Op, Procedure
 from wscc.ir.ops import RESHARDS
@@ -51,7 +49,7 @@ def _check_layouts(place: Place, op: Op) -> Findings:
     if wrong := _wrong_split(rule, assignment):
         yield place.wrong(wrong)
         return
-    passing, problems = _passing(op, operands, assignment)
+    passing, problems = _passing(op, operands)
     yield from (place.wrong(p) for p in problems)
     if not problems:
         yield from _check_results(place, op, results, assignment, passing)
@@ -73,11 +71,8 @@ def _wrong_split(rule: Rule, assignment: Assignment) -> str | None:
     return None
 
 
-def _passing(
-    op: Op, operands: tuple[Layout, ...], assignment: Assignment
-) -> tuple[frozenset[str], list[str]]:
+def _passing(op: Op, operands: tuple[Layout, ...]) -> tuple[frozenset[str], list[str]]:
     """The axes over which partial sums pass through the op, and operands that it would misread."""
-    split = {a for axes in assignment.values() for a in axes}
     passing: set[str] = set()
     problems = []
     for value, layout in zip(op.operands, operands, strict=True):
@@ -89,8 +84,6 @@ def _passing(
                 problems.append(f"`%{value.name}` is partial ({kind}) over `{axis}`, and is read as complete")
             elif not everywhere:
                 problems.append(f"`%{value.name}` is partial over `{axis}`, and another operand is not")
-            elif axis in split:
-                problems.append(f"`%{value.name}` is partial over `{axis}`, which splits a factor of the op")
             passing.add(axis)
     return frozenset(passing), problems
 
@@ -142,10 +135,10 @@ def _check_stream(op: Op, sizes: dict[str, int]) -> str | None:
         return "its chunks do not add up, so it cannot be streamed"
     if not s.moving_in and not s.moving_out:
         return "nothing moves in its stream"
-    return next(_wrong_moves(op), None)
+    return _wrong_moves(op)
 
 
-def _wrong_moves(op: Op) -> Iterator[str]:
+def _wrong_moves(op: Op) -> str | None:
     assert op.stream is not None
     assert op.rule is not None
     factor, axis = op.stream.factor, op.stream.axis
@@ -154,16 +147,15 @@ def _wrong_moves(op: Op) -> Iterator[str]:
         (op.stream.moving_out, op.results, op.rule.outs, "result"),
     ):
         if list(which) != sorted(set(which)) or not all(0 <= i < len(values) for i in which):
-            yield f"the numbers of moving {word}s are not those of {word}s, in order"
-            return
+            return f"the numbers of moving {word}s are not those of {word}s, in order"
         for i in which:
-            if factor not in terms[i]:
-                yield f"`%{values[i].name}` moves and does not have the streamed factor `{factor}`"
-                return
-            layout = values[i].type.layout
+            name, layout = values[i].name, values[i].type.layout
             assert layout is not None
+            if factor not in terms[i]:
+                return f"`%{name}` moves and does not have the streamed factor `{factor}`"
             if layout.dims[terms[i].index(factor)][-1:] != (axis,):
-                yield f"`%{values[i].name}` moves, and the minor axis of its `{factor}` is not `{axis}`"
+                return f"`%{name}` moves, and the minor axis of its `{factor}` is not `{axis}`"
+    return None
 
 
 def _seen_by_kernel(op: Op) -> tuple[tuple[Layout, ...], tuple[Layout, ...]]:

@@ -70,7 +70,7 @@ class _Checker:
         for index, extent in zip(ref.index, array.extents, strict=True):
             if unknown := [v for v, _ in index.terms if v not in counts]:
                 yield place.wrong(
-                    f"an index of `%{array.name}` uses `{unknown[0]}`, the variable of no loop around"
+                    f"an index of `%{array.name}` uses `{unknown[0]}`, and no loop around has it"
                 )
                 continue
             if index.modulus < 0:
@@ -79,7 +79,7 @@ class _Checker:
             low, high = interval(index, counts)
             if low < 0 or high >= extent:
                 yield place.wrong(
-                    f"an index of `%{array.name}` runs from {low} to {high}, and its extent is {extent}"
+                    f"an index of `%{array.name}` runs from {low} to {high}, and must stay below {extent}"
                 )
 
     def _written_once(self, place: Place, call: Call, procedure: Procedure) -> Findings:
