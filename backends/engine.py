@@ -22,9 +22,13 @@ DynamicCall = tuple[str, tuple[int, ...]]
 
 @dataclass(slots=True)
 class Task:
-    """How far a die has come: instruction `pc` of call `call`, and the end it waits for, if it does."""
+    """How far a die has come: instruction `pc` of call `call`, and the end it waits for, if it does.
+
+    `worker` is the thread that ran it last, in whose cache its memory is.
+    """
 
     die: int
+    worker: int
     call: int = 0
     pc: int = 0
     blocked: End | None = None
@@ -41,7 +45,7 @@ class Engine:
     threads: int = 1
     enter: Callable[[int, DynamicCall], None] | None = None
     transport: Transport = field(init=False)
-    ready: deque[Task] = field(default_factory=deque)
+    ready: list[deque[Task]] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     running: int = 0
     failures: list[tuple[int, BaseException]] = field(default_factory=list)
@@ -52,15 +56,16 @@ class Engine:
     def run(self, calls: list[DynamicCall]) -> None:
         """Every die makes every call, in order. `CompileError`: W502 if dies wait in a circle, or whatever
         an instruction raises, with its place in front."""
-        self.tasks = [Task(die) for die in range(self.dies)]
-        self.ready = deque(self.tasks)
+        workers = min(self.threads, self.dies)
+        self.tasks = [Task(die, die * workers // self.dies) for die in range(self.dies)]
+        self.ready = [deque(t for t in self.tasks if t.worker == w) for w in range(workers)]
         helpers = [
-            threading.Thread(target=self._work, args=(calls,), daemon=True)
-            for _ in range(min(self.threads, self.dies) - 1)
+            threading.Thread(target=self._work, args=(calls, worker), daemon=True)
+            for worker in range(1, workers)
         ]
         for helper in helpers:
             helper.start()
-        self._work(calls)
+        self._work(calls, 0)
         for helper in helpers:
             helper.join()
         if self.failures:
@@ -68,17 +73,17 @@ class Engine:
         if stuck := [task for task in self.tasks if task.call < len(calls)]:
             raise fail(Code.DEADLOCK, _wait_cycle(stuck, calls, self.name))
 
-    def _work(self, calls: list[DynamicCall]) -> None:
+    def _work(self, calls: list[DynamicCall], worker: int) -> None:
         lock = self.transport.lock
         with np.errstate(all="ignore"):
             while True:
                 with lock:
-                    while not self.ready and self.running and not self.failures:
+                    while not any(self.ready) and self.running and not self.failures:
                         lock.wait()
-                    if not self.ready or self.failures:
+                    if not any(self.ready) or self.failures:
                         lock.notify_all()
                         return
-                    task = self.ready.pop()
+                    task = self._take(worker)
                     self.running += 1
                 try:
                     self._advance(task, calls)
@@ -89,6 +94,15 @@ class Engine:
                         self.running -= 1
                         if not self.running:
                             lock.notify_all()
+
+    def _take(self, worker: int) -> Task:
+        """The die that became ready last, which a message has just reached and is still in the cache; or, from
+        another worker, the one that has waited longest. The lock is held."""
+        if self.ready[worker]:
+            return self.ready[worker].pop()
+        task = max(self.ready, key=len).popleft()
+        task.worker = worker
+        return task
 
     def _advance(self, task: Task, calls: list[DynamicCall]) -> None:
         """Run a die until it blocks or ends."""
@@ -127,7 +141,8 @@ class Engine:
 
     def _wake(self, die: int) -> None:
         """Called by the transport with its lock held."""
-        self.ready.append(self.tasks[die])
+        task = self.tasks[die]
+        self.ready[task.worker].append(task)
         self.transport.lock.notify()
 
 

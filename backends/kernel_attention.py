@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wscc.backends.kernel_gemm import row_sum
+from wscc.backends.kernel_gemm import row_max, row_sum
 from wscc.backends.scratch import Array, blocks, like, scratch
 
 
@@ -17,7 +17,7 @@ def softmax(p: Array, lse: Array, s: Array, causal: bool, q_start: int, k_start:
         highest = _row_stat("softmax.max", some_s)
         if hidden is not None:
             some_s = np.add(some_s, hidden, out=some_p)
-        np.maximum.reduce(some_s, axis=-1, out=highest)
+        row_max(some_s, highest)
         if hidden is not None:
             highest[np.isneginf(highest)] = 0  # rows that see nothing: exp(-inf - 0) = 0
         np.subtract(some_s, highest[..., None], out=some_p)

@@ -48,38 +48,38 @@ def relu_bwd(dx: Array, x: Array, dy: Array) -> None:
 
 def gelu(y: Array, x: Array) -> None:
     for some_y, some_x in blocks(0, y, x):
-        t = _gelu_tanh(some_x)
+        t = _gelu_argument(some_x)
+        np.tanh(t, out=t)
         t += 1
         t *= some_x
         np.multiply(t, 0.5, out=some_y)
 
 
 def gelu_bwd(dx: Array, x: Array, dy: Array) -> None:
-    """With t = tanh(u): 1/2 (1 + t) + 1/2 x (1 - t^2) u', u' = sqrt(2/pi) (1 + 3 * 0.044715 x^2)."""
+    """With u the argument of tanh, t = tanh u and h = (1 + t) / 2: the slope is h (1 + 2 x u' (1 - h)), and
+    x u' = 3 u - 2 sqrt(2/pi) x."""
     for some_dx, some_x, some_dy in blocks(0, dx, x, dy):
-        t = _gelu_tanh(some_x)
-        a = like("gelu.a", t)
-        np.multiply(some_x, some_x, out=a)
-        a *= 3 * _CUBIC * _GELU
-        a += _GELU
-        a *= some_x
-        s = like("gelu.s", t)
-        np.multiply(t, t, out=s)
-        np.subtract(1, s, out=s)
-        a *= s
-        a += t
-        a += 1
-        a *= 0.5
-        np.multiply(a, some_dy, out=some_dx)
+        u, h, a = _gelu_argument(some_x), like("gelu.h", some_x), like("gelu.a", some_x)
+        np.tanh(u, out=h)
+        h += 1
+        h *= 0.5
+        u *= 6
+        np.multiply(some_x, 4 * _GELU, out=a)
+        u -= a
+        np.subtract(1, h, out=a)
+        u *= a
+        u += 1
+        u *= h
+        np.multiply(u, some_dy, out=some_dx)
 
 
-def _gelu_tanh(x: Array) -> Array:
-    t = like("gelu.t", x)
-    np.multiply(x, x, out=t)
-    t *= _CUBIC * _GELU
-    t += _GELU
-    t *= x
-    return np.tanh(t, out=t)
+def _gelu_argument(x: Array) -> Array:
+    """sqrt(2/pi) (x + 0.044715 x^3), in scratch."""
+    u = np.multiply(x, x, out=like("gelu.u", x))
+    u *= _CUBIC * _GELU
+    u += _GELU
+    u *= x
+    return u
 
 
 def gelu_erf(y: Array, x: Array) -> None:

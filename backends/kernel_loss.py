@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from wscc.backends.kernel_gemm import row_sum
+from wscc.backends.kernel_gemm import row_max, row_sum
 from wscc.backends.kernel_memory import local_rows
-from wscc.backends.scratch import Array, blocks, like, scratch
+from wscc.backends.scratch import Array, blocks, like
 
 IGNORED = -100
 
 
 def rowmax(m: Array, x: Array, limit: int, start: int) -> None:
-    np.maximum.reduce(_real(x, limit, start), axis=-1, out=m, initial=-np.inf)
+    row_max(_real(x, limit, start), m)
 
 
 def sumexp(z: Array, x: Array, m: Array, limit: int, start: int) -> None:
@@ -83,6 +83,5 @@ def sqsum(s: Array, x: Array) -> None:
     """Block by block in the element type, the blocks in f64."""
     total = 0.0
     for (some,) in blocks(0, x):
-        squares = np.multiply(some, some, out=scratch("sqsum", some.shape, some.dtype))
-        total += float(np.add.reduce(squares, axis=None))
+        total += float(np.vdot(some, some))
     s[...] = total

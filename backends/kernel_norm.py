@@ -13,72 +13,72 @@ from wscc.backends.scratch import Array, blocks, like, scratch
 
 def layernorm(y: Array, x: Array, g: Array, b: Array, eps: float) -> None:
     for some_y, some_x in blocks(1, y, x):
-        h, _ = _standardised(some_x, eps)
-        h *= g
-        np.add(h, b, out=some_y)
+        c, s = _centred(some_x), scratch("norm.s", some_x.shape[:-1], some_x.dtype)
+        row_dot(c, c, s)
+        _finish(s, x.shape[-1], eps)
+        c *= s[..., None]
+        c *= g
+        np.add(c, b, out=some_y)
 
 
 def layernorm_bwd(dx: Array, dg: Array, db: Array, x: Array, g: Array, dy: Array, eps: float) -> None:
-    """With h the standardised row and u = dy g: dx = (u - mean u - h mean(u h)) / deviation."""
+    """With c = x - mean, s = 1 / deviation and u = dy g: dx = s (u - mean u - c s^2 mean(u c)), dg = sum dy c s.
+
+    Rows are scaled as late as possible, where that is a number for each row and not a pass.
+    """
     dg.fill(0)
     db.fill(0)
     for some_dx, some_x, some_dy in blocks(1, dx, x, dy):
-        h, inverse = _standardised(some_x, eps)
-        p, m = like("norm.p", h), like("norm.m", inverse)
-        np.multiply(some_dy, h, out=p)
-        column_sum(p, dg)
-        column_sum(some_dy, db)
-        np.matmul(p, _weights(g), out=m)
-        h *= m[..., None]
-        np.multiply(some_dy, g, out=p)
-        row_sum(p, m)
-        m /= g.shape[0]
-        p -= m[..., None]
-        p -= h
-        np.multiply(p, inverse[..., None], out=some_dx)
+        c, s = _centred(some_x), scratch("norm.s", some_x.shape[:-1], some_x.dtype)
+        row_dot(c, c, s)
+        _finish(s, x.shape[-1], eps)
+        _backward(some_dx, dg, c, s, g, some_dy, db)
+
+
+def _backward(dx: Array, dg: Array, c: Array, s: Array, g: Array, dy: Array, db: Array | None) -> None:
+    """The end of both norms; `c` is overwritten. Without `db` there is no mean to take away."""
+    p, m = like("norm.p", c), like("norm.m", s)
+    weights = np.divide(g, g.shape[0], out=like("norm.weights", g))
+    np.multiply(dy, c, out=p)
+    column_sum(p, dg, s)
+    np.matmul(p, weights, out=m)
+    m *= s
+    m *= s
+    c *= m[..., None]
+    if db is not None:
+        column_sum(dy, db)
+        np.matmul(dy, weights, out=m)
+        c += m[..., None]
+    np.multiply(dy, g, out=p)
+    p -= c
+    np.multiply(p, s[..., None], out=dx)
 
 
 def rmsnorm(y: Array, x: Array, g: Array, eps: float) -> None:
     for some_y, some_x in blocks(1, y, x):
-        inverse = _inverse_rms(some_x, eps)
-        h = like("norm.h", some_x)
-        np.multiply(some_x, inverse[..., None], out=h)
+        h = np.multiply(some_x, _inverse_rms(some_x, eps)[..., None], out=like("norm.c", some_x))
         np.multiply(h, g, out=some_y)
 
 
 def rmsnorm_bwd(dx: Array, dg: Array, x: Array, g: Array, dy: Array, eps: float) -> None:
-    """With h = x / rms and u = dy g: dx = (u - h mean(u h)) / rms."""
+    """As `layernorm_bwd`, with x itself in place of x - mean."""
     dg.fill(0)
     for some_dx, some_x, some_dy in blocks(1, dx, x, dy):
-        inverse = _inverse_rms(some_x, eps)
-        h, p, m = like("norm.h", some_x), like("norm.p", some_x), like("norm.m", inverse)
-        np.multiply(some_x, inverse[..., None], out=h)
-        np.multiply(some_dy, h, out=p)
-        column_sum(p, dg)
-        np.matmul(p, _weights(g), out=m)
-        h *= m[..., None]
-        np.multiply(some_dy, g, out=p)
-        p -= h
-        np.multiply(p, inverse[..., None], out=some_dx)
+        c, s = like("norm.c", some_x), _inverse_rms(some_x, eps)
+        np.copyto(c, some_x)
+        _backward(some_dx, dg, c, s, g, some_dy, None)
 
 
-def _standardised(x: Array, eps: float) -> tuple[Array, Array]:
-    """(x - mean) / deviation in scratch, and 1 / deviation of every row."""
-    h = like("norm.h", x)
+def _centred(x: Array) -> Array:
+    """x - mean, in scratch."""
     mean = scratch("norm.mean", x.shape[:-1], x.dtype)
-    inverse = scratch("norm.inverse", x.shape[:-1], x.dtype)
-    np.copyto(h, x)
-    row_sum(h, mean)
+    row_sum(x, mean)
     mean /= x.shape[-1]
-    h -= mean[..., None]
-    row_dot(h, h, inverse)
-    _finish(inverse, x.shape[-1], eps)
-    h *= inverse[..., None]
-    return h, inverse
+    return np.subtract(x, mean[..., None], out=like("norm.c", x))
 
 
 def _inverse_rms(x: Array, eps: float) -> Array:
-    inverse = scratch("norm.inverse", x.shape[:-1], x.dtype)
+    inverse = scratch("norm.s", x.shape[:-1], x.dtype)
     row_dot(x, x, inverse)
     return _finish(inverse, x.shape[-1], eps)
 
@@ -89,13 +89,6 @@ def _finish(squares: Array, n: int, eps: float) -> Array:
     squares += eps
     np.sqrt(squares, out=squares)
     return np.reciprocal(squares, out=squares)
-
-
-def _weights(g: Array) -> Array:
-    """g / d: with it a product is a weighted mean."""
-    weights = like("norm.weights", g)
-    np.divide(g, g.shape[0], out=weights)
-    return weights
 
 
 def rope(y: Array, x: Array, theta: float, sign: float, start: int) -> None:

@@ -23,7 +23,7 @@ def adamw(
     shrink = _clip_factor(norm2, clip)
     correct1, correct2 = 1 - beta1**step, 1 - beta2**step
     for some_w, some_m, some_v, w_old, m_old, v_old, some_g in blocks(0, w, m, v, w0, m0, v0, g):
-        a, b = like("adamw.a", some_w), like("adamw.b", some_w)
+        a = like("adamw.a", some_w)
         np.multiply(some_g, shrink * (1 - beta1), out=a)
         np.multiply(m_old, beta1, out=some_m)
         some_m += a
@@ -36,8 +36,9 @@ def adamw(
         a += eps * sqrt(correct2)
         np.divide(some_m, a, out=a)
         a *= rate * sqrt(correct2) / correct1
-        np.multiply(w_old, 1 - rate * weight_decay, out=b)
-        np.subtract(b, a, out=some_w)
+        if weight_decay:
+            w_old = np.multiply(w_old, 1 - rate * weight_decay, out=like("adamw.b", some_w))
+        np.subtract(w_old, a, out=some_w)
 
 
 def sgd(

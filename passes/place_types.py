@@ -72,12 +72,16 @@ class Placement:
 
     @property
     def rings(self) -> int:
-        """Groups of all axes that are closed rings of neighbours."""
-        return sum(a.groups.count(GroupKind.RING) for a in self.axes)
+        """Groups of all axes, of at least two dies, that are closed rings of neighbours."""
+        return self._count(GroupKind.RING)
 
     @property
     def paths(self) -> int:
-        return sum(a.groups.count(GroupKind.PATH) for a in self.axes)
+        """Those that are open paths."""
+        return self._count(GroupKind.PATH)
+
+    def _count(self, kind: GroupKind) -> int:
+        return sum(a.groups.count(kind) for a in self.axes if len(a.groups) < len(self.dies))
 
     def axis(self, name: str) -> AxisPlacement:
         return next(a for a in self.axes if a.name == name)

@@ -21,7 +21,7 @@ class PlanMemory(Pass):
     1. Locals lie in the scratch region, which each procedure has to itself while it runs. With `reuse`, two
        of them share bytes if they are never live together: a local lives from its first write (or post, when
        a message may start to arrive) to its last use (or the wait that ends its last message). Receive slots
-       are placed first, lowest, where the fast memory is.
+       lie lowest, where the fast memory is, if that costs nothing.
     2. Arrays follow in the order of `Module.arrays`; one with `storage` shares the bytes of that array.
 
     Every buffer and element starts at a multiple of 64 bytes. Fails with W401 when the arena is larger than

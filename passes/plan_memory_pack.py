@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.passes.plan_memory_live import Lifetime
+from wscc.passes.plan_memory_live import Lifetime, live_peak
 
 Numbers = NDArray[np.int64]
+
+# How often a packing is improved, and how many buffers are placed in all for it.
+_TRIES: Final = 32
+_EFFORT: Final = 4000
 
 # Orders in which buffers are placed, each at the lowest gap that fits; the one that needs least memory wins.
 _ORDERS: Final[tuple[Callable[[Lifetime], tuple[int, ...]], ...]] = (
@@ -24,21 +29,41 @@ _ORDERS: Final[tuple[Callable[[Lifetime], tuple[int, ...]], ...]] = (
 def pack(lives: tuple[Lifetime, ...], *, reuse: bool = True) -> tuple[dict[str, int], int]:
     """The offset of each buffer and the size of the region.
 
-    Invariant: buffers that are live together share no byte. Without `reuse`, no buffers do.
+    Invariant: buffers that are live together share no byte. Without `reuse`, no buffers do. Of packings of
+    equal size, one with the receive slots lowest is taken.
     """
     if not reuse:
         ends = np.cumsum([0, *(x.size for x in lives)]).tolist()
         return {x.name: offset for x, offset in zip(lives, ends, strict=False)}, ends[-1]
-    best: tuple[dict[str, int], int] | None = None
-    for order in _ORDERS:
-        found = _first_fit(sorted(lives, key=lambda x: (not x.slot, *order(x), x.name)))
-        if best is None or found[1] < best[1]:
-            best = found
-    assert best is not None
-    return best
+    least = live_peak(lives)
+    starts = [
+        _first_fit(sorted(lives, key=lambda x: (slots_first and not x.slot, *order(x), x.name)))
+        for slots_first in (True, False)
+        for order in _ORDERS
+    ]
+    best = current = min(starts, key=lambda packed: packed.size)
+    for _ in range(min(_TRIES, _EFFORT // max(len(lives), 1))):
+        if best.size == least:
+            break
+        current = current.retried()
+        best = min(best, current, key=lambda packed: packed.size)
+    return best.offsets, best.size
 
 
-def _first_fit(lives: list[Lifetime]) -> tuple[dict[str, int], int]:
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """Buffers in the order in which they were placed, with what came of it."""
+
+    order: list[Lifetime]
+    offsets: dict[str, int]
+    size: int
+
+    def retried(self) -> _Packed:
+        """Packed again, beginning with the buffers that end highest: they were placed too late."""
+        return _first_fit(sorted(self.order, key=lambda x: self.offsets[x.name] + x.size < self.size))
+
+
+def _first_fit(lives: list[Lifetime]) -> _Packed:
     first = np.asarray([x.first for x in lives], np.int64)
     last = np.asarray([x.last for x in lives], np.int64)
     start = np.zeros(len(lives), np.int64)
@@ -48,7 +73,7 @@ def _first_fit(lives: list[Lifetime]) -> tuple[dict[str, int], int]:
         start[i] = _lowest_gap(start[together], end[together], life.size)
         end[i] = start[i] + life.size
     offsets = {x.name: int(offset) for x, offset in zip(lives, start, strict=True)}
-    return offsets, int(end.max(initial=0))
+    return _Packed(lives, offsets, int(end.max(initial=0)))
 
 
 def _lowest_gap(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.module import Kind, Module
 from wscc.passes.plan_memory_arrays import array_bytes
+from wscc.strategy import BATCH, POLICIES
 
 LOCALS = "locals"
 
@@ -64,7 +66,8 @@ def _changes(module: Module, report: MemoryReport, excess: int) -> Iterator[str]
     saved = of[str(Kind.SAVED)]
     if train.recompute != "full" and saved - saved // 8 >= excess:
         yield "set `recompute full`"
-    per_replica = train.batch // train.microbatches // module.sizes.get("dp", 1)
+    replicas = prod(n for a, n in module.axes if a in POLICIES and POLICIES[a].seed == (BATCH,))
+    per_replica = train.batch // train.microbatches // replicas
     scale = of[LOCALS] + saved + of[str(Kind.CARRIED)]
     for divisor in (2, 4, 8):
         if per_replica % divisor == 0 and scale - scale // divisor >= excess:
@@ -73,7 +76,8 @@ def _changes(module: Module, report: MemoryReport, excess: int) -> Iterator[str]
     kept = sum(of[str(k)] for k in (Kind.PARAM, Kind.GRAD, Kind.STATE))
     for factor in (2, 4, 8):
         if kept - kept // factor >= excess:
-            yield f"spread the weights over {factor} times as many dies (raise `tp` or `tatp`)"
+            axes = [f"`{a}`" for a, p in POLICIES.items() if p.splits == "weights" or p.store == "shard"]
+            yield f"spread the weights over {factor} times as many dies (raise {' or '.join(axes)})"
             break
 
 

@@ -1,7 +1,7 @@
 """Hypothesis strategies of valid modules at the graph and sharded level (fabric: `generate_fabric`).
 
-Programs are random but well-formed: ops are drawn from a table of example rules, operands are earlier values of
-the right type or fresh formals, calls bind formals to arrays by random affine indices within their extents.
+Programs are random but well-formed: ops are drawn from a table of example rules, operands are earlier values
+of the right type or fresh formals, calls bind formals to arrays by random affine indices in their extents.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ from wscc.ir.ops import OPS
 from wscc.ir.rule import Rule, parse_rule
 from wscc.ir.types import DType, Layout, Reduction, TensorType
 
-# Example rules by op; `*` is replaced by zero to two further factors. `#` marks an operand or result of integers.
+# Example rules by op; `*` is replaced by up to two further factors, `#` marks what holds integers.
 _ATTENTION: Final = ("b q@ h e!, b k~@ h e!, b k~@ h e!", "b q@ h g e!, b k~@ h e!, b k~@ h e!")
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "matmul": ("b s k, k n -> b s n", "b k, n k -> n b", "b s h e, h e n -> b s n", "b m k, b k n -> b m n"),
     "matmul_add": ("b k!, k! n, n -> b n", "b k!, k! n, b n -> b n"),
     "sum": ("b s d -> s d", "b s d -> d b", "b s -> "),
-    **dict.fromkeys(("add", "sub", "mul", "div"), ("b s d, b s d -> b s d", "b s d, d -> b s d", "s, b s -> b s")),
+    **dict.fromkeys(
+        ("add", "sub", "mul", "div"), ("b s d, b s d -> b s d", "b s d, d -> b s d", "s, b s -> b s")
+    ),
     "gsum": ("b s, b s, b s -> b s", ", -> "),
     "split": ("b c! h -> b h, b h",),
     "stack": ("b h, b h -> b c! h",),
@@ -260,10 +262,7 @@ class Calls:
 
     def _ref(self, value: Value, loops: dict[str, int], written: set[str]) -> Ref:
         fitting = [a for a in self.arrays if a.type == value.type and a.name not in written]
-        if fitting and self.dice.coin():
-            array = self.dice.choice(fitting)
-        else:
-            array = self._array(value)
+        array = self.dice.choice(fitting) if fitting and self.dice.coin() else self._array(value)
         return Ref(array.name, tuple(self._index(n, loops) for n in array.extents))
 
     def _array(self, value: Value) -> Array:
@@ -280,7 +279,7 @@ class Calls:
         return self.arrays[-1]
 
     def _index(self, extent: int, loops: dict[str, int]) -> Affine:
-        """Within the extent: constant, a loop that is short enough, forwards or backwards, or anything mod it."""
+        """Within the extent: constant, a short enough loop forwards or backwards, or anything modulo it."""
         short = [v for v, n in loops.items() if n <= extent]
         way = self.dice.choice(["constant", "modulus", *["forward", "backward"] * bool(short)])
         if way == "constant":

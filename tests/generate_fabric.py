@@ -60,7 +60,7 @@ class Fabric:
         return per_die(self.dice.choice((some[1:], [self.dice.choice(some) for _ in self.dies])))
 
     def peers(self) -> tuple[Ints, Ints, bool]:
-        """A partial permutation without fixed points, the route of each sender, and whether all are one hop."""
+        """A partial permutation without fixed points, its routes by sender, and whether all are one hop."""
         to, route, hops = [NOBODY] * len(self.dies), [NOBODY] * len(self.dies), []
         targets = self.dice.sample(range(len(self.dies)), len(self.dies))
         for i, j in enumerate(targets):
@@ -126,7 +126,7 @@ class Body:
         sizes[""] = tuple(d.choices((1, 2, 4), k=d.randint(0, 3)))
 
         def shape(operand: str) -> tuple[int, ...]:
-            name, bracket, inside = operand.rstrip("]").partition("[")
+            _, bracket, inside = operand.rstrip("]").partition("[")
             if not bracket:
                 return sizes[""]
             slots = [s for s in inside.split(",") if s]

@@ -1,7 +1,7 @@
 """Random names, numbers, training sections, machines: what stands above the procedures of a generated module.
 
-Modules are drawn from a seed and a size, not choice by choice: that is ten times faster, and a failing example
-still shrinks by its size.
+Modules are drawn from a seed and a size, not choice by choice: that is ten times faster, and a failing
+example still shrinks by its size.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from wscc.machine.wafer import Die, Link, Wafer, dead_links
 
 # Names that must be quoted, or that look like words of the grammar.
 _ODD_NAMES: Final = (
-    "", "a b", 'say "x"', "back\\slash", "true", "nan", "send", "buffer", "é", "%x", "1", "-", "a-b", ";", "\n", "to",
-    "in", "of", "write", "axes", "x=1", "f32", "<1>", "\x00", "\ud800", "where", "_", "a/b.c",
+    "", "a b", 'say "x"', "back\\slash", "true", "nan", "send", "buffer", "é", "%x", "1", "-", "a-b", ";",
+    "\n", "to", "in", "of", "write", "axes", "x=1", "f32", "<1>", "\x00", "\ud800", "where", "_", "a/b.c",
 )  # fmt: skip
 _ODD_FLOATS: Final = (
     0.0,

@@ -273,3 +273,22 @@ def test_a_failed_write_leaves_the_old_artifact(tmp_path: Path, monkeypatch: pyt
     monkeypatch.undo()
     assert contents(out) == first
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_failed_replacement_puts_the_old_artifact_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    write_artifact(out, sample(1))
+    first, rename = contents(out), Path.rename
+
+    def stubborn(self: Path, target: Path) -> Path:
+        if self.name.endswith(".new"):
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(emit_folder.Path, "rename", stubborn)
+    assert "Input/output error" in unwritable(out)
+    monkeypatch.undo()
+    assert contents(out) == first
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]

@@ -12,17 +12,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import models
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wscc.diagnostics import Code, Source
-from wscc.ir.module import Affine, Array, Call, Kind, Level, Loop, Module, Op, Output, Ref, Value
+from wscc.ir.module import Affine, Array, Call, Kind, Level, Loop, Module, Op, Output, Procedure, Ref, Value
 from wscc.ir.ops import OPS
 from wscc.ir.parse import parse
 from wscc.ir.types import DType, Layout, TensorType
 from wscc.ir.verify import verify
 from wscc.ir.verify_step import interval
+from wscc.passes.differentiate import Differentiate
+from wscc.passes.partition import Partition
 
 CASES = sorted((Path(__file__).parent / "cases" / "verify").glob("*.wir"))
 HEADER = """\
@@ -122,7 +125,7 @@ PLANTED = {
     "`recompute` is `some`": lambda: with_train(recompute="some"),
     "the optimizer is `lion`": lambda: with_train(optimizer=replace(GRAPH.train.optimizer, kind="lion")),
     "`batch` and `microbatches` are at least 1": lambda: with_train(microbatches=0),
-    "a type has no layout at the graph": lambda: with_array(replace(X.type, layout=Layout.whole(1)), Level.GRAPH),
+    "a type has no layout at the graph": lambda: with_array(X.type.with_layout(Layout.whole(1)), Level.GRAPH),
     "a type has a layout from the sharded level on": lambda: with_array(X.type),
     "it has 1 dimensions and a layout of 2": lambda: with_array(X.type.with_layout(Layout.whole(2))),
     "loops more than 64 deep": lambda: deep(65),
@@ -151,6 +154,40 @@ def test_a_use_before_its_definition_is_found() -> None:
     first, second = relu(Value("b", X.type), "a"), relu(X, "b")
     assert ["before" in d.message for d in verify(body(first, second))] == [True]
     assert [*verify(body(second, first))] == []
+
+
+# ------------------------------------------------------------------------------ a whole step, broken in one place
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_no_reshard_and_no_stream_of_a_step_can_be_left_out(stream: bool) -> None:
+    step = Partition(stream=stream).run(Differentiate().run(models.llama({"dp": 2, "tatp": 2, "tp": 2})))
+    assert [*verify(step)] == []
+    broken = 0
+    for i, p in enumerate(step.procedures):
+        for op in p.ops:
+            if op.is_reshard or op.stream:
+                without = without_reshard(p, op) if op.is_reshard else without_stream(p, op)
+                changed = (*step.procedures[:i], without, *step.procedures[i + 1 :])
+                assert [*verify(step.with_(procedures=changed))], (p.name, op)
+                broken += 1
+    assert broken > 20
+
+
+def without_reshard(p: Procedure, reshard: Op) -> Procedure:
+    """Everything that read its result reads its operand."""
+    (before,), (after,) = reshard.operands, reshard.results
+
+    def instead(v: Value) -> Value:
+        return before if v == after else v
+
+    ops = (replace(op, operands=tuple(map(instead, op.operands))) for op in p.ops if op != reshard)
+    outputs = tuple(replace(o, value=instead(o.value)) for o in p.outputs)
+    return replace(p, body=tuple(ops), outputs=outputs)
+
+
+def without_stream(p: Procedure, streamed: Op) -> Procedure:
+    return replace(p, body=tuple(replace(op, stream=None) if op == streamed else op for op in p.ops))
 
 
 @given(

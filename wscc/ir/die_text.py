@@ -30,6 +30,8 @@ def spell_ints(values: tuple[int, ...]) -> str:
 def _pattern(values: tuple[int, ...]) -> str:
     """The shortest block of which the rest is a copy with a constant added each time; else runs."""
     n = len(values)
+    if n < _SHORTEST_RUN:
+        return ",".join(map(str, values))
     for period in range(1, n // 2 + 1):
         step = values[period] - values[0]
         if n % period == 0 and all(values[i + period] - values[i] == step for i in range(n - period)):

@@ -85,7 +85,7 @@ class Reading:
         """A member of a `StrEnum`."""
         text = self.word(token)
         if text not in choices:
-            raise self.wrong(token, f"`{text}` is not a {what}", help=f"one of {', '.join(choices)}")
+            raise self.wrong(token, f"`{text}` is no {what}", help=f"one of {', '.join(choices)}")
         return kind(text)
 
     # -- attributes -------------------------------------------------------------------------------------

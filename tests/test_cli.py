@@ -1,0 +1,137 @@
+"""The command line as a user meets it: results, exit codes, errors on stderr and as JSON."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from wscc.cli import main
+from wscc.passes import PASSES
+
+SAMPLES = Path(__file__).parent.parent / "samples"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    for file in ("gpt-tiny.wsl", "tiny-text.txt"):
+        shutil.copy(SAMPLES / file, tmp_path)
+    return str(tmp_path / "gpt-tiny.wsl")
+
+
+SMALL = ["--set", "model.layers=1", "--set", "model.seq=8"]
+
+
+def test_an_artifact_runs_without_its_source(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "out")
+    assert main(["compile", model, "-o", out, *SMALL]) == 0
+    assert "rings" in capsys.readouterr().out
+    Path(model).unlink()
+    (tmp_path / "tiny-text.txt").unlink()
+    assert main(["run", out, "--steps", "2", "--check", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert len(result["losses"]) == 2
+    assert result["check"]["ok"] is True
+    assert set(result) == {"losses", "seconds_per_step", "peak_bytes_per_die_max", "check"}
+    assert {"ok", "dtype", "loss_rel_err", "grad_rel_err", "weight_rel_err", "worst"} <= set(result["check"])
+
+
+def test_the_report_has_the_promised_fields(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", model, "-o", str(tmp_path / "o"), "--json", *SMALL]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert set(report) == {
+        "strategy", "dies_used", "compile_seconds", "params", "flops_per_step", "memory", "placement", "phases",
+        "traffic_bytes", "instructions",
+    }  # fmt: skip
+    assert report == json.loads((tmp_path / "o" / "report.json").read_text())
+    assert set(report["placement"]) == {"method", "rings", "paths"}
+    assert set(report["phases"][0]) == {
+        "name", "xy_max_link_bytes", "max_link_bytes", "lp_bound_bytes", "gap_percent"
+    }  # fmt: skip
+    assert sum(report["memory"]["by_category"].values()) == report["memory"]["peak_bytes_per_die_max"]
+
+
+@pytest.mark.parametrize("level", ["graph", "sharded", "fabric"])
+def test_emit_prints_a_level_that_opt_reads_again(
+    level: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", model, "--emit", level, *SMALL]) == 0
+    text = capsys.readouterr().out
+    path = tmp_path / "m.wir"
+    path.write_text(text)
+    assert main(["opt", str(path)]) == 0
+    assert capsys.readouterr().out == text
+    assert not (tmp_path / "gpt-tiny.out").exists()
+
+
+def test_opt_runs_passes_one_by_one(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Differentiating, then partitioning in a second process' worth of text, gives what compile prints."""
+    assert main(["compile", model, "--emit", "graph", *SMALL]) == 0
+    (tmp_path / "graph.wir").write_text(capsys.readouterr().out)
+    assert main(["opt", str(tmp_path / "graph.wir"), "--passes", "partition,fuse,place"]) == 0
+    by_hand = capsys.readouterr().out
+    assert main(["compile", model, "--emit", "sharded", *SMALL]) == 0
+    assert capsys.readouterr().out == by_hand
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "words"),
+    [
+        (["--parallel", "tp=3"], 1, "tp = 3"),
+        (["--parallel", "tp=16"], 1, "8 alive"),
+        (["--parallel", "xp=2"], 2, "xp"),
+        (["--parallel", "auto"], 1, "auto"),
+        (["--set", "model.layrs=2"], 2, "did you mean `layers`"),
+        (["--dead", "die:9,9"], 1, "(9, 9)"),
+        (["--dead", "dye:1,1"], 2, "dye"),
+        (["--dtype", "f13"], 2, "f13"),
+        (["-O", "9"], 2, "9"),
+        (["--nonsense"], 2, "nonsense"),
+        (["--set", "wafer.die.hbm=1 MB", "--set", "wafer.die.sram=100 kB"], 1, "W401"),
+        (["--dead", "die:0,1", "--dead", "die:1,0"], 1, ""),
+    ],
+)
+def test_mistakes_are_named_and_have_a_status(
+    args: list[str], status: int, words: str, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", model, *args]) == status
+    err = capsys.readouterr().err
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_with_json_the_error_is_an_object_too(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", model, "--json", "--parallel", "dp=3"]) == 1
+    seen = capsys.readouterr()
+    error = json.loads(seen.out)["error"]
+    assert set(error) == {"code", "message", "file", "line", "column", "help"}
+    assert error["message"] in seen.err.strip().splitlines()[-1]
+
+
+def test_overrides_do_not_apply_to_an_artifact(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "out")
+    main(["compile", model, "-o", out, *SMALL])
+    assert main(["run", out, "--dtype", "f64"]) == 2
+    assert "compiled already" in capsys.readouterr().err
+
+
+def test_passes_and_explain_and_fmt(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["passes"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(PASSES)
+    assert main(["passes", "place"]) == 0
+    assert "Before" in capsys.readouterr().out
+    assert main(["explain", "W201"]) == 0
+    assert "Example" in capsys.readouterr().out
+    assert main(["fmt", model]) == 0
+    assert capsys.readouterr().out == Path(model).read_text()
+
+
+def test_what_is_not_there_is_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for args in (["run", str(tmp_path / "no")], ["run", str(tmp_path)], ["compile", str(tmp_path)], ["opt", "no.wir"]):
+        assert main(args) == 1
+        assert "error[W" in capsys.readouterr().err
+    assert main(["explain", "W999"]) != 0
+    assert main(["passes", "plaec"]) == 2
+    assert "plaec" in capsys.readouterr().err

@@ -1,0 +1,5 @@
+"""`python -m wscc`."""
+
+from wscc.cli import entry
+
+entry()
