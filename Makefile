@@ -27,11 +27,22 @@ test: $(READY)  ## the test suite (under 5 minutes on 2 cores)
 check: $(READY)  ## ruff, mypy --strict, import directions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	rm -rf build/types && mkdir -p build/types && ln -s $(CURDIR)/wscc build/types/wscc.src
-	$(BIN)/python tests/check_types.py
+	@# The folders as one package, as they are installed, for a type checker that reads files.
+	rm -rf build/types && mkdir -p build/types/wscc
+	for part in $(CURDIR)/wscc/* $(CURDIR)/grammar $(CURDIR)/passes $(CURDIR)/backends; do ln -s $$part build/types/wscc/; done
+	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p wscc
+	$(BIN)/python -m pytest tests/test_architecture.py
+
+wheel-test: $(READY)  ## build the wheel, install it in a fresh environment, train from it
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/pip wheel --quiet --no-deps -w build/wheel .
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/pip install --quiet build/wheel/wscc-*.whl
+	cp samples/gpt-tiny.wsl samples/tiny-text.txt build/wheel/
+	cd build/wheel && venv/bin/wscc run gpt-tiny.wsl --steps 2 --check
 
 fuzz: $(READY)  ## long property runs; SECONDS=600 sets how long
-	WSCC_FUZZ_SECONDS=$${SECONDS:-600} $(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m tests.fuzz $${SECONDS:-600}
 
 bench: $(READY)  ## medians and ratios of what is measured, as a table
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python -m tests.bench

@@ -96,8 +96,8 @@ class Engine:
                             lock.notify_all()
 
     def _take(self, worker: int) -> Task:
-        """The die that became ready last, which a message has just reached and is still in the cache; or, from
-        another worker, the one that has waited longest. The lock is held."""
+        """The die that became ready last: the message that woke it is still in the cache. Or, from the worker
+        with most of them, the die that has waited longest. The lock is held."""
         if self.ready[worker]:
             return self.ready[worker].pop()
         task = max(self.ready, key=len).popleft()

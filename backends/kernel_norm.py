@@ -22,7 +22,7 @@ def layernorm(y: Array, x: Array, g: Array, b: Array, eps: float) -> None:
 
 
 def layernorm_bwd(dx: Array, dg: Array, db: Array, x: Array, g: Array, dy: Array, eps: float) -> None:
-    """With c = x - mean, s = 1 / deviation and u = dy g: dx = s (u - mean u - c s^2 mean(u c)), dg = sum dy c s.
+    """With c = x - mean, s = 1 / deviation, u = dy g: dx = s (u - mean u - c s^2 mean(u c)), dg = sum dy c s.
 
     Rows are scaled as late as possible, where that is a number for each row and not a pass.
     """

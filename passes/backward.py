@@ -57,9 +57,7 @@ def _results(procedure: Procedure) -> list[Value]:
 class _Tape:
     """The state of one reverse accumulation; implements `derivatives.Tape`."""
 
-    def __init__(
-        self, forward: Procedure, wanted: list[Value], params: set[str], train: Train
-    ) -> None:
+    def __init__(self, forward: Procedure, wanted: list[Value], params: set[str], train: Train) -> None:
         self.builder = Builder()
         self.formals: dict[str, Value] = {}
         self.seeds: dict[str, Value] = {}
@@ -117,7 +115,9 @@ class _Tape:
             grad = self.builder.input(f"d.{value.name}", value.type)
             self.seeds[value.name] = grad
         else:
-            grad = self.builder.one("fill", [], " -> ", dtypes=[value.type.dtype], attrs={"value": 1.0}, hints=["one"])
+            grad = self.builder.one(
+                "fill", [], " -> ", dtypes=[value.type.dtype], attrs={"value": 1.0}, hints=["one"]
+            )
         self._grads.setdefault(value.name, []).append(grad)
 
     def total(self, value: Value) -> Value | None:

@@ -67,9 +67,7 @@ class Backward:
 
 def _only_own_marks(rule: Rule) -> Rule:
     own = set(rule.factors)
-    return replace(
-        rule, whole=rule.whole & own, streamed=rule.streamed & own, indexed=rule.indexed & own
-    )
+    return replace(rule, whole=rule.whole & own, streamed=rule.streamed & own, indexed=rule.indexed & own)
 
 
 def _rule(op: Op) -> Rule:
@@ -165,7 +163,9 @@ def _gsum(b: Backward, dys: Grads) -> Grads:
 
 def _split(b: Backward, dys: Grads) -> Grads:
     (whole,), part = _rule(b.op).ins, _rule(b.op).outs[0]
-    pieces = [dy if dy is not None else _zeros_like(b, v, part) for dy, v in zip(dys, b.op.results, strict=True)]
+    pieces = [
+        dy if dy is not None else _zeros_like(b, v, part) for dy, v in zip(dys, b.op.results, strict=True)
+    ]
     dtype = b.tape.grad_dtype(b.op.operands[0])
     return b.emit("stack", pieces, [part] * len(pieces), [whole], [dtype], dict(b.op.attrs))
 

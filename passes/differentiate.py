@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar
 
 from wscc.ir.builder import Builder
@@ -49,9 +50,7 @@ class Segment:
 
 def _reversed(a: Affine, variable: str, count: int) -> Affine:
     shift = sum(c * (count - 1) for v, c in a.terms if v == variable)
-    return replace(
-        a, base=a.base + shift, terms=tuple((v, -c if v == variable else c) for v, c in a.terms)
-    )
+    return replace(a, base=a.base + shift, terms=tuple((v, -c if v == variable else c) for v, c in a.terms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,9 @@ class _State:
             outputs=(*s.procedure.outputs, *(Output(v) for v in result.saved)),
         )
         self.forward.append(s.over_layers(Call(fwd.name, (*s.call.args, *saved))))
-        seeds = {o.value.name: self._carried_grad(outputs[o]) for o in s.procedure.outputs if o.mode is Mode.WRITE}
+        seeds = {
+            o.value.name: self._carried_grad(outputs[o]) for o in s.procedure.outputs if o.mode is Mode.WRITE
+        }
         by_name = {**inputs, **dict(zip((v.name for v in result.saved), saved, strict=True))}
         args = [by_name[n] for n in result.reads] + [seeds[n] for n in result.seeds]
         args += [self._grad_ref(inputs[v.name]) for v in result.wanted]
@@ -250,7 +251,13 @@ def _zeros(b: Builder, array: Array) -> Value:
     term = " ".join(f"i{n}" for n in range(len(array.type.shape)))
     sizes = {f"i{n}": s for n, s in enumerate(array.type.shape)}
     return b.one(
-        "fill", [], f" -> {term}", sizes=sizes, dtypes=[array.type.dtype], attrs={"value": 0.0}, hints=[array.name]
+        "fill",
+        [],
+        f" -> {term}",
+        sizes=sizes,
+        dtypes=[array.type.dtype],
+        attrs={"value": 0.0},
+        hints=[array.name],
     )
 
 
@@ -279,6 +286,6 @@ def _read_more_than_once(segments: list[Segment], arrays: dict[str, Array]) -> f
             reads.setdefault(ref.array, []).append((min(first, last), max(first, last)))
     for name, spans in reads.items():
         spans.sort()
-        if any(a[1] >= b[0] for a, b in zip(spans, spans[1:], strict=False)):
+        if any(a[1] >= b[0] for a, b in pairwise(spans)):
             shared.add(name)
     return frozenset(shared)

@@ -59,12 +59,8 @@ def ring(size: int) -> GatherPlan:
     for r in range(1, size // 2 + 1):
         antipodal = 2 * r == size
         low, high = (Part.LOW, Part.HIGH) if antipodal else (Part.WHOLE, Part.WHOLE)
-        right = Move(
-            tuple((p + 1) % size for p in places), tuple((p - r + 1) % size for p in places), low
-        )
-        left = Move(
-            tuple((p - 1) % size for p in places), tuple((p + r - 1) % size for p in places), high
-        )
+        right = Move(tuple((p + 1) % size for p in places), tuple((p - r + 1) % size for p in places), low)
+        left = Move(tuple((p - 1) % size for p in places), tuple((p + r - 1) % size for p in places), high)
         rounds.append((right, left))
         order.append(tuple((p - r) % size for p in places))
         ready.append(r)
@@ -88,9 +84,7 @@ def chain(size: int) -> GatherPlan:
             tuple(min(p + r - 1, size - 1) for p in places),
         )
         rounds.append((right, left))
-    order = [
-        tuple((p + t) % size if 2 * p < size else (p - t) % size for p in places) for t in range(size)
-    ]
+    order = [tuple((p + t) % size if 2 * p < size else (p - t) % size for p in places) for t in range(size)]
     ready = [max(abs(p - j) for p, j in enumerate(row)) for row in order]
     # A shard never used before its turn may still have arrived earlier elsewhere: keep the order monotone.
     for t in range(1, size):

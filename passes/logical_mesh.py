@@ -8,7 +8,6 @@ from functools import cached_property
 from math import prod
 
 from wscc.ir.fabric import NOBODY, Ints, per_die
-from wscc.machine.wafer import Wafer
 
 
 @dataclass(frozen=True)
@@ -64,10 +63,3 @@ class LogicalMesh:
             for first, p in enumerate(self.coordinates(axis))
             if p == 0
         ]
-
-
-def adjacent(wafer: Wafer, a: int, b: int) -> bool:
-    """Whether a live link joins two physical dies."""
-    (ra, ca), (rb, cb) = divmod(a, wafer.cols), divmod(b, wafer.cols)
-    ends = tuple(sorted(((ra, ca), (rb, cb))))
-    return abs(ra - rb) + abs(ca - cb) == 1 and ends not in wafer.dead_links

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar
 
 from wscc.ir.fabric import Buffer, Ints, View, per_die
 from wscc.ir.module import Call, Level, Loop, Mode, Module, Op, Output, Procedure, Ref, Value
+from wscc.machine.topology import mesh_topology
 from wscc.passes.base import Fact, Pass
-from wscc.passes.logical_mesh import LogicalMesh, adjacent
+from wscc.passes.logical_mesh import LogicalMesh
 from wscc.passes.lower_context import FabricBuilder, indexed, times, whole_view
 from wscc.passes.lower_kernels import KERNELS, VIEWS, Site
 from wscc.passes.lower_reshards import along, lower_reshard
@@ -47,12 +49,13 @@ class LowerCollectives(Pass):
 
 def _lies(module: Module, mesh: LogicalMesh, axis: str) -> str:
     """Whether all groups of the axis are closed rings of neighbours, open chains, or neither."""
+    topology = mesh_topology(module.machine)
     closed = True
     for group in mesh.groups(axis):
         dies = [module.dies[i] for i in group]
-        if not all(adjacent(module.machine, a, b) for a, b in zip(dies, dies[1:], strict=False)):
+        if not all(topology.are_adjacent(a, b) for a, b in pairwise(dies)):
             return "apart"
-        closed = closed and adjacent(module.machine, dies[-1], dies[0])
+        closed = closed and topology.are_adjacent(dies[-1], dies[0])
     return "ring" if closed else "chain"
 
 
@@ -73,9 +76,7 @@ def _bindings(module: Module) -> dict[str, tuple[Ref, ...]]:
 
 def _aliases(procedure: Procedure, args: tuple[Ref, ...], storage: dict[str, str]) -> dict[int, str]:
     """By output, the input formal whose bytes it is bound to."""
-    inputs = {
-        (storage[r.array], r.index): v.name for v, r in zip(procedure.inputs, args, strict=False)
-    }
+    inputs = {(storage[r.array], r.index): v.name for v, r in zip(procedure.inputs, args, strict=False)}
     outputs = args[len(procedure.inputs) :]
     return {j: inputs[key] for j, r in enumerate(outputs) if (key := (storage[r.array], r.index)) in inputs}
 
@@ -207,5 +208,3 @@ def _buffers(stmt: object) -> set[str]:
         if isinstance(view := getattr(stmt, name, None), View):
             views.append(view)
     return {v.buffer for v in views}
-
-

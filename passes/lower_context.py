@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -101,17 +101,19 @@ class FabricBuilder:
         return whole_view(name, tuple(shape), dtype)
 
     def kernel(
-        self, opcode: str, writes: Sequence[View], reads: Sequence[View], *, where: Ints = 1, **attrs: KernelAttr
+        self,
+        opcode: str,
+        writes: Sequence[View],
+        reads: Sequence[View],
+        attrs: Mapping[str, KernelAttr] | None = None,
+        where: Ints = 1,
     ) -> None:
-        self.body.append(
-            Kernel(opcode, tuple(writes), tuple(reads), tuple(attrs.items()), where, self.source, self.span)
-        )
+        given = tuple((attrs or {}).items())
+        self.body.append(Kernel(opcode, tuple(writes), tuple(reads), given, where, self.source, self.span))
 
     def transfer(self, to: Ints, read: View, write: View, group: str, *, one_hop: bool = False) -> None:
         assert read.elements == write.elements, (read, write)
-        self.body.append(
-            Transfer(self.channel, to, read, write, group, one_hop=one_hop, source=self.source)
-        )
+        self.body.append(Transfer(self.channel, to, read, write, group, one_hop=one_hop, source=self.source))
         self.channel += 1
 
     def contiguous(self, view: View, hint: str) -> View:

@@ -35,8 +35,7 @@ def gemm(
         "gemm",
         [_matrix(c, tc, rows, inner_m, inner_n, sizes)],
         [_matrix(a, ta, rows, inner_m, inner_k, sizes), _matrix(b, tb, rows, inner_k, inner_n, sizes)],
-        scale=scale,
-        accumulate=accumulate,
+        {"scale": scale, "accumulate": accumulate},
     )
 
 

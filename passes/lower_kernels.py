@@ -40,11 +40,14 @@ class Site:
         return self.op.rule
 
     def kernel(self, opcode: str, writes: Sequence[View], reads: Sequence[View], **attrs: KernelAttr) -> None:
-        self.build.kernel(opcode, writes, reads, where=self.where, **attrs)
+        self.build.kernel(opcode, writes, reads, attrs, self.where)
 
     def size(self, factor: str) -> int:
         """Local size of a factor."""
-        for view, term in (*zip(self.reads, self.rule.ins, strict=False), *zip(self.writes, self.rule.outs, strict=True)):
+        for view, term in (
+            *zip(self.reads, self.rule.ins, strict=False),
+            *zip(self.writes, self.rule.outs, strict=True),
+        ):
             if factor in term:
                 return view.shape[term.index(factor)]
         raise KeyError(factor)
@@ -56,7 +59,9 @@ class Site:
         """Where to compute result j: itself, or a local that is added to it afterwards."""
         if not self.more[j]:
             return self.writes[j]
-        return self.build.buffer(f"{self.op.results[j].name}.part", self.writes[j].shape, self.writes[j].dtype)
+        return self.build.buffer(
+            f"{self.op.results[j].name}.part", self.writes[j].shape, self.writes[j].dtype
+        )
 
     def settle(self, j: int, part: View) -> None:
         """Add a temporary to its result."""
@@ -97,9 +102,7 @@ def _elementwise(opcode: str) -> Lowering:
 
     def lower(s: Site) -> None:
         out = s.rule.outs[0]
-        reads = [
-            repeated(v, t, out, s.writes[0].shape) for v, t in zip(s.reads, s.rule.ins, strict=True)
-        ]
+        reads = [repeated(v, t, out, s.writes[0].shape) for v, t in zip(s.reads, s.rule.ins, strict=True)]
         s.kernel(opcode, s.writes, reads)
 
     return lower
@@ -212,7 +215,7 @@ def _attention(s: Site) -> None:
     t = _Attention.of(s.rule)
     scores = _scores(s, t)
     out, lse = s.temporary(0), s.temporary(1)
-    s.build.kernel("softmax", [scores, _heads_first(lse, s.rule.outs[1], t)], [scores], **_masking(s, t))
+    s.build.kernel("softmax", [scores, _heads_first(lse, s.rule.outs[1], t)], [scores], _masking(s, t))
     gemm(s.build, scores, t.scores, s.reads[2], t.k, out, t.q)
     if s.more[0]:
         o, total = s.writes
@@ -229,14 +232,14 @@ def _attention_bwd(s: Site) -> None:
     scale = s.op.attr("scale")
     assert isinstance(scale, float)
     probs = _scores(s, t)
-    s.build.kernel("probs", [probs], [probs, _heads_first(lse, s.rule.ins[4], t)], **_masking(s, t))
+    s.build.kernel("probs", [probs], [probs, _heads_first(lse, s.rule.ins[4], t)], _masking(s, t))
     gemm(s.build, probs, t.scores, do, t.q, dv, t.k, accumulate=s.more[2])
     grad = s.build.buffer(f"{s.op.results[0].name}.dscores", probs.shape, probs.dtype)
     gemm(s.build, do, t.q, v, t.k, grad, t.scores)
     delta = s.build.buffer(f"{s.op.results[0].name}.delta", lse.shape, lse.dtype)
     s.build.kernel("rowdot", [delta], [do, out])
     s.build.kernel(
-        "softmax_bwd", [grad], [probs, grad, _heads_first(delta, s.rule.ins[4], t)], scale=scale
+        "softmax_bwd", [grad], [probs, grad, _heads_first(delta, s.rule.ins[4], t)], {"scale": scale}
     )
     gemm(s.build, grad, t.scores, k, t.k, dq, t.q, accumulate=s.more[0])
     gemm(s.build, grad, t.scores, q, t.q, dk, t.k, accumulate=s.more[1])

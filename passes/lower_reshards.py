@@ -12,7 +12,7 @@ from typing import Final
 
 from wscc.ir.fabric import NOBODY, Ints, View
 from wscc.ir.module import Op
-from wscc.passes.gather_plan import GatherPlan, Move, Part, chain, ring
+from wscc.passes.gather_plan import GatherPlan, Move, chain, ring
 from wscc.passes.logical_mesh import LogicalMesh
 from wscc.passes.lower_context import FabricBuilder, flat, flipped, halves, mask, sliced, times
 
@@ -203,7 +203,7 @@ def lower_reshard(
     if op.kind == "mask":
         first = mask(build.mesh, axis, [p == 0 for p in range(a.size)])
         build.kernel("copy", [out], [x], where=first)
-        build.kernel("fill", [out], [], where=flipped(first), value=0.0)
+        build.kernel("fill", [out], [], {"value": 0.0}, flipped(first))
     elif op.kind == "all_gather":
         all_gather(a, x, out, _int(op, "dim"), group)
     elif op.kind == "reduce_scatter":
@@ -219,5 +219,3 @@ def _int(op: Op, name: str) -> int:
     value = op.attr(name)
     assert isinstance(value, int)
     return value
-
-

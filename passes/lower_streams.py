@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wscc.ir.fabric import Ints, View, per_die
+from wscc.ir.fabric import NOBODY, Ints, View, per_die
 from wscc.ir.module import Op, Stream
 from wscc.passes.gather_plan import GatherPlan, Move
 from wscc.passes.lower_context import FabricBuilder, mask, sliced
@@ -136,6 +136,12 @@ def _colour(plan: GatherPlan, events: list[Event]) -> tuple[list[dict[int, int]]
     A slot is free again once its shard has been used and relayed; arrivals of a round never share one with
     what the same round still sends.
     """
+    slot_of = [_first_free(life) for life in _lives(plan, events)]
+    return slot_of, max((max(c.values(), default=-1) + 1 for c in slot_of), default=1)
+
+
+def _lives(plan: GatherPlan, events: list[Event]) -> list[dict[int, list[int]]]:
+    """By position and shard that arrives there: the moments at which it arrives, is relayed and is used."""
     lives: list[dict[int, list[int]]] = [{} for _ in range(plan.size)]
     for when, (kind, n) in enumerate(events):
         if kind == "use":
@@ -144,25 +150,26 @@ def _colour(plan: GatherPlan, events: list[Event]) -> tuple[list[dict[int, int]]
                     lives[p][shard].append(when)
             continue
         for move in plan.rounds[n]:
-            shards, lands = arriving(move)
             for p, q in enumerate(move.to):
-                if q >= 0 and move.shard[p] in lives[p]:
+                if q != NOBODY and move.shard[p] in lives[p]:
                     lives[p][move.shard[p]].append(when)
-            for q, (shard, ok) in enumerate(zip(shards, lands, strict=True)):
-                if ok:
+            for q, (shard, lands) in enumerate(zip(*arriving(move), strict=True)):
+                if lands:
                     lives[q].setdefault(shard, [when])
-    slot_of: list[dict[int, int]] = []
-    for life in lives:
-        busy_until: list[int] = []
-        chosen: dict[int, int] = {}
-        for shard, times in sorted(life.items(), key=lambda kv: (kv[1][0], kv[0])):
-            slot = next((i for i, end in enumerate(busy_until) if end < times[0]), len(busy_until))
-            if slot == len(busy_until):
-                busy_until.append(0)
-            busy_until[slot] = max(times)
-            chosen[shard] = slot
-        slot_of.append(chosen)
-    return slot_of, max((max(c.values(), default=-1) + 1 for c in slot_of), default=1)
+    return lives
+
+
+def _first_free(life: dict[int, list[int]]) -> dict[int, int]:
+    """The slot of each shard, taken in order of arrival, the first that is free by then."""
+    busy_until: list[int] = []
+    chosen: dict[int, int] = {}
+    for shard, times in sorted(life.items(), key=lambda kv: (kv[1][0], kv[0])):
+        slot = next((i for i, end in enumerate(busy_until) if end < times[0]), len(busy_until))
+        if slot == len(busy_until):
+            busy_until.append(0)
+        busy_until[slot] = max(times)
+        chosen[shard] = slot
+    return chosen
 
 
 # ---------------------------------------------------------------------------------------- results that move
@@ -210,14 +217,12 @@ def _with_operands_gathered(s: StreamSite) -> StreamSite:
 
 def _kept(s: StreamSite) -> list[int]:
     """Results that stay and lack the factor: every chunk adds to them."""
-    return [
-        j for j, t in enumerate(s.outs()) if j not in s.stream.moving_out and s.stream.factor not in t
-    ]
+    return [j for j, t in enumerate(s.outs()) if j not in s.stream.moving_out and s.stream.factor not in t]
 
 
 def _clear_kept_results(s: StreamSite) -> None:
     for j in _kept(s):
-        s.build.kernel("fill", [s.writes[j]], [], value=0.0)
+        s.build.kernel("fill", [s.writes[j]], [], {"value": 0.0})
 
 
 def _part(

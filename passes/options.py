@@ -19,7 +19,9 @@ def parse_passes(text: str) -> list[Pass]:
     while text[at:].strip():
         found = _ITEM.match(text, at)
         if found is None:
-            raise fail(Code.OPTION, f"`{text[at:]}` is not a list of passes", help="write `place,route{xy=true}`")
+            raise fail(
+                Code.OPTION, f"`{text[at:]}` is not a list of passes", help="write `place,route{xy=true}`"
+            )
         passes.append(_made(found[1], found[2] or ""))
         at = found.end()
     return passes

@@ -47,7 +47,7 @@ class Partition(Pass):
     stream: bool = True
 
     def run(self, module: Module) -> Module:
-        return self.run_with(module, Search.run)
+        return self.run_with(module, _search)
 
     def run_with(self, module: Module, choose: Choosing) -> Module:
         """`run` with another chooser in place of the search."""
@@ -55,7 +55,6 @@ class Partition(Pass):
         split = seeds(module, chain)
         search = Search(chain, module.sizes, split)
         assigned = {k: _in_mesh_order(v, module) for k, v in choose(search).items()}
-        _refuse_idle_axes(module, chain, assigned)
         rewriter = _Rewriter(module, chain, assigned, split)
         sharded = complete_partial_arrays(rewriter.run())
         if not self.stream:
@@ -71,18 +70,30 @@ def _in_mesh_order(choice: dict[str, str], module: Module) -> Assignment:
     return out
 
 
-def _refuse_idle_axes(module: Module, chain: Chain, assigned: dict[tuple[str, str], Assignment]) -> None:
+def _search(search: Search) -> Assigned:
+    assigned = search.run()
+    _refuse_idle_axes(search.sizes, search.chain, assigned)
+    return assigned
+
+
+def _refuse_idle_axes(sizes: dict[str, int], chain: Chain, assigned: Assigned) -> None:
     """An axis that must split weights and cannot would only repeat work; the user meant something else."""
-    for axis, degree in module.axes:
+    for axis, degree in sizes.items():
         if policy(axis).splits != "weights":
             continue
         for site in chain.sites:
-            if not _has_weight(site, chain) or any(axis in axes for axes in assigned[site.key].values()):
+            if not _has_weight(site, chain) or axis in assigned[site.key]:
                 continue
             name, shape = next(
-                (n, v.type.shape) for n, v in zip(site.operands, site.op.operands, strict=True) if n in chain.weights
+                (n, v.type.shape)
+                for n, v in zip(site.operands, site.op.operands, strict=True)
+                if n in chain.weights
             )
-            works = [n for n in range(1, degree) if all(_splits(s, n) for s in chain.sites if _has_weight(s, chain))]
+            works = [
+                n
+                for n in range(1, degree)
+                if all(_splits(s, n) for s in chain.sites if _has_weight(s, chain))
+            ]
             raise fail(
                 Code.DEGREE,
                 f"`{axis} = {degree}` divides no dimension of `{name}` {list(shape)} that it may split",
@@ -148,7 +159,11 @@ class _Rewriter:
             self._rewrite(name)
         # Contributions to one sum must agree on what is partial: gather all of them first, then write.
         for _ in range(2):
-            for name in [*(n for n in rest if self._reads(n)), *(n for n in rest if not self._reads(n)), *forward]:
+            for name in [
+                *(n for n in rest if self._reads(n)),
+                *(n for n in rest if not self._reads(n)),
+                *forward,
+            ]:
                 self._rewrite(name)
         arrays = tuple(replace(a, type=a.type.with_layout(self.layouts[a.name])) for a in self.module.arrays)
         procedures = tuple(self.done[p.name] for p in self.module.procedures)
@@ -160,9 +175,7 @@ class _Rewriter:
     def _rewrite(self, name: str) -> None:
         procedure = self.module.procedure(name)
         args = self.bindings[name]
-        inputs = {
-            v.name: self._complete(ref.array) for v, ref in zip(procedure.inputs, args, strict=False)
-        }
+        inputs = {v.name: self._complete(ref.array) for v, ref in zip(procedure.inputs, args, strict=False)}
         out_refs = args[len(procedure.inputs) :]
         targets = [
             self._target(ref.array, o.mode) for o, ref in zip(procedure.outputs, out_refs, strict=True)

@@ -60,9 +60,7 @@ class BodyWriter:
         }
 
     def write(self) -> Procedure:
-        wanted = {
-            o.value.name: t.layout for o, t in zip(self.procedure.outputs, self._targets, strict=True)
-        }
+        wanted = {o.value.name: t.layout for o, t in zip(self.procedure.outputs, self._targets, strict=True)}
         for op in self.procedure.ops:
             self._op(op, wanted)
         outputs = tuple(
@@ -127,9 +125,7 @@ class BodyWriter:
         for place in places:
             if place.type.layout == layout:
                 return place
-        source = min(
-            places, key=lambda p: cost(p.type.layout or layout, layout, p.type.shape, self.sizes)
-        )
+        source = min(places, key=lambda p: cost(p.type.layout or layout, layout, p.type.shape, self.sizes))
         assert source.type.layout is not None
         keep = True
         for step in plan(source.type.layout, layout):

@@ -82,7 +82,9 @@ def seeds(module: Module, chain: Chain) -> dict[str, dict[str, int]]:
         dims = policy(axis).seed
         if not dims or not inputs:
             continue
-        fitting = next((d for d in dims if all(_divides(a, d, degree, chosen[a.name], module) for a in inputs)), None)
+        fitting = next(
+            (d for d in dims if all(_divides(a, d, degree, chosen[a.name], module) for a in inputs)), None
+        )
         if fitting is None:
             raise _no_seed(axis, degree, inputs[0], chosen[inputs[0].name], module)
         for a in inputs:

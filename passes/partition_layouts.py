@@ -32,7 +32,9 @@ def result_layouts(op: Op, assignment: Assignment) -> list[Layout]:
             if f not in term and f != PARTIAL
             for a in axes
         }
-        layouts.append(Layout(tuple(assignment.get(f, ()) for f in term)).with_partial({**passing, **missing}))
+        layouts.append(
+            Layout(tuple(assignment.get(f, ()) for f in term)).with_partial({**passing, **missing})
+        )
     return layouts
 
 
@@ -62,7 +64,5 @@ def passed(op: Op, layouts: list[Layout], taken: set[str]) -> tuple[str, ...]:
     """Axes over which all operands of a linear op are partial sums, so that the result may be one too."""
     if not op.definition.linear or not layouts:
         return ()
-    common = set.intersection(
-        *({a for a, kind in lay.partial if kind is Reduction.SUM} for lay in layouts)
-    )
+    common = set.intersection(*({a for a, kind in lay.partial if kind is Reduction.SUM} for lay in layouts))
     return tuple(sorted(common - taken))

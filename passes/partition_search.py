@@ -132,11 +132,11 @@ class Search:
                         grown[packed] = found
             best = sorted(grown.items(), key=lambda kv: kv[1].cost)[:BEAM]
             frontier = dict(best)
-        node: _Node | None = min(frontier.values(), key=lambda n: n.cost)
-        while node is not None:
-            if node.key is not None:
-                yield node.key, node.choice
-            node = node.before
+        last: _Node | None = min(frontier.values(), key=lambda n: n.cost)
+        while last is not None:
+            if last.key is not None:
+                yield last.key, last.choice
+            last = last.before
 
     def _next(
         self, axis: str, item: Site | Edge, live: dict[str, Live]
@@ -161,7 +161,7 @@ class Search:
             after[f"pin {name}"] = Live(entry.native, frozenset())
         for inner, outer in edge.closes:
             value, old = after[inner], after.get(outer)
-            native = value.native if isinstance(value.native, int) else None
+            native: State = value.native if isinstance(value.native, int) else None
             if f"pin {outer}" in after:
                 native = after.pop(f"pin {outer}").native
             full = float(self._elements[inner])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+
 from wscc.ir.types import Layout, Reduction
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from wscc.ir import construct as nn
 from wscc.ir.builder import Builder
 from wscc.ir.module import (
@@ -101,7 +102,8 @@ def _inputs(d: Draft, dp: int) -> tuple[Array, Array, Array]:
     count = d.array("count", (), Kind.SCALAR)
     b = Builder()
     zeros = [
-        b.one("fill", [], " -> ", dtypes=[d.dtype], attrs={"value": 0.0}, hints=[n]) for n in ("loss", "count")
+        b.one("fill", [], " -> ", dtypes=[d.dtype], attrs={"value": 0.0}, hints=[n])
+        for n in ("loss", "count")
     ]
     d.procedures.append(Procedure("start", (), tuple(map(Output, zeros)), tuple(b.ops)))
     b = Builder()
@@ -116,7 +118,11 @@ def _finish(
 ) -> Module:
     calls = d.shape.calls
     prepare = Call("prepare", (Ref("labels", (MB,)), Ref("count")))
-    step = (Call("start", (Ref("loss"), Ref("count"))), Loop("mb", calls, (prepare,)), Loop("mb", calls, chain))
+    step = (
+        Call("start", (Ref("loss"), Ref("count"))),
+        Loop("mb", calls, (prepare,)),
+        Loop("mb", calls, chain),
+    )
     return Module(
         "tiny", Level.GRAPH, mesh_axes(degrees), train, wafer, tuple(d.arrays), tuple(d.procedures), step
     )
@@ -220,5 +226,5 @@ def tensors(module: Module, seed: int = 0) -> dict[str, np.ndarray]:
         elif a.kind is Kind.INPUT:
             vocab = next(p.type.shape[0] for p in module.arrays if p.name == "wte")
             out[a.name] = rng.integers(0, vocab, shape).astype(np.int32)
-    out["labels"].reshape(-1)[:: 7] = -100
+    out["labels"].reshape(-1)[::7] = -100
     return out

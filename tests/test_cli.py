@@ -24,7 +24,9 @@ def model(tmp_path: Path) -> str:
 SMALL = ["--set", "model.layers=1", "--set", "model.seq=8"]
 
 
-def test_an_artifact_runs_without_its_source(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_artifact_runs_without_its_source(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = str(tmp_path / "out")
     assert main(["compile", model, "-o", out, *SMALL]) == 0
     assert "rings" in capsys.readouterr().out
@@ -38,7 +40,9 @@ def test_an_artifact_runs_without_its_source(model: str, tmp_path: Path, capsys:
     assert {"ok", "dtype", "loss_rel_err", "grad_rel_err", "weight_rel_err", "worst"} <= set(result["check"])
 
 
-def test_the_report_has_the_promised_fields(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_has_the_promised_fields(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["compile", model, "-o", str(tmp_path / "o"), "--json", *SMALL]) == 0
     report = json.loads(capsys.readouterr().out)
     assert set(report) == {
@@ -110,7 +114,9 @@ def test_with_json_the_error_is_an_object_too(model: str, capsys: pytest.Capture
     assert error["message"] in seen.err.strip().splitlines()[-1]
 
 
-def test_overrides_do_not_apply_to_an_artifact(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_overrides_do_not_apply_to_an_artifact(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = str(tmp_path / "out")
     main(["compile", model, "-o", out, *SMALL])
     assert main(["run", out, "--dtype", "f64"]) == 2
@@ -129,7 +135,12 @@ def test_passes_and_explain_and_fmt(model: str, capsys: pytest.CaptureFixture[st
 
 
 def test_what_is_not_there_is_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for args in (["run", str(tmp_path / "no")], ["run", str(tmp_path)], ["compile", str(tmp_path)], ["opt", "no.wir"]):
+    for args in (
+        ["run", str(tmp_path / "no")],
+        ["run", str(tmp_path)],
+        ["compile", str(tmp_path)],
+        ["opt", "no.wir"],
+    ):
         assert main(args) == 1
         assert "error[W" in capsys.readouterr().err
     assert main(["explain", "W999"]) != 0

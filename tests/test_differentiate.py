@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.models import Shape, gpt, llama, tensors
+from tests.oracles.running import distance, loss_of, lowered, trained
 from wscc.ir.module import Kind, Mode, Module, calls
 from wscc.ir.ops import OPS
 from wscc.passes import derivatives
 from wscc.passes.differentiate import Differentiate
-
-from tests.models import Shape, gpt, llama, tensors
-from tests.oracles.running import distance, loss_of, lowered, trained
 
 SHAPES = st.builds(
     Shape,
@@ -68,7 +68,9 @@ def test_tied_parameters_have_one_gradient_and_one_update() -> None:
         if ref == "wte.grad"
     ]
     assert len(writers) == 2
-    updates = [p for p in module.procedures for op in p.ops if op.kind == "adamw" and op.operands[0].name == "wte"]
+    updates = [
+        p for p in module.procedures for op in p.ops if op.kind == "adamw" and op.operands[0].name == "wte"
+    ]
     assert len(updates) == 1
 
 
@@ -91,9 +93,7 @@ def test_a_gradient_written_once_is_not_zeroed_first() -> None:
 
 def test_layers_and_micro_batches_are_loops() -> None:
     """The module does not grow with either."""
-    small, large = (
-        Differentiate().run(gpt({}, Shape(layers=n, calls=n, batch=64 * n))) for n in (2, 64)
-    )
+    small, large = (Differentiate().run(gpt({}, Shape(layers=n, calls=n, batch=64 * n))) for n in (2, 64))
     assert len(str(small.step)) == pytest.approx(len(str(large.step)), abs=40)
     assert [len(p.body) for p in small.procedures] == [len(p.body) for p in large.procedures]
 

@@ -88,7 +88,9 @@ def test_every_strategy_equals_one_device_in_f64(case: tuple[str, dict[str, int]
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-@pytest.mark.parametrize("degrees", [{"dp": 2}, {"tp": 4}, {"tatp": 4}, {"dp": 2, "tp": 2, "tatp": 2}], ids=str)
+@pytest.mark.parametrize(
+    "degrees", [{"dp": 2}, {"tp": 4}, {"tatp": 4}, {"dp": 2, "tp": 2, "tatp": 2}], ids=str
+)
 def test_f32_keeps_within_its_rounding(degrees: dict[str, int], optimizer: str) -> None:
     full = {"dp": 1, "tp": 1, "tatp": 1, **degrees}
     shape = shape_for(full)
@@ -97,7 +99,9 @@ def test_f32_keeps_within_its_rounding(degrees: dict[str, int], optimizer: str) 
     assert check.ok, check
 
 
-@pytest.mark.parametrize("degrees", [{"dp": 2}, {"tp": 2}, {"tp": 4}, {"tatp": 4}, {"dp": 2, "tp": 2, "tatp": 2}], ids=str)
+@pytest.mark.parametrize(
+    "degrees", [{"dp": 2}, {"tp": 2}, {"tp": 4}, {"tatp": 4}, {"dp": 2, "tp": 2, "tatp": 2}], ids=str
+)
 def test_the_llama_family_equals_one_device(degrees: dict[str, int]) -> None:
     full = {"dp": 1, "tp": 1, "tatp": 1, **degrees}
     shape = shape_for(full)

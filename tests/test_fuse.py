@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.models import Shape, gpt, llama, tensors
+from tests.oracles.running import lowered, trained
 from wscc.ir.module import Module
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.fuse import Fuse
 from wscc.passes.partition import Partition
-
-from tests.models import Shape, gpt, llama, tensors
-from tests.oracles.running import lowered, trained
 
 
 @settings(max_examples=12, deadline=None)
@@ -43,5 +43,7 @@ def test_a_partial_product_is_left_alone(procedure: str) -> None:
     """Row-parallel products are partial: adding a bias on every die would count it twice."""
     module = Fuse().run(Partition().run(Differentiate().run(gpt({"tp": 2}, Shape(d=32, ffn=128, seq=16)))))
     ops = module.procedure(procedure).ops
-    assert [op.kind for op in ops if op.results[0].type.layout and op.results[0].type.layout.partial] == ["matmul"] * 2
+    assert [op.kind for op in ops if op.results[0].type.layout and op.results[0].type.layout.partial] == [
+        "matmul"
+    ] * 2
     assert kinds(module, procedure).count("matmul_add") == 2

@@ -9,6 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.drawing import layouts
+from tests.models import Shape, gpt, llama, tensors
+from tests.oracles.fabric import FabricMachine
+from tests.oracles.running import distance, lowered, trained
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Array, Call, Kind, Level, Module, Op, Output, Procedure, Ref, Value
 from wscc.ir.ops import OPS
@@ -24,17 +29,14 @@ from wscc.passes.partition import Partition
 from wscc.passes.partition_body import _reshard_op
 from wscc.passes.reshard import plan
 
-from tests.drawing import layouts
-from tests.models import Shape, gpt, llama, tensors
-from tests.oracles.fabric import FabricMachine
-from tests.oracles.running import distance, lowered, trained
-
 AXES = ("dp", "tatp", "tp")
 # Where 4 logical dies lie on a 2 x 4 wafer: a closed ring, a path without its closing link, far apart.
 RING, CHAIN, APART = (0, 1, 5, 4), (0, 1, 2, 3), (0, 3, 6, 1)
 
 
-def resharding(sizes: dict[str, int], source: Layout, target: Layout, shape: tuple[int, ...], dies: tuple[int, ...]) -> Module:
+def resharding(
+    sizes: dict[str, int], source: Layout, target: Layout, shape: tuple[int, ...], dies: tuple[int, ...]
+) -> Module:
     """A module of one procedure that brings `x` from one layout to another."""
     kind = TensorType(shape, DType.F64)
     value = first = Value("x", kind.with_layout(source))
@@ -59,9 +61,7 @@ def local(machine: FabricMachine, name: str, die: int, whole: np.ndarray) -> np.
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    source=layouts(2, AXES), target=layouts(2, AXES), cut=st.sampled_from([1, 3]), seed=st.integers(0, 99)
-)
+@given(source=layouts(2, AXES), target=layouts(2, AXES), cut=st.sampled_from([1, 3]), seed=st.integers(0, 99))
 def test_a_reshard_delivers_every_element(source: Layout, target: Layout, cut: int, seed: int) -> None:
     """Over dp x tatp x tp = 2 x 2 x 2: random parts in, the right block (or parts of the right sum) out."""
     sizes = dict.fromkeys(AXES, 2)
@@ -91,7 +91,9 @@ def test_a_reshard_delivers_every_element(source: Layout, target: Layout, cut: i
 @pytest.mark.parametrize("dies", [RING, CHAIN, APART])
 @pytest.mark.parametrize("reduction", ["sum", "max"])
 @pytest.mark.parametrize("elements", [1, 5, 8, 8192])
-def test_all_reduce_gives_replicas_the_same_bits(dies: tuple[int, ...], reduction: str, elements: int) -> None:
+def test_all_reduce_gives_replicas_the_same_bits(
+    dies: tuple[int, ...], reduction: str, elements: int
+) -> None:
     """Small and large, even and uneven, on every kind of group; 8,192 f64 go the way of large ones."""
     source = Layout(((),)).with_partial({"tatp": reduction})  # type: ignore[dict-item]
     kind = TensorType((elements,), DType.F64)
@@ -155,7 +157,9 @@ def deliveries(p: GatherPlan) -> list[dict[int, float]]:
             for sender, q in enumerate(move.to):
                 if q >= 0:
                     assert have[sender].get(move.shard[sender], 0) == 1.0
-            landed += [(q, shard[q], 1.0 if move.part is Part.WHOLE else 0.5) for q in range(p.size) if lands[q]]
+            landed += [
+                (q, shard[q], 1.0 if move.part is Part.WHOLE else 0.5) for q in range(p.size) if lands[q]
+            ]
         for q, s, much in landed:
             have[q][s] = have[q].get(s, 0) + much
     return have

@@ -6,8 +6,12 @@ import random
 from math import prod
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
+
+from tests.drawing import layouts
+from tests.models import Shape, gpt, llama, tensors
+from tests.oracles.running import distance, lowered, trained
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.module import Kind, Module
 from wscc.ir.types import Layout
@@ -16,10 +20,6 @@ from wscc.passes.partition import Partition
 from wscc.passes.partition_layouts import PARTIAL
 from wscc.passes.partition_search import Assigned, Search
 from wscc.passes.reshard import plan
-
-from tests.drawing import layouts
-from tests.models import Shape, gpt, llama, tensors
-from tests.oracles.running import distance, lowered, trained
 
 FAMILIES = [gpt, llama]
 
@@ -88,8 +88,9 @@ def test_any_choice_of_factors_equals_one_device(
     try:
         fabric = lowered(module, lambda m: Partition(stream=stream).run_with(m, choose))
     except CompileError as refused:
-        assert refused.diagnostics[0].code in (Code.UNEVEN, Code.DEGREE)
-        return
+        # Random choices may leave a weight that no longer divides by its storage axis.
+        event(str(refused.diagnostics[0].code))
+        reject() if refused.diagnostics[0].code is Code.UNEVEN else pytest.fail(str(refused))
     error, name = distance(trained(fabric, tensors(module)), one_device(family, shape))
     assert error < 1e-10, name
 

@@ -44,6 +44,8 @@ def test_gpt2_small_has_the_published_number_of_parameters() -> None:
 def test_the_demo_learns() -> None:
     """Cross entropy falls below what single-byte frequencies give (about 3 nats) within a few dozen steps."""
     path = str(SAMPLES / "gpt-tiny.wsl")
-    losses = run(compile_file(path, Overrides(sets=("model.layers=1", "model.seq=32"))).artifact, RunOptions(steps=40)).losses
+    losses = run(
+        compile_file(path, Overrides(sets=("model.layers=1", "model.seq=32"))).artifact, RunOptions(steps=40)
+    ).losses
     assert losses[0] == pytest.approx(5.55, abs=0.3)
     assert losses[-1] < 3.3

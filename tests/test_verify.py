@@ -156,7 +156,7 @@ def test_a_use_before_its_definition_is_found() -> None:
     assert [*verify(body(second, first))] == []
 
 
-# ------------------------------------------------------------------------------ a whole step, broken in one place
+# ------------------------------------------------------------------------- a whole step, broken in one place
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,11 @@ def load(path: str, overrides: Overrides = NO_OVERRIDES) -> Module:
 
 
 def compile_file(
-    path: str, overrides: Overrides = NO_OVERRIDES, level: int = 2, *, observe: Observer = lambda name, module: None
+    path: str,
+    overrides: Overrides = NO_OVERRIDES,
+    level: int = 2,
+    *,
+    observe: Observer = lambda name, module: None,
 ) -> Compiled:
     """Compile a `.wsl` file. Its data file is looked for beside it and copied into the artifact."""
     graph = load(path, overrides)
@@ -90,5 +93,3 @@ def _data(path: str, graph: Module) -> bytes | None:
     if not graph.train.data:
         return None
     return read_text(Path(path).parent / graph.train.data).tobytes()
-
-

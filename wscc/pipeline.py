@@ -61,7 +61,11 @@ def check(module: Module, after: str) -> None:
 
 
 def compile_module(
-    module: Module, level: int = 2, *, observe: Observer = lambda name, module: None, timings: Timings | None = None
+    module: Module,
+    level: int = 2,
+    *,
+    observe: Observer = lambda name, module: None,
+    timings: Timings | None = None,
 ) -> Module:
     """A forward module to a scheduled and planned fabric module, at optimisation level 0 to 2."""
     check(module, "elaborate")

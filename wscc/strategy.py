@@ -42,7 +42,9 @@ def mesh_axes(degrees: dict[str, int]) -> tuple[tuple[str, int], ...]:
     unknown = [a for a in degrees if a not in POLICIES]
     if unknown:
         raise fail(
-            Code.DEGREE, f"`{unknown[0]}` is not an axis of parallelism", help=f"the axes are {', '.join(POLICIES)}"
+            Code.DEGREE,
+            f"the axis `{unknown[0]}` is not supported",
+            help=f"the axes are {', '.join(POLICIES)}",
         )
     return tuple((a, degrees[a]) for a in POLICIES if degrees.get(a, 1) > 1)
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.backends.emit_files import Artifact
 from wscc.backends import host_io
+from wscc.backends.emit_files import Artifact
 from wscc.backends.interpreter import Machine
 from wscc.diagnostics import Source
 from wscc.host.compare import Check, Errors, Run, by_layer, judge, measure

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+
+from tests.oracles.meaning import apply
 from wscc.ir.fabric import NOBODY, Kernel, PerDie, Transfer, View, at
 from wscc.ir.module import Array, Call, Kind, Module, walk
 from wscc.ir.types import DType
-
-from tests.oracles.meaning import apply
 
 Tensors = dict[str, np.ndarray]
 
@@ -26,7 +26,9 @@ class FabricMachine:
         self.sizes = module.sizes
         self.dies = module.dies_used
         self.coords = [
-            dict(zip(self.sizes, np.unravel_index(i, list(self.sizes.values())), strict=True)) if self.sizes else {}
+            dict(zip(self.sizes, np.unravel_index(i, list(self.sizes.values())), strict=True))
+            if self.sizes
+            else {}
             for i in range(self.dies)
         ]
         self.memory: list[dict[str, np.ndarray]] = [{} for _ in range(self.dies)]
@@ -34,7 +36,9 @@ class FabricMachine:
             if not array.storage:
                 local = array.type.local_shape(self.sizes)
                 for die in self.memory:
-                    die[array.name] = np.full((*array.extents, *local), poison(array.type.dtype), array.type.dtype.numpy)
+                    die[array.name] = np.full(
+                        (*array.extents, *local), poison(array.type.dtype), array.type.dtype.numpy
+                    )
         self.home = {a.name: a.storage or a.name for a in module.arrays}
 
     # -- the host's side --------------------------------------------------------------------------------
@@ -62,7 +66,9 @@ class FabricMachine:
         for i, die in enumerate(self.memory):
             at_ = self.slices(array, i)
             key = str(at_)
-            assert seen.setdefault(key, die[name].tobytes()) == die[name].tobytes(), f"replicas of {name} differ"
+            assert seen.setdefault(key, die[name].tobytes()) == die[name].tobytes(), (
+                f"replicas of {name} differ"
+            )
             whole[at_] = die[name]
         return whole
 

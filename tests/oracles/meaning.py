@@ -39,10 +39,14 @@ def softmax(s: A, at: dict[str, Any]) -> list[A]:
         return [e / np.where(z == 0, 1, z), (np.log(z) + m)[..., 0]]
 
 
-def merge(o: A, l: A, o2: A, l2: A) -> list[A]:
-    both = np.logaddexp(l, l2)
+def probs(s: A, lse: A, gone: A) -> A:
+    return np.where(gone, 0.0, np.exp(np.where(gone, 0, s - lse[..., None])))
+
+
+def merge(o: A, lse: A, o2: A, lse2: A) -> list[A]:
+    both = np.logaddexp(lse, lse2)
     safe = np.where(np.isfinite(both), both, 0)
-    return [o * np.exp(l - safe)[..., None] + o2 * np.exp(l2 - safe)[..., None], both]
+    return [o * np.exp(lse - safe)[..., None] + o2 * np.exp(lse2 - safe)[..., None], both]
 
 
 def norm_parts(x: A, eps: float, center: bool) -> tuple[A, A]:
@@ -134,7 +138,7 @@ def swiglu_bwd(a: A, b: A, dy: A) -> list[A]:
     return [dy * b * (s + a * s * (1 - s)), dy * a * s]
 
 
-def apply(op: str, r: list[A], olds: list[A], at: dict[str, Any]) -> list[A]:  # noqa: C901
+def apply(op: str, r: list[A], olds: list[A], at: dict[str, Any]) -> list[A]:
     """The written arrays; `olds` are what the written views held before."""
     acc = olds[0] if at.get("accumulate") else 0.0
     table: dict[str, Any] = {
@@ -167,7 +171,7 @@ def apply(op: str, r: list[A], olds: list[A], at: dict[str, Any]) -> list[A]:  #
         "rope": lambda: [rope(r[0], at)],
         "softmax": lambda: softmax(r[0], at),
         "merge": lambda: merge(*r),
-        "probs": lambda: [np.where(hidden(r[0], at), 0.0, np.exp(np.where(hidden(r[0], at), 0, r[0] - r[1][..., None])))],
+        "probs": lambda: [probs(r[0], r[1], hidden(r[0], at))],
         "softmax_bwd": lambda: [r[0] * (r[1] - r[2][..., None]) * at["scale"]],
         "rowmax": lambda: [np.where(columns(r[0], at), r[0], -np.inf).max(-1)],
         "sumexp": lambda: [np.where(columns(r[0], at), np.exp(r[0] - r[1][..., None]), 0).sum(-1)],

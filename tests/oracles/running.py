@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
+from tests.oracles.fabric import FabricMachine, Tensors
 from wscc.ir.module import Kind, Module, walk
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.fuse import Fuse
 from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.partition import Partition
-
-from tests.oracles.fabric import FabricMachine, Tensors
 
 
 def lowered(

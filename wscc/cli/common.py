@@ -20,9 +20,13 @@ def model_options(command: F) -> F:
     """`--set --parallel --dead --dtype`, collected by `overrides`."""
     for option in (
         click.option("--dtype", metavar="T", help="f64, f32 or bf16 for compute, params and grads"),
-        click.option("--dead", multiple=True, metavar="WHAT", help="die:R,C or link:R,C-R,C; may be repeated"),
+        click.option(
+            "--dead", multiple=True, metavar="WHAT", help="die:R,C or link:R,C-R,C; may be repeated"
+        ),
         click.option("--parallel", metavar="AXES", help="replaces the file's strategy, e.g. dp=2,tp=2"),
-        click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="e.g. train.batch=32, wafer.mesh=2x4"),
+        click.option(
+            "--set", "sets", multiple=True, metavar="KEY=VALUE", help="e.g. train.batch=32, wafer.mesh=2x4"
+        ),
     ):
         command = option(command)
     return command
@@ -32,7 +36,9 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="print one JSON object")(command)
 
 
-def overrides(sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None) -> Overrides:
+def overrides(
+    sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None
+) -> Overrides:
     return Overrides(sets=sets, parallel=parallel, dead=dead, dtype=dtype)
 
 

@@ -20,9 +20,13 @@ LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
 @click.command("compile")
 @click.argument("model")
 @click.option("-o", "--output", metavar="DIR", help="where to write the artifact (default: MODEL.out)")
-@click.option("-O", "level", type=click.IntRange(0, 2), default=2, show_default=True, help="optimisation level")
+@click.option(
+    "-O", "level", type=click.IntRange(0, 2), default=2, show_default=True, help="optimisation level"
+)
 @click.option("--emit", type=click.Choice(list(LEVELS)), help="print a level and write nothing")
-@click.option("--print-after", type=click.Choice(list(PASSES)), multiple=True, help="print the module after a pass")
+@click.option(
+    "--print-after", type=click.Choice(list(PASSES)), multiple=True, help="print the module after a pass"
+)
 @click.option("--time-passes", is_flag=True, help="seconds of each pass, to stderr")
 @model_options
 @json_option

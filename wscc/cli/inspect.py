@@ -22,7 +22,9 @@ from wscc.pipeline import check, run_passes
 
 @click.command("opt")
 @click.argument("ir")
-@click.option("--passes", "chosen", default="", metavar="LIST", help="e.g. 'partition,place,lower_collectives'")
+@click.option(
+    "--passes", "chosen", default="", metavar="LIST", help="e.g. 'partition,place,lower_collectives'"
+)
 def opt_command(ir: str, chosen: str) -> int:
     """Run passes on a textual IR file and print the result; without --passes, print it canonically."""
     module = parse_wir(read_source(ir))

@@ -11,9 +11,8 @@ import click
 from wscc.backends.emit_files import Artifact, load_artifact
 from wscc.cli.common import json_option, model_options, overrides, show_json
 from wscc.compiler import compile_file
-from wscc.diagnostics import Code
+from wscc.diagnostics import Code, Diagnostic
 from wscc.frontend.overrides import UsageError
-from wscc.diagnostics import Diagnostic
 from wscc.host.data import read_text
 from wscc.trainer import Outcome, RunOptions, run
 
@@ -57,9 +56,10 @@ def _artifact(
     if sets or parallel or dead or dtype:
         raise UsageError(
             Diagnostic(
-                Code.OPTION, f"`{program}` is compiled already; --set, --parallel, --dead and --dtype change a .wsl",
+                Code.OPTION,
+                f"`{program}` is compiled already; --set, --parallel, --dead and --dtype change a .wsl",
                 help="run the .wsl file, or compile it again",
-            )  # fmt: skip
+            )
         )
     return load_artifact(Path(program))
 
@@ -81,7 +81,9 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _show(outcome: Outcome) -> None:
-    click.echo(f"{outcome.seconds_per_step:.4f} s per step, {outcome.peak_bytes_per_die_max:,} bytes per die at most")
+    click.echo(
+        f"{outcome.seconds_per_step:.4f} s per step, {outcome.peak_bytes_per_die_max:,} bytes per die at most"
+    )
     c = outcome.check
     if c is not None:
         click.echo(

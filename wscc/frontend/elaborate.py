@@ -134,7 +134,7 @@ class _Model:
                     Label(array.span),
                     (Label(first.span, "first here"),) if first else (),
                     "rename it",
-                )  # fmt: skip
+                )
             )
         self.arrays[array.name] = array
         return array
@@ -190,7 +190,7 @@ class _Model:
                         f"parameter `{a.name}` is never used",
                         Label(a.span),
                         help="remove it, or use it in the loss",
-                    )  # fmt: skip
+                    )
                     for a in unused
                 )
             )

@@ -141,7 +141,8 @@ class Scope:
             case "rope":
                 return (nn.rope(b, args[0], theta=options.get("theta", 10000.0), span=span),)
             case "cross_entropy":
-                return (nn.cross_entropy(b, *args, self.frame.count(), span=span),)
+                logits, labels = args
+                return (nn.cross_entropy(b, logits, labels, self.frame.count(), span=span),)
             case "transpose":
                 raise fail(
                     Code.SHAPE, "`transpose` is a view: it stands to the right of `@`", span,

@@ -75,16 +75,18 @@ class Builder:
         return result
 
 
-def _factor_sizes(
-    kind: str, operands: Sequence[Value], rule: Rule, sizes: dict[str, int]
-) -> dict[str, int]:
+def _factor_sizes(kind: str, operands: Sequence[Value], rule: Rule, sizes: dict[str, int]) -> dict[str, int]:
     terms = rule.ins if operands else ()
     if operands and len(operands) != len(terms):
         raise ShapeMismatch(f"`{kind}` takes {len(terms)} operands, not {len(operands)}")
     for value, term in zip(operands, terms, strict=True):
         if len(term) != len(value.type.shape):
-            raise ShapeMismatch(f"`{kind}`: `{value.name}` has {len(value.type.shape)} dimensions, not {len(term)}")
+            raise ShapeMismatch(
+                f"`{kind}`: `{value.name}` has {len(value.type.shape)} dimensions, not {len(term)}"
+            )
         for n, factor in zip(value.type.shape, term, strict=True):
             if sizes.setdefault(factor, n) != n:
-                raise ShapeMismatch(f"`{kind}`: factor `{factor}` is {sizes[factor]} and {n} (`{value.name}`)")
+                raise ShapeMismatch(
+                    f"`{kind}`: factor `{factor}` is {sizes[factor]} and {n} (`{value.name}`)"
+                )
     return sizes

@@ -42,7 +42,9 @@ def binary(b: Builder, kind: str, x: Value, y: Value, *, hint: str = "", span: S
             "one must end with the dimensions of the other"
         )
     terms = [" ".join(names if v is big else names[skip:]) for v in (x, y)]
-    return b.one(kind, [x, y], f"{terms[0]}, {terms[1]} -> {' '.join(names)}", hints=[hint or kind], span=span)
+    return b.one(
+        kind, [x, y], f"{terms[0]}, {terms[1]} -> {' '.join(names)}", hints=[hint or kind], span=span
+    )
 
 
 def scale(b: Builder, x: Value, factor: float, *, span: Span = NO_SPAN) -> Value:
@@ -79,10 +81,14 @@ def matmul(
     if rank_of(w) != 2:
         raise ShapeMismatch(f"`@` needs a matrix on its right, not {list(w.type.shape)}")
     rows = " ".join(leading(rank_of(x) - 1))
-    return b.one("matmul", [x, w], f"{rows} k, {'n k' if transposed else 'k n'} -> {rows} n", hints=[hint], span=span)
+    return b.one(
+        "matmul", [x, w], f"{rows} k, {'n k' if transposed else 'k n'} -> {rows} n", hints=[hint], span=span
+    )
 
 
-def split(b: Builder, x: Value, parts: int, *, hints: Sequence[str] = (), span: Span = NO_SPAN) -> tuple[Value, ...]:
+def split(
+    b: Builder, x: Value, parts: int, *, hints: Sequence[str] = (), span: Span = NO_SPAN
+) -> tuple[Value, ...]:
     """Take `x` apart along its last dimension of size `parts` that is not the last: `b s c! h e -> b s h e, ...`."""
     shape = x.type.shape
     dim = next((d for d in range(1, len(shape) - 1) if shape[d] == parts), None)
@@ -92,7 +98,9 @@ def split(b: Builder, x: Value, parts: int, *, hints: Sequence[str] = (), span: 
     rest = [f"h{n}" for n in range(len(shape) - dim - 1)]
     out = " ".join(rows + rest)
     rule = f"{' '.join([*rows, 'c!', *rest])} -> {', '.join([out] * parts)}"
-    return b.emit("split", [x], rule, dtypes=[x.type.dtype] * parts, attrs={"dim": dim}, hints=hints, span=span)
+    return b.emit(
+        "split", [x], rule, dtypes=[x.type.dtype] * parts, attrs={"dim": dim}, hints=hints, span=span
+    )
 
 
 def embedding(b: Builder, ids: Value, table: Value, *, span: Span = NO_SPAN) -> Value:
@@ -113,24 +121,32 @@ def rope(b: Builder, x: Value, *, theta: float = 10000.0, span: Span = NO_SPAN) 
         raise ShapeMismatch(f"`rope` needs [batch, seq, ..., e], not {list(x.type.shape)}")
     heads = [f"h{n}" for n in range(rank_of(x) - 3)]
     term = " ".join(["b", "s@", *heads, "e!"])
-    return b.one("rope", [x], f"{term} -> {term}", attrs={"theta": theta, "sign": 1.0}, hints=["rope"], span=span)
+    return b.one(
+        "rope", [x], f"{term} -> {term}", attrs={"theta": theta, "sign": 1.0}, hints=["rope"], span=span
+    )
 
 
-def attention(
-    b: Builder, q: Value, k: Value, v: Value, *, causal: bool, span: Span = NO_SPAN
-) -> Value:
+def attention(b: Builder, q: Value, k: Value, v: Value, *, causal: bool, span: Span = NO_SPAN) -> Value:
     """Softmax attention, scaled by 1 / sqrt(e). `q` is `b q h e`, or `b q h g e` where each of the h heads of
     `k` and `v` (`b k h e`) serves g query heads."""
     group = " g" if rank_of(q) == 5 else ""
     if rank_of(q) not in (4, 5) or rank_of(k) != 4 or rank_of(v) != 4:
-        raise ShapeMismatch("`attention` takes q [b, s, heads, e] (or [b, s, kv, group, e]), k and v [b, s, kv, e]")
+        raise ShapeMismatch(
+            "`attention` takes q [b, s, heads, e] (or [b, s, kv, group, e]), k and v [b, s, kv, e]"
+        )
     head = f"b q@ h{group}"
     kv = "b k~@ h e!"
     rule = f"{head} e!, {kv}, {kv} -> {head} e!, {head}"
     stats = DType.F64 if q.type.dtype is DType.F64 else DType.F32
     attrs = {"causal": causal, "scale": float(q.type.shape[-1]) ** -0.5}
     out, _ = b.emit(
-        "attention", [q, k, v], rule, dtypes=[q.type.dtype, stats], attrs=attrs, hints=["attention", "lse"], span=span
+        "attention",
+        [q, k, v],
+        rule,
+        dtypes=[q.type.dtype, stats],
+        attrs=attrs,
+        hints=["attention", "lse"],
+        span=span,
     )
     return out
 
@@ -142,7 +158,14 @@ def cross_entropy(
     stats = count.type.dtype
     rows = " ".join(leading(rank_of(labels)))
     m = b.one("rowmax", [logits], f"{rows} v@ -> {rows}", dtypes=[stats], attrs={"limit": limit}, span=span)
-    z = b.one("sumexp", [logits, m], f"{rows} v@, {rows} -> {rows}", dtypes=[stats], attrs={"limit": limit}, span=span)
+    z = b.one(
+        "sumexp",
+        [logits, m],
+        f"{rows} v@, {rows} -> {rows}",
+        dtypes=[stats],
+        attrs={"limit": limit},
+        span=span,
+    )
     p = b.one("pick", [logits, labels], f"{rows} v@, {rows} -> {rows}", dtypes=[stats], span=span)
     nll = b.one("nll", [m, z, p, labels], f"{rows}, {rows}, {rows}, {rows} -> {rows}", span=span)
     return b.one("mean", [nll, count], f"{rows}, ->", hints=["loss"], span=span)

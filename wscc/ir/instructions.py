@@ -39,15 +39,23 @@ _ALL: Final = (
     _row("fill", "y", "", "value", "every element of y = value"),
     _row("gather", "y[*,d]", "ids[*] table[v,d]", "start", "y = table[ids - start]; rows outside give 0"),
     _row(
-        "scatter_add", "table[v,d]", "ids[*] dy[*,d]", "start accumulate",
+        "scatter_add",
+        "table[v,d]",
+        "ids[*] dy[*,d]",
+        "start accumulate",
         "table[ids - start] += dy, rows outside dropped; table is zeroed first unless accumulate",
     ),
     # -- contractions
     _row(
-        "gemm", "c[*,m,n]", "a[*,m,k] b[*,k,n]", "scale accumulate",
+        "gemm",
+        "c[*,m,n]",
+        "a[*,m,k] b[*,k,n]",
+        "scale accumulate",
         "c = scale * (a @ b), or c += when accumulate; f32 (or f64) sums",
     ),
-    _row("sum", "y", "x", "axes accumulate", "y = sum of x over `axes` (text, '0,1'; y has the others), or +="),
+    _row(
+        "sum", "y", "x", "axes accumulate", "y = sum of x over `axes` (text, '0,1'; y has the others), or +="
+    ),
     _row("rowdot", "r[*]", "a[*,e] b[*,e]", "", "r = sum over e of a * b"),
     # -- elementwise
     _row("add", "z", "x y", "", "z = x + y"),
@@ -70,17 +78,31 @@ _ALL: Final = (
     _row("rmsnorm", "y[*,d]", "x[*,d] g[d]", "eps", "x / sqrt(mean(x^2) + eps) g"),
     _row("rmsnorm_bwd", "dx[*,d] dg[d]", "x[*,d] g[d] dy[*,d]", "eps"),
     _row(
-        "rope", "y[b,s,*,e]", "x[b,s,*,e]", "theta sign start",
+        "rope",
+        "y[b,s,*,e]",
+        "x[b,s,*,e]",
+        "theta sign start",
         "halves of e turned by sign (start + s) theta^(-2i/e), i < e/2 (the half-split form of Llama)",
     ),
     # -- attention pieces; scores [*,q,k]
     _row(
-        "softmax", "p[*,q,k] lse[*,q]", "s[*,q,k]", "causal q_start k_start",
+        "softmax",
+        "p[*,q,k] lse[*,q]",
+        "s[*,q,k]",
+        "causal q_start k_start",
         "rows of p = softmax(s), lse = log-sum-exp; causal hides k_start+k > q_start+q; an all-hidden row gives "
         "p = 0, lse = -inf; p may be s itself",
     ),
-    _row("merge", "o[*,e] l[*]", "o[*,e] l[*] o2[*,e] l2[*]", "", "online softmax: join two normalised chunks"),
-    _row("probs", "p[*,q,k]", "s[*,q,k] lse[*,q]", "causal q_start k_start", "p = exp(s - lse), hidden entries 0"),
+    _row(
+        "merge", "o[*,e] l[*]", "o[*,e] l[*] o2[*,e] l2[*]", "", "online softmax: join two normalised chunks"
+    ),
+    _row(
+        "probs",
+        "p[*,q,k]",
+        "s[*,q,k] lse[*,q]",
+        "causal q_start k_start",
+        "p = exp(s - lse), hidden entries 0",
+    ),
     _row("softmax_bwd", "ds[*,q,k]", "p[*,q,k] dp[*,q,k] delta[*,q]", "scale", "ds = p (dp - delta) scale"),
     # -- cross entropy pieces; columns from `limit` on (global, 0: none) are pads and never read
     _row("rowmax", "m[*]", "x[*,v]", "limit start"),
@@ -97,14 +119,18 @@ _ALL: Final = (
     _row("sqsum", "s[]", "x", "", "sum of x^2"),
     _row("tick", "t[]", "t[]", "", "t + 1"),
     _row(
-        "adamw", "w m v", "w m v g norm2[] t[]",
+        "adamw",
+        "w m v",
+        "w m v g norm2[] t[]",
         "lr beta1 beta2 eps weight_decay clip warmup decay floor",
         "AdamW (Loshchilov and Hutter 2019) on g min(1, clip / (sqrt(norm2) + 1e-6)), clip 0: none; lr scaled by "
         "min(1, t / warmup), then a half cosine to `floor` at step `decay` (0: none)",
     ),
     _row("sgd", "w", "w g norm2[] t[]", "lr clip warmup decay floor", "w - lr g, scaled as adamw does"),
     # -- messages
-    _row("post", "slot", "", "channel peer", "grant the slot to the next message of `channel` from die `peer`"),
+    _row(
+        "post", "slot", "", "channel peer", "grant the slot to the next message of `channel` from die `peer`"
+    ),
     _row("send", "", "x", "channel peer route", "start the message to `peer`; x must stay until `wait sent`"),
     _row("wait", "", "", "channel side", "until the message has `received` or `sent`"),
 )

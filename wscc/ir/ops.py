@@ -10,6 +10,7 @@ any rule that fits its `form` (see `wscc.ir.forms`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,7 +34,7 @@ class OpDef:
     linear: bool = False
     heavy: bool = False
     merges: bool = False
-    attrs: dict[str, type] = field(default_factory=dict)
+    attrs: Mapping[str, type] = field(default_factory=dict)
     flops: int = 2
 
 
@@ -44,7 +45,7 @@ def _unary(name: str) -> tuple[OpDef, OpDef]:
     )
 
 
-_ATTENTION: Final = {"causal": bool, "scale": float}
+_ATTENTION: Final[Mapping[str, type]] = {"causal": bool, "scale": float}
 
 _ALL: Final = (
     # -- contractions and elementwise arithmetic
@@ -96,8 +97,15 @@ _ALL: Final = (
         name="adamw",
         rule="*, *, *, *, , -> *, *, *",
         attrs={
-            "lr": float, "beta1": float, "beta2": float, "eps": float, "weight_decay": float, "clip": float,
-            "warmup": int, "decay": int, "floor": float,
+            "lr": float,
+            "beta1": float,
+            "beta2": float,
+            "eps": float,
+            "weight_decay": float,
+            "clip": float,
+            "warmup": int,
+            "decay": int,
+            "floor": float,
         },
     ),
     OpDef(
