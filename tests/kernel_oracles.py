@@ -50,6 +50,12 @@ def _gemm(scale: float, accumulate: bool) -> Callable[[Rng], Case]:
     return case
 
 
+def _outer(rng: Rng) -> Case:
+    """The product is the smallest of the three."""
+    a, b = normal(rng, 1, 5), normal(rng, 5, 1)
+    return Case((a, b), (0.3, False), (np.array([[0.3 * sum(a[0, k] * b[k, 0] for k in range(5))]]),))
+
+
 def _sum(axes: str, shape: tuple[int, ...], accumulate: bool) -> Callable[[Rng], Case]:
     def case(rng: Rng) -> Case:
         x, y = normal(rng, 3, 4, 5), normal(rng, *shape)
@@ -299,7 +305,7 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "fill": (_of(attrs=(2.5,), expected=np.full((3, 4), 2.5)),),
     "gather": (_gather,),
     "scatter_add": (_scatter(False), _scatter(True)),
-    "gemm": (_gemm(1.0, False), _gemm(0.3, False), _gemm(1.0, True), _gemm(0.3, True)),
+    "gemm": (_gemm(1.0, False), _gemm(0.3, False), _gemm(1.0, True), _gemm(0.3, True), _outer),
     "sum": (
         _sum("0,1", (5,), False),
         _sum("1", (3, 5), True),

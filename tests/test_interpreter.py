@@ -185,6 +185,18 @@ def test_a_message_keeps_row_major_order_between_views_of_different_shapes() -> 
     assert peek(m, 1, 1024 + 16, 3) == [2, 1, 5]
 
 
+def test_a_message_fills_a_contiguous_slot_in_row_major_order() -> None:
+    text = """
+    role 0 { procedure f(1) { send <- f32[2,3;1,2]@a0 channel=0 peer=1 route=1  wait channel=0 side="sent" } }
+    role 1 { procedure f(1) { post f32[6]@a0 channel=0 peer=0  wait channel=0 side="received" } }
+    step { call f(1024) }
+    """
+    m = machine(text, [0, 1])
+    poke(m, 0, 1024, *range(6))
+    m.run_step()
+    assert peek(m, 1, 1024, 6) == [0, 2, 4, 1, 3, 5]
+
+
 # Die 0 is a whole call ahead: it sends before die 1 posts, which first has to hear from die 2.
 AHEAD = """
 role 0 {
@@ -236,6 +248,18 @@ def test_dies_that_wait_in_a_circle_are_named() -> None:
     message = error.diagnostics[0].message
     for die, peer in (("(0, 0)", "(0, 2)"), ("(0, 2)", "(0, 1)"), ("(0, 1)", "(0, 0)")):
         assert f"die {die} in `f` instruction 2 waits on channel 3 for die {peer} to send one" in message
+
+
+def test_a_die_that_only_waits_for_the_circle_is_not_in_it() -> None:
+    text = """
+    role 0 { procedure f(0) { post f32[1]@0 channel=$2 peer=$0 wait channel=$2 side="received" } }
+    step { call f() }
+    """
+    error = failure(machine(text, [0, 0, 0], table=[[1, 0, 0], [2, 0, 1], [1, 0, 2]]))
+    message = error.diagnostics[0].message
+    assert "die (0, 1) in `f`" in message
+    assert "die (0, 2) in `f`" in message
+    assert "die (0, 0)" not in message
 
 
 def test_a_message_that_nobody_posts_for_is_named() -> None:
@@ -315,6 +339,43 @@ def test_one_source_may_be_sent_twice_at_once() -> None:
     machine(one(both + 'wait channel=0 side="sent" wait channel=1 side="sent"', takes), [0, 1]).run_step()
 
 
+def test_repeated_elements_are_checked_and_sent_as_the_bytes_they_are() -> None:
+    takes = 'post f32[2,3]@1024 channel=0 peer=0 wait channel=0 side="received"'
+    body = (
+        "fill f32[3]@0 value=1.0 send <- f32[2,3;0,1]@0 channel=0 peer=1 route=1 "
+        'wait channel=0 side="sent" fill f32[3]@0 value=2.0'
+    )
+    m = machine(one(body, takes), [0, 1])
+    m.run_step()
+    assert peek(m, 1, 1024, 6) == [1] * 6
+    assert m.traffic() == {(0, 1): 24}
+
+
+def test_locals_are_forgotten_in_every_call_also_after_a_wait() -> None:
+    text = """
+    role 0 {
+      procedure f(0) { post f32[2]@0 channel=0 peer=1  wait channel=0 side="received" }
+      procedure g(0) { copy f32[2]@64 <- f32[2]@0 }
+    }
+    role 1 {
+      procedure f(0) { fill f32[2]@0 value=1.0 send <- f32[2]@0 channel=0 peer=0 route=2
+                       wait channel=0 side="sent" }
+      procedure g(0) { }
+    }
+    step { call f() call g() }
+    """
+    error = failure(machine(text, [0, 1]))
+    assert code(error) is Code.CHECK
+    assert "`g` instruction 0: `x` reads bytes" in str(error)
+
+
+def test_the_peak_counts_what_instructions_write() -> None:
+    m = machine("role 0 { procedure f(1) { fill f32[2,2;8,1]@a0+64 value=1.0 } } step { call f(1024) }", [0])
+    assert m.peak_bytes() == (0,)
+    m.run_step()
+    assert m.peak_bytes() == (1024 + 64 + 32 + 8,)
+
+
 def test_what_an_earlier_call_left_is_unwritten_again() -> None:
     text = """role 0 {
       procedure f(0) { fill f32[2]@0 value=1.0 }
@@ -358,6 +419,11 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "no procedure": (EXCHANGE.replace("call swap", "call swop"), {}, "no procedure `swop` of 1"),
     "arguments": (EXCHANGE.replace("(1024)", "(1024, 0)"), {}, "no procedure `swap` of 2"),
     "beyond the arena": (EXCHANGE.replace("(1024)", "(4088)"), {}, "4088 to 4104"),
+    "one operand beyond": (
+        EXCHANGE.replace("copy f32[4]@a0", "fill f32[1]@a0+3072 value=0.0 copy f32[4]@a0"),
+        {},
+        "4096 to 4100",
+    ),
     "before the arena": (EXCHANGE.replace("(1024)", "(-8)"), {}, "-8 to 8"),
     "local beyond": (EXCHANGE.replace("<- f32[4]@0", "<- f32[4]@4096"), {}, "4096 to 4112"),
     "stride beyond": (EXCHANGE.replace("<- f32[4]@0", "<- f32[4;1000]@0"), {}, "0 to 12004"),

@@ -8,9 +8,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from kernel_oracles import CASES, Array, Case
+from kernel_oracles import CASES, Array, Case, rate
 
 from wscc.backends import kernels, scratch
+from wscc.backends.kernel_update import learning_rate_factor
 from wscc.backends.kernels import MEANING, apply
 from wscc.ir.instructions import INSTRUCTIONS
 
@@ -286,6 +287,13 @@ def test_a_kernel_gives_the_same_bits_every_time(opcode: str) -> None:
         results.append([w.tobytes() for w in writes])
         kernels.apply("gelu", [np.empty(9)], [np.ones(9)])
     assert results[0] == results[1]
+
+
+def test_the_learning_rate_warms_up_and_decays() -> None:
+    for warmup, decay in ((0, 0), (3, 0), (0, 8), (3, 8), (5, 5)):
+        for step in range(1, 12):
+            got = learning_rate_factor(step, warmup, decay, 0.2)
+            assert got == pytest.approx(rate(step, warmup, decay, 0.2)), (step, warmup, decay)
 
 
 def test_operands_that_do_not_fit_are_refused() -> None:
