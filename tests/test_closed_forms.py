@@ -14,6 +14,7 @@ from tests.models import Shape, gpt
 from wscc.compiler import Compiled, compile_graph
 from wscc.ir.fabric import Kernel, at
 from wscc.ir.module import Module, calls
+from wscc.machine.wafer import Wafer
 from wscc.trainer import RunOptions, Trainer
 
 SHAPE = Shape(batch=16, calls=2, seq=8, d=32, heads=4, ffn=64, vocab=64, layers=3)
@@ -118,3 +119,15 @@ def test_tatp_sends_half_of_the_other_shards_per_link_and_direction(size: int) -
     seen = link_bytes({"tatp": size})
     assert len(seen) == 2 * (size if size > 2 else 1)
     assert sum(seen.values()) / len(seen) == want * F64
+
+
+@pytest.mark.parametrize("degrees", [{"dp": 2, "tp": 8}], ids=str)
+def test_what_dies_repeat_is_stated(degrees: dict[str, int]) -> None:
+    """Four heads, four sequences on tp = 8: every die does attention whole, and the report says so to the FLOP."""
+    wafer = Wafer("w", 4, 4)
+    made = compile_graph(gpt(degrees, SHAPE, wafer=wafer))
+    dies = prod(degrees.values())
+    executed = sum(gemm_flops(made.modules["plan_memory"], i) for i in range(dies))
+    stated = made.report["replicated_flops"]
+    assert {n.split("/")[1] for n in stated} == {"attention", "d.q"}
+    assert executed == step_flops(SHAPE) + sum(stated.values())

@@ -351,20 +351,16 @@ def test_repeated_elements_are_checked_and_sent_as_the_bytes_they_are() -> None:
     assert m.traffic() == {(0, 1): 24}
 
 
-def test_locals_are_forgotten_in_every_call_also_after_a_wait() -> None:
-    text = """
-    role 0 {
-      procedure f(0) { post f32[2]@0 channel=0 peer=1  wait channel=0 side="received" }
-      procedure g(0) { copy f32[2]@64 <- f32[2]@0 }
-    }
-    role 1 {
-      procedure f(0) { fill f32[2]@0 value=1.0 send <- f32[2]@0 channel=0 peer=0 route=2
-                       wait channel=0 side="sent" }
-      procedure g(0) { }
-    }
-    step { call f() call g() }
-    """
-    error = failure(machine(text, [0, 1]))
+@pytest.mark.parametrize("reader", [0, 1])
+def test_locals_are_forgotten_in_every_call_also_after_a_wait(reader: int) -> None:
+    """One of the two dies has to wait in `f`, whichever runs first; its call of `g` starts afresh."""
+    f = EXCHANGE.split("{", 2)[2].split("}")[0].replace("copy f32[4]@a0 <- f32[4]@0", "")
+    roles = [f"role {i} {{ procedure swap(1) {{ {f} }} procedure g(1) {{ %s }} }}" for i in range(2)]
+    text = roles[reader] % "copy f32[4]@a0 <- f32[4]@0" + roles[1 - reader] % ""
+    m = machine(text + "step { call swap(1024) call g(1024) }", [0, 1], table=SWAP)
+    for die in range(2):
+        poke(m, die, 1024, 1, 2, 3, 4)
+    error = failure(m)
     assert code(error) is Code.CHECK
     assert "`g` instruction 0: `x` reads bytes" in str(error)
 
@@ -422,7 +418,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "one operand beyond": (
         EXCHANGE.replace("copy f32[4]@a0", "fill f32[1]@a0+3072 value=0.0 copy f32[4]@a0"),
         {},
-        "4096 to 4100",
+        "1024 to 4100",
     ),
     "before the arena": (EXCHANGE.replace("(1024)", "(-8)"), {}, "-8 to 8"),
     "local beyond": (EXCHANGE.replace("<- f32[4]@0", "<- f32[4]@4096"), {}, "4096 to 4112"),

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from math import prod
 from typing import Any
 
-from wscc.ir.module import Kind, Module, calls
+from wscc.ir.module import Kind, Module, Op, calls
 from wscc.ir.program import Streams
 from wscc.passes.place import placement
 from wscc.passes.plan_memory_report import memory_report
@@ -36,9 +36,33 @@ def build_report(
         },
         "placement": {"method": place.method, "rings": place.rings, "paths": place.paths},
         "phases": [asdict(p) for p in phases],
+        "replicated_flops": replicated_flops(sharded),
         "traffic_bytes": traffic,
         "instructions": sum(len(c.body) for p in streams.programs for c in p.procedures),
     }
+
+
+def replicated_flops(sharded: Module) -> dict[str, int]:
+    """By op, the FLOPs of a step that dies repeat after one another, summed over dies: no axis that could
+    have split the op is idle in a strategy without an entry here."""
+    dies = sharded.dies_used
+    repeated: dict[str, int] = {}
+    for call, times in calls(sharded.step):
+        for op in sharded.procedure(call.procedure).ops:
+            split = prod(sharded.sizes[a] for a in _working_axes(op))
+            if op.flops and split < dies:
+                name = f"{call.procedure}/{op.results[0].name}"
+                repeated[name] = times * op.flops * (dies - split) // split
+    return repeated
+
+
+def _working_axes(op: Op) -> set[str]:
+    """Axes along which dies do different parts of the op: those that split a result, or leave it partial."""
+    axes: set[str] = set()
+    for value in op.results:
+        if value.type.layout is not None:
+            axes |= {*value.type.layout.axes, *(a for a, _ in value.type.layout.partial)}
+    return axes
 
 
 def parameters(graph: Module) -> int:

@@ -63,6 +63,15 @@ def _show_times(compiled: Compiled) -> None:
     say(f"{'total':<18}{compiled.report['compile_seconds']['total']:8.3f} s")
 
 
+def _replication(by_op: dict[str, int], whole: int) -> list[tuple[str, str]]:
+    """What dies repeat after one another, if anything."""
+    if not by_op:
+        return []
+    most = sorted(by_op, key=lambda n: (-by_op[n], n))[:3]
+    more = f" and {len(by_op) - len(most)} more" if len(by_op) > len(most) else ""
+    return [("replicated", f"{sum(by_op.values()) / whole:.0%} of the FLOPs: {', '.join(most)}{more}")]
+
+
 def _show_summary(compiled: Compiled, folder: Path) -> None:
     r = compiled.report
     strategy = " ".join(f"{a}={n}" for a, n in r["strategy"].items()) or "one die"
@@ -73,6 +82,7 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
         ("FLOPs per step", f"{r['flops_per_step']:,}"),
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
+        *_replication(r["replicated_flops"], r["flops_per_step"]),
         ("traffic per step", f"{r['traffic_bytes']:,} bytes x links"),
         ("instructions", f"{r['instructions']:,} in {len(compiled.artifact.streams.programs)} programs"),
         ("compiled in", f"{r['compile_seconds']['total']:.2f} s"),
