@@ -8,6 +8,7 @@ import click
 
 from wscc.backends.emit_files import write_artifact
 from wscc.cli.common import json_option, model_options, on_terminal, overrides, say, show_json
+from wscc.cli.wafer_map import wafer_map
 from wscc.compiler import Compiled, compile_file
 from wscc.ir.module import Module
 from wscc.ir.print import to_text
@@ -90,3 +91,8 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
     ]
     for label, text in rows:
         click.echo(f"{label:<18}{text}")
+    drawn = wafer_map(compiled.modules["place"])
+    if drawn:
+        click.echo(f"{'the wafer':<18}{'.'.join(a for a, _ in compiled.graph.axes)} of each die, row by row")
+        for line in drawn:
+            click.echo(f"{'':<18}{line}")
