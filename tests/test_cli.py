@@ -146,3 +146,9 @@ def test_what_is_not_there_is_said_so(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["explain", "W999"]) != 0
     assert main(["passes", "plaec"]) == 2
     assert "plaec" in capsys.readouterr().err
+
+
+def test_a_preset_taken_as_it_is_can_be_changed_by_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["compile", str(SAMPLES / "gpt2-small.wsl"), "--set", "wafer.mesh=4x4", "--dead", "die:3,3"]
+    assert main([*args, "--set", "model.layers=1", "--parallel", "dp=2,tatp=4", "--emit", "sharded"]) == 0
+    assert "4 x 4" in capsys.readouterr().out.replace("rows=4 cols=4", "4 x 4")

@@ -248,7 +248,7 @@ def _with_setting(selection: Selection, setting: ast.Setting) -> Selection:
 def _with_wafer(selection: Selection, entry: ast.WaferEntry) -> Selection:
     """A mesh or a section replaces the one that is there; damage is added."""
     wafer = selection.wafer
-    body = wafer.body or ast.Body[ast.WaferEntry]()
+    body: ast.Body[ast.WaferEntry] = wafer.body or ast.Body()
 
     def same(other: ast.WaferEntry) -> bool:
         match entry:
