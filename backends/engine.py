@@ -56,7 +56,7 @@ class Engine:
     def run(self, calls: list[DynamicCall]) -> None:
         """Every die makes every call, in order. `CompileError`: W502 if dies wait in a circle, or whatever
         an instruction raises, with its place in front."""
-        workers = min(self.threads, self.dies)
+        workers = max(1, min(self.threads, self.dies))
         self.tasks = [Task(die, die * workers // self.dies) for die in range(self.dies)]
         self.ready = [deque(t for t in self.tasks if t.worker == w) for w in range(workers)]
         helpers = [

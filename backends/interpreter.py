@@ -12,7 +12,14 @@ from wscc.backends.binding import DieMemory, Prepared, Routine, Template
 from wscc.backends.blas import limit_blas_to_one_thread
 from wscc.backends.checked import Shadow
 from wscc.backends.engine import DynamicCall, Engine
-from wscc.backends.load_checks import check_calls, check_dies, check_memory, check_messages, die_name
+from wscc.backends.load_checks import (
+    check_calls,
+    check_computer,
+    check_dies,
+    check_memory,
+    check_messages,
+    die_name,
+)
 from wscc.ir.artifact import Manifest
 from wscc.ir.program import Streams, dynamic_calls
 
@@ -26,8 +33,8 @@ class Machine:
 
     `checked` poisons memory that nothing has written and refuses to read it, and to touch memory that a
     message is using. `CompileError`: W501 if the program does not fit itself or the wafer (at load) or an
-    instruction cannot be executed, W502 if dies wait for one another, W504 if a check fails. After an error
-    in `run_step` the machine is of no more use.
+    instruction cannot be executed, W401 if this computer cannot hold the dies, W502 if dies wait for one
+    another, W504 if a check fails. After an error in `run_step` the machine is of no more use.
     """
 
     streams: Streams
@@ -46,6 +53,7 @@ class Machine:
         limit_blas_to_one_thread()
         streams, dies = self.streams, len(self.streams.dies)
         check_dies(streams, self.manifest)
+        check_computer(streams, shadows=self.checked)
         self._calls = list(dynamic_calls(streams.step))
         self._routines = {p.role: {c.name: Routine.of(c) for c in p.procedures} for p in streams.programs}
         check_calls(self._routines, self._calls)

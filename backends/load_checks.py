@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import prod
@@ -37,6 +38,19 @@ def check_dies(streams: Streams, manifest: Manifest) -> None:
         raise fail(Code.ARTIFACT, "a die of the program is dead, off the wafer, or used twice")
     if not set(streams.roles) <= roles:
         raise fail(Code.ARTIFACT, "a die has a role without a program")
+
+
+def check_computer(streams: Streams, *, shadows: bool) -> None:
+    """Refuse what this computer cannot hold, rather than be killed half-way."""
+    wanted = streams.arena_bytes * len(streams.dies) * (2 if shadows else 1)
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
+        has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if wanted > has:
+            raise fail(
+                Code.OUT_OF_MEMORY,
+                f"the memories of {len(streams.dies)} dies take {wanted} bytes, and this computer has {has}",
+                help="run a smaller model: `--set model.layers=2 --set train.batch=...`",
+            )
 
 
 def check_calls(routines: dict[int, dict[str, Routine]], calls: Sequence[DynamicCall]) -> None:
