@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from wscc.ir.fabric import Buffer, Ints, View, per_die
-from wscc.ir.module import Call, Level, Loop, Mode, Module, Op, Output, Procedure, Ref, Value
+from wscc.ir.module import Level, Mode, Module, Op, Output, Procedure, Ref, Value, calls
 from wscc.machine.topology import mesh_topology
 from wscc.passes.base import Fact, Pass
 from wscc.passes.logical_mesh import LogicalMesh
@@ -38,7 +38,7 @@ class LowerCollectives(Pass):
     def run(self, module: Module) -> Module:
         mesh = LogicalMesh(module.axes)
         lies = {axis: _lies(module, mesh, axis) for axis in mesh.sizes}
-        bindings = _bindings(module)
+        bindings = {c.procedure: c.args for c, _ in calls(module.step)}
         storage = {a.name: a.storage or a.name for a in module.arrays}
         procedures = tuple(
             _Procedure(mesh, lies, p, _aliases(p, bindings[p.name], storage)).lower()
@@ -57,21 +57,6 @@ def _lies(module: Module, mesh: LogicalMesh, axis: str) -> str:
             return "apart"
         closed = closed and topology.are_adjacent(dies[-1], dies[0])
     return "ring" if closed else "chain"
-
-
-def _bindings(module: Module) -> dict[str, tuple[Ref, ...]]:
-    """The arguments of each procedure (every procedure has one static call)."""
-    found: dict[str, tuple[Ref, ...]] = {}
-
-    def visit(stmts: tuple[Call | Loop, ...]) -> None:
-        for stmt in stmts:
-            if isinstance(stmt, Loop):
-                visit(stmt.body)
-            else:
-                found[stmt.procedure] = stmt.args
-
-    visit(module.step)
-    return found
 
 
 def _aliases(procedure: Procedure, args: tuple[Ref, ...], storage: dict[str, str]) -> dict[int, str]:

@@ -20,6 +20,7 @@ from wscc.ir.fabric import (
     per_die,
     plus,
 )
+from wscc.ir.naming import fresh
 from wscc.ir.types import DType
 from wscc.passes.gather_plan import Part
 from wscc.passes.logical_mesh import LogicalMesh
@@ -81,22 +82,21 @@ def flat(view: View) -> View:
 
 @dataclass(slots=True)
 class FabricBuilder:
-    """The body and buffers of one procedure; `source` and `span` mark what is emitted next."""
+    """The body and buffers of one procedure; `taken` are the names in use, formals included; `source` and `span`
+    mark what is emitted next."""
 
     mesh: LogicalMesh
     buffers: dict[str, Buffer]
     body: list[FabricStmt]
-    formals: set[str]
+    taken: set[str]
     channel: int = 0
     source: str = ""
     span: Span = NO_SPAN
 
     def buffer(self, hint: str, shape: Sequence[int], dtype: DType, *, slot: bool = False) -> View:
         """A new local, named `hint` or `hint.N`."""
-        name, n = hint, 0
-        while name in self.buffers or name in self.formals:
-            n += 1
-            name = f"{hint}.{n}"
+        name = fresh(hint, self.taken)
+        self.taken.add(name)
         self.buffers[name] = Buffer(name, prod(shape), dtype, slot=slot)
         return whole_view(name, tuple(shape), dtype)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from wscc.diagnostics import Code, fail
-from wscc.ir.module import Array, Call, Kind, Level, Loop, Mode, Module, Op, Procedure, Ref
+from wscc.ir.module import Array, Kind, Level, Mode, Module, Op, Procedure, calls
 from wscc.ir.types import Layout
 from wscc.passes.base import Fact, Pass
 from wscc.passes.partition_body import BodyWriter, Target
@@ -134,21 +134,8 @@ class _Rewriter:
                     self.layouts[name] = rest
             elif a.kind is Kind.SCALAR:
                 self.layouts[a.name] = Layout.whole(len(a.type.shape))
-        self.bindings = self._bindings()
-
-    def _bindings(self) -> dict[str, tuple[Ref, ...]]:
-        """The arguments of each procedure (every procedure has one static call)."""
-        found: dict[str, tuple[Ref, ...]] = {}
-
-        def visit(stmts: tuple[Call | Loop, ...]) -> None:
-            for stmt in stmts:
-                if isinstance(stmt, Loop):
-                    visit(stmt.body)
-                else:
-                    found[stmt.procedure] = stmt.args
-
-        visit(self.module.step)
-        return found
+        # Every procedure has one static call.
+        self.bindings = {c.procedure: c.args for c, _ in calls(module.step)}
 
     def run(self) -> Module:
         forward = [c.procedure for c, _ in forward_calls(self.module)]

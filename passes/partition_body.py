@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from wscc.ir.module import Mode, Op, Output, Procedure, Value
+from wscc.ir.naming import fresh
 from wscc.ir.types import Layout, Reduction
 from wscc.passes.partition_layouts import (
     PARTIAL,
@@ -140,10 +141,7 @@ class BodyWriter:
         return source
 
     def _fresh(self, hint: str) -> str:
-        name, n = hint, 0
-        while name in self._names:
-            n += 1
-            name = f"{hint}.{n}"
+        name = fresh(hint, self._names)
         self._names.add(name)
         return name
 

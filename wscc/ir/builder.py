@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.module import Attr, Op, Value
+from wscc.ir.naming import fresh
 from wscc.ir.ops import OPS
 from wscc.ir.rule import Rule, parse_rule
 from wscc.ir.types import DType, TensorType
@@ -25,10 +26,7 @@ class Builder:
 
     def fresh(self, hint: str) -> str:
         """`hint`, or `hint.N` for the first N that is free."""
-        name, n = hint, 0
-        while name in self._names:
-            n += 1
-            name = f"{hint}.{n}"
+        name = fresh(hint, self._names)
         self._names.add(name)
         return name
 
