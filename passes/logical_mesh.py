@@ -32,8 +32,13 @@ class LogicalMesh:
 
     def coordinates(self, axis: str) -> list[int]:
         """By die, its position along the axis."""
-        stride, size = self.strides[axis], self.sizes[axis]
-        return [i // stride % size for i in range(self.count)]
+        return self._coordinates[axis]
+
+    @cached_property
+    def _coordinates(self) -> dict[str, list[int]]:
+        return {
+            axis: [i // self.strides[axis] % size for i in range(self.count)] for axis, size in self.axes
+        }
 
     def by_position(self, axis: str, values: Sequence[int]) -> Ints:
         """A value for each position along the axis, as a value for each die."""
