@@ -152,3 +152,17 @@ def test_a_preset_taken_as_it_is_can_be_changed_by_an_option(capsys: pytest.Capt
     args = ["compile", str(SAMPLES / "gpt2-small.wsl"), "--set", "wafer.mesh=4x4", "--dead", "die:3,3"]
     assert main([*args, "--set", "model.layers=1", "--parallel", "dp=2,tatp=4", "--emit", "sharded"]) == 0
     assert "4 x 4" in capsys.readouterr().out.replace("rows=4 cols=4", "4 x 4")
+
+
+def test_opt_says_where_a_module_stands(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pass too early, and one too often, are named; nothing is run on what it does not expect."""
+    out = tmp_path / "out"
+    main(["compile", model, "-o", str(out), *SMALL])
+    graph = str(out / "graph.wir")
+    for passes, words in (
+        ("partition", "`partition` needs a module that is differentiated"),
+        ("differentiate,partition,place,place", "`place` runs once"),
+        ("differentiate,route", "`route` needs"),
+    ):
+        assert main(["opt", graph, "--passes", passes]) == 1
+        assert words in capsys.readouterr().err

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from wscc.diagnostics import Code, CompileError, Diagnostic
-from wscc.ir.module import Module
+from wscc.diagnostics import Code, CompileError, Diagnostic, fail
+from wscc.ir.fabric import Post, Transfer
+from wscc.ir.module import Kind, Level, Module
 from wscc.ir.verify import verify
 from wscc.passes import default_passes
 from wscc.passes.base import Fact, Pass
@@ -34,13 +35,13 @@ def run_passes(
     observe: Observer = lambda name, module: None,
     timings: Timings | None = None,
 ) -> Module:
-    """Run passes in order. A pass that lacks a fact, or leaves the module invalid, is named in a `CompileError`
-    (code BROKEN_PASS): that is a bug of the pass, not of the program."""
+    """Run passes in order. Raises W603 for a pass that lacks a fact or runs twice, W602 for one that leaves the
+    module invalid: the latter is a bug of the pass, not of the program."""
     for p in passes:
         if missing := sorted(p.requires - facts):
-            raise CompileError(
-                Diagnostic(Code.BROKEN_PASS, f"`{p.name}` needs a module that is {' and '.join(missing)}")
-            )
+            raise fail(Code.PASS_ORDER, f"`{p.name}` needs a module that is {' and '.join(missing)}")
+        if again := sorted(p.provides & facts):
+            raise fail(Code.PASS_ORDER, f"`{p.name}` runs once: the module is {' and '.join(again)} already")
         started = time.perf_counter()
         module = p.run(module)
         check(module, p.name)
@@ -49,6 +50,25 @@ def run_passes(
         facts |= p.provides
         observe(p.name, module)
     return module
+
+
+def facts_of(module: Module) -> frozenset[Fact]:
+    """What is known of a module that was read from text."""
+    body = [stmt for p in module.procedures for stmt in p.body]
+    transfers = [s for s in body if isinstance(s, Transfer)]
+    lowered = module.level is Level.FABRIC
+    scheduled = lowered and not transfers and any(isinstance(s, Post) for s in body)
+    known = {
+        Fact.DIFFERENTIATED: any(a.kind is Kind.GRAD for a in module.arrays),
+        Fact.PARTITIONED: module.level is not Level.GRAPH,
+        Fact.PLACED: bool(module.dies),
+        Fact.LOWERED: lowered,
+        Fact.PHASED: scheduled or (lowered and all(t.phase >= 0 for t in transfers)),
+        Fact.ROUTED: bool(module.routes),
+        Fact.SCHEDULED: scheduled,
+        Fact.PLANNED: module.memory is not None,
+    }
+    return frozenset(fact for fact, holds in known.items() if holds)
 
 
 def check(module: Module, after: str) -> None:

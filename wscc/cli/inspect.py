@@ -15,9 +15,9 @@ from wscc.frontend.parse import parse as parse_wsl
 from wscc.frontend.scan import read_source
 from wscc.ir.parse import parse as parse_wir
 from wscc.ir.print import to_text
-from wscc.passes import PASSES, Fact, Pass
+from wscc.passes import PASSES
 from wscc.passes.options import parse_passes
-from wscc.pipeline import check, run_passes
+from wscc.pipeline import check, facts_of, run_passes
 
 
 @click.command("opt")
@@ -30,14 +30,9 @@ def opt_command(ir: str, chosen: str) -> int:
     module = parse_wir(read_source(ir))
     check(module, "parse")
     passes = parse_passes(chosen)
-    module = run_passes(module, passes, facts=_facts_before(passes))
+    module = run_passes(module, passes, facts=facts_of(module))
     click.echo(to_text(module), nl=False)
     return 0
-
-
-def _facts_before(passes: list[Pass]) -> frozenset[Fact]:
-    """A file may hold a module of any stage: it is taken to be what its first pass asks for."""
-    return passes[0].requires if passes else frozenset()
 
 
 @click.command("passes")

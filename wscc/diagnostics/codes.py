@@ -40,6 +40,7 @@ class Code(StrEnum):
     CHECK = "W504"
     BAD_IR = "W601"
     BROKEN_PASS = "W602"
+    PASS_ORDER = "W603"
 
 
 # One text per code: what is wrong, an example, and what to do. A test demands all three of each.
@@ -261,4 +262,12 @@ Example:
     `partition` produced invalid IR: %c reads a partial value
 
 Fix: report it with the input; `--print-after` shows the module.""",
+    Code.PASS_ORDER: """\
+A list of passes does not fit the module that it is run on: a pass needs what an earlier pass provides, or
+would run on a module that has been through it.
+
+Example:
+    wscc opt graph.wir --passes 'partition'      the module is not differentiated
+
+Fix: `wscc passes` lists the passes in the order of the pipeline; name them from where the module stands on.""",
 }
