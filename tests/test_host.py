@@ -49,10 +49,11 @@ def test_normals_invert_the_normal_distribution() -> None:
 
 
 def test_the_far_tail_is_inverted_too() -> None:
-    """Counters found by undoing the hash would be needed to draw these; the function itself is asked."""
-    p = np.array([1e-8, 1e-12, 1e-15])
+    """Too rare to be drawn in a test, so the function itself is asked; powers of two keep p - 1/2 exact."""
+    p = 2.0 ** -np.arange(20, 54)
     want = [NormalDist().inv_cdf(float(x)) for x in p]
-    assert np.allclose(random._inverse_normal(p - 0.5), want, rtol=1e-4)  # p - 0.5 loses digits of p
+    assert np.allclose(random._inverse_normal(p - 0.5), want, rtol=3e-7)
+    assert np.allclose(random._inverse_normal(0.5 - p), np.negative(want), rtol=3e-7)
 
 
 @given(st.integers(1, 2**31), st.integers(0, 99))
@@ -205,6 +206,8 @@ def test_a_text_that_does_not_fit_is_refused_with_the_numbers() -> None:
     assert codes == {Code.DATA}
     assert "at least 196" in wide.value.diagnostics[0].help
     of_text(b"\x7f" * 6, vocab=128)
+    with pytest.raises(CompileError, match="byte 0 of the text is 127, and the vocabulary has 127"):
+        of_text(b"\x7f" * 6, vocab=127)
 
 
 def test_an_unreadable_text_is_named(tmp_path: Path) -> None:

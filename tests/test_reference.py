@@ -239,6 +239,8 @@ def test_the_learning_rate_warms_up_then_falls_as_half_a_cosine() -> None:
     assert rate(whole, 8) == pytest.approx(0.1 + 0.9 * 0.5)
     assert rate(whole, 6) == pytest.approx(0.1 + 0.9 * 0.5 * (1 + cos(pi / 4)))
     assert [rate(whole, t) for t in (12, 13, 1000)] == pytest.approx([0.1] * 3)
+    none_left = Schedule(warmup=4, decay=4, floor=0.1)
+    assert [rate(none_left, t) for t in (3, 4, 5)] == pytest.approx([0.75, 0.1, 0.1])
 
 
 @pytest.mark.parametrize("kind", ["adamw", "sgd"])

@@ -133,8 +133,8 @@ def test_rope_turns_halves_by_position() -> None:
 
 
 def test_embedding_gives_zero_outside_the_table() -> None:
-    (y,) = run("embedding", "b s, v@ d -> b s d", [[1, 0, -100, 7]], [[1.0, 2.0], [3.0, 4.0]])
-    assert y.tolist() == [[[3, 4], [1, 2], [0, 0], [0, 0]]]
+    (y,) = run("embedding", "b s, v@ d -> b s d", [[1, 0, -1, -100, 2]], [[1.0, 2.0], [3.0, 4.0]])
+    assert y.tolist() == [[[3, 4], [1, 2], [0, 0], [0, 0], [0, 0]]]
 
 
 def test_cross_entropy_pieces() -> None:

@@ -16,11 +16,12 @@ _CLIP_EPS: Final = 1e-6  # of `torch.nn.utils.clip_grad_norm_`
 
 def rate(schedule: Schedule, t: int) -> float:
     """What the learning rate is multiplied by in step `t`, from 1."""
-    if schedule.warmup and t < schedule.warmup:
+    if t < schedule.warmup:
         return t / schedule.warmup
-    if not schedule.decay or t <= schedule.warmup:
+    if not schedule.decay:
         return 1.0
-    done = min(1.0, (t - schedule.warmup) / max(1, schedule.decay - schedule.warmup))
+    length = schedule.decay - schedule.warmup
+    done = min(1.0, (t - schedule.warmup) / length) if length > 0 else 1.0
     return schedule.floor + (1 - schedule.floor) * 0.5 * (1 + cos(pi * done))
 
 
