@@ -21,14 +21,14 @@ SHAPES = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(family=st.sampled_from([gpt, llama]), shape=SHAPES, seed=st.integers(0, 99))
 def test_gradients_are_the_slopes_of_the_loss(family: object, shape: Shape, seed: int) -> None:
     """A directional derivative per parameter; a wrong sign, factor or missing term is far outside 1e-6."""
     module = family({}, shape)  # type: ignore[operator]
     fabric, data = lowered(module), tensors(module, seed)
     _, machine = loss_of(fabric, data)
-    rng, h = np.random.default_rng(seed), 1e-3
+    rng, h = np.random.default_rng(seed), 1e-4
     for a in module.arrays:
         if a.kind is not Kind.PARAM:
             continue
