@@ -95,19 +95,14 @@ class BodyWriter:
             # Zero is a part of any sum of zeros; anything else must not be added up twice.
             return [], [target if op.attr("value") == 0.0 else target.completed()]
         assignment = dict(restricted(op, known)) if known is not None else following(op, natives)
-        if known is None or op.definition.linear:
-            taken = {a for axes in assignment.values() for a in axes}
-            if passing := passed(op, natives, taken):
-                assignment[PARTIAL] = passing
-        if known is not None and PARTIAL in known and PARTIAL not in assignment and op.kind != "gsum":
-            assignment = self._with_known_partial(op, known, assignment)
+        taken = {a for axes in assignment.values() for a in axes}
+        passing = {*passed(op, natives, taken)}
+        if known is not None and not op.origin:
+            # The search let partial sums through a forward op; its gradients pass them only if they are some.
+            passing |= {*known.get(PARTIAL, ())}
+        if passing:
+            assignment[PARTIAL] = tuple(sorted(passing))
         return operand_layouts(op, assignment), result_layouts(op, assignment)
-
-    def _with_known_partial(self, op: Op, known: Assignment, assignment: Assignment) -> Assignment:
-        """The search let partial sums through the forward op itself (not its gradients)."""
-        if op.origin:
-            return assignment
-        return {**assignment, PARTIAL: known[PARTIAL]}
 
     def _gather_sum(self, op: Op, natives: list[Layout]) -> tuple[list[Layout], list[Layout]]:
         """A sum of gradients lies where its value lies, and stays partial over axes that split nothing."""
