@@ -110,7 +110,9 @@ class _State:
             for value, ref in zip(s.procedure.inputs, s.call.args, strict=False):
                 if self.arrays[ref.array].kind is Kind.PARAM and value.type.dtype.is_float:
                     self.grads.setdefault(ref.array, s)
-                    self.writers[ref.array] = self.writers.get(ref.array, 0) + 1
+                    # A parameter that every layer shares is read once per layer.
+                    times = 1 if self.arrays[ref.array].extents else s.count
+                    self.writers[ref.array] = self.writers.get(ref.array, 0) + times
 
     # -- one segment ------------------------------------------------------------------------------------
 
@@ -222,15 +224,19 @@ class _State:
         updates: list[Call | Loop] = []
         owners: dict[str, tuple[Segment, list[Array]]] = {}
         for name, segment in self.grads.items():
-            owners.setdefault(segment.procedure.name, (segment, []))[1].append(self.arrays[name])
+            # Parameters of a repeat that its layers share are updated once, beside those of each layer.
+            shared = bool(segment.variable) and not self.arrays[name].extents
+            owner = f"{segment.procedure.name}{'.shared' if shared else ''}"
+            owners.setdefault(owner, (segment, []))[1].append(self.arrays[name])
         for owner, (segment, params) in owners.items():
             made = update_procedures(owner, params, self.module.train)
             self.procedures += made.procedures
             for a in made.state:
                 self.arrays[a.name] = a
-            index = (Affine(0, ((segment.variable, 1),)),) if segment.variable else ()
-            norms.append(segment.over_layers(made.norm_call(index)))
-            updates.append(segment.over_layers(made.update_call(index)))
+            layered = bool(params[0].extents)
+            index = (Affine(0, ((segment.variable, 1),)),) if layered else ()
+            for calls, call in ((norms, made.norm_call(index)), (updates, made.update_call(index))):
+                calls.append(segment.over_layers(call) if layered else call)
         return norms, updates
 
 

@@ -1,6 +1,6 @@
 """One tiny program compiled once for each strategy; a mistake planted in it; and which check notices.
 
-The checks are the project's own: the verifier after each pass (`verifier`), what the interpreter refuses when
+The checks are the project's own: the reader of textual IR (`parser`), the verifier after each pass (`verifier`), what the interpreter refuses when
 a program is loaded (`load`) or executed (`run`), its checked mode (`checked`), its report of dies that wait for
 one another (`deadlock`), and the comparison with one device after some steps (`equality`).
 """
@@ -21,7 +21,7 @@ from wscc.backends.interpreter import Machine
 from wscc.diagnostics import Code, CompileError
 from wscc.host.compare import Check, Run, by_layer, judge
 from wscc.ir.artifact import Manifest
-from wscc.ir.module import Init, Kind, Module
+from wscc.ir.module import Init, Kind, Module, Op
 from wscc.ir.program import Streams
 from wscc.ir.train import Schedule
 from wscc.ir.types import DType
@@ -35,6 +35,7 @@ Tensors = dict[str, np.ndarray]
 Family = Callable[..., Module]
 
 BY_CODE = {
+    Code.BAD_IR: "parser",
     Code.BROKEN_PASS: "verifier",
     Code.ARTIFACT: "run",
     Code.DEADLOCK: "deadlock",
@@ -46,7 +47,8 @@ BY_CODE = {
 class Setting:
     """A program to break: the smallest strategy under which a mistake of its kind can show.
 
-    `batch` is in sequences, over two calls; `heat` multiplies the weights of the output layer.
+    `batch` is in sequences, over two calls; `heat` multiplies the weights of the output layer; the logits from
+    column `limit` on (0: none) are pads.
     """
 
     family: Family
@@ -56,6 +58,8 @@ class Setting:
     optimizer: str = "adamw"
     dtype: DType = DType.F64
     heat: float = 1.0
+    limit: int = 0
+    recompute: str = "none"
     wafer: Wafer = Wafer("w", 2, 2)
 
     def __str__(self) -> str:
@@ -89,14 +93,15 @@ def base(setting: Setting) -> Base:
     shape = Shape(batch=setting.batch, calls=2)
     graph = _adjusted(
         setting.family(
-            dict(setting.degrees), shape, dtype=setting.dtype, optimizer=setting.optimizer, wafer=setting.wafer
+            dict(setting.degrees), shape, dtype=setting.dtype, optimizer=setting.optimizer, wafer=setting.wafer,
+            recompute=setting.recompute,
         ),
         setting,
     )
     modules: dict[str, Module] = {"elaborate": graph}
     run_passes(graph, default_passes(2), observe=modules.__setitem__)
     streams, manifest = emit(modules["plan_memory"])
-    batches = tuple(_batch(graph, seed) for seed in range(setting.steps))
+    batches = tuple(_batch(graph, setting, seed) for seed in range(setting.steps))
     want = train(graph, initial_parameters(graph, 0), batches.__getitem__, setting.steps, setting.dtype)
     return Base(setting, graph, modules, streams, manifest, batches, want)
 
@@ -110,28 +115,29 @@ def _adjusted(graph: Module, setting: Setting) -> Module:
             init = Init("normal", 0.2) if init.kind == "zeros" else init
             init = replace(init, std=init.std * setting.heat) if a.name == "head" else init
         arrays.append(replace(a, init=init))
+    procedures = tuple(replace(p, body=tuple(_limited(op, setting.limit) for op in p.ops)) for p in graph.procedures)
     optimizer = replace(graph.train.optimizer, weight_decay=0.1, eps=1e-3)
     schedule = Schedule(warmup=2, decay=5, floor=0.1)
     return graph.with_(
-        arrays=tuple(arrays), train=replace(graph.train, optimizer=optimizer, schedule=schedule)
+        arrays=tuple(arrays), procedures=procedures, train=replace(graph.train, optimizer=optimizer, schedule=schedule)
     )
 
 
-def _batch(graph: Module, seed: int) -> Tensors:
+def _limited(op: Op, limit: int) -> Op:
+    return replace(op, attrs=tuple((k, limit if k == "limit" else v) for k, v in op.attrs))
+
+
+def _batch(graph: Module, setting: Setting, seed: int) -> Tensors:
     """Random tokens; a third of the labels is ignored, of the first sequences of a call two thirds."""
     rng = np.random.default_rng(seed)
     a = graph.array("tokens")
     size = (*a.extents, *a.type.shape)
-    vocabulary = graph.array("embed.wte" if _has(graph, "embed.wte") else "wte").type.shape[0]
-    tokens, labels = (rng.integers(0, vocabulary, size).astype(np.int32) for _ in range(2))
+    known = setting.limit or graph.array("wte").type.shape[0]
+    tokens, labels = (rng.integers(0, known, size).astype(np.int32) for _ in range(2))
     labels[rng.random(size) < 1 / 3] = -100
     first = (slice(None), slice(0, (size[1] + 1) // 2))
     labels[first][rng.random(labels[first].shape) < 1 / 2] = -100
     return {"tokens": tokens, "labels": labels}
-
-
-def _has(graph: Module, name: str) -> bool:
-    return any(a.name == name for a in graph.arrays)
 
 
 # ------------------------------------------------------------------------------------------------- verdicts
@@ -146,7 +152,7 @@ def recompiled(b: Base, after: str, module: Module) -> Verdict:
         check(module, after)
         streams, manifest = emit(run_passes(module, rest, facts=facts))
     except CompileError as error:
-        return _noticed(error)
+        return noticed(error)
     return executed(b, streams, manifest)
 
 
@@ -155,16 +161,16 @@ def executed(b: Base, streams: Streams, manifest: Manifest | None = None) -> Ver
     try:
         machine = Machine(streams, manifest or b.manifest, checked=True)
     except CompileError as error:
-        return replace(_noticed(error), by="load")
+        return replace(noticed(error), by="load")
     try:
         got = _trained(b, machine)
     except CompileError as error:
-        return _noticed(error)
+        return noticed(error)
     verdict = compared(b, got)
     return Verdict("" if verdict.ok else "equality", verdict.worst, _bits(got))
 
 
-def _noticed(error: CompileError) -> Verdict:
+def noticed(error: CompileError) -> Verdict:
     first = error.diagnostics[0]
     return Verdict(BY_CODE[first.code], first.message)
 

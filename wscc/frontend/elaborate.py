@@ -28,6 +28,7 @@ from wscc.ir.module import (
     Ref,
     Value,
 )
+from wscc.ir.naming import fresh
 from wscc.ir.train import Train
 from wscc.ir.types import DType, TensorType
 from wscc.strategy import mesh_axes
@@ -211,6 +212,7 @@ class _SegmentBuilder:
         self.inputs: list[Value] = []
         self.refs: list[Ref] = []
         self._bound: dict[str, Value] = {}
+        self._handed: list[Value] = []
         self.layers = 0
         if segment.repeat is not None:
             self.layers = integer(segment.repeat.count, model.sizes)
@@ -257,6 +259,8 @@ class _SegmentBuilder:
         """A parameter of a repeat's body (one per layer) or of a block call."""
         local = f"{prefix}{s.name.id}"
         name = f"{self.segment.name}.{local}" if self.layers else local
+        if prefix:
+            name = fresh(name, self.model.arrays)
         array = self.model.param(s, sizes, name, (self.layers,) if self.layers else ())
         index = (Affine(0, ((LAYER, 1),)),) if self.layers else ()
         return self._bind(local, array, index)
@@ -288,9 +292,11 @@ class _SegmentBuilder:
 
     def _hand_on(self, name: str) -> tuple[Output, Ref]:
         value = self.scope.values[name]
-        if value in self.inputs:
-            # The name was given to something that came in: hand on a copy, so that each element has one writer.
+        if value in self.inputs or value in self._handed:
+            # Another name of something that came in, or goes out already: hand on a copy, so that each element
+            # has a writer of its own.
             value = nn.scale(self.builder, value, 1.0)
+        self._handed.append(value)
         span = self._span_of(name)
         if not self.layers:
             carried, version = self.model.hand_on(name, value, span)

@@ -27,7 +27,7 @@ class _Scope:
     values: set[str] = field(default_factory=set)
 
     def inner(self) -> _Scope:
-        return _Scope(self.sizes, self.fixed, set(self.values))
+        return _Scope(self.sizes, dict(self.fixed), set(self.values))
 
     def knows(self, name: str) -> bool:
         return name in self.sizes or name in self.fixed or name in self.values
@@ -143,7 +143,7 @@ class NameCheck:
             scope.values.add(target.id)
 
     def _fix(self, name: ast.Name, scope: _Scope, *, tensor: bool = True) -> None:
-        """A name that is said once in the whole model or block, `repeat` bodies included."""
+        """A name that is said once where it can be seen: in the model or block, or in one `repeat`."""
         if name.id in scope.fixed:
             message = f"`{name.id}` is declared twice"
             self.report.add(Code.DUPLICATE, message, name.span, "again", "rename one", scope.fixed[name.id])

@@ -77,14 +77,24 @@ def _factor_sizes(kind: str, operands: Sequence[Value], rule: Rule, sizes: dict[
     terms = rule.ins if operands else ()
     if operands and len(operands) != len(terms):
         raise ShapeMismatch(f"`{kind}` takes {len(terms)} operands, not {len(operands)}")
+    first: dict[str, tuple[Value, int]] = {}
     for value, term in zip(operands, terms, strict=True):
-        if len(term) != len(value.type.shape):
+        shape = value.type.shape
+        if len(term) != len(shape):
             raise ShapeMismatch(
-                f"`{kind}`: `{value.name}` has {len(value.type.shape)} dimensions, not {len(term)}"
+                f"`{kind}` takes {len(term)} dimensions here, and `{value.name}` {list(shape)} has {len(shape)}"
             )
-        for n, factor in zip(value.type.shape, term, strict=True):
+        for d, (n, factor) in enumerate(zip(shape, term, strict=True)):
             if sizes.setdefault(factor, n) != n:
-                raise ShapeMismatch(
-                    f"`{kind}`: factor `{factor}` is {sizes[factor]} and {n} (`{value.name}`)"
-                )
+                other, at = first.get(factor, (value, d))
+                raise ShapeMismatch(_disagreement(kind, other, at, value, d))
+            first.setdefault(factor, (value, d))
     return sizes
+
+
+def _disagreement(kind: str, a: Value, i: int, b: Value, j: int) -> str:
+    """Both shapes, and the two dimensions that should be equal."""
+    return (
+        f"`{kind}` of `{a.name}` {list(a.type.shape)} and `{b.name}` {list(b.type.shape)}: "
+        f"dimension {i} of the first is {a.type.shape[i]}, dimension {j} of the second is {b.type.shape[j]}"
+    )
