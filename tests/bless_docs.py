@@ -26,6 +26,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ("passes", "backends", "grammar")  # top-level folders that are parts of the package
 COPIED = ("wscc", *PACKAGE, "tests", "samples", "docs", "pyproject.toml")
 ANY = "..."
+# Other tests run meanwhile: caches that are being written, artifacts.
+_WRITTEN_BY_OTHERS = shutil.ignore_patterns("*.pyc.*", "*.out")
 
 _BLOCK = re.compile(r"^```(\w*) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -80,7 +82,7 @@ def copied(folder: Path) -> Path:
     """
     for name in COPIED:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name)
+            shutil.copytree(ROOT / name, folder / name, ignore=_WRITTEN_BY_OTHERS)
         else:
             shutil.copy2(ROOT / name, folder / name)
     for name in PACKAGE:

@@ -56,7 +56,7 @@ STEP = (
     step("labels of the last micro-batch counted", "proc @prepare", FIRST_OUTPUT, r"\1 write"),
     step("loss is not reset", "proc @start", "value=0.0", "value=1.0"),
     step("labels counted twice", "step", r"(    call @prepare.*\n)", r"\1\1"),
-    step("steps are not counted", "step", r"  call @begin\(.*\n", ""),
+    step("steps are not counted", "step", r"  call @begin\(.*\n", "", "run", "`embed.update`"),
     step("the norm begins at 1", "proc @begin", "value=0.0", "value=1.0"),
     step("backward through layers in forward order", "step", r"\[-1\*l \+ 1\]", "[l]", every=True),
     step("saved value of another layer", "step", r"%block\.gelu\[-1\*l \+ 1\]", "%block.gelu[l]"),
