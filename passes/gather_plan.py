@@ -29,6 +29,11 @@ class Move:
     shard: tuple[int, ...]
     part: Part = Part.WHOLE
 
+    @property
+    def sent(self) -> tuple[int, ...]:
+        """By position: the shard that it sends, `NOBODY` where it sends none."""
+        return tuple(s if q != NOBODY else NOBODY for s, q in zip(self.shard, self.to, strict=True))
+
     def backwards(self) -> Move:
         """Every message from its receiver to its sender."""
         to, shard = [NOBODY] * len(self.to), [0] * len(self.to)

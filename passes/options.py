@@ -20,7 +20,7 @@ def parse_passes(text: str) -> list[Pass]:
         found = _ITEM.match(text, at)
         if found is None:
             raise fail(
-                Code.OPTION, f"`{text[at:]}` is not a list of passes", help="write `place,route{xy=true}`"
+                Code.OPTION, f"`{text[at:]}` is not a list of passes", help="write `partition,fuse,place`"
             )
         passes.append(_made(found[1], found[2] or ""))
         at = found.end()

@@ -52,6 +52,7 @@ def new_solver(seed: int, limit: float) -> cp_model.CpSolver:
     """A solver whose answer depends on nothing but the model."""
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
+    solver.parameters.catch_sigint_signal = False  # it would leave Ctrl-C without Python's handler
     solver.parameters.random_seed = seed
     solver.parameters.max_deterministic_time = limit
     return solver

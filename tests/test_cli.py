@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,111 @@ def test_with_json_the_error_is_an_object_too(model: str, capsys: pytest.Capture
     assert error["message"] in seen.err.strip().splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    "args", [["compile", "--nonsense"], ["compile"], ["run", "x", "--steps", "0"], ["passes", "plaec"]]
+)
+def test_a_command_line_that_cannot_be_read_is_an_object_too(
+    args: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*args, "--json"]) == 2
+    seen = capsys.readouterr()
+    error = json.loads(seen.out)["error"]
+    assert set(error) == {"code", "message", "file", "line", "column", "help"}
+    assert error["message"] in seen.err.strip().splitlines()[-1]
+
+
+def test_every_command_prints_one_object_with_json(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", model, "--emit", "graph", "--print-after", "place", "--json", *SMALL]) == 0
+    modules = json.loads(capsys.readouterr().out)["modules"]
+    assert list(modules) == ["differentiate", "place"]
+    graph = Path(model).with_suffix(".wir")
+    graph.write_text(modules["differentiate"])
+    assert main(["opt", str(graph), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"module": modules["differentiate"]}
+    assert main(["fmt", model, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"text": Path(model).read_text()}
+    assert main(["explain", "W201", "--json"]) == 0
+    assert "Example" in json.loads(capsys.readouterr().out)["text"]
+    assert main(["compile", model, "--print-after", "place", "--json", *SMALL]) == 0
+    assert {"modules", "strategy"} <= set(json.loads(capsys.readouterr().out))
+
+
+def test_words_of_the_command_line_that_name_nothing_are_its_mistakes(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for args in (
+        ["opt", model, "--passes", "plaec"],
+        ["opt", model, "--passes", "place{"],
+        ["explain", "W9"],
+    ):
+        assert main(args) == 2
+        assert "error[W006]" in capsys.readouterr().err
+
+
+def test_a_path_that_is_no_program_says_what_to_give(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(tmp_path / "no")]) == 1
+    assert f"wscc compile MODEL -o {tmp_path / 'no'}" in capsys.readouterr().err
+    main(["compile", model, "-o", str(tmp_path / "out"), *SMALL])
+    assert main(["run", str(tmp_path / "out" / "manifest.json")]) == 1
+    assert f"give the folder: `{tmp_path / 'out'}`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("problem", "status", "words"),
+    [
+        (BrokenPipeError(), 0, ""),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (
+            OSError(28, "No space left on device"),
+            1,
+            "error: cannot write the output: No space left on device",
+        ),
+    ],
+)
+def test_an_output_that_fails_ends_without_a_traceback(
+    problem: BaseException, status: int, words: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def echo(*args: object, **options: object) -> None:
+        raise problem
+
+    monkeypatch.setattr("wscc.cli.inspect.click.echo", echo)
+    monkeypatch.setattr("wscc.cli.say", lambda message: print(message, file=sys.stderr))
+    monkeypatch.setattr("wscc.cli._forget_output", lambda: None)
+    assert main(["passes"]) == status
+    assert capsys.readouterr().err.strip() == words
+
+
+def test_what_is_printed_into_a_closed_pipe_or_a_full_device(tmp_path: Path) -> None:
+    start = f"{sys.executable} -m wscc passes"
+    closed = subprocess.run(
+        ["bash", "-c", f"{start} | true; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True
+    )
+    assert (closed.stdout.split(), closed.stderr) == (["0"], "")
+    if Path("/dev/full").exists():
+        full = subprocess.run(["bash", "-c", f"{start} > /dev/full"], capture_output=True, text=True)
+        assert (full.returncode, full.stderr.count("\n")) == (1, 1)
+        assert "cannot write the output" in full.stderr
+
+
+def test_fmt_writes_or_says_why_not(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Path(model).read_text()
+    Path(model).write_text(text.replace("\n\n", "\n"))
+    assert main(["fmt", "--write", model]) == 0
+    assert capsys.readouterr().out == ""
+
+    def refused(*args: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "write_text", refused)
+    assert main(["fmt", "--write", model]) == 1
+    assert f"cannot write `{model}`: permission denied" in capsys.readouterr().err
+
+
 def test_overrides_do_not_apply_to_an_artifact(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,7 +261,9 @@ def test_a_preset_taken_as_it_is_can_be_changed_by_an_option(capsys: pytest.Capt
     assert "4 x 4" in capsys.readouterr().out.replace("rows=4 cols=4", "4 x 4")
 
 
-def test_opt_says_where_a_module_stands(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_opt_says_where_a_module_stands(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A pass too early, and one too often, are named; nothing is run on what it does not expect."""
     out = tmp_path / "out"
     main(["compile", model, "-o", str(out), *SMALL])

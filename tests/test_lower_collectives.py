@@ -14,7 +14,7 @@ from tests.drawing import layouts
 from tests.models import Shape, gpt, llama, tensors
 from tests.oracles.fabric import FabricMachine
 from tests.oracles.running import distance, lowered, trained
-from wscc.ir.fabric import Transfer
+from wscc.ir.fabric import Kernel, Transfer, at
 from wscc.ir.module import Array, Call, Kind, Level, Module, Op, Output, Procedure, Ref, Value
 from wscc.ir.ops import OPS
 from wscc.ir.train import Train
@@ -198,3 +198,25 @@ def test_every_op_has_a_lowering() -> None:
 def test_blocks_of_all_axes_number_the_dies(axes: list[tuple[str, int]]) -> None:
     mesh = LogicalMesh(tuple(axes))
     assert mesh.block([a for a, _ in axes]) == list(range(prod(n for _, n in axes)))
+
+
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_on_a_chain_nobody_adds_to_what_it_does_not_send(size: int) -> None:
+    """Backwards, an end of the chain sends one way only: its other accumulator is never written nor read."""
+    module = gpt(
+        {"tatp": size}, Shape(batch=2 * size, d=60, ffn=60, vocab=60, heads=4), wafer=Wafer("w", 1, 8)
+    )
+    fabric = lowered(module, dies=range(size))
+    for procedure in fabric.procedures:
+        written = {b.name: [False] * size for b in procedure.buffers}
+        for stmt in procedure.body:
+            if not isinstance(stmt, Kernel):
+                continue
+            for i in range(size):
+                if not at(stmt.where, i):
+                    continue
+                for view in stmt.reads:
+                    assert ".acc" not in view.buffer or written[view.buffer][i], (procedure.name, stmt)
+                for view in stmt.writes:
+                    if view.buffer in written:
+                        written[view.buffer][i] = True

@@ -110,7 +110,11 @@ class Training:
         self.before, self.after, self.turned = (saved(rows, n.hidden) for _ in range(3))
         self.unit3, self.scale3, self.normal3 = work(rows, n.width), work(rows, 1), work(rows, n.width)
         self.x, self.dx, self.dy = (work(rows, n.width) for _ in range(3))
-        self.logits, self.wide, self.dqkv = work(rows, n.vocabulary), work(rows, n.hidden), work(rows, 3 * n.width)
+        self.logits, self.wide, self.dqkv = (
+            work(rows, n.vocabulary),
+            work(rows, n.hidden),
+            work(rows, 3 * n.width),
+        )
         self.future = np.triu(np.full((n.length, n.length), -np.inf, np.float32), 1)
 
     def step(self) -> float:
@@ -188,17 +192,13 @@ class Training:
             _gelu_back(self.wide, self.before[i], self.turned[i])
             np.matmul(self.normal2[i].T, self.wide, out=g["up"][i])
             np.matmul(self.wide, w["up"][i].T, out=dy)
-            _norm_back(
-                dy, w["gain2"][i], self.unit2[i], self.scale2[i], dx, g["gain2"][i], g["shift2"][i]
-            )
+            _norm_back(dy, w["gain2"][i], self.unit2[i], self.scale2[i], dx, g["gain2"][i], g["shift2"][i])
             np.matmul(self.mixed[i].T, dx, out=g["out"][i])
             np.matmul(dx, w["out"][i].T, out=dy)
             self._attend_back(i)
             np.matmul(self.normal1[i].T, self.dqkv, out=g["qkv"][i])
             np.matmul(self.dqkv, w["qkv"][i].T, out=dy)
-            _norm_back(
-                dy, w["gain1"][i], self.unit1[i], self.scale1[i], dx, g["gain1"][i], g["shift1"][i]
-            )
+            _norm_back(dy, w["gain1"][i], self.unit1[i], self.scale1[i], dx, g["gain1"][i], g["shift1"][i])
         self._embedding_back()
 
     def _attend_back(self, i: int) -> None:

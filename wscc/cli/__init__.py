@@ -5,11 +5,13 @@ Exit status: 0 done, 1 the program has errors, 2 the command line has.
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 
 import click
 
-from wscc.cli.common import report_error
+from wscc.cli.common import report_error, report_usage, say
 from wscc.cli.compile import compile_command
 from wscc.cli.inspect import explain_command, fmt_command, opt_command, passes_command
 from wscc.cli.run import run_command
@@ -29,19 +31,35 @@ for command in (compile_command, run_command, opt_command, passes_command, expla
 def main(argv: list[str]) -> int:
     """Run one command; the exit status."""
     try:
-        result = cli.main(args=argv, prog_name="wscc", standalone_mode=False)
+        # Not `cli.main`, which would turn a closed pipe into status 1.
+        with cli.make_context("wscc", argv) as context:
+            result = cli.invoke(context)
+        print(end="", flush=True)  # here, where a failure is still told
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except click.ClickException as problem:
-        problem.show(sys.stderr)
-        return 2
-    except click.Abort:
+        return report_usage(problem, as_json="--json" in argv)
+    except (KeyboardInterrupt, click.Abort):
+        say("interrupted")
         return 130
     except CompileError as error:
         return report_error(error, as_json="--json" in argv)
     except BrokenPipeError:
         # The reader of our output has seen enough.
-        sys.stderr.close()
+        _forget_output()
         return 0
+    except OSError as problem:
+        # Code that reads or writes a file says so itself; what is left is the output.
+        _forget_output()
+        say(f"error: cannot write {problem.filename or 'the output'}: {problem.strerror or problem}")
+        return 1
     return result if isinstance(result, int) else 0
+
+
+def _forget_output() -> None:
+    """Send what is still buffered nowhere, so that the interpreter does not try again as it ends."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def entry() -> None:

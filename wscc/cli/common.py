@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from wscc.diagnostics import CompileError
+from wscc.diagnostics import Code, CompileError, Diagnostic
 from wscc.diagnostics.render import one_line, render
 from wscc.frontend.overrides import Overrides, UsageError
 
@@ -55,24 +55,31 @@ def on_terminal() -> bool:
     return sys.stderr.isatty()
 
 
+def report_usage(problem: click.ClickException, *, as_json: bool) -> int:
+    """A command line that cannot be read: as click words it, and as an error object. The exit status."""
+    if as_json:
+        _show_error(Diagnostic(Code.OPTION, problem.format_message(), help=_help_of(problem)))
+    problem.show(sys.stderr)
+    return 2
+
+
+def _help_of(problem: click.ClickException) -> str:
+    context = problem.ctx if isinstance(problem, click.UsageError) else None
+    return f"see `{context.command_path} --help`" if context else ""
+
+
+def _show_error(first: Diagnostic) -> None:
+    span = first.label.span
+    place = {"file": span.file, "line": span.line, "column": span.column}
+    show_json({"error": {"code": str(first.code), "message": first.message, **place, "help": first.help}})
+
+
 def report_error(error: CompileError, *, as_json: bool) -> int:
     """Show the error: rendered on stderr, and as an object on stdout with `--json`. The exit status."""
     if as_json:
-        first = error.diagnostics[0]
-        span = first.label.span
-        show_json(
-            {
-                "error": {
-                    "code": str(first.code),
-                    "message": first.message,
-                    "file": span.file,
-                    "line": span.line,
-                    "column": span.column,
-                    "help": first.help,
-                }
-            }
-        )
-    click.echo(render(error), err=True)
-    if as_json:
-        click.echo(one_line(error.diagnostics[0]), err=True)
+        _show_error(error.diagnostics[0])
+    text, last = render(error), one_line(error.diagnostics[0])
+    say(text)
+    if as_json and text.splitlines()[-1] != last:
+        say(last)
     return 2 if isinstance(error, UsageError) else 1

@@ -37,22 +37,29 @@ def compile_command(
 ) -> int:  # fmt: skip
     """Compile MODEL (a .wsl file) to an artifact: one instruction stream per die."""
     wanted = {*print_after, *([LEVELS[emit]] if emit else [])}
+    texts: dict[str, str] = {}  # with --json: one object, so modules wait for its end
 
     def observe(name: str, module: Module) -> None:
         if on_terminal():
             say(f"  {name}")
-        if name in wanted:
+        if name in wanted and as_json:
+            texts[name] = to_text(module)
+        elif name in wanted:
+            if len(wanted) > 1:
+                say(f"after {name}:")
             click.echo(to_text(module), nl=False)
 
     compiled = compile_file(model, overrides(sets, parallel, dead, dtype), level, observe=observe)
     if time_passes:
         _show_times(compiled)
     if emit:
+        if as_json:
+            show_json({"modules": texts})
         return 0
     folder = Path(output) if output else Path(model).with_suffix(".out")
     write_artifact(folder, compiled.artifact)
     if as_json:
-        show_json(compiled.report)
+        show_json(compiled.report | ({"modules": texts} if texts else {}))
     elif not print_after:
         _show_summary(compiled, folder)
     return 0

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
 from wscc.cli.common import json_option, show_json
+from wscc.diagnostics import Code, CompileError, fail
 from wscc.diagnostics.render import explain
 from wscc.frontend.fmt import fmt
+from wscc.frontend.overrides import UsageError
 from wscc.frontend.parse import parse as parse_wsl
 from wscc.frontend.scan import read_source
 from wscc.ir.parse import parse as parse_wir
@@ -19,20 +23,38 @@ from wscc.passes import PASSES
 from wscc.passes.options import parse_passes
 from wscc.pipeline import check, facts_of, run_passes
 
+T = TypeVar("T")
+
 
 @click.command("opt")
 @click.argument("ir")
 @click.option(
     "--passes", "chosen", default="", metavar="LIST", help="e.g. 'partition,place,lower_collectives'"
 )
-def opt_command(ir: str, chosen: str) -> int:
+@json_option
+def opt_command(ir: str, chosen: str, as_json: bool) -> int:
     """Run passes on a textual IR file and print the result; without --passes, print it canonically."""
+    passes = _asked(parse_passes, chosen)
     module = parse_wir(read_source(ir))
     check(module, "parse")
-    passes = parse_passes(chosen)
     module = run_passes(module, passes, facts=facts_of(module))
-    click.echo(to_text(module), nl=False)
+    _print("module", to_text(module), as_json)
     return 0
+
+
+def _asked(read: Callable[[str], T], word: str) -> T:
+    """What a word of the command line names; a mistake in it is one of the command line."""
+    try:
+        return read(word)
+    except CompileError as error:
+        raise UsageError(*error.diagnostics) from None
+
+
+def _print(what: str, text: str, as_json: bool) -> None:
+    if as_json:
+        show_json({what: text})
+    else:
+        click.echo(text, nl=False)
 
 
 @click.command("passes")
@@ -46,7 +68,7 @@ def passes_command(name: str | None, as_json: bool) -> int:
         show_json({n: inspect.getdoc(p) or "" for n, p in PASSES.items() if name in (None, n)})
     elif name is None:
         for key, cls in PASSES.items():
-            click.echo(f"{key:<18}{(inspect.getdoc(cls) or '').splitlines()[0]}")
+            click.echo(f"{key:<18}{_first_sentence(inspect.getdoc(cls) or '')}")
     else:
         click.echo(inspect.getdoc(PASSES[name]))
         for f in fields(PASSES[name]):
@@ -54,22 +76,34 @@ def passes_command(name: str | None, as_json: bool) -> int:
     return 0
 
 
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split("\n\n")[0].split()).split(". ")[0].rstrip(".") + "."
+
+
 @click.command("explain")
 @click.argument("code")
-def explain_command(code: str) -> int:
+@json_option
+def explain_command(code: str, as_json: bool) -> int:
     """What a diagnostic code means, with an example and what to do."""
-    click.echo(explain(code))
+    _print("text", _asked(explain, code) + "\n", as_json)
     return 0
 
 
 @click.command("fmt")
 @click.argument("file")
 @click.option("--write", is_flag=True, help="rewrite the file instead of printing it")
-def fmt_command(file: str, write: bool) -> int:
+@json_option
+def fmt_command(file: str, write: bool, as_json: bool) -> int:
     """Print a .wsl file in canonical form."""
     text = fmt(parse_wsl(read_source(file)))
     if write:
-        Path(file).write_text(text, encoding="utf-8")
-    else:
-        click.echo(text, nl=False)
+        try:
+            Path(file).write_text(text, encoding="utf-8")
+        except OSError as problem:
+            reason = (problem.strerror or str(problem)).lower()
+            raise fail(
+                Code.UNREADABLE, f"cannot write `{file}`: {reason}", help="without `--write` it is printed"
+            ) from None
+    if as_json or not write:
+        _print("text", text, as_json)
     return 0

@@ -11,7 +11,7 @@ import click
 from wscc.backends.emit_files import Artifact, load_artifact
 from wscc.cli.common import json_option, model_options, overrides, show_json
 from wscc.compiler import compile_file
-from wscc.diagnostics import Code, Diagnostic
+from wscc.diagnostics import Code, Diagnostic, fail
 from wscc.frontend.overrides import UsageError
 from wscc.host.data import read_text
 from wscc.trainer import Outcome, RunOptions, run
@@ -52,6 +52,8 @@ def _artifact(
     program: str, sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None
 ) -> Artifact:
     if not Path(program).is_dir() or program.endswith(".wsl"):
+        if not program.endswith(".wsl"):
+            _refuse_no_program(Path(program))
         return compile_file(program, overrides(sets, parallel, dead, dtype)).artifact
     if sets or parallel or dead or dtype:
         raise UsageError(
@@ -62,6 +64,21 @@ def _artifact(
             )
         )
     return load_artifact(Path(program))
+
+
+def _refuse_no_program(path: Path) -> None:
+    """Name what was meant where a path is neither a model nor an artifact."""
+    if not path.exists():
+        raise fail(
+            Code.UNREADABLE, f"cannot read `{path}`: no such file or folder",
+            help=f"an artifact is made by `wscc compile MODEL -o {path}`",
+        )  # fmt: skip
+    if (path.parent / "manifest.json").exists():
+        raise fail(
+            Code.UNREADABLE,
+            f"`{path}` is a file inside an artifact",
+            help=f"give the folder: `{path.parent}`",
+        )
 
 
 def _every(steps: int) -> set[int]:

@@ -44,6 +44,7 @@ BUILTINS: Final[dict[str, Builtin]] = {
         _builtin("cross_entropy(logits, labels)"),
     )
 }
+INTEGERS: Final = {"embedding": 0, "cross_entropy": 1}  # which argument is of integers
 FLAGS: Final = frozenset(f for b in BUILTINS.values() for f in b.flags)
 OPTIMIZERS: Final = {
     "adamw": ("lr", "beta1", "beta2", "eps", "weight_decay"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from wscc.diagnostics import Code, fail
+from wscc.diagnostics import Code, CompileError, Label, fail
 from wscc.frontend import ast
-from wscc.frontend.builtins import FLAGS
+from wscc.frontend.builtins import BUILTINS, FLAGS, INTEGERS
 from wscc.frontend.evaluate import integer, number
 from wscc.frontend.fmt import expression
+from wscc.frontend.misfits import Operand, misfit
 from wscc.ir import construct as nn
 from wscc.ir.builder import Builder, ShapeMismatch
 from wscc.ir.module import Value
@@ -37,6 +39,8 @@ class Scope:
         self.values: dict[str, Value] = {}
         self.declare: Callable[[ast.Param, Mapping[str, int], str], Value] | None = None
         self.prefix = ""
+        # Operands of the expression being built, as they are written, for messages about them.
+        self._operands: list[Operand] = []
 
     def tensor(self, name: ast.Name) -> Value | None:
         if name.id in self.values:
@@ -53,13 +57,40 @@ class Scope:
 
     def evaluate(self, e: ast.Expr, results: int = 1, hints: Sequence[str] = ()) -> tuple[Value, ...]:
         """The values of an expression; shape mistakes become W101 at the expression's place."""
+        outside, self._operands = self._operands, []
         try:
             return self._evaluate(e, results, hints)
         except ShapeMismatch as problem:
-            raise fail(Code.SHAPE, str(problem), e.span) from None
+            raise misfit(str(problem), e, self._operands) from None
+        finally:
+            self._operands = outside
 
     def one(self, e: ast.Expr) -> Value:
-        return self.evaluate(e)[0]
+        value = self.evaluate(e)[0]
+        self._operands.append((e, value))
+        return value
+
+    def floats(self, e: ast.Expr, call: str = "embedding(ids, table)") -> Value:
+        """The operand of an op that computes with it."""
+        value = self.one(e)
+        if not value.type.dtype.is_float:
+            raise fail(
+                Code.SHAPE,
+                f"`{expression(e)}` holds integers: only `embedding` and the labels of `cross_entropy` take them",
+                e.span,
+                help=f"write `{call}`",
+            )
+        return value
+
+    def integers(self, e: ast.Expr, call: str) -> Value:
+        """The ids of `embedding` or the labels of `cross_entropy`."""
+        value = self.one(e)
+        if value.type.dtype.is_float:
+            raise fail(
+                Code.SHAPE, f"`{expression(e)}` holds {value.type.dtype}, and integers are wanted here", e.span,
+                help=f"write `{call}`",
+            )  # fmt: skip
+        return value
 
     def _evaluate(self, e: ast.Expr, results: int, hints: Sequence[str]) -> tuple[Value, ...]:
         b = self.frame.builder
@@ -75,7 +106,7 @@ class Scope:
                     help="a number may only multiply or divide a tensor",
                 )  # fmt: skip
             case ast.Negative():
-                return (nn.scale(b, self.one(e.operand), -1.0, span=e.span),)
+                return (nn.scale(b, self.floats(e.operand), -1.0, span=e.span),)
             case ast.Binary():
                 return (self._binary(e, hints),)
             case ast.Call():
@@ -88,14 +119,16 @@ class Scope:
         if e.op == "@":
             if _is_transpose(e.right):
                 assert isinstance(e.right, ast.Call)
-                return nn.matmul(b, self.one(e.left), self.one(e.right.args[0]), transposed=True, span=e.span)
-            return nn.matmul(b, self.one(e.left), self.one(e.right), span=e.span)
+                return nn.matmul(
+                    b, self.floats(e.left), self.floats(e.right.args[0]), transposed=True, span=e.span
+                )
+            return nn.matmul(b, self.floats(e.left), self.floats(e.right), span=e.span)
         left, right = self._factor(e.left), self._factor(e.right)
         if left is not None or right is not None:
             return self._scaled(e, left, right)
         kind = {"+": "add", "-": "sub", "*": "mul", "/": "div"}[e.op]
         return nn.binary(
-            b, kind, self.one(e.left), self.one(e.right), hint=hints[0] if hints else "", span=e.span
+            b, kind, self.floats(e.left), self.floats(e.right), hint=hints[0] if hints else "", span=e.span
         )
 
     def _factor(self, e: ast.Expr) -> float | None:
@@ -110,11 +143,11 @@ class Scope:
     def _scaled(self, e: ast.Binary, left: float | None, right: float | None) -> Value:
         b = self.frame.builder
         if e.op == "*" and left is not None and right is None:
-            return nn.scale(b, self.one(e.right), left, span=e.span)
+            return nn.scale(b, self.floats(e.right), left, span=e.span)
         if e.op in "*/" and right is not None and left is None:
             if e.op == "/" and right == 0:
                 raise fail(Code.NUMBER, f"`{expression(e)}` divides by zero", e.span)
-            return nn.scale(b, self.one(e.left), right if e.op == "*" else 1 / right, span=e.span)
+            return nn.scale(b, self.floats(e.left), right if e.op == "*" else 1 / right, span=e.span)
         raise fail(
             Code.SHAPE, f"`{expression(e)}` joins a number and a tensor with `{e.op}`", e.span,
             help="a number may only multiply or divide a tensor",
@@ -126,7 +159,13 @@ class Scope:
         b, name, span = self.frame.builder, e.function.id, e.span
         options = {k.name.id: float(number(k.value, self.sizes)) for k in e.keywords}
         flags = {a.id for a in e.args if isinstance(a, ast.Name) and a.id in FLAGS}
-        args = [self.one(a) for a in e.args if not (isinstance(a, ast.Name) and a.id in FLAGS)]
+        given = [a for a in e.args if not (isinstance(a, ast.Name) and a.id in FLAGS)]
+        if name in INTEGERS:
+            call = str(BUILTINS[name])
+            taken = [self.integers if i == INTEGERS[name] else self.floats for i in range(len(given))]
+            args = [take(a, call) for take, a in zip(taken, given, strict=True)]
+        else:
+            args = [self.floats(a) for a in given]
         match name:
             case "embedding":
                 return (nn.embedding(b, *args, span=span),)
@@ -142,6 +181,13 @@ class Scope:
                 return (nn.rope(b, args[0], theta=options.get("theta", 10000.0), span=span),)
             case "cross_entropy":
                 logits, labels = args
+                if labels is not self.frame.tensor(ast.Name("labels", span=given[1].span)):
+                    raise fail(
+                        Code.STRUCTURE,
+                        f"`{expression(given[1])}` is not the input `labels`, whose valid entries the loss counts",
+                        given[1].span,
+                        help="give the input `labels`",
+                    )
                 return (nn.cross_entropy(b, logits, labels, self.frame.count(), span=span),)
             case "transpose":
                 raise fail(
@@ -167,23 +213,32 @@ class Scope:
                 inner.sizes[p.name.id] = integer(given, self.sizes)
             else:
                 inner.values[p.name.id] = self.one(given)
-        returned: tuple[Value, ...] = ()
-        for s in block.body.lines:
-            match s:
-                case ast.Param():
-                    assert inner.declare is not None
-                    inner.values[s.name.id] = inner.declare(s, inner.sizes, inner.prefix)
-                case ast.Assign():
-                    inner.assign(s)
-                case ast.Return():
-                    returned = tuple(inner.one(v) for v in s.values)
-                case _:
-                    pass
-        return returned
+        try:
+            return _body(inner, block)
+        except CompileError as error:
+            call = Label(e.span, "in this call")
+            raise CompileError(*(replace(d, others=(*d.others, call)) for d in error.diagnostics)) from None
 
     def _unique_prefix(self, name: str) -> str:
         used = self.frame.builder.fresh(f"{self.prefix}{name}")
         return f"{used}."
+
+
+def _body(scope: Scope, block: ast.Block) -> tuple[Value, ...]:
+    """What the block returns; `scope` holds its arguments."""
+    returned: tuple[Value, ...] = ()
+    for s in block.body.lines:
+        match s:
+            case ast.Param():
+                assert scope.declare is not None
+                scope.values[s.name.id] = scope.declare(s, scope.sizes, scope.prefix)
+            case ast.Assign():
+                scope.assign(s)
+            case ast.Return():
+                returned = tuple(scope.one(v) for v in s.values)
+            case _:
+                pass
+    return returned
 
 
 def _is_transpose(e: ast.Expr) -> bool:

@@ -61,10 +61,12 @@ def cast(b: Builder, x: Value, dtype: DType, *, span: Span = NO_SPAN) -> Value:
 
 
 def project(b: Builder, x: Value, w: Value, *, hint: str = "project", span: Span = NO_SPAN) -> Value:
-    """Contract the longest run of trailing dimensions of `x` that leads `w`: `b s k, k c h e -> b s c h e`,
-    `b s h e, h e n -> b s n`."""
+    """Contract the longest run of trailing dimensions of `x`, behind batch and sequence, that leads `w`:
+    `b s k, k c h e -> b s c h e`, `b s h e, h e n -> b s n`."""
     xs, ws = x.type.shape, w.type.shape
-    depth = next((n for n in range(min(len(xs), len(ws)), 0, -1) if xs[len(xs) - n :] == ws[:n]), 0)
+    depth = next(
+        (n for n in range(min(max(len(xs) - 2, 1), len(ws)), 0, -1) if xs[len(xs) - n :] == ws[:n]), 0
+    )
     if depth == 0:
         raise ShapeMismatch(f"`project`: {list(xs)} does not end as {list(ws)} begins")
     rows = leading(len(xs) - depth)

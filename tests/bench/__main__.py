@@ -1,0 +1,60 @@
+"""Prints the tables; `--quick` takes fewer samples. Numbers are of this machine at this moment; ratios travel."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from tests.bench.compiling import compile_seconds
+from tests.bench.steps import Contender, Times, race
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ("gpt-tiny", "gpt2-small")
+STRATEGIES = ("dp=4,tp=4", "dp=4,tatp=4")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench")
+    parser.add_argument("--quick", action="store_true", help="fewer samples")
+    parser.add_argument("--only", choices=("compile", "steps"), help="one half of the tables")
+    given = parser.parse_args()
+    os.chdir(ROOT)
+    if given.only != "steps":
+        show_compile(1 if given.quick else 5)
+    if given.only != "compile":
+        show_steps(5 if given.quick else 21)
+
+
+def show_compile(times: int) -> None:
+    columns = [compile_seconds(f"samples/{name}.wsl", times) for name in SAMPLES]
+    print(f"compile, cold: median seconds of {times}")
+    print(f"{'':<22}" + "".join(f"{name:>14}" for name in SAMPLES))
+    for row in columns[0]:
+        print(f"{row:<22}" + "".join(f"{column[row]:>14.3f}" for column in columns))
+    print()
+
+
+def show_steps(rounds: int) -> None:
+    threads = str(os.cpu_count() or 1)
+    shape = str(Path("tests/bench/s.wsl"))
+    contenders = [
+        Contender("one process, NumPy", ("baseline",)),
+        *(Contender(f"16 dies, {s}", (shape, s, threads)) for s in STRATEGIES),
+    ]
+    print(f"training step, {threads} cores: seconds of {rounds} rounds")
+    print(f"{'':<28}{'median':>10}{'least':>10}{'ratio':>10}")
+    print("shape S")
+    for times in race(contenders, rounds):
+        _show(times, f"{times.ratio:.2f}")
+    print("gpt-tiny")
+    (tiny,) = race([Contender("8 dies", ("samples/gpt-tiny.wsl", "", threads))], rounds)
+    _show(tiny, "")
+
+
+def _show(times: Times, ratio: str) -> None:
+    print(f"  {times.name:<26}{times.median:>10.3f}{times.least:>10.3f}{ratio:>10}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Seconds per step of several contenders, taken in turn so that a drifting machine slows all of them alike."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from statistics import median
+from typing import IO
+
+_WARM = 3  # first steps of each contender, not counted: views are bound and caches filled
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """`words` are those of `tests.bench.worker`."""
+
+    name: str
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of each round; `ratio` is the median over the rounds of this / the first contender."""
+
+    name: str
+    seconds: tuple[float, ...]
+    ratio: float
+
+    @property
+    def median(self) -> float:
+        return median(self.seconds)
+
+    @property
+    def least(self) -> float:
+        return min(self.seconds)
+
+
+def race(contenders: list[Contender], rounds: int) -> list[Times]:
+    """Every contender makes one step a round, each in its own process."""
+    running = [_start(c) for c in contenders]
+    try:
+        for process in running:
+            _answer(process)
+        for _ in range(_WARM):
+            for process in running:
+                _step(process)
+        taken = [[_step(process) for process in running] for _ in range(rounds)]
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+    columns = list(zip(*taken, strict=True))
+    return [
+        Times(c.name, column, median(a / b for a, b in zip(column, columns[0], strict=True)))
+        for c, column in zip(contenders, columns, strict=True)
+    ]
+
+
+def _start(contender: Contender) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.bench.worker", *contender.words]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _step(process: subprocess.Popen[str]) -> float:
+    stdin = _pipe(process.stdin)
+    stdin.write("\n")
+    stdin.flush()
+    return float(_answer(process))
+
+
+def _answer(process: subprocess.Popen[str]) -> str:
+    line = _pipe(process.stdout).readline()
+    if not line:
+        raise SystemExit(f"{' '.join(map(str, process.args))} ended")  # type: ignore[union-attr]
+    return line
+
+
+def _pipe(end: IO[str] | None) -> IO[str]:
+    assert end is not None
+    return end
