@@ -93,60 +93,54 @@ def all_gather(a: Along, x: View, out: View, dim: int, group: str) -> None:
 
 
 def reduce_scatter(a: Along, x: View, out: View, dim: int, group: str, combine: str = "add") -> None:
-    """The gather plan backwards: partial sums of a shard flow to its owner, growing on the way.
-
-    `out` may be the die's own shard of `x`.
-    """
+    """The gather plan backwards: partial sums of a shard flow to its owner, growing on the way."""
     pending: list[tuple[Move, View]] = []
     for r, moves in enumerate(reversed(a.plan.rounds)):
         sends = []
         for i, forward in enumerate(moves):
             move = forward.backwards()
             source = a.at(x, dim, a.by_position(move.shard))
-            if _matches(move.shard, pending):
-                grown = a.build.buffer(f"{group}.acc{r}.{i}", source.shape, source.dtype)
-                add_arrived(a, source, grown, move.shard, pending, combine)
-                source = grown
+            if pending:
+                source = _grown(a, source, move.sent, pending, f"{group}.acc{r}.{i}", combine)
             slot = a.build.buffer(f"{group}.in{r}.{i}", source.shape, source.dtype, slot=True)
             sends.append((move, source, slot))
         for move, source, slot in sends:
             a.send(move, source, slot, group)
         pending = [(move, slot) for move, _, slot in sends]
-    add_arrived(a, a.at(x, dim, a.own), out, tuple(range(a.size)), pending, combine)
+    a.build.kernel("copy", [out], [a.at(x, dim, a.own)])
+    add_arrived(a, out, tuple(range(a.size)), pending, combine)
 
 
-def _matches(shards: tuple[int, ...], pending: list[tuple[Move, View]]) -> bool:
-    return any(any(_here(move, shards)) for move, _ in pending)
+def _grown(
+    a: Along, mine: View, shards: tuple[int, ...], pending: list[tuple[Move, View]], hint: str, combine: str
+) -> View:
+    """The die's own part of a shard plus what just arrived for it."""
+    if not _matches(a, shards, pending):
+        return mine
+    acc = a.build.buffer(hint, mine.shape, mine.dtype)
+    a.build.kernel("copy", [acc], [mine])
+    add_arrived(a, acc, shards, pending, combine)
+    return acc
 
 
-def _here(move: Move, shards: tuple[int, ...]) -> list[bool]:
-    """By position, whether a move brings the shard that is its entry of `shards`."""
-    return [lands and s == wanted for s, lands, wanted in zip(*arriving(move), shards, strict=True)]
+def _matches(a: Along, shards: tuple[int, ...], pending: list[tuple[Move, View]]) -> bool:
+    return any(
+        lands and shard == wanted
+        for move, _ in pending
+        for shard, lands, wanted in zip(*arriving(move), shards, strict=True)
+    )
 
 
 def add_arrived(
-    a: Along, mine: View, out: View, shards: tuple[int, ...], pending: list[tuple[Move, View]],
-    combine: str = "add",
-) -> None:  # fmt: skip
-    """`out` = `mine` (which may be `out` itself) plus the slots whose shard is the one that the die sums.
-
-    Where a slot has arrived everywhere, the first addition does the copying too.
-    """
-    arrived = [(move.part, slot, here) for move, slot in pending if any(here := _here(move, shards))]
-    everywhere = [n for n, (_, _, here) in enumerate(arrived) if all(here)]
-    first = {part: n for n in reversed(everywhere) if (part := arrived[n][0])}
-    begun = [Part.WHOLE] if Part.WHOLE in first else [p for p in (Part.LOW, Part.HIGH) if p in first]
-    if out != mine and begun != [Part.WHOLE]:
-        for part in (Part.LOW, Part.HIGH) if begun else (Part.WHOLE,):
-            into, source = halves(out, part), halves(mine, part)
-            if part not in begun and into is not None and source is not None:
-                a.build.kernel("copy", [into], [source])
-    starts = [first[part] for part in begun]
-    for n in (*starts, *(n for n in range(len(arrived)) if n not in starts)):
-        part, slot, here = arrived[n]
-        into, summand, more = halves(out, part), halves(mine if n in starts else out, part), halves(slot, part)
-        if into is not None and summand is not None and more is not None:
-            a.build.kernel(combine, [into], [summand, more], where=mask(a.mesh, a.axis, here))
+    a: Along, acc: View, shards: tuple[int, ...], pending: list[tuple[Move, View]], combine: str = "add"
+) -> None:
+    """Add the slots whose shard is the one that the die accumulates."""
+    for move, slot in pending:
+        shard, lands = arriving(move)
+        here = [ok and s == w for s, ok, w in zip(shard, lands, shards, strict=True)]
+        part, into = halves(slot, move.part), halves(acc, move.part)
+        if any(here) and part is not None and into is not None:
+            a.build.kernel(combine, [into], [into, part], where=mask(a.mesh, a.axis, here))
 
 
 def all_reduce(a: Along, x: View, out: View, group: str, combine: str = "add") -> None:
@@ -167,7 +161,12 @@ def all_reduce(a: Along, x: View, out: View, group: str, combine: str = "add") -
     rows = View(whole.buffer, whole.offset, (size, n // size), (n // size, 1), x.dtype)
     into = View(result.buffer, result.offset, (size, n // size), (n // size, 1), x.dtype)
     mine = a.at(into, 0, a.own)
-    reduce_scatter(a, rows, mine, 0, group, combine)
+    if whole.buffer == result.buffer:
+        held = a.build.buffer(f"{group}.own", mine.shape, mine.dtype)
+        reduce_scatter(a, rows, held, 0, group, combine)
+        a.build.kernel("copy", [mine], [held])
+    else:
+        reduce_scatter(a, rows, mine, 0, group, combine)
     all_gather(a, mine, into, 0, group)
     if result is not out:
         a.build.kernel("copy", [out], [result])

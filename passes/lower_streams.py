@@ -198,7 +198,7 @@ def _reduce_as_it_goes(s: StreamSite) -> None:
     own = tuple(range(s.along.size))
     _contribute(s, own, {j: s.writes[j] for j in outs}, 1)
     for j in outs:
-        add_arrived(s.along, s.writes[j], s.writes[j], own, pending[j])
+        add_arrived(s.along, s.writes[j], own, pending[j])
 
 
 def _with_operands_gathered(s: StreamSite) -> StreamSite:
