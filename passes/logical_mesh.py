@@ -36,9 +36,7 @@ class LogicalMesh:
 
     @cached_property
     def _coordinates(self) -> dict[str, list[int]]:
-        return {
-            axis: [i // self.strides[axis] % size for i in range(self.count)] for axis, size in self.axes
-        }
+        return {axis: [i // self.strides[axis] % size for i in range(self.count)] for axis, size in self.axes}
 
     def by_position(self, axis: str, values: Sequence[int]) -> Ints:
         """A value for each position along the axis, as a value for each die."""
