@@ -14,7 +14,7 @@ from wscc.passes.partition_body import BodyWriter, Target
 from wscc.passes.partition_chain import Resting, build_chain, forward_calls, seeds
 from wscc.passes.partition_layouts import Assignment
 from wscc.passes.partition_search import Assigned, Chain, Search, Site
-from wscc.passes.partition_step import complete_partial_arrays
+from wscc.passes.partition_step import complete_arrays
 from wscc.passes.partition_streams import fuse_streams
 from wscc.strategy import policy
 
@@ -56,7 +56,7 @@ class Partition(Pass):
         search = Search(chain, module.sizes, split)
         assigned = {k: _in_mesh_order(v, module) for k, v in choose(search).items()}
         rewriter = _Rewriter(module, chain, assigned, split)
-        sharded = complete_partial_arrays(rewriter.run())
+        sharded = complete_arrays(rewriter.run(), rewriter.owned)
         if not self.stream:
             return sharded
         return sharded.with_(procedures=tuple(map(fuse_streams, sharded.procedures)))
@@ -123,15 +123,19 @@ class _Rewriter:
         self.assigned = assigned
         self.arrays = {a.name: a for a in module.arrays}
         self.layouts: dict[str, Layout] = {}
+        # How gradients lie once they are complete, where that is not how contributions are added up.
+        self.owned: dict[str, Layout] = {}
         self.done: dict[str, Procedure] = {}
-        resting = Resting(chain, module.sizes, assigned)
+        resting = Resting(chain, module.sizes, assigned, module.train.zero)
         for a in module.arrays:
             if a.kind is Kind.INPUT:
                 self.layouts[a.name] = _seeded(a, split[a.name], module)
             elif a.kind is Kind.PARAM:
                 rest = resting.layout(a.name)
-                for name in (a.name, f"{a.name}.grad", f"{a.name}.m", f"{a.name}.v"):
-                    self.layouts[name] = rest
+                owned = resting.owned(a.name, rest)
+                self.layouts |= {a.name: rest, f"{a.name}.grad": rest}
+                self.layouts |= {f"{a.name}.m": owned, f"{a.name}.v": owned}
+                self.owned[f"{a.name}.grad"] = owned
             elif a.kind is Kind.SCALAR:
                 self.layouts[a.name] = Layout.whole(len(a.type.shape))
         # Every procedure has one static call.
@@ -179,6 +183,8 @@ class _Rewriter:
 
     def _complete(self, array: str) -> Layout:
         """Readers see an array complete; what is partial is completed before they run."""
+        if array in self.owned:
+            return self.owned[array]
         if array not in self.layouts and array.endswith(".grad"):
             return self.layouts[array.removesuffix(".grad")].completed()
         return self.layouts[array].completed()

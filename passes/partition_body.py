@@ -17,7 +17,7 @@ from wscc.passes.partition_layouts import (
     restricted,
     result_layouts,
 )
-from wscc.passes.reshard import Reshard, cost, plan
+from wscc.passes.reshard import cost, plan, reshard_op
 from wscc.strategy import policy
 
 
@@ -126,10 +126,9 @@ class BodyWriter:
         keep = True
         for step in plan(source.type.layout, layout):
             made = Value(self._fresh(f"{name}.{step.axis}"), source.type.with_layout(step.after))
-            self.body.append(_reshard_op(step, source, made))
-            # What a storage axis gathered is dropped after use, or the shards would be for nothing.
-            shard = policy(step.axis).store == "shard" or policy(step.axis).stream
-            keep = keep and not (step.kind == "all_gather" and shard)
+            self.body.append(reshard_op(step, source, made))
+            # What can travel in chunks is gathered for each use, so that no die ever holds all of it.
+            keep = keep and not (step.kind == "all_gather" and policy(step.axis).stream)
             if keep:
                 places.append(made)
             source = made
@@ -154,14 +153,3 @@ class BodyWriter:
             layout = layout.with_partial({**dict(layout.partial), **kept})
         assert output.mode is Mode.ADD or not layout.partial or target.open_ or layout == native
         return self.get(output.value.name, layout)
-
-
-def _reshard_op(step: Reshard, source: Value, made: Value) -> Op:
-    attrs: tuple[tuple[str, str | int], ...] = (("axis", step.axis),)
-    if step.dim >= 0:
-        attrs += (("dim", step.dim),)
-    if step.to >= 0:
-        attrs += (("to", step.to),)
-    if step.kind == "all_reduce":
-        attrs += (("reduction", str(step.reduction)),)
-    return Op(step.kind, (source,), (made,), attrs=attrs)

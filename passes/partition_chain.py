@@ -11,7 +11,7 @@ from wscc.ir.module import Array, Call, Kind, Loop, Mode, Module, Op, Procedure,
 from wscc.ir.types import Layout
 from wscc.passes.partition_layouts import Assignment, operand_layouts
 from wscc.passes.partition_search import Chain, Edge, Site
-from wscc.strategy import policy
+from wscc.strategy import policy, store
 
 FORWARD = ".fwd"
 
@@ -122,6 +122,20 @@ class Resting:
     chain: Chain
     sizes: dict[str, int]
     assigned: dict[tuple[str, str], Assignment]
+    zero: int = 0
+
+    def owned(self, name: str, rest: Layout) -> Layout:
+        """How what the optimizer keeps of a parameter lies, and the gradient that it reads: as the parameter
+        itself, and split further over axes that share out its state, in the first dimension that divides."""
+        shape = self.chain.params[name].type.shape
+        for axis in self.sizes:
+            if store(axis, self.zero) != "state" or axis in rest.axes:
+                continue
+            for d, n in enumerate(shape):
+                if n % (prod(self.sizes[a] for a in rest.dims[d]) * self.sizes[axis]) == 0:
+                    rest = rest.opened(d, axis)
+                    break
+        return rest
 
     def layout(self, name: str) -> Layout:
         """As its first user wants it, and split further over storage axes if it is a matrix or table."""
@@ -130,8 +144,9 @@ class Resting:
         layout = operand_layouts(site.op, self.assigned[site.key])[i].completed()
         if not any(s.op.definition.heavy or s.op.kind == "embedding" for s, _ in users):
             return layout
-        for axis in self.sizes:
-            if policy(axis).store == "shard" and axis not in layout.axes:
+        # Streaming axes first: what is gathered whole, at the minor end, is gathered before the stream starts.
+        for axis in sorted(self.sizes, key=lambda a: not policy(a).stream):
+            if store(axis, self.zero) == "shard" and axis not in layout.axes:
                 layout = self._sharded(name, layout, axis, users)
         return layout
 
@@ -146,9 +161,12 @@ class Resting:
                 + (f" beside {' '.join(layout.axes)}" if layout.axes else ""),
                 help=f"choose `{axis}` so that it divides one of {', '.join(map(str, shape))}",
             )
-        best = min(fitting, key=lambda d: (_stream_price(users, d), -shape[d], d))
-        dims = tuple((*dim, axis) if d == best else dim for d, dim in enumerate(layout.dims))
-        return Layout(dims)
+        streams = {d for d in fitting if any(policy(a).stream for a in layout.dims[d])}
+        if policy(axis).stream:
+            best = min(fitting, key=lambda d: (_stream_price(users, d), -shape[d], d))
+        else:
+            best = min(fitting, key=lambda d: (d not in streams, d))
+        return layout.opened(best, axis)
 
 
 def _stream_price(users: list[tuple[Site, int]], dim: int) -> tuple[bool, int, int]:

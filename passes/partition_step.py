@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wscc.ir.builder import Builder
-from wscc.ir.module import Affine, Array, Call, Loop, Module, Op, Output, Procedure, Ref, Step, Value
-from wscc.passes.reshard import plan
+from wscc.ir.module import Affine, Array, Call, Loop, Module, Output, Procedure, Ref, Step, Value
+from wscc.ir.types import Layout
+from wscc.passes.reshard import plan, reshard_op
 
 
-def complete_partial_arrays(module: Module) -> Module:
-    """Split each partial array in two names of the same bytes: writers add to `name.partial`, readers see the
-    completed `name`, and a completion procedure runs after the last writer.
+def complete_arrays(module: Module, owned: dict[str, Layout]) -> Module:
+    """Split each partial array in two: writers add to `name.partial`, readers see the completed `name`, and a
+    completion procedure runs after the last writer. The two are names of the same bytes, unless `owned` has a
+    layout of less for `name`.
 
     This is why gradients cross dp once a step, whatever the number of micro-batches.
     """
-    partial = {a.name: a for a in module.arrays if a.type.layout and a.type.layout.partial}
+    final = {a.name: _final(a, owned) for a in module.arrays}
+    partial = {a.name: a for a in module.arrays if a.type.layout != final[a.name]}
     if not partial:
         return module
     arrays = []
@@ -23,9 +26,10 @@ def complete_partial_arrays(module: Module) -> Module:
         if a.name not in partial:
             arrays.append(a)
             continue
+        complete = replace(a, type=a.type.with_layout(final[a.name]))
         assert a.type.layout is not None
-        complete = replace(a, type=a.type.with_layout(a.type.layout.completed()))
-        arrays += [complete, replace(a, name=f"{a.name}.partial", storage=a.name)]
+        in_place = final[a.name] == a.type.layout.completed()
+        arrays += [complete, replace(a, name=f"{a.name}.partial", storage=a.name if in_place else "")]
     procedures = {p.name: p for p in module.procedures}
     outputs_from = {n: len(p.inputs) for n, p in procedures.items()}
     last: dict[str, int] = {}
@@ -36,7 +40,7 @@ def complete_partial_arrays(module: Module) -> Module:
         step.append(_redirected(stmt, outputs_from, set(partial)))
         due = [partial[n] for n in partial if last.get(n) == position]
         for extents in dict.fromkeys(a.extents for a in due):
-            made = _completion(f"complete.{len(procedures)}", [a for a in due if a.extents == extents])
+            made = _completion(f"complete.{len(procedures)}", [a for a in due if a.extents == extents], final)
             procedures[made.name] = made
             step.append(_call(made, [a for a in due if a.extents == extents], extents))
     return module.with_(arrays=tuple(arrays), procedures=tuple(procedures.values()), step=tuple(step))
@@ -64,17 +68,21 @@ def _redirected(stmt: Call | Loop, outputs_from: dict[str, int], partial: set[st
     return replace(stmt, args=args)
 
 
-def _completion(name: str, arrays: list[Array]) -> Procedure:
+def _final(array: Array, owned: dict[str, Layout]) -> Layout:
+    assert array.type.layout is not None
+    return owned.get(array.name, array.type.layout.completed())
+
+
+def _completion(name: str, arrays: list[Array], final: dict[str, Layout]) -> Procedure:
     b = Builder()
     inputs, outputs, body = [], [], []
     for a in arrays:
         value = b.input(a.name, a.type)
         inputs.append(value)
         assert a.type.layout is not None
-        for step in plan(a.type.layout, a.type.layout.completed()):
+        for step in plan(a.type.layout, final[a.name]):
             made = Value(b.fresh(f"{a.name}.{step.axis}"), a.type.with_layout(step.after))
-            attrs = (("axis", step.axis), ("reduction", str(step.reduction)))
-            body.append(Op("all_reduce", (value,), (made,), attrs=attrs))
+            body.append(reshard_op(step, value, made))
             value = made
         outputs.append(Output(value))
     return Procedure(name, tuple(inputs), tuple(outputs), tuple(body))

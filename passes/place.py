@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
+from wscc.diagnostics import Code, CompileError
 from wscc.ir.module import Module
 from wscc.machine.wafer import Wafer
 from wscc.passes.base import Fact, Pass
@@ -42,11 +43,24 @@ def placement(module: Module) -> Placement:
     """Where the dies of a sharded module go, and how that was found."""
     traffic = axis_traffic(module)
     most = max([*traffic.values(), 1.0])
-    shape = tuple(
-        AxisSpec(axis, size, ring=policy(axis).stream, weight=round(max(traffic[axis] / most, 0.001), 3))
-        for axis, size in module.axes
-    )
-    return _solved(module.machine, shape)
+    streaming = [axis for axis in module.sizes if policy(axis).stream]
+    # Shards at rest pass from neighbour to neighbour or the promise of one hop is broken; an axis that only
+    # streams what others gather takes neighbours where they are to be had.
+    needed = {axis for axis in streaming if policy(axis).store == "shard"}
+
+    def shape(rings: set[str]) -> tuple[AxisSpec, ...]:
+        return tuple(
+            AxisSpec(axis, size, ring=axis in rings, weight=round(max(traffic[axis] / most, 0.001), 3))
+            for axis, size in module.axes
+        )
+
+    if not needed and streaming:
+        try:
+            return _solved(module.machine, shape(set(streaming)))
+        except CompileError as refused:
+            if refused.diagnostics[0].code is not Code.NO_PATH:
+                raise
+    return _solved(module.machine, shape(needed))
 
 
 @lru_cache(maxsize=64)

@@ -74,6 +74,11 @@ def _changes(module: Module, report: MemoryReport, excess: int) -> Iterator[str]
             yield f"set `microbatch {per_replica // divisor}`"
             break
     kept = sum(of[str(k)] for k in (Kind.PARAM, Kind.GRAD, Kind.STATE))
+    shared = {1: of[str(Kind.STATE)], 3: kept}
+    for zero, bytes_ in shared.items():
+        if zero > train.zero and bytes_ - bytes_ // replicas >= excess:
+            yield f"set `zero {zero}`"
+            break
     for factor in (2, 4, 8):
         if kept - kept // factor >= excess:
             axes = [f"`{a}`" for a, p in POLICIES.items() if p.splits == "weights" or p.store == "shard"]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from wscc.ir.module import Op, Value
 from wscc.ir.types import Layout, Reduction
 
 
@@ -110,6 +111,18 @@ class _Planner:
                 self.partial[axis] = kind
                 return self._now("mask", axis)
         return None
+
+
+def reshard_op(step: Reshard, source: Value, made: Value) -> Op:
+    """The step as an op."""
+    attrs: tuple[tuple[str, str | int], ...] = (("axis", step.axis),)
+    if step.dim >= 0:
+        attrs += (("dim", step.dim),)
+    if step.to >= 0:
+        attrs += (("to", step.to),)
+    if step.kind == "all_reduce":
+        attrs += (("reduction", str(step.reduction)),)
+    return Op(step.kind, (source,), (made,), attrs=attrs)
 
 
 def received_elements(step: Reshard, shape: tuple[int, ...], sizes: dict[str, int]) -> float:

@@ -144,7 +144,8 @@ def _training(shape: Shape, dtype: DType, options: dict[str, object]) -> Train:
     return Train(
         batch=shape.batch, microbatches=shape.calls, optimizer=optimizer, schedule=Schedule(warmup=2),
         clip=float(str(options.get("clip", 1.0))), compute=dtype, params=dtype, grads=dtype,
-        recompute=str(options.get("recompute", "none")),
+        recompute=str(options.get("recompute", "none")), zero=int(str(options.get("zero", 0))),
+        interleave=int(str(options.get("interleave", 1))),
     )  # fmt: skip
 
 

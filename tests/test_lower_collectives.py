@@ -26,8 +26,7 @@ from wscc.passes.logical_mesh import LogicalMesh
 from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.lower_reshards import arriving
 from wscc.passes.partition import Partition
-from wscc.passes.partition_body import _reshard_op
-from wscc.passes.reshard import plan
+from wscc.passes.reshard import plan, reshard_op
 
 AXES = ("dp", "tatp", "tp")
 # Where 4 logical dies lie on a 2 x 4 wafer: a closed ring, a path without its closing link, far apart.
@@ -43,7 +42,7 @@ def resharding(
     body: list[Op] = []
     for i, step in enumerate(plan(source, target)):
         made = Value(f"x{i}", kind.with_layout(step.after))
-        body.append(_reshard_op(step, value, made))
+        body.append(reshard_op(step, value, made))
         value = made
     arrays = (
         Array("x", kind.with_layout(source), Kind.CARRIED),

@@ -62,12 +62,14 @@ def test_every_setting_can_be_set() -> None:
     values = {
         "batch": "8", "microbatch": "2", "data": "x", "optimizer": "sgd(lr = 1)", "clip": "2", "seed": "3",
         "schedule": "warmup(1)", "dtype": "grads f64", "recompute": "full", "parallel": "dp = 2",
+        "zero": "3", "interleave": "2",
     }  # fmt: skip
     assert set(values) == set(SETTINGS)
     config = run(TINY, Overrides(sets=tuple(f"train.{k}={v}" for k, v in values.items()))).config
     assert (config.batch, config.microbatch, config.data, config.clip, config.seed) == (8, 2, "x", 2.0, 3)
     assert (config.optimizer, config.schedule) == (Optimizer("sgd", 1.0), Schedule(1))
     assert (config.dtypes.grads, config.recompute, config.strategy) == (DType.F64, "full", {"dp": 2})
+    assert (config.zero, config.interleave) == (3, 2)
 
 
 def test_later_options_win_and_add_up() -> None:

@@ -1,9 +1,11 @@
 """What the letters of a strategy mean. An axis is four words of policy; nothing else knows its name.
 
 `seed`: the dimensions of a model input that it may split, tried in order. `splits`: `tokens`, ops follow the
-activations they read; `weights`, an op with a weight must split one of its factors. `store`: parameters at
-rest lie as they are used, or are also sharded over the axis. `stream`: what is gathered for an op, or
-reduce-scattered from it, travels round the axis in chunks instead (TATP, arXiv 2512.14256).
+activations they read; `weights`, an op with a weight must split one of its factors; `layers`, the chain of
+segments is cut. `store`: at rest, parameters lie as they are used (`used`); or that, and the optimizer's state
+is sharded over the axis (`state`); or parameters and all that belongs to them are (`shard`). `stream`: what is
+gathered for an op, or reduce-scattered from it, travels round the axis in chunks instead (TATP, arXiv
+2512.14256; of keys and values, ring attention, arXiv 2310.01889).
 """
 
 from __future__ import annotations
@@ -17,24 +19,39 @@ from wscc.diagnostics import Code, fail
 BATCH, SEQUENCE = 0, 1
 
 
+Store = Literal["used", "state", "shard"]
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     seed: tuple[int, ...] = ()
-    splits: Literal["tokens", "weights"] = "tokens"
-    store: Literal["used", "shard"] = "used"
+    splits: Literal["tokens", "weights", "layers"] = "tokens"
+    store: Store = "used"
     stream: bool = False
 
 
 # In the order of the logical mesh, major first: the last axis holds the closest neighbours.
 POLICIES: Final[dict[str, Policy]] = {
     "dp": Policy(seed=(BATCH,)),
+    "sp": Policy(seed=(SEQUENCE,), stream=True),
     "tp": Policy(splits="weights"),
     "tatp": Policy(seed=(BATCH, SEQUENCE), store="shard", stream=True),
 }
 
 
+# What `zero` of the training makes of the replicas of a batch axis.
+_ZERO: Final[dict[int, Store]] = {0: "used", 1: "state", 3: "shard"}
+
+
 def policy(axis: str) -> Policy:
     return POLICIES[axis]
+
+
+def store(axis: str, zero: int) -> Store:
+    """How parameters rest along the axis: as its policy says, or as `zero` makes of an axis of replicas."""
+    own = POLICIES[axis]
+    replicas = own.store == "used" and own.seed == (BATCH,)
+    return _ZERO[zero] if replicas else own.store
 
 
 def mesh_axes(degrees: dict[str, int]) -> tuple[tuple[str, int], ...]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Span
 from wscc.frontend import ast
+from wscc.frontend.builtins import SETTINGS
 from wscc.frontend.comments import Attached
 
 MAX_DEPTH: Final = 100  # levels of an expression; dataclass equality and the printer recurse over them
@@ -237,7 +238,7 @@ RULES: Final[dict[str, Rule]] = {
     "call": _call, "choice": _call,
     # training
     "train": _train, "train_body": Builder.body,
-    **{k: _setting(k) for k in ("batch", "microbatch", "data", "optimizer", "clip", "recompute", "seed")},
+    **{k: _setting(k) for k in SETTINGS},
     "schedule": _group("schedule", ast.Schedule), "dtype": _group("dtype", ast.DTypes),
     "parallel": _group("parallel", ast.Strategy),
     "role": lambda b, c, span: ast.Role(c[0], c[1], span=span),
@@ -247,7 +248,6 @@ RULES: Final[dict[str, Rule]] = {
 BODIES: Final = frozenset({"wafer_body", "fields", "body", "train_body"})
 LINES: Final = frozenset(
     {"wafer", "preset_wafer", "mesh", "die", "link", "field", "dead_die", "dead_link", "model", "block"}
-    | {"input", "param", "assign", "repeat", "loss", "return", "train", "batch", "microbatch", "data"}
-    | {"optimizer", "clip", "schedule", "dtype", "recompute", "parallel", "seed"}
+    | {"input", "param", "assign", "repeat", "loss", "return", "train", *SETTINGS}
 )
 WITHOUT_BLANKS: Final = frozenset({"field", "wafer", "preset_wafer", "model", "block", "train"})

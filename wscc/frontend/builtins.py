@@ -52,4 +52,9 @@ OPTIMIZERS: Final = {
 }
 SCHEDULES: Final = {"warmup": ("steps",), "cosine": ("steps", "floor")}
 INITS: Final = {"zeros": 0, "ones": 0, "normal": 1}  # kind -> arguments
+# What `train` may say, in the order of the grammar.
+SETTINGS: Final = (
+    "batch", "microbatch", "data", "optimizer", "clip", "schedule", "dtype", "recompute", "parallel", "zero",
+    "interleave", "seed",
+)  # fmt: skip
 INPUT_DTYPES: Final = ("i32",)

@@ -10,6 +10,7 @@ from wscc.ir.types import DType
 
 # The axes of a strategy in the order of the design; a later issue gives each its meaning.
 AXES = ("dp", "tp", "sp", "pp", "tatp")
+ZERO = (0, 1, 3)
 RECOMPUTE = ("none", "selective", "full")
 DTYPE_ROLES = ("compute", "params", "grads")
 FLOATS = (DType.F64, DType.F32, DType.BF16)
@@ -29,7 +30,8 @@ class TrainConfig:
     """`batch` sequences a step, in calls of `microbatch` sequences for each dp replica.
 
     `strategy` has the degrees above 1 in the order written; `data` is relative to the source file (empty:
-    tokens come from the seed); `clip` 0 means none. `batch` is a multiple of `dp * microbatch`.
+    tokens come from the seed); `clip` 0 means none; `zero` and
+    `interleave` are those of `wscc.ir.train.Train`. `batch` is a multiple of `dp * microbatch`.
     """
 
     batch: int
@@ -41,6 +43,8 @@ class TrainConfig:
     data: str = ""
     dtypes: DTypes = DTypes()
     recompute: str = "none"
+    zero: int = 0
+    interleave: int = 1
     seed: int = 0
     strategy_span: Span = field(default=NO_SPAN, compare=False, repr=False)
 

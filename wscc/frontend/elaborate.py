@@ -86,7 +86,8 @@ class _Model:
         train = Train(
             batch=config.batch, microbatches=config.calls, optimizer=config.optimizer, schedule=config.schedule,
             clip=config.clip, compute=config.dtypes.compute, params=config.dtypes.params,
-            grads=config.dtypes.grads, recompute=config.recompute, data=config.data, seed=config.seed,
+            grads=config.dtypes.grads, recompute=config.recompute,
+            zero=config.zero, interleave=config.interleave, data=config.data, seed=config.seed,
         )  # fmt: skip
         prepare = Call("prepare", (Ref("labels", (Affine(0, ((MICROBATCH, 1),)),)), Ref("count")))
         step = (

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from wscc.diagnostics import Code, Diagnostic, Label, Source
+from wscc.frontend.builtins import SETTINGS
 from wscc.frontend.scan import WORDS, span_at
 from wscc.frontend.units import nearest_unit
 
@@ -24,9 +25,7 @@ _CLASSES: Final = {
 _OPERATORS: Final = frozenset("+-*/@")
 _STATEMENT: Final = frozenset({"input", "param", "repeat", "loss", "return", "NAME"})
 _EXPRESSION: Final = frozenset({"NAME", "NUMBER", "-", "("})
-_SETTING: Final = frozenset(
-    {"batch", "microbatch", "data", "optimizer", "clip", "schedule", "dtype", "recompute", "parallel", "seed"}
-)
+_SETTING: Final = frozenset(SETTINGS)
 
 
 @dataclass(frozen=True, slots=True)

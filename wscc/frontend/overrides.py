@@ -13,16 +13,13 @@ from typing import Any, Final, NoReturn
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span
 from wscc.frontend import ast
-from wscc.frontend.builtins import OPTIMIZERS
+from wscc.frontend.builtins import OPTIMIZERS, SETTINGS
 from wscc.frontend.config import DTYPE_ROLES, FLOATS
 from wscc.frontend.machines import SPECS
 from wscc.frontend.parse import parse_fragment
 from wscc.frontend.report import hint
 from wscc.frontend.select import Selection
 
-SETTINGS: Final = (
-    "batch", "microbatch", "data", "optimizer", "clip", "schedule", "dtype", "recompute", "parallel", "seed",
-)  # fmt: skip
 _SET: Final = re.compile(r"--set (\w+)((?:\.\w+)+)=(?=.)", re.DOTALL)
 _DEAD_DIE: Final = re.compile(r"--dead die:([0-9]{1,9}),([0-9]{1,9})")
 _DEAD_LINK: Final = re.compile(r"--dead link:([0-9]{1,9}),([0-9]{1,9})-([0-9]{1,9}),([0-9]{1,9})")

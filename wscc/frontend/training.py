@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from wscc.diagnostics import NO_SPAN, Code, Span
 from wscc.frontend import ast
 from wscc.frontend.builtins import OPTIMIZERS, SCHEDULES
-from wscc.frontend.config import AXES, DTYPE_ROLES, FLOATS, RECOMPUTE, DTypes, TrainConfig
+from wscc.frontend.config import AXES, DTYPE_ROLES, FLOATS, RECOMPUTE, ZERO, DTypes, TrainConfig
 from wscc.frontend.evaluate import number
 from wscc.frontend.report import Report, hint
 from wscc.ir.train import Optimizer, Schedule
@@ -41,6 +41,8 @@ def resolve_train(train: ast.Train, report: Report) -> TrainConfig | None:
         data=_typed(settings, "data", ast.Text, ast.Text("")).value,
         dtypes=_dtypes(settings, report),
         recompute=_recompute(settings, report),
+        zero=_zero(settings, report),
+        interleave=_integer(settings, "interleave", 1, report),
         seed=_integer(settings, "seed", 0, report),
         strategy_span=settings["parallel"].span if "parallel" in settings else NO_SPAN,
     )
@@ -119,6 +121,17 @@ def _recompute(settings: Mapping[str, ast.Setting], report: Report) -> str:
             Code.CHOICE, f"unknown recompute mode `{mode.id}`", mode.span, "", hint(mode.id, RECOMPUTE)
         )
     return mode.id
+
+
+def _zero(settings: Mapping[str, ast.Setting], report: Report) -> int:
+    literal = _typed(settings, "zero", ast.Number, ast.Number("0"))
+    if literal.value not in ZERO:
+        report.add(
+            Code.CHOICE, f"`zero` is 0, 1 or 3, not {literal.text}", literal.span, "",
+            "1 shards the optimizer's state over dp, 3 weights and gradients too",
+        )  # fmt: skip
+        return 0
+    return int(literal.value)
 
 
 def _dtypes(settings: Mapping[str, ast.Setting], report: Report) -> DTypes:

@@ -31,7 +31,11 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """`microbatches` calls of each procedure a step; `clip` 0 means no clipping."""
+    """`microbatches` calls of each procedure a step; `clip` 0 means no clipping.
+
+    `zero` (Rajbhandari et al., arXiv 1910.02054) is what replicas share out: nothing (0), the optimizer's state
+    (1), or weights and gradients too (3). Each pipeline stage holds `interleave` chunks of layers.
+    """
 
     batch: int
     microbatches: int
@@ -42,5 +46,7 @@ class Train:
     params: DType = DType.F32
     grads: DType = DType.F32
     recompute: str = "none"
+    zero: int = 0
+    interleave: int = 1
     data: str = ""
     seed: int = 0

@@ -79,6 +79,11 @@ class Layout:
         """The same split without partial axes."""
         return Layout(self.dims)
 
+    def opened(self, dim: int, axis: str) -> Layout:
+        """The same with one dimension split further, at its minor end."""
+        dims = tuple((*axes, axis) if d == dim else axes for d, axes in enumerate(self.dims))
+        return Layout(dims, self.partial)
+
     def with_partial(self, partial: dict[str, Reduction]) -> Layout:
         return Layout(self.dims, tuple(sorted(partial.items())))
 

@@ -54,6 +54,8 @@ def _header(m: Module) -> Findings:
         yield place.wrong(f"the optimizer is `{m.train.optimizer.kind}`, not {', '.join(_OPTIMIZERS)}")
     if m.train.batch < 1 or m.train.microbatches < 1:
         yield place.wrong("`batch` and `microbatches` are at least 1")
+    if m.train.zero not in (0, 1, 3) or m.train.interleave < 1:
+        yield place.wrong("`zero` is 0, 1 or 3, and `interleave` at least 1")
     yield from check_dies(m)
     yield from check_routes(m)
 
