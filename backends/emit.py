@@ -12,11 +12,11 @@ import numpy as np
 
 from wscc.backends.emit_manifest import manifest_of
 from wscc.backends.emit_statements import Bindings, Formals, instruction, participants
-from wscc.backends.emit_step import program_step
+from wscc.backends.emit_step import program_steps
 from wscc.ir.artifact import Manifest
 from wscc.ir.die_arrays import as_array
-from wscc.ir.fabric import Ints
-from wscc.ir.module import Module, Op, Procedure
+from wscc.ir.fabric import Ints, per_die
+from wscc.ir.module import Module, Op, Procedure, calls
 from wscc.ir.program import Code, Instruction, Program, Streams
 
 
@@ -38,14 +38,25 @@ def emit(module: Module) -> tuple[Streams, Manifest]:
     table = Bindings(module.dies_used)
     lines = {p.name: _lines(p, table) for p in module.procedures}
     masks = dict.fromkeys(line.where for body in lines.values() for line in body)
-    roles, firsts = _roles(list(masks), module.dies_used)
+    each = module.dies_used // module.stages
+    stages = per_die(die // each for die in range(module.dies_used))
+    roles, firsts = _roles([stages, *masks], module.dies_used)
+    called = [{c.procedure for c, _ in calls(step)} for step in module.steps()]
     programs = tuple(
-        Program(role, tuple(_code(p, lines[p.name], first, module.dies_used) for p in module.procedures))
+        Program(
+            role,
+            tuple(
+                _code(p, lines[p.name], first, module.dies_used)
+                for p in module.procedures
+                if p.name in called[first // each]
+            ),
+            first // each,
+        )
         for role, first in enumerate(firsts)
     )
     streams = Streams(
         programs,
-        program_step(module),
+        program_steps(module),
         module.dies,
         roles,
         table.array(),
@@ -67,8 +78,8 @@ def _lines(procedure: Procedure, table: Bindings) -> list[_Line]:
 
 
 def _roles(masks: list[Ints], dies: int) -> tuple[tuple[int, ...], list[int]]:
-    """The role of each die, and the first die of each role: dies with equal masks share one."""
-    columns = [np.zeros(dies, np.bool_), *(as_array(m, dies) != 0 for m in masks)]
+    """The role of each die, and the first die of each role: dies with equal integers share one."""
+    columns = [as_array(m, dies) for m in masks]
     number: dict[bytes, int] = {}
     firsts: list[int] = []
     roles = []

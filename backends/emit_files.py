@@ -65,7 +65,7 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
 def _hashed_files(artifact: Artifact) -> dict[str, bytes]:
     streams = artifact.streams
     files = {
-        PROGRAMS: to_wsa(streams.programs, streams.step).encode(),
+        PROGRAMS: to_wsa(streams.programs, streams.steps).encode(),
         BINDINGS: _npy(streams),
         ROUTES: _routes(streams),
         GRAPH: artifact.graph.encode(),
@@ -144,14 +144,16 @@ def _is_unchanged(manifest: dict[str, Any], content: bytes) -> bool:
 
 def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str, Any]) -> Artifact:
     program = decode(_Program, manifest["program"])
-    programs, step = parse_wsa(files[PROGRAMS].decode(), PROGRAMS)
+    programs, steps = parse_wsa(files[PROGRAMS].decode(), PROGRAMS)
     bindings = np.load(io.BytesIO(files[BINDINGS]), allow_pickle=False).astype(np.int64)
     routes = decode(tuple[tuple[int, ...], ...], json.loads(files[ROUTES]))
     if not len(program.dies) == len(program.roles) == len(bindings) or bindings.ndim != 2:
         raise ValueError("dies, roles and bindings differ in number")
     if not set(program.roles) <= {p.role for p in programs}:
         raise ValueError("a die has a role without a program")
-    streams = Streams(programs, step, program.dies, program.roles, bindings, routes, program.arena_bytes)
+    if {p.stage for p in programs} != set(range(len(steps))):
+        raise ValueError("programs and steps are not of the same stages")
+    streams = Streams(programs, steps, program.dies, program.roles, bindings, routes, program.arena_bytes)
     return Artifact(streams, program.host, files[GRAPH].decode(), files.get(DATA), report)
 
 

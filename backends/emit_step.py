@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import prod
 
 from wscc.ir.memory import Placement
-from wscc.ir.module import Array, Loop, Module, Ref, Step
+from wscc.ir.module import Array, Call, Loop, Module, Ref
 from wscc.ir.program import Address, ProgramCall, ProgramLoop, ProgramStep
 
 
-def program_step(module: Module) -> ProgramStep:
-    """The step of a planned module."""
+def program_steps(module: Module) -> tuple[ProgramStep, ...]:
+    """The step of each stage of a planned module."""
     assert module.memory is not None
     places = {p.array: p for p in module.memory.arrays}
     arrays = {a.name: a for a in module.arrays}
@@ -18,7 +18,7 @@ def program_step(module: Module) -> ProgramStep:
     def address(ref: Ref) -> Address:
         return _address(arrays[ref.array], places[ref.array], ref)
 
-    def convert(step: Step) -> ProgramStep:
+    def convert(step: tuple[Call | Loop, ...]) -> ProgramStep:
         return tuple(
             ProgramLoop(s.variable, s.count, convert(s.body))
             if isinstance(s, Loop)
@@ -26,7 +26,7 @@ def program_step(module: Module) -> ProgramStep:
             for s in step
         )
 
-    return convert(module.step)
+    return tuple(map(convert, module.steps()))
 
 
 def _address(array: Array, place: Placement, ref: Ref) -> Address:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,8 +53,8 @@ class Engine:
     def __post_init__(self) -> None:
         self.transport = Transport(self._wake)
 
-    def run(self, calls: list[DynamicCall]) -> None:
-        """Every die makes every call, in order. `CompileError`: W502 if dies wait in a circle, or whatever
+    def run(self, calls: Sequence[Sequence[DynamicCall]]) -> None:
+        """Every die makes its own calls, in order. `CompileError`: W502 if dies wait in a circle, or whatever
         an instruction raises, with its place in front."""
         workers = max(1, min(self.threads, self.dies))
         self.tasks = [Task(die, die * workers // self.dies) for die in range(self.dies)]
@@ -70,10 +70,10 @@ class Engine:
             helper.join()
         if self.failures:
             raise min(self.failures, key=lambda f: f[0])[1]
-        if stuck := [task for task in self.tasks if task.call < len(calls)]:
+        if stuck := [task for task in self.tasks if task.call < len(calls[task.die])]:
             raise fail(Code.DEADLOCK, _wait_cycle(stuck, calls, self.name))
 
-    def _work(self, calls: list[DynamicCall], worker: int) -> None:
+    def _work(self, calls: Sequence[Sequence[DynamicCall]], worker: int) -> None:
         lock = self.transport.lock
         with np.errstate(all="ignore"):
             while True:
@@ -86,7 +86,7 @@ class Engine:
                     task = self._take(worker)
                     self.running += 1
                 try:
-                    self._advance(task, calls)
+                    self._advance(task, calls[task.die])
                 except BaseException as error:
                     self.failures.append((task.die, error))
                 finally:
@@ -104,7 +104,7 @@ class Engine:
         task.worker = worker
         return task
 
-    def _advance(self, task: Task, calls: list[DynamicCall]) -> None:
+    def _advance(self, task: Task, calls: Sequence[DynamicCall]) -> None:
         """Run a die until it blocks or ends."""
         resumed, task.blocked = task.blocked is not None, None
         while task.call < len(calls):
@@ -119,7 +119,7 @@ class Engine:
                     return
             task.call, task.pc = task.call + 1, 0
 
-    def _run_code(self, task: Task, code: list[Prepared], calls: list[DynamicCall]) -> int:
+    def _run_code(self, task: Task, code: list[Prepared], calls: Sequence[DynamicCall]) -> int:
         """Run from `task.pc` to the end or to a wait that blocks, and say where that is."""
         pc = task.pc
         try:
@@ -132,7 +132,7 @@ class Engine:
             raise self._located(task, pc, calls, error) from error
         return len(code)
 
-    def _located(self, task: Task, pc: int, calls: list[DynamicCall], error: Exception) -> CompileError:
+    def _located(self, task: Task, pc: int, calls: Sequence[DynamicCall], error: Exception) -> CompileError:
         place = f"die {self.name(task.die)}, `{calls[task.call][0]}` instruction {pc}"
         if isinstance(error, CompileError):
             first = error.diagnostics[0]
@@ -146,7 +146,7 @@ class Engine:
         self.transport.lock.notify()
 
 
-def _wait_cycle(stuck: list[Task], calls: list[DynamicCall], name: Callable[[int], str]) -> str:
+def _wait_cycle(stuck: list[Task], calls: Sequence[Sequence[DynamicCall]], name: Callable[[int], str]) -> str:
     """Who waits for whom, from the first stuck die around the circle, or to a die that has ended."""
     waiting = {task.die: task for task in stuck}
     chain: list[int] = []
@@ -157,13 +157,13 @@ def _wait_cycle(stuck: list[Task], calls: list[DynamicCall], name: Callable[[int
         assert end is not None
         die = end.peer
     cycle = chain[chain.index(die) :] if die in chain else chain
-    words = [_wait(waiting[d], calls, name) for d in cycle]
+    words = [_wait(waiting[d], calls[d], name) for d in cycle]
     if die not in chain:
         words.append(f"die {name(die)} has ended")
     return "dies wait for one another: " + "; ".join(words)
 
 
-def _wait(task: Task, calls: list[DynamicCall], name: Callable[[int], str]) -> str:
+def _wait(task: Task, calls: Sequence[DynamicCall], name: Callable[[int], str]) -> str:
     end = task.blocked
     assert end is not None
     what = "to take a message" if end.sends else "to send one"

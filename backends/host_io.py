@@ -39,13 +39,13 @@ def initialise(machine: Machine, seed: int) -> None:
             continue
         for index in np.ndindex(*t.extents):
             parts: dict[tuple[int, ...], Tensor] = {}
-            for die, slices, keeps in _parts(t, manifest):
+            for die, address, slices, keeps in _places(t, index, manifest):
                 key = _key(slices)
                 if key not in parts:
                     parts[key] = initial_slice(
                         t.name, index, t.type.shape, t.init, seed, t.type.dtype, slices
                     )
-                machine.store(die, address(t, index), parts[key] if keeps else _neutral(t, parts[key]))
+                machine.store(die, address, parts[key] if keeps else _neutral(t, parts[key]))
 
 
 def write(machine: Machine, name: str, index: tuple[int, ...], value: Tensor) -> None:
@@ -56,9 +56,9 @@ def write(machine: Machine, name: str, index: tuple[int, ...], value: Tensor) ->
     t = tensor(machine.manifest, name)
     if value.shape != t.type.shape:
         raise fail(Code.ARTIFACT, f"`{name}` is {list(t.type.shape)}, not {list(value.shape)}")
-    for die, slices, keeps in _parts(t, machine.manifest):
+    for die, address, slices, keeps in _places(t, index, machine.manifest):
         part = value[slices].astype(t.type.dtype.numpy)
-        machine.store(die, address(t, index), part if keeps else _neutral(t, part))
+        machine.store(die, address, part if keeps else _neutral(t, part))
 
 
 def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
@@ -72,8 +72,8 @@ def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
     sizes = dict(machine.manifest.axes)
     local = t.type.local_shape(sizes)
     seen: dict[tuple[object, ...], Tensor] = {}
-    for die, slices, _ in _parts(t, machine.manifest):
-        part = machine.load(die, address(t, index), local, t.type.dtype.numpy)
+    for die, address, slices, _ in _places(t, index, machine.manifest):
+        part = machine.load(die, address, local, t.type.dtype.numpy)
         coordinates = _coordinates(die, machine.manifest)
         key = (_key(slices), *(coordinates[a] for a, _ in layout.partial))
         if key not in seen:
@@ -86,23 +86,35 @@ def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
     return whole
 
 
-def address(t: HostTensor, index: tuple[int, ...]) -> int:
-    """Elements lie in row-major order of the extents."""
+def addresses(t: HostTensor, index: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """(stage, address) of each replica of an element. They lie in row-major order of the extents."""
     if len(index) != len(t.extents) or any(not 0 <= i < n for i, n in zip(index, t.extents, strict=True)):
         raise fail(Code.ARTIFACT, f"`{t.name}` has extents {list(t.extents)}, no element {list(index)}")
     flat = sum(i * prod(t.extents[d + 1 :]) for d, i in enumerate(index))
-    return t.address + flat * t.stride
+    for part in t.parts:
+        if part.first <= flat < part.first + part.count:
+            yield part.stage, part.address + (flat - part.first) * part.stride
 
 
 def _layout(t: HostTensor) -> Layout:
     return t.type.layout or Layout.whole(len(t.type.shape))
 
 
-def _parts(t: HostTensor, manifest: Manifest) -> Iterator[tuple[int, Slices, bool]]:
-    """Each logical die, its slices of the array, and whether it holds the value of a partial array."""
+def _places(
+    t: HostTensor, index: tuple[int, ...], manifest: Manifest
+) -> Iterator[tuple[int, int, Slices, bool]]:
+    """Each logical die that holds an element, its address there, the die's slices of the array, and whether it
+    holds the value of a partial array."""
     layout, sizes = _layout(t), dict(manifest.axes)
     local = t.type.local_shape(sizes)
-    for die in range(prod(sizes.values())):
+    dies = prod(sizes.values())
+    each = dies // manifest.stages
+    held = [
+        (die, address)
+        for stage, address in addresses(t, index)
+        for die in (range(dies) if stage < 0 else range(stage * each, (stage + 1) * each))
+    ]
+    for die, address in held:
         at = _coordinates(die, manifest)
         slices = []
         for n, axes in zip(local, layout.dims, strict=True):
@@ -110,7 +122,7 @@ def _parts(t: HostTensor, manifest: Manifest) -> Iterator[tuple[int, Slices, boo
             for axis in axes:
                 block = block * sizes[axis] + at[axis]
             slices.append(slice(block * n, (block + 1) * n))
-        yield die, tuple(slices), all(at[axis] == 0 for axis, _ in layout.partial)
+        yield die, address, tuple(slices), all(at[axis] == 0 for axis, _ in layout.partial)
 
 
 def _coordinates(die: int, manifest: Manifest) -> dict[str, int]:

@@ -21,7 +21,7 @@ from wscc.backends.load_checks import (
     die_name,
 )
 from wscc.ir.artifact import Manifest
-from wscc.ir.program import Streams, dynamic_calls
+from wscc.ir.program import Streams, dynamic_calls, stage_of_role
 
 # Prepared instructions kept over all dies, about a kilobyte each; beyond it they are made again.
 _KEPT = 1 << 20
@@ -41,7 +41,7 @@ class Machine:
     manifest: Manifest
     threads: int = 1
     checked: bool = False
-    _calls: list[DynamicCall] = field(init=False, repr=False)
+    _calls: list[list[DynamicCall]] = field(init=False, repr=False)
     _routines: dict[int, dict[str, Routine]] = field(init=False, repr=False)
     _memories: list[DieMemory] = field(init=False, repr=False)
     _shadows: list[Shadow] = field(init=False, repr=False)
@@ -54,10 +54,14 @@ class Machine:
         streams, dies = self.streams, len(self.streams.dies)
         check_dies(streams, self.manifest)
         check_computer(streams, shadows=self.checked)
-        self._calls = list(dynamic_calls(streams.step))
+        steps = [list(dynamic_calls(step)) for step in streams.steps]
+        stages = stage_of_role(streams)
+        self._calls = [steps[stages[role]] for role in streams.roles]
         self._routines = {p.role: {c.name: Routine.of(c) for c in p.procedures} for p in streams.programs}
-        check_calls(self._routines, self._calls)
-        check_memory(streams, self._routines, self._calls)
+        for stage, calls in enumerate(steps):
+            routines = {role: r for role, r in self._routines.items() if stages[role] == stage}
+            check_calls(routines, calls)
+            check_memory(streams, routines, calls)
         check_messages(streams, self.manifest, self._routines)
         self._memories = [DieMemory.of(streams.arena_bytes, streams.bindings[i]) for i in range(dies)]
         self._shadows = [Shadow(m) for m in self._memories] if self.checked else []

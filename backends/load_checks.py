@@ -38,6 +38,8 @@ def check_dies(streams: Streams, manifest: Manifest) -> None:
         raise fail(Code.ARTIFACT, "a die of the program is dead, off the wafer, or used twice")
     if not set(streams.roles) <= roles:
         raise fail(Code.ARTIFACT, "a die has a role without a program")
+    if not {p.stage for p in streams.programs} <= set(range(len(streams.steps))):
+        raise fail(Code.ARTIFACT, "a role is of a stage without a step")
 
 
 def check_computer(streams: Streams, *, shadows: bool) -> None:

@@ -14,12 +14,14 @@ from wscc.passes.place import Place
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
+from wscc.passes.stages import Stages
 
 PASSES: Final[dict[str, type[Pass]]] = {
     p.name: p
     for p in (
         Differentiate,
         Partition,
+        Stages,
         Fuse,
         Place,
         LowerCollectives,
@@ -39,6 +41,7 @@ def default_passes(level: int) -> list[Pass]:
     return [
         Differentiate(),
         Partition(),
+        Stages(),
         *fused,
         Place(),
         LowerCollectives(),

@@ -15,6 +15,7 @@ class Fact(StrEnum):
 
     DIFFERENTIATED = "differentiated"
     PARTITIONED = "partitioned"
+    STAGED = "cut into stages"
     PLACED = "placed"
     LOWERED = "lowered to the fabric"
     PHASED = "grouped in phases"

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
-from wscc.ir.fabric import Buffer, Ints, View, per_die
+from wscc.ir.fabric import NOBODY, Buffer, FabricStmt, Ints, Kernel, Transfer, View, at, per_die
 from wscc.ir.module import Level, Mode, Module, Op, Output, Procedure, Ref, Value, calls
 from wscc.machine.topology import mesh_topology
 from wscc.passes.base import Fact, Pass
 from wscc.passes.logical_mesh import LogicalMesh
-from wscc.passes.lower_context import FabricBuilder, indexed, times, whole_view
+from wscc.passes.lower_context import FabricBuilder, indexed, times, times_each, whole_view
 from wscc.passes.lower_kernels import KERNELS, VIEWS, Site
 from wscc.passes.lower_reshards import along, lower_reshard
 from wscc.passes.lower_streams import StreamSite, lower_stream
@@ -40,11 +40,40 @@ class LowerCollectives(Pass):
         lies = {axis: _lies(module, mesh, axis) for axis in mesh.sizes}
         bindings = {c.procedure: c.args for c, _ in calls(module.step)}
         storage = {a.name: a.storage or a.name for a in module.arrays}
+        callers = _callers(module)
         procedures = tuple(
-            _Procedure(mesh, lies, p, _aliases(p, bindings[p.name], storage)).lower()
+            _made_by(
+                _Procedure(mesh, lies, p, _aliases(p, bindings[p.name], storage)).lower(), callers[p.name]
+            )
             for p in module.procedures
         )
         return module.with_(level=Level.FABRIC, procedures=procedures)
+
+
+def _callers(module: Module) -> dict[str, Ints]:
+    """By procedure, 1 for the dies of stages that call it."""
+    called = [{c.procedure for c, _ in calls(step)} for step in module.steps()]
+    each = module.dies_used // module.stages
+    return {
+        p.name: per_die(int(p.name in called[die // each]) for die in range(module.dies_used))
+        for p in module.procedures
+    }
+
+
+def _made_by(procedure: Procedure, dies: Ints) -> Procedure:
+    """The procedure with work for these dies (mask) only."""
+    if dies == 1:
+        return procedure
+    return replace(procedure, body=tuple(_only(s, dies) for s in procedure.body))
+
+
+def _only(stmt: Op | FabricStmt, dies: Ints) -> Op | FabricStmt:
+    if isinstance(stmt, Kernel):
+        return replace(stmt, where=times_each(stmt.where, dies))
+    assert isinstance(stmt, Transfer)
+    if isinstance(stmt.to, int):
+        return stmt
+    return replace(stmt, to=per_die(to if at(dies, i) else NOBODY for i, to in enumerate(stmt.to)))
 
 
 def _lies(module: Module, mesh: LogicalMesh, axis: str) -> str:

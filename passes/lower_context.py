@@ -16,6 +16,7 @@ from wscc.ir.fabric import (
     PerDie,
     Transfer,
     View,
+    at,
     contiguous_strides,
     per_die,
     plus,
@@ -29,6 +30,13 @@ from wscc.passes.logical_mesh import LogicalMesh
 def times(ints: Ints, factor: int) -> Ints:
     """Product, die by die."""
     return ints * factor if isinstance(ints, int) else per_die(v * factor for v in ints.values)
+
+
+def times_each(a: Ints, b: Ints) -> Ints:
+    """Product of two, die by die."""
+    if isinstance(a, int):
+        return times(b, a)
+    return per_die(x * at(b, i) for i, x in enumerate(a.values))
 
 
 def whole_view(buffer: str, shape: tuple[int, ...], dtype: DType) -> View:

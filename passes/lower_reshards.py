@@ -210,6 +210,12 @@ def lower_reshard(
         reduce_scatter(a, x, out, _int(op, "dim"), group)
     elif op.kind == "all_reduce":
         all_reduce(a, x, out, group, COMBINE[str(op.attr("reduction"))])
+    elif op.kind == "stage_sum":
+        all_reduce(a, x, out, group, COMBINE["sum"])
+    elif op.kind == "permute":
+        source, target = _int(op, "source"), _int(op, "target")
+        to = tuple(target if p == source else NOBODY for p in range(a.size))
+        build.transfer(a.mesh.peers(axis, to), x, out, group)
     else:
         all_to_all(a, x, out, _int(op, "dim"), _int(op, "to"), group)
     return out

@@ -16,7 +16,7 @@ from wscc.passes.partition_layouts import Assignment
 from wscc.passes.partition_search import Assigned, Chain, Search, Site
 from wscc.passes.partition_step import complete_arrays
 from wscc.passes.partition_streams import fuse_streams
-from wscc.strategy import policy
+from wscc.strategy import policy, stage_axes
 
 # Replaces the search in tests: any choice among the legal ones must give a right program.
 Choosing = Callable[[Search], Assigned]
@@ -53,7 +53,8 @@ class Partition(Pass):
         """`run` with another chooser in place of the search."""
         chain = build_chain(module)
         split = seeds(module, chain)
-        search = Search(chain, module.sizes, split)
+        inside = {a: n for a, n in module.sizes.items() if a not in stage_axes(module.sizes)}
+        search = Search(chain, inside, split)
         assigned = {k: _in_mesh_order(v, module) for k, v in choose(search).items()}
         rewriter = _Rewriter(module, chain, assigned, split)
         sharded = complete_arrays(rewriter.run(), rewriter.owned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wscc.ir.builder import Builder
-from wscc.ir.module import Affine, Array, Call, Loop, Module, Output, Procedure, Ref, Step, Value
+from wscc.ir.module import Affine, Array, Call, Loop, Module, Output, Procedure, Ref, Stage, Step, Value
 from wscc.ir.types import Layout
 from wscc.passes.reshard import plan, reshard_op
 
@@ -37,6 +37,7 @@ def complete_arrays(module: Module, owned: dict[str, Layout]) -> Module:
         last.update((name, position) for name in _written((stmt,), outputs_from) if name in partial)
     step: list[Call | Loop] = []
     for position, stmt in enumerate(module.step):
+        assert not isinstance(stmt, Stage), "stages are cut later"
         step.append(_redirected(stmt, outputs_from, set(partial)))
         due = [partial[n] for n in partial if last.get(n) == position]
         for extents in dict.fromkeys(a.extents for a in due):
@@ -49,7 +50,7 @@ def complete_arrays(module: Module, owned: dict[str, Layout]) -> Module:
 def _written(step: Step, outputs_from: dict[str, int]) -> set[str]:
     found: set[str] = set()
     for stmt in step:
-        if isinstance(stmt, Loop):
+        if isinstance(stmt, Loop | Stage):
             found |= _written(stmt.body, outputs_from)
         else:
             found |= {ref.array for ref in stmt.args[outputs_from[stmt.procedure] :]}

@@ -32,7 +32,7 @@ class Place(Pass):
     """
 
     name: ClassVar[str] = "place"
-    requires: ClassVar[frozenset[Fact]] = frozenset({Fact.PARTITIONED})
+    requires: ClassVar[frozenset[Fact]] = frozenset({Fact.STAGED})
     provides: ClassVar[frozenset[Fact]] = frozenset({Fact.PLACED})
 
     def run(self, module: Module) -> Module:

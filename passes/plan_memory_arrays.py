@@ -15,7 +15,7 @@ def element_stride(module: Module, array: Array) -> int:
 
 
 def array_bytes(module: Module) -> dict[str, int]:
-    """The bytes that each array adds to a die: 0 for one that lies in the storage of another."""
+    """The bytes that each array adds to a die of its stage: 0 for one that lies in the storage of another."""
     needed = {a.name: 0 for a in module.arrays}
     for a in module.arrays:
         root = a.storage or a.name
@@ -27,14 +27,17 @@ def array_bytes(module: Module) -> dict[str, int]:
 def place_arrays(module: Module, base: int) -> tuple[tuple[Placement, ...], int]:
     """The place of each array, from `base` on, and the end of the last.
 
-    Elements of arrays that share storage coincide (or there is but one), so their strides must agree.
+    First come the arrays of all stages, then those of each stage, which start anew. Elements of arrays that
+    share storage coincide (or there is but one), so their strides must agree.
     """
     needed = array_bytes(module)
     address: dict[str, int] = {}
-    end = aligned(base)
-    for name, size in needed.items():
-        address[name] = end
-        end += size
+    ends = {-1: aligned(base)}
+    for a in sorted(module.arrays, key=lambda a: a.stage):
+        end = ends.setdefault(a.stage, ends[-1])
+        address[a.name] = end
+        ends[a.stage] = end + needed[a.name]
+    end = max(ends.values())
     placements = []
     for a in module.arrays:
         stride, root = element_stride(module, a), module.array(a.storage or a.name)

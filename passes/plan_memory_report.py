@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 from wscc.diagnostics import Code, CompileError, fail
-from wscc.ir.module import Kind, Module
+from wscc.ir.memory import aligned
+from wscc.ir.module import Array, Kind, Module
 from wscc.passes.plan_memory_arrays import array_bytes
 from wscc.strategy import BATCH, POLICIES
 
@@ -16,13 +17,16 @@ LOCALS = "locals"
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """Bytes of one die. `by_category` (kinds of arrays, and `locals`) adds up to `peak`; `live_peak` is what
-    would remain if locals were packed without a gap."""
+    """Bytes of one die. `stages` has the peak of a die of each stage; `peak` is that of the fullest stage, to
+    which `by_category` (kinds of arrays, and `locals`) adds up; `live_peak` is what would remain of it if locals
+    were packed without a gap."""
 
     peak: int
     live_peak: int
     capacity: int
     by_category: dict[str, int]
+    stages: tuple[int, ...]
+    fullest: int
 
 
 def memory_report(module: Module) -> MemoryReport:
@@ -30,12 +34,22 @@ def memory_report(module: Module) -> MemoryReport:
     memory = module.memory
     assert memory is not None
     needed = array_bytes(module)
-    by_category = {LOCALS: memory.arena_bytes - sum(needed.values())}
+    locals_ = aligned(memory.scratch_bytes)
+    stages = tuple(
+        locals_ + sum(needed[a.name] for a in _held(module, stage)) for stage in range(module.stages)
+    )
+    fullest = stages.index(max(stages))
+    by_category = {LOCALS: locals_}
     for kind in Kind:
-        by_category[str(kind)] = sum(needed[a.name] for a in module.arrays if a.kind is kind)
+        by_category[str(kind)] = sum(needed[a.name] for a in _held(module, fullest) if a.kind is kind)
     die = module.machine.die
-    live = memory.arena_bytes - memory.scratch_bytes + memory.live_bytes
-    return MemoryReport(memory.arena_bytes, live, die.sram + die.hbm, by_category)
+    live = max(stages) - memory.scratch_bytes + memory.live_bytes
+    return MemoryReport(max(stages), live, die.sram + die.hbm, by_category, stages, fullest)
+
+
+def _held(module: Module, stage: int) -> list[Array]:
+    """The arrays of a die of the stage."""
+    return [a for a in module.arrays if a.stage in (-1, stage)]
 
 
 def check_capacity(module: Module) -> None:
@@ -49,7 +63,8 @@ def _too_large(module: Module, report: MemoryReport) -> CompileError:
     excess = report.peak - report.capacity
     categories = sorted(report.by_category.items(), key=lambda c: (-c[1], c[0]))
     needed = array_bytes(module)
-    arrays = sorted(((n, a) for a, n in needed.items()), key=lambda x: (-x[0], x[1]))
+    held = _held(module, report.fullest)
+    arrays = sorted(((needed[a.name], a.name) for a in held), key=lambda x: (-x[0], x[1]))
     words = ", ".join(f"{name} {size(n)}" for name, n in categories[:4] if n)
     largest = ", ".join(f"`{name}` {size(n)}" for n, name in arrays[:3] if n)
     return fail(

@@ -131,6 +131,8 @@ def received_elements(step: Reshard, shape: tuple[int, ...], sizes: dict[str, in
     local = prod(shape) / prod(sizes[a] for a in step.after.axes)
     if step.kind in ("slice", "mask"):
         return 0.0
+    if step.kind == "permute":
+        return local / n
     if step.kind == "all_gather":
         return local * (n - 1) / n
     if step.kind == "reduce_scatter":

@@ -12,6 +12,7 @@ from wscc.ir.module import Kind, Level, Module
 from wscc.ir.verify import verify
 from wscc.passes import default_passes
 from wscc.passes.base import Fact, Pass
+from wscc.strategy import stage_axes
 
 Observer = Callable[[str, Module], None]
 
@@ -61,6 +62,7 @@ def facts_of(module: Module) -> frozenset[Fact]:
     known = {
         Fact.DIFFERENTIATED: any(a.kind is Kind.GRAD for a in module.arrays),
         Fact.PARTITIONED: module.level is not Level.GRAPH,
+        Fact.STAGED: module.level is not Level.GRAPH and (module.stages > 1 or not stage_axes(module.sizes)),
         Fact.PLACED: bool(module.dies),
         Fact.LOWERED: lowered,
         Fact.PHASED: scheduled or (lowered and all(t.phase >= 0 for t in transfers)),

@@ -29,7 +29,9 @@ def build_report(
         "flops_per_step": model_flops(graph),
         "memory": {
             "peak_bytes_per_die_max": memory.peak,
-            "peak_bytes_per_die": [memory.peak] * graph.dies_used,
+            "peak_bytes_per_die": [
+                n for n in memory.stages for _ in range(graph.dies_used // planned.stages)
+            ],
             "live_peak_bytes": memory.live_peak,
             "by_category": memory.by_category,
             "capacity": memory.capacity,

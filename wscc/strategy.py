@@ -10,6 +10,7 @@ gathered for an op, or reduce-scattered from it, travels round the axis in chunk
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Final, Literal
@@ -30,8 +31,9 @@ class Policy:
     stream: bool = False
 
 
-# In the order of the logical mesh, major first: the last axis holds the closest neighbours.
+# In the order of the logical mesh, major first: stages are blocks of dies, the last axis holds the closest neighbours.
 POLICIES: Final[dict[str, Policy]] = {
+    "pp": Policy(splits="layers"),
     "dp": Policy(seed=(BATCH,)),
     "sp": Policy(seed=(SEQUENCE,), stream=True),
     "tp": Policy(splits="weights"),
@@ -45,6 +47,11 @@ _ZERO: Final[dict[int, Store]] = {0: "used", 1: "state", 3: "shard"}
 
 def policy(axis: str) -> Policy:
     return POLICIES[axis]
+
+
+def stage_axes(axes: Iterable[str]) -> list[str]:
+    """The axes that cut the chain of segments, of which a strategy has one at most."""
+    return [a for a in axes if POLICIES[a].splits == "layers"]
 
 
 def store(axis: str, zero: int) -> Store:

@@ -10,25 +10,40 @@ from wscc.ir.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
+class HostPart:
+    """Elements from `first` on, `count` of them, on the dies of `stage` (-1: on all): element `first + i` of
+    each die at `address + i * stride` bytes."""
+
+    stage: int
+    first: int
+    count: int
+    address: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
 class HostTensor:
-    """An array that the host may fill or read: `prod(extents)` elements of `type` (with its layout), element
-    i of each die at `address + i * stride` bytes; the die's slice follows from the layout and its coordinates."""
+    """An array that the host may fill or read: `prod(extents)` elements of `type` (with its layout), in parts.
+
+    The slice of a die follows from the layout and its coordinates. Parts that hold the same element hold
+    replicas of it."""
 
     name: str
     kind: Kind
     type: TensorType
     extents: tuple[int, ...]
-    address: int
-    stride: int
     init: Init
+    parts: tuple[HostPart, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`axes`: the logical mesh, first axis major. `rows`, `columns`, `dead_links` describe the wafer."""
+    """`axes`: the logical mesh, first axis major; `stages` equal blocks of its dies are pipeline stages.
+    `rows`, `columns`, `dead_links` describe the wafer."""
 
     name: str
     axes: tuple[tuple[str, int], ...]
+    stages: int
     rows: int
     columns: int
     dead_dies: tuple[int, ...]

@@ -160,7 +160,11 @@ class Init:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """`prod(extents)` elements of one tensor type; `storage` names the array whose bytes it shares."""
+    """`prod(extents)` elements of one tensor type; `storage` names the array whose bytes it shares.
+
+    Where stages are cut, an array may lie on one `stage` only (-1: on all). It may hold for the host the
+    elements of the array `of` from `first` on; several that hold the same element hold replicas of it.
+    """
 
     name: str
     type: TensorType
@@ -168,6 +172,9 @@ class Array:
     extents: tuple[int, ...] = ()
     init: Init = Init()
     storage: str = ""
+    stage: int = -1
+    of: str = ""
+    first: int = 0
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property
@@ -211,7 +218,15 @@ class Loop:
     body: tuple[Call | Loop, ...]
 
 
-Step = tuple[Call | Loop, ...]
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the dies of pipeline stage `index` do, and no others. Stages meet in the calls that both make."""
+
+    index: int
+    body: tuple[Call | Loop, ...]
+
+
+Step = tuple[Call | Loop | Stage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +258,18 @@ class Module:
     def dies_used(self) -> int:
         return prod(n for _, n in self.axes)
 
+    @property
+    def stages(self) -> int:
+        """Pipeline stages; each is an equal block of logical dies."""
+        return sum(isinstance(s, Stage) for s in self.step) or 1
+
+    def steps(self) -> tuple[tuple[Call | Loop, ...], ...]:
+        """The step of each stage."""
+        own = {s.index: s.body for s in self.step if isinstance(s, Stage)}
+        if not own:
+            return (tuple(s for s in self.step if not isinstance(s, Stage)),)
+        return tuple(own[i] for i in range(len(own)))
+
     def procedure(self, name: str) -> Procedure:
         return next(p for p in self.procedures if p.name == name)
 
@@ -259,8 +286,9 @@ def calls(step: Step) -> Iterator[tuple[Call, int]]:
         if isinstance(stmt, Call):
             yield stmt, 1
         else:
+            count = stmt.count if isinstance(stmt, Loop) else 1
             for call, times in calls(stmt.body):
-                yield call, times * stmt.count
+                yield call, times * count
 
 
 def walk(step: Step, variables: dict[str, int] | None = None) -> Iterator[tuple[Call, dict[str, int]]]:
@@ -269,6 +297,8 @@ def walk(step: Step, variables: dict[str, int] | None = None) -> Iterator[tuple[
     for stmt in step:
         if isinstance(stmt, Call):
             yield stmt, variables
+        elif isinstance(stmt, Stage):
+            yield from walk(stmt.body, variables)
         else:
             for i in range(stmt.count):
                 yield from walk(stmt.body, {**variables, stmt.variable: i})

@@ -119,4 +119,6 @@ OPS: Final[dict[str, OpDef]] = {d.name: d for d in _ALL}
 
 # Reshards: ops of the sharded level that change a layout and nothing else.
 # attrs: `axis`, and `dim` (all_gather, reduce_scatter, slice) or `dim`, `to` (all_to_all: gathered dim, split dim).
-RESHARDS: Final = ("slice", "mask", "all_gather", "reduce_scatter", "all_reduce", "all_to_all")
+# Between stages, each of which has values of its own: from one to another, and the sum of what all have.
+STAGE_MOVES: Final = ("permute", "stage_sum")
+RESHARDS: Final = ("slice", "mask", "all_gather", "reduce_scatter", "all_reduce", "all_to_all", *STAGE_MOVES)

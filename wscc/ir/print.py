@@ -21,6 +21,7 @@ from wscc.ir.module import (
     Output,
     Procedure,
     Ref,
+    Step,
     Stream,
     Value,
 )
@@ -82,7 +83,9 @@ def _array(a: Array) -> str:
     std = f"({spell_scalar(a.init.std)})" if a.init.std else ""
     init = "" if a.init == Init() else f" init={spell_word(a.init.kind)}{std}"
     storage = f" storage=%{spell_name(a.storage)}" if a.storage else ""
-    return f"array %{spell_name(a.name)} : {spell_type(a.type)} kind={a.kind}{extents}{init}{storage}"
+    stage = f" stage={a.stage}" if a.stage >= 0 else ""
+    part = f" of=%{spell_name(a.of)} first={a.first}" if a.of else ""
+    return f"array %{spell_name(a.name)} : {spell_type(a.type)} kind={a.kind}{extents}{init}{storage}{stage}{part}"
 
 
 # ------------------------------------------------------------------------------------------------ procedures
@@ -135,14 +138,15 @@ def _stream(s: Stream) -> str:
 # ------------------------------------------------------------------------------------------------------ step
 
 
-def _step(stmts: Sequence[Call | Loop], indent: str) -> Iterator[str]:
+def _step(stmts: Step, indent: str) -> Iterator[str]:
     for stmt in stmts:
         if isinstance(stmt, Call):
             yield from _filled(
                 f"{indent}call @{spell_name(stmt.procedure)}(", map(_ref, stmt.args), ")", indent
             )
         else:
-            yield f"{indent}loop {spell_word(stmt.variable)} < {stmt.count} {{"
+            head = f"loop {spell_word(stmt.variable)} <" if isinstance(stmt, Loop) else "stage"
+            yield f"{indent}{head} {stmt.count if isinstance(stmt, Loop) else stmt.index} {{"
             yield from _step(stmt.body, indent + "  ")
             yield f"{indent}}}"
 

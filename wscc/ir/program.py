@@ -1,4 +1,4 @@
-"""The streams level: one program per role, a binding table per die, and one step that calls the programs.
+"""The streams level: one program per role, a binding table per die, and for each stage the calls of a step.
 
 A *role* is a set of dies whose instructions are the same but for some integers; each such integer is a
 `Column` of the binding table (peers, routes, chunk offsets). Physical dies are `row * columns + column`.
@@ -68,10 +68,11 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the dies of one role execute."""
+    """What the dies of one role execute; they are all of one stage."""
 
     role: int
     procedures: tuple[Code, ...]
+    stage: int = 0
 
     def code(self, name: str) -> Code:
         return next(c for c in self.procedures if c.name == name)
@@ -107,15 +108,20 @@ ProgramStep = tuple[ProgramCall | ProgramLoop, ...]
 @dataclass(frozen=True, slots=True, eq=False)
 class Streams:
     """Everything that runs: `dies[i]` is the physical die of logical die i, `roles[i]` its role,
-    `bindings[i]` its row of the table; `routes` are paths of physical dies, ends included."""
+    `bindings[i]` its row of the table; `steps[s]` is what dies of stage s do; `routes` are paths of physical
+    dies, ends included."""
 
     programs: tuple[Program, ...]
-    step: ProgramStep
+    steps: tuple[ProgramStep, ...]
     dies: tuple[int, ...]
     roles: tuple[int, ...]
     bindings: NDArray[np.int64]
     routes: tuple[tuple[int, ...], ...]
     arena_bytes: int
+
+
+def stage_of_role(streams: Streams) -> dict[int, int]:
+    return {p.role: p.stage for p in streams.programs}
 
 
 def dynamic_calls(

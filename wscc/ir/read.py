@@ -16,6 +16,7 @@ from wscc.ir.module import (
     Loop,
     Module,
     Ref,
+    Stage,
     Step,
 )
 from wscc.ir.read_body import read_procedure
@@ -116,9 +117,11 @@ def _array(r: Reading, node: Node) -> Array:
     parts = {str(n.data): tokens(n) for n in nodes(node)}
     extents = tuple(map(r.integer, parts.get("extents", ())))
     storage = r.name(parts["storage"][0]) if "storage" in parts else ""
+    stage = r.integer(parts["at"][0]) if "at" in parts else -1
+    of, first = (r.name(parts["part"][0]), r.integer(parts["part"][1])) if "part" in parts else ("", 0)
     return Array(
         r.name(name), r.tensor_type(given), r.choice(kind, Kind, "kind of array", list(Kind)), extents,
-        _init(r, parts.get("init")), storage, r.span(name, end),
+        _init(r, parts.get("init")), storage, stage, of, first, r.span(name, end),
     )  # fmt: skip
 
 
@@ -135,14 +138,27 @@ def _init(r: Reading, parts: list[Token] | None) -> Init:
 
 
 def _step(r: Reading, node: Node, depth: int) -> Step:
-    return tuple(_call(r, n) if n.data == "call" else _loop(r, n, depth + 1) for n in nodes(node))
+    return tuple(_call(r, n) if n.data == "call" else _block(r, n, depth + 1) for n in nodes(node))
+
+
+def _block(r: Reading, node: Node, depth: int) -> Loop | Stage:
+    number, *_ = tokens(node)
+    if node.data == "loop":
+        return _loop(r, node, depth)
+    if depth > 1:
+        raise r.wrong(number, "a stage stands at the top of the step")
+    return Stage(r.integer(number), _inner(r, node, depth))
+
+
+def _inner(r: Reading, node: Node, depth: int) -> tuple[Call | Loop, ...]:
+    return tuple(s for s in _step(r, node, depth) if not isinstance(s, Stage))
 
 
 def _loop(r: Reading, node: Node, depth: int) -> Loop:
     variable, count, *_ = tokens(node)
     if depth > _MAX_LOOPS:
         raise r.wrong(variable, f"loops more than {_MAX_LOOPS} deep")
-    return Loop(r.word(variable), r.integer(count), _step(r, node, depth))
+    return Loop(r.word(variable), r.integer(count), _inner(r, node, depth))
 
 
 def _call(r: Reading, node: Node) -> Call:

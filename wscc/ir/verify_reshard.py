@@ -16,6 +16,8 @@ _ATTRS: Final[dict[str, dict[str, type]]] = {
     "reduce_scatter": {"axis": str, "dim": int},
     "all_reduce": {"axis": str, "reduction": str},
     "all_to_all": {"axis": str, "dim": int, "to": int},
+    "permute": {"axis": str, "source": int, "target": int},
+    "stage_sum": {"axis": str},
 }
 
 
@@ -52,6 +54,9 @@ def _wrong_attrs(op: Op, sizes: dict[str, int]) -> str | None:
         value = dict(op.attrs).get(name, 0)
         if name in wanted and not (isinstance(value, int) and 0 <= value < rank):
             return f"`{name}` is {value}, and `%{op.operands[0].name}` has {rank} dimensions"
+    stages = [dict(op.attrs)[k] for k in ("source", "target") if k in wanted]
+    if len(set(stages)) != len(stages) or not set(stages) <= set(range(sizes[str(op.attr("axis"))])):
+        return f"{stages[0]} and {stages[1]} are not two stages along `{op.attr('axis')}`"
     return None
 
 
@@ -61,6 +66,10 @@ def _after(op: Op, before: Layout) -> Layout | str:
     dim, to = int(attrs.get("dim", 0)), int(attrs.get("to", 0))
     partial = before.reduction_of(axis)
     match op.kind:
+        case "permute" | "stage_sum" if axis in before.axes or partial:
+            return f"`%{op.operands[0].name}` is laid out along `{axis}`, which cuts stages"
+        case "permute" | "stage_sum":
+            return before
         case "slice" | "mask" if axis in before.axes or partial:
             return f"`%{op.operands[0].name}` is not the same on all dies along `{axis}`"
         case "slice":

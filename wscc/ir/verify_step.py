@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wscc.ir.finding import Findings, Place
-from wscc.ir.module import Affine, Array, Call, Mode, Module, Procedure, Ref, Step, Value
+from wscc.ir.module import Affine, Array, Call, Mode, Module, Procedure, Ref, Stage, Step, Value
 from wscc.ir.words import spell_type
 
 _MAX_LOOPS = 64
@@ -17,7 +17,21 @@ _MAX_LOOPS = 64
 def check_step(module: Module) -> Findings:
     arrays = {a.name: a for a in module.arrays}
     procedures = {p.name: p for p in module.procedures}
+    yield from _stages(module)
     yield from _Checker(arrays, procedures).statements(module.step, {})
+
+
+def _stages(module: Module) -> Findings:
+    """Either no stages, or nothing else, in order, each an equal block of dies with arrays of its own."""
+    numbers = [s.index if isinstance(s, Stage) else None for s in module.step]
+    cut = any(n is not None for n in numbers)
+    if cut and numbers != list(range(len(numbers))):
+        yield Place("the step").wrong("stages are numbered from 0, in order, with nothing beside them")
+    elif module.dies_used % module.stages:
+        yield Place("the step").wrong(f"{module.stages} stages do not divide {module.dies_used} dies")
+    for a in module.arrays:
+        if not -1 <= a.stage < (module.stages if cut else 0):
+            yield Place(f"array `%{a.name}`").wrong(f"there is no stage {a.stage}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +44,9 @@ class _Checker:
         for stmt in step:
             if isinstance(stmt, Call):
                 yield from self._call(stmt, counts)
+                continue
+            if isinstance(stmt, Stage):
+                yield from self.statements(stmt.body, counts)
                 continue
             place = Place(f"loop `{stmt.variable}`")
             if stmt.count < 1:

@@ -1,6 +1,6 @@
-"""The text of the streams level: the programs of all roles and the step.
+"""The text of the streams level: the programs of all roles and the step of each stage.
 
-Invariant: `parse_wsa(to_wsa(programs, step)) == (programs, step)`.
+Invariant: `parse_wsa(to_wsa(programs, steps)) == (programs, steps)`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ __all__ = ["parse_wsa", "to_wsa"]
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
-def to_wsa(programs: Sequence[Program], step: ProgramStep) -> str:
-    """One instruction per line, as `grammar/wsa.lark` describes it."""
+def to_wsa(programs: Sequence[Program], steps: Sequence[ProgramStep]) -> str:
+    """One instruction per line, as `grammar/wsa.lark` describes it; a step for each stage."""
     lines = [line for program in programs for line in _program(program)]
-    return "\n".join([*lines, "step {", *_step(step, "  "), "}", ""])
+    for step in steps:
+        lines += ["step {", *_step(step, "  "), "}"]
+    return "\n".join([*lines, ""])
 
 
 def instruction_text(x: Instruction) -> str:
@@ -72,7 +74,8 @@ def _scalar(value: Scalar) -> str:
 
 
 def _program(program: Program) -> Iterator[str]:
-    yield f"role {program.role} {{"
+    stage = f" stage {program.stage}" if program.stage else ""
+    yield f"role {program.role}{stage} {{"
     for code in program.procedures:
         yield f"  procedure {_name(code.name)}({code.args}) {{"
         for x in code.body:

@@ -35,29 +35,31 @@ _OPERAND = re.compile(
 )
 
 
-def parse_wsa(text: str, name: str = "<wsa>") -> tuple[tuple[Program, ...], ProgramStep]:
-    """The programs and the step. `CompileError` W601, with line and column, if the text is not `.wsa` or an
-    instruction is not as `INSTRUCTIONS` declares it."""
+def parse_wsa(text: str, name: str = "<wsa>") -> tuple[tuple[Program, ...], tuple[ProgramStep, ...]]:
+    """The programs and the step of each stage. `CompileError` W601, with line and column, if the text is not
+    `.wsa` or an instruction is not as `INSTRUCTIONS` declares it."""
     source = Source(name, text)
     try:
         # lark knows nothing of what a transformer makes of the tree.
         parsed: Any = _parser().parse(text)
-        programs, step = parsed
+        programs, steps = parsed
     except UnexpectedInput as error:
         raise _unexpected(error, source) from error
     except CompileError as error:
         raise _placed(error, source) from error
-    return programs, step
+    return programs, steps
 
 
 class _Build(lark.Transformer[lark.Token, Any]):
     """Builds bottom-up while parsing, so that no tree is ever held."""
 
-    def start(self, items: list[Any]) -> tuple[tuple[Program, ...], ProgramStep]:
-        return tuple(items[:-1]), items[-1]
+    def start(self, items: list[Any]) -> tuple[tuple[Program, ...], tuple[ProgramStep, ...]]:
+        programs = tuple(i for i in items if isinstance(i, Program))
+        return programs, tuple(items[len(programs) :])
 
     def role(self, items: list[Any]) -> Program:
-        return Program(int(items[0]), tuple(items[1:]))
+        numbers = [int(i) for i in items if isinstance(i, lark.Token)]
+        return Program(numbers[0], tuple(items[len(numbers) :]), *numbers[1:])
 
     def procedure(self, items: list[Any]) -> Code:
         return Code(items[0], int(items[1]), tuple(items[2:]))
