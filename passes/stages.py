@@ -55,8 +55,8 @@ class _Cutter:
         crossing = messages(self.chunks, module)
         sources = {c: frozenset(m.source for m in crossing if m.target == c) for c in range(len(self.chunks))}
         self.events = timed(one_f_one_b(self.stages, each, short), sources)
-        slots, gradient_slots = in_flight(self.events, crossing, len(self.chunks))
-        self.parts = Parts(module, self.stages, self.chunks, slots, gradient_slots)
+        slots = in_flight(self.events, crossing, len(self.chunks))
+        self.parts = Parts(module, self.stages, self.chunks, slots)
         self.procedures: dict[str, Procedure] = {}
         self.writer = StepWriter(module, self.parts, self.procedures)
         self.exchanges = Exchanges(module, axis, self.parts, self.procedures, self.chunks, crossing)

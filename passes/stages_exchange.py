@@ -58,7 +58,7 @@ class Exchanges:
         self.landing: dict[object, Part] = {}
         for m in crossing:
             if (gradient := f"{m.array}.grad") in self.sums:
-                slots = parts.gradient_slots[m.source]
+                slots = parts.slots[m.source].gradients
                 name = f"{gradient}.{m.element}.from{m.target}"
                 self._land(m, module.array(gradient), name, m.source % parts.stages, slots)
 

@@ -49,9 +49,8 @@ def _longest_run(items: list[Item], period: int) -> tuple[int, int, int] | None:
     """(start, length, count >= 2) of the run that covers most items."""
     where = {item: i for i, item in enumerate(items)}
     best: tuple[int, int, int] | None = None
-    for length in sorted(
-        {where[m] - i for i, item in enumerate(items) if (m := item.moved(period)) in where}
-    ):
+    lengths = {where[m] - i for i, item in enumerate(items) if (m := item.moved(period)) in where}
+    for length in sorted(n for n in lengths if n > 0):
         run = 0
         for i in range(len(items) - length):
             run = run + 1 if items[i + length] == items[i].moved(period) else 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from wscc.ir.module import Affine, Array, Kind, Module, Ref
 from wscc.passes.stages_cut import Chunk, is_gradient, touched
+from wscc.passes.stages_slots import Slots
 
 # What is in flight between the forward and the backward work of a micro-batch: one element a micro-batch.
 IN_FLIGHT = (Kind.CARRIED, Kind.SAVED)
@@ -36,8 +37,7 @@ class Parts:
     module: Module
     stages: int
     chunks: list[Chunk]
-    slots: list[int]
-    gradient_slots: list[int]
+    slots: list[Slots]
     of: dict[str, dict[int, Part]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,12 +70,18 @@ class Parts:
             if not self.is_layered(array) or (array.name.endswith(".grad") and array.kind is Kind.CARRIED):
                 # Inputs are whole on each stage; gradients that take turns in two slots stay as they are.
                 low, high = 0, (array.extents[0] if array.extents else 1) - 1
-            slots = 0
-            if array.kind in IN_FLIGHT:
-                slots = self.gradient_slots[c] if is_gradient(array, arrays) else self.slots[c]
+            slots = self._slots(array, c, arrays)
             owned = not found or self.is_layered(array)
             found[key] = self._part(array, key, c, (low, high), slots, several, owned)
         return found
+
+    def _slots(self, array: Array, chunk: int, arrays: dict[str, Array]) -> int:
+        if array.kind not in IN_FLIGHT:
+            return 0
+        needed = self.slots[chunk]
+        if is_gradient(array, arrays):
+            return needed.gradients
+        return needed.saved if array.kind is Kind.SAVED else needed.carried
 
     def _part(
         self, array: Array, key: int, chunk: int, interval: tuple[int, int], slots: int, several: bool, owned: bool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from wscc.passes.stages_cut import Message
 from wscc.passes.stages_order import Task, Timed
 
@@ -9,24 +11,35 @@ from wscc.passes.stages_order import Task, Timed
 Span = tuple[int, int]
 
 
-def in_flight(events: list[Timed], messages: list[Message], chunks: int) -> tuple[list[int], list[int]]:
-    """By chunk, the slots for values (from their arrival or making to the backward task) and for gradients (from
-    arrival to what the backward task sends on): enough that micro-batches of one slot are never live together."""
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Of one chunk: for values that it is handed and hands on (live from their arrival to the backward task), for
+    values that it saves (from the forward task on), and for gradients (from arrival to what the backward task
+    sends on): enough that micro-batches of one slot are never live together."""
+
+    carried: int
+    saved: int
+    gradients: int
+
+
+def in_flight(events: list[Timed], messages: list[Message], chunks: int) -> list[Slots]:
+    """The slots that each chunk needs."""
     at = {e.task: 2 * e.slot for e in events}
     count = 1 + max((t.microbatch for t in at), default=0)
-    slots, gradient_slots = [], []
+    found = []
     for c in range(chunks):
         sources = {m.source for m in messages if m.target == c}
         readers = {m.target for m in messages if m.source == c}
-        values: list[Span] = []
+        carried: list[Span] = []
+        saved: list[Span] = []
         gradients: list[Span] = []
         for m in range(count):
-            back = at[Task(True, c, m)]
-            values.append((min([at[Task(False, c, m)], *(at[Task(False, s, m)] + 1 for s in sources)]), back))
+            made, back = at[Task(False, c, m)], at[Task(True, c, m)]
+            saved.append((made, back))
+            carried.append((min([made, *(at[Task(False, s, m)] + 1 for s in sources)]), back))
             gradients.append((min([back, *(at[Task(True, r, m)] + 1 for r in readers)]), back + 1))
-        slots.append(_needed(values))
-        gradient_slots.append(_needed(gradients))
-    return slots, gradient_slots
+        found.append(Slots(*map(_needed, (carried, saved, gradients))))
+    return found
 
 
 def _needed(spans: list[Span]) -> int:

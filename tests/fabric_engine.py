@@ -248,7 +248,7 @@ def run_streams(module: Module, streams: Streams, state: State, rng: Random) -> 
         def value(x: Any) -> Any:
             return int(row[x.index]) if isinstance(x, Column) else x
 
-        for name, args in dynamic_calls(streams.step):
+        for name, args in dynamic_calls(streams.steps[0]):
 
             def find(o: Operand, args: tuple[int, ...] = args) -> Floats:
                 start = value(o.offset) + (0 if o.arg < 0 else args[o.arg])

@@ -6,7 +6,7 @@ of the right type or fresh formals, calls bind formals to arrays by random affin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
 
@@ -28,6 +28,7 @@ from wscc.ir.module import (
     Output,
     Procedure,
     Ref,
+    Stage,
     Stream,
     Value,
 )
@@ -317,9 +318,25 @@ def module(level: Level, ops: int, seed: int) -> Module:
                 body.add_reshard()
         procedures.append(body.procedure(f"{d.name()}.{i}"))
         step.append(in_loops(d, calls, procedures[-1]))
-    return made.with_(
+    whole = made.with_(
         arrays=tuple(calls.arrays), procedures=tuple(procedures), step=tuple(s for s in step if s)
     )
+    return in_stages(d, whole) if d.coin() else whole
+
+
+def in_stages(d: Dice, m: Module) -> Module:
+    """The statements dealt out to stages, and arrays that lie on one of them or are parts of others."""
+    stages = d.choice([n for n in (1, 2, 3) if m.dies_used % n == 0])
+    dealt: list[list[Call | Loop]] = [[] for _ in range(stages)]
+    for stmt in m.step:
+        assert not isinstance(stmt, Stage)
+        d.choice(dealt).append(stmt)
+    arrays = tuple(
+        replace(a, stage=d.randint(-1, stages - 1), of=of, first=d.randint(0, 9) if of else 0)
+        for a in m.arrays
+        if (of := d.choice(["", d.name()])) is not None
+    )
+    return m.with_(arrays=arrays, step=tuple(Stage(i, tuple(s)) for i, s in enumerate(dealt)))
 
 
 def in_loops(d: Dice, calls: Calls, procedure: Procedure) -> Call | Loop | None:

@@ -19,7 +19,7 @@ ARENA = 4096
 
 
 def manifest(rows: int, columns: int, **changes: Any) -> Manifest:
-    plain = Manifest("test", (("x", rows * columns),), rows, columns, (), (), (), Train(1, 1), "")
+    plain = Manifest("test", (("x", rows * columns),), 1, rows, columns, (), (), (), Train(1, 1), "")
     return replace(plain, **changes)
 
 
@@ -44,14 +44,16 @@ def machine(
     threads: int = 1,
     **facts: Any,
 ) -> Machine:
-    """Logical die i is physical die i of a row; route a * n + b leads from a to b."""
+    """Logical die i is physical die i of a row; route a * n + b leads from a to b. Stages are equal blocks of dies."""
     n = len(roles)
     rows, columns = mesh if mesh[0] else (1, n)
-    programs, step = parse_wsa(text)
+    programs, steps = parse_wsa(text)
     paths = routes if routes is not None else [straight(a, b, columns) for a in range(n) for b in range(n)]
     bindings = np.array(table if table is not None else [[]] * n, np.int64).reshape(n, -1)
-    streams = Streams(programs, step, tuple(range(n)), tuple(roles), bindings, tuple(paths), ARENA)
-    return Machine(streams, manifest(rows, columns, **facts), threads=threads, checked=checked)
+    streams = Streams(programs, steps, tuple(range(n)), tuple(roles), bindings, tuple(paths), ARENA)
+    return Machine(
+        streams, manifest(rows, columns, stages=len(steps), **facts), threads=threads, checked=checked
+    )
 
 
 def poke(m: Machine, die: int, address: int, *values: float) -> None:

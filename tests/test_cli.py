@@ -76,7 +76,7 @@ def test_opt_runs_passes_one_by_one(model: str, tmp_path: Path, capsys: pytest.C
     """Differentiating, then partitioning in a second process' worth of text, gives what compile prints."""
     assert main(["compile", model, "--emit", "graph", *SMALL]) == 0
     (tmp_path / "graph.wir").write_text(capsys.readouterr().out)
-    assert main(["opt", str(tmp_path / "graph.wir"), "--passes", "partition,fuse,place"]) == 0
+    assert main(["opt", str(tmp_path / "graph.wir"), "--passes", "partition,stages,fuse,place"]) == 0
     by_hand = capsys.readouterr().out
     assert main(["compile", model, "--emit", "sharded", *SMALL]) == 0
     assert capsys.readouterr().out == by_hand
@@ -270,7 +270,7 @@ def test_opt_says_where_a_module_stands(
     graph = str(out / "graph.wir")
     for passes, words in (
         ("partition", "`partition` needs a module that is differentiated"),
-        ("differentiate,partition,place,place", "`place` runs once"),
+        ("differentiate,partition,stages,place,place", "`place` runs once"),
         ("differentiate,route", "`route` needs"),
     ):
         assert main(["opt", graph, "--passes", passes]) == 1

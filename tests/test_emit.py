@@ -20,7 +20,7 @@ from wscc.backends.emit_files import Artifact, load_artifact, write_artifact
 from wscc.backends.emit_json import canonical, decode, encode
 from wscc.backends.emit_manifest import HOST_KINDS
 from wscc.diagnostics import Code, CompileError
-from wscc.ir.artifact import Manifest
+from wscc.ir.artifact import HostPart, Manifest
 from wscc.ir.fabric import NOBODY, Kernel, Post, Send, View, Wait, at, per_die
 from wscc.ir.module import Module
 from wscc.ir.program import Column
@@ -108,7 +108,9 @@ def test_the_manifest_lists_what_the_host_may_touch(case: Case) -> None:
     assert [t.name for t in manifest.tensors] == [a.name for a in module.arrays if a.kind in HOST_KINDS]
     for t in manifest.tensors:
         place = module.memory.placement(t.name)
-        assert (t.address, t.stride, t.extents) == (place.address, place.stride, module.array(t.name).extents)
+        array = module.array(t.name)
+        assert t.extents == array.extents
+        assert t.parts == (HostPart(-1, 0, array.count, place.address, place.stride),)
     wafer = module.machine
     assert manifest.dead_dies == tuple(sorted(r * wafer.cols + c for r, c in wafer.dead_dies))
     assert decode(Manifest, json.loads(canonical(encode(manifest)))) == manifest
@@ -142,7 +144,7 @@ def test_an_artifact_reads_back_as_it_was(tmp_path: Path, case: Case, data: byte
     write_artifact(tmp_path / "out", artifact)
     again = load_artifact(tmp_path / "out")
     assert (again.manifest, again.graph, again.data, again.report) == (manifest, graph, data, artifact.report)
-    for name in ("programs", "step", "dies", "roles", "routes", "arena_bytes"):
+    for name in ("programs", "steps", "dies", "roles", "routes", "arena_bytes"):
         assert getattr(again.streams, name) == getattr(streams, name)
     np.testing.assert_array_equal(again.streams.bindings, streams.bindings)
     assert again.streams.bindings.shape == streams.bindings.shape

@@ -11,7 +11,7 @@ from small_programs import machine, poke
 from wscc.backends.host_io import initialise, read, write
 from wscc.backends.interpreter import Machine
 from wscc.diagnostics import CompileError
-from wscc.ir.artifact import HostTensor
+from wscc.ir.artifact import HostPart, HostTensor
 from wscc.ir.module import Init, Kind
 from wscc.ir.types import DType, Layout, Reduction, TensorType
 
@@ -20,7 +20,7 @@ AXES = (("a", 2), ("b", 3))
 
 def host(type: TensorType, std: float = 0.0) -> Machine:
     init = Init("normal", std) if std else Init()
-    t = HostTensor("w", Kind.PARAM, type, (2,), 256, 512, init)
+    t = HostTensor("w", Kind.PARAM, type, (2,), init, (HostPart(-1, 0, 2, 256, 512),))
     return machine("role 0 { } step { }", [0] * 6, axes=AXES, tensors=(t,), mesh=(2, 3))
 
 

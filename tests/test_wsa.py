@@ -61,7 +61,7 @@ def instructions(draw: st.DrawFn) -> Instruction:
 
 
 CODES = st.builds(Code, NAMES, st.integers(0, 12), st.lists(instructions(), max_size=4).map(tuple))
-PROGRAMS = st.builds(Program, st.integers(0, 99), st.lists(CODES, max_size=3).map(tuple))
+PROGRAMS = st.builds(Program, st.integers(0, 99), st.lists(CODES, max_size=3).map(tuple), st.integers(0, 3))
 AFFINES = st.builds(
     Affine,
     INTEGERS,
@@ -79,11 +79,11 @@ STEPS: st.SearchStrategy[ProgramStep] = st.recursive(
 )
 
 
-@given(st.lists(PROGRAMS, max_size=2).map(tuple), STEPS)
+@given(st.lists(PROGRAMS, max_size=2).map(tuple), st.lists(STEPS, min_size=1, max_size=3).map(tuple))
 @settings(max_examples=150, deadline=None)
-def test_text_round_trip(programs: tuple[Program, ...], step: ProgramStep) -> None:
-    text = to_wsa(programs, step)
-    assert parse_wsa(text) == (programs, step)
+def test_text_round_trip(programs: tuple[Program, ...], steps: tuple[ProgramStep, ...]) -> None:
+    text = to_wsa(programs, steps)
+    assert parse_wsa(text) == (programs, steps)
     assert to_wsa(*parse_wsa(text)) == text
 
 
@@ -111,7 +111,7 @@ def test_white_space_and_comments_mean_nothing() -> None:
     )
     spread = text.replace(" {", "\n{  # here\n").replace("[ ", "[").replace("call", "  call\n")
     assert parse_wsa(spread) == parse_wsa(text)
-    assert parse_wsa(text)[1] == (ProgramCall("f", (Address(0, ((Affine(1, (("l", 1),), 4), 64),)),)),)
+    assert parse_wsa(text)[1] == ((ProgramCall("f", (Address(0, ((Affine(1, (("l", 1),), 4), 64),)),)),),)
 
 
 LINE = "role 0 {\n procedure f(1) {\n  %s\n }\n}\nstep { }\n"
