@@ -45,17 +45,21 @@ def phase_loads(module: Module) -> tuple[PhaseLoad, ...]:
     return tuple(loads)
 
 
-def link_bytes(module: Module, transfers: Sequence[Transfer]) -> dict[tuple[int, int], int]:
-    """The bytes that each directed link (two physical dies) carries for these transfers."""
+def link_bytes(
+    module: Module, transfers: Sequence[Transfer], senders: range | None = None
+) -> dict[tuple[int, int], int]:
+    """The bytes that each directed link (two physical dies) carries for these transfers; of some senders only,
+    if they are given."""
     links = _Links(module.routes)
-    carried = links.carried(_bytes_by_route(module, transfers))
+    carried = links.carried(_bytes_by_route(module, transfers, senders))
     return {link: n for link, n in zip(links.names, carried.tolist(), strict=True) if n}
 
 
-def _bytes_by_route(module: Module, transfers: Sequence[Transfer]) -> DieArray:
+def _bytes_by_route(module: Module, transfers: Sequence[Transfer], senders: range | None = None) -> DieArray:
     sent = np.zeros(len(module.routes), np.int64)
+    own = slice(None) if senders is None else slice(senders.start, senders.stop)
     for t in transfers:
-        route = as_array(t.route, module.dies_used)
+        route = as_array(t.route, module.dies_used)[own]
         np.add.at(sent, route[route != NOBODY], t.read.bytes)
     return sent
 

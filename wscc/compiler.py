@@ -80,11 +80,14 @@ def compile_graph(
 
 def traffic_bytes(routed: Module) -> int:
     """Bytes x links of one step."""
+    each = routed.dies_used // routed.stages
     total = 0
-    for call, times in calls(routed.step):
-        transfers = [s for s in routed.procedure(call.procedure).body if isinstance(s, Transfer)]
-        if transfers:
-            total += times * sum(link_bytes(routed, transfers).values())
+    for stage, step in enumerate(routed.steps()):
+        own = range(stage * each, (stage + 1) * each)
+        for call, times in calls(step):
+            transfers = [s for s in routed.procedure(call.procedure).body if isinstance(s, Transfer)]
+            if transfers:
+                total += times * sum(link_bytes(routed, transfers, own).values())
     return total
 
 

@@ -47,14 +47,15 @@ def build_report(
 def replicated_flops(sharded: Module) -> dict[str, int]:
     """By op, the FLOPs of a step that dies repeat after one another, summed over dies: no axis that could
     have split the op is idle in a strategy without an entry here."""
-    dies = sharded.dies_used
+    dies = sharded.dies_used // sharded.stages
     repeated: dict[str, int] = {}
     for call, times in calls(sharded.step):
         for op in sharded.procedure(call.procedure).ops:
             split = prod(sharded.sizes[a] for a in _working_axes(op))
             if op.flops and split < dies:
                 name = f"{call.procedure}/{op.results[0].name}"
-                repeated[name] = times * op.flops * (dies - split) // split
+                extra = times * op.flops * (dies - split) // split
+                repeated[name] = repeated.get(name, 0) + extra
     return repeated
 
 
