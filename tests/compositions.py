@@ -74,11 +74,9 @@ def compositions() -> Iterator[Composition]:
 
 
 def graph(c: Composition) -> Module:
-    # Plain SGD: what AdamW makes of a gradient that is exactly zero is rounding noise (design, section 8).
-    made = FAMILIES[c.family](
+    return FAMILIES[c.family](
         c.strategy, c.shape, wafer=WAFER, optimizer="adamw", zero=c.zero, interleave=c.interleave
     )
-    return made
 
 
 @lru_cache(maxsize=64)
@@ -126,9 +124,10 @@ def _open_forms(c: Composition, compiled: Compiled, trainer: Trainer) -> Iterato
     moved = sum(trainer.machine.traffic().values())
     if moved != 2 * report["traffic_bytes"]:
         yield f"{moved} bytes x links in two steps, {report['traffic_bytes']} stated for one"
-    held, formed = matrix_bytes(planned), matrix_bytes_formula(c)
-    if held != formed:
-        yield f"{held} bytes of matrices by stage, {formed} by the formula"
+    for kind in (Kind.PARAM, Kind.GRAD, Kind.STATE):
+        held, formed = matrix_bytes(planned, kind), matrix_bytes_formula(c, kind)
+        if held != formed:
+            yield f"{held} bytes of {kind} of matrices by stage, {formed} by the formula"
 
 
 def gemm_flops(module: Module, die: int) -> int:
@@ -143,7 +142,7 @@ def gemm_flops(module: Module, die: int) -> int:
 
 
 def layer_elements(c: Composition) -> int:
-    """Elements of the matrices of a layer: attention's four (grouped keys and values for llama), and the MLP's."""
+    """Elements of a layer's matrices: attention's four (grouped keys and values for llama), and the MLP's."""
     s = c.shape
     if c.family == "gpt":
         return 4 * s.d * s.d + 2 * s.d * s.ffn
@@ -159,11 +158,11 @@ def step_flops(c: Composition) -> int:
     return 6 * tokens * weights + 14 * s.layers * s.batch * s.seq * s.seq * s.d
 
 
-def matrix_bytes(module: Module) -> list[int]:
-    """By stage, the bytes of weight matrices that one die holds."""
+def matrix_bytes(module: Module, kind: Kind) -> list[int]:
+    """By stage, the bytes of weight matrices, their gradients or optimizer state that one die holds."""
     totals = [0] * module.stages
     for a in module.arrays:
-        if a.kind is Kind.PARAM and is_matrix(a.of or a.name):
+        if a.kind is kind and not a.storage and is_matrix(a.of or a.name):
             own = prod(a.type.local_shape(module.sizes)) * a.type.dtype.size * a.count
             for stage in range(module.stages) if a.stage < 0 else [a.stage]:
                 totals[stage] += own
@@ -171,22 +170,29 @@ def matrix_bytes(module: Module) -> list[int]:
 
 
 def is_matrix(name: str) -> bool:
-    return name in ("wte", "head") or name.startswith("block.w")
+    return name.split(".")[0] in ("wte", "head") or name.startswith("block.w")
 
 
-def matrix_bytes_formula(c: Composition) -> list[int]:
-    """Layers spread evenly over chunks, chunk i on stage i mod pp; the word table on the first and last stage;
-    everything over tp x tatp, and over dp for `zero 3`."""
-    s, pp = c.shape, c.degree("pp")
-    share = c.degree("tp") * c.degree("tatp") * (c.degree("dp") if c.zero == 3 else 1)
+def matrix_bytes_formula(c: Composition, kind: Kind) -> list[int]:
+    """Layers spread evenly over chunks, chunk i on stage i mod pp; the word table on the first and last stage, but
+    of a tied one gradient and state only on the first; everything over tp x tatp. Over dp too for `zero 3`, and
+    for `zero 1` the two of the optimizer and the gradient that it reads, beside the sums of each replica."""
+    s, pp, dp = c.shape, c.degree("pp"), c.degree("dp")
+    share = c.degree("tp") * c.degree("tatp") * (dp if c.zero == 3 else 1)
     chunks = pp * c.interleave
     layers = [0] * pp
     for i in range(chunks):
         layers[i % pp] += s.layers // chunks + (i < s.layers % chunks)
-    tables = [s.vocab * s.d if i in (0, pp - 1) else 0 for i in range(pp)]
+    homes = (0,) if kind is not Kind.PARAM and c.family == "gpt" else (0, pp - 1)
+    tables = [s.vocab * s.d if i in homes else 0 for i in range(pp)]
     if pp == 1 and c.family == "llama":
         tables = [2 * s.vocab * s.d]
-    return [(n * layer_elements(c) + t) // share * 8 for n, t in zip(layers, tables, strict=True)]
+    elements = [(n * layer_elements(c) + t) // share * 8 for n, t in zip(layers, tables, strict=True)]
+    if kind is Kind.STATE:
+        return [2 * n // (dp if c.zero == 1 else 1) for n in elements]
+    if kind is Kind.GRAD and c.zero == 1:
+        return [n + n // dp for n in elements]
+    return elements
 
 
 def main(every: int) -> int:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.train import Optimizer, Schedule
 from wscc.ir.types import DType
+from wscc.strategy import POLICIES
 
-# The axes of a strategy in the order of the design; a later issue gives each its meaning.
-AXES = ("dp", "tp", "sp", "pp", "tatp")
+AXES = tuple(POLICIES)
 ZERO = (0, 1, 3)
 RECOMPUTE = ("none", "selective", "full")
 DTYPE_ROLES = ("compute", "params", "grads")
