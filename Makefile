@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help demo test check fuzz bench wheel-test clean
+.PHONY: help demo test check fuzz fuzz-all bench wheel-test clean
 
 help:  ## what the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -43,6 +43,9 @@ wheel-test: $(READY)  ## build the wheel, install it in a fresh environment, tra
 
 fuzz: $(READY)  ## long property runs; SECONDS=600 sets how long
 	$(BIN)/python -m tests.fuzz $${SECONDS:-600}
+
+fuzz-all: $(READY)  ## every composition of the five axes on 16 dies, against one device (half an hour)
+	$(BIN)/python -m tests.compositions
 
 bench: $(READY)  ## medians and ratios of what is measured, as a table
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python -m tests.bench
