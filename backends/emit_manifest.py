@@ -43,6 +43,7 @@ def manifest_of(module: Module) -> Manifest:
         tensors,
         replace(module.train, data=PurePath(module.train.data).name),
         DATA if module.train.data else "",
+        module.zigzag,
     )
 
 

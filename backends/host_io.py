@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from wscc.backends.interpreter import Machine
 from wscc.diagnostics import Code, fail
-from wscc.host.init import initial_slice
+from wscc.host.init import initial, initial_slice
 from wscc.ir.artifact import HostTensor, Manifest
 from wscc.ir.module import Kind
 from wscc.ir.types import Layout, Reduction
+from wscc.ir.zigzag import order
 
 Tensor = NDArray[np.generic]
 Slices = tuple[slice, ...]
@@ -39,12 +40,11 @@ def initialise(machine: Machine, seed: int) -> None:
             continue
         for index in np.ndindex(*t.extents):
             parts: dict[tuple[int, ...], Tensor] = {}
+            orders = _orders(t, manifest)
             for die, address, slices, keeps in _places(t, index, manifest):
                 key = _key(slices)
                 if key not in parts:
-                    parts[key] = initial_slice(
-                        t.name, index, t.type.shape, t.init, seed, t.type.dtype, slices
-                    )
+                    parts[key] = _initial(t, index, seed, slices, orders)
                 machine.store(die, address, parts[key] if keeps else _neutral(t, parts[key]))
 
 
@@ -56,6 +56,7 @@ def write(machine: Machine, name: str, index: tuple[int, ...], value: Tensor) ->
     t = tensor(machine.manifest, name)
     if value.shape != t.type.shape:
         raise fail(Code.ARTIFACT, f"`{name}` is {list(t.type.shape)}, not {list(value.shape)}")
+    value = _as_it_lies(value, _orders(t, machine.manifest))
     for die, address, slices, keeps in _places(t, index, machine.manifest):
         part = value[slices].astype(t.type.dtype.numpy)
         machine.store(die, address, part if keeps else _neutral(t, part))
@@ -83,7 +84,32 @@ def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
             where = machine.die_name(die)
             raise fail(Code.CHECK, f"die {where} holds another replica of `{name}` than others")
         seen.setdefault(key, part)
-    return whole
+    return _as_it_lies(whole, {d: np.argsort(o) for d, o in _orders(t, machine.manifest).items()})
+
+
+def _orders(t: HostTensor, manifest: Manifest) -> dict[int, NDArray[np.intp]]:
+    """By dimension whose indices do not lie one after the other, how they lie."""
+    sizes = dict(manifest.axes)
+    return {
+        d: np.array(order(n, sizes[axes[0]]))
+        for d, (n, axes) in enumerate(zip(t.type.shape, _layout(t).dims, strict=True))
+        if axes and axes[0] in manifest.zigzag
+    }
+
+
+def _as_it_lies(value: Tensor, orders: dict[int, NDArray[np.intp]]) -> Tensor:
+    for d, places in orders.items():
+        value = value.take(places, axis=d)
+    return value
+
+
+def _initial(
+    t: HostTensor, index: tuple[int, ...], seed: int, slices: Slices, orders: dict[int, NDArray[np.intp]]
+) -> Tensor:
+    if orders:
+        whole = initial(t.name, index, t.type.shape, t.init, seed, t.type.dtype)
+        return _as_it_lies(whole, orders)[slices]
+    return initial_slice(t.name, index, t.type.shape, t.init, seed, t.type.dtype, slices)
 
 
 def addresses(t: HostTensor, index: tuple[int, ...]) -> Iterator[tuple[int, int]]:

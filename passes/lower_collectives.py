@@ -11,9 +11,11 @@ from wscc.ir.module import Level, Mode, Module, Op, Output, Procedure, Ref, Valu
 from wscc.machine.topology import mesh_topology
 from wscc.passes.base import Fact, Pass
 from wscc.passes.logical_mesh import LogicalMesh
-from wscc.passes.lower_context import FabricBuilder, indexed, times, times_each, whole_view
-from wscc.passes.lower_kernels import KERNELS, VIEWS, Site
+from wscc.passes.lower_context import FabricBuilder, indexed, times_each, whole_view
+from wscc.passes.lower_kernels import KERNELS, VIEWS
 from wscc.passes.lower_reshards import along, lower_reshard
+from wscc.passes.lower_runs import Coordinates, Run, split_axes
+from wscc.passes.lower_site import Site
 from wscc.passes.lower_streams import StreamSite, lower_stream
 
 
@@ -37,13 +39,15 @@ class LowerCollectives(Pass):
 
     def run(self, module: Module) -> Module:
         mesh = LogicalMesh(module.axes)
+        coordinates = Coordinates(mesh, module.zigzag)
         lies = {axis: _lies(module, mesh, axis) for axis in mesh.sizes}
         bindings = {c.procedure: c.args for c, _ in calls(module.step)}
         storage = {a.name: a.storage or a.name for a in module.arrays}
         callers = _callers(module)
         procedures = tuple(
             _made_by(
-                _Procedure(mesh, lies, p, _aliases(p, bindings[p.name], storage)).lower(), callers[p.name]
+                _Procedure(coordinates, lies, p, _aliases(p, bindings[p.name], storage)).lower(),
+                callers[p.name],
             )
             for p in module.procedures
         )
@@ -99,9 +103,10 @@ class _Procedure:
     """Lowers one procedure. `env` is where each value lies."""
 
     def __init__(
-        self, mesh: LogicalMesh, lies: dict[str, str], procedure: Procedure, aliases: dict[int, str]
+        self, coordinates: Coordinates, lies: dict[str, str], procedure: Procedure, aliases: dict[int, str]
     ) -> None:
-        self.mesh = mesh
+        self.coordinates = coordinates
+        self.mesh = mesh = coordinates.mesh
         self.lies = lies
         self.procedure = procedure
         self.formals = [self._formal(j, o, aliases) for j, o in enumerate(procedure.outputs)]
@@ -188,30 +193,23 @@ class _Procedure:
         self.env.update(zip((v.name for v in op.results), writes, strict=True))
         if op.stream is None:
             more = (False,) * len(writes)
-            KERNELS[op.kind](Site(self.build, op, reads, writes, lambda f: self._start(op, f), more))
+            KERNELS[op.kind](Site(self.build, op, reads, writes, lambda f: self._runs(op, f), more))
             return
         a = along(self.build, op.stream.axis, self.lies[op.stream.axis])
-        lower_stream(StreamSite(a, op, op.stream, reads, writes, lambda f: self._start(op, f)))
+        lower_stream(
+            StreamSite(a, op, op.stream, reads, writes, self.coordinates, lambda f: self._runs(op, f))
+        )
 
     def _place(self, value: Value) -> View:
         if value.name in self.places:
             return self.places[value.name]
         return self.build.buffer(value.name, self._local(value), value.type.dtype)
 
-    def _start(self, op: Op, factor: str) -> Ints:
-        """The global coordinate of the first local index of a factor; in a stream over the factor, that of
-        the first chunk."""
-        axes: tuple[str, ...] = ()
-        for value, term in op.terms():
-            if factor in term and value.type.layout is not None:
-                found = value.type.layout.dims[term.index(factor)]
-                if op.stream and factor == op.stream.factor:
-                    found = tuple(a for a in found if a != op.stream.axis)
-                axes = found if len(found) > len(axes) else axes
-        blocks = 1
-        for a in axes:
-            blocks *= self.mesh.sizes[a]
-        return times(per_die(self.mesh.block(axes)), op.sizes[factor] // blocks)
+    def _runs(self, op: Op, factor: str) -> list[Run]:
+        """The global coordinates of the local indices of a factor that no stream cuts further."""
+        # Positions that were gathered lie as they lay before.
+        folded = next(iter(self.coordinates.zigzag), "") if op.definition.positional else ""
+        return self.coordinates.runs(split_axes(op, factor), op.sizes[factor], folded=folded)
 
 
 def _buffers(stmt: object) -> set[str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from wscc.ir.fabric import NOBODY, Ints, View, per_die
+from wscc.ir.fabric import NOBODY, Ints, View
 from wscc.ir.module import Op, Stream
 from wscc.passes.gather_plan import GatherPlan, Move
 from wscc.passes.lower_context import FabricBuilder, mask, sliced
-from wscc.passes.lower_kernels import KERNELS, Site
+from wscc.passes.lower_kernels import KERNELS
 from wscc.passes.lower_reshards import Along, add_arrived, all_gather, arriving
+from wscc.passes.lower_runs import Coordinates, Run, Runs, split_axes
+from wscc.passes.lower_site import Site
 
 Event = tuple[str, int]
 Shards = tuple[int, ...]
@@ -25,7 +26,8 @@ class StreamSite:
     stream: Stream
     reads: tuple[View, ...]
     writes: tuple[View, ...]
-    start: Callable[[str], Ints]
+    coordinates: Coordinates
+    runs: Runs
 
     @property
     def build(self) -> FabricBuilder:
@@ -54,25 +56,16 @@ class StreamSite:
         where: Ints = 1,
     ) -> None:  # fmt: skip
         """The op's kernels on the chunk numbered `shards` (by position)."""
-        size = next(
-            v.shape[t.index(self.stream.factor)]
-            for v, t in (*zip(reads, self.ins(), strict=True), *zip(writes, self.outs(), strict=True))
-            if self.stream.factor in t
-        )
-        first = self.start(self.stream.factor)
-        step = self.along.by_position(shards)
-        count = self.along.mesh.count
+        axis, cut = self.stream.axis, self.stream.factor
+        others = tuple(a for a in split_axes(self.op, cut) if a != axis)
+        by_die = [shards[p] for p in self.along.mesh.coordinates(axis)]
 
-        def start(factor: str) -> Ints:
-            if factor != self.stream.factor:
-                return self.start(factor)
-            return per_die(
-                (first if isinstance(first, int) else first[i])
-                + (step if isinstance(step, int) else step[i]) * size
-                for i in range(count)
-            )
+        def runs(factor: str) -> list[Run]:
+            if factor != cut:
+                return self.runs(factor)
+            return self.coordinates.chunk(others, axis, self.op.sizes[cut], by_die)
 
-        KERNELS[self.op.kind](Site(self.build, self.op, reads, writes, start, more, where))
+        KERNELS[self.op.kind](Site(self.build, self.op, reads, writes, runs, more, where))
 
 
 def lower_stream(s: StreamSite) -> None:
@@ -212,7 +205,7 @@ def _with_operands_gathered(s: StreamSite) -> StreamSite:
         full = s.build.buffer(f"{s.group}.gathered{i}", shape, reads[i].dtype)
         all_gather(s.along, reads[i], full, dim, s.group)
         reads[i] = full
-    return StreamSite(s.along, s.op, s.stream, tuple(reads), s.writes, s.start)
+    return replace(s, reads=tuple(reads))
 
 
 def _kept(s: StreamSite) -> list[int]:

@@ -16,6 +16,7 @@ from wscc.passes.partition_layouts import Assignment
 from wscc.passes.partition_search import Assigned, Chain, Search, Site
 from wscc.passes.partition_step import complete_arrays
 from wscc.passes.partition_streams import fuse_streams
+from wscc.passes.partition_zigzag import with_order
 from wscc.strategy import policy, stage_axes
 
 # Replaces the search in tests: any choice among the legal ones must give a right program.
@@ -33,6 +34,7 @@ class Partition(Pass):
        their parameter rests, and stay partial over axes that do not split it.
     5. Arrays left partial are completed once, after their last writer.
     6. Gathers and scatters on a streaming axis fold into their op (`stream`).
+    7. Sequences that attention streams under a causal mask may lie in zigzag (`partition_zigzag`).
 
     Before: %y = matmul(%x, %w) {b s k, k n -> b s n} : f32[8,64,256]
     After:  %y = matmul(%x, %w) {b s k, k n -> b s n} stream(n over tatp, in 1) : f32[8/tatp,64,256]
@@ -60,7 +62,7 @@ class Partition(Pass):
         sharded = complete_arrays(rewriter.run(), rewriter.owned)
         if not self.stream:
             return sharded
-        return sharded.with_(procedures=tuple(map(fuse_streams, sharded.procedures)))
+        return with_order(sharded.with_(procedures=tuple(map(fuse_streams, sharded.procedures))))
 
 
 def _in_mesh_order(choice: dict[str, str], module: Module) -> Assignment:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from fractions import Fraction
 from math import prod
 from typing import Any
 
 from wscc.ir.module import Kind, Module, Op, calls
 from wscc.ir.program import Streams
+from wscc.passes.lower_runs import split_axes
 from wscc.passes.place import placement
 from wscc.passes.plan_memory_report import memory_report
 from wscc.passes.route_loads import PhaseLoad
@@ -39,6 +41,8 @@ def build_report(
         "placement": {"method": place.method, "rings": place.rings, "paths": place.paths},
         "phases": [asdict(p) for p in phases],
         "replicated_flops": replicated_flops(sharded),
+        "hidden_flops": hidden_flops(sharded),
+        "sequence_order": "zigzag" if sharded.zigzag else "contiguous",
         "traffic_bytes": traffic,
         "instructions": sum(len(c.body) for p in streams.programs for c in p.procedures),
     }
@@ -54,9 +58,35 @@ def replicated_flops(sharded: Module) -> dict[str, int]:
             split = prod(sharded.sizes[a] for a in _working_axes(op))
             if op.flops and split < dies:
                 name = f"{call.procedure}/{op.results[0].name}"
-                extra = times * op.flops * (dies - split) // split
+                extra = int(times * op.flops * seen(op, sharded)) * (dies - split) // split
                 repeated[name] = repeated.get(name, 0) + extra
     return repeated
+
+
+def hidden_flops(sharded: Module) -> int:
+    """FLOPs of attention in a step that no die computes, because a causal mask hides whole shards of keys."""
+    return sum(
+        int(times * op.flops * (1 - seen(op, sharded)))
+        for call, times in calls(sharded.step)
+        for op in sharded.procedure(call.procedure).ops
+        if op.flops
+    )
+
+
+def seen(op: Op, sharded: Module) -> Fraction:
+    """The share of an op's work that is done: of T shards of keys, query shard i sees the first i + 1, in zigzag
+    two pieces of each shard for every two pieces of queries, but one in its own."""
+    if not op.definition.positional or not op.attr("causal"):
+        return Fraction(1)
+    assert op.rule is not None
+    queries = split_axes(op, op.rule.ins[0][1])
+    if queries and queries[0] in sharded.zigzag:
+        shards = sharded.sizes[queries[0]]
+        return Fraction(2 * shards + 1, 4 * shards)
+    if op.stream is None or op.stream.factor != op.rule.ins[1][1]:
+        return Fraction(1)
+    shards = sharded.sizes[op.stream.axis]
+    return Fraction(shards + 1, 2 * shards)
 
 
 def _working_axes(op: Op) -> set[str]:

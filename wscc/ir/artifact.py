@@ -39,7 +39,8 @@ class HostTensor:
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """`axes`: the logical mesh, first axis major; `stages` equal blocks of its dies are pipeline stages.
-    `rows`, `columns`, `dead_links` describe the wafer."""
+    `rows`, `columns`, `dead_links` describe the wafer.
+    Sequences split by an axis of `zigzag` lie in that order (`wscc.ir.zigzag`)."""
 
     name: str
     axes: tuple[tuple[str, int], ...]
@@ -51,3 +52,4 @@ class Manifest:
     tensors: tuple[HostTensor, ...]
     train: Train
     data_file: str
+    zigzag: tuple[str, ...] = ()

@@ -235,7 +235,8 @@ class Module:
 
     `axes` is the strategy as an ordered logical mesh, first axis major; a logical die index is row-major over
     it. `dies` is the physical die of each logical index (from `place` on), `routes` the paths of physical dies
-    that messages take (from `route` on), `memory` the map of every die's arena (from `plan_memory` on).
+    that messages take (from `route` on), `memory` the map of every die's arena (from `plan_memory` on). Sequences
+    split by an axis of `zigzag` lie in that order (`wscc.ir.zigzag`).
     """
 
     name: str
@@ -249,6 +250,7 @@ class Module:
     dies: tuple[int, ...] = ()
     routes: tuple[tuple[int, ...], ...] = ()
     memory: Memory | None = None
+    zigzag: tuple[str, ...] = ()
 
     @property
     def sizes(self) -> dict[str, int]:

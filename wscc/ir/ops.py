@@ -24,7 +24,8 @@ class OpDef:
     `combine`: how parts along a contracted factor combine. `linear`: jointly in all operands, so that
     partial sums may pass through. `heavy`: work is the product of all factor sizes (two FLOPs each),
     otherwise the elements touched. `merges`: chunks along its streamable factor combine by the op's own
-    merge. `flops`: per product of factors, for heavy ops.
+    merge. `flops`: per product of factors, for heavy ops. `positional`: it asks where in the sequence its
+    operands' positions lie.
     """
 
     name: str
@@ -36,6 +37,7 @@ class OpDef:
     merges: bool = False
     attrs: Mapping[str, type] = field(default_factory=dict)
     flops: int = 2
+    positional: bool = False
 
 
 def _unary(name: str) -> tuple[OpDef, OpDef]:
@@ -73,12 +75,28 @@ _ALL: Final = (
     OpDef(name="layernorm_bwd", rule="* d!, d, * d -> * d, d, d", attrs={"eps": float}),
     OpDef(name="rmsnorm", rule="* d!, d -> * d", attrs={"eps": float}),
     OpDef(name="rmsnorm_bwd", rule="* d!, d, * d -> * d, d", attrs={"eps": float}),
-    OpDef(name="rope", rule="b s@ * e! -> b s@ * e!", linear=True, attrs={"theta": float, "sign": float}),
+    OpDef(
+        name="rope",
+        rule="b s@ * e! -> b s@ * e!",
+        linear=True,
+        attrs={"theta": float, "sign": float},
+        positional=True,
+    ),
     OpDef(name="embedding", rule="*, v@ d -> * d"),
     OpDef(name="embedding_bwd", rule="*, * d -> v@ d"),
     # -- attention: q factors `b q * e`, k and v `b k h e`; the second result is the log-sum-exp
-    OpDef(name="attention", form="attention", heavy=True, merges=True, attrs=_ATTENTION, flops=4),
-    OpDef(name="attention_bwd", form="attention_bwd", heavy=True, attrs=_ATTENTION, flops=10),
+    OpDef(
+        name="attention",
+        form="attention",
+        heavy=True,
+        merges=True,
+        attrs=_ATTENTION,
+        flops=4,
+        positional=True,
+    ),
+    OpDef(
+        name="attention_bwd", form="attention_bwd", heavy=True, attrs=_ATTENTION, flops=10, positional=True
+    ),
     # -- cross entropy: every piece is elementwise or a contraction over `v`; `limit` hides pad columns
     OpDef(name="rowmax", rule="* v@ -> *", combine=Reduction.MAX, attrs={"limit": int}),
     OpDef(name="sumexp", rule="* v@, * -> *", attrs={"limit": int}),

@@ -52,6 +52,8 @@ def _header(m: Module) -> Iterator[str]:
     yield f"optimizer {record(m.train.optimizer)}"
     yield f"schedule {record(m.train.schedule)}"
     yield from _machine(m.machine)
+    if m.zigzag:
+        yield f"zigzag {' '.join(map(spell_word, m.zigzag))}"
     if m.dies:
         yield f"dies {spell_ints(m.dies)}"
     for i, path in enumerate(m.routes):

@@ -45,6 +45,7 @@ def read_module(tree: Node, source: Source) -> Module:
         _dies(r, by_rule.get("dies")),
         tuple(_route(r, i, n) for i, n in enumerate(nodes(tree, "route"))),
         _memory(r, by_rule.get("memory"), nodes(tree, "placement")),
+        tuple(map(r.word, tokens(by_rule["zigzag"])[:-1])) if "zigzag" in by_rule else (),
     )
     if r.mistakes:
         raise CompileError(*r.mistakes)

@@ -56,6 +56,8 @@ def _header(m: Module) -> Findings:
         yield place.wrong("`batch` and `microbatches` are at least 1")
     if m.train.zero not in (0, 1, 3) or m.train.interleave < 1:
         yield place.wrong("`zero` is 0, 1 or 3, and `interleave` at least 1")
+    if unknown := [a for a in m.zigzag if a not in m.sizes]:
+        yield place.wrong(f"a sequence lies in zigzag over `{unknown[0]}`, which is no axis")
     yield from check_dies(m)
     yield from check_routes(m)
 

@@ -1,0 +1,90 @@
+"""Whether sequences split by an axis lie in zigzag order, so that every die sees as much of a causal mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, prod
+
+from wscc.ir.module import Kind, Module, Op, Procedure
+from wscc.ir.zigzag import fits
+from wscc.passes.lower_runs import split_axes
+from wscc.strategy import SEQUENCE, policy
+
+
+def with_order(module: Module) -> Module:
+    """The sharded module with the order of its sequences chosen by cost: zigzag where a causal stream of keys
+    takes less time so, and where nothing but attention ever gathers a sequence (or it would show its order)."""
+    chosen = tuple(a for a in module.sizes if _candidate(a) and _possible(module, a) and _pays(module, a))
+    return module.with_(zigzag=chosen)
+
+
+def _candidate(axis: str) -> bool:
+    """Axes that split nothing but sequences, and stream."""
+    p = policy(axis)
+    return p.stream and p.store == "used" and p.seed == (SEQUENCE,)
+
+
+def _possible(module: Module, axis: str) -> bool:
+    inputs = [a.type.layout for a in module.arrays if a.kind is Kind.INPUT]
+    leads = all(lay is not None and lay.dims[SEQUENCE][:1] == (axis,) for lay in inputs)
+    return leads and all(_keeps_order(p, axis, module.sizes) for p in module.procedures)
+
+
+def _keeps_order(procedure: Procedure, axis: str, sizes: dict[str, int]) -> bool:
+    """Whether only ops that ask for positions see several shards of a sequence at once."""
+    users: dict[str, list[Op]] = {}
+    for op in procedure.ops:
+        for v in op.operands:
+            users.setdefault(v.name, []).append(op)
+    return all(_op_keeps_order(op, axis, sizes, users.get(op.results[0].name, [])) for op in procedure.ops)
+
+
+def _op_keeps_order(op: Op, axis: str, sizes: dict[str, int], users: list[Op]) -> bool:
+    if op.is_reshard:
+        if op.attr("axis") != axis or op.kind in ("all_reduce", "mask"):
+            return True
+        return op.kind == "all_gather" and all(map(_attends, users))
+    if op.stream is not None and op.stream.axis == axis and not _attends(op):
+        return False
+    return not op.definition.positional or _whole_pieces(op, axis, sizes)
+
+
+def _attends(op: Op) -> bool:
+    return not op.is_reshard and op.definition.positional and op.definition.heavy
+
+
+def _whole_pieces(op: Op, axis: str, sizes: dict[str, int]) -> bool:
+    """Whether what a die has of each sequence of the op is a few runs of positions."""
+    for factor in _sequences(op):
+        axes = split_axes(op, factor)
+        if axes and axes[0] != axis:
+            return False
+        inner = prod(sizes[a] for a in axes[1:])
+        if not fits(op.sizes[factor], sizes[axis], inner):
+            return False
+    return True
+
+
+def _sequences(op: Op) -> set[str]:
+    """The factors that are positions: the second of each operand that has several."""
+    assert op.rule is not None
+    return {term[1] for term in op.rule.ins if len(term) > 2}
+
+
+def _pays(module: Module, axis: str) -> bool:
+    """The last die of T sees T whole shards in order, and 2T + 1 pairs of pieces half as long in zigzag; what a
+    die multiplies is rounded up to its tile."""
+    shards, tile = module.sizes[axis], module.machine.die.tile
+    gains = 0
+    for size in _causal_streams(module, axis):
+        plain, paired = (ceil(n / tile) ** 2 for n in (size // shards, size // (2 * shards)))
+        gains += shards * plain - (2 * shards + 1) * paired
+    return gains > 0
+
+
+def _causal_streams(module: Module, axis: str) -> Iterator[int]:
+    """The length of each sequence of keys that streams round the axis under a causal mask."""
+    for procedure in module.procedures:
+        for op in procedure.ops:
+            if op.stream is not None and op.stream.axis == axis and _attends(op) and op.attr("causal"):
+                yield op.sizes[op.stream.factor]
