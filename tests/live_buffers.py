@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from math import prod
 
 from wscc.ir.fabric import Kernel, Post, Send, View, Wait, at
@@ -68,6 +69,6 @@ def _shared_arrays(module: Module) -> Iterator[str]:
             (places[a.name].address, places[a.name].address + a.count * places[a.name].stride, a.name)
             for a in held
         )
-        for (_, end, a), (start, _, b) in zip(spans, spans[1:], strict=False):
+        for (_, end, a), (start, _, b) in pairwise(spans):
             if start < end:
                 yield f"arrays {a} and {b} of stage {stage} share bytes"
