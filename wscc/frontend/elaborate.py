@@ -270,13 +270,6 @@ class _SegmentBuilder:
     def build(self) -> Call | Loop:
         outputs: list[Output] = []
         out_refs: list[Ref] = []
-        for name in self.segment.unread:
-            raise fail(
-                Code.STRUCTURE,
-                f"`{name}` is handed from layer to layer, and nothing reads it after the last",
-                self._span_of(name),
-                help="use it after the `repeat`, or leave it out of the body",
-            )
         for s in self.segment.statements:
             if isinstance(s, ast.Assign):
                 self.scope.assign(s)
