@@ -31,6 +31,15 @@ BODIES = {
       repeat 2 as b { y = gelu(x @ s)  x = x - gelu(y) }
       repeat 1 as c { x = x + y / 3 }""",
     "a value of another shape, read by nobody": "repeat 1 as a { x = x + y @ s  y = y @ up }",
+    "a name of before that the layers only set anew": """
+      z = x * 2
+      repeat 2 as a { z = gelu(x @ s)  x = x + z + y }
+      x = x + z""",
+    "the same, of another shape": """
+      z = x @ up
+      repeat 1 as a { x = x + y + z @ transpose(up) }
+      repeat 2 as b { z = gelu(x @ s)  x = x + z }
+      x = x + z""",
     "two values of a repeat": "z = y * 2  repeat 2 as a { x = x + y + gelu(z)  y = y @ s  z = z / 2 + y }",
 }  # fmt: skip
 

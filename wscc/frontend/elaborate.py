@@ -156,14 +156,17 @@ class _Model:
         count = b.one("count", [labels], f"{term} -> ", dtypes=[self.stats])
         self.procedures.append(Procedure("prepare", (labels,), (Output(count, Mode.ADD),), tuple(b.ops)))
 
-    def hand_on(self, name: str, value: Value, span: Span, count: int = 1) -> tuple[_Carried, int]:
-        """A new version (or `count` of them, one per layer) of a carried name; returns the first."""
+    def hand_on(
+        self, name: str, value: Value, span: Span, count: int = 1, *, is_read: bool = False
+    ) -> tuple[_Carried, int]:
+        """A new version (or `count` of them, one per layer) of a carried name; returns the first. `is_read`: the
+        segment reads the version before."""
         old = self.current.get(name)
         if old is None or old[0].type != value.type:
-            if count > 1:
+            if count > 1 and old and is_read:
                 raise fail(
-                    Code.SHAPE, f"`{name}` is {value.type} at the end of a layer and "
-                    + (f"{old[0].type} at its start" if old else "does not exist before the first"), span,
+                    Code.SHAPE,
+                    f"`{name}` is {value.type} at the end of a layer and {old[0].type} at its start", span,
                     help="what a `repeat` hands on must be as it was before",
                 )  # fmt: skip
             taken = {c.name for c in self.carried} | set(self.arrays)
@@ -291,17 +294,23 @@ class _SegmentBuilder:
         return Loop(LAYER, self.layers, (call,)) if self.layers else call
 
     def _hand_on(self, name: str) -> tuple[Output, Ref]:
-        value = self.scope.values[name]
+        value, span = self.scope.values[name], self._span_of(name)
+        if not value.type.dtype.is_float:
+            raise fail(
+                Code.STRUCTURE,
+                f"`{name}` holds integers, and only what is computed crosses a `repeat`",
+                span,
+                help="use the input under its own name",
+            )
         if value in self.inputs or value in self._handed:
             # Another name of something that came in, or goes out already: hand on a copy, so that each element
             # has a writer of its own.
             value = nn.scale(self.builder, value, 1.0)
         self._handed.append(value)
-        span = self._span_of(name)
         if not self.layers:
             carried, version = self.model.hand_on(name, value, span)
             return Output(value), Ref(carried.name, (Affine(version),))
-        carried, first = self.model.hand_on(name, value, span, self.layers)
+        carried, first = self.model.hand_on(name, value, span, self.layers, is_read=name in self._bound)
         return Output(value), Ref(carried.name, (Affine(first, ((LAYER, 1),)),))
 
     def _span_of(self, name: str) -> Span:
