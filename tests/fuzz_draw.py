@@ -22,6 +22,7 @@ DTYPES: Final = {
     "f64": "compute f64, params f64, grads f64",
     "f32": "compute f32, params f32, grads f32",
     "bf16": "compute bf16, params f32, grads f32",
+    "all bf16": "compute bf16, params bf16, grads bf16",
 }
 # AdamW divides by the root of a gradient's square: an `eps` well above rounding keeps gradients that are exactly
 # zero (a key's bias; queries of a single position) from being rounding noise divided by itself.
@@ -210,7 +211,8 @@ def drawn(rng: random.Random) -> Draw:
         is_tied=rng.random() < 0.5, parts=_parts(rng, e), degrees=_degrees(rng, rows * cols),
         micro=rng.choice([1, 1, 2, 4]), calls=rng.choice([1, 2, 3]), extra=int(rng.random() < 0.02),
         optimizer=rng.choice(OPTIMIZERS), clip=rng.choice(["", "clip 0.5", "clip 100"]),
-        dtype=rng.choice(["f64"] * 8 + ["f32", "bf16"]), recompute=rng.choice(["none", "none", "selective", "full"]),
+        dtype=rng.choice(["f64"] * 9 + ["f32", "bf16", "all bf16"]),
+        recompute=rng.choice(["none", "none", "selective", "full"]),
         zero=rng.choice(ZERO), interleave=rng.choice(INTERLEAVE), level=rng.choice([0, 1, 2, 2]),
         mask=rng.choice([*MASKS, "none", "none"]),
     )  # fmt: skip

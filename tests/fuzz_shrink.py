@@ -37,13 +37,13 @@ def simpler(draw: Draw) -> Iterator[Draw]:
             yield replace(draw, degrees=tuple(sorted((*rest, (axis, n // 2)))))
     for dead in ("dead_dies", "dead_links"):
         for gone in sorted(getattr(draw, dead)):
-            yield replace(draw, **{dead: getattr(draw, dead) - {gone}})  # type: ignore[arg-type]
+            yield replace(draw, **{dead: getattr(draw, dead) - {gone}})
     for f in fields(Draw):
         plain = getattr(PLAIN, f.name)
         if f.name not in ("parts", "degrees", "dead_dies", "dead_links") and getattr(draw, f.name) != plain:
             if f.name in ("rows", "cols"):
                 plain = getattr(draw, f.name) - 1
-            yield replace(draw, **{f.name: plain})  # type: ignore[arg-type]
+            yield replace(draw, **{f.name: plain})
 
 
 def _simpler_parts(part: Part) -> Iterator[Part]:

@@ -18,7 +18,7 @@ SEEDS = {"dp": ("rows",), "sp": ("seq",), "tatp": ("rows", "seq")}
 SPLIT_WEIGHTS = ("tp",)
 SHARDED = ("tatp",)  # weights at rest are also cut along these
 WALKS = ("tatp",)  # groups of these are walks of neighbours
-BYTES = {"f64": 8, "f32": 4, "bf16": 4}
+BYTES = {"f64": 8, "f32": 4, "bf16": 4, "all bf16": 2}
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,8 @@ def in_torch(model: str, trainer: Trainer) -> tuple[list[float], Tensors, Tensor
     start = initial_parameters(trainer.graph, trainer.seed)
     weights = {n: torch.tensor(np.asarray(w), requires_grad=True) for n, w in start.items()}
     adamw = torch.optim.AdamW(weights.values(), lr=1e-2, betas=(0.9, 0.95), eps=1e-5, weight_decay=0.1)
-    losses, grads = [], {}
+    losses: list[float] = []
+    grads: Tensors = {}
     for step in range(2):
         batch = {
             n: torch.tensor(t.reshape(-1, t.shape[-1]), dtype=torch.long)

@@ -40,7 +40,7 @@ def llama(w: Weights, tokens: torch.Tensor) -> torch.Tensor:
         o = F.scaled_dot_product_attention(
             q.flatten(1, 2), k.repeat_interleave(group, 1), v.repeat_interleave(group, 1), is_causal=True
         )
-        x = x + torch.einsum("bkgse,kged->bsd", o.unflatten(1, (-1, group)), p["wo"])
+        x = x + torch.einsum("bkgse,kged->bsd", o.reshape(o.shape[0], -1, group, *o.shape[2:]), p["wo"])
         h = F.rms_norm(x, x.shape[-1:], p["g2"], eps=1e-5)
         x = x + (F.silu(h @ p["w1"]) * (h @ p["w3"])) @ p["w2"]
     return F.rms_norm(x, x.shape[-1:], w["gf"], eps=1e-5) @ w["head"]
