@@ -22,6 +22,7 @@ from wscc.ir.module import (
     Step,
     Value,
 )
+from wscc.ir.naming import fresh
 from wscc.ir.types import DType, TensorType
 from wscc.passes.backward import backward_procedure
 from wscc.passes.base import Fact, Pass
@@ -106,6 +107,10 @@ class _State:
     def __init__(self, module: Module, segments: list[Segment]) -> None:
         self.module = module
         self.arrays = {a.name: a for a in module.arrays}
+        # A value `grad` of a repeat `y` must not be taken for the gradient of a `y` of the program.
+        self.taken = {
+            f"{a.name}{end}" for a in module.arrays for end in ("", ".grad", ".m", ".v", ".partial")
+        }
         self.own = {s.procedure.name for s in segments}
         self.procedures = [p for p in module.procedures if p.name not in self.own]
         self.forward: list[Call | Loop] = []
@@ -150,7 +155,8 @@ class _State:
         self.backward.insert(0, s.over_layers(Call(result.procedure.name, backwards)))
 
     def _saved(self, s: Segment, value: Value) -> Ref:
-        name = f"{s.procedure.name}.{value.name}"
+        name = fresh(f"{s.procedure.name}.{value.name}", self.taken)
+        self.taken.add(name)
         extents = (s.count,) if s.variable else ()
         self.arrays[name] = Array(name, value.type, Kind.SAVED, extents)
         return Ref(name, (Affine(0, ((s.variable, 1),)),) if s.variable else ())

@@ -192,8 +192,9 @@ class Search:
         heavy = site.op.definition.heavy or site.op.kind == "embedding"
         if weights and heavy and site.results[0] not in self.chain.weights:
             term, shape = weights[0]
-            inside = [f for f in allowed if f in term]
-            return [f for f in inside if self._leaves_room(axis, site, f, term, shape)] or inside or [None]
+            inside: list[Choice] = [f for f in allowed if f in term]
+            roomy = [f for f in inside if self._leaves_room(axis, site, f, term, shape)]
+            return roomy or inside or [None]
         return [*allowed, None, *([PARTIAL] if site.op.definition.linear else [])]
 
     def splittable(self, axis: str, site: Site) -> list[Choice]:

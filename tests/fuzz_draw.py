@@ -9,7 +9,7 @@ from itertools import count
 from math import prod
 from typing import Final
 
-from tests.fuzz_pieces import BLOCK, PARAMS, PIECES, Piece
+from tests.fuzz_pieces import BLOCK, LOSSES, PARAMS, PIECES, Piece
 from tests.verdict import MASKS
 
 Coordinate = tuple[int, int]
@@ -69,6 +69,7 @@ class Draw:
     vocab: int = 8
     seq: int = 4
     is_tied: bool = True
+    loss: str = LOSSES[0]
     parts: tuple[Part, ...] = ()
     degrees: tuple[tuple[str, int], ...] = ()
     micro: int = 1
@@ -104,8 +105,8 @@ class Draw:
                 name = f"{key}_all" if line.is_shared else f"{key}{n}"
                 found[name] = (key, 1 if line.is_shared else max(part.layers, 1))
             found.update({f"mlp{n}.{key}": (key, max(part.layers, 1)) for key in line.of.hidden})
-        if self._uses_z:
-            found["z0"] = ("w", 1)
+        found.update({"z0": ("w", 1)} if self._uses("z") else {})
+        found.update({"t0": ("sum", 1)} if self._uses("t") else {})
         for name, (key, copies) in found.items():
             shape = tuple(self.sizes[d] for d in PARAMS[key].dims)
             yield name, shape, PARAMS[key].is_multiplied, copies
@@ -117,8 +118,12 @@ class Draw:
                 yield part, line, next(n)
 
     @property
-    def _uses_z(self) -> bool:
-        return any(line.of.uses_z for _, line, _ in self._lines())
+    def _more_inputs(self) -> str:
+        uses = any("kinds" in line.of.text for _, line, _ in self._lines())
+        return "input kinds : i32[batch, seq]" if uses else ""
+
+    def _uses(self, name: str) -> bool:
+        return any(line.of.uses(name) for _, line, _ in self._lines())
 
     # -- as a file --------------------------------------------------------------------------------------
 
@@ -128,7 +133,8 @@ class Draw:
         dead += [f"dead link {a} - {b}" for a, b in sorted(self.dead_links)]
         sizes = ", ".join(f"{n} = {size}" for n, size in self.sizes.items() if n != "3")
         body = [*self._declared(), "x = embedding(tokens, wte)", "y = x * 0.5"]
-        body += ["z = x @ z0"] if self._uses_z else []
+        body += ["z = x @ z0"] if self._uses("z") else []
+        body += ["t = t0 / 2"] if self._uses("t") else []
         n = count()
         for i, part in enumerate(self.parts):
             lines = [text for line in part.lines for text in _written(line, next(n))]
@@ -138,6 +144,7 @@ class Draw:
                 else lines
             )
         head = "transpose(wte)" if self.is_tied else "transpose(head)"
+        logits = {n: f"rmsnorm({n}, gf) @ {head}" for n in ("x", "y")}
         options = [f"zero {self.zero}"] * (self.zero > 0) + [f"interleave {self.interleave}"] * (
             self.interleave > 0
         )
@@ -151,8 +158,9 @@ class Draw:
 {block}model m({sizes}) {{
   input tokens : i32[batch, seq]
   input labels : i32[batch, seq]
+  {self._more_inputs}
   {chr(10).join(f"  {s}" for s in body).lstrip()}
-  loss cross_entropy(rmsnorm(x, gf) @ {head}, labels)
+  loss {self.loss.format(**logits)}
 }}
 train m on w {{
   batch {self.batch}  microbatch {self.micro}
@@ -169,8 +177,10 @@ train m on w {{
         yield "param gf : [d] init ones"
         if not self.is_tied:
             yield "param head : [vocab, d] init normal(0.3)"
-        if self._uses_z:
-            yield "param z0 : [d, f] init normal(0.3)"
+        if self._uses("z"):
+            yield _declaration("w", "z0")
+        if self._uses("t"):
+            yield _declaration("sum", "t0")
         for key in {k: None for _, line, _ in self._lines() if line.is_shared for k in line.of.params}:
             yield _declaration(key, f"{key}_all")
 
@@ -208,7 +218,8 @@ def drawn(rng: random.Random) -> Draw:
         kv=rng.choice([1, 2, 2, 4] if even else [1, 2, 3]), group=rng.choice([1, 2, 2, 4] if even else [1, 2, 3]),
         e=e, vocab=rng.choice([8, 16, 15, 17] if even else [5, 12, 17]),
         seq=rng.choice([1, 4, 8, 8] if even else [1, 3, 5, 6, 7]),
-        is_tied=rng.random() < 0.5, parts=_parts(rng, e), degrees=_degrees(rng, rows * cols),
+        is_tied=rng.random() < 0.5, loss=rng.choice([LOSSES[0], *LOSSES]),
+        parts=_parts(rng, e), degrees=_degrees(rng, rows * cols),
         micro=rng.choice([1, 1, 2, 4]), calls=rng.choice([1, 2, 3]), extra=int(rng.random() < 0.02),
         optimizer=rng.choice(OPTIMIZERS), clip=rng.choice(["", "clip 0.5", "clip 100"]),
         dtype=rng.choice(["f64"] * 9 + ["f32", "bf16", "all bf16"]),

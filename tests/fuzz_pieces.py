@@ -1,7 +1,7 @@
 """The statements that random models are made of.
 
-`x` and `y` are [batch, seq, d], `z` is [batch, seq, f]; what stands in braces is a parameter of `PARAMS`, of the
-statement's own or shared by all that ask for it.
+`x` and `y` are [batch, seq, d], `z` is [batch, seq, f], `t` is [d, d] and made of parameters alone; what stands in
+braces is a parameter of `PARAMS`, of the statement's own or shared by all that ask for it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ PARAMS: Final[dict[str, Param]] = {
     "wv": Param(("d", "kv", "e")),
     "wp": Param(("kv", "group", "e", "d")),
     "table": Param(("vocab", "d")),
+    # Matrices that only other parameters meet before a product does.
+    "m": Param(("d", "f"), is_multiplied=False),
+    "n": Param(("d", "f"), is_multiplied=False),
+    "sum": Param(("d", "d"), is_multiplied=False),
+    "k": Param(("f",), "ones", False),
     "g": Param(("d",), "ones", False),
     "b": Param(("d",), "zeros", False),
     "c": Param(("f",), "normal(0.1)", False),
@@ -54,9 +59,9 @@ class Piece:
     def uses_rope(self) -> bool:
         return "rope" in self.text
 
-    @property
-    def uses_z(self) -> bool:
-        return "z" in self.text.split()
+    def uses(self, name: str) -> bool:
+        """Whether it reads or sets `z` or `t`, which then are set before it."""
+        return name in self.text.split()
 
 
 _GQA = (
@@ -84,6 +89,12 @@ PIECES: Final[dict[str, Piece]] = {
     "positions": Piece("x = x + {pos}"),
     "lookup": Piece("x = x + embedding(tokens, {table})"),
     "shared_up_and_down": Piece("x = x + gelu(x @ {w}) @ transpose({w})"),
+    "second_input": Piece("x = x + embedding(kinds, {table})"),
+    "sum_of_weights": Piece("x = x + gelu(x @ ({m} + {n})) @ {v}"),
+    "scaled_weight": Piece("x = x + gelu(x @ ({m} * 0.5)) @ {v}"),
+    "gated_weight": Piece("x = x + gelu(x @ ({m} * {k})) @ {v}"),
+    "normed_weight": Piece("x = x + gelu(x @ rmsnorm({m}, {k})) @ {v}"),
+    "product_of_weights": Piece("x = x + gelu(x @ ({w} @ {v}))"),
     "divide": Piece("x = x + y / (x * x + {g})"),
     "gate": Piece("x = x + y * (x @ {s})"),
     "y_next": Piece("y = y / 2 + x"),
@@ -94,8 +105,18 @@ PIECES: Final[dict[str, Piece]] = {
     "z_next": Piece("z = gelu( z ) + x @ {w}"),
     "z_anew": Piece("z = relu(x @ {w})"),
     "x_of_z": Piece("x = x + z @ {v}"),
+    "t_next": Piece("t = t * 0.5 + {sum}"),
+    "x_of_t": Piece("x = x + gelu(x @ t )"),
+    "product_with_t": Piece("x = x - gelu(y @ ({s} @ t )) / 2"),
     "negative": Piece("x = -(y - x) * 0.5"),
 }
+
+LOSSES: Final = (
+    "cross_entropy({x}, labels)",
+    "cross_entropy({x}, labels) * 0.5",
+    "cross_entropy({x}, labels) + cross_entropy({y}, labels) / 4",
+    "-(cross_entropy({y}, labels) - cross_entropy({x}, labels))",
+)
 
 BLOCK: Final = """block mlp(h, d, f) {
   param up : [d, f] init normal(0.3)
