@@ -77,6 +77,7 @@ class Draw:
     extra: int = 0  # sequences beyond a whole number of calls
     optimizer: str = OPTIMIZERS[-1]
     clip: str = ""
+    schedule: str = ""
     dtype: str = "f64"
     recompute: str = "none"
     zero: int = 0
@@ -164,7 +165,7 @@ class Draw:
 }}
 train m on w {{
   batch {self.batch}  microbatch {self.micro}
-  optimizer {self.optimizer}  {self.clip}  schedule warmup(2)
+  optimizer {self.optimizer}  {self.clip}  {self.schedule}
   dtype {DTYPES[self.dtype]}
   recompute {self.recompute}  {" ".join(options)}
   parallel {", ".join(f"{a} = {n}" for a, n in self.degrees) or "dp = 1"}
@@ -222,6 +223,7 @@ def drawn(rng: random.Random) -> Draw:
         parts=_parts(rng, e), degrees=_degrees(rng, rows * cols),
         micro=rng.choice([1, 1, 2, 4]), calls=rng.choice([1, 2, 3]), extra=int(rng.random() < 0.02),
         optimizer=rng.choice(OPTIMIZERS), clip=rng.choice(["", "clip 0.5", "clip 100"]),
+        schedule=rng.choice(["", "schedule warmup(2)", "schedule warmup(1), cosine(9, 0.1)"]),
         dtype=rng.choice(["f64"] * 9 + ["f32", "bf16", "all bf16"]),
         recompute=rng.choice(["none", "none", "selective", "full"]),
         zero=rng.choice(ZERO), interleave=rng.choice(INTERLEAVE), level=rng.choice([0, 1, 2, 2]),
@@ -230,7 +232,8 @@ def drawn(rng: random.Random) -> Draw:
 
 
 def _parts(rng: random.Random, e: int) -> tuple[Part, ...]:
-    pieces = [p for p, piece in PIECES.items() if e % 2 == 0 or not piece.uses_rope]
+    odd = e % 2 == 1 and rng.random() < 0.9
+    pieces = [p for p, piece in PIECES.items() if not (odd and piece.uses_rope)]
     parts = []
     for _ in range(rng.choice([1, 1, 2, 2, 3, 4])):
         lines = tuple(Line(rng.choice(pieces), rng.random() < 0.15) for _ in range(rng.choice([1, 1, 2, 3])))

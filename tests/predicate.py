@@ -37,10 +37,16 @@ class Expected:
 
 def expected(draw: Draw) -> Expected:
     """A program with several faults may be refused for any of them."""
-    exact = frozenset((*_batch(draw), *_tokens(draw), *_weights(draw), *_wafer(draw)))
+    exact = frozenset((*_shapes(draw), *_batch(draw), *_tokens(draw), *_weights(draw), *_wafer(draw)))
     least, most = _memory(draw)
     memory = frozenset({"W401"} if draw.sram < most else ())
     return Expected(exact | memory, is_open=not exact and draw.sram >= least)
+
+
+def _shapes(draw: Draw) -> Iterator[str]:
+    """Rotary positions turn pairs of numbers."""
+    if draw.e % 2 and any(line.of.uses_rope for part in draw.parts for line in part.lines):
+        yield "W101"
 
 
 def _batch(draw: Draw) -> Iterator[str]:

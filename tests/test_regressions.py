@@ -100,3 +100,11 @@ def test_integers_under_another_name_do_not_cross_a_repeat(tmp_path: Path) -> No
     """They were copied by a multiplication, and the copy was of floats."""
     found = named("ids = tokens  repeat 2 as r { x = x + embedding(ids, wte) @ s + y }", tmp_path)
     assert (found.what, "`ids` holds integers" in found.why) == ("W103", True)
+
+
+@pytest.mark.parametrize("e", [1, 3, 7])
+def test_rotary_positions_of_an_odd_width(e: int, tmp_path: Path) -> None:
+    """The program was compiled, and its artifact would not load."""
+    draw = Draw(rows=1, cols=1, e=e, parts=(Part(1, (Line("gqa_rope"),)),))
+    found = verdict(draw.text, tmp_path)
+    assert (found.what, f"{e} is odd" in found.why) == ("W101", True)

@@ -123,18 +123,26 @@ def _judged(trainer: Trainer, got: Run) -> tuple[bool, str]:
     found = {
         "loss": (e.first_loss, own.first_loss),
         f"gradient of {e.worst_grad}": (e.grad, own.grad),
-        f"weight {e.worst_weight}": _weight(trainer, e, own),
+        f"weight {e.worst_weight}": _weight(trainer, got, want, e, own),
     }
     bad = {n: v for n, v in found.items() if not v[0] <= max(limit, _SLACK * v[1])}
     return not bad, str(bad or "")
 
 
-def _weight(trainer: Trainer, e: Errors, own: Errors) -> tuple[float, float]:
-    """AdamW divides a gradient that is rounding noise by itself: such a weight may move by its rate each step."""
-    train_ = trainer.graph.train
-    if train_.optimizer.kind == "adamw":
-        return e.weight_change / (2 * train_.optimizer.lr * trainer.options.steps) - 1, 0.0
-    return e.weight, own.weight
+def _weight(trainer: Trainer, got: Run, want: Run, e: Errors, own: Errors) -> tuple[float, float]:
+    """AdamW divides a gradient that is rounding noise by itself: such a weight may move by its rate each step, and
+    be rounded each time."""
+    config = trainer.graph.train
+    if config.optimizer.kind != "adamw":
+        return e.weight, own.weight
+    moved = 2 * config.optimizer.lr * trainer.options.steps
+    rounding = 2 * trainer.options.steps * (2**-8 if config.params is DType.BF16 else 2**-23)
+    excess = [
+        float(np.abs(got.weights[n] - w).max(initial=0))
+        / (moved + rounding * float(np.abs(w).max(initial=0)))
+        for n, w in want.weights.items()
+    ]
+    return max(excess) - 1, 0.0
 
 
 def _reference(trainer: Trainer, dtype: DType | None) -> Run:
