@@ -41,8 +41,8 @@ wheel-test: $(READY)  ## build the wheel, install it in a fresh environment, tra
 	cp samples/gpt-tiny.wsl samples/tiny-text.txt build/wheel/
 	cd build/wheel && venv/bin/wscc run gpt-tiny.wsl --steps 2 --check
 
-fuzz: $(READY)  ## long property runs; SECONDS=600 sets how long
-	$(BIN)/python -m tests.fuzz $${SECONDS:-600}
+fuzz: $(READY)  ## random programs against one device; SECONDS=600 sets how long, SEED where from
+	$(BIN)/python -m tests.fuzz $${SECONDS:-600} $${SEED}
 
 fuzz-all: $(READY)  ## every composition of the five axes on 16 dies, against one device (half an hour)
 	$(BIN)/python -m tests.compositions

@@ -22,6 +22,7 @@ from wscc.ir.module import (
     Step,
     Value,
 )
+from wscc.ir.naming import fresh
 from wscc.ir.types import DType, TensorType
 from wscc.passes.backward import backward_procedure
 from wscc.passes.base import Fact, Pass
@@ -42,6 +43,13 @@ class Segment:
     def over_layers(self, call: Call) -> Call | Loop:
         """`call` in the segment's own loop."""
         return Loop(self.variable, self.count, (call,)) if self.variable else call
+
+    def elements(self, ref: Ref) -> range:
+        """The indices that `ref` takes over the layers."""
+        stride = sum(c for a in ref.index for v, c in a.terms if v == self.variable)
+        first = sum(a.base for a in ref.index)
+        last = first + stride * (self.count - 1)
+        return range(min(first, last), max(first, last) + 1)
 
     def reversed(self, ref: Ref) -> Ref:
         """The same element when layers run backwards: layer l becomes count - 1 - l."""
@@ -99,11 +107,16 @@ class _State:
     def __init__(self, module: Module, segments: list[Segment]) -> None:
         self.module = module
         self.arrays = {a.name: a for a in module.arrays}
+        # A value `grad` of a repeat `y` must not be taken for the gradient of a `y` of the program.
+        self.taken = {
+            f"{a.name}{end}" for a in module.arrays for end in ("", ".grad", ".m", ".v", ".partial")
+        }
         self.own = {s.procedure.name for s in segments}
         self.procedures = [p for p in module.procedures if p.name not in self.own]
         self.forward: list[Call | Loop] = []
         self.backward: list[Call | Loop] = []
-        self.shared = _read_more_than_once(segments, self.arrays)
+        # Carried arrays whose gradients are added up from zero; those of the others are written once, in turns.
+        self.shared = _read_more_than_once(segments, self.arrays) | _not_all_read(segments, self.arrays)
         self.grads: dict[str, Segment] = {}
         self.writers: dict[str, int] = {}
         for s in segments:
@@ -142,7 +155,8 @@ class _State:
         self.backward.insert(0, s.over_layers(Call(result.procedure.name, backwards)))
 
     def _saved(self, s: Segment, value: Value) -> Ref:
-        name = f"{s.procedure.name}.{value.name}"
+        name = fresh(f"{s.procedure.name}.{value.name}", self.taken)
+        self.taken.add(name)
         extents = (s.count,) if s.variable else ()
         self.arrays[name] = Array(name, value.type, Kind.SAVED, extents)
         return Ref(name, (Affine(0, ((s.variable, 1),)),) if s.variable else ())
@@ -184,7 +198,8 @@ class _State:
         added = {o.array for p, call in self._bwd_calls() for o in _added(p, call)}
         params = {n: self.arrays[f"{n}.grad"] for n in self.grads}
         once = [a for a in params.values() if a.name in added]
-        each = [self.arrays[n] for n in sorted(added) if self.arrays[n].kind is Kind.CARRIED]
+        # All of them: an element that no call reads keeps the zeros as its gradient.
+        each = [self.arrays[g] for n in sorted(self.shared) if (g := f"{n}.grad") in self.arrays]
         zero_once, zero_each = self._zeroing("zero", once), self._zeroing("zero.carried", each)
         scalar = TensorType((), self.module.train.grads)
         self.arrays["norm2"] = Array("norm2", scalar, Kind.SCALAR)
@@ -284,14 +299,32 @@ def _read_more_than_once(segments: list[Segment], arrays: dict[str, Array]) -> f
         for _, ref in zip(s.procedure.inputs, s.call.args, strict=False):
             if arrays[ref.array].kind is not Kind.CARRIED:
                 continue
-            stride = sum(c for a in ref.index for v, c in a.terms if v == s.variable)
-            if s.count > 1 and stride == 0:
+            span = s.elements(ref)
+            if s.count > 1 and len(span) == 1:
                 shared.add(ref.array)
-            first = sum(a.base for a in ref.index)
-            last = first + stride * (s.count - 1)
-            reads.setdefault(ref.array, []).append((min(first, last), max(first, last)))
+            reads.setdefault(ref.array, []).append((span.start, span.stop))
     for name, spans in reads.items():
         spans.sort()
-        if any(a[1] >= b[0] for a, b in pairwise(spans)):
+        if any(a[1] > b[0] for a, b in pairwise(spans)):
             shared.add(name)
     return frozenset(shared)
+
+
+def _not_all_read(segments: list[Segment], arrays: dict[str, Array]) -> frozenset[str]:
+    """Carried arrays of which some element is written, and an input of no call: the last `y` of a `repeat`
+    that hands it on from layer to layer only, or all but the last `y` of one whose layers do not read it."""
+    written: dict[str, list[range]] = {}
+    read: dict[str, list[range]] = {}
+    for s in segments:
+        inputs = len(s.procedure.inputs)
+        for refs, into in ((s.call.args[:inputs], read), (s.call.args[inputs:], written)):
+            for ref in refs:
+                if arrays[ref.array].kind is Kind.CARRIED:
+                    into.setdefault(ref.array, []).append(s.elements(ref))
+    return frozenset(n for n, spans in written.items() if not _covers(read.get(n, []), spans))
+
+
+def _covers(spans: list[range], wanted: list[range]) -> bool:
+    """Whether each number of `wanted` is in one of `spans`; by their ends alone, for layers may be many."""
+    ends = {e for s in spans for e in (s.start, s.stop)}
+    return all(any(at in s for s in spans) for w in wanted for at in {w.start, *(e for e in ends if e in w)})

@@ -66,3 +66,13 @@ def passed(op: Op, layouts: list[Layout], taken: set[str]) -> tuple[str, ...]:
         return ()
     common = set.intersection(*({a for a, kind in lay.partial if kind is Reduction.SUM} for lay in layouts))
     return tuple(sorted(common - taken))
+
+
+def can_shard(left: list[int], degrees: list[int]) -> bool:
+    """Whether each degree finds a dimension that it divides, beside those before it."""
+    if not degrees:
+        return True
+    return any(
+        n % degrees[0] == 0 and can_shard([*left[:i], n // degrees[0], *left[i + 1 :]], degrees[1:])
+        for i, n in enumerate(left)
+    )

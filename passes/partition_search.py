@@ -15,7 +15,7 @@ from math import prod
 
 from wscc.ir.module import Op, Value
 from wscc.ir.types import Reduction
-from wscc.passes.partition_layouts import PARTIAL
+from wscc.passes.partition_layouts import PARTIAL, can_shard
 from wscc.strategy import policy
 
 # How a value lies along one axis: a dimension, None (every die has all of it), or parts of a sum or maximum.
@@ -184,14 +184,17 @@ class Search:
                 if name not in self.chain.weights and isinstance(state, int) and term[state] in allowed:
                     return [term[state]]
             return [None]
-        weight_terms = [
-            term
+        weights = [
+            (term, value.type.shape)
             for name, value, term in zip(site.operands, site.op.operands, rule.ins, strict=False)
             if name in self.chain.weights and len(value.type.shape) > 1
         ]
         heavy = site.op.definition.heavy or site.op.kind == "embedding"
-        if weight_terms and heavy and site.results[0] not in self.chain.weights:
-            return [f for f in allowed if f in weight_terms[0]] or [None]
+        if weights and heavy and site.results[0] not in self.chain.weights:
+            term, shape = weights[0]
+            inside: list[Choice] = [f for f in allowed if f in term]
+            roomy = [f for f in inside if self._leaves_room(axis, site, f, term, shape)]
+            return roomy or inside or [None]
         return [*allowed, None, *([PARTIAL] if site.op.definition.linear else [])]
 
     def splittable(self, axis: str, site: Site) -> list[Choice]:
@@ -204,6 +207,17 @@ class Search:
             if rule.may_split(factor) and sizes[factor] % (taken * self.sizes[axis]) == 0:
                 out.append(factor)
         return out
+
+    def _leaves_room(
+        self, axis: str, site: Site, factor: Choice, term: tuple[str, ...], shape: tuple[int, ...]
+    ) -> bool:
+        """Whether the axes that shard the weight at rest find a dimension beside this split of it."""
+        taken = {**self.assigned[site.key], axis: factor}
+        left = [
+            n // prod(self.sizes[a] for a, f in taken.items() if f == t)
+            for t, n in zip(term, shape, strict=True)
+        ]
+        return can_shard(left, [n for a, n in self.sizes.items() if policy(a).store == "shard"])
 
     # -- states -----------------------------------------------------------------------------------------
 

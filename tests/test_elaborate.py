@@ -118,7 +118,7 @@ def test_layers_stay_a_loop_however_many(tmp_path: Path) -> None:
         ("  param w : [d, f] init normal(1)\n  repeat 2 as l { x = x @ w }", ["f64[4,8,16]", "f64[4,8,8]"]),
         ("  q, k = split(x)", ["[4, 8, 8]", "is 2"]),
         ("  x = attention(x, x, x)", ["attention"]),
-        ("  y = x\n  repeat 2 as l { y = y / 2 + x }", ["`y` is handed from layer to layer"]),
+        ("  t2 = tokens\n  repeat 2 as l { x = x + embedding(t2, wte) }", ["`t2` holds integers"]),
         ("  x = x + 1", ["may only multiply or divide"]),
         ("  param t : [d] init zeros\n  x = x + t", ["`t` is a reserved name"]),
     ],

@@ -1,13 +1,95 @@
-"""A bounded part of `make fuzz`: random models, wafers and strategies are equal to one device, or refused."""
+"""A bounded part of `make fuzz`: random models, wafers and strategies are equal to one device, or refused as
+foreseen; and the parts of the fuzzer itself."""
 
 from __future__ import annotations
 
-from tests.fuzz import REFUSALS, hunt
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import any_draw, hunt
+from tests.fuzz_draw import Draw, Line, Part, drawn
+from tests.fuzz_shrink import shrunk
+from tests.predicate import Expected, expected
+from tests.verdict import EQUAL, verdict
 
 
-def test_random_programs_are_equal_or_refused() -> None:
-    """60 draws, always the same; most refusals are wafers with too few dies for the strategy drawn."""
-    counts, failures = hunt(seconds=600, seed=2000, draws=60)
-    assert not failures, failures[0]
-    assert counts["equal"] >= 15
-    assert set(counts) <= {"equal", *REFUSALS}
+def test_random_programs_are_equal_or_refused_as_foreseen() -> None:
+    """Always the same draws; a compiler that refuses more than it must fails as one that computes wrongly."""
+    summary = hunt(seed=2000, draws=24, shrink=False)
+    assert not summary.failures, summary.failures[0]
+    assert summary.counts[EQUAL] >= 0.7 * summary.draws, summary
+
+
+def test_draws_are_various() -> None:
+    """Every axis, piece and option turns up, and most programs should be accepted."""
+    draws = [any_draw(random.Random(seed)) for seed in range(300)]
+    assert sum(not expected(d).codes for d in draws) >= 0.7 * len(draws)
+    axes = {a for d in draws for a, _ in d.degrees}
+    assert axes == {"dp", "tp", "tatp"}
+    codes = {c for d in draws for c in expected(d).codes}
+    assert codes >= {"W201", "W202", "W301", "W302", "W303", "W401"}
+    for name in ("dtype", "recompute", "level", "mask", "optimizer", "is_tied"):
+        assert len({getattr(d, name) for d in draws}) >= 2, name
+    assert any(sum(n > 1 for _, n in d.degrees) == 3 for d in draws)
+
+
+# ---- the predicate
+
+
+PLAIN = Draw(rows=2, cols=4, parts=(Part(2, (Line("mlp"),)),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "codes"),
+    [
+        ({"degrees": (("tp", 8),)}, set()),
+        ({"degrees": (("tp", 3),)}, {"W201"}),
+        ({"degrees": (("tp", 16),)}, {"W201", "W301"}),
+        ({"degrees": (("dp", 3),), "extra": 1}, {"W201"}),
+        ({"degrees": (("tatp", 8),), "seq": 3}, {"W201"}),
+        ({"degrees": (("tatp", 8),), "seq": 8}, set()),
+        ({"degrees": (("tatp", 4),), "d": 5, "f": 6, "vocab": 8}, {"W202"}),
+        ({"degrees": (("dp", 8),), "dead_dies": frozenset({(0, 0)})}, {"W301"}),
+        ({"degrees": (("dp", 4),), "dead_dies": frozenset({(0, 2), (1, 1), (1, 3)})}, {"W302"}),
+        ({"degrees": (("tatp", 4),), "dead_dies": frozenset({(0, 0), (1, 1), (0, 2), (1, 3)})}, {"W302"}),
+        ({"degrees": (("tatp", 5),), "rows": 3, "cols": 3, "seq": 5, "d": 5, "vocab": 5,
+          "dead_dies": frozenset({(0, 0), (0, 2), (2, 0), (2, 2)})}, {"W303"}),
+        ({"sram": 1000}, {"W401"}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_predicate_and_the_compiler_agree(
+    changes: dict[str, object], codes: set[str], tmp_path: Path
+) -> None:
+    draw = replace(PLAIN, **changes)  # type: ignore[arg-type]
+    assert expected(draw).codes == codes
+    assert expected(draw).allows(verdict(draw.text, tmp_path).what)
+
+
+def test_a_program_that_cannot_be_must_be_refused() -> None:
+    assert not Expected(frozenset({"W301"})).allows(EQUAL)
+    assert not Expected().allows("W201")
+    assert not Expected(frozenset({"W301"})).allows("W201")
+    assert not any(
+        e.allows(w)
+        for e in (Expected(), Expected(frozenset({"W401"}), True))
+        for w in ("different", "KeyError")
+    )
+
+
+# ---- making failures small
+
+
+def test_what_is_not_needed_for_a_failure_goes_away() -> None:
+    """Programs fail that hold a gate in a repeat and split by tp: all else becomes plain."""
+
+    def fails(draw: Draw) -> bool:
+        lines = [line.piece for part in draw.parts if part.layers for line in part.lines]
+        return "gate" in lines and dict(draw.degrees).get("tp", 1) > 1
+
+    seed = next(s for s in range(10_000) if fails(drawn(random.Random(s))))
+    small = shrunk(drawn(random.Random(seed)), fails, tries=1000)
+    assert small == Draw(parts=(Part(1, (Line("gate"),)),), degrees=(("tp", 2),))

@@ -63,7 +63,9 @@ class Trainer:
 
     def arrays(self, kind: Kind) -> Tensors:
         """All arrays of a kind as whole tensors; replicas are compared bit for bit on the way."""
-        return {t.name: self._whole(t) for t in self.manifest.tensors if t.kind is kind and _is_own(t)}
+        names = {t.name for t in self.manifest.tensors}
+        own = (t for t in self.manifest.tensors if t.kind is kind and _is_own(t.name, names))
+        return {t.name: self._whole(t) for t in own}
 
     def _whole(self, t: HostTensor) -> NDArray[Any]:
         whole = np.empty((*t.extents, *t.type.shape), t.type.dtype.numpy)
@@ -72,9 +74,9 @@ class Trainer:
         return whole
 
 
-def _is_own(t: HostTensor) -> bool:
+def _is_own(name: str, names: set[str]) -> bool:
     """Not a second name of another array's bytes."""
-    return not t.name.endswith(".partial")
+    return not (name.endswith(".partial") and name.removesuffix(".partial") in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

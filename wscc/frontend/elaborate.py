@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Span, fail
 from wscc.frontend import ast
+from wscc.frontend.array_names import refuse_derived
 from wscc.frontend.evaluate import integer, number
 from wscc.frontend.resolve import Resolved
 from wscc.frontend.segments import Segment, chain
@@ -79,19 +80,20 @@ class _Model:
     def module(self) -> Module:
         config = self.resolved.config
         self._declare()
-        self._scalars()
-        body = [_SegmentBuilder(self, s).build() for s in chain(self.resolved.model)]
+        segments = chain(self.resolved.model)
+        start, prepare = self._counting({s.name for s in segments})
+        body = [_SegmentBuilder(self, s).build() for s in segments]
         self._refuse_unused()
         arrays = [*self.arrays.values(), *(_carried_array(c, self.arrays) for c in self.carried)]
+        refuse_derived(arrays)
         train = Train(
             batch=config.batch, microbatches=config.calls, optimizer=config.optimizer, schedule=config.schedule,
             clip=config.clip, compute=config.dtypes.compute, params=config.dtypes.params,
             grads=config.dtypes.grads, recompute=config.recompute,
             zero=config.zero, interleave=config.interleave, data=config.data, seed=config.seed,
         )  # fmt: skip
-        prepare = Call("prepare", (Ref("labels", (Affine(0, ((MICROBATCH, 1),)),)), Ref("count")))
         step = (
-            Call("start", (Ref("loss"), Ref("count"))),
+            start,
             Loop(MICROBATCH, config.calls, (prepare,)),
             Loop(MICROBATCH, config.calls, tuple(body)),
         )
@@ -141,7 +143,9 @@ class _Model:
         self.arrays[array.name] = array
         return array
 
-    def _scalars(self) -> None:
+    def _counting(self, taken: set[str]) -> tuple[Call, Call]:
+        """Calls that zero the loss and the count of valid labels, and that add a micro-batch to the count."""
+        start, prepare = fresh("start", taken), fresh("prepare", taken)
         scalar = TensorType((), self.stats)
         for name in ("loss", "count"):
             self.arrays[name] = Array(name, scalar, Kind.SCALAR)
@@ -150,24 +154,29 @@ class _Model:
             b.one("fill", [], " -> ", dtypes=[self.stats], attrs={"value": 0.0}, hints=[n])
             for n in ("loss", "count")
         ]
-        self.procedures.append(Procedure("start", (), tuple(Output(v) for v in zeros), tuple(b.ops)))
+        self.procedures.append(Procedure(start, (), tuple(Output(v) for v in zeros), tuple(b.ops)))
         b = Builder()
         labels = b.input("labels", self.arrays["labels"].type)
         term = " ".join(nn.leading(nn.rank_of(labels)))
         count = b.one("count", [labels], f"{term} -> ", dtypes=[self.stats])
-        self.procedures.append(Procedure("prepare", (labels,), (Output(count, Mode.ADD),), tuple(b.ops)))
+        self.procedures.append(Procedure(prepare, (labels,), (Output(count, Mode.ADD),), tuple(b.ops)))
+        given = Ref("labels", (Affine(0, ((MICROBATCH, 1),)),))
+        return Call(start, (Ref("loss"), Ref("count"))), Call(prepare, (given, Ref("count")))
 
-    def hand_on(self, name: str, value: Value, span: Span, count: int = 1) -> tuple[_Carried, int]:
-        """A new version (or `count` of them, one per layer) of a carried name; returns the first."""
+    def hand_on(
+        self, name: str, value: Value, span: Span, count: int = 1, *, is_read: bool = False
+    ) -> tuple[_Carried, int]:
+        """A new version (or `count` of them, one per layer) of a carried name; returns the first. `is_read`: the
+        segment reads the version before."""
         old = self.current.get(name)
         if old is None or old[0].type != value.type:
-            if count > 1:
+            if count > 1 and old and is_read:
                 raise fail(
-                    Code.SHAPE, f"`{name}` is {value.type} at the end of a layer and "
-                    + (f"{old[0].type} at its start" if old else "does not exist before the first"), span,
+                    Code.SHAPE,
+                    f"`{name}` is {value.type} at the end of a layer and {old[0].type} at its start", span,
                     help="what a `repeat` hands on must be as it was before",
                 )  # fmt: skip
-            taken = {c.name for c in self.carried} | set(self.arrays)
+            taken = {c.name for c in self.carried} | {*self.arrays, *RESERVED}
             unique = (
                 name
                 if name not in taken
@@ -213,6 +222,7 @@ class _SegmentBuilder:
         self.inputs: list[Value] = []
         self.refs: list[Ref] = []
         self._bound: dict[str, Value] = {}
+        self._count: Value | None = None  # not among the names of the program, which may have a `count` too
         self._handed: list[Value] = []
         self.layers = 0
         if segment.repeat is not None:
@@ -237,7 +247,9 @@ class _SegmentBuilder:
         return self._bind(key, array, index)
 
     def count(self) -> Value:
-        return self._bound.get("count") or self._bind("count", self.model.arrays["count"], ())
+        if self._count is None:
+            self._count = self._formal("count", self.model.arrays["count"], ())
+        return self._count
 
     def _bind_carried(self, key: str) -> Value:
         carried, version = self.model.current[key]
@@ -247,13 +259,17 @@ class _SegmentBuilder:
 
     def _bind(self, key: str, array: Array, index: tuple[Affine, ...]) -> Value:
         """A formal for the array element; parameters are converted to the type of computation once."""
+        formal = self._formal(key, array, index)
+        if array.kind is Kind.PARAM:
+            formal = nn.cast(self.builder, formal, self.model.resolved.config.dtypes.compute, span=array.span)
+        self._bound[key] = formal
+        return formal
+
+    def _formal(self, key: str, array: Array, index: tuple[Affine, ...]) -> Value:
         formal = self.builder.input(key, array.type)
         self.inputs.append(formal)
         self.refs.append(Ref(array.name, index))
         self.model.used.add(array.name)
-        if array.kind is Kind.PARAM:
-            formal = nn.cast(self.builder, formal, self.model.resolved.config.dtypes.compute, span=array.span)
-        self._bound[key] = formal
         return formal
 
     def _declare(self, s: ast.Param, sizes: Mapping[str, int], prefix: str) -> Value:
@@ -271,13 +287,6 @@ class _SegmentBuilder:
     def build(self) -> Call | Loop:
         outputs: list[Output] = []
         out_refs: list[Ref] = []
-        for name in self.segment.unread:
-            raise fail(
-                Code.STRUCTURE,
-                f"`{name}` is handed from layer to layer, and nothing reads it after the last",
-                self._span_of(name),
-                help="use it after the `repeat`, or leave it out of the body",
-            )
         for s in self.segment.statements:
             if isinstance(s, ast.Assign):
                 self.scope.assign(s)
@@ -299,17 +308,23 @@ class _SegmentBuilder:
         return Loop(LAYER, self.layers, (call,)) if self.layers else call
 
     def _hand_on(self, name: str) -> tuple[Output, Ref]:
-        value = self.scope.values[name]
+        value, span = self.scope.values[name], self._span_of(name)
+        if not value.type.dtype.is_float:
+            raise fail(
+                Code.STRUCTURE,
+                f"`{name}` holds integers, and only what is computed crosses a `repeat`",
+                span,
+                help="use the input under its own name",
+            )
         if value in self.inputs or value in self._handed:
             # Another name of something that came in, or goes out already: hand on a copy, so that each element
             # has a writer of its own.
             value = nn.scale(self.builder, value, 1.0)
         self._handed.append(value)
-        span = self._span_of(name)
         if not self.layers:
             carried, version = self.model.hand_on(name, value, span)
             return Output(value), Ref(carried.name, (Affine(version),))
-        carried, first = self.model.hand_on(name, value, span, self.layers)
+        carried, first = self.model.hand_on(name, value, span, self.layers, is_read=name in self._bound)
         return Output(value), Ref(carried.name, (Affine(first, ((LAYER, 1),)),))
 
     def _span_of(self, name: str) -> Span:

@@ -13,14 +13,13 @@ class Segment:
     """Straight statements, or the body of one `repeat` (then `repeat` is set).
 
     `carried` are the names whose values the segment hands on, sorted: what later segments, or its own next
-    layer, read before they assign it. Those of `unread` only the next layer reads, nobody after the last.
+    layer, read before they assign it.
     """
 
     name: str
     statements: tuple[ast.Statement, ...]
     repeat: ast.Repeat | None
     carried: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
 
 
 def chain(model: ast.Model) -> list[Segment]:
@@ -56,10 +55,7 @@ def _with_carried(cut: list[Segment]) -> list[Segment]:
     for s in reversed(cut):
         exposed, assigned = _exposed(s.statements)
         wanted = live | exposed if s.repeat else live
-        unread = (wanted - live) & assigned
-        done.append(
-            Segment(s.name, s.statements, s.repeat, tuple(sorted(wanted & assigned)), tuple(sorted(unread)))
-        )
+        done.append(Segment(s.name, s.statements, s.repeat, tuple(sorted(wanted & assigned))))
         live = exposed | (live - assigned)
     return done[::-1]
 

@@ -57,6 +57,10 @@ def check_degrees(config: TrainConfig, wafer: Wafer, report: Report) -> None:
     needed, alive = prod(config.strategy.values()), wafer.rows * wafer.cols - len(wafer.dead_dies)
     if needed <= alive:
         return
+    if not alive:
+        message = f"wafer `{wafer.name}` has {wafer.rows * wafer.cols} dies, and all of them are dead"
+        report.add(Code.TOO_MANY_DIES, message, config.strategy_span, "", "remove a `dead die`")
+        return
     written = ", ".join(f"{axis} = {degree}" for axis, degree in config.strategy.items())
     message = f"`{written}` needs {needed} dies, and wafer `{wafer.name}` has {alive} alive"
     axis, degree = max(config.strategy.items(), key=lambda item: item[1])

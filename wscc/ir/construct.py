@@ -121,6 +121,8 @@ def rope(b: Builder, x: Value, *, theta: float = 10000.0, span: Span = NO_SPAN) 
     """Rotary positions on `b s heads.. e`; positions are those of dimension 1."""
     if rank_of(x) < 3:
         raise ShapeMismatch(f"`rope` needs [batch, seq, ..., e], not {list(x.type.shape)}")
+    if x.type.shape[-1] % 2:
+        raise ShapeMismatch(f"`rope` turns the last dimension in pairs, and {x.type.shape[-1]} is odd")
     heads = [f"h{n}" for n in range(rank_of(x) - 3)]
     term = " ".join(["b", "s@", *heads, "e!"])
     return b.one(
