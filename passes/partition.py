@@ -56,7 +56,7 @@ class Partition(Pass):
         chain = build_chain(module)
         split = seeds(module, chain)
         inside = {a: n for a, n in module.sizes.items() if a not in stage_axes(module.sizes)}
-        search = Search(chain, inside, split)
+        search = Search(chain, inside, split, module.train.zero)
         assigned = {k: _in_mesh_order(v, module) for k, v in choose(search).items()}
         rewriter = _Rewriter(module, chain, assigned, split)
         sharded = complete_arrays(rewriter.run(), rewriter.owned)

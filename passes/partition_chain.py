@@ -9,7 +9,7 @@ from math import prod
 from wscc.diagnostics import Code, fail
 from wscc.ir.module import Array, Call, Kind, Loop, Mode, Module, Op, Procedure, Value
 from wscc.ir.types import Layout
-from wscc.passes.partition_layouts import Assignment, operand_layouts
+from wscc.passes.partition_layouts import Assignment, can_shard, operand_layouts
 from wscc.passes.partition_search import Chain, Edge, Site
 from wscc.strategy import policy, store
 
@@ -145,27 +145,37 @@ class Resting:
         if not any(s.op.definition.heavy or s.op.kind == "embedding" for s, _ in users):
             return layout
         # Streaming axes first: what is gathered whole, at the minor end, is gathered before the stream starts.
-        for axis in sorted(self.sizes, key=lambda a: not policy(a).stream):
-            if store(axis, self.zero) == "shard" and axis not in layout.axes:
-                layout = self._sharded(name, layout, axis, users)
+        axes = sorted(self.sizes, key=lambda a: not policy(a).stream)
+        axes = [a for a in axes if store(a, self.zero) == "shard" and a not in layout.axes]
+        for i, axis in enumerate(axes):
+            layout = self._sharded(name, layout, axis, axes[i + 1 :], users)
         return layout
 
-    def _sharded(self, name: str, layout: Layout, axis: str, users: list[tuple[Site, int]]) -> Layout:
+    def _sharded(
+        self, name: str, layout: Layout, axis: str, rest: list[str], users: list[tuple[Site, int]]
+    ) -> Layout:
+        """Split further over `axis`, so that the axes of `rest` still find their dimensions."""
         shape = self.chain.params[name].type.shape
-        parts = [prod(self.sizes[a] for a in dim) * self.sizes[axis] for dim in layout.dims]
-        fitting = [d for d, n in enumerate(shape) if n % parts[d] == 0]
+        left = [n // prod(self.sizes[a] for a in dim) for n, dim in zip(shape, layout.dims, strict=True)]
+        degree, others = self.sizes[axis], [self.sizes[a] for a in rest]
+        fitting = [d for d, n in enumerate(left) if n % degree == 0]
+        roomy = [
+            d
+            for d in fitting
+            if can_shard([n // degree if e == d else n for e, n in enumerate(left)], others)
+        ]
         if not fitting:
             raise fail(
                 Code.UNEVEN,
-                f"no dimension of `{name}` {list(shape)} divides by `{axis} = {self.sizes[axis]}`"
+                f"no dimension of `{name}` {list(shape)} divides by `{axis} = {degree}`"
                 + (f" beside {' '.join(layout.axes)}" if layout.axes else ""),
                 help=f"choose `{axis}` so that it divides one of {', '.join(map(str, shape))}",
             )
         streams = {d for d in fitting if any(policy(a).stream for a in layout.dims[d])}
         if policy(axis).stream:
-            best = min(fitting, key=lambda d: (_stream_price(users, d), -shape[d], d))
+            best = min(roomy or fitting, key=lambda d: (_stream_price(users, d), -shape[d], d))
         else:
-            best = min(fitting, key=lambda d: (d not in streams, d))
+            best = min(roomy or fitting, key=lambda d: (d not in streams, d))
         return layout.opened(best, axis)
 
 

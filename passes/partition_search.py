@@ -16,7 +16,7 @@ from math import prod
 from wscc.ir.module import Op, Value
 from wscc.ir.types import Reduction
 from wscc.passes.partition_layouts import PARTIAL, can_shard
-from wscc.strategy import policy
+from wscc.strategy import policy, store
 
 # How a value lies along one axis: a dimension, None (every die has all of it), or parts of a sum or maximum.
 State = int | None | Reduction
@@ -89,7 +89,10 @@ class _Node:
 class Search:
     """Chooses, axis by axis; `assigned[site][axis]` is a factor of the op or `+` (partial sums pass)."""
 
-    def __init__(self, chain: Chain, sizes: dict[str, int], seeds: dict[str, dict[str, int]]) -> None:
+    def __init__(
+        self, chain: Chain, sizes: dict[str, int], seeds: dict[str, dict[str, int]], zero: int = 0
+    ) -> None:
+        self.zero = zero
         self.chain = chain
         self.sizes = sizes
         self.seeds = seeds
@@ -217,7 +220,7 @@ class Search:
             n // prod(self.sizes[a] for a, f in taken.items() if f == t)
             for t, n in zip(term, shape, strict=True)
         ]
-        return can_shard(left, [n for a, n in self.sizes.items() if policy(a).store == "shard"])
+        return can_shard(left, [n for a, n in self.sizes.items() if store(a, self.zero) == "shard"])
 
     # -- states -----------------------------------------------------------------------------------------
 

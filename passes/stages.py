@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from wscc.ir.module import Affine, Call, Kind, Loop, Mode, Module, Procedure, Stage
+from wscc.ir.naming import Names
 from wscc.passes.base import Fact, Pass
 from wscc.passes.stages_cut import BACKWARD, Piece, chain_loop, check_groups, cut, messages
 from wscc.passes.stages_exchange import Exchanges
@@ -28,7 +29,7 @@ class Stages(Pass):
     gradients are summed, while still partial, on the stage that uses it first, which updates it and sends it on.
 
     Before: step { loop mb { @embed.fwd .. loop l { @block.fwd } .. @head.bwd .. loop l { @block.bwd } } }
-    After:  step { stage 0 { .. loop mb { @embed.fwd .. @pass.0 .. } .. } stage 1 { .. } }
+    After:  step { stage 0 { .. loop mb { @embed.fwd .. @pass .. } .. } stage 1 { .. } }
 
     Fails with W201 when there are fewer layers than stages, or micro-batches that interleaving cannot group.
     """
@@ -58,8 +59,9 @@ class _Cutter:
         slots = in_flight(self.events, crossing, len(self.chunks))
         self.parts = Parts(module, self.stages, self.chunks, slots)
         self.procedures: dict[str, Procedure] = {}
-        self.writer = StepWriter(module, self.parts, self.procedures)
-        self.exchanges = Exchanges(module, axis, self.parts, self.procedures, self.chunks, crossing)
+        names = Names(p.name for p in module.procedures)
+        self.writer = StepWriter(module, self.parts, self.procedures, names)
+        self.exchanges = Exchanges(module, axis, self.parts, self.procedures, names, self.chunks, crossing)
         self.bodies: list[Body] = [[] for _ in range(self.stages)]
 
     def run(self) -> Module:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wscc.diagnostics import Code, fail
-from wscc.ir.module import Array, Call, Kind, Loop, Mode, Module, Ref
+from wscc.ir.module import Array, Call, Kind, Loop, Module, Ref
 
 FORWARD, BACKWARD = ".fwd", ".bwd"
 
@@ -202,14 +202,3 @@ def _carried(
 def is_gradient(array: Array, arrays: dict[str, Array]) -> bool:
     """Whether the array holds gradients of another."""
     return array.name.endswith(".grad") and array.name.removesuffix(".grad") in arrays
-
-
-def sums_up(chunks: list[Chunk], module: Module, gradient: str) -> bool:
-    """Whether a carried gradient is a sum of several contributions, added to zero."""
-    for chunk in chunks:
-        for piece in chunk.backward:
-            procedure = module.procedure(piece.call.procedure)
-            outputs = zip(procedure.outputs, piece.call.args[len(procedure.inputs) :], strict=True)
-            if any(ref.array == gradient and o.mode is Mode.ADD for o, ref in outputs):
-                return True
-    return False

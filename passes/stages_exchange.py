@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from wscc.ir.module import Affine, Array, Call, Kind, Mode, Module, Op, Output, Procedure, Ref, Value
+from wscc.ir.naming import Names
 from wscc.ir.types import TensorType
-from wscc.passes.stages_cut import Chunk, Message, sums_up
+from wscc.passes.stages_cut import Chunk, Message, Piece
 from wscc.passes.stages_loops import Item
 from wscc.passes.stages_order import Timed
 from wscc.passes.stages_parts import Part, Parts
@@ -43,7 +44,7 @@ class Exchanges:
     """Makes the calls in which stages meet; `sums` are carried gradients that add up contributions."""
 
     def __init__(
-        self, module: Module, axis: str, parts: Parts, procedures: dict[str, Procedure], chunks: list[Chunk],
+        self, module: Module, axis: str, parts: Parts, procedures: dict[str, Procedure], names: Names, chunks: list[Chunk],
         crossing: list[Message],
     ) -> None:  # fmt: skip
         self.module = module
@@ -51,11 +52,10 @@ class Exchanges:
         self.parts = parts
         self.procedures = procedures
         self.messages = crossing
-        gradients = dict.fromkeys(f"{a.name}.grad" for a in module.arrays if a.kind is Kind.CARRIED)
-        self.sums = [g for g in gradients if sums_up(chunks, module, g)]
-        self._names: dict[object, str] = {}
+        self.sums = [ref.array for stmt in chunks[0].zeroing for ref in Piece(stmt).call.args]
+        self.names = names
         # Contributions to sums, and to gradients of shared parameters, wait in memory of their own.
-        self.landing: dict[object, Part] = {}
+        self.landing: dict[Hashable, Part] = {}
         for m in crossing:
             if (gradient := f"{m.array}.grad") in self.sums:
                 slots = parts.slots[m.source].gradients
@@ -65,9 +65,9 @@ class Exchanges:
     def landing_arrays(self) -> Iterator[Array]:
         return (p.array for p in self.landing.values())
 
-    def _land(self, key: object, like: Array, name: str, stage: int, slots: int) -> None:
+    def _land(self, key: Hashable, like: Array, name: str, stage: int, slots: int) -> None:
         extents = (slots,) if slots > 1 else ()
-        made = Array(name, like.type, Kind.CARRIED, extents, stage=stage)
+        made = Array(self.parts.names.of(key, name), like.type, Kind.CARRIED, extents, stage=stage)
         self.landing[key] = Part(made, 0, slots)
 
     # -- between chunks ---------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class Exchanges:
         given = Value(scalar, self.module.array(scalar).type)
         total = Value(f"{scalar}.total", given.type)
         op = Op("stage_sum", (given,), (total,), attrs=(("axis", self.axis),))
-        name = f"{scalar}.over_stages"
+        name = self.names.of(scalar, f"{scalar}.over_stages")
         self.procedures[name] = Procedure(name, (given,), (Output(total),), (op,))
         for body in bodies:
             body.append(Call(name, (Ref(scalar), Ref(scalar))))
@@ -183,7 +183,7 @@ class Exchanges:
     def _pass(self, moves: list[_Move]) -> Call:
         """The call that makes all the moves at once."""
         key = tuple((m.type, m.source, m.target) for m in moves)
-        name = self._names.setdefault(key, f"pass.{len(self._names)}")
+        name = self.names.of(key, "pass")
         if name not in self.procedures:
             self.procedures[name] = self._passing(name, moves)
         return Call(name, (*(m.read for m in moves), *(m.write for m in moves)))
@@ -202,7 +202,7 @@ class Exchanges:
 
     def _add(self, type_: TensorType, read: Ref, write: Ref) -> Call:
         key = ("add", type_)
-        name = self._names.setdefault(key, f"add.{len(self._names)}")
+        name = self.names.of(key, "add")
         given = Value("x", type_)
         self.procedures[name] = Procedure(name, (given,), (Output(given, Mode.ADD),), ())
         return Call(name, (read, write))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from wscc.ir.module import Affine, Array, Kind, Module, Ref
+from wscc.ir.naming import Names
 from wscc.passes.stages_cut import Chunk, is_gradient, touched
 from wscc.passes.stages_slots import Slots
 
@@ -39,8 +40,10 @@ class Parts:
     chunks: list[Chunk]
     slots: list[Slots]
     of: dict[str, dict[int, Part]] = field(default_factory=dict)
+    names: Names = field(init=False)
 
     def __post_init__(self) -> None:
+        self.names = Names(a.name for a in self.module.arrays)
         arrays = {a.name: a for a in self.module.arrays}
         for root, by_chunk in touched(self.chunks, self.module).items():
             for a in self.module.arrays:
@@ -105,7 +108,8 @@ class Parts:
         return Part(made, low, slots)
 
     def name(self, name: str, array: Array, key: int) -> str:
-        return f"{name}.{'chunk' if self.is_layered(array) else 'stage'}{key}"
+        what = "chunk" if self.is_layered(array) else "stage"
+        return self.names.of((name, what, key), f"{name}.{what}{key}")
 
     def add(self, array: Array, like: Array) -> None:
         """Give an array the parts of another: what an optimizer keeps for a parameter lies where that lies."""

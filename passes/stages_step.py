@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wscc.ir.module import Affine, Call, Kind, Loop, Module, Output, Procedure, Ref
+from wscc.ir.naming import Names
 from wscc.passes.stages_cut import Piece, chain_loop
 from wscc.passes.stages_parts import Parts
 
@@ -59,6 +60,7 @@ class StepWriter:
     module: Module
     parts: Parts
     procedures: dict[str, Procedure]
+    names: Names
 
     # -- pieces of the chain ----------------------------------------------------------------------------
 
@@ -136,10 +138,8 @@ class StepWriter:
         if whole:
             self.procedures[procedure.name] = procedure
             return call
-        name = f"{procedure.name}.{'.'.join(map(str, outputs))}" if len(outputs) == 1 else ""
-        name = name or f"{procedure.name}.{outputs[0]}to{outputs[-1]}"
-        made = restricted(procedure, outputs, name)
-        self.procedures[name] = made
+        name = self.names.of((procedure.name, *outputs), f"{procedure.name}.part")
+        made = self.procedures[name] = restricted(procedure, outputs, name)
         n = len(procedure.inputs)
         kept = {v.name for v in made.inputs}
         args = [r for v, r in zip(procedure.inputs, call.args, strict=False) if v.name in kept]
@@ -165,13 +165,15 @@ class StepWriter:
     def zeroing(
         self, stmts: list[Call | Loop], gradient: str, chunk: int, microbatch: Affine
     ) -> Iterator[Loop | Call]:
-        """Zeros over a chunk's part of a carried gradient."""
+        """Zeros over a chunk's part of a carried gradient, if it has one."""
+        if chunk not in self.parts.of[gradient]:
+            return
         for stmt in stmts:
             piece = Piece(stmt)
             procedure = self.module.procedure(piece.call.procedure)
             for j, ref in enumerate(piece.call.args):
                 if ref.array == gradient:
-                    name = f"{procedure.name}.{j}"
+                    name = self.names.of((procedure.name, j), f"{procedure.name}.part")
                     self.procedures[name] = restricted(procedure, [j], name)
                     call = self._call(Call(name, (ref,)), chunk, {}, microbatch)
                     yield replace(stmt, body=(call,)) if isinstance(stmt, Loop) else call

@@ -15,9 +15,9 @@ from tests.verdict import MASKS
 Coordinate = tuple[int, int]
 
 # What is drawn from. A new axis of strategy needs its rule in `predicate`, then its name here.
-AXES: Final = ("dp", "tp", "tatp")
-ZERO: Final = (0,)
-INTERLEAVE: Final = (0,)
+AXES: Final = ("pp", "dp", "sp", "tp", "tatp")
+ZERO: Final = (0, 0, 1, 3)
+INTERLEAVE: Final = (0, 0, 0, 2)
 DTYPES: Final = {
     "f64": "compute f64, params f64, grads f64",
     "f32": "compute f32, params f32, grads f32",
@@ -82,6 +82,7 @@ class Draw:
     recompute: str = "none"
     zero: int = 0
     interleave: int = 0
+    tile: int = 128  # small ones make zigzag order pay
     level: int = 2
     mask: str = "none"
 
@@ -152,7 +153,7 @@ class Draw:
         block = BLOCK if any(line.of.hidden for _, line, _ in self._lines()) else ""
         return f"""wafer w {{
   mesh {self.rows} x {self.cols}
-  die {{ peak 1 TFLOP/s, sram {self.sram} B }}
+  die {{ peak 1 TFLOP/s, sram {self.sram} B, tile {self.tile} }}
   link {{ bandwidth 1 TB/s, latency 100 ns }}
   {"  ".join(dead)}
 }}
@@ -226,7 +227,8 @@ def drawn(rng: random.Random) -> Draw:
         schedule=rng.choice(["", "schedule warmup(2)", "schedule warmup(1), cosine(9, 0.1)"]),
         dtype=rng.choice(["f64"] * 9 + ["f32", "bf16", "all bf16"]),
         recompute=rng.choice(["none", "none", "selective", "full"]),
-        zero=rng.choice(ZERO), interleave=rng.choice(INTERLEAVE), level=rng.choice([0, 1, 2, 2]),
+        zero=rng.choice(ZERO), interleave=rng.choice(INTERLEAVE), tile=rng.choice([1, 128]),
+        level=rng.choice([0, 1, 2, 2]),
         mask=rng.choice([*MASKS, "none", "none"]),
     )  # fmt: skip
 

@@ -37,7 +37,9 @@ class Expected:
 
 def expected(draw: Draw) -> Expected:
     """A program with several faults may be refused for any of them."""
-    exact = frozenset((*_shapes(draw), *_batch(draw), *_tokens(draw), *_weights(draw), *_wafer(draw)))
+    exact = frozenset(
+        (*_shapes(draw), *_batch(draw), *_stages(draw), *_tokens(draw), *_weights(draw), *_wafer(draw))
+    )
     least, most = _memory(draw)
     memory = frozenset({"W401"} if draw.sram < most else ())
     return Expected(exact | memory, is_open=not exact and draw.sram >= least)
@@ -51,6 +53,15 @@ def _shapes(draw: Draw) -> Iterator[str]:
 
 def _batch(draw: Draw) -> Iterator[str]:
     if draw.batch % (dict(draw.degrees).get("dp", 1) * draw.micro):
+        yield "W201"
+
+
+def _stages(draw: Draw) -> Iterator[str]:
+    """Every chunk of every stage has a layer; interleaved chunks take micro-batches in groups of a stage each."""
+    stages, each = dict(draw.degrees).get("pp", 1), max(draw.interleave, 1)
+    if stages * each > max(sum(p.layers for p in draw.parts), 1):
+        yield "W201"
+    if each > 1 and (stages == 1 or draw.calls % stages):
         yield "W201"
 
 
@@ -75,8 +86,12 @@ def _weights(draw: Draw) -> Iterator[str]:
         splits = [degrees[a] for a in SPLIT_WEIGHTS if degrees.get(a, 1) > 1]
         if not _can_split(shape, splits):
             yield "W201"
-        elif not _can_split(shape, splits + [degrees[a] for a in SHARDED if degrees.get(a, 1) > 1]):
+        elif not _can_split(shape, splits + [degrees[a] for a in _sharding(draw) if degrees.get(a, 1) > 1]):
             yield "W202"
+
+
+def _sharding(draw: Draw) -> tuple[str, ...]:
+    return (*SHARDED, "dp") if draw.zero == 3 else SHARDED
 
 
 def _can_split(shape: tuple[int, ...], degrees: list[int]) -> bool:
@@ -177,5 +192,9 @@ def _memory(draw: Draw) -> tuple[int, int]:
         shares *= degrees.get("dp", 1)
     tokens = degrees.get("dp", 1) * draw.micro * draw.seq
     widest = max(3 * draw.d, draw.f, draw.vocab, 3 * draw.kv * draw.group * max(draw.e, draw.seq))
+    in_flight = degrees.get("pp", 1) * max(draw.interleave, 1)
     layers = 2 + sum(max(p.layers, 1) * len(p.lines) for p in draw.parts)
-    return kept * weights // shares, 8 * kept * weights + 8 * tokens * widest * 30 * layers + 100_000
+    return (
+        kept * weights // shares,
+        8 * kept * weights + 8 * tokens * widest * 30 * layers * in_flight + 100_000,
+    )

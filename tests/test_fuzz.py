@@ -28,10 +28,10 @@ def test_draws_are_various() -> None:
     draws = [any_draw(random.Random(seed)) for seed in range(300)]
     assert sum(not expected(d).codes for d in draws) >= 0.7 * len(draws)
     axes = {a for d in draws for a, _ in d.degrees}
-    assert axes == {"dp", "tp", "tatp"}
+    assert axes == {"pp", "dp", "sp", "tp", "tatp"}
     codes = {c for d in draws for c in expected(d).codes}
     assert codes >= {"W201", "W202", "W301", "W302", "W303", "W401"}
-    for name in ("dtype", "recompute", "level", "mask", "optimizer", "is_tied"):
+    for name in ("dtype", "recompute", "zero", "interleave", "tile", "level", "mask", "optimizer", "is_tied"):
         assert len({getattr(d, name) for d in draws}) >= 2, name
     assert any(sum(n > 1 for _, n in d.degrees) == 3 for d in draws)
 

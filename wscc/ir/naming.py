@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Hashable, Iterable
 
 
 def fresh(hint: str, taken: Container[str]) -> str:
@@ -12,3 +12,18 @@ def fresh(hint: str, taken: Container[str]) -> str:
         n += 1
         name = f"{hint}.{n}"
     return name
+
+
+class Names:
+    """A name for each key, unlike all others and those in use."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._given: dict[Hashable, str] = {}
+
+    def of(self, key: Hashable, hint: str) -> str:
+        """The name of the key; made of `hint` when it is asked for first."""
+        if key not in self._given:
+            self._given[key] = fresh(hint, self._taken)
+            self._taken.add(self._given[key])
+        return self._given[key]
