@@ -169,7 +169,7 @@ The `config.json` of a checkpoint describes a model that this language cannot sa
 that `wscc import` knows: GPT-2, OPT, Llama and Qwen2.
 
 Example:
-    "rope_scaling": {"rope_type": "llama3", "factor": 8.0}        positions beyond those of plain `rope`
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0}      frequencies that `rope` does not have
 
 Fix: the message names the field. Import another variant of the model, or change the field if you mean to
 train the plain model.""",
@@ -260,13 +260,13 @@ Example:
 
 Fix: this is a fault of the artifact, not of the model: compile again and report it.""",
     Code.WEIGHTS: """\
-A file of weights is damaged, or does not hold the parameters of the model: tensors are missing, too many, or of
-another shape or type.
+A file of weights is damaged, or does not hold the parameters of the model: tensors are missing, too many, or
+of another shape or type.
 
 Example:
     wscc run gpt.wsl --weights llama.safetensors
 
-Fix: the message lists the tensors. `wscc import config.json` writes the model that belongs to a checkpoint;
+Fix: the message lists the tensors. `wscc import config.json` writes the model that belongs to a checkpoint.
 F16, BF16, F32 and F64 are read.""",
     Code.BAD_IR: """\
 A textual IR does not parse, or breaks a rule that the verifier checks.
