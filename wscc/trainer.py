@@ -18,8 +18,7 @@ from wscc.diagnostics import Source
 from wscc.host.compare import Check, Errors, Run, by_layer, judge, measure
 from wscc.host.data import Batches, inputs_of, vocabulary
 from wscc.host.init import initial
-from wscc.huggingface.checkpoint import refuse_unwritable
-from wscc.huggingface.weights import Weights, save
+from wscc.huggingface.weights import Weights, refuse_unsavable, save
 from wscc.ir.artifact import HostTensor
 from wscc.ir.module import Array, Kind, Module
 from wscc.ir.parse import parse
@@ -50,14 +49,16 @@ class Trainer:
         self.options = options
         self.manifest = artifact.manifest
         self.graph = parse(Source("graph.wir", artifact.graph))
+        self.parameters = _parameters(self.graph)
+        if options.save:
+            refuse_unsavable(options.save, self.parameters)
+        self.weights = Weights(options.weights, self.parameters) if options.weights else None
         self.machine = Machine(artifact.streams, artifact.manifest, options.threads, options.checked)
         seed = options.seed if options.seed is not None else self.manifest.train.seed
         text = options.text if options.text is not None else artifact.data
         numbers = np.frombuffer(text, np.uint8) if text is not None else None
         self.batches = Batches(inputs_of(self.manifest.tensors), vocabulary(self.graph), seed, numbers)
         self.seed = seed
-        self.parameters = _parameters(self.graph)
-        self.weights = Weights(options.weights, self.parameters) if options.weights else None
         host_io.initialise(self.machine, seed)
         for a in self.parameters if self.weights else ():
             for index in np.ndindex(*a.extents):
@@ -113,8 +114,6 @@ def run(
     on_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Outcome:  # fmt: skip
     """Train for some steps; with `check`, in checked mode and against the reference."""
-    if options.save:
-        refuse_unwritable(options.save)
     trainer = Trainer(artifact, replace(options, checked=options.checked or check))
     losses: list[float] = []
     grads: Tensors = {}

@@ -92,13 +92,24 @@ def _refuse_unreadable(path: Path) -> None:
 def refuse_unwritable(path: Path) -> None:
     """W002 where `write` could not put a file. Asked before training, not after."""
     try:
-        if path.is_dir():
-            raise fail(Code.UNREADABLE, f"cannot write weights `{path}`: it is a directory")
+        if not stat.S_ISREG(_mode(path)):
+            what = "it is a directory" if path.is_dir() else "it is not a regular file"
+            raise fail(
+                Code.UNREADABLE, f"cannot write weights `{path}`: {what}", help="give the path of a file"
+            )
         handle, name = tempfile.mkstemp(prefix=".wscc-", dir=path.parent)
         os.close(handle)
         os.unlink(name)
     except (OSError, ValueError) as problem:
         raise _unwritable(path, problem) from None
+
+
+def _mode(path: Path) -> int:
+    """Of what is there; that of a file if nothing is."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return stat.S_IFREG
 
 
 def _unwritable(path: Path, problem: OSError | ValueError) -> CompileError:

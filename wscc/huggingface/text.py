@@ -41,8 +41,8 @@ def number(x: float) -> str:
 
 def _opening(a: Architecture, plan: Setup, dropout: bool) -> str:
     lines = [
-        f"# {_TITLES[a.kind]} as its config.json describes it. Keep the names of the parameters: by them `--weights` and",
-        "# `--save` of `wscc run` know which tensors of a checkpoint they are.",
+        f"# {_TITLES[a.kind]} as its config.json describes it. Keep the names of the parameters: by them `--weights`",
+        "# and `--save` of `wscc run` know which tensors of a checkpoint they are.",
     ]
     if dropout:
         lines.append("# The config asks for dropout; training here has none.")

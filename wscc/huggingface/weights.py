@@ -15,7 +15,7 @@ import numpy as np
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.huggingface.axes import Axes, Shape, Tensor
-from wscc.huggingface.checkpoint import READABLE, Checkpoint, write
+from wscc.huggingface.checkpoint import READABLE, Checkpoint, refuse_unwritable, write
 from wscc.huggingface.families import EMBEDDING, HEAD, HEAD_NAME, Family, Parameter, family_of
 
 Index = tuple[int, ...]
@@ -169,6 +169,12 @@ def _equal(a: Tensor, b: Tensor) -> bool:
     return all(
         bool((flat[i : i + _PIECE] == other[i : i + _PIECE]).all()) for i in range(0, flat.size, _PIECE)
     )
+
+
+def refuse_unsavable(path: Path, parameters: Iterable[Parameter]) -> None:
+    """Whatever `save` would refuse, before training and not after."""
+    refuse_unwritable(path)
+    entries(parameters)
 
 
 def save(path: Path, parameters: Iterable[Parameter], read: Callable[[str, Index], Tensor]) -> None:
