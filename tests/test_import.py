@@ -47,7 +47,7 @@ def attempt(config: object) -> tuple[str, tuple[Diagnostic, ...]]:
 def refusal(config: object) -> tuple[str, str]:
     """Code and message of the one error that a config is."""
     _, (found,) = attempt(config)
-    assert found.help or found.label.span.source
+    assert found.help
     return str(found.code), found.message
 
 

@@ -184,7 +184,7 @@ def _gated(config: Config, kind: str, biased: frozenset[str]) -> Architecture:
     if heads % kv:
         raise fail(
             Code.NUMBER, f"{heads} heads cannot share {kv} heads of keys and values evenly",
-            config.span("num_key_value_heads"),
+            config.span("num_key_value_heads"), help="give the config as it came",
         )  # fmt: skip
     if size % 2:
         config.refuse("head_dim", f"rotary positions turn pairs, and a head of {size} has an odd one")

@@ -22,6 +22,7 @@ from wscc.diagnostics import Code, CompileError, fail
 from wscc.huggingface.axes import Shape, Tensor
 
 READABLE: Final = ("F16", "BF16", "F32", "F64")
+_A_FILE: Final = "give the path of a `.safetensors` file"
 _METADATA: Final = {"format": "pt"}  # without it, transformers refuses the file
 
 
@@ -70,7 +71,7 @@ def _words(problem: SafetensorError) -> str:
 
 def _unreadable(path: Path, problem: OSError | ValueError) -> CompileError:
     reason = (getattr(problem, "strerror", None) or "not a valid path").lower()
-    return fail(Code.UNREADABLE, f"cannot read weights `{path}`: {reason}")
+    return fail(Code.UNREADABLE, f"cannot read weights `{path}`: {reason}", help=_A_FILE)
 
 
 def _refuse_unreadable(path: Path) -> None:
@@ -86,7 +87,7 @@ def _refuse_unreadable(path: Path) -> None:
             help="give the `.safetensors` file in it",
         )  # fmt: skip
     if not stat.S_ISREG(mode):
-        raise fail(Code.UNREADABLE, f"cannot read weights `{path}`: it is not a regular file")
+        raise fail(Code.UNREADABLE, f"cannot read weights `{path}`: it is not a regular file", help=_A_FILE)
 
 
 def refuse_unwritable(path: Path) -> None:
@@ -136,7 +137,9 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
         os.replace(temporary, path)
         temporary = ""
     except SafetensorError as problem:
-        raise fail(Code.UNREADABLE, f"cannot write weights `{path}`: {_words(problem)}") from None
+        raise fail(
+            Code.UNREADABLE, f"cannot write weights `{path}`: {_words(problem)}", help="give another path"
+        ) from None
     except OSError as problem:
         raise _unwritable(path, problem) from None
     finally:

@@ -12,6 +12,8 @@ from wscc.diagnostics import NO_SPAN, Code, CompileError, Source, Span, fail
 from wscc.frontend.scan import span_at
 
 T = TypeVar("T")
+_ANOTHER: Final = "import another variant of the model, or change the field if you mean to train that"
+_AS_IT_CAME: Final = "give the config.json of a checkpoint as it came"
 _MAX_SIZE: Final = 2**31 - 1  # of an integer field; no model comes near
 _KINDS: Final[dict[type, str]] = {
     bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object",
@@ -43,28 +45,20 @@ class Config:
     def _size(self, name: str) -> int:
         value = self.fields[name]
         if type(value) is not int or not 0 < value <= _MAX_SIZE:
-            raise fail(
-                Code.NUMBER,
-                f"`{name}` must be an integer from 1 to 2^31 - 1, not {_shown(value)}",
-                self.span(name),
-            )
+            raise self._wrong(Code.NUMBER, name, "an integer from 1 to 2^31 - 1", value)
         return value
 
     def positive(self, name: str, default: float) -> float:
         """A finite number above 0."""
         value = self.fields[name] if self.has(name) else default
         if isinstance(value, bool) or not isinstance(value, int | float) or not _is_positive(value):
-            raise fail(
-                Code.NUMBER,
-                f"`{name}` must be a number between 1e-30 and 1e30, not {_shown(value)}",
-                self.span(name),
-            )
+            raise self._wrong(Code.NUMBER, name, "a number between 1e-30 and 1e30", value)
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.fields[name] if self.has(name) else default
         if not isinstance(value, bool):
-            raise fail(Code.CHOICE, f"`{name}` must be true or false, not {_shown(value)}", self.span(name))
+            raise self._wrong(Code.CHOICE, name, "true or false", value)
         return value
 
     def word(self, *names: str, default: str | None = None) -> str:
@@ -77,7 +71,7 @@ class Config:
     def _word(self, name: str) -> str:
         value = self.fields[name]
         if not isinstance(value, str):
-            raise fail(Code.CHOICE, f"`{name}` must be a text, not {_shown(value)}", self.span(name))
+            raise self._wrong(Code.CHOICE, name, "a text", value)
         return value
 
     def _same(self, found: Mapping[str, T]) -> T:
@@ -97,8 +91,13 @@ class Config:
             return None
         value = self.fields[name]
         if not isinstance(value, dict):
-            raise fail(Code.CHOICE, f"`{name}` must be an object, not {_shown(value)}", self.span(name))
+            raise self._wrong(Code.CHOICE, name, "an object", value)
         return Config(self.source, value)
+
+    def _wrong(self, code: Code, name: str, wanted: str, value: object) -> CompileError:
+        return fail(
+            code, f"`{name}` must be {wanted}, not {_shown(value)}", self.span(name), help=_AS_IT_CAME
+        )
 
     def missing(self, name: str) -> CompileError:
         return fail(
@@ -106,7 +105,7 @@ class Config:
             help=f'add `"{name}": ...`, or give the config.json that came with the checkpoint',
         )  # fmt: skip
 
-    def refuse(self, name: str, message: str, help: str = "") -> NoReturn:
+    def refuse(self, name: str, message: str, help: str = _ANOTHER) -> NoReturn:
         """W105 at a field."""
         raise fail(Code.CONFIG, message, self.span(name), help=help)
 
@@ -144,19 +143,24 @@ def read_config(source: Source) -> Config:
         at = min(problem.pos, len(source.text))
         raise fail(
             Code.SYNTAX, f"`{source.name}` is not JSON: {problem.msg[:1].lower()}{problem.msg[1:]}",
-            span_at(source, at, at + 1), help="give the config.json of a checkpoint as it came",
+            span_at(source, at, at + 1), help=_AS_IT_CAME,
         ) from None  # fmt: skip
     except _Duplicate as problem:
         name = str(problem)
-        raise fail(Code.DUPLICATE, f"field `{name}` is given twice", Config(source, {}).span(name)) from None
+        place = Config(source, {}).span(name)
+        raise fail(
+            Code.DUPLICATE, f"field `{name}` is given twice", place, help="remove one of the two"
+        ) from None
     except RecursionError:
-        raise fail(Code.LIMIT, f"`{source.name}` is nested too deep") from None
+        raise fail(Code.LIMIT, f"`{source.name}` is nested too deep", help=_AS_IT_CAME) from None
     except ValueError:  # a number of thousands of digits, NaN or Infinity
-        raise fail(Code.NUMBER, f"`{source.name}` holds a number that is not finite or too long") from None
+        raise fail(
+            Code.NUMBER, f"`{source.name}` holds a number that is not finite or too long", help=_AS_IT_CAME
+        ) from None
     if not isinstance(value, dict):
         raise fail(
             Code.CONFIG, f"`{source.name}` holds {_KINDS.get(type(value), 'nothing')}, not an object of fields",
-            help="give the config.json of a checkpoint",
+            help=_AS_IT_CAME,
         )  # fmt: skip
     return Config(source, value)
 
