@@ -25,6 +25,7 @@ from wscc.diagnostics import CompileError
 from wscc.huggingface import checkpoint
 from wscc.huggingface.axes import Axes
 from wscc.huggingface.families import FAMILIES
+from wscc.huggingface.parts import open_checkpoint
 
 SEQ = 16
 # Exactly one window of 16 tokens and the one after: every sequence of a batch is this text.
@@ -180,6 +181,49 @@ def test_weights_of_bf16_are_saved_as_such(at: Path, capsys: pytest.CaptureFixtu
     imported(GPT2)
     run(capsys, "--dtype", "bf16", "--save", "out.safetensors")
     assert {v.dtype for v in load_file("out.safetensors").values()} == {np.dtype(ml_dtypes.bfloat16)}
+
+
+# ---- a checkpoint in parts
+
+
+def in_parts(tensors: dict[str, Any]) -> dict[str, Any]:
+    """Two files and their index."""
+    names = sorted(tensors)
+    place = {name: f"model-{1 + i % 2}.safetensors" for i, name in enumerate(names)}
+    for file in set(place.values()):
+        save_file({n: tensors[n] for n in names if place[n] == file}, file)
+    Path("index.json").write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": place}))
+    return place
+
+
+def test_a_checkpoint_in_parts_is_read_by_its_index(at: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    imported(LLAMA)
+    tensors = hf.random_checkpoint(LLAMA)
+    in_parts(tensors)
+    (loss,) = run(capsys, "--weights", "index.json")
+    assert loss == pytest.approx(hf.loss(LLAMA, tensors, TOKENS), rel=1e-10)
+
+
+def test_an_index_that_lies_is_refused(at: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    imported(LLAMA)
+    place = in_parts(hf.random_checkpoint(LLAMA))
+    norm = "model.norm.weight"
+    other = {"model-1.safetensors": "model-2.safetensors", "model-2.safetensors": "model-1.safetensors"}
+    for index, says in (
+        ({"weight_map": {**place, norm: "../good.safetensors"}}, "`../good.safetensors` is not the name"),
+        ({"weight_map": {**place, norm: "/etc/passwd"}}, "`/etc/passwd` is not the name"),
+        ({"weight_map": {**place, norm: 3}}, "`3` is not the name"),
+        ({"weight_map": {**place, norm: other[place[norm]]}}, "does not hold `model.norm.weight`"),
+        ({"weight_map": {n: f for n, f in place.items() if n != norm}}, "which it does not say"),
+        ({}, "no `weight_map`"),
+    ):
+        Path("index.json").write_text(json.dumps(index))
+        with pytest.raises(CompileError, match=says) as caught:
+            open_checkpoint(at / "index.json")
+        assert caught.value.diagnostics[0].code == "W505"
+    Path("index.json").write_text(json.dumps({"weight_map": place}))
+    Path("model-1.safetensors").unlink()
+    assert "no such file" in refused(capsys, "--weights", "index.json", code="W002")
 
 
 # ---- a model of its own names

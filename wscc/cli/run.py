@@ -23,7 +23,9 @@ from wscc.trainer import Outcome, RunOptions, run
 @click.option("--check", is_flag=True, help="checked mode, and compare with one device (the reference)")
 @click.option("--data", metavar="FILE", help="train on this text instead")
 @click.option(
-    "--weights", metavar="FILE", help="start from this .safetensors file, e.g. a Hugging Face checkpoint"
+    "--weights",
+    metavar="FILE",
+    help="start from this .safetensors file (or the index of several), e.g. of Hugging Face",
 )
 @click.option("--save", metavar="FILE", help="write the trained weights there, as .safetensors")
 @click.option("--seed", type=click.IntRange(0), help="seed of parameters and data instead of the file's")

@@ -17,6 +17,7 @@ from wscc.diagnostics import Code, CompileError, fail
 from wscc.huggingface.axes import Axes, Shape, Tensor
 from wscc.huggingface.checkpoint import READABLE, Checkpoint, refuse_unwritable, write
 from wscc.huggingface.families import EMBEDDING, HEAD, HEAD_NAME, Family, Parameter, family_of
+from wscc.huggingface.parts import Parts, open_checkpoint
 
 Index = tuple[int, ...]
 _SHOWN: Final = 8  # names of each kind of mistake
@@ -78,7 +79,7 @@ class Weights:
         """W505 if the file does not hold these parameters and nothing else, W002 if it cannot be read."""
         given = tuple(parameters)
         family = family_of(given)
-        self.file = Checkpoint(path)
+        self.file = open_checkpoint(path)
         prefix = _prefix(family, self.file) if family else ""
         self._entries = {(e.ours, e.index): e for e in entries(given, prefix)}
         found = _mistakes(self._entries.values(), self.file, family, prefix)
@@ -101,14 +102,14 @@ class Weights:
         return entry.axes.to_ours(value, entry.shape) if entry.axes else value
 
 
-def _prefix(family: Family, file: Checkpoint) -> str:
+def _prefix(family: Family, file: Checkpoint | Parts) -> str:
     """The prefix of the file, by its embedding."""
     theirs = family.by_name[EMBEDDING].theirs
     return next((p for p in family.prefixes if p + theirs in file.shapes), family.prefixes[0])
 
 
 def _mistakes(
-    wanted: Iterable[Entry], file: Checkpoint, family: Family | None, prefix: str
+    wanted: Iterable[Entry], file: Checkpoint | Parts, family: Family | None, prefix: str
 ) -> dict[str, list[str]]:
     """What does not fit, by kind."""
     by_name = {e.theirs: e for e in wanted}
@@ -151,7 +152,7 @@ def _misfit(path: Path, found: dict[str, list[str]], family: Family | None) -> C
     )
 
 
-def _refuse_another_head(file: Checkpoint, embedding: str) -> None:
+def _refuse_another_head(file: Checkpoint | Parts, embedding: str) -> None:
     """A tied model may have its head written out; then it is the embedding, bit for bit."""
     if _equal(file.read(HEAD_NAME), file.read(embedding)):
         return
