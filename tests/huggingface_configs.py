@@ -26,6 +26,7 @@ LLAMA_ODD: Config = {
 }  # fmt: skip
 QWEN2: Config = {**LLAMA, "model_type": "qwen2", "tie_word_embeddings": True, "rms_norm_eps": 1e-6}
 CONFIGS: dict[str, Config] = {
-    "gpt2": GPT2, "gpt2-erf": {**GPT2, "activation_function": "gelu"}, "opt": OPT, "llama": LLAMA,
-    "llama-odd": LLAMA_ODD, "qwen2": QWEN2, "qwen2-untied": {**QWEN2, "tie_word_embeddings": False},
+    "gpt2": GPT2, "gpt2-erf": {**GPT2, "activation_function": "gelu", "tie_word_embeddings": False},
+    "opt": OPT, "llama": LLAMA, "llama-odd": LLAMA_ODD, "qwen2": QWEN2,
+    "qwen2-untied": {**QWEN2, "tie_word_embeddings": False},
 }  # fmt: skip

@@ -17,9 +17,11 @@ Config = dict[str, Any]
 
 def shapes(c: Config) -> dict[str, tuple[int, ...]]:
     """Every tensor that `save_pretrained` of the model with a language head writes."""
-    return {"gpt2": _gpt2_shapes, "opt": _opt_shapes, "llama": _llama_shapes, "qwen2": _llama_shapes}[
-        c["model_type"]
-    ](c)
+    made = {"gpt2": _gpt2_shapes, "opt": _opt_shapes, "llama": _llama_shapes, "qwen2": _llama_shapes}
+    out = made[c["model_type"]](c)
+    if not c.get("tie_word_embeddings", c["model_type"] in ("gpt2", "opt")):
+        out["lm_head.weight"] = (c["vocab_size"], c.get("n_embd") or c["hidden_size"])
+    return out
 
 
 def _gpt2_shapes(c: Config) -> dict[str, tuple[int, ...]]:
@@ -82,8 +84,6 @@ def _llama_shapes(c: Config) -> dict[str, tuple[int, ...]]:
             out[f"model.layers.{i}.{name}.weight"] = (rows, columns)
             if biased:
                 out[f"model.layers.{i}.{name}.bias"] = (rows,)
-    if not c.get("tie_word_embeddings", False):
-        out["lm_head.weight"] = (c["vocab_size"], d)
     return out
 
 
@@ -104,6 +104,8 @@ def random_checkpoint(c: Config, seed: int = 0) -> dict[str, A]:
 def loss(c: Config, tensors: dict[str, A], tokens: A) -> float:
     """Mean cross entropy of one sequence, each token predicting the next, in float64."""
     t = {name: x.astype(np.float64) for name, x in tensors.items()}
+    table = next(name for name in t if name.endswith(("wte.weight", "embed_tokens.weight")))
+    t.setdefault("lm_head.weight", t[table])
     kind = c["model_type"]
     logits = {"gpt2": _gpt2, "opt": _opt, "llama": _llama, "qwen2": _llama}[kind](c, t, tokens[:-1])
     shifted = logits - logits.max(-1, keepdims=True)
@@ -162,7 +164,7 @@ def _gpt2(c: Config, t: dict[str, A], tokens: A) -> A:
         x = x + conv(np.concatenate(heads, -1), f"{p}.attn.c_proj")
         up = conv(_layer_norm(x, t, f"{p}.ln_2", eps), f"{p}.mlp.c_fc")
         x = x + conv(ACT[c.get("activation_function", "gelu_new")](up), f"{p}.mlp.c_proj")
-    return _layer_norm(x, t, "transformer.ln_f", eps) @ t["transformer.wte.weight"].T
+    return _layer_norm(x, t, "transformer.ln_f", eps) @ t["lm_head.weight"].T
 
 
 def _linear(x: A, t: dict[str, A], name: str) -> A:
@@ -181,7 +183,7 @@ def _opt(c: Config, t: dict[str, A], tokens: A) -> A:
         x = x + _linear(np.concatenate(heads, -1), t, f"{p}.self_attn.out_proj")
         up = _linear(_layer_norm(x, t, f"{p}.final_layer_norm", 1e-5), t, f"{p}.fc1")
         x = x + _linear(ACT[c.get("activation_function", "relu")](up), t, f"{p}.fc2")
-    return _layer_norm(x, t, f"{root}.final_layer_norm", 1e-5) @ t[f"{root}.embed_tokens.weight"].T
+    return _layer_norm(x, t, f"{root}.final_layer_norm", 1e-5) @ t["lm_head.weight"].T
 
 
 def _rotate_half(x: A) -> A:
@@ -213,5 +215,4 @@ def _llama(c: Config, t: dict[str, A], tokens: A) -> A:
         x = x + _linear(
             gate / (1 + np.exp(-gate)) * _linear(h, t, f"{p}.mlp.up_proj"), t, f"{p}.mlp.down_proj"
         )
-    head = t.get("lm_head.weight", t["model.embed_tokens.weight"])
-    return _rms_norm(x, t["model.norm.weight"], eps) @ head.T
+    return _rms_norm(x, t["model.norm.weight"], eps) @ t["lm_head.weight"].T
