@@ -44,8 +44,8 @@ class Exchanges:
     """Makes the calls in which stages meet; `sums` are carried gradients that add up contributions."""
 
     def __init__(
-        self, module: Module, axis: str, parts: Parts, procedures: dict[str, Procedure], names: Names, chunks: list[Chunk],
-        crossing: list[Message],
+        self, module: Module, axis: str, parts: Parts, procedures: dict[str, Procedure], names: Names,
+        chunks: list[Chunk], crossing: list[Message],
     ) -> None:  # fmt: skip
         self.module = module
         self.axis = axis

@@ -24,6 +24,7 @@ MAY: dict[str, set[str]] = {
     "wscc/strategy.py": {"diagnostics"},
     "wscc/frontend": BASE | {"frontend"},
     "wscc/host": BASE | {"host"},
+    "wscc/huggingface": {"diagnostics", "ir", "machine", "frontend", "huggingface"},
     "wscc/reference": {"diagnostics", "ir", "reference"},
     "passes": BASE | {"passes"},
     "backends": BASE | {"backends", "host"},

@@ -1,51 +1,76 @@
-"""Every sample compiles, runs, and equals one device."""
+"""Every sample compiles, runs, and equals one device. A new file in samples/ is picked up by itself."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from wscc.compiler import compile_file, load
 from wscc.frontend.overrides import Overrides
+from wscc.frontend.parse import parse
+from wscc.frontend.scan import read_source
+from wscc.frontend.select import select
 from wscc.report import parameters
 from wscc.trainer import RunOptions, run
 
-SAMPLES = Path(__file__).parent.parent / "samples"
-
-# What makes a sample small enough to run here, by file; nothing for those that are tiny as they are.
-SHRUNK: dict[str, tuple[str, ...]] = {
-    "gpt2-small.wsl": (
-        "model.layers=2", "model.d=48", "model.vocab=256", "model.seq=16", "train.batch=8", "train.microbatch=2",
-    ),
-}  # fmt: skip
+ROOT = Path(__file__).parent.parent
+SAMPLES = sorted((ROOT / "samples").glob("*.wsl"))
+PUBLISHED: dict[str, Any] = json.loads((ROOT / "tests" / "cases" / "parameters.json").read_text())
+LARGE = 1_000_000  # parameters: above it a sample is shrunk before it is run
 
 
-@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.wsl")), ids=lambda p: p.name)
+def shrunk(path: Path) -> tuple[str, ...]:
+    """`--set` values that make the sample small enough to run here on its own wafer with its own strategy.
+
+    Each size stays divisible by what its own strategy splits it by: heads by `tp`, the rest by `tp * tatp`.
+    """
+    graph = load(str(path))
+    if parameters(graph) < LARGE:
+        return ("model.layers=2", "model.seq=16")
+    degree = dict(graph.axes)
+    tp, dp = degree.get("tp", 1), degree.get("dp", 1)
+    d = 2 * tp * 8
+    layers = 2 if graph.dies_used <= 32 else 1
+    small = {
+        "layers": layers, "d": d, "heads": 2 * tp, "kv": tp, "ffn": 2 * d, "vocab": 256, "seq": 16,
+    }  # fmt: skip
+    has = {p.name.id for p in select(parse(read_source(str(path)))).model.parameters}
+    model = tuple(f"model.{name}={size}" for name, size in small.items() if name in has)
+    return (*model, f"train.batch={2 * dp}", "train.microbatch=2")
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
 def test_a_sample_compiles_as_it_is(path: Path) -> None:
     compiled = compile_file(str(path))
     assert compiled.report["dies_used"] == compiled.graph.dies_used > 1
 
 
-@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.wsl")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
 def test_a_sample_runs_like_one_device(path: Path) -> None:
     """Shrunk, in f64: data, init, parsing and training together."""
-    small = Overrides(sets=SHRUNK.get(path.name, ("model.layers=2", "model.seq=16")), dtype="f64")
+    small = Overrides(sets=shrunk(path), dtype="f64")
     outcome = run(compile_file(str(path), small).artifact, RunOptions(steps=2), check=True)
     assert outcome.check is not None
     assert outcome.check.ok, outcome.check
 
 
-def test_gpt2_small_has_the_published_number_of_parameters() -> None:
-    """124,439,808: the released model's config (`n_layer` 12, `n_embd` 768, vocabulary 50257, tied head)."""
-    assert parameters(load(str(SAMPLES / "gpt2-small.wsl"))) == 124_439_808
+@pytest.mark.parametrize("path", [p for p in SAMPLES if "tiny" not in p.name], ids=lambda p: p.name)
+def test_a_sample_named_for_a_published_model_has_its_number_of_parameters(path: Path) -> None:
+    assert parameters(load(str(path))) == PUBLISHED[path.name]["parameters"]
 
 
-def test_the_demo_learns() -> None:
+def test_gpt3_needs_no_more_than_48_dies() -> None:
+    machine = load(str(ROOT / "samples" / "gpt3-175b.wsl")).machine
+    assert machine.rows * machine.cols <= 48
+
+
+@pytest.mark.parametrize("name", ["gpt-tiny.wsl", "llama-tiny.wsl"])
+def test_a_tiny_sample_learns(name: str) -> None:
     """Cross entropy falls below what single-byte frequencies give (about 3 nats) within a few dozen steps."""
-    path = str(SAMPLES / "gpt-tiny.wsl")
-    losses = run(
-        compile_file(path, Overrides(sets=("model.layers=1", "model.seq=32"))).artifact, RunOptions(steps=40)
-    ).losses
-    assert losses[0] == pytest.approx(5.55, abs=0.3)
+    small = Overrides(sets=("model.layers=1", "model.seq=32"))
+    losses = run(compile_file(str(ROOT / "samples" / name), small).artifact, RunOptions(steps=40)).losses
+    assert losses[0] == pytest.approx(5.6, abs=0.3)
     assert losses[-1] < 3.3

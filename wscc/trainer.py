@@ -1,10 +1,11 @@
-"""Runs a compiled program on its data, and compares it with one device."""
+"""Runs a compiled program on its data, from given weights or fresh ones, and compares it with one device."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from wscc.diagnostics import Source
 from wscc.host.compare import Check, Errors, Run, by_layer, judge, measure
 from wscc.host.data import Batches, inputs_of, vocabulary
 from wscc.host.init import initial
+from wscc.huggingface.weights import Weights, refuse_unsavable, save
 from wscc.ir.artifact import HostTensor
-from wscc.ir.module import Kind, Module
+from wscc.ir.module import Array, Kind, Module
 from wscc.ir.parse import parse
 from wscc.ir.types import DType
 from wscc.reference.training import History, train
@@ -28,13 +30,16 @@ Tensors = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """`text` replaces the program's own data; `seed` that of the file."""
+    """`text` replaces the program's own data; `seed` that of the file. `weights` is read before the first step
+    and `save` written after the last, optimizer state apart."""
 
     steps: int = 1
     threads: int = 2
     checked: bool = False
     text: bytes | None = None
     seed: int | None = None
+    weights: Path | None = None
+    save: Path | None = None
 
 
 class Trainer:
@@ -44,13 +49,30 @@ class Trainer:
         self.options = options
         self.manifest = artifact.manifest
         self.graph = parse(Source("graph.wir", artifact.graph))
+        self.parameters = _parameters(self.graph)
+        if options.save:
+            refuse_unsavable(options.save, self.parameters)
+        self.weights = Weights(options.weights, self.parameters) if options.weights else None
         self.machine = Machine(artifact.streams, artifact.manifest, options.threads, options.checked)
         seed = options.seed if options.seed is not None else self.manifest.train.seed
         text = options.text if options.text is not None else artifact.data
         numbers = np.frombuffer(text, np.uint8) if text is not None else None
         self.batches = Batches(inputs_of(self.manifest.tensors), vocabulary(self.graph), seed, numbers)
-        host_io.initialise(self.machine, seed)
         self.seed = seed
+        host_io.initialise(self.machine, seed)
+        for a in self.parameters if self.weights else ():
+            for index in np.ndindex(*a.extents):
+                host_io.write(self.machine, a.name, index, self.first_weight(a, index))
+
+    def first_weight(self, a: Array, index: tuple[int, ...]) -> NDArray[Any]:
+        """Element `index` of a parameter before the first step, in its own type."""
+        if self.weights is None:
+            return _seeded(a, index, self.seed)
+        return self.weights.read(a.name, index, a.type.dtype.numpy)
+
+    def save(self, path: Path) -> None:
+        """Write the weights as they are now, in their own type."""
+        save(path, self.parameters, lambda name, index: host_io.read(self.machine, name, index))
 
     def steps(self) -> Iterator[float]:
         """The loss of each step, as it is done."""
@@ -104,6 +126,8 @@ def run(
         if check and i == 0:
             grads = trainer.arrays(Kind.GRAD)
     seconds = (time.perf_counter() - started) / max(len(losses), 1)
+    if options.save:
+        trainer.save(options.save)
     verdict = _compare(trainer, losses, grads) if check else None
     peak = max(trainer.machine.peak_bytes(), default=0)
     return Outcome(losses=tuple(losses), seconds_per_step=seconds, peak_bytes_per_die_max=peak, check=verdict)
@@ -127,10 +151,8 @@ def _compare(trainer: Trainer, losses: list[float], grads: Tensors) -> Check:
 
 
 def _reference(trainer: Trainer, dtype: DType | None) -> History:
-    return train(
-        trainer.graph, initial_parameters(trainer.graph, trainer.seed), trainer.batches.batch,
-        trainer.options.steps, dtype,
-    )  # fmt: skip
+    first = _stacked(trainer.parameters, trainer.first_weight)
+    return train(trainer.graph, first, trainer.batches.batch, trainer.options.steps, dtype)
 
 
 def _as_run(history: History, extents: dict[str, tuple[int, ...]]) -> Run:
@@ -139,11 +161,23 @@ def _as_run(history: History, extents: dict[str, tuple[int, ...]]) -> Run:
 
 def initial_parameters(graph: Module, seed: int) -> Tensors:
     """Every parameter as the host initialises it."""
+    return _stacked(_parameters(graph), lambda a, index: _seeded(a, index, seed))
+
+
+def _parameters(graph: Module) -> tuple[Array, ...]:
+    return tuple(a for a in graph.arrays if a.kind is Kind.PARAM)
+
+
+def _seeded(a: Array, index: tuple[int, ...], seed: int) -> NDArray[Any]:
+    return initial(a.name, index, a.type.shape, a.init, seed, a.type.dtype)
+
+
+def _stacked(arrays: Iterable[Array], element: Callable[[Array, tuple[int, ...]], NDArray[Any]]) -> Tensors:
+    """Arrays put together from their elements."""
     out: Tensors = {}
-    for a in graph.arrays:
-        if a.kind is Kind.PARAM:
-            whole = np.empty((*a.extents, *a.type.shape), a.type.dtype.numpy)
-            for index in np.ndindex(a.extents):
-                whole[index] = initial(a.name, index, a.type.shape, a.init, seed, a.type.dtype)
-            out[a.name] = whole
+    for a in arrays:
+        whole = np.empty((*a.extents, *a.type.shape), a.type.dtype.numpy)
+        for index in np.ndindex(a.extents):
+            whole[index] = element(a, index)
+        out[a.name] = whole
     return out

@@ -22,18 +22,27 @@ from wscc.trainer import Outcome, RunOptions, run
 @click.option("--steps", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--check", is_flag=True, help="checked mode, and compare with one device (the reference)")
 @click.option("--data", metavar="FILE", help="train on this text instead")
+@click.option(
+    "--weights",
+    metavar="FILE",
+    help="start from this .safetensors file (or the index of several), e.g. of Hugging Face",
+)
+@click.option("--save", metavar="FILE", help="write the trained weights there, as .safetensors")
 @click.option("--seed", type=click.IntRange(0), help="seed of parameters and data instead of the file's")
 @click.option("--threads", type=click.IntRange(1, 64), default=2, show_default=True)
 @model_options
 @json_option
 def run_command(
-    program: str, steps: int, check: bool, data: str | None, seed: int | None, threads: int,
+    program: str, steps: int, check: bool, data: str | None, weights: str | None, save: str | None,
+    seed: int | None, threads: int,
     sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run PROGRAM, an artifact folder or a .wsl file, with real numbers."""
     artifact = _artifact(program, sets, parallel, dead, dtype)
     text = read_text(Path(data)).tobytes() if data else None
-    options = RunOptions(steps=steps, threads=threads, text=text, seed=seed)
+    options = RunOptions(
+        steps=steps, threads=threads, text=text, seed=seed, weights=_path(weights), save=_path(save)
+    )
     shown = _every(steps)
 
     def on_step(step: int, loss: float) -> None:
@@ -46,6 +55,10 @@ def run_command(
     else:
         _show(outcome)
     return 0 if outcome.check is None or outcome.check.ok else 1
+
+
+def _path(given: str | None) -> Path | None:
+    return Path(given) if given is not None else None
 
 
 def _artifact(

@@ -26,6 +26,7 @@ class Code(StrEnum):
     ARGUMENTS = "W102"
     STRUCTURE = "W103"
     CYCLE = "W104"
+    CONFIG = "W105"
     DEGREE = "W201"
     UNEVEN = "W202"
     NO_SEARCH = "W203"
@@ -38,6 +39,7 @@ class Code(StrEnum):
     DEADLOCK = "W502"
     DATA = "W503"
     CHECK = "W504"
+    WEIGHTS = "W505"
     BAD_IR = "W601"
     BROKEN_PASS = "W602"
     PASS_ORDER = "W603"
@@ -162,6 +164,15 @@ Example:
     block b(x) { y = a(x)  return y }
 
 Fix: break the cycle; use `repeat` to do a thing several times.""",
+    Code.CONFIG: """\
+The `config.json` of a checkpoint describes a model that this language cannot say exactly, or is not of a kind
+that `wscc import` knows: GPT-2, OPT, Llama and Qwen2.
+
+Example:
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0}      frequencies that `rope` does not have
+
+Fix: the message names the field. Import another variant of the model, or change the field if you mean to
+train the plain model.""",
     Code.DEGREE: """\
 The degree of an axis of the strategy does not divide what the axis must split.
 
@@ -248,6 +259,15 @@ Example:
     die (0, 1), `block.fwd` instruction 12: `a` reads bytes that nothing has written
 
 Fix: this is a fault of the artifact, not of the model: compile again and report it.""",
+    Code.WEIGHTS: """\
+A file of weights is damaged, or does not hold the parameters of the model: tensors are missing, too many, or
+of another shape or type.
+
+Example:
+    wscc run gpt.wsl --weights llama.safetensors
+
+Fix: the message lists the tensors. `wscc import config.json` writes the model that belongs to a checkpoint.
+F16, BF16, F32 and F64 are read.""",
     Code.BAD_IR: """\
 A textual IR does not parse, or breaks a rule that the verifier checks.
 

@@ -31,11 +31,11 @@ def span_at(source: Source, start: int, end: int) -> Span:
     return Span(source, start, end, line, start - source.text.rfind("\n", 0, start))
 
 
-def read_source(path: str) -> Source:
-    """Read a regular UTF-8 file of bounded size; W002 or W003 if it is not one."""
+def read_source(path: str, kind: str = "a `.wsl` file") -> Source:
+    """Read a regular UTF-8 file of bounded size; W002 or W003 if it is not one. `kind` is what is wanted."""
     source = Source(path, "")
     try:
-        data = _read_bytes(Path(path), source)
+        data = _read_bytes(Path(path), source, kind)
     except (OSError, ValueError) as problem:
         raise fail(Code.UNREADABLE, f"cannot read `{path}`: {_reason(problem)}") from None
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -44,7 +44,7 @@ def read_source(path: str) -> Source:
         raise fail(
             Code.UNREADABLE,
             f"`{path}` is not a text file: byte {data.index(0)} is NUL",
-            help="give a `.wsl` file saved as UTF-8",
+            help=f"give {kind} saved as UTF-8",
         )
     try:
         text = data.decode("utf-8-sig")
@@ -58,11 +58,11 @@ def read_source(path: str) -> Source:
     return Source(path, text)
 
 
-def _read_bytes(path: Path, source: Source) -> bytes:
+def _read_bytes(path: Path, source: Source, kind: str) -> bytes:
     # Asked before opening: opening a pipe or a device could wait for ever.
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
-        raise fail(Code.UNREADABLE, f"`{source.name}` is a directory", help="give the path of a `.wsl` file")
+        raise fail(Code.UNREADABLE, f"`{source.name}` is a directory", help=f"give the path of {kind}")
     if not stat.S_ISREG(mode):
         raise fail(Code.UNREADABLE, f"`{source.name}` is not a regular file")
     if (size := path.stat().st_size) > 4 * MAX_CHARACTERS:

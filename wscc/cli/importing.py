@@ -1,0 +1,47 @@
+"""`wscc import`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from wscc.cli.common import json_option, say, show_json
+from wscc.diagnostics import Code, fail
+from wscc.frontend.scan import read_source
+from wscc.huggingface.architecture import unread
+from wscc.huggingface.config import read_config
+from wscc.huggingface.text import imported
+
+
+@click.command("import")
+@click.argument("config")
+@click.option("-o", "--output", metavar="FILE", help="where to write the program instead of printing it")
+@json_option
+def import_command(config: str, output: str | None, as_json: bool) -> int:
+    """Turn CONFIG, the config.json of a Hugging Face checkpoint, into a .wsl file.
+
+    GPT-2, OPT, Llama and Qwen2; what cannot be said exactly is refused. The weights go to `wscc run --weights`.
+    """
+    fields = read_config(read_source(config, "the config.json of a checkpoint"))
+    text = imported(fields)
+    if output is not None:
+        _write(Path(output), text)
+    if as_json:
+        show_json({"text": text, "unread": unread(fields)})
+        return 0
+    if unread(fields):
+        say(f"note: not read: {', '.join(f'`{name}`' for name in unread(fields))}")
+    if output is None:
+        click.echo(text, nl=False)
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as problem:
+        reason = (getattr(problem, "strerror", None) or "not a valid path").lower()
+        raise fail(
+            Code.UNREADABLE, f"cannot write `{path}`: {reason}", help="without `-o` it is printed"
+        ) from None

@@ -1,0 +1,68 @@
+"""How the axes of a tensor lie in two places, said once and used in both directions.
+
+    Axes("d c h e", "d (c h e)")        ours [768, 3, 12, 64], theirs [768, 2304]
+    Axes("d k g e", "(k g e) d")        ours [64, 2, 2, 16], theirs [64, 64], turned round
+
+Invariant: `to_ours(to_theirs(x), x.shape) == x` for every x of the right rank.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tensor = NDArray[Any]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Axes:
+    """`ours` names each axis of our tensor; `theirs` the same names, those that share an axis there in
+    parentheses. `pad` rows stand before the first of theirs, of no meaning to us."""
+
+    ours: str
+    theirs: str
+    pad: int = 0
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self.ours.split())
+
+    @cached_property
+    def _groups(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(g.strip("()").split()) for g in re.findall(r"\([^)]*\)|\w+", self.theirs))
+
+    @cached_property
+    def _order(self) -> tuple[int, ...]:
+        """For each axis of theirs, taken apart, which of ours it is."""
+        return tuple(self._names.index(name) for group in self._groups for name in group)
+
+    @property
+    def rank(self) -> int:
+        """Of our tensor."""
+        return len(self._names)
+
+    def their_shape(self, ours: Shape) -> Shape:
+        """The shape there of a tensor that has the shape `ours` here."""
+        size = dict(zip(self._names, ours, strict=True))
+        first, *rest = (prod(size[name] for name in group) for group in self._groups)
+        return (first + self.pad, *rest)
+
+    def to_ours(self, value: Tensor, shape: Shape) -> Tensor:
+        """Our tensor of that shape; a view of `value` where one will do."""
+        apart = value[self.pad :].reshape([shape[axis] for axis in self._order])
+        return apart.transpose(np.argsort(self._order))
+
+    def to_theirs(self, value: Tensor) -> Tensor:
+        """Their tensor, contiguous; padding rows are 0."""
+        shape = self.their_shape(value.shape)
+        together = value.transpose(self._order).reshape(shape[0] - self.pad, *shape[1:])
+        if self.pad:
+            together = np.concatenate([np.zeros((self.pad, *shape[1:]), value.dtype), together])
+        return np.ascontiguousarray(together)

@@ -1,0 +1,155 @@
+"""A `.safetensors` file: opened without being read, checked before anything is taken from it, written whole or not.
+
+Nothing in a file is trusted: what does not parse, is cut short or lies about its sizes is a `CompileError` W505.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import ml_dtypes  # noqa: F401  (NumPy learns bfloat16, which `safe_open` asks it for)
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from wscc.diagnostics import Code, CompileError, fail
+from wscc.huggingface.axes import Shape, Tensor
+
+READABLE: Final = ("F16", "BF16", "F32", "F64")
+_A_FILE: Final = "give the path of a `.safetensors` file"
+_METADATA: Final = {"format": "pt"}  # without it, transformers refuses the file
+
+
+class Checkpoint:
+    """The tensors of a file by name. Each is read when it is asked for, and not kept."""
+
+    def __init__(self, path: Path) -> None:
+        """`CompileError` W002 if it cannot be read, W505 if it is no such file."""
+        self.path = path
+        _refuse_unreadable(path)
+        with self._telling():
+            self._file = _opened(path)
+            slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118
+            self.shapes: Mapping[str, Shape] = {n: tuple(s.get_shape()) for n, s in slices.items()}
+            self.dtypes: Mapping[str, str] = {n: str(s.get_dtype()) for n, s in slices.items()}
+
+    def read(self, name: str) -> Tensor:
+        """One whole tensor, in the type of the file."""
+        with self._telling():
+            return np.asarray(self._file.get_tensor(name))
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            raise _unreadable(self.path, problem) from None
+        except SafetensorError as problem:
+            raise fail(
+                Code.WEIGHTS,
+                f"`{self.path}` is not a whole safetensors file: {_words(problem)}",
+                help="give a file that `--save` or `save_pretrained` wrote, downloaded to its end",
+            ) from None
+
+
+def _opened(path: Path) -> Any:
+    """Of any type: the library's own are partly untyped."""
+    # Reading, not mapping: a file that is cut short while it is mapped ends the process.
+    return safe_open(path, framework="numpy", backend="pread")
+
+
+def _words(problem: SafetensorError) -> str:
+    text = str(problem)
+    return text[:1].lower() + text[1:200]
+
+
+def _unreadable(path: Path, problem: OSError | ValueError) -> CompileError:
+    reason = (getattr(problem, "strerror", None) or "not a valid path").lower()
+    return fail(Code.UNREADABLE, f"cannot read weights `{path}`: {reason}", help=_A_FILE)
+
+
+def _refuse_unreadable(path: Path) -> None:
+    """Asked before opening: opening a pipe or a device could wait for ever."""
+    try:
+        mode = path.stat().st_mode
+        path.open("rb").close() if stat.S_ISREG(mode) else None
+    except (OSError, ValueError) as problem:
+        raise _unreadable(path, problem) from None
+    if stat.S_ISDIR(mode):
+        raise fail(
+            Code.UNREADABLE, f"cannot read weights `{path}`: it is a directory",
+            help="give the `.safetensors` file in it",
+        )  # fmt: skip
+    if not stat.S_ISREG(mode):
+        raise fail(Code.UNREADABLE, f"cannot read weights `{path}`: it is not a regular file", help=_A_FILE)
+
+
+def refuse_unwritable(path: Path) -> None:
+    """W002 where `write` could not put a file. Asked before training, not after."""
+    try:
+        if not stat.S_ISREG(_mode(path)):
+            what = "it is a directory" if path.is_dir() else "it is not a regular file"
+            raise fail(
+                Code.UNREADABLE, f"cannot write weights `{path}`: {what}", help="give the path of a file"
+            )
+        handle, name = tempfile.mkstemp(prefix=".wscc-", dir=path.parent)
+        os.close(handle)
+        os.unlink(name)
+    except (OSError, ValueError) as problem:
+        raise _unwritable(path, problem) from None
+
+
+def _mode(path: Path) -> int:
+    """Of what is there; that of a file if nothing is."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return stat.S_IFREG
+
+
+def _unwritable(path: Path, problem: OSError | ValueError) -> CompileError:
+    reason = (getattr(problem, "strerror", None) or "not a valid path").lower()
+    return fail(
+        Code.UNREADABLE,
+        f"cannot write weights `{path}`: {reason}",
+        help="give a path in a folder that exists",
+    )
+
+
+def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Put the file there whole, replacing one of that name; on failure (W002) nothing changes.
+
+    The tensors are contiguous: the library would write others in the order of memory.
+    """
+    assert all(t.flags.c_contiguous for t in tensors.values())
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=".wscc-", suffix=".safetensors", dir=path.parent)
+        os.close(handle)
+        save_file(dict(tensors), temporary, metadata=_METADATA)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+        temporary = ""
+    except SafetensorError as problem:
+        raise fail(
+            Code.UNREADABLE, f"cannot write weights `{path}`: {_words(problem)}", help="give another path"
+        ) from None
+    except OSError as problem:
+        raise _unwritable(path, problem) from None
+    finally:
+        if temporary:
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def _umask() -> int:
+    """`mkstemp` makes files that nobody else may read; a saved file is like any other."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,178 @@
+"""A `config.json` as checked fields: asked for by name and kind; a mistake has its place in the file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn, TypeVar
+
+from wscc.diagnostics import NO_SPAN, Code, CompileError, Source, Span, fail
+from wscc.frontend.scan import span_at
+
+T = TypeVar("T")
+_ANOTHER: Final = "import another variant of the model, or change the field if you mean to train that"
+_AS_IT_CAME: Final = "give the config.json of a checkpoint as it came"
+_MAX_SIZE: Final = 2**31 - 1  # of an integer field; no model comes near
+_KINDS: Final[dict[type, str]] = {
+    bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config:
+    """The fields of the outer object. A field that is null is one that is not there."""
+
+    source: Source
+    fields: dict[str, Any]
+    asked: set[str] = field(default_factory=set)
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there; it then counts as read."""
+        self.asked.add(name)
+        return self.fields.get(name) is not None
+
+    def size(self, *names: str, default: int | None = None) -> int:
+        """A positive integer, under any of the names; W010 if there is none and no default."""
+        found = {n: self._size(n) for n in names if self.has(n)}
+        if not found:
+            if default is None:
+                raise self.missing(names[0])
+            return default
+        return self._same(found)
+
+    def _size(self, name: str) -> int:
+        value = self.fields[name]
+        if type(value) is not int or not 0 < value <= _MAX_SIZE:
+            raise self._wrong(Code.NUMBER, name, "an integer from 1 to 2^31 - 1", value)
+        return value
+
+    def positive(self, name: str, default: float) -> float:
+        """A finite number above 0."""
+        value = self.fields[name] if self.has(name) else default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_positive(value):
+            raise self._wrong(Code.NUMBER, name, "a number between 1e-30 and 1e30", value)
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.fields[name] if self.has(name) else default
+        if not isinstance(value, bool):
+            raise self._wrong(Code.CHOICE, name, "true or false", value)
+        return value
+
+    def word(self, *names: str, default: str | None = None) -> str:
+        """A text, under any of the names; W010 if there is none and no default."""
+        found = {n: self._word(n) for n in names if self.has(n)}
+        if not found and default is None:
+            raise self.missing(names[0])
+        return self._same(found) if found else str(default)
+
+    def _word(self, name: str) -> str:
+        value = self.fields[name]
+        if not isinstance(value, str):
+            raise self._wrong(Code.CHOICE, name, "a text", value)
+        return value
+
+    def _same(self, found: Mapping[str, T]) -> T:
+        """The value that fields of one meaning agree on."""
+        (first, value), *others = found.items()
+        for name, other in others:
+            if other != value:
+                self.refuse(
+                    name,
+                    f"`{name}` is {_shown(other)} and `{first}`, of the same meaning, is {_shown(value)}",
+                )
+        return value
+
+    def section(self, name: str) -> Config | None:
+        """The fields of an inner object, if it is there; places in it are that of its name."""
+        if not self.has(name):
+            return None
+        value = self.fields[name]
+        if not isinstance(value, dict):
+            raise self._wrong(Code.CHOICE, name, "an object", value)
+        return Config(self.source, value)
+
+    def _wrong(self, code: Code, name: str, wanted: str, value: object) -> CompileError:
+        return fail(
+            code, f"`{name}` must be {wanted}, not {_shown(value)}", self.span(name), help=_AS_IT_CAME
+        )
+
+    def missing(self, name: str) -> CompileError:
+        return fail(
+            Code.MISSING, f"`{self.source.name}` has no field `{name}`",
+            help=f'add `"{name}": ...`, or give the config.json that came with the checkpoint',
+        )  # fmt: skip
+
+    def refuse(self, name: str, message: str, help: str = _ANOTHER) -> NoReturn:
+        """W105 at a field."""
+        raise fail(Code.CONFIG, message, self.span(name), help=help)
+
+    def only(self, name: str, value: bool, why: str) -> None:
+        """Refuse a flag that is not `value`, which is its default."""
+        if self.flag(name, value) is not value:
+            self.refuse(name, f"`{name}` is {_shown(not value)}, which cannot be said: {why}")
+
+    def span(self, name: str) -> Span:
+        """Where the name of the field stands."""
+        found = re.search(rf'"{re.escape(name)}"(?=\s*:)', self.source.text)
+        return span_at(self.source, *found.span()) if found else NO_SPAN
+
+
+def _is_positive(value: float) -> bool:
+    return 1e-30 <= value <= 1e30  # false for what is not finite
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | dict):
+        return _KINDS[type(value)]
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+class _Duplicate(Exception):
+    """A name that an object has twice."""
+
+
+def read_config(source: Source) -> Config:
+    """W001 for what is not JSON, W007 for a field given twice, W003 for an object nested too deep."""
+    try:
+        value = json.loads(source.text, object_pairs_hook=_object, parse_constant=_constant)
+    except json.JSONDecodeError as problem:
+        at = min(problem.pos, len(source.text))
+        raise fail(
+            Code.SYNTAX, f"`{source.name}` is not JSON: {problem.msg[:1].lower()}{problem.msg[1:]}",
+            span_at(source, at, at + 1), help=_AS_IT_CAME,
+        ) from None  # fmt: skip
+    except _Duplicate as problem:
+        name = str(problem)
+        place = Config(source, {}).span(name)
+        raise fail(
+            Code.DUPLICATE, f"field `{name}` is given twice", place, help="remove one of the two"
+        ) from None
+    except RecursionError:
+        raise fail(Code.LIMIT, f"`{source.name}` is nested too deep", help=_AS_IT_CAME) from None
+    except ValueError:  # a number of thousands of digits, NaN or Infinity
+        raise fail(
+            Code.NUMBER, f"`{source.name}` holds a number that is not finite or too long", help=_AS_IT_CAME
+        ) from None
+    if not isinstance(value, dict):
+        raise fail(
+            Code.CONFIG, f"`{source.name}` holds {_KINDS.get(type(value), 'nothing')}, not an object of fields",
+            help=_AS_IT_CAME,
+        )  # fmt: skip
+    return Config(source, value)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in out:
+            raise _Duplicate(name)
+        out[name] = value
+    return out
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(name)

@@ -1,0 +1,156 @@
+"""The parameters of each model family: our name, the name in a checkpoint, and how the axes lie in each.
+
+A program belongs to a family if its parameters are called as here and have as many axes. These are the names that
+`wscc import` writes and the samples use. A checkpoint's linear layer holds [out, in], GPT-2's alone [in, out].
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from wscc.huggingface.axes import Axes
+from wscc.ir.types import TensorType
+
+TABLE, VECTOR, CONV = Axes("v d", "v d"), Axes("d", "d"), Axes("i o", "i o")
+LINEAR = Axes("i o", "o i")
+
+
+class Parameter(Protocol):
+    """An array of a module or of a manifest."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> TensorType: ...
+    @property
+    def extents(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """`theirs` stands without the family's prefix; `{}` is the number of the layer. Whatever is `optional`
+    (a bias, a head of its own) is there in some models of the family only."""
+
+    ours: str
+    theirs: str
+    axes: Axes
+    optional: bool = False
+
+    @property
+    def layered(self) -> bool:
+        return "{}" in self.theirs
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """`prefixes` of the names in a file: the first is written, any is read. `unused` matches names, without
+    prefix, of what a checkpoint may hold besides weights (masks, frequencies)."""
+
+    name: str
+    prefixes: tuple[str, ...]
+    tensors: tuple[Mapped, ...]
+    unused: re.Pattern[str]
+
+    @property
+    def by_name(self) -> Mapping[str, Mapped]:
+        return {m.ours: m for m in self.tensors}
+
+    def fits(self, parameters: Iterable[Parameter]) -> bool:
+        """Whether these are the parameters of a model of this family."""
+        known, given = self.by_name, {p.name: p for p in parameters}
+        needed = {m.ours for m in self.tensors if not m.optional}
+        return needed <= set(given) <= set(known) and all(
+            len(p.type.shape) == known[name].axes.rank and len(p.extents) == int(known[name].layered)
+            for name, p in given.items()
+        )
+
+
+HEAD = "head"  # the output matrix where it is not the embedding; in a file it never has a prefix
+HEAD_NAME: Final = "lm_head.weight"
+EMBEDDING: Final = "wte"
+_HEAD = Mapped(HEAD, HEAD_NAME, LINEAR, optional=True)
+
+
+def _norm(weight: str, bias: str, theirs: str) -> tuple[Mapped, ...]:
+    return Mapped(weight, f"{theirs}.weight", VECTOR), Mapped(bias, f"{theirs}.bias", VECTOR)
+
+
+def _layer(
+    weight: str, bias: str, theirs: str, axes: Axes, bias_axes: Axes = VECTOR, *, optional: bool = False
+) -> tuple[Mapped, ...]:
+    """A linear layer of a block."""
+    return (
+        Mapped(f"block.{weight}", f"{theirs}.weight", axes),
+        Mapped(f"block.{bias}", f"{theirs}.bias", bias_axes, optional),
+    )
+
+
+GPT2: Final = Family(
+    "gpt2",
+    ("transformer.", ""),
+    (
+        Mapped(EMBEDDING, "wte.weight", TABLE),
+        Mapped("wpe", "wpe.weight", TABLE),
+        *_norm("block.g1", "block.b1", "h.{}.ln_1"),
+        *_layer("wqkv", "bqkv", "h.{}.attn.c_attn", Axes("d c h e", "d (c h e)"), Axes("c h e", "(c h e)")),
+        *_layer("wo", "bo", "h.{}.attn.c_proj", Axes("h e d", "(h e) d")),
+        *_norm("block.g2", "block.b2", "h.{}.ln_2"),
+        *_layer("wup", "bup", "h.{}.mlp.c_fc", CONV),
+        *_layer("wdown", "bdown", "h.{}.mlp.c_proj", CONV),
+        *_norm("gf", "bf", "ln_f"),
+        _HEAD,
+    ),
+    re.compile(r"h\.\d+\.attn\.(bias|masked_bias)"),
+)
+_HEADS, _HEADS_BIAS = Axes("d h e", "(h e) d"), Axes("h e", "(h e)")
+OPT: Final = Family(
+    "opt",
+    ("model.decoder.", "decoder."),
+    (
+        Mapped(EMBEDDING, "embed_tokens.weight", TABLE),
+        # Position p is row p + 2 there: the two rows before were for padding and are never looked up.
+        Mapped("wpe", "embed_positions.weight", Axes("s d", "s d", pad=2)),
+        *_norm("block.g1", "block.b1", "layers.{}.self_attn_layer_norm"),
+        *_layer("wq", "bq", "layers.{}.self_attn.q_proj", _HEADS, _HEADS_BIAS),
+        *_layer("wk", "bk", "layers.{}.self_attn.k_proj", _HEADS, _HEADS_BIAS),
+        *_layer("wv", "bv", "layers.{}.self_attn.v_proj", _HEADS, _HEADS_BIAS),
+        *_layer("wo", "bo", "layers.{}.self_attn.out_proj", Axes("h e d", "d (h e)")),
+        *_norm("block.g2", "block.b2", "layers.{}.final_layer_norm"),
+        *_layer("wup", "bup", "layers.{}.fc1", LINEAR),
+        *_layer("wdown", "bdown", "layers.{}.fc2", LINEAR),
+        *_norm("gf", "bf", "final_layer_norm"),
+        _HEAD,
+    ),
+    re.compile(r"(?!)"),
+)
+# Query head k * groups + g shares the keys and values of head k, there as here; both turn the pair (i, i + e/2).
+_SHARED, _SHARED_BIAS = Axes("d k g e", "(k g e) d"), Axes("k g e", "(k g e)")
+LLAMA: Final = Family(
+    "llama",  # and Qwen2, whose names are the same
+    ("model.", ""),
+    (
+        Mapped(EMBEDDING, "embed_tokens.weight", TABLE),
+        Mapped("block.g1", "layers.{}.input_layernorm.weight", VECTOR),
+        *_layer("wq", "bq", "layers.{}.self_attn.q_proj", _SHARED, _SHARED_BIAS, optional=True),
+        *_layer("wk", "bk", "layers.{}.self_attn.k_proj", _HEADS, _HEADS_BIAS, optional=True),
+        *_layer("wv", "bv", "layers.{}.self_attn.v_proj", _HEADS, _HEADS_BIAS, optional=True),
+        *_layer("wo", "bo", "layers.{}.self_attn.o_proj", Axes("k g e d", "d (k g e)"), optional=True),
+        Mapped("block.g2", "layers.{}.post_attention_layernorm.weight", VECTOR),
+        *_layer("wgate", "bgate", "layers.{}.mlp.gate_proj", LINEAR, optional=True),
+        *_layer("wup", "bup", "layers.{}.mlp.up_proj", LINEAR, optional=True),
+        *_layer("wdown", "bdown", "layers.{}.mlp.down_proj", LINEAR, optional=True),
+        Mapped("gf", "norm.weight", VECTOR),
+        _HEAD,
+    ),
+    re.compile(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq"),
+)
+FAMILIES: Final = (GPT2, OPT, LLAMA)
+
+
+def family_of(parameters: Iterable[Parameter]) -> Family | None:
+    """The family whose names and ranks these are, if any."""
+    given = tuple(parameters)
+    return next((f for f in FAMILIES if f.fits(given)), None)

@@ -1,0 +1,187 @@
+"""Weights of a program from a checkpoint, and back: under a family's names, else under the program's own.
+
+Invariant: what `save` writes, `Weights` reads; a file of the same model that fits in any other way is refused, with
+all that is missing, too many or of another shape in one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from wscc.diagnostics import Code, CompileError, fail
+from wscc.huggingface.axes import Axes, Shape, Tensor
+from wscc.huggingface.checkpoint import READABLE, Checkpoint, refuse_unwritable, write
+from wscc.huggingface.families import EMBEDDING, HEAD, HEAD_NAME, Family, Parameter, family_of
+from wscc.huggingface.parts import Parts, open_checkpoint
+
+Index = tuple[int, ...]
+_SHOWN: Final = 8  # names of each kind of mistake
+_PIECE: Final = 1 << 22  # elements compared at once
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor of a file: element `index` of our array `ours`. `axes` None: the axes lie as ours do."""
+
+    ours: str
+    index: Index
+    theirs: str
+    shape: Shape
+    axes: Axes | None
+
+    @property
+    def their_shape(self) -> Shape:
+        return self.axes.their_shape(self.shape) if self.axes else self.shape
+
+
+def entries(parameters: Iterable[Parameter], prefix: str | None = None) -> tuple[Entry, ...]:
+    """Every tensor of a file of these parameters; names with the family's first prefix, or the one given.
+
+    W505 where two would have one name."""
+    given = tuple(parameters)
+    family = family_of(given)
+    out = {e.theirs: e for p in given for e in _entries_of(p, family, prefix)}
+    for e in (e for p in given for e in _entries_of(p, family, prefix)):
+        if out[e.theirs] != e:
+            raise fail(
+                Code.WEIGHTS,
+                f"`{e.ours}` and `{out[e.theirs].ours}` would both be called `{e.theirs}` in a file of weights",
+                help="give the `repeat` or the `block` another name",
+            )
+    return tuple(out.values())
+
+
+def _entries_of(p: Parameter, family: Family | None, prefix: str | None) -> Iterator[Entry]:
+    mapped = family.by_name[p.name] if family else None
+    for index in np.ndindex(*p.extents):
+        if family and mapped:
+            before = "" if mapped.ours == HEAD else family.prefixes[0] if prefix is None else prefix
+            yield Entry(p.name, index, before + mapped.theirs.format(*index), p.type.shape, mapped.axes)
+        else:
+            yield Entry(p.name, index, _own_name(p.name, index), p.type.shape, None)
+
+
+def _own_name(name: str, index: Index) -> str:
+    """`block.wqkv` of layer 3 is `block.3.wqkv`."""
+    first, dot, rest = name.partition(".")
+    return ".".join([first, *map(str, index), *([rest] if dot else [])])
+
+
+class Weights:
+    """A checkpoint that fits a program."""
+
+    def __init__(self, path: Path, parameters: Iterable[Parameter]) -> None:
+        """W505 if the file does not hold these parameters and nothing else, W002 if it cannot be read."""
+        given = tuple(parameters)
+        family = family_of(given)
+        self.file = open_checkpoint(path)
+        prefix = _prefix(family, self.file) if family else ""
+        self._entries = {(e.ours, e.index): e for e in entries(given, prefix)}
+        found = _mistakes(self._entries.values(), self.file, family, prefix)
+        if found:
+            raise _misfit(path, found, family)
+        if family and HEAD_NAME in self.file.shapes and (HEAD, ()) not in self._entries:
+            _refuse_another_head(self.file, self._entries[EMBEDDING, ()].theirs)
+
+    def read(self, name: str, index: Index, dtype: np.dtype[Any]) -> Tensor:
+        """One element of an array in that type; W505 if it holds what is no finite number there."""
+        entry = self._entries[name, index]
+        with np.errstate(over="ignore"):  # becomes an infinity, and is told
+            value = self.file.read(entry.theirs).astype(dtype, copy=False)
+        if not np.isfinite(value).all():
+            raise fail(
+                Code.WEIGHTS,
+                f"`{entry.theirs}` in `{self.file.path}` holds numbers that are not finite in {dtype}",
+                help="the training that wrote it diverged, or the file is damaged",
+            )
+        return entry.axes.to_ours(value, entry.shape) if entry.axes else value
+
+
+def _prefix(family: Family, file: Checkpoint | Parts) -> str:
+    """The prefix of the file, by its embedding."""
+    theirs = family.by_name[EMBEDDING].theirs
+    return next((p for p in family.prefixes if p + theirs in file.shapes), family.prefixes[0])
+
+
+def _mistakes(
+    wanted: Iterable[Entry], file: Checkpoint | Parts, family: Family | None, prefix: str
+) -> dict[str, list[str]]:
+    """What does not fit, by kind."""
+    by_name = {e.theirs: e for e in wanted}
+    shared = [e for n, e in by_name.items() if n in file.shapes]
+    shapes = [
+        f"`{e.theirs}` {list(file.shapes[e.theirs])}, not {list(e.their_shape)}"
+        for e in shared
+        if file.shapes[e.theirs] != e.their_shape
+    ]
+    dtypes = [f"`{e.theirs}` {t}" for e in shared if (t := file.dtypes[e.theirs]) not in READABLE]
+    surplus = [n for n in file.shapes if n not in by_name and not _is_unused(n, family, prefix)]
+    found = {
+        "missing": [f"`{n}`" for n in by_name if n not in file.shapes],
+        "not of this model": [f"`{n}`" for n in sorted(surplus)],
+        "of another shape": shapes,
+        f"not {', '.join(READABLE)}": dtypes,
+    }
+    return {kind: names for kind, names in found.items() if names}
+
+
+def _is_unused(name: str, family: Family | None, prefix: str) -> bool:
+    """Whether a name that is not wanted may be there all the same."""
+    if family is None:
+        return False
+    return name == HEAD_NAME or family.unused.fullmatch(name.removeprefix(prefix)) is not None
+
+
+def _misfit(path: Path, found: dict[str, list[str]], family: Family | None) -> CompileError:
+    parts = []
+    for kind, names in found.items():
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        parts.append(f"{len(names)} {kind} ({', '.join(names[:_SHOWN])}{more})")
+    named = (
+        f"is read under the names of the {family.name} family" if family else "belongs to no family of names"
+    )
+    return fail(
+        Code.WEIGHTS,
+        f"`{path}` does not fit the model: {'; '.join(parts)}",
+        help=f"the model {named}; `wscc import` makes the model that a checkpoint's config.json describes",
+    )
+
+
+def _refuse_another_head(file: Checkpoint | Parts, embedding: str) -> None:
+    """A tied model may have its head written out; then it is the embedding, bit for bit."""
+    if _equal(file.read(HEAD_NAME), file.read(embedding)):
+        return
+    raise fail(
+        Code.WEIGHTS,
+        f"`{HEAD_NAME}` in `{file.path}` is not `{embedding}`, and the model has no head of its own",
+        help=f"declare `param {HEAD} : [d, vocab]` and write `@ {HEAD}` for `@ transpose({EMBEDDING})`",
+    )
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    flat, other = a.reshape(-1), b.reshape(-1)
+    return all(
+        bool((flat[i : i + _PIECE] == other[i : i + _PIECE]).all()) for i in range(0, flat.size, _PIECE)
+    )
+
+
+def refuse_unsavable(path: Path, parameters: Iterable[Parameter]) -> None:
+    """Whatever `save` would refuse, before training and not after."""
+    refuse_unwritable(path)
+    entries(parameters)
+
+
+def save(path: Path, parameters: Iterable[Parameter], read: Callable[[str, Index], Tensor]) -> None:
+    """Write every parameter; `read(name, index)` gives one element of an array. W002 if that cannot be done."""
+    out: dict[str, Tensor] = {}
+    for e in entries(parameters):
+        value = read(e.ours, e.index)
+        out[e.theirs] = e.axes.to_theirs(value) if e.axes else np.ascontiguousarray(value)
+    write(path, out)
