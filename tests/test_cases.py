@@ -133,7 +133,7 @@ def test_c4_fewer_kv_heads_than_tp(heads: int, kv: int, tp: int, contract: str, 
 def test_c5_a_tied_embedding_is_one_parameter(degrees: dict[str, int], tmp_path: Path) -> None:
     """Copies are compared bit for bit after each step; the norm in the weight report counts it once."""
     n = prod(degrees.values())
-    p = Program(degrees=degrees, layers=3, batch=2 * max(n, 2), micro=1)
+    p = Program(degrees=degrees, layers=4, batch=2 * max(n, 2), micro=1)
     found = holds(EQUAL, p, tmp_path)
     assert found.report["params"] == p.vocab * p.d + p.layers * (2 * p.d * p.f + p.d)
 
