@@ -96,9 +96,10 @@ def test_a_program_that_is_a_little_wrong_is_different(
         trainer, run = trained(artifact, mask, checked=checked, steps=steps)
         if kind == "losses":
             return trainer, replace(run, losses=[run.losses[0], run.losses[1] * (1 + 1e-8)])
-        tensors = dict(getattr(run, kind))
+        grads, weights = dict(run.grads), dict(run.weights)
+        tensors = grads if kind == "grads" else weights
         tensors["part0.v0[1]"] = tensors["part0.v0[1]"] * (1 + 1e-8)
-        return trainer, replace(run, **{kind: tensors})
+        return trainer, Run(run.losses, grads, weights)
 
     assert verdict(PLAIN.text, tmp_path, mask="uneven").what == EQUAL
     monkeypatch.setattr("tests.verdict.trained", wrong)
