@@ -89,11 +89,13 @@ def hunt(
 
 
 def _report(seed: int, draw: Draw, what: str, why: str, folder: Path) -> str:
-    foreseen = ", ".join(sorted(expected(draw).codes)) or EQUAL
-    return (
-        f"# seed {seed}: {what}, where {foreseen} was foreseen\n# {outcome(draw, folder)[1] or why}\n"
-        f"# labels ignored: {draw.mask}. Save as m.wsl: wscc run m.wsl -O{draw.level} --check --steps 2\n{draw.text}"
-    )
+    lines = [
+        f"python -m tests.fuzz 1 {seed}",
+        f"{what}, where {', '.join(sorted(expected(draw).codes)) or EQUAL} was foreseen",
+        outcome(draw, folder)[1] or why,
+        f"labels ignored: {draw.mask}; wscc compile m.wsl -O{draw.level} -o out && wscc run out --check --steps 2",
+    ]
+    return "".join(f"# {line}\n" for text in lines for line in text.splitlines()) + draw.text
 
 
 def _hangs(signum: int, frame: FrameType | None) -> None:
