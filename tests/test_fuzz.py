@@ -62,7 +62,7 @@ PLAIN = Draw(rows=2, cols=4, parts=(Part(2, (Line("mlp"),)),))
           "dead_dies": frozenset({(0, 0), (0, 2), (2, 0), (2, 2)})}, {"W303"}),
         ({"sram": 1000}, {"W401"}),
     ],
-    ids=str,
+    ids=lambda v: " ".join(sorted(v)) if isinstance(v, set) else str(v),
 )  # fmt: skip
 def test_the_predicate_and_the_compiler_agree(
     changes: dict[str, object], codes: set[str], tmp_path: Path
