@@ -115,7 +115,7 @@ LOSSES: Final = (
     "cross_entropy({x}, labels)",
     "cross_entropy({x}, labels) * 0.5",
     "cross_entropy({x}, labels) + cross_entropy({y}, labels) / 4",
-    "-(cross_entropy({y}, labels) - cross_entropy({x}, labels))",
+    "-(cross_entropy({y}, labels) / 2 - cross_entropy({x}, labels))",
 )
 
 BLOCK: Final = """block mlp(h, d, f) {
