@@ -110,7 +110,9 @@ def in_torch(model: str, trainer: Trainer) -> tuple[list[float], Tensors, Tensor
     return losses, grads, {n: w.detach().numpy() for n, w in weights.items()}
 
 
-@pytest.mark.parametrize("parallel", ["dp = 2, tp = 2", "tatp = 4", "tp = 2, tatp = 2", "pp = 2, dp = 2, sp = 2 zero 3"])
+@pytest.mark.parametrize(
+    "parallel", ["dp = 2, tp = 2", "tatp = 4", "tp = 2, tatp = 2", "pp = 2, dp = 2, sp = 2 zero 3"]
+)
 @pytest.mark.parametrize("model", ["gpt", "llama"])
 def test_training_equals_pytorch(model: str, parallel: str, tmp_path: Path) -> None:
     path = tmp_path / "m.wsl"
