@@ -25,7 +25,8 @@ MAY: dict[str, set[str]] = {
     "wscc/frontend": BASE | {"frontend"},
     "wscc/host": BASE | {"host"},
     "wscc/reference": {"diagnostics", "ir", "reference"},
-    "passes": BASE | {"passes"},
+    "wscc/routing": {"diagnostics", "machine", "routing"},
+    "passes": BASE | {"routing", "passes"},
     "backends": BASE | {"backends", "host"},
     "wscc/pipeline.py": BASE | {"passes"},
 }
