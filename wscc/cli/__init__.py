@@ -14,6 +14,7 @@ import click
 from wscc.cli.common import report_error, report_usage, say
 from wscc.cli.compile import compile_command
 from wscc.cli.inspect import explain_command, fmt_command, opt_command, passes_command
+from wscc.cli.route import route_command
 from wscc.cli.run import run_command
 from wscc.diagnostics import CompileError
 
@@ -24,7 +25,9 @@ def cli() -> None:
     """Compile a transformer and a wafer to one instruction stream per die, and run it."""
 
 
-for command in (compile_command, run_command, opt_command, passes_command, explain_command, fmt_command):
+for command in (
+    compile_command, run_command, route_command, opt_command, passes_command, explain_command, fmt_command,
+):  # fmt: skip
     cli.add_command(command)
 
 

@@ -49,7 +49,7 @@ def _candidates(routing: Routing) -> Iterator[list[int]]:
     demands = merged_demands(routing.flows)
     fixed = _pinned_bytes(routing)
     if demands:
-        yield whole_lengths(best_cut(routing.topology, demands, fixed))
+        yield whole_lengths(best_cut(routing.topology, demands, fixed).prices)
         yield whole_lengths(_free_prices(routing, demands, fixed))
 
 

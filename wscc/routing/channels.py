@@ -86,8 +86,8 @@ class Channel:
 def make_channels(
     topology: Topology, numbers: dict[Hop, int], paths: Iterable[Path], count: int = CHANNELS
 ) -> tuple[Channel, ...]:
-    """`count` (1 or 2) channels that together join every pair of an island, and between them allow all of `paths`
-    wherever that can be found out one path after the other (T. Skeie, O. Lysne, I. Theiss, "Layered Shortest Path
+    """`count` (1 or 2) channels that together join the ends of all `paths`, and allow the paths themselves wherever
+    room for them is found one path after the other (T. Skeie, O. Lysne, I. Theiss, "Layered Shortest Path
     Routing in Irregular System Area Networks", IPDPS 2002); on a whole mesh any XY paths."""
     assert count in (1, 2)
     rules = [_rule(topology, v) for v in range(count)]
@@ -95,12 +95,12 @@ def make_channels(
     ruled = [[(numbers[a], numbers[b]) for a, b in candidates if rule(a, b)] for rule in rules]
     wanted = [turns_of(path, numbers) for path in dict.fromkeys(paths)]
     if _is_whole(topology):
-        return tuple(Channel.of(topology, _filled(len(numbers), [turns])) for turns in ruled)
+        return tuple(Channel.of(topology, _filled(len(numbers), turns)) for turns in ruled)
     sets, has_room = _seeded(len(numbers), ruled, wanted)
     if not has_room:
         sure = up_down_rule(topology, -1)
         ruled[-1] = [(numbers[a], numbers[b]) for a, b in candidates if sure(a, b)]
-        sets[-1] = _filled(len(numbers), [ruled[-1]])
+        sets[-1] = _filled(len(numbers), ruled[-1])
     every = [(numbers[a], numbers[b]) for a, b in candidates]
     for turns, rule in zip(sets, ruled, strict=True):
         for turn in (*rule, *every):
@@ -128,10 +128,9 @@ def _is_whole(topology: Topology) -> bool:
     return len(topology.links) == 2 * (rows * (cols - 1) + cols * (rows - 1))
 
 
-def _filled(links: int, lists: list[list[Turn]]) -> Turns:
-    turns = Turns(links)
-    for turn in (t for each in lists for t in each):
-        turns.add(turn)
+def _filled(links: int, rule: list[Turn]) -> Turns:
+    turns = Turns(links, rule)
+    turns.add_all(rule)
     return turns
 
 
@@ -139,7 +138,7 @@ def _seeded(links: int, ruled: list[list[Turn]], wanted: list[list[Turn]]) -> tu
     """The turns of the wanted paths, each path whole on some channel; and whether all found one. Paths that keep
     to a rule come first: they never close a cycle with one another."""
     allowed = [frozenset(turns) for turns in ruled]
-    sets = [Turns(links) for _ in ruled]
+    sets = [Turns(links, rule) for rule in ruled]
     odd = []
     for turns in wanted:
         fits = next((v for v, rule in enumerate(allowed) if rule.issuperset(turns)), None)

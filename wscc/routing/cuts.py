@@ -11,40 +11,45 @@ from numpy.typing import NDArray
 
 from wscc.machine.topology import Topology
 from wscc.routing.flows import Demand, Floats
+from wscc.routing.spread import Prices
 
 _RECTANGLES: Final = 40_000  # corners are thinned out on meshes with more than that
 
 
-def best_cut(topology: Topology, demands: Sequence[Demand], fixed: Floats) -> Floats:
-    """Prices of the links into the set of dies that proves most: each die, and on a grid each rectangle of dies,
-    alone or with all the others. `fixed`: bytes by link that are there anyhow."""
+def best_cut(
+    topology: Topology, demands: Sequence[Demand], fixed: Floats, *, rectangles: bool = True
+) -> Prices:
+    """What the links into a set of dies prove, for the set that proves most: each die, and on a grid each rectangle
+    of dies (unless only dies are asked for), and all dies but these. `fixed`: bytes by link that are there anyhow."""
     tails, heads = np.array(topology.links, np.int64).reshape(-1, 2).T
     sizes = np.array([d.bytes for d in demands], float)
     sources = np.array([d.source for d in demands], np.int64)
     ends = np.zeros((len(demands), topology.dies), np.float32)
     for i, d in enumerate(demands):
         ends[i, list(d.destinations)] = 1.0
-    best, prices = 0.0, np.zeros(len(topology.links))
-    for inside in _sets(topology):
+    best = Prices(np.zeros(len(topology.links)), 0.0)
+    for inside in _rectangles(topology.grid) if rectangles and topology.grid else _dies(topology):
         into = inside[heads] & ~inside[tails]
         links = int(into.sum())
         if links:
             enters = ~inside[sources] & (ends @ inside.astype(np.float32) > 0)
-            proven = (sizes[enters].sum() + fixed[into].sum()) / links
-            if proven > best:
-                best, prices = proven, into.astype(float)
-    return prices
+            proven = float(sizes[enters].sum() + fixed[into].sum()) / links
+            if proven > best.bound:
+                best = Prices(into / links, proven)
+    return best
 
 
-def _sets(topology: Topology) -> Iterator[NDArray[np.bool_]]:
-    """Masks over dies."""
-    if topology.grid is None:
-        for die in topology.live:
-            mask = np.arange(topology.dies) == die
-            yield mask
-            yield ~mask
-        return
-    rows, cols = topology.grid
+def _dies(topology: Topology) -> Iterator[NDArray[np.bool_]]:
+    """Masks over dies: each die, and all the others."""
+    for die in topology.live:
+        mask = np.arange(topology.dies) == die
+        yield mask
+        yield ~mask
+
+
+def _rectangles(grid: tuple[int, int]) -> Iterator[NDArray[np.bool_]]:
+    """Masks over dies: each rectangle, and all that is outside."""
+    rows, cols = grid
     for top, bottom in _ranges(rows, _thinning(rows, cols)):
         for left, right in _ranges(cols, _thinning(rows, cols)):
             mask = np.zeros((rows, cols), np.bool_)

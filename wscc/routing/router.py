@@ -19,6 +19,7 @@ import numpy as np
 from wscc.machine.topology import Topology
 from wscc.routing.channels import CHANNELS
 from wscc.routing.columns import Pool
+from wscc.routing.cuts import best_cut
 from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, check_flows
 from wscc.routing.initial import Start, start
 from wscc.routing.limits import Limits
@@ -100,7 +101,7 @@ class _Rounds:
         self.search = Search(begun.channels, demands)
         self.pool = Pool(len(demands))
         self.pool.add(begun.columns(demands))
-        self.proof = Prices(np.full(len(begun.links), 1 / len(begun.links)), 0.0)
+        self.proof = best_cut(begun.topology, demands, self.fixed, rectangles=False)
         self.load = plain.load.astype(float)
         self.duals: Floats | None = None
         self.is_exact = False

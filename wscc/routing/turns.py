@@ -22,8 +22,9 @@ class Turns:
     is added against it (D. Pearce, P. Kelly, "A Dynamic Topological Sort Algorithm for Directed Acyclic Graphs",
     JEA 11, 2006)."""
 
-    def __init__(self, links: int) -> None:
-        self.place = list(range(links))
+    def __init__(self, links: int, sure: Iterable[Turn] = ()) -> None:
+        """An empty set, in whose order the `sure` turns lead forward; they have no cycle."""
+        self.place = _places(links, sure)
         self.after: list[list[int]] = [[] for _ in range(links)]
         self.before: list[list[int]] = [[] for _ in range(links)]
         self.known: set[Turn] = set()
@@ -74,6 +75,26 @@ class Turns:
                     found.add(n)
                     stack.append(n)
         return found
+
+
+def _places(links: int, turns: Iterable[Turn]) -> list[int]:
+    """By link, its place in a topological order (A. Kahn, 1962)."""
+    after: list[list[int]] = [[] for _ in range(links)]
+    waiting = [0] * links
+    for first, second in turns:
+        after[first].append(second)
+        waiting[second] += 1
+    order = [i for i in range(links) if not waiting[i]]
+    for link in order:
+        for n in after[link]:
+            waiting[n] -= 1
+            if not waiting[n]:
+                order.append(n)
+    assert len(order) == links, "sure turns have no cycle"
+    place = [0] * links
+    for i, link in enumerate(order):
+        place[link] = i
+    return place
 
 
 def all_turns(topology: Topology, numbers: dict[Hop, int]) -> list[tuple[Hop, Hop]]:
