@@ -13,7 +13,7 @@ import numpy as np
 
 from wscc.routing.certificate import Certificate, certify
 from wscc.routing.columns import Pool
-from wscc.routing.cuts import best_cut
+from wscc.routing.cuts import best_rectangle, best_simple_cut
 from wscc.routing.flows import Demand, Floats, merged_demands
 from wscc.routing.free import FreeSearch
 from wscc.routing.loads import link_numbers
@@ -26,7 +26,7 @@ _SCALE: Final = 1 << 20
 _CLOSE: Final = 1e-3  # a bound this near to the load of the routing is good enough
 _BIDS: Final = 12
 _ROUNDS: Final = 8
-_WORK: Final = 4_000_000  # links x sources that exact checking takes seconds for
+_WORK: Final = 5_000_000  # links x sources that exact checking takes seconds for
 _CROSSINGS: Final = 600_000
 
 
@@ -49,7 +49,8 @@ def _candidates(routing: Routing) -> Iterator[list[int]]:
     demands = merged_demands(routing.flows)
     fixed = _pinned_bytes(routing)
     if demands:
-        yield whole_lengths(best_cut(routing.topology, demands, fixed).prices)
+        yield whole_lengths(best_simple_cut(routing.topology, demands, fixed).prices)
+        yield whole_lengths(best_rectangle(routing.topology, demands, fixed).prices)
         yield whole_lengths(_free_prices(routing, demands, fixed))
 
 

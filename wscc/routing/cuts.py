@@ -4,6 +4,7 @@ links into the set, 0 elsewhere), and where many dies receive the same bytes it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -13,62 +14,94 @@ from wscc.machine.topology import Topology
 from wscc.routing.flows import Demand, Floats
 from wscc.routing.spread import Prices
 
-_RECTANGLES: Final = 40_000  # corners are thinned out on meshes with more than that
+Mask = NDArray[np.bool_]  # over dies: which are in the set
+
+_RECTANGLES: Final = 40_000  # edges are thinned out where a mesh has more than that
+_WORK: Final = 20_000_000_000  # multiplications that all rectangles together may cost
+_BATCH: Final = 256
 
 
-def best_cut(
-    topology: Topology, demands: Sequence[Demand], fixed: Floats, *, rectangles: bool = True
-) -> Prices:
-    """What the links into a set of dies prove, for the set that proves most: each die, and on a grid each rectangle
-    of dies (unless only dies are asked for), and all dies but these. `fixed`: bytes by link that are there anyhow."""
-    tails, heads = np.array(topology.links, np.int64).reshape(-1, 2).T
-    sizes = np.array([d.bytes for d in demands], float)
-    sources = np.array([d.source for d in demands], np.int64)
+def best_simple_cut(topology: Topology, demands: Sequence[Demand], fixed: Floats) -> Prices:
+    """The best of: one die, all dies but one, and on a grid what lies on one side of a straight line.
+    `fixed`: bytes by link that are there anyhow. Takes time in proportion to the demands."""
+    best = _Best(topology, fixed)
+    sizes, sources = _sizes(demands), _sources(demands)
+    ends = np.array([end for d in demands for end in d.destinations], np.int64)
+    received = np.repeat(sizes, [len(d.destinations) for d in demands])
+    into = np.bincount(ends, received, minlength=topology.dies)
+    out = np.bincount(sources, sizes, minlength=topology.dies)
+    for die in topology.live:
+        mask = np.arange(topology.dies) == die
+        best.offer(mask, float(into[die]))
+        best.offer(~mask, float(out[die]))
+    if topology.grid is not None:
+        starts = np.cumsum([0, *(len(d.destinations) for d in demands)])[:-1]
+        for axis, extent in enumerate(topology.grid):
+            along = np.array(divmod(np.arange(topology.dies), topology.grid[1])[axis])
+            low, high = np.minimum.reduceat(along[ends], starts), np.maximum.reduceat(along[ends], starts)
+            for line in range(1, extent):
+                best.offer(along >= line, float(sizes[(along[sources] < line) & (high >= line)].sum()))
+                best.offer(along < line, float(sizes[(along[sources] >= line) & (low < line)].sum()))
+    return best.found
+
+
+def best_rectangle(topology: Topology, demands: Sequence[Demand], fixed: Floats) -> Prices:
+    """The best rectangle of dies of a grid, or of all dies but those of a rectangle."""
+    best = _Best(topology, fixed)
+    if topology.grid is None:
+        return best.found
+    sizes, sources = _sizes(demands), _sources(demands)
     ends = np.zeros((len(demands), topology.dies), np.float32)
     for i, d in enumerate(demands):
         ends[i, list(d.destinations)] = 1.0
-    best = Prices(np.zeros(len(topology.links)), 0.0)
-    for inside in _rectangles(topology.grid) if rectangles and topology.grid else _dies(topology):
-        into = inside[heads] & ~inside[tails]
+    masks = _rectangles(topology.grid, max(1, min(_RECTANGLES, _WORK // ends.size)))
+    while batch := list(islice(masks, _BATCH)):
+        inside = np.array(batch)
+        enters = (ends @ inside.T.astype(np.float32) > 0) & ~inside[:, sources].T
+        for mask, amount in zip(batch, (sizes @ enters).tolist(), strict=True):
+            best.offer(mask, amount)
+    return best.found
+
+
+class _Best:
+    """The cut that proves most of those offered so far."""
+
+    def __init__(self, topology: Topology, fixed: Floats) -> None:
+        self.tails, self.heads = np.array(topology.links, np.int64).reshape(-1, 2).T
+        self.fixed = fixed
+        self.found = Prices(np.zeros(len(fixed)), 0.0)
+
+    def offer(self, mask: Mask, enters: float) -> None:
+        """A set of dies, and the bytes that have to enter it."""
+        into = mask[self.heads] & ~mask[self.tails]
         links = int(into.sum())
-        if links:
-            enters = ~inside[sources] & (ends @ inside.astype(np.float32) > 0)
-            proven = float(sizes[enters].sum() + fixed[into].sum()) / links
-            if proven > best.bound:
-                best = Prices(into / links, proven)
-    return best
+        proven = (enters + float(self.fixed[into].sum())) / links if links else 0.0
+        if proven > self.found.bound:
+            self.found = Prices(into / links, proven)
 
 
-def _dies(topology: Topology) -> Iterator[NDArray[np.bool_]]:
-    """Masks over dies: each die, and all the others."""
-    for die in topology.live:
-        mask = np.arange(topology.dies) == die
-        yield mask
-        yield ~mask
+def _sizes(demands: Sequence[Demand]) -> Floats:
+    return np.array([d.bytes for d in demands], float)
 
 
-def _rectangles(grid: tuple[int, int]) -> Iterator[NDArray[np.bool_]]:
-    """Masks over dies: each rectangle, and all that is outside."""
+def _sources(demands: Sequence[Demand]) -> NDArray[np.int64]:
+    return np.array([d.source for d in demands], np.int64)
+
+
+def _rectangles(grid: tuple[int, int], most: int) -> Iterator[Mask]:
+    """Each rectangle, and all that is outside."""
     rows, cols = grid
-    for top, bottom in _ranges(rows, _thinning(rows, cols)):
-        for left, right in _ranges(cols, _thinning(rows, cols)):
+    step = 1
+    while ((rows // step + 1) * (cols // step + 1)) ** 2 // 2 > most and step < max(grid):
+        step += 1
+    for top, bottom in _ranges(rows, step):
+        for left, right in _ranges(cols, step):
             mask = np.zeros((rows, cols), np.bool_)
             mask[top:bottom, left:right] = True
             yield mask.ravel()
             yield ~mask.ravel()
 
 
-def _thinning(rows: int, cols: int) -> int:
-    """Rectangles begin and end at multiples of this, or are one die high or wide."""
-    step = 1
-    while ((rows // step + 1) * (cols // step + 1)) ** 2 // 4 > _RECTANGLES:
-        step += 1
-    return step
-
-
 def _ranges(count: int, step: int) -> Iterator[tuple[int, int]]:
     edges = sorted({*range(0, count, step), count})
-    for low in edges:
-        yield from ((low, high) for high in edges if high > low)
-        if step > 1 and low < count:
-            yield low, low + 1
+    yield from ((low, high) for low in edges for high in edges if high > low)

@@ -60,7 +60,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One path of one flow: legs of flows with the same payload and `piece` are the same bytes."""
+    """One path of one flow. Legs of one source, payload and `piece` are one transmission, which crosses a link
+    that they share once."""
 
     flow: int
     piece: int
@@ -77,9 +78,11 @@ def check_flows(topology: Topology, flows: Sequence[Flow]) -> None:
         found.append(Diagnostic(Code.NUMBER, f"the flows move more than {MAX_BYTES:,} bytes together"))
     sizes: dict[tuple[int, str], int] = {}
     for i, f in enumerate(flows):
-        if f.payload is not None and sizes.setdefault((f.source, f.payload), f.bytes) != f.bytes:
-            message = f"flow {i} moves {f.bytes} bytes of `{f.payload}`, an earlier one {sizes[f.source, f.payload]}"
-            found.append(Diagnostic(Code.DUPLICATE, message))
+        if f.payload is not None and not f.pinned:
+            size = sizes.setdefault((f.source, f.payload), f.bytes)
+            if size != f.bytes:
+                message = f"flow {i} moves {f.bytes} bytes of `{f.payload}`, an earlier one {size}"
+                found.append(Diagnostic(Code.DUPLICATE, message))
     if found:
         raise CompileError(*found)
 
@@ -128,10 +131,12 @@ def legs_of(flows: Sequence[Flow], pieces: Sequence[Piece]) -> tuple[Leg, ...]:
     """The paths of every flow, in order of flows and pieces; a flow from a die to itself has the path of it
     alone."""
     legs = [Leg(i, 0, f.bytes, 0, (f.source,)) for i, f in enumerate(flows) if f.source == f.destination]
-    number: dict[int, int] = {}
+    number: dict[tuple[int, object], int] = {}
     for p in pieces:
         first = p.demand.flows[0][0]
-        piece = number[first] = number.get(first, -1) + 1
+        payload = None if flows[first].pinned else flows[first].payload
+        key = (p.demand.source, first if payload is None else payload)
+        piece = number[key] = number.get(key, -1) + 1
         for path, ends in zip(p.paths, p.demand.flows, strict=True):
             legs += [Leg(i, piece, p.bytes, p.channel, path) for i in ends]
     return tuple(sorted(legs, key=lambda leg: (leg.flow, leg.piece)))

@@ -19,7 +19,7 @@ import numpy as np
 from wscc.machine.topology import Topology
 from wscc.routing.channels import CHANNELS
 from wscc.routing.columns import Pool
-from wscc.routing.cuts import best_cut
+from wscc.routing.cuts import best_simple_cut
 from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, check_flows
 from wscc.routing.initial import Start, start
 from wscc.routing.limits import Limits
@@ -29,8 +29,8 @@ from wscc.routing.settle import fractional_load, settle
 from wscc.routing.split import split
 from wscc.routing.spread import Prices, bid, spread
 
-# Bids in the first round and in later ones; fewer where a search takes long.
-_BIDS: Final = (12, 4)
+# Bids in the first round, in later ones, and in any where a search takes long.
+_BIDS: Final = (12, 4, 3)
 _WORK: Final = 40_000_000
 # Crossings of links by all candidates together, up to which the linear programme is solved.
 _CROSSINGS: Final = 600_000
@@ -101,7 +101,7 @@ class _Rounds:
         self.search = Search(begun.channels, demands)
         self.pool = Pool(len(demands))
         self.pool.add(begun.columns(demands))
-        self.proof = best_cut(begun.topology, demands, self.fixed, rectangles=False)
+        self.proof = best_simple_cut(begun.topology, demands, self.fixed)
         self.load = plain.load.astype(float)
         self.duals: Floats | None = None
         self.is_exact = False
@@ -133,7 +133,8 @@ class _Rounds:
         most = _BIDS[0] if self.duals is None else _BIDS[1]
         if self.duals is not None:
             self._prove(bid(self.search, self.pool, self.amounts, self.fixed, self.duals).proof)
-        bids = max(2, min(most, _WORK // self.search.work))
+        shortest = sum(len(self.pool.columns[of[0]].links) for of in self.pool.of if of)
+        bids = max(_BIDS[2], min(most, _WORK // self.search.work, _CROSSINGS // max(1, shortest)))
         self.load, proof = spread(self.search, self.pool, self.amounts, self.fixed, self.load, bids)
         self._prove(proof)
 

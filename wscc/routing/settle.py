@@ -15,6 +15,7 @@ from wscc.routing.split import split
 
 _SHARPNESS: Final = 60.0  # of the prices at which demands that may not be split choose their way
 _PASSES: Final = 4
+_NEAR: Final = 1 + 5e-4  # dropping small parts raised the load so little that it is not worth a solution
 _HOT: Final = 0.9  # after the first pass, only demands on links this full choose again
 
 
@@ -34,6 +35,8 @@ def settle(
     `shares` by column of the pool (fewer than it has now, perhaps), or None: then every demand takes one way.
     `scale`: about the largest load of a link.
     """
+    if shares is not None:
+        shares = np.pad(shares, (0, len(pool.columns) - len(shares)))
     kept = _kept(pool, sizes, shares, limits)
     amounts = np.array(sizes, float)
     loose = [
@@ -49,13 +52,25 @@ def settle(
         limits.least_part(sizes[c.demand]) / sizes[c.demand] if len(kept[c.demand]) > 1 else 1.0
         for c in columns
     ]
+    plain = _renormalised(columns, np.array([shares[j] for each in kept for j in each]), len(sizes))
+    load = fixed + loads_of(columns, plain * amounts[[c.demand for c in columns]], len(fixed))
+    if load.max() <= scale * _NEAR:
+        return _whole(columns, plain, sizes, limits)
     again = split(columns, np.array(few) * (1 - 1e-9), amounts, fixed, scale)
-    final = again.shares if again is not None else np.array([shares[j] for each in kept for j in each])
-    return _whole(columns, final, sizes, limits)
+    return _whole(columns, plain if again is None else again.shares, sizes, limits)
+
+
+def _renormalised(columns: Sequence[Column], shares: Floats, demands: int) -> Floats:
+    """The shares, such that those of each demand sum to 1."""
+    owner = [c.demand for c in columns]
+    total = np.bincount(owner, shares, minlength=demands)
+    alone = np.bincount(owner, minlength=demands) == 1
+    # A demand with one way may have chosen one that had no share.
+    return np.where(alone[owner], 1.0, shares / np.where(total > 0, total, 1.0)[owner])
 
 
 def _supported(pool: Pool, demand: int, shares: Floats) -> int:
-    return sum(shares[j] > 1e-9 for j in pool.of[demand] if j < len(shares))
+    return sum(shares[j] > 1e-9 for j in pool.of[demand])
 
 
 def _kept(pool: Pool, sizes: Sequence[int], shares: Floats | None, limits: Limits) -> list[list[int]]:
@@ -64,7 +79,7 @@ def _kept(pool: Pool, sizes: Sequence[int], shares: Floats | None, limits: Limit
         return [[columns[0]] for columns in pool.of]
     kept = []
     for size, columns in zip(sizes, pool.of, strict=True):
-        ranked = sorted((j for j in columns if j < len(shares)), key=lambda j: (-shares[j], j))
+        ranked = sorted(columns, key=lambda j: (-shares[j], j))
         least = limits.least_part(size) / size
         most = limits.most_paths(size)
         kept.append(ranked[:1] + [j for j in ranked[1:most] if shares[j] >= least])
