@@ -52,7 +52,10 @@ def tatp_and_dp(topology: Topology, seed: int, tatp: int = 8) -> list[Flow]:
     draw.shuffle(dies)
     groups = [dies[i : i + tatp] for i in range(0, len(dies) - tatp + 1, tatp)]
     flows = [
-        Flow(ring[i], ring[(i + way) % tatp], 4 * MB) for ring in groups for i in range(tatp) for way in (1, -1)
+        Flow(ring[i], ring[(i + way) % tatp], 4 * MB)
+        for ring in groups
+        for i in range(tatp)
+        for way in (1, -1)
     ]
     for rank in range(tatp if len(groups) > 1 else 0):
         ring = [group[rank] for group in groups]
@@ -79,6 +82,9 @@ def fsdp_and_tatp(stream: int, shard: int) -> list[Flow]:
     dies that have the same place in their blocks."""
     rings = blocks(4, 4)
     streams = [
-        Flow(ring[i], ring[(i + way) % 4], stream, None, True) for ring in rings for i in range(4) for way in (1, -1)
+        Flow(ring[i], ring[(i + way) % 4], stream, None, True)
+        for ring in rings
+        for i in range(4)
+        for way in (1, -1)
     ]
     return streams + gather([[ring[i] for ring in rings] for i in range(4)], shard)

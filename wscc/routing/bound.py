@@ -57,7 +57,7 @@ def _candidates(routing: Routing) -> Iterator[list[int]]:
 def _free_prices(routing: Routing, demands: Sequence[Demand], fixed: Floats) -> Floats:
     """The prices that prove most, of a programme over all paths; demands go to their farthest destination only."""
     search = FreeSearch(routing.topology, demands)
-    pool = Pool(len(demands))
+    pool = Pool(len(demands), routing.topology.links)
     amounts = np.array([d.bytes for d in demands], float)
     load, best = spread(search, pool, amounts, fixed, routing.initial_load.astype(float), _BIDS)
     for _ in range(_ROUNDS):

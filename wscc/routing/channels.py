@@ -102,7 +102,9 @@ def make_channels(
         ruled[-1] = [(numbers[a], numbers[b]) for a, b in candidates if sure(a, b)]
         sets[-1] = _filled(len(numbers), ruled[-1])
     every = [(numbers[a], numbers[b]) for a, b in candidates]
-    for turns, rule in zip(sets, ruled, strict=True):
+    # Up and down alone, a shortest way never comes twice to a die; with more turns it might.
+    open_sets = zip(sets, ruled, strict=True) if has_room else zip(sets[:-1], ruled, strict=False)
+    for turns, rule in open_sets:
         for turn in (*rule, *every):
             turns.add(turn)
     return tuple(Channel.of(topology, turns) for turns in sets)

@@ -8,18 +8,18 @@ that they allow. Flows of the same bytes are sent one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from wscc.machine.topology import Path, Topology
 from wscc.routing.channels import Channel, channel_of, make_channels
-from wscc.routing.columns import Column
+from wscc.routing.columns import Column, is_simple
 from wscc.routing.flows import Demand, Flow, Ints, Piece, merged_demands, single_demands
 from wscc.routing.loads import Hop, link_numbers
 from wscc.routing.search import Search
-from wscc.routing.trees import servable
+from wscc.routing.trees import Trees
 from wscc.routing.turns import turns_of
 
 Pair = tuple[int, int]
@@ -40,33 +40,50 @@ class Start:
     def links(self) -> tuple[Hop, ...]:
         return self.topology.links
 
-    def demands(self, flows: Sequence[Flow]) -> tuple[Demand, ...]:
-        """Flows that are not pinned, those of the same bytes merged where one channel reaches all their
-        destinations."""
+    def candidates(self, flows: Sequence[Flow]) -> tuple[tuple[Demand, ...], list[Column]]:
+        """The demands of flows that are not pinned, and a first column of each: its initial route. Flows of the
+        same bytes are merged where their initial routes are a tree on one channel, or another tree is found."""
         demands: list[Demand] = []
-        merged = merged_demands(flows)
-        for demand, can in zip(merged, servable(self.channels, merged), strict=True):
-            if can:
-                demands.append(demand)
+        columns: list[Column] = []
+        several: list[Demand] = []
+        for demand in merged_demands(flows):
+            column = self._initial_column(len(demands), demand)
+            if column is None:
+                several.append(demand)
             else:
-                ends = zip(demand.destinations, demand.flows, strict=True)
-                demands += [Demand(demand.source, demand.bytes, (d,), (f,)) for d, f in ends]
-        return tuple(demands)
+                demands.append(demand)
+                columns.append(column)
+        for demand, tree in zip(several, self._first_trees(several), strict=True):
+            if tree is not None and is_simple(tree, self.links):
+                columns.append(replace(tree, demand=len(demands)))
+                demands.append(demand)
+                continue
+            for end, ends in zip(demand.destinations, demand.flows, strict=True):
+                single = Demand(demand.source, demand.bytes, (end,), (ends,))
+                column = self._initial_column(len(demands), single)
+                assert column is not None, "a path is a tree"
+                columns.append(column)
+                demands.append(single)
+        return tuple(demands), columns
 
-    def columns(self, demands: Sequence[Demand]) -> list[Column]:
-        """The initial routes as candidates, merged where they are one tree on one channel."""
-        found = []
-        for number, demand in enumerate(demands):
-            routes = [self.routes[demand.source, d] for d in demand.destinations]
-            came: dict[Hop, Hop | None] = {}
-            is_tree = len({v for _, v in routes}) == 1
-            for path, _ in routes:
-                for before, hop in zip((None, *pairwise(path)), pairwise(path), strict=False):
-                    is_tree &= came.setdefault(hop, before) == before
-            if is_tree:
-                paths = tuple(self._links(path) for path, _ in routes)
-                found.append(Column(number, routes[0][1], np.unique(np.concatenate(paths)), paths))
-        return found
+    def _initial_column(self, number: int, demand: Demand) -> Column | None:
+        """The initial routes of a demand, if together they are one tree on one channel."""
+        routes = [self.routes[demand.source, d] for d in demand.destinations]
+        came: dict[Hop, Hop | None] = {}
+        is_tree = len({v for _, v in routes}) == 1
+        for path, _ in routes:
+            hops = [*pairwise(path)]
+            for before, hop in zip((None, *hops), hops, strict=False):
+                is_tree &= came.setdefault(hop, before) == before
+        if not is_tree:
+            return None
+        paths = tuple(self._links(path) for path, _ in routes)
+        links = paths[0] if len(paths) == 1 else np.unique(np.concatenate(paths))
+        return Column(number, routes[0][1], links, paths)
+
+    def _first_trees(self, demands: Sequence[Demand]) -> list[Column | None]:
+        """A short tree of each demand, None where no channel reaches all its destinations."""
+        return Trees(self.channels, [*enumerate(demands)]).cheapest_if_any(np.ones(len(self.links)))
 
     def _links(self, path: Path) -> Ints:
         return np.array([self.numbers[hop] for hop in pairwise(path)], np.int64)
@@ -96,6 +113,7 @@ def _initial_path(topology: Topology, demand: Demand) -> Path:
 
 
 def _shortest_allowed(topology: Topology, channels: tuple[Channel, ...], pair: Pair) -> tuple[Path, int]:
+    """On the last channel, which joins every pair where the others have no room."""
     demand = Demand(pair[0], 1, (pair[1],), ((0,),))
-    (column,) = Search(channels, [demand]).cheapest(np.ones(len(topology.links))).columns
-    return column.die_paths(topology)[0], column.channel
+    (column,) = Search(channels[-1:], [demand]).cheapest(np.ones(len(topology.links))).columns
+    return column.die_paths(topology)[0], len(channels) - 1

@@ -18,7 +18,7 @@ import numpy as np
 
 from wscc.machine.topology import Topology
 from wscc.routing.channels import CHANNELS
-from wscc.routing.columns import Pool
+from wscc.routing.columns import Column, Pool
 from wscc.routing.cuts import best_simple_cut
 from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, check_flows
 from wscc.routing.initial import Start, start
@@ -82,25 +82,32 @@ def route(
     begun = start(topology, flows, channels)
     load = link_bytes(begun.pieces, begun.numbers)
     plain = Routing(topology, tuple(flows), begun.pieces, begun.pieces, load, load)
-    demands = begun.demands(flows) if adaptive else ()
+    demands, columns = begun.candidates(flows) if adaptive else ((), [])
     if not demands:
         return plain
-    return _Rounds(plain, begun, demands, limits or Limits()).run()
+    return _Rounds(plain, begun, demands, columns, limits or Limits()).run()
 
 
 class _Rounds:
     """What passes from round to round: the candidates, the loads of the best fractional routing, the prices that
     proved most, and the best routing so far."""
 
-    def __init__(self, plain: Routing, begun: Start, demands: Sequence[Demand], limits: Limits) -> None:
+    def __init__(
+        self,
+        plain: Routing,
+        begun: Start,
+        demands: Sequence[Demand],
+        columns: Sequence[Column],
+        limits: Limits,
+    ) -> None:
         self.best, self.begun, self.demands, self.limits = plain, begun, demands, limits
         self.sizes = [d.bytes for d in demands]
         self.amounts = np.array(self.sizes, float)
         self.pinned = tuple(p for p in begun.pieces if plain.flows[p.demand.flows[0][0]].pinned)
         self.fixed = link_bytes(self.pinned, begun.numbers).astype(float)
         self.search = Search(begun.channels, demands)
-        self.pool = Pool(len(demands))
-        self.pool.add(begun.columns(demands))
+        self.pool = Pool(len(demands), begun.links)
+        self.pool.add(columns)
         self.proof = best_simple_cut(begun.topology, demands, self.fixed)
         self.load = plain.load.astype(float)
         self.duals: Floats | None = None
@@ -133,7 +140,7 @@ class _Rounds:
         most = _BIDS[0] if self.duals is None else _BIDS[1]
         if self.duals is not None:
             self._prove(bid(self.search, self.pool, self.amounts, self.fixed, self.duals).proof)
-        shortest = sum(len(self.pool.columns[of[0]].links) for of in self.pool.of if of)
+        shortest = sum(len(self.pool.columns[of[0]].links) for of in self.pool.of)
         bids = max(_BIDS[2], min(most, _WORK // self.search.work, _CROSSINGS // max(1, shortest)))
         self.load, proof = spread(self.search, self.pool, self.amounts, self.fixed, self.load, bids)
         self._prove(proof)

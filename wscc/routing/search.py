@@ -31,7 +31,7 @@ class Found:
 
 
 class Search:
-    """Answers for one list of demands, each of which some channel can serve (`can_serve`)."""
+    """Answers for one list of demands, each of which some channel can serve."""
 
     def __init__(self, channels: tuple[Channel, ...], demands: Sequence[Demand]) -> None:
         self.channels = channels

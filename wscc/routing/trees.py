@@ -32,22 +32,26 @@ class Trees:
         return sum(_SHARE + 2 * len(d.destinations).bit_length() for _, d in self.demands)
 
     def cheapest(self, prices: Floats) -> list[tuple[Column, float]]:
-        """A tree of every demand, and the least cost of reaching its farthest destination alone. The channel on
-        which the tree is cheapest; the first of equals."""
+        """A tree of every demand, and the least cost of reaching its farthest destination alone."""
         found = []
-        for low in range(0, len(self.demands), _CHUNK):
-            found += self._cheapest(prices, self.demands[low : low + _CHUNK])
+        for column, cost in self._grown(prices):
+            assert column is not None, "a demand that no channel can serve"
+            found.append((column, cost))
         return found
 
-    def _cheapest(self, prices: Floats, demands: Sequence[tuple[int, Demand]]) -> list[tuple[Column, float]]:
-        grown = [[*_Growth(v, c, demands, prices).trees()] for v, c in enumerate(self.channels)]
-        found = []
-        for choices in zip(*grown, strict=True):
-            column, _, _ = min(choices, key=lambda choice: choice[1])
-            assert column is not None, "a demand that no channel can serve"
-            ends = np.min([far for _, _, far in choices], axis=0)
-            found.append((column, float(ends.max())))
-        return found
+    def cheapest_if_any(self, prices: Floats) -> list[Column | None]:
+        """A tree of every demand; None where no channel reaches all its destinations."""
+        return [column for column, _ in self._grown(prices)]
+
+    def _grown(self, prices: Floats) -> Iterator[tuple[Column | None, float]]:
+        """On the channel on which the tree is cheapest, the first of equals."""
+        for low in range(0, len(self.demands), _CHUNK):
+            demands = self.demands[low : low + _CHUNK]
+            grown = [[*_Growth(v, c, demands, prices).trees()] for v, c in enumerate(self.channels)]
+            for choices in zip(*grown, strict=True):
+                column, _, _ = min(choices, key=lambda choice: choice[1])
+                ends = np.min([far for _, _, far in choices], axis=0)
+                yield column, float(ends.max())
 
 
 class _Growth:
@@ -129,21 +133,3 @@ class _Growth:
         while (place := int(self.parent[place, tree])) >= 0:
             places.append(place)
         return self.channel.link[places[::-1]]
-
-
-def servable(channels: tuple[Channel, ...], demands: Sequence[Demand]) -> list[bool]:
-    """By demand, whether one of the channels reaches all its destinations."""
-    links = channels[0].links
-    several = [(i, d) for i, d in enumerate(demands) if len(d.destinations) > 1]
-    can = [True] * len(demands)
-    for low in range(0, len(several), _CHUNK):
-        part = several[low : low + _CHUNK]
-        sources = np.array([d.source for _, d in part], np.int64)
-        costs = [sweep(channel, np.ones(links), sources) for channel in channels]
-        for k, (i, d) in enumerate(part):
-            ends = list(d.destinations)
-            can[i] = any(
-                bool(np.isfinite(cost[channel.entering[ends], k].min(axis=1)).all())
-                for channel, cost in zip(channels, costs, strict=True)
-            )
-    return can
