@@ -113,7 +113,7 @@ def test_payloads_are_the_same_bytes(tmp_path: Path, capsys: Capture) -> None:
 
 MISTAKES = """\
 0,0 3,3 5
-0,9 1,1 5
+0,9 1,2 5
 0,0 0,1
 1,1 0,0 5
 0,0 0,1 5 a
