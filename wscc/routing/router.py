@@ -26,7 +26,7 @@ from wscc.routing.limits import Limits
 from wscc.routing.loads import Hop, link_bytes
 from wscc.routing.search import Search
 from wscc.routing.settle import fractional_load, settle
-from wscc.routing.split import split
+from wscc.routing.split import Split, split
 from wscc.routing.spread import Prices, bid, spread
 
 # Bids in the first round, in later ones, and in any where a search takes long.
@@ -110,6 +110,7 @@ class _Rounds:
         self.pool.add(columns)
         self.proof = best_simple_cut(begun.topology, demands, self.fixed)
         self.load = plain.load.astype(float)
+        self.asked = Prices(np.ones(len(self.fixed)), 0.0)  # as `proof`, of bids alone
         self.duals: Floats | None = None
         self.is_exact = False
 
@@ -127,7 +128,7 @@ class _Rounds:
                 self.best = replace(self.best, pieces=pieces, load=load)
             rounds.append(Round(hottest, reached, accepted))
             slow = 0 if before - reached >= self.limits.slow_gain * before else slow + 1
-        prices = (self.proof.prices,) if self.duals is None else (self.duals, self.proof.prices)
+        prices = tuple(p for p in (self.duals, self.asked.prices, self.proof.prices) if p is not None)
         return replace(self.best, rounds=tuple(rounds), prices=prices)
 
     def _is_done(self) -> bool:
@@ -146,22 +147,28 @@ class _Rounds:
         self._prove(proof)
 
     def _prove(self, proof: Prices) -> None:
+        if proof.bound > self.asked.bound:
+            self.asked = proof
         if proof.bound > self.proof.bound:
             self.proof = proof
+
+    def _split(self, scale: float) -> Split | None:
+        """The best shares of the columns found so far; None where these are too many."""
+        columns = self.pool.columns
+        if sum(len(c.links) for c in columns) > _CROSSINGS:
+            return None
+        return split(columns, np.zeros(len(columns)), self.amounts, self.fixed, scale)
 
     def _settled(self) -> tuple[Piece, ...]:
         """Whole routes out of the candidates, with the pinned ones."""
         scale = float(self.load.max())
-        columns = self.pool.columns
-        shares: Floats | None = None
-        if sum(len(c.links) for c in columns) <= _CROSSINGS:
-            least = np.zeros(len(columns))
-            best = split(columns, least, self.amounts, self.fixed, scale)
-            if best is not None:
-                shares, self.duals, scale = best.shares, best.prices, best.load
-                self.load = fractional_load(self.pool, self.amounts, self.fixed, shares)
-                self._prove(bid(self.search, self.pool, self.amounts, self.fixed, best.prices).proof)
-                self.is_exact = best.load <= self.proof.bound * (1 + self.limits.close)
+        best = self._split(scale)
+        if best is not None:
+            self.duals, scale = best.prices, best.load
+            self.load = fractional_load(self.pool, self.amounts, self.fixed, best.shares)
+            self._prove(bid(self.search, self.pool, self.amounts, self.fixed, best.prices).proof)
+            self.is_exact = best.load <= self.proof.bound * (1 + self.limits.close)
+        shares = None if best is None else best.shares
         parts = settle(self.pool, self.sizes, self.fixed, shares, scale, self.limits)
         topology = self.begun.topology
         return (
