@@ -16,9 +16,11 @@ from wscc.diagnostics import Code, CompileError
 from wscc.machine.topology import Topology
 from wscc.routing.bound import lower_bound
 from wscc.routing.flows import MAX_BYTES, Flow
+from wscc.routing.initial import start
 from wscc.routing.limits import Limits
-from wscc.routing.loads import LinkLoad, load_map
+from wscc.routing.loads import LinkLoad, link_numbers, load_map
 from wscc.routing.router import Routing, route
+from wscc.routing.turns import turns_of
 
 Problem = tuple[Topology, list[Flow]]
 some = settings(max_examples=60)
@@ -235,6 +237,56 @@ def link_programme(topology: Topology, flows: list[Flow]) -> float:
     return float(top.solution_value()) * MB
 
 
+def test_the_bound_looks_at_turns_that_the_router_may_not_take() -> None:
+    """Prices of the router and of cuts prove only 2,097,152 bytes here."""
+    topology = damaged(6, 6, 4, 4, 35)
+    assert bounded(route(topology, permutation(topology, 35))) >= 2_200_000
+
+
+def test_the_bound_looks_at_blocks_of_dies() -> None:
+    """Many shards have to enter one corner over few links: 3 MB, where shortest paths prove 2.75."""
+    groups = [[3, 1, 6, 8, 10], [15, 12, 7, 13, 0], [11, 2, 4, 5, 9]]
+    routing = route(mesh(4, 4), gather(groups, MB))
+    assert bounded(routing) == routing.max_link_bytes == 3 * MB
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_trees_on_damaged_wafers_keep_to_the_turns_of_their_channel(seed: int) -> None:
+    topology = damaged(7, 7, 6, 8, seed)
+    island = topology.islands[0]
+    flows = gather([island[:9], island[::5]], 3 * MB) + permutation(topology, seed)
+    routing = route(topology, flows)
+    numbers = link_numbers(topology)
+    begun = start(topology, flows, 2)
+    for piece in (*routing.initial, *routing.pieces):
+        for path in piece.paths:
+            assert begun.channels[piece.channel].turns.issuperset(turns_of(path, numbers))
+    came: dict[tuple[object, ...], int | None] = {}
+    for leg in legs(routing):
+        for before, hop in zip((None, *leg.path), pairwise(leg.path), strict=False):
+            assert came.setdefault((*transmission(flows, leg), hop), before) == before
+    demands, columns = begun.candidates(flows)
+    assert [c.demand for c in columns] == [*range(len(demands))]
+    for column in columns:
+        before_link: dict[int, int | None] = {}
+        for links in column.paths:
+            assert begun.channels[column.channel].turns.issuperset(pairwise(links.tolist()))
+            for first, second in pairwise([None, *links.tolist()]):
+                assert second is not None
+                assert before_link.setdefault(second, first) == first
+        assert sorted(before_link) == sorted(column.links.tolist())
+    assert bounded(routing) <= routing.max_link_bytes < routing.initial_max_link_bytes
+
+
+def test_limits_say_how_finely_a_flow_is_cut() -> None:
+    limits = Limits()
+    assert [limits.most_paths(n) for n in (1, 8191, 8192, 12288, 1 << 30)] == [1, 1, 2, 3, 8]
+    assert [limits.least_part(n) for n in (1, 204_800, 204_801, 1 << 20)] == [4096, 4096, 4097, 20_972]
+    routing = route(mesh(4, 4), permutation(mesh(4, 4), 3), Limits(max_paths=1))
+    assert len(routing.pieces) == len(routing.flows)
+    assert routing.max_link_bytes < routing.initial_max_link_bytes
+
+
 # ---- when it stops
 
 
@@ -253,6 +305,9 @@ def test_it_stops_after_three_rounds_of_little_gain_or_as_told() -> None:
     assert len(routing.rounds) >= 3
     assert [r.accepted for r in routing.rounds[-3:]].count(False) >= 1
     assert len(route(topology, flows, Limits(close=-1.0, max_iter=2)).rounds) == 2
+    nothing = route(topology, [Flow(0, 1, 10)], Limits(close=-1.0))
+    assert [r.accepted for r in nothing.rounds] == [False, False, False]
+    assert nothing.rounds[0].hottest == (0, 1)
 
 
 # ---- what links tell

@@ -16,6 +16,7 @@ from wscc.machine.topology import Topology
 from wscc.routing.channels import Channel, channel_of, make_channels
 from wscc.routing.columns import Column, is_simple
 from wscc.routing.flows import Demand, Flow
+from wscc.routing.free import FreeSearch
 from wscc.routing.initial import start
 from wscc.routing.loads import link_numbers
 from wscc.routing.search import Search
@@ -148,6 +149,21 @@ def test_a_sweep_finds_what_dijkstra_finds_on_the_graph_of_turns(seed: int) -> N
             for place, link in enumerate(channel.link.tolist()):
                 known = far.get(topology.links[link], np.inf)
                 assert costs[place, k] == pytest.approx(known)
+
+
+def test_over_all_turns_the_farthest_destination_counts() -> None:
+    topology = damaged(4, 5, 2, 2, 1)
+    net = graph(topology)
+    draw = random.Random(0)
+    prices = np.array([draw.uniform(0.1, 1.0) for _ in topology.links])
+    nx.set_edge_attributes(net, dict(zip(topology.links, prices.tolist(), strict=True)), "price")
+    a, *ends = topology.islands[0][:6]
+    demands = [Demand(a, 1, tuple(ends), ((0,),) * 5), Demand(ends[0], 1, (a,), ((0,),))]
+    found = FreeSearch(topology, demands).cheapest(prices)
+    for demand, cost, column in zip(demands, found.costs.tolist(), found.columns, strict=True):
+        far = nx.single_source_dijkstra_path_length(net, demand.source, weight="price")
+        assert cost == pytest.approx(max(far[d] for d in demand.destinations))
+        assert prices[column.links].sum() == pytest.approx(cost)
 
 
 def test_a_path_that_comes_twice_to_a_die_is_not_simple() -> None:
