@@ -39,7 +39,7 @@ def legs(routing: Routing) -> tuple[Leg, ...]:
 def transmission(flows: Sequence[Flow], leg: Leg) -> tuple[object, ...]:
     """What makes two legs the same transmission."""
     f = flows[leg.flow]
-    return (f.source, leg.flow if f.payload is None or f.pinned else f.payload, f.pinned, leg.piece)
+    return (f.source, leg.flow if f.content is None or f.pinned else f.content, f.pinned, leg.piece)
 
 
 def recount(flows: Sequence[Flow], found: Sequence[Leg]) -> Counter[Hop]:
@@ -75,7 +75,7 @@ def proven(topology: Topology, flows: Sequence[Flow], lengths: Sequence[int]) ->
         if f.pinned:
             total += f.bytes * net.edges[f.source, f.destination]["length"]
         else:
-            key = (f.source, i if f.payload is None else f.payload, f.bytes)
+            key = (f.source, i if f.content is None else f.content, f.bytes)
             path = nx.dijkstra_path_length(net, f.source, f.destination, "length")
             far[key] = max(far.get(key, 0), path)
     total += sum(int(key[-1]) * length for key, length in far.items())  # type: ignore[call-overload]
@@ -84,7 +84,7 @@ def proven(topology: Topology, flows: Sequence[Flow], lengths: Sequence[int]) ->
 
 @st.composite
 def problems(draw: st.DrawFn, most: int = 5) -> tuple[Topology, list[Flow]]:
-    """Small meshes, most of them damaged, with flows of all sizes; some share payloads, some are pinned."""
+    """Small meshes, most of them damaged, with flows of all sizes; some share contents, some are pinned."""
     rows, cols = draw(st.integers(1, most)), draw(st.integers(2, most))
     links = rows * (cols - 1) + cols * (rows - 1)
     dies = draw(st.integers(0, min(3, rows * cols - 1)))

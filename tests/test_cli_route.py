@@ -101,7 +101,7 @@ def test_a_mesh_without_traffic_has_nothing_to_route(tmp_path: Path, capsys: Cap
         capsys.readouterr()
 
 
-def test_payloads_are_the_same_bytes(tmp_path: Path, capsys: Capture) -> None:
+def test_contents_are_the_same_bytes(tmp_path: Path, capsys: Capture) -> None:
     """Three copies out of a corner need 1.5 of them on a link; the same bytes for three dies half of one."""
     ends = ("0,1", "1,0", "1,1")
     for name, most in (("", 3 << 19), (" w", 1 << 19)):
@@ -136,7 +136,7 @@ def test_every_mistake_is_told_with_its_place(tmp_path: Path, capsys: Capture) -
         ("W304", 2, 1, "die (0, 9) is not on the mesh"),
         ("W001", 3, 1, "expected 3 or 4 words, found 2"),
         ("W302", 4, 1, "die (1, 1) is dead"),
-        ("W007", 6, 9, "payload `a` of die (0, 0) has 5 bytes, and here 6"),
+        ("W007", 6, 9, "content `a` of die (0, 0) has 5 bytes, and here 6"),
         ("W001", 7, 9, "`x` is no number of bytes"),
         ("W005", 8, 9, "a flow of 0 bytes moves nothing"),
         ("W001", 9, 1, "`(0,0)` is not a die"),

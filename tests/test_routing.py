@@ -346,6 +346,6 @@ def test_flows_that_cannot_be_are_refused(flow: Flow, code: Code) -> None:
     assert [d.code for d in caught.value.diagnostics] == [code]
 
 
-def test_a_payload_has_one_size() -> None:
+def test_a_content_has_one_size() -> None:
     with pytest.raises(CompileError, match="`x`"):
         route(mesh(2, 2), [Flow(0, 1, 5, "x"), Flow(0, 2, 6, "x")])

@@ -50,7 +50,7 @@ class _Outcome:
 @click.command("route")
 @click.option("--mesh", required=True, metavar="RxC", help="rows x columns of dies, e.g. 8x8")
 @click.option(
-    "--flows", "flow_file", required=True, metavar="FILE", help="lines: row,col row,col bytes [payload]"
+    "--flows", "flow_file", required=True, metavar="FILE", help="lines: row,col row,col bytes [content]"
 )
 @click.option("--routes", metavar="FILE", help="write the routes: a JSON line for each path of each flow")
 @click.option("--dead", multiple=True, metavar="WHAT", help="die:R,C or link:R,C-R,C; may be repeated")
@@ -66,7 +66,7 @@ def route_command(
 ) -> int:  # fmt: skip
     """Route plain flows over a mesh of dies, and tell how near to the least possible load that comes.
 
-    The load is the bytes over the most loaded link in one direction. Flows from one die with the same payload are
+    The load is the bytes over the most loaded link in one direction. Flows from one die with the same content are
     the same bytes: over a link that several of them share they go once, where XY sends them one by one.
     """
     wafer = _wafer(mesh, dead)

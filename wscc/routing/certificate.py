@@ -33,7 +33,7 @@ def certify(topology: Topology, flows: Sequence[Flow], lengths: Sequence[int]) -
     wanted: dict[int, dict[object, tuple[int, list[int]]]] = {}
     for i, f in enumerate(flows):
         if not f.pinned and f.source != f.destination:
-            key = i if f.payload is None else f.payload
+            key = i if f.content is None else f.content
             wanted.setdefault(f.source, {}).setdefault(key, (f.bytes, []))[1].append(f.destination)
     total = kept
     for source, groups in wanted.items():

@@ -1,4 +1,4 @@
-"""The text form of flows: a line each, `row,column row,column bytes`, perhaps with the name of a payload.
+"""The text form of flows: a line each, `row,column row,column bytes`, perhaps with a name of what is sent.
 
 # the shard of (0, 0) for two others, and something for (1, 1)
 0,0 0,1 1048576 shard
@@ -24,7 +24,7 @@ _SHOWN: Final = 20  # mistakes told in one run
 _WORD: Final = re.compile(r"\S+")
 _DIE: Final = re.compile(r"([0-9]{1,9}),([0-9]{1,9})")
 _FORM: Final = (
-    "a line is `row,column row,column bytes`, perhaps with the name of a payload: `0,0 3,7 1048576`"
+    "a line is `row,column row,column bytes`, perhaps with a name of what is sent: `0,0 3,7 1048576`"
 )
 
 
@@ -57,7 +57,7 @@ class _Line:
 
 def read_flows(source: Source, wafer: Wafer, topology: Topology) -> FlowFile:
     """The flows of a text over the live part of a wafer. Raises `CompileError` with up to twenty mistakes: W001 a
-    line of another form, W003 too many flows, W005 a number of bytes, W007 a payload of two sizes, W302 a dead die
+    line of another form, W003 too many flows, W005 a number of bytes, W007 a content of two sizes, W302 a dead die
     or one out of reach, W304 a die off the mesh."""
     reader = _Reader(wafer, topology)
     for line in _lines(source):
@@ -91,7 +91,7 @@ class _Reader:
         self.flows: list[Flow] = []
         self.numbers: list[int] = []
         self.found: list[Diagnostic] = []
-        self.payloads: dict[tuple[int, str], tuple[int, _Line]] = {}
+        self.contents: dict[tuple[int, str], tuple[int, _Line]] = {}
 
     def read(self, line: _Line) -> None:
         mistakes = len(self.found)
@@ -102,9 +102,9 @@ class _Reader:
         source, destination, amount = self._die(line, 0), self._die(line, 1), self._bytes(line)
         if len(self.found) > mistakes or source is None or destination is None or amount is None:
             return
-        payload = line.words[3].group() if len(line.words) == 4 else None
-        if self._joined(line, source, destination) and self._same_size(line, source, amount, payload):
-            self.flows.append(Flow(source, destination, amount, payload))
+        content = line.words[3].group() if len(line.words) == 4 else None
+        if self._joined(line, source, destination) and self._same_size(line, source, amount, content):
+            self.flows.append(Flow(source, destination, amount, content))
             self.numbers.append(line.number)
 
     def _die(self, line: _Line, word: int) -> int | None:
@@ -147,19 +147,19 @@ class _Reader:
         self.found.append(line.wrong(Code.DISCONNECTED, f"no live path joins dies {ends}", help=help))
         return False
 
-    def _same_size(self, line: _Line, source: int, amount: int, payload: str | None) -> bool:
-        if payload is None:
+    def _same_size(self, line: _Line, source: int, amount: int, content: str | None) -> bool:
+        if content is None:
             return True
-        size, first = self.payloads.setdefault((source, payload), (amount, line))
+        size, first = self.contents.setdefault((source, content), (amount, line))
         if size == amount:
             return True
         self.found.append(
             Diagnostic(
                 Code.DUPLICATE,
-                f"payload `{payload[:40]}` of die {self.wafer.coordinate(source)} has {size} bytes, and here {amount}",
+                f"content `{content[:40]}` of die {self.wafer.coordinate(source)} has {size} bytes, and here {amount}",
                 Label(line.span(2)),
                 (Label(first.span(2), "first given here"),),
-                "flows of one source with the same payload are the same bytes",
+                "flows of one source with the same content are the same bytes",
             )
         )
         return False

@@ -23,14 +23,14 @@ MAX_BYTES: Final = 1 << 60
 class Flow:
     """`bytes` (at least 1) from one die to another, by physical numbers.
 
-    Flows with the same source and `payload` are the same bytes for several destinations (multicast); None is
-    a payload of its own. A `pinned` flow is one hop, stays on its link and is merged with nothing.
+    Flows with the same source and `content` are the same bytes for several destinations (multicast); None is
+    a content of its own. A `pinned` flow is one hop, stays on its link and is merged with nothing.
     """
 
     source: int
     destination: int
     bytes: int
-    payload: str | None = None
+    content: str | None = None
     pinned: bool = False
 
 
@@ -60,7 +60,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One path of one flow. Legs of one source, payload and `piece` are one transmission, which crosses a link
+    """One path of one flow. Legs of one source, content and `piece` are one transmission, which crosses a link
     that they share once."""
 
     flow: int
@@ -72,16 +72,16 @@ class Leg:
 
 def check_flows(topology: Topology, flows: Sequence[Flow]) -> None:
     """Raises `CompileError` with every flow that cannot be: W005 its bytes, or those of all together; W007 the
-    same payload with other bytes; W302 an end that is dead or out of reach; W303 a pinned flow of not one hop."""
+    same content with other bytes; W302 an end that is dead or out of reach; W303 a pinned flow of not one hop."""
     found = [d for i, f in enumerate(flows) for d in _mistakes(topology, i, f)]
     if not found and sum(f.bytes for f in flows) > MAX_BYTES:
         found.append(Diagnostic(Code.NUMBER, f"the flows move more than {MAX_BYTES:,} bytes together"))
     sizes: dict[tuple[int, str], int] = {}
     for i, f in enumerate(flows):
-        if f.payload is not None and not f.pinned:
-            size = sizes.setdefault((f.source, f.payload), f.bytes)
+        if f.content is not None and not f.pinned:
+            size = sizes.setdefault((f.source, f.content), f.bytes)
             if size != f.bytes:
-                message = f"flow {i} moves {f.bytes} bytes of `{f.payload}`, an earlier one {size}"
+                message = f"flow {i} moves {f.bytes} bytes of `{f.content}`, an earlier one {size}"
                 found.append(Diagnostic(Code.DUPLICATE, message))
     if found:
         raise CompileError(*found)
@@ -104,7 +104,7 @@ def _mistakes(topology: Topology, i: int, f: Flow) -> list[Diagnostic]:
 
 
 def single_demands(flows: Sequence[Flow]) -> tuple[Demand, ...]:
-    """A demand for each flow that crosses a link, payloads apart."""
+    """A demand for each flow that crosses a link, contents apart."""
     return tuple(
         Demand(f.source, f.bytes, (f.destination,), ((i,),))
         for i, f in enumerate(flows)
@@ -113,11 +113,11 @@ def single_demands(flows: Sequence[Flow]) -> tuple[Demand, ...]:
 
 
 def merged_demands(flows: Sequence[Flow]) -> tuple[Demand, ...]:
-    """The demands of flows that are not pinned, one for each payload of a source, in order of first flows."""
+    """The demands of flows that are not pinned, one for each content of a source, in order of first flows."""
     groups: dict[tuple[int, object], dict[int, list[int]]] = {}
     for i, f in enumerate(flows):
         if not f.pinned and f.source != f.destination:
-            key = (f.source, i if f.payload is None else f.payload)
+            key = (f.source, i if f.content is None else f.content)
             groups.setdefault(key, {}).setdefault(f.destination, []).append(i)
     return tuple(
         Demand(
@@ -134,8 +134,8 @@ def legs_of(flows: Sequence[Flow], pieces: Sequence[Piece]) -> tuple[Leg, ...]:
     number: dict[tuple[int, object], int] = {}
     for p in pieces:
         first = p.demand.flows[0][0]
-        payload = None if flows[first].pinned else flows[first].payload
-        key = (p.demand.source, first if payload is None else payload)
+        content = None if flows[first].pinned else flows[first].content
+        key = (p.demand.source, first if content is None else content)
         piece = number[key] = number.get(key, -1) + 1
         for path, ends in zip(p.paths, p.demand.flows, strict=True):
             legs += [Leg(i, piece, p.bytes, p.channel, path) for i in ends]
