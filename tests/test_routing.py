@@ -161,6 +161,25 @@ def test_damaged_wafers_come_within_five_percent_of_the_bound(seed: int) -> None
     assert routing.max_link_bytes <= 1.02 * bounded(routing)
 
 
+@pytest.mark.parametrize(("seed", "first"), [(13, 5 * MB), (47, 4 * MB)])
+def test_around_holes_channels_allow_the_turns_that_traffic_needs(seed: int, first: int) -> None:
+    """With turns taken in any order the best is `first`; the turns that flows wish for leave no gap."""
+    topology = damaged(6, 6, 4, 4, seed)
+    routing = route(topology, permutation(topology, seed))
+    assert routing.max_link_bytes == first - MB
+    assert bounded(routing) >= 0.99 * routing.max_link_bytes
+    assert nx.is_directed_acyclic_graph(dependencies(routing))
+
+
+def test_any_graph_of_dies_can_be_routed() -> None:
+    """Eight dies in a ring, each sending half way round: no mesh, and two channels suffice."""
+    ring = Topology(tuple(range(8)), tuple(((d - 1) % 8, (d + 1) % 8) for d in range(8)))
+    routing = route(ring, [Flow(d, (d + 4) % 8, MB) for d in range(8)])
+    assert routing.max_link_bytes < routing.initial_max_link_bytes == 4 * MB
+    assert bounded(routing) == 2 * MB
+    assert nx.is_directed_acyclic_graph(dependencies(routing))
+
+
 def test_a_gather_and_streams_on_the_same_links_make_room_for_one_another() -> None:
     """The FSDP gather crosses the TATP rings: XY puts it all on links that the rings need. What the bound proves
     is reached, and the streams stay on their hop."""

@@ -84,23 +84,29 @@ class Channel:
 
 
 def make_channels(
-    topology: Topology, numbers: dict[Hop, int], paths: Iterable[Path], count: int = CHANNELS
-) -> tuple[Channel, ...]:
+    topology: Topology, numbers: dict[Hop, int], paths: Iterable[Path], count: int = CHANNELS,
+    wished: Iterable[Path] = (),
+) -> tuple[Channel, ...]:  # fmt: skip
     """`count` (1 or 2) channels that together join the ends of all `paths`, and allow the paths themselves wherever
     room for them is found one path after the other (T. Skeie, O. Lysne, I. Theiss, "Layered Shortest Path
-    Routing in Irregular System Area Networks", IPDPS 2002); on a whole mesh any XY paths."""
+    Routing in Irregular System Area Networks", IPDPS 2002); on a whole mesh any XY paths.
+
+    On a damaged mesh, turns of the `wished` paths are taken before others, the first of them first.
+    """
     assert count in (1, 2)
     rules = [_rule(topology, v) for v in range(count)]
     candidates = all_turns(topology, numbers)
     ruled = [[(numbers[a], numbers[b]) for a, b in candidates if rule(a, b)] for rule in rules]
     wanted = [turns_of(path, numbers) for path in dict.fromkeys(paths)]
-    if _is_whole(topology):
+    if is_whole(topology):
         return tuple(Channel.of(topology, _filled(len(numbers), turns)) for turns in ruled)
     sets, has_room = _seeded(len(numbers), ruled, wanted)
     if not has_room:
         sure = up_down_rule(topology, -1)
         ruled[-1] = [(numbers[a], numbers[b]) for a, b in candidates if sure(a, b)]
         sets[-1] = _filled(len(numbers), ruled[-1])
+    for path in wished:
+        any(each.add_all(turns_of(path, numbers)) for each in (sets if has_room else sets[:-1]))
     every = [(numbers[a], numbers[b]) for a, b in candidates]
     # Up and down alone, a shortest way never comes twice to a die; with more turns it might.
     open_sets = zip(sets, ruled, strict=True) if has_room else zip(sets[:-1], ruled, strict=False)
@@ -122,7 +128,7 @@ def _rule(topology: Topology, channel: int) -> Rule:
     return first_direction_rule(topology, 1 if channel else -1)
 
 
-def _is_whole(topology: Topology) -> bool:
+def is_whole(topology: Topology) -> bool:
     """Whether it is a mesh without damage."""
     if topology.grid is None:
         return False

@@ -89,12 +89,13 @@ class Start:
         return np.array([self.numbers[hop] for hop in pairwise(path)], np.int64)
 
 
-def start(topology: Topology, flows: Sequence[Flow], channels: int) -> Start:
-    """The initial routes of flows that `check_flows` lets pass, over `channels` (1 or 2) virtual channels."""
+def start(topology: Topology, flows: Sequence[Flow], channels: int, wished: Sequence[Path] = ()) -> Start:
+    """The initial routes of flows that `check_flows` lets pass, over `channels` (1 or 2) virtual channels, which
+    allow the `wished` paths besides where they can."""
     demands = single_demands(flows)
     numbers = link_numbers(topology)
     paths = {(d.source, d.destinations[0]): _initial_path(topology, d) for d in demands}
-    made = make_channels(topology, numbers, paths.values(), channels)
+    made = make_channels(topology, numbers, paths.values(), channels, wished)
     routes: dict[Pair, tuple[Path, int]] = {}
     for pair, path in paths.items():
         channel = channel_of(made, turns_of(path, numbers))

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from wscc.machine.topology import Topology
-from wscc.routing.channels import CHANNELS
+from wscc.routing.channels import CHANNELS, is_whole
 from wscc.routing.columns import Column, Pool
 from wscc.routing.cuts import best_simple_cut
 from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, check_flows
@@ -28,6 +28,7 @@ from wscc.routing.search import Search
 from wscc.routing.settle import fractional_load, settle
 from wscc.routing.split import Split, split
 from wscc.routing.spread import Prices, bid, spread
+from wscc.routing.wishes import wished_paths
 
 # Bids in the first round, in later ones, and in any where a search takes long.
 _BIDS: Final = (12, 4, 3)
@@ -85,7 +86,18 @@ def route(
     demands, columns = begun.candidates(flows) if adaptive else ((), [])
     if not demands:
         return plain
-    return _Rounds(plain, begun, demands, columns, limits or Limits()).run()
+    limits = limits or Limits()
+    rounds = _Rounds(plain, begun, demands, columns, limits)
+    best = rounds.run()
+    if is_whole(topology) or best.max_link_bytes <= rounds.cut.bound * (1 + limits.close):
+        return best
+    wishes = wished_paths(topology, demands, rounds.fixed, rounds.load)
+    begun = start(topology, flows, channels, wishes)
+    again = replace(plain, initial=begun.pieces, pieces=begun.pieces)
+    if not np.array_equal(link_bytes(begun.pieces, begun.numbers), load):
+        return best
+    second = _Rounds(again, begun, *begun.candidates(flows), limits).run()
+    return min(best, second, key=lambda routing: routing.max_link_bytes)
 
 
 class _Rounds:
@@ -108,7 +120,8 @@ class _Rounds:
         self.search = Search(begun.channels, demands)
         self.pool = Pool(len(demands), begun.links)
         self.pool.add(columns)
-        self.proof = best_simple_cut(begun.topology, demands, self.fixed)
+        self.cut = best_simple_cut(begun.topology, demands, self.fixed)
+        self.proof = self.cut
         self.load = plain.load.astype(float)
         self.asked = Prices(np.ones(len(self.fixed)), 0.0)  # as `proof`, of bids alone
         self.duals: Floats | None = None
