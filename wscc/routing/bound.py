@@ -13,7 +13,7 @@ import numpy as np
 
 from wscc.routing.certificate import Certificate, certify
 from wscc.routing.columns import Pool
-from wscc.routing.cuts import best_rectangle, best_simple_cut
+from wscc.routing.cuts import best_block, best_simple_cut
 from wscc.routing.flows import Demand, Floats, merged_demands
 from wscc.routing.free import FreeSearch
 from wscc.routing.loads import link_numbers
@@ -50,7 +50,7 @@ def _candidates(routing: Routing) -> Iterator[list[int]]:
     fixed = _pinned_bytes(routing)
     if demands:
         yield whole_lengths(best_simple_cut(routing.topology, demands, fixed).prices)
-        yield whole_lengths(best_rectangle(routing.topology, demands, fixed).prices)
+        yield whole_lengths(best_block(routing.topology, demands, fixed).prices)
         yield whole_lengths(_free_prices(routing, demands, fixed))
 
 

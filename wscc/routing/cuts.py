@@ -4,6 +4,7 @@ links into the set, 0 elsewhere), and where many dies receive the same bytes it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import nlargest
 from itertools import islice
 from typing import Final
 
@@ -19,6 +20,8 @@ Mask = NDArray[np.bool_]  # over dies: which are in the set
 _RECTANGLES: Final = 40_000  # edges are thinned out where a mesh has more than that
 _WORK: Final = 20_000_000_000  # multiplications that all rectangles together may cost
 _BATCH: Final = 256
+_STARTS: Final = 8  # rectangles that are improved, and the steps of each
+_STEPS: Final = 50
 
 
 def best_simple_cut(topology: Topology, demands: Sequence[Demand], fixed: Floats) -> Prices:
@@ -45,22 +48,53 @@ def best_simple_cut(topology: Topology, demands: Sequence[Demand], fixed: Floats
     return best.found
 
 
-def best_rectangle(topology: Topology, demands: Sequence[Demand], fixed: Floats) -> Prices:
-    """The best rectangle of dies of a grid, or of all dies but those of a rectangle."""
+def best_block(topology: Topology, demands: Sequence[Demand], fixed: Floats) -> Prices:
+    """The best set of dies found from rectangles of a grid (or all dies but those of one): the best rectangles
+    take in or give up one die at a time while that proves more."""
     best = _Best(topology, fixed)
     if topology.grid is None:
         return best.found
-    sizes, sources = _sizes(demands), _sources(demands)
-    ends = np.zeros((len(demands), topology.dies), np.float32)
-    for i, d in enumerate(demands):
-        ends[i, list(d.destinations)] = 1.0
-    masks = _rectangles(topology.grid, max(1, min(_RECTANGLES, _WORK // ends.size)))
+    crowd = _Crowd(topology, demands)
+    masks = _rectangles(topology.grid, max(1, min(_RECTANGLES, _WORK // crowd.ends.size)))
+    ranked: list[tuple[float, int, Mask]] = []
     while batch := list(islice(masks, _BATCH)):
-        inside = np.array(batch)
-        enters = (ends @ inside.T.astype(np.float32) > 0) & ~inside[:, sources].T
-        for mask, amount in zip(batch, (sizes @ enters).tolist(), strict=True):
-            best.offer(mask, amount)
+        for mask, amount in zip(batch, crowd.entering(np.array(batch)), strict=True):
+            ranked.append((best.offer(mask, amount), -len(ranked), mask))
+    for proven, _, mask in nlargest(_STARTS, ranked, key=lambda entry: entry[:2]):
+        _climb(best, crowd, mask, proven)
     return best.found
+
+
+def _climb(best: _Best, crowd: _Crowd, mask: Mask, proven: float) -> None:
+    """Move one die over the border of a set as long as that proves more."""
+    for _ in range(_STEPS):
+        border = mask[best.heads] != mask[best.tails]
+        dies = np.unique(best.heads[border])
+        if not len(dies):
+            return
+        moved = np.repeat(mask[None, :], len(dies), axis=0)
+        moved[np.arange(len(dies)), dies] ^= True
+        bounds = [best.offer(m, n) for m, n in zip(moved, crowd.entering(moved), strict=True)]
+        top = int(np.argmax(bounds))
+        if bounds[top] <= proven:
+            return
+        mask, proven = moved[top], bounds[top]
+
+
+class _Crowd:
+    """Demands as arrays: how much has to enter a set of dies."""
+
+    def __init__(self, topology: Topology, demands: Sequence[Demand]) -> None:
+        self.sizes, self.sources = _sizes(demands), _sources(demands)
+        self.ends = np.zeros((len(demands), topology.dies), np.float32)
+        for i, d in enumerate(demands):
+            self.ends[i, list(d.destinations)] = 1.0
+
+    def entering(self, inside: NDArray[np.bool_]) -> list[float]:
+        """By set (rows of `inside`), the bytes of demands from outside with a destination in it."""
+        enters = (self.ends @ inside.T.astype(np.float32) > 0) & ~inside[:, self.sources].T
+        amounts: list[float] = (self.sizes @ enters).tolist()
+        return amounts
 
 
 class _Best:
@@ -71,13 +105,14 @@ class _Best:
         self.fixed = fixed
         self.found = Prices(np.zeros(len(fixed)), 0.0)
 
-    def offer(self, mask: Mask, enters: float) -> None:
-        """A set of dies, and the bytes that have to enter it."""
+    def offer(self, mask: Mask, enters: float) -> float:
+        """A set of dies, and the bytes that have to enter it; what that proves."""
         into = mask[self.heads] & ~mask[self.tails]
         links = int(into.sum())
         proven = (enters + float(self.fixed[into].sum())) / links if links else 0.0
         if proven > self.found.bound:
             self.found = Prices(into / links, proven)
+        return proven
 
 
 def _sizes(demands: Sequence[Demand]) -> Floats:
