@@ -26,7 +26,8 @@ MAY: dict[str, set[str]] = {
     "wscc/host": BASE | {"host"},
     "wscc/huggingface": {"diagnostics", "ir", "machine", "frontend", "huggingface"},
     "wscc/reference": {"diagnostics", "ir", "reference"},
-    "passes": BASE | {"passes"},
+    "wscc/routing": {"diagnostics", "machine", "routing"},
+    "passes": BASE | {"routing", "passes"},
     "backends": BASE | {"backends", "host"},
     "wscc/pipeline.py": BASE | {"passes"},
 }

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from statistics import median
 
 from tests.bench.compiling import compile_seconds
+from tests.bench.routing import cases, measure
 from tests.bench.steps import Contender, Times, race
 
 ROOT = Path(__file__).parents[2]
@@ -17,12 +19,14 @@ STRATEGIES = ("dp=4,tp=4", "dp=4,tatp=4")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("--quick", action="store_true", help="fewer samples")
-    parser.add_argument("--only", choices=("compile", "steps"), help="one half of the tables")
+    parser.add_argument("--only", choices=("compile", "steps", "route"), help="one of the tables")
     given = parser.parse_args()
     os.chdir(ROOT)
-    if given.only != "steps":
+    if given.only in (None, "compile"):
         show_compile(1 if given.quick else 5)
-    if given.only != "compile":
+    if given.only in (None, "route"):
+        show_routes(1 if given.quick else 5)
+    if given.only in (None, "steps"):
         show_steps(5 if given.quick else 21)
 
 
@@ -32,6 +36,19 @@ def show_compile(times: int) -> None:
     print(f"{'':<22}" + "".join(f"{name:>14}" for name in SAMPLES))
     for row in columns[0]:
         print(f"{row:<22}" + "".join(f"{column[row]:>14.3f}" for column in columns))
+    print()
+
+
+def show_routes(seeds: int) -> None:
+    print(f"router: largest load of a link in MB, the worst gap of {seeds} seeds, median seconds")
+    head = f"{'mesh':<8}{'traffic':<26}{'flows':>7}{'XY':>9}{'TCME':>9}{'bound':>9}{'gap %':>8}"
+    print(f"{head}{'seconds':>9}{'bound s':>9}")
+    for case in cases():
+        rows = [measure(case, seed) for seed in range(seeds)]
+        worst = max(rows, key=lambda row: row.gap)
+        loads = "".join(f"{n / (1 << 20):>9.2f}" for n in (worst.xy, worst.tcme, worst.bound))
+        times = f"{median(r.seconds for r in rows):>9.2f}{median(r.bound_seconds for r in rows):>9.2f}"
+        print(f"{case.mesh:<8}{case.traffic:<26}{worst.flows:>7}{loads}{worst.gap:>8.2f}{times}", flush=True)
     print()
 
 

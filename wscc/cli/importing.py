@@ -8,10 +8,16 @@ import click
 
 from wscc.cli.common import json_option, say, show_json
 from wscc.diagnostics import Code, fail
-from wscc.frontend.scan import read_source
+from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
 from wscc.huggingface.architecture import unread
 from wscc.huggingface.config import read_config
 from wscc.huggingface.text import imported
+
+CONFIG = TextKind(
+    "the config.json of a checkpoint",
+    MAX_CHARACTERS,
+    "a config.json is a page of text; weights lie beside it",
+)
 
 
 @click.command("import")
@@ -23,7 +29,7 @@ def import_command(config: str, output: str | None, as_json: bool) -> int:
 
     GPT-2, OPT, Llama and Qwen2; what cannot be said exactly is refused. The weights go to `wscc run --weights`.
     """
-    fields = read_config(read_source(config, "the config.json of a checkpoint"))
+    fields = read_config(read_source(config, CONFIG))
     text = imported(fields)
     if output is not None:
         _write(Path(output), text)

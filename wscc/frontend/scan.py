@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -31,8 +32,22 @@ def span_at(source: Source, start: int, end: int) -> Span:
     return Span(source, start, end, line, start - source.text.rfind("\n", 0, start))
 
 
-def read_source(path: str, kind: str = "a `.wsl` file") -> Source:
-    """Read a regular UTF-8 file of bounded size; W002 or W003 if it is not one. `kind` is what is wanted."""
+@dataclass(frozen=True, slots=True)
+class TextKind:
+    """What a text file should be, in the words of its error messages, and how many characters it may have."""
+
+    words: str
+    limit: int
+    advice: str
+
+
+WSL: Final = TextKind(
+    "a `.wsl` file", MAX_CHARACTERS, "a model is a page of text; `repeat` says a layer once"
+)
+
+
+def read_source(path: str, kind: TextKind = WSL) -> Source:
+    """Read a regular UTF-8 file of bounded size; W002 or W003 if it is not one."""
     source = Source(path, "")
     try:
         data = _read_bytes(Path(path), source, kind)
@@ -44,7 +59,7 @@ def read_source(path: str, kind: str = "a `.wsl` file") -> Source:
         raise fail(
             Code.UNREADABLE,
             f"`{path}` is not a text file: byte {data.index(0)} is NUL",
-            help=f"give {kind} saved as UTF-8",
+            help=f"give {kind.words} saved as UTF-8",
         )
     try:
         text = data.decode("utf-8-sig")
@@ -58,17 +73,17 @@ def read_source(path: str, kind: str = "a `.wsl` file") -> Source:
     return Source(path, text)
 
 
-def _read_bytes(path: Path, source: Source, kind: str) -> bytes:
+def _read_bytes(path: Path, source: Source, kind: TextKind) -> bytes:
     # Asked before opening: opening a pipe or a device could wait for ever.
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
-        raise fail(Code.UNREADABLE, f"`{source.name}` is a directory", help=f"give the path of {kind}")
+        raise fail(Code.UNREADABLE, f"`{source.name}` is a directory", help=f"give the path of {kind.words}")
     if not stat.S_ISREG(mode):
         raise fail(Code.UNREADABLE, f"`{source.name}` is not a regular file")
-    if (size := path.stat().st_size) > 4 * MAX_CHARACTERS:
-        raise _too_large(source, f"{size:,} bytes")
+    if (size := path.stat().st_size) > 4 * kind.limit:
+        raise _too_large(source, f"{size:,} bytes", kind)
     with path.open("rb") as file:
-        return file.read(4 * MAX_CHARACTERS + 1)
+        return file.read(4 * kind.limit + 1)
 
 
 def _reason(problem: OSError | ValueError) -> str:
@@ -83,19 +98,16 @@ def _reason(problem: OSError | ValueError) -> str:
             return "not a valid path"
 
 
-def _too_large(source: Source, size: str) -> CompileError:
-    return fail(
-        Code.LIMIT,
-        f"`{source.name}` is too large: {size}, the limit is {MAX_CHARACTERS:,} characters",
-        help="a model is a page of text; `repeat` says a layer once",
-    )
+def _too_large(source: Source, size: str, kind: TextKind) -> CompileError:
+    message = f"`{source.name}` is too large: {size}, the limit is {kind.limit:,} characters"
+    return fail(Code.LIMIT, message, help=kind.advice)
 
 
 def check_text(source: Source) -> None:
     """W002 for NUL, W003 for a text that is too long or nests too deep, W001 for unbalanced brackets."""
     text = source.text
     if len(text) > MAX_CHARACTERS:
-        raise _too_large(source, f"{len(text):,} characters")
+        raise _too_large(source, f"{len(text):,} characters", WSL)
     if (nul := text.find("\0")) >= 0:
         span = span_at(source, nul, nul + 1)
         raise fail(Code.UNREADABLE, "the text holds a NUL character", span, label="not text")

@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from wscc.diagnostics import Code, CompileError, fail
-from wscc.frontend.scan import read_source
+from wscc.frontend.scan import TextKind, read_source
 from wscc.huggingface.axes import Shape, Tensor
 from wscc.huggingface.checkpoint import Checkpoint
 from wscc.huggingface.config import read_config
+
+INDEX = TextKind(
+    "a `.safetensors` file or the index of several", 1 << 24, "an index is a list of tensors and files"
+)
 
 
 class Parts:
@@ -22,7 +26,7 @@ class Parts:
     def __init__(self, path: Path) -> None:
         """Fails as `Checkpoint` does, and with W505 if index and files do not agree."""
         self.path = path
-        config = read_config(read_source(str(path), "a `.safetensors` file or the index of several"))
+        config = read_config(read_source(str(path), INDEX))
         section = config.section("weight_map")
         if section is None:
             raise self._broken("it has no `weight_map`")

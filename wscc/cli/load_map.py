@@ -1,0 +1,57 @@
+"""The load of links as text: a map of the mesh, and a table of the hottest links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from wscc.machine.wafer import Wafer
+from wscc.routing.flows import Ints
+from wscc.routing.loads import Hop, LinkLoad
+
+_WIDTH = 100  # columns of a terminal
+_LARGEST = 24  # rows of a mesh that is drawn
+
+
+def heat_maps(wafer: Wafer, links: Sequence[Hop], before: Ints, after: Ints) -> list[str]:
+    """Both loads, side by side where that fits; nothing for a mesh too large to draw. Between two dies stands
+    the larger load of the two directions in tenths of the largest load before, `.` for none."""
+    maps = [heat_map(wafer, links, load, int(before.max(initial=0))) for load in (before, after)]
+    width = 4 * wafer.cols - 3
+    if width > _WIDTH or wafer.rows > _LARGEST or wafer.dies == 1:
+        return []
+    if 2 * width + 6 > _WIDTH:
+        return ["before", *maps[0], "", "after", *maps[1]]
+    pairs = zip_longest(["before", *maps[0]], ["after", *maps[1]], fillvalue="")
+    return [f"{left:<{width}}      {right}".rstrip() for left, right in pairs]
+
+
+def heat_map(wafer: Wafer, links: Sequence[Hop], load: Ints, top: int) -> list[str]:
+    """One map: `o` a die, `X` a dead one, a blank where no live link is."""
+    rows = [[" "] * (4 * wafer.cols - 3) for _ in range(2 * wafer.rows - 1)]
+    for die in range(wafer.dies):
+        r, c = wafer.coordinate(die)
+        rows[2 * r][4 * c] = "X" if (r, c) in wafer.dead_dies else "o"
+    larger: dict[Hop, int] = {}
+    for (a, b), amount in zip(links, load.tolist(), strict=True):
+        pair = (min(a, b), max(a, b))
+        larger[pair] = max(larger.get(pair, 0), amount)
+    for (a, b), amount in larger.items():
+        (r, c), (r2, c2) = wafer.coordinate(a), wafer.coordinate(b)
+        rows[r + r2][2 * (c + c2)] = "." if not amount else str(min(9, 10 * amount // top))
+    return ["".join(row).rstrip() for row in rows]
+
+
+def hottest_links(wafer: Wafer, before: Ints, after: Sequence[LinkLoad], count: int = 5) -> list[str]:
+    """A table of the most loaded links after routing, with what they carried before."""
+    place = sorted(range(len(after)), key=lambda i: (-after[i].bytes, i))[:count]
+    lines = [
+        f"{'hottest links':<22}{'XY bytes':>18}{'bytes':>18}{'messages':>10}{'queueing':>10}{'conflicts':>10}"
+    ]
+    for i in place:
+        link = after[i]
+        if link.bytes:
+            name = " - ".join("{},{}".format(*wafer.coordinate(d)) for d in link.link)
+            numbers = f"{int(before[i]):>18,}{link.bytes:>18,}"
+            lines.append(f"{name:<22}{numbers}{link.messages:>10,}{link.queueing:>10,}{link.conflicts:>10,}")
+    return lines if len(lines) > 1 else []

@@ -1,0 +1,88 @@
+"""The least load that any routing can reach: link prices that prove as much as can be found, as a certificate.
+
+Three sources of prices: those of the router, the links of a cut, and the dual of the linear programme over all
+paths whatsoever, made by column generation as in the router, but over every turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from wscc.routing.certificate import Certificate, certify
+from wscc.routing.columns import Pool
+from wscc.routing.cuts import best_block, best_simple_cut
+from wscc.routing.flows import Demand, Floats, merged_demands
+from wscc.routing.free import FreeSearch
+from wscc.routing.loads import link_numbers
+from wscc.routing.router import Routing
+from wscc.routing.split import split
+from wscc.routing.spread import bid, spread
+
+# Whole lengths are prices on this scale: fine enough for a bound within 1e-5 of that of the prices.
+_SCALE: Final = 1 << 20
+_CLOSE: Final = 1e-3  # a bound this near to the load of the routing is good enough
+_BIDS: Final = 12
+_ROUNDS: Final = 8
+_WORK: Final = 5_000_000  # links x sources that exact checking takes seconds for
+_CROSSINGS: Final = 600_000
+
+
+def lower_bound(routing: Routing) -> Certificate | None:
+    """The best certificate found for the flows of a routing; None where the wafer is too large to check one."""
+    topology, flows = routing.topology, routing.flows
+    if len(topology.links) * len({f.source for f in flows}) > _WORK:
+        return None
+    goal = routing.max_link_bytes / (1 + _CLOSE)
+    best = certify(topology, flows, [0] * len(topology.links))
+    for prices in _candidates(routing):
+        best = max(best, certify(topology, flows, prices), key=lambda c: c.bytes)
+        if best.bytes >= goal:
+            break
+    return best
+
+
+def _candidates(routing: Routing) -> Iterator[list[int]]:
+    yield from (whole_lengths(p) for p in routing.prices)
+    demands = merged_demands(routing.flows)
+    fixed = _pinned_bytes(routing)
+    if demands:
+        yield whole_lengths(best_simple_cut(routing.topology, demands, fixed).prices)
+        yield whole_lengths(best_block(routing.topology, demands, fixed).prices)
+        yield whole_lengths(_free_prices(routing, demands, fixed))
+
+
+def _free_prices(routing: Routing, demands: Sequence[Demand], fixed: Floats) -> Floats:
+    """The prices that prove most, of a programme over all paths; demands go to their farthest destination only."""
+    search = FreeSearch(routing.topology, demands)
+    pool = Pool(len(demands), routing.topology.links)
+    amounts = np.array([d.bytes for d in demands], float)
+    load, best = spread(search, pool, amounts, fixed, routing.initial_load.astype(float), _BIDS)
+    for _ in range(_ROUNDS):
+        if sum(len(c.links) for c in pool.columns) > _CROSSINGS:
+            break
+        found = split(pool.columns, np.zeros(len(pool.columns)), amounts, fixed, float(load.max()))
+        if found is None:
+            break
+        proof = bid(search, pool, amounts, fixed, found.prices).proof
+        best = max(best, proof, key=lambda p: p.bound)
+        if best.bound * (1 + _CLOSE / 2) >= found.load:
+            break
+    return best.prices
+
+
+def _pinned_bytes(routing: Routing) -> Floats:
+    numbers = link_numbers(routing.topology)
+    fixed = np.zeros(len(numbers))
+    for f in routing.flows:
+        if f.pinned:
+            fixed[numbers[f.source, f.destination]] += f.bytes
+    return fixed
+
+
+def whole_lengths(prices: Floats) -> list[int]:
+    """Prices as whole numbers up to `_SCALE`."""
+    top = float(prices.max(initial=0.0))
+    return [0] * len(prices) if top <= 0 else [int(p) for p in np.rint(prices / top * _SCALE)]

@@ -1,0 +1,142 @@
+"""Cuts: sets of dies that much must enter through few links. A cut bounds the load as link prices do (1 on the
+links into the set, 0 elsewhere), and where many dies receive the same bytes it proves more than shortest paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import nlargest
+from itertools import islice
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.machine.topology import Topology
+from wscc.routing.flows import Demand, Floats
+from wscc.routing.spread import Prices
+
+Mask = NDArray[np.bool_]  # over dies: which are in the set
+
+_RECTANGLES: Final = 40_000  # edges are thinned out where a mesh has more than that
+_WORK: Final = 20_000_000_000  # multiplications that all rectangles together may cost
+_BATCH: Final = 256
+_STARTS: Final = 8  # rectangles that are improved, and the steps of each
+_STEPS: Final = 50
+
+
+def best_simple_cut(topology: Topology, demands: Sequence[Demand], fixed: Floats) -> Prices:
+    """The best of: one die, all dies but one, and on a grid what lies on one side of a straight line.
+    `fixed`: bytes by link that are there anyhow. Takes time in proportion to the demands."""
+    best = _Best(topology, fixed)
+    sizes, sources = _sizes(demands), _sources(demands)
+    ends = np.array([end for d in demands for end in d.destinations], np.int64)
+    received = np.repeat(sizes, [len(d.destinations) for d in demands])
+    into = np.bincount(ends, received, minlength=topology.dies)
+    out = np.bincount(sources, sizes, minlength=topology.dies)
+    for die in topology.live:
+        mask = np.arange(topology.dies) == die
+        best.offer(mask, float(into[die]))
+        best.offer(~mask, float(out[die]))
+    if topology.grid is not None:
+        starts = np.cumsum([0, *(len(d.destinations) for d in demands)])[:-1]
+        for axis, extent in enumerate(topology.grid):
+            along = np.array(divmod(np.arange(topology.dies), topology.grid[1])[axis])
+            low, high = np.minimum.reduceat(along[ends], starts), np.maximum.reduceat(along[ends], starts)
+            for line in range(1, extent):
+                best.offer(along >= line, float(sizes[(along[sources] < line) & (high >= line)].sum()))
+                best.offer(along < line, float(sizes[(along[sources] >= line) & (low < line)].sum()))
+    return best.found
+
+
+def best_block(topology: Topology, demands: Sequence[Demand], fixed: Floats) -> Prices:
+    """The best set of dies found from rectangles of a grid (or all dies but those of one): the best rectangles
+    take in or give up one die at a time while that proves more."""
+    best = _Best(topology, fixed)
+    if topology.grid is None:
+        return best.found
+    crowd = _Crowd(topology, demands)
+    masks = _rectangles(topology.grid, max(1, min(_RECTANGLES, _WORK // crowd.ends.size)))
+    ranked: list[tuple[float, int, Mask]] = []
+    while batch := list(islice(masks, _BATCH)):
+        for mask, amount in zip(batch, crowd.entering(np.array(batch)), strict=True):
+            ranked.append((best.offer(mask, amount), -len(ranked), mask))
+    for proven, _, mask in nlargest(_STARTS, ranked, key=lambda entry: entry[:2]):
+        _climb(best, crowd, mask, proven)
+    return best.found
+
+
+def _climb(best: _Best, crowd: _Crowd, mask: Mask, proven: float) -> None:
+    """Move one die over the border of a set as long as that proves more."""
+    for _ in range(_STEPS):
+        border = mask[best.heads] != mask[best.tails]
+        dies = np.unique(best.heads[border])
+        if not len(dies):
+            return
+        moved = np.repeat(mask[None, :], len(dies), axis=0)
+        moved[np.arange(len(dies)), dies] ^= True
+        bounds = [best.offer(m, n) for m, n in zip(moved, crowd.entering(moved), strict=True)]
+        top = int(np.argmax(bounds))
+        if bounds[top] <= proven:
+            return
+        mask, proven = moved[top], bounds[top]
+
+
+class _Crowd:
+    """Demands as arrays: how much has to enter a set of dies."""
+
+    def __init__(self, topology: Topology, demands: Sequence[Demand]) -> None:
+        self.sizes, self.sources = _sizes(demands), _sources(demands)
+        self.ends = np.zeros((len(demands), topology.dies), np.float32)
+        for i, d in enumerate(demands):
+            self.ends[i, list(d.destinations)] = 1.0
+
+    def entering(self, inside: NDArray[np.bool_]) -> list[float]:
+        """By set (rows of `inside`), the bytes of demands from outside with a destination in it."""
+        enters = (self.ends @ inside.T.astype(np.float32) > 0) & ~inside[:, self.sources].T
+        amounts: list[float] = (self.sizes @ enters).tolist()
+        return amounts
+
+
+class _Best:
+    """The cut that proves most of those offered so far."""
+
+    def __init__(self, topology: Topology, fixed: Floats) -> None:
+        self.tails, self.heads = np.array(topology.links, np.int64).reshape(-1, 2).T
+        self.fixed = fixed
+        self.found = Prices(np.zeros(len(fixed)), 0.0)
+
+    def offer(self, mask: Mask, enters: float) -> float:
+        """A set of dies, and the bytes that have to enter it; what that proves."""
+        into = mask[self.heads] & ~mask[self.tails]
+        links = int(into.sum())
+        proven = (enters + float(self.fixed[into].sum())) / links if links else 0.0
+        if proven > self.found.bound:
+            self.found = Prices(into / links, proven)
+        return proven
+
+
+def _sizes(demands: Sequence[Demand]) -> Floats:
+    return np.array([d.bytes for d in demands], float)
+
+
+def _sources(demands: Sequence[Demand]) -> NDArray[np.int64]:
+    return np.array([d.source for d in demands], np.int64)
+
+
+def _rectangles(grid: tuple[int, int], most: int) -> Iterator[Mask]:
+    """Each rectangle, and all that is outside."""
+    rows, cols = grid
+    step = 1
+    while ((rows // step + 1) * (cols // step + 1)) ** 2 // 2 > most and step < max(grid):
+        step += 1
+    for top, bottom in _ranges(rows, step):
+        for left, right in _ranges(cols, step):
+            mask = np.zeros((rows, cols), np.bool_)
+            mask[top:bottom, left:right] = True
+            yield mask.ravel()
+            yield ~mask.ravel()
+
+
+def _ranges(count: int, step: int) -> Iterator[tuple[int, int]]:
+    edges = sorted({*range(0, count, step), count})
+    yield from ((low, high) for low in edges for high in edges if high > low)

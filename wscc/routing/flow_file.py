@@ -1,0 +1,165 @@
+"""The text form of flows: a line each, `row,column row,column bytes`, perhaps with a name of what is sent.
+
+# the shard of (0, 0) for two others, and something for (1, 1)
+0,0 0,1 1048576 shard
+0,0 1,0 1048576 shard
+0,1 1,1 4096
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span
+from wscc.machine.topology import UNREACHABLE, Topology
+from wscc.machine.wafer import Wafer
+from wscc.routing.flows import MAX_BYTES, Flow
+
+MAX_CHARACTERS: Final = 8 << 20
+MAX_FLOWS: Final = 1 << 17
+_SHOWN: Final = 20  # mistakes told in one run
+_WORD: Final = re.compile(r"\S+")
+_DIE: Final = re.compile(r"([0-9]{1,9}),([0-9]{1,9})")
+_FORM: Final = (
+    "a line is `row,column row,column bytes`, perhaps with a name of what is sent: `0,0 3,7 1048576`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFile:
+    """`lines[i]` is the line of the file, from 0, that flow i stands on."""
+
+    flows: tuple[Flow, ...]
+    lines: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    source: Source
+    number: int
+    start: int
+    words: tuple[re.Match[str], ...]
+
+    def span(self, word: int | None = None) -> Span:
+        """Of one word, or of all of them."""
+        first, last = (0, -1) if word is None else (word, word)
+        low, high = self.words[first].start(), self.words[last].end()
+        return Span(self.source, self.start + low, self.start + high, self.number + 1, low + 1)
+
+    def wrong(
+        self, code: Code, message: str, word: int | None = None, label: str = "", help: str = ""
+    ) -> Diagnostic:
+        return Diagnostic(code, message, Label(self.span(word), label), help=help)
+
+
+def read_flows(source: Source, wafer: Wafer, topology: Topology) -> FlowFile:
+    """The flows of a text over the live part of a wafer. Raises `CompileError` with up to twenty mistakes: W001 a
+    line of another form, W003 too many flows, W005 a number of bytes, W007 a content of two sizes, W302 a dead die
+    or one out of reach, W304 a die off the mesh."""
+    reader = _Reader(wafer, topology)
+    for line in _lines(source):
+        reader.read(line)
+        if len(reader.found) >= _SHOWN or len(reader.flows) > MAX_FLOWS:
+            break
+    if len(reader.flows) > MAX_FLOWS:
+        reader.found.append(Diagnostic(Code.LIMIT, f"`{source.name}` has more than {MAX_FLOWS:,} flows"))
+    elif not reader.found and sum(f.bytes for f in reader.flows) > MAX_BYTES:
+        reader.found.append(Diagnostic(Code.NUMBER, f"the flows move more than {MAX_BYTES:,} bytes together"))
+    if reader.found:
+        raise CompileError(*reader.found)
+    return FlowFile(tuple(reader.flows), tuple(reader.numbers))
+
+
+def _lines(source: Source) -> Iterator[_Line]:
+    """The lines that say something, without their comments."""
+    start = 0
+    for number, text in enumerate(source.text.split("\n")):
+        words = tuple(_WORD.finditer(text.partition("#")[0]))
+        if words:
+            yield _Line(source, number, start, words)
+        start += len(text) + 1
+
+
+class _Reader:
+    """Flows and mistakes, line after line."""
+
+    def __init__(self, wafer: Wafer, topology: Topology) -> None:
+        self.wafer, self.topology = wafer, topology
+        self.flows: list[Flow] = []
+        self.numbers: list[int] = []
+        self.found: list[Diagnostic] = []
+        self.contents: dict[tuple[int, str], tuple[int, _Line]] = {}
+
+    def read(self, line: _Line) -> None:
+        mistakes = len(self.found)
+        if len(line.words) not in (3, 4):
+            message = f"expected 3 or 4 words, found {len(line.words)}"
+            self.found.append(line.wrong(Code.SYNTAX, message, help=_FORM))
+            return
+        source, destination, amount = self._die(line, 0), self._die(line, 1), self._bytes(line)
+        if len(self.found) > mistakes or source is None or destination is None or amount is None:
+            return
+        content = line.words[3].group() if len(line.words) == 4 else None
+        if self._joined(line, source, destination) and self._same_size(line, source, amount, content):
+            self.flows.append(Flow(source, destination, amount, content))
+            self.numbers.append(line.number)
+
+    def _die(self, line: _Line, word: int) -> int | None:
+        text = line.words[word].group()
+        match = _DIE.fullmatch(text)
+        if not match:
+            message = f"`{text[:40]}` is not a die"
+            self.found.append(line.wrong(Code.SYNTAX, message, word, "expected `row,column`", _FORM))
+            return None
+        at = (int(match[1]), int(match[2]))
+        w = self.wafer
+        if at[0] >= w.rows or at[1] >= w.cols:
+            extent = f"rows are 0 to {w.rows - 1}, columns 0 to {w.cols - 1}"
+            self.found.append(line.wrong(Code.OFF_MESH, f"die {at} is not on the mesh", word, help=extent))
+            return None
+        if at in w.dead_dies:
+            self.found.append(line.wrong(Code.DISCONNECTED, f"die {at} is dead", word))
+            return None
+        return w.number(at)
+
+    def _bytes(self, line: _Line) -> int | None:
+        text = line.words[2].group()
+        help = "a flow moves a whole number of bytes, at least 1"
+        if not re.fullmatch("[0-9]+", text):
+            self.found.append(line.wrong(Code.SYNTAX, f"`{text[:40]}` is no number of bytes", 2, help=help))
+        elif len(text.lstrip("0")) > 19 or int(text) > MAX_BYTES:
+            self.found.append(line.wrong(Code.NUMBER, f"a flow moves at most {MAX_BYTES:,} bytes", 2))
+        elif int(text) == 0:
+            self.found.append(line.wrong(Code.NUMBER, "a flow of 0 bytes moves nothing", 2, help=help))
+        else:
+            return int(text)
+        return None
+
+    def _joined(self, line: _Line, source: int, destination: int) -> bool:
+        if self.topology.distance(source, destination) != UNREACHABLE:
+            return True
+        ends = " and ".join(str(self.wafer.coordinate(d)) for d in (source, destination))
+        parts = ", ".join(f"{len(p)} around {self.wafer.coordinate(p[0])}" for p in self.topology.islands[:4])
+        help = f"the live dies fall apart: {parts}"
+        self.found.append(line.wrong(Code.DISCONNECTED, f"no live path joins dies {ends}", help=help))
+        return False
+
+    def _same_size(self, line: _Line, source: int, amount: int, content: str | None) -> bool:
+        if content is None:
+            return True
+        size, first = self.contents.setdefault((source, content), (amount, line))
+        if size == amount:
+            return True
+        self.found.append(
+            Diagnostic(
+                Code.DUPLICATE,
+                f"content `{content[:40]}` of die {self.wafer.coordinate(source)} has {size} bytes, and here {amount}",
+                Label(line.span(2)),
+                (Label(first.span(2), "first given here"),),
+                "flows of one source with the same content are the same bytes",
+            )
+        )
+        return False

@@ -1,0 +1,120 @@
+"""Where the router starts: the virtual channels, and every flow on its initial route.
+
+The initial route runs along the row, then along the column (XY); where that path is dead it is the shortest live
+path, ties by the order of neighbours; where no virtual channel has room for the turns of that, the shortest path
+that they allow. Flows of the same bytes are sent one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from wscc.machine.topology import Path, Topology
+from wscc.routing.channels import Channel, channel_of, make_channels
+from wscc.routing.columns import Column, is_simple
+from wscc.routing.flows import Demand, Flow, Ints, Piece, merged_demands, single_demands
+from wscc.routing.loads import Hop, link_numbers
+from wscc.routing.search import Search
+from wscc.routing.trees import Trees
+from wscc.routing.turns import turns_of
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """`routes`: by source and destination, the initial path and its virtual channel; `pieces`: one of every flow
+    that crosses a link."""
+
+    topology: Topology
+    numbers: dict[Hop, int]
+    channels: tuple[Channel, ...]
+    routes: dict[Pair, tuple[Path, int]]
+    pieces: tuple[Piece, ...]
+
+    @property
+    def links(self) -> tuple[Hop, ...]:
+        return self.topology.links
+
+    def candidates(self, flows: Sequence[Flow]) -> tuple[tuple[Demand, ...], list[Column]]:
+        """The demands of flows that are not pinned, and a first column of each: its initial route. Flows of the
+        same bytes are merged where their initial routes are a tree on one channel, or another tree is found."""
+        demands: list[Demand] = []
+        columns: list[Column] = []
+        several: list[Demand] = []
+        for demand in merged_demands(flows):
+            column = self._initial_column(len(demands), demand)
+            if column is None:
+                several.append(demand)
+            else:
+                demands.append(demand)
+                columns.append(column)
+        for demand, tree in zip(several, self._first_trees(several), strict=True):
+            if tree is not None and is_simple(tree, self.links):
+                columns.append(replace(tree, demand=len(demands)))
+                demands.append(demand)
+                continue
+            for end, ends in zip(demand.destinations, demand.flows, strict=True):
+                single = Demand(demand.source, demand.bytes, (end,), (ends,))
+                column = self._initial_column(len(demands), single)
+                assert column is not None, "a path is a tree"
+                columns.append(column)
+                demands.append(single)
+        return tuple(demands), columns
+
+    def _initial_column(self, number: int, demand: Demand) -> Column | None:
+        """The initial routes of a demand, if together they are one tree on one channel."""
+        routes = [self.routes[demand.source, d] for d in demand.destinations]
+        came: dict[Hop, Hop | None] = {}
+        is_tree = len({v for _, v in routes}) == 1
+        for path, _ in routes:
+            hops = [*pairwise(path)]
+            for before, hop in zip((None, *hops), hops, strict=False):
+                is_tree &= came.setdefault(hop, before) == before
+        if not is_tree:
+            return None
+        paths = tuple(self._links(path) for path, _ in routes)
+        links = paths[0] if len(paths) == 1 else np.unique(np.concatenate(paths))
+        return Column(number, routes[0][1], links, paths)
+
+    def _first_trees(self, demands: Sequence[Demand]) -> list[Column | None]:
+        """A short tree of each demand, None where no channel reaches all its destinations."""
+        return Trees(self.channels, [*enumerate(demands)]).cheapest_if_any(np.ones(len(self.links)))
+
+    def _links(self, path: Path) -> Ints:
+        return np.array([self.numbers[hop] for hop in pairwise(path)], np.int64)
+
+
+def start(topology: Topology, flows: Sequence[Flow], channels: int, wished: Sequence[Path] = ()) -> Start:
+    """The initial routes of flows that `check_flows` lets pass, over `channels` (1 or 2) virtual channels, which
+    allow the `wished` paths besides where they can."""
+    demands = single_demands(flows)
+    numbers = link_numbers(topology)
+    paths = {(d.source, d.destinations[0]): _initial_path(topology, d) for d in demands}
+    made = make_channels(topology, numbers, paths.values(), channels, wished)
+    routes: dict[Pair, tuple[Path, int]] = {}
+    for pair, path in paths.items():
+        channel = channel_of(made, turns_of(path, numbers))
+        routes[pair] = (path, channel) if channel is not None else _shortest_allowed(topology, made, pair)
+    pieces = []
+    for d in demands:
+        path, channel = routes[d.source, d.destinations[0]]
+        pieces.append(Piece(d, d.bytes, channel, (path,)))
+    return Start(topology, numbers, made, routes, tuple(pieces))
+
+
+def _initial_path(topology: Topology, demand: Demand) -> Path:
+    path = topology.xy_or_shortest(demand.source, demand.destinations[0])
+    assert path is not None, "check_flows refuses ends that are out of reach"
+    return path
+
+
+def _shortest_allowed(topology: Topology, channels: tuple[Channel, ...], pair: Pair) -> tuple[Path, int]:
+    """On the last channel, which joins every pair where the others have no room."""
+    demand = Demand(pair[0], 1, (pair[1],), ((0,),))
+    (column,) = Search(channels[-1:], [demand]).cheapest(np.ones(len(topology.links))).columns
+    return column.die_paths(topology)[0], len(channels) - 1

@@ -1,0 +1,71 @@
+"""What links carry, counted exactly from the pieces of a routing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from wscc.machine.topology import Topology
+from wscc.routing.flows import Ints, Piece
+
+Hop = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLoad:
+    """What one directed link (two physical dies) carries.
+
+    `messages` are the pieces that cross it, of which all but one queue when they come at once (`queueing`);
+    `conflicts` are the pairs of them that come from different links or from the die itself, so that its router
+    has to choose between them.
+    """
+
+    link: Hop
+    bytes: int
+    messages: int
+    conflicts: int
+
+    @property
+    def queueing(self) -> int:
+        return max(0, self.messages - 1)
+
+
+def link_numbers(topology: Topology) -> dict[Hop, int]:
+    """The place of every directed link in `topology.links`."""
+    return {link: i for i, link in enumerate(topology.links)}
+
+
+def link_bytes(pieces: Iterable[Piece], numbers: dict[Hop, int]) -> Ints:
+    """Bytes by link, in the order of `topology.links`; a link shared by paths of one piece counts once."""
+    load = np.zeros(len(numbers), np.int64)
+    for piece in pieces:
+        crossed = {hop for path in piece.paths for hop in pairwise(path)}
+        load[[numbers[hop] for hop in crossed]] += piece.bytes
+    return load
+
+
+def load_map(topology: Topology, pieces: Sequence[Piece]) -> tuple[LinkLoad, ...]:
+    """Every live link, in the order of `topology.links`, with what it carries."""
+    sizes = dict.fromkeys(topology.links, 0)
+    entries: dict[Hop, dict[int, int]] = {link: {} for link in topology.links}
+    for piece in pieces:
+        came: dict[Hop, int] = {}
+        for path in piece.paths:
+            for before, hop in zip((path[0], *path), pairwise(path), strict=False):
+                came.setdefault(hop, before)
+        for hop, before in came.items():
+            sizes[hop] += piece.bytes
+            entries[hop][before] = entries[hop].get(before, 0) + 1
+    return tuple(
+        LinkLoad(link, sizes[link], sum(entries[link].values()), _conflicts(list(entries[link].values())))
+        for link in topology.links
+    )
+
+
+def _conflicts(counts: list[int]) -> int:
+    """Pairs of messages from different entries: all pairs, less those of one entry."""
+    total = sum(counts)
+    return (total * total - sum(n * n for n in counts)) // 2
