@@ -8,6 +8,7 @@ happened to arrive, so a race is found in every run. A procedure's own memory is
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -96,9 +97,9 @@ class Shadow:
     def _view(self, p: Place, args: tuple[int, ...]) -> Tags:
         """The tags of an operand: its dimensions but those that repeat, and the bytes of an element."""
         address = self._memory.address(p, args)
-        if (p.low, p.high) == (0, p.dtype.itemsize * int(np.prod(p.sizes))):
-            return self._tags[address : address + p.high]
         kept = [(n, s) for n, s in zip(p.sizes, p.strides, strict=True) if s]
+        if (p.low, p.high) == (0, p.dtype.itemsize * prod(n for n, _ in kept)):
+            return self._tags[address : address + p.high]
         sizes = (*(n for n, _ in kept), p.dtype.itemsize)
         return np.ndarray(sizes, np.uint8, self._tags.data, address, (*(s for _, s in kept), 1))
 

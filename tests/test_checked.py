@@ -74,6 +74,13 @@ def test_repeated_elements_are_checked_and_sent_as_the_bytes_they_are() -> None:
     assert m.traffic() == {(0, 1): 24}
 
 
+def test_gaps_between_repeated_elements_are_not_read() -> None:
+    """Elements 0 and 3, each twice: as many as the bytes from first to last have room for."""
+    m = machine(one("fill f32[2;3]@0 value=1.0 copy f32[2,2]@1024 <- f32[2,2;3,0]@0"), [0])
+    m.run_step()
+    assert peek(m, 0, 1024, 4) == [1] * 4
+
+
 @pytest.mark.parametrize("reader", [0, 1])
 def test_locals_are_forgotten_in_every_call_also_after_a_wait(reader: int) -> None:
     """One of the two dies has to wait in `f`, whichever runs first; its call of `g` starts afresh."""

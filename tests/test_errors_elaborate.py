@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wscc.compiler import load
+from wscc.compiler import compile_file, load
 from wscc.diagnostics import CompileError, Diagnostic
 
 TEXT = """wafer w {
@@ -125,3 +125,21 @@ def test_project_never_contracts_batch_or_sequence(tmp_path: Path) -> None:
     shapes = [op.results[0].type.shape for p in module.procedures for op in p.body if op.kind == "matmul"]
     assert (2, 8, 8) in shapes
     assert all(shape[:2] == (2, 8) for shape in shapes)
+
+
+@pytest.mark.parametrize("parallel", ["pp = 3", "dp = 3", "tatp = 2"])
+def test_what_a_pass_refuses_points_at_the_strategy(tmp_path: Path, parallel: str) -> None:
+    """Too few layers, a weight that cannot be cut, memory: each shows the line with the degrees."""
+    text = (Path(__file__).parent.parent / "samples" / "gpt-tiny.wsl").read_text()
+    text = text.replace("parallel dp = 2, tatp = 2, tp = 2", f"zero 3 parallel {parallel}").replace(
+        "layers = 4", "layers = 2"
+    )
+    text = text.replace("batch 16", "batch 12").replace("mesh 2 x 4", "mesh 2 x 3")
+    text = text.replace("sram 80 MB, hbm 72 GB at 1 TB/s", "sram 100 kB")
+    path = tmp_path / "m.wsl"
+    path.write_text(text)
+    (tmp_path / "tiny-text.txt").write_bytes(b"x" * 4000)
+    with pytest.raises(CompileError) as refused:
+        compile_file(str(path))
+    span = refused.value.diagnostics[0].label.span
+    assert text[span.start : span.end].startswith(f"parallel {parallel}")

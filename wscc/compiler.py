@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from wscc.backends.emit import emit
 from wscc.backends.emit_files import Artifact
+from wscc.diagnostics import NO_SPAN, CompileError, Label, Span
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.frontend.parse import parse
@@ -49,8 +50,24 @@ def compile_file(
     observe: Observer = lambda name, module: None,
 ) -> Compiled:
     """Compile a `.wsl` file. Its data file is looked for beside it and copied into the artifact."""
-    graph = load(path, overrides)
-    return compile_graph(graph, level, data=_data(path, graph), observe=observe)
+    resolved = resolve(parse(read_source(path)), overrides)
+    graph = elaborate(resolved)
+    try:
+        return compile_graph(graph, level, data=_data(path, graph), observe=observe)
+    except CompileError as error:
+        raise _at_strategy(error, resolved.config.strategy_span) from error
+
+
+def _at_strategy(error: CompileError, span: Span) -> CompileError:
+    """What passes refuse without a place of its own is the fault of the strategy: of wafer, memory or degrees."""
+    return CompileError(
+        *(
+            replace(d, label=Label(span))
+            if d.code[:2] in ("W2", "W3", "W4") and d.label.span == NO_SPAN
+            else d
+            for d in error.diagnostics
+        )
+    )
 
 
 def compile_graph(
