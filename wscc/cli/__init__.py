@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import click
 
+from wscc.cli.collective import collective_command
 from wscc.cli.common import report_error, report_usage, say
 from wscc.cli.compile import compile_command
 from wscc.cli.inspect import explain_command, fmt_command, opt_command, passes_command
@@ -24,7 +25,9 @@ def cli() -> None:
     """Compile a transformer and a wafer to one instruction stream per die, and run it."""
 
 
-for command in (compile_command, run_command, opt_command, passes_command, explain_command, fmt_command):
+for command in (
+    compile_command, run_command, collective_command, opt_command, passes_command, explain_command, fmt_command,
+):  # fmt: skip
     cli.add_command(command)
 
 

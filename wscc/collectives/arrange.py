@@ -120,7 +120,11 @@ class _Arranging:
         queue, size = self.queues[link], 0
         hops: list[tuple[int, int]] = []
         op = self._op_of(queue[0])
-        while queue and self._op_of(queue[0]) == op and (not hops or size + self.sizes[queue[0][2]] <= self.limit):
+        while (
+            queue
+            and self._op_of(queue[0]) == op
+            and (not hops or size + self.sizes[queue[0][2]] <= self.limit)
+        ):
             _, _, c, hop = heappop(queue)
             hops.append((c, hop))
             size += self.sizes[c]

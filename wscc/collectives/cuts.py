@@ -7,7 +7,6 @@ from ortools.graph.python import max_flow
 from wscc.machine.topology import Topology
 
 
-
 def entry_links(topology: Topology, dies: frozenset[int]) -> int:
     """Links into a set of dies from the others."""
     return sum(n not in dies for d in dies for n in topology.neighbours[d])
@@ -19,9 +18,7 @@ def least_entered(topology: Topology) -> frozenset[int]:
     Dinkelbach's iteration: for a ratio p / q reached so far, a minimum cut per die finds whether a set with
     links x p < outside x q exists; each step is exact and strictly better, and few are needed.
     """
-    best = min(
-        (frozenset([d]) for d in topology.live), key=lambda s: (entry_links(topology, s), min(s))
-    )
+    best = min((frozenset([d]) for d in topology.live), key=lambda s: (entry_links(topology, s), min(s)))
     found = True
     while found:
         outside, entered = len(topology.live) - len(best), entry_links(topology, best)
@@ -57,3 +54,14 @@ def least_cut(topology: Topology, source: int, target: int) -> int:
         flow.add_arc_with_capacity(a, b, 1)
     flow.solve(source, target)
     return int(flow.optimal_flow())
+
+
+def unit_flow(topology: Topology, source: int, target: int) -> dict[int, list[int]]:
+    """By die, where the links of a largest flow from `source` to `target` lead that leave it."""
+    flow, used = max_flow.SimpleMaxFlow(), {d: list[int]() for d in topology.live}
+    arcs = [flow.add_arc_with_capacity(a, b, 1) for a, b in topology.links]
+    flow.solve(source, target)
+    for arc, (a, b) in zip(arcs, topology.links, strict=True):
+        if flow.flow(arc):
+            used[a].append(b)
+    return used

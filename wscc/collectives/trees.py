@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
@@ -67,7 +68,7 @@ def path_route(tree: OutTree, target: int) -> Route:
     while path[-1] in tree:
         path.append(tree[path[-1]])
     path.reverse()
-    return Route(tuple(Arc(a, b) for a, b in zip(path, path[1:], strict=False)))
+    return Route(tuple(Arc(a, b) for a, b in itertools.pairwise(path)))
 
 
 def reduce_route(tree: OutTree) -> Route:
@@ -155,9 +156,7 @@ def ring_candidates(topology: Topology) -> list[list[int]]:
     rows, cols = topology.grid
     comb = _snake(topology, range(1, cols)) + [r * cols for r in reversed(range(rows))]
     turned = [(d % rows) * cols + d // rows for d in range(rows * cols)]
-    flat = [
-        turned[c * rows + (r if c % 2 == 0 else rows - r)] for c in range(cols) for r in range(1, rows)
-    ]
+    flat = [turned[c * rows + (r if c % 2 == 0 else rows - r)] for c in range(cols) for r in range(1, rows)]
     return [comb, flat + list(reversed(range(cols)))]
 
 
@@ -171,4 +170,4 @@ def _is_walk(topology: Topology, order: Sequence[int]) -> bool:
     """Whether the dies are all live ones, once each, every one next to the one before."""
     if sorted(order) != sorted(topology.live):
         return False
-    return all(topology.are_adjacent(a, b) for a, b in zip(order, order[1:], strict=False))
+    return all(topology.are_adjacent(a, b) for a, b in itertools.pairwise(order))
