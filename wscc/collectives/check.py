@@ -81,13 +81,13 @@ def _link_faults(request: Request, timed: Timed) -> list[str]:
 
 
 def _data_faults(timed: Timed) -> list[str]:
-    """Sends and arrivals in order of time, an arrival before the sends of the same moment."""
+    """Sends and arrivals in order of time; at the same moment (a wire may take none) in that of the plan."""
     plan, faults = timed.plan, []
     held: _State = {(d, c): 1 << d for c, chunk in enumerate(plan.chunks) for d in chunk.sources}
     flying: dict[tuple[int, int], int] = {}
-    for _, is_send, i, place in _events(timed):
+    for _, i, has_arrived, place in _events(timed):
         m, c = plan.messages[i], plan.messages[i].chunks[place]
-        if is_send:
+        if not has_arrived:
             flying[i, place] = held.get((m.src, c), 0)
             if not flying[i, place]:
                 faults.append(f"message {i}: die {m.src} does not hold chunk {c}")
@@ -110,14 +110,14 @@ def _arrive(held: _State, m: Message, c: int, value: int, i: int) -> list[str]:
     return [f"message {i} adds to chunk {c} at die {m.dst} twice"] if before & value else []
 
 
-def _events(timed: Timed) -> list[tuple[float, bool, int, int]]:
-    """(time, is it a send, message, place of the chunk in it): when a chunk is read, and when it may be."""
+def _events(timed: Timed) -> list[tuple[float, int, int, int]]:
+    """(time, message, 0 sent or 1 arrived, place of the chunk in it): when a chunk is read, and when it may be."""
     events, model = [], timed.model
     for i, m in enumerate(timed.plan.messages):
         at = 0
         for place, c in enumerate(m.chunks):
             send, arrival = _moments(model, m, timed.starts[i], timed.ends[i], at)
-            events += [(send, True, i, place), (arrival, False, i, place)]
+            events += [(send, i, 0, place), (arrival, i, 1, place)]
             at += timed.plan.chunks[c].bytes
     return sorted(events)
 
