@@ -8,7 +8,7 @@ from typing import Final
 
 from wscc.collectives.arrange import Arc, Route, arrange
 from wscc.collectives.cuts import least_cut, unit_flow
-from wscc.collectives.flows import balance
+from wscc.collectives.flows import LAYERS, balance
 from wscc.collectives.packing import pack
 from wscc.collectives.plan import (
     Chunk,
@@ -40,6 +40,8 @@ Plans = Iterator[Plan]
 _BUDGET: Final = 70_000
 _PIECES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SEEDS: Final = 6
+# Dies up to which an all_to_all is cut in all its layers, whatever the budget.
+_LAYERED: Final = 64
 
 GUIDES: Final[dict[str, Callable[[Topology], Guide | None]]] = {
     "ring": ring_guide,
@@ -252,7 +254,11 @@ def _balanced(request: Request, model: LinkModel) -> Plans:
 def _exchanges(request: Request, model: LinkModel, algorithm: str, guide: Guide) -> Plans:
     dies = request.dies
     part = max(request.shards)
-    for pieces in _piece_counts(4 * len(dies) ** 2, part, model, most=16):
+    counts = _piece_counts(4 * len(dies) ** 2, part, model, most=16)
+    if algorithm == "packing" and len(dies) <= _LAYERED and part >= LAYERS * model.flit:
+        # Fewer pieces than layers would leave some of the balanced paths unused.
+        counts = [n for n in counts if n == 1 or n % LAYERS == 0] + ([LAYERS] if LAYERS not in counts else [])
+    for pieces in counts:
         chunks, routes = list[Chunk](), list[Route]()
         for home in dies:
             for target, size in zip(dies, request.shards, strict=True):

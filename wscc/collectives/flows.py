@@ -19,7 +19,7 @@ from wscc.machine.topology import Topology
 
 Lengths = dict[Link, float]
 
-_LAYERS = 8
+LAYERS = 8
 _ROUNDS = 40
 _CLOSE = 1.004  # of the bound: no more rounds
 _SHARPNESS = 30.0  # growth of the lengths: a link e-fold longer is 1 / 30 fuller
@@ -57,7 +57,7 @@ def length_bound(topology: Topology, lengths: Lengths) -> float:
 class _Balancing:
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self.layers = max(1, min(_LAYERS, _WORK // (4 * len(topology.live))))
+        self.layers = max(1, min(LAYERS, _WORK // (4 * len(topology.live))))
         self.load: dict[Link, float] = dict.fromkeys(topology.links, 0.0)
         self.trees: dict[int, list[OutTree]] = {}
         beside = [beside_of(topology), {d: _far_first(topology, d) for d in topology.live}]
