@@ -20,6 +20,7 @@ MAY: dict[str, set[str]] = {
     "grammar": set(),
     "wscc/diagnostics": {"diagnostics"},
     "wscc/machine": {"diagnostics", "machine"},
+    "wscc/collectives": {"diagnostics", "machine", "collectives"},
     "wscc/ir": {"diagnostics", "machine", "ir", "grammar"},
     "wscc/strategy.py": {"diagnostics"},
     "wscc/frontend": BASE | {"frontend"},

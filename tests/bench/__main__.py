@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from statistics import median
 
+from tests.bench.collectives import show_collectives
 from tests.bench.compiling import compile_seconds
 from tests.bench.routing import cases, measure
 from tests.bench.steps import Contender, Times, race
@@ -19,13 +20,17 @@ STRATEGIES = ("dp=4,tp=4", "dp=4,tatp=4")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("--quick", action="store_true", help="fewer samples")
-    parser.add_argument("--only", choices=("compile", "steps", "route"), help="one of the tables")
+    parser.add_argument(
+        "--only", choices=("compile", "steps", "route", "collectives"), help="one of the tables"
+    )
     given = parser.parse_args()
     os.chdir(ROOT)
     if given.only in (None, "compile"):
         show_compile(1 if given.quick else 5)
     if given.only in (None, "route"):
         show_routes(1 if given.quick else 5)
+    if given.only in (None, "collectives"):
+        show_collectives()
     if given.only in (None, "steps"):
         show_steps(5 if given.quick else 21)
 

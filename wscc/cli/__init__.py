@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import click
 
+from wscc.cli.collective import collective_command
 from wscc.cli.common import report_error, report_usage, say
 from wscc.cli.compile import compile_command
 from wscc.cli.importing import import_command
@@ -27,8 +28,8 @@ def cli() -> None:
 
 
 for command in (
-    compile_command, run_command, import_command, route_command, opt_command, passes_command, explain_command,
-    fmt_command,
+    compile_command, run_command, import_command, route_command, collective_command, opt_command, passes_command,
+    explain_command, fmt_command,
 ):  # fmt: skip
     cli.add_command(command)
 

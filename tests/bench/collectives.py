@@ -1,0 +1,56 @@
+"""Times of collectives against published figures and bounds, all simulated: the same on every machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from wscc.collectives.choose import collective, make_request
+from wscc.collectives.plan import Op
+from wscc.collectives.timing import LINK_MODELS, STORE_AND_FORWARD, LinkModel
+from wscc.machine.topology import Topology
+from wscc.machine.wafer import Wafer
+
+FIGURES = Path(__file__).with_name("collectives.json")
+
+
+def published_rows() -> list[dict[str, int]]:
+    """all_gather on 5 x 5; `bytes` of the whole result, times in cycles."""
+    rows: list[dict[str, int]] = json.loads(FIGURES.read_text())["all_gather_5x5"]["rows"]
+    return rows
+
+
+def _model(kind: str) -> LinkModel:
+    return LinkModel.of(256 * 10**9, 1e-9, 256, kind)
+
+
+def show_collectives() -> None:
+    print("all_gather on 5 x 5, store and forward: cycles")
+    print(f"{'bytes':>14}{'wscc':>12}{'TACOS':>12}{'MultiTree':>12}{'bound':>14}")
+    topology = Topology.mesh(Wafer("w", 5, 5))
+    for row in published_rows():
+        request = make_request(Op.ALL_GATHER, topology, row["bytes"])
+        found = collective(request, _model(STORE_AND_FORWARD), "packing")
+        cycles, least = found.timed.end / 256, max(row["bandwidth_bound_cycles"], row["latency_bound_cycles"])
+        known = f"{row['tacos_cycles']:>12}{row['multitree_cycles']:>12}"
+        print(f"{row['bytes']:>14}{cycles:>12.0f}{known}{least:>14.2f}", flush=True)
+    print("1 GiB: time over the bound, cut-through and store and forward")
+    for op in Op:
+        for rows, cols, dead in _MESHES:
+            _show(op, rows, cols, dead)
+    print()
+
+
+_MESHES: list[tuple[int, int, tuple[tuple[int, int], ...]]] = [
+    (5, 5, ()), (8, 8, ()), (6, 6, ((0, 1), (3, 3)))
+]  # fmt: skip
+
+
+def _show(op: Op, rows: int, cols: int, dead: tuple[tuple[int, int], ...]) -> None:
+    topology = Topology.mesh(Wafer("w", rows, cols, dead_dies=frozenset(dead)))
+    found: list[Any] = [
+        collective(make_request(op, topology, 1 << 30), _model(kind), "packing") for kind in LINK_MODELS
+    ]
+    ratios = "".join(f"{o.ratio:>10.4f}" for o in found)
+    print(f"  {op:<16}{rows} x {cols}, {len(dead)} dead{ratios}   {found[0].bound.kind}", flush=True)

@@ -1,0 +1,140 @@
+"""`wscc collective`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from wscc.cli.common import json_option, show_json
+from wscc.cli.link_option import read_bytes, read_die, read_link, read_mesh
+from wscc.cli.sweep import plot_sweep, show_sweep, sweep
+from wscc.collectives.algorithms import ALGORITHMS
+from wscc.collectives.choose import AUTO, Outcome, collective, make_request
+from wscc.collectives.files import schedule_lines
+from wscc.collectives.plan import Op
+from wscc.collectives.timing import LINK_MODELS, LinkModel
+from wscc.diagnostics import Code, fail
+from wscc.frontend import ast
+from wscc.frontend.overrides import dead as read_dead
+from wscc.machine.topology import Topology
+from wscc.machine.wafer import Wafer, dead_links
+
+OPS: Final = [str(op) for op in Op]
+
+
+@click.command("collective")
+@click.argument("op", type=click.Choice(OPS))
+@click.option("--mesh", required=True, metavar="RxC", help="rows x columns of dies")
+@click.option("--bytes", "size", required=True, metavar="N", help="e.g. 64MB or 1KiB; see below")
+@click.option("--link", default="", metavar="FIELDS", help="e.g. bandwidth=256B/ns,latency=1ns,flit=256B")
+@click.option("--link-model", type=click.Choice(LINK_MODELS), default=LINK_MODELS[0], show_default=True)
+@click.option("--algorithm", type=click.Choice([AUTO, *ALGORITHMS]), default=AUTO, show_default=True)
+@click.option("--dead", multiple=True, metavar="WHAT", help="die:R,C or link:R,C-R,C; may be repeated")
+@click.option("--root", metavar="R,C", help="who sends a broadcast or p2p (default: the first live die)")
+@click.option("--to", "target", metavar="R,C", help="who receives a p2p (default: the last live die)")
+@click.option("--schedule", metavar="FILE", help="write the transfers as JSON lines")
+@click.option("--sweep", "sweeping", is_flag=True, help="a table of sizes from 1 KiB to N by algorithm")
+@click.option("--plot", metavar="FILE", help="draw the table of --sweep; needs matplotlib")
+@json_option
+def collective_command(
+    op: str, mesh: str, size: str, link: str, link_model: str, algorithm: str, dead: tuple[str, ...],
+    root: str | None, target: str | None, schedule: str | None, sweeping: bool, plot: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Schedule the collective OP over all live dies of a mesh, and show its time against a lower bound.
+
+    N is the whole vector for all_gather, reduce_scatter and all_reduce, the message for broadcast and p2p, and
+    what each die holds for all_to_all.
+    """
+    wafer, topology = _machine(mesh, dead)
+    model = _model(link, link_model)
+    ends = [None if text is None else _number(wafer, text, name) for name, text in
+            (("--root", root), ("--to", target))]  # fmt: skip
+    request = make_request(Op(op), topology, read_bytes(size), *ends)
+    if sweeping or plot:
+        rows = sweep(request, model, (algorithm,) if algorithm != AUTO else (*ALGORITHMS, AUTO))
+        if plot:
+            plot_sweep(plot, rows, f"{op} on {mesh}")
+        if as_json:
+            show_json({"op": op, "mesh": [wafer.rows, wafer.cols], "dies": len(request.dies), "rows": rows})
+        else:
+            show_sweep(rows)
+        return 0
+    outcome = collective(request, model, algorithm)
+    if schedule:
+        _write(schedule, outcome)
+    if as_json:
+        show_json(_as_json(outcome, wafer))
+    else:
+        _show(outcome, wafer)
+    return 0
+
+
+def _machine(mesh: str, dead: tuple[str, ...]) -> tuple[Wafer, Topology]:
+    rows, cols = read_mesh(mesh)
+    damage = [read_dead(text) for text in dead]
+    wafer = Wafer(
+        "mesh", rows, cols,
+        dead_dies=frozenset(_at(d.at) for d in damage if isinstance(d, ast.DeadDie)),
+        dead_links=dead_links((_at(d.a), _at(d.b)) for d in damage if isinstance(d, ast.DeadLink)),
+    )  # fmt: skip
+    return wafer, Topology.mesh(wafer)
+
+
+def _at(place: ast.Coord) -> tuple[int, int]:
+    return place.row, place.column
+
+
+def _model(link: str, kind: str) -> LinkModel:
+    bandwidth, latency, flit = read_link(link)
+    return LinkModel.of(bandwidth, latency, flit, kind)
+
+
+def _number(wafer: Wafer, text: str, option: str) -> int:
+    at = read_die(text, option)
+    if at[0] >= wafer.rows or at[1] >= wafer.cols:
+        extent = f"rows are 0 to {wafer.rows - 1}, columns 0 to {wafer.cols - 1}"
+        raise fail(Code.OFF_MESH, f"die {at} of `{option}` is not on the mesh", help=extent)
+    return wafer.number(at)
+
+
+def _write(path: str, outcome: Outcome) -> None:
+    try:
+        with Path(path).open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in schedule_lines(outcome.request, outcome.timed))
+    except OSError as problem:
+        reason = (problem.strerror or str(problem)).lower()
+        raise fail(Code.UNREADABLE, f"cannot write `{path}`: {reason}", help="choose another file") from None
+
+
+def _as_json(outcome: Outcome, wafer: Wafer) -> dict[str, Any]:
+    model = outcome.timed.model
+    return {
+        "op": str(outcome.request.op),
+        "mesh": [wafer.rows, wafer.cols],
+        "dies": len(outcome.request.dies),
+        "bytes": outcome.request.bytes,
+        "algorithm": outcome.algorithm,
+        "seconds": outcome.timed.seconds,
+        "bound_seconds": model.seconds(outcome.bound.time),
+        "bound_kind": outcome.bound.kind,
+        "ratio": outcome.ratio,
+        "max_link_bytes": outcome.max_link_bytes,
+        "messages": len(outcome.timed.plan.messages),
+    }
+
+
+def _show(outcome: Outcome, wafer: Wafer) -> None:
+    r = _as_json(outcome, wafer)
+    for label, text in (
+        (
+            "collective",
+            f"{r['op']} of {r['bytes']:,} bytes over {r['dies']} dies of {wafer.rows} x {wafer.cols}",
+        ),
+        ("algorithm", f"{r['algorithm']}, {r['messages']:,} messages"),
+        ("time", f"{r['seconds']:.6g} s"),
+        ("bound", f"{r['bound_seconds']:.6g} s ({r['bound_kind']}), ratio {r['ratio']:.4f}"),
+        ("fullest link", f"{r['max_link_bytes']:,} bytes"),
+    ):
+        click.echo(f"{label:<18}{text}")

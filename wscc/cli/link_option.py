@@ -1,0 +1,86 @@
+"""Words of the command line that describe a machine and a size: `5x5`, `1KiB`, `bandwidth=256B/ns,flit=64B`."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Final, NoReturn
+
+from wscc.diagnostics import Code, Diagnostic
+from wscc.frontend.overrides import UsageError
+from wscc.frontend.units import EXAMPLES, UNITS, Dimension
+from wscc.machine.wafer import Link
+
+_QUANTITY: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z/]*)")
+_MESH: Final = re.compile(r"([0-9]{1,6})x([0-9]{1,6})")
+_DIE: Final = re.compile(r"([0-9]{1,6}),([0-9]{1,6})")
+_FIELDS: Final = {
+    "bandwidth": Dimension.BANDWIDTH, "latency": Dimension.TIME, "flit": Dimension.BYTES
+}  # fmt: skip
+_EXAMPLE: Final = "--link bandwidth=256B/ns,latency=1ns,flit=256B"
+# The most bytes of a collective: beyond it byte times are not exact in a double.
+MAX_BYTES: Final = 1 << 50
+
+
+def read_mesh(text: str) -> tuple[int, int]:
+    found = _MESH.fullmatch(text)
+    if not found:
+        _refuse(f"`--mesh {text}` is not a mesh", "write rows x columns: `--mesh 4x8`")
+    return int(found[1]), int(found[2])
+
+
+def read_die(text: str, option: str) -> tuple[int, int]:
+    found = _DIE.fullmatch(text)
+    if not found:
+        _refuse(f"`{option} {text}` is not a die", f"write row, column: `{option} 1,3`")
+    return int(found[1]), int(found[2])
+
+
+def read_bytes(text: str) -> int:
+    """A whole number of bytes; a plain number is one too."""
+    value, dimension = _quantity(text, "--bytes")
+    if dimension not in (Dimension.BYTES, Dimension.NONE) or value.denominator != 1 or value > MAX_BYTES:
+        _refuse(f"`--bytes {text}` is no number of bytes up to {MAX_BYTES}", "write `--bytes 64MB` or `1KiB`")
+    return int(value)
+
+
+def read_link(text: str) -> tuple[int, Fraction, int]:
+    """Bandwidth (B/s), latency (s) and flit (bytes); what is not named is as in a wafer that says nothing."""
+    link = Link()
+    given = {
+        "bandwidth": Fraction(link.bandwidth), "latency": Fraction(repr(link.latency)), "flit": Fraction(link.flit)
+    }  # fmt: skip
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if name not in _FIELDS or not equals:
+            _refuse(f"`{part}` is no field of `--link`", f"write `{_EXAMPLE}`")
+        number, dimension = _quantity(value, f"--link {name}")
+        if dimension is not _FIELDS[name]:
+            _refuse(f"`--link {name}={value}` needs a unit of {_FIELDS[name]}", f"write `{_EXAMPLE}`")
+        if name != "latency" and (number < 1 or number.denominator != 1):
+            _refuse(f"`--link {name}={value}` is not a whole number above 0", f"write `{_EXAMPLE}`")
+        given[name] = number
+    return int(given["bandwidth"]), given["latency"], int(given["flit"])
+
+
+def _quantity(text: str, option: str) -> tuple[Fraction, Dimension]:
+    """A number with a unit of the language, or a rate such as `256B/ns`."""
+    found = _QUANTITY.fullmatch(text)
+    if not found:
+        _refuse(
+            f"`{option}` cannot be `{text}`",
+            f"write a number and a unit, such as {EXAMPLES[Dimension.BYTES]}",
+        )
+    number, unit = Fraction(found[1]), found[2]
+    if unit in UNITS:
+        dimension, factor = UNITS[unit]
+        return number * factor, dimension
+    amount, _, per = unit.partition("/")
+    if amount in UNITS and per in UNITS and UNITS[per][0] is Dimension.TIME:
+        return number * UNITS[amount][1] / UNITS[per][1], Dimension.BANDWIDTH
+    _refuse(f"`{unit}` in `{option} {text}` is no unit", "units are B, kB, KiB, MB, GB/s, B/ns, ns, us, ...")
+    return None
+
+
+def _refuse(message: str, help: str) -> NoReturn:
+    raise UsageError(Diagnostic(Code.OPTION, message, help=help))

@@ -1,0 +1,129 @@
+"""An independent look at a timed plan: does it do what the collective promises, on links as they are?
+
+It knows nothing of how plans are made: it replays starts and ends, and shares only the link model's numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Final
+
+from wscc.collectives.plan import COPY, REDUCE, Chunk, Link, Message, Op, Request
+from wscc.collectives.timing import LinkModel, Timed
+
+# Relative slack for times that were added up in another order.
+_SLACK: Final = 1e-9
+
+# Whose contributions a die holds of a chunk, as bits.
+_State = dict[tuple[int, int], int]
+
+
+def violations(request: Request, timed: Timed) -> list[str]:
+    """What is wrong, in words; empty if nothing is.
+
+    Checked: the chunks are those of the collective; every message crosses a live link, lasts as long as the
+    link model says and shares its link with no other; nobody sends what it does not hold; `reduce` adds every
+    contribution exactly once; every die ends with all that it was promised.
+    """
+    return [
+        *_chunk_faults(request, timed.plan.chunks),
+        *_link_faults(request, timed),
+        *_data_faults(timed),
+    ]
+
+
+def _chunk_faults(request: Request, chunks: tuple[Chunk, ...]) -> list[str]:
+    """Bytes by (holders, receivers), against the definition of the collective."""
+    found: Counter[tuple[frozenset[int], frozenset[int]]] = Counter()
+    for c in chunks:
+        found[c.sources, c.targets] += c.bytes
+    wanted = {key: n for key, n in _promised(request).items() if n and len(key[0] | key[1]) > 1}
+    found = Counter({key: n for key, n in found.items() if n and len(key[0] | key[1]) > 1})
+    return [] if found == wanted else ["the chunks are not those of the collective"]
+
+
+def _promised(request: Request) -> dict[tuple[frozenset[int], frozenset[int]], int]:
+    dies, everyone = request.dies, frozenset(request.dies)
+    one = {d: frozenset([d]) for d in dies}
+    shards = list(zip(dies, request.shards, strict=True))
+    match request.op:
+        case Op.ALL_GATHER:
+            return {(one[d], everyone): n for d, n in shards}
+        case Op.REDUCE_SCATTER:
+            return {(everyone, one[d]): n for d, n in shards}
+        case Op.ALL_REDUCE:
+            return {(everyone, everyone): request.bytes}
+        case Op.BROADCAST:
+            return {(one[request.root], everyone): request.bytes}
+        case Op.P2P:
+            return {(one[request.root], one[request.target]): request.bytes}
+        case Op.ALL_TO_ALL:
+            return {(one[a], one[b]): n for a in dies for b, n in shards if a != b}
+
+
+def _link_faults(request: Request, timed: Timed) -> list[str]:
+    faults, model, sizes = [], timed.model, timed.plan.sizes
+    by_link: dict[Link, list[tuple[float, float]]] = {}
+    for i, m in enumerate(timed.plan.messages):
+        start, end, size = timed.starts[i], timed.ends[i], sum(sizes[c] for c in m.chunks)
+        if not request.topology.are_adjacent(m.src, m.dst):
+            faults.append(f"message {i} crosses no live link: {m.src} to {m.dst}")
+        if start < 0 or abs(end - start - model.span(size)) > _SLACK * max(end, 1.0):
+            faults.append(f"message {i} takes {end - start} byte times for {size} bytes")
+        by_link.setdefault((m.src, m.dst), []).append((start, start + model.hold(size)))
+    for link, times in by_link.items():
+        times.sort()
+        for (_, free), (start, _) in itertools.pairwise(times):
+            if start < free - _SLACK * free:
+                faults.append(f"link {link} carries two messages at {start}")
+    return faults
+
+
+def _data_faults(timed: Timed) -> list[str]:
+    """Sends and arrivals in order of time; at the same moment (a wire may take none) in that of the plan."""
+    plan, faults = timed.plan, []
+    held: _State = {(d, c): 1 << d for c, chunk in enumerate(plan.chunks) for d in chunk.sources}
+    flying: dict[tuple[int, int], int] = {}
+    for _, i, has_arrived, place in _events(timed):
+        m, c = plan.messages[i], plan.messages[i].chunks[place]
+        if not has_arrived:
+            flying[i, place] = held.get((m.src, c), 0)
+            if not flying[i, place]:
+                faults.append(f"message {i}: die {m.src} does not hold chunk {c}")
+        else:
+            faults += _arrive(held, m, c, flying.get((i, place), 0), i)
+    for c, chunk in enumerate(plan.chunks):
+        whole = sum(1 << d for d in chunk.sources)
+        faults += [
+            f"die {d} ends without chunk {c}" for d in sorted(chunk.targets) if held.get((d, c), 0) != whole
+        ]
+    return faults
+
+
+def _arrive(held: _State, m: Message, c: int, value: int, i: int) -> list[str]:
+    before = held.get((m.dst, c), 0)
+    if m.op == COPY:
+        held[m.dst, c] = value
+        return []
+    held[m.dst, c] = before | value
+    return [f"message {i} adds to chunk {c} at die {m.dst} twice"] if before & value else []
+
+
+def _events(timed: Timed) -> list[tuple[float, int, int, int]]:
+    """(time, message, 0 sent or 1 arrived, place of the chunk in it): when a chunk is read, and when it may be."""
+    events, model = [], timed.model
+    for i, m in enumerate(timed.plan.messages):
+        at = 0
+        for place, c in enumerate(m.chunks):
+            send, arrival = _moments(model, m, timed.starts[i], timed.ends[i], at)
+            events += [(send, i, 0, place), (arrival, i, 1, place)]
+            at += timed.plan.chunks[c].bytes
+    return sorted(events)
+
+
+def _moments(model: LinkModel, m: Message, start: float, end: float, at: int) -> tuple[float, float]:
+    """A chunk `at` bytes into a message: when it is read at its sender, when its receiver may pass it on."""
+    if model.store_and_forward:
+        return start, end
+    return start + at, end if m.op == REDUCE else start + model.latency + at

@@ -1,0 +1,95 @@
+"""The whole of a collective: the request checked, candidates simulated, the fastest kept, bound beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from wscc.collectives.algorithms import ALGORITHMS, plans
+from wscc.collectives.bounds import Bound, bound
+from wscc.collectives.plan import Op, Request
+from wscc.collectives.timing import LinkModel, Timed, simulate
+from wscc.diagnostics import Code, fail
+from wscc.machine.topology import Topology
+
+AUTO: Final = "auto"
+# Near enough to the bound to stop looking; the order in which `auto` looks.
+_ENOUGH: Final = 1.001
+_ORDER: Final = ("packing", "tree", "direct", "ring", "chain")
+_NAMED: Final = 4
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The fastest schedule found for a request, in byte times, and the bound that it is held against."""
+
+    request: Request
+    timed: Timed
+    bound: Bound
+
+    @property
+    def algorithm(self) -> str:
+        return self.timed.plan.algorithm
+
+    @cached_property
+    def ratio(self) -> float:
+        """Time over bound; 1 where nothing moves."""
+        return self.timed.end / self.bound.time if self.bound.time else 1.0
+
+    @cached_property
+    def max_link_bytes(self) -> int:
+        return max(self.timed.link_bytes().values(), default=0)
+
+
+def make_request(
+    op: Op, topology: Topology, size: int, root: int | None = None, target: int | None = None
+) -> Request:
+    """A request over all live dies; `root` is the first of them and `target` the last unless given.
+
+    Raises `CompileError`: W302 where the live dies do not hang together, W303 where `root` or `target` is dead.
+    """
+    if not topology.live:
+        raise fail(Code.DISCONNECTED, "no die of the mesh is alive", help="give fewer `--dead`")
+    if len(topology.islands) > 1:
+        raise fail(
+            Code.DISCONNECTED,
+            f"a collective needs dies that can all reach each other; the live ones form {_islands(topology)}",
+            help="give up the smaller islands with `--dead die:R,C`, or revive a link between them",
+        )
+    root = topology.live[0] if root is None else root
+    target = topology.live[-1] if target is None else target
+    for die in (root, target):
+        if not topology.is_live(die):
+            raise fail(Code.NO_PATH, f"die {topology.name_of(die)} is dead", help="name a live die")
+    return Request(op, topology, size, root, target)
+
+
+def _islands(topology: Topology) -> str:
+    parts = [f"{len(p)} dies from {topology.name_of(p[0])}" for p in topology.islands]
+    more = ", ..." if len(parts) > _NAMED else ""
+    return f"{len(parts)} islands: {', '.join(parts[:_NAMED])}{more}"
+
+
+def collective(request: Request, model: LinkModel, algorithm: str = AUTO) -> Outcome:
+    """The fastest plan of `algorithm` (of all, with `auto`); the first among equals.
+
+    Raises `CompileError` W303 where the algorithm does not exist on this mesh.
+    """
+    least = bound(request, model)
+    best: Timed | None = None
+    for name in _ORDER if algorithm == AUTO else (algorithm,):
+        for plan in plans(request, model, name):
+            timed = simulate(plan, model)
+            if best is None or timed.end < best.end:
+                best = timed
+            if best.end <= _ENOUGH * least.time:
+                return Outcome(request, best, least)
+    if best is None:
+        others = ", ".join(a for a in (*ALGORITHMS, AUTO) if a not in (algorithm, "ring", "chain"))
+        raise fail(
+            Code.NO_PATH,
+            f"no {algorithm} through all {len(request.dies)} live dies is known on this mesh",
+            help=f"use one that every connected mesh has: {others}",
+        )
+    return Outcome(request, best, least)

@@ -1,0 +1,112 @@
+"""The link model and the simulator: when each message of a plan starts and ends.
+
+Times are in *byte times*, what one byte takes on a link, so that whole latencies give exact results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from wscc.collectives.plan import COPY, Link, Message, Plan
+
+STORE_AND_FORWARD: Final = "store-and-forward"
+CUT_THROUGH: Final = "cut-through"
+LINK_MODELS: Final = (CUT_THROUGH, STORE_AND_FORWARD)
+
+
+@dataclass(frozen=True)
+class LinkModel:
+    """A directed link: bandwidth in B/s, latency in byte times, flit in bytes.
+
+    *store-and-forward*: a message holds its link for latency + its bytes in whole flits, and is passed on
+    after that. *cut-through*: it holds the link for its flits only (the latency is that of the wire, so
+    messages follow each other on it), and a copy is passed on as soon as its first byte arrives; what is
+    reduced is in memory first, so it is passed on after its last byte.
+    """
+
+    bandwidth: int
+    latency: float
+    flit: int
+    store_and_forward: bool = False
+
+    @staticmethod
+    def of(bandwidth: int, latency: Fraction | float, flit: int, kind: str = CUT_THROUGH) -> LinkModel:
+        """From B/s, seconds and bytes. A float latency is taken as the decimal number that it prints."""
+        exact = latency if isinstance(latency, Fraction) else Fraction(repr(latency))
+        return LinkModel(bandwidth, float(exact * bandwidth), flit, kind == STORE_AND_FORWARD)
+
+    def wire(self, size: int) -> int:
+        """Bytes on the wire: whole flits."""
+        return -(-size // self.flit) * self.flit
+
+    def hold(self, size: int) -> float:
+        """Byte times that a message keeps its link from the next."""
+        return self.wire(size) + (self.latency if self.store_and_forward else 0)
+
+    def span(self, size: int) -> float:
+        """Byte times from the start of a message to the arrival of its last byte."""
+        return self.wire(size) + self.latency
+
+    def seconds(self, time: float) -> float:
+        return time / self.bandwidth
+
+
+@dataclass(frozen=True)
+class Timed:
+    """By message of the plan: when it starts, and when its last byte has arrived (byte times)."""
+
+    plan: Plan
+    model: LinkModel
+    starts: tuple[float, ...]
+    ends: tuple[float, ...]
+
+    @property
+    def end(self) -> float:
+        return max(self.ends, default=0.0)
+
+    @property
+    def seconds(self) -> float:
+        return self.model.seconds(self.end)
+
+    def link_bytes(self) -> dict[Link, int]:
+        """Payload bytes over each directed link that is used."""
+        sizes, load = self.plan.sizes, dict[Link, int]()
+        for m in self.plan.messages:
+            load[m.src, m.dst] = load.get((m.src, m.dst), 0) + sum(sizes[c] for c in m.chunks)
+        return load
+
+
+def simulate(plan: Plan, model: LinkModel) -> Timed:
+    """Every message as early as its link and its data allow, in the plan's order."""
+    sizes = plan.sizes
+    free: dict[Link, float] = {}
+    ready: dict[tuple[int, int], float] = {}  # (die, chunk): from when on the die may pass it on
+    starts, ends = [], []
+    for m in plan.messages:
+        link = (m.src, m.dst)
+        offsets = offsets_of(m, sizes, model)
+        start = free.get(link, 0.0)
+        for c, offset in zip(m.chunks, offsets, strict=True):
+            start = max(start, ready.get((m.src, c), 0.0) - offset)
+        size = sum(sizes[c] for c in m.chunks)
+        end = start + model.span(size)
+        free[link] = start + model.hold(size)
+        early = m.op == COPY and not model.store_and_forward
+        for c, offset in zip(m.chunks, offsets, strict=True):
+            arrives = start + model.latency + offset if early else end
+            ready[m.dst, c] = max(ready.get((m.dst, c), 0.0), arrives)
+        starts.append(start)
+        ends.append(end)
+    return Timed(plan, model, tuple(starts), tuple(ends))
+
+
+def offsets_of(message: Message, sizes: Sequence[int], model: LinkModel) -> list[int]:
+    """Where each chunk begins in the message, as far as the model lets a relay know: cut-through only."""
+    offsets, at = [], 0
+    for c in message.chunks:
+        offsets.append(0 if model.store_and_forward else at)
+        at += sizes[c]
+    return offsets
