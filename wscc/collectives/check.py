@@ -81,7 +81,7 @@ def _link_faults(request: Request, timed: Timed) -> list[str]:
 
 
 def _data_faults(timed: Timed) -> list[str]:
-    """Sends and arrivals in order of time; at the same moment (a wire may take none) in that of the plan."""
+    """Sends and arrivals in order of time; at the same moment (a link may take none) in that of the plan."""
     plan, faults = timed.plan, []
     held: _State = {(d, c): 1 << d for c, chunk in enumerate(plan.chunks) for d in chunk.sources}
     flying: dict[tuple[int, int], int] = {}

@@ -22,7 +22,7 @@ class LinkModel:
     """A directed link: bandwidth in B/s, latency in byte times, flit in bytes.
 
     *store-and-forward*: a message holds its link for latency + its bytes in whole flits, and is passed on
-    after that. *cut-through*: it holds the link for its flits only (the latency is that of the wire, so
+    after that. *cut-through*: it holds the link for its flits only (the latency is that of its length, so
     messages follow each other on it), and a copy is passed on as soon as its first byte arrives; what is
     reduced is in memory first, so it is passed on after its last byte.
     """
@@ -38,17 +38,17 @@ class LinkModel:
         exact = latency if isinstance(latency, Fraction) else Fraction(repr(latency))
         return LinkModel(bandwidth, float(exact * bandwidth), flit, kind == STORE_AND_FORWARD)
 
-    def wire(self, size: int) -> int:
-        """Bytes on the wire: whole flits."""
+    def on_link(self, size: int) -> int:
+        """Bytes on the link: whole flits."""
         return -(-size // self.flit) * self.flit
 
     def hold(self, size: int) -> float:
         """Byte times that a message keeps its link from the next."""
-        return self.wire(size) + (self.latency if self.store_and_forward else 0)
+        return self.on_link(size) + (self.latency if self.store_and_forward else 0)
 
     def span(self, size: int) -> float:
         """Byte times from the start of a message to the arrival of its last byte."""
-        return self.wire(size) + self.latency
+        return self.on_link(size) + self.latency
 
     def seconds(self, time: float) -> float:
         return time / self.bandwidth
