@@ -112,8 +112,14 @@ class Routine:
     body: tuple[Template, ...]
 
     @classmethod
-    def of(cls, code: Code) -> Routine:
-        return cls(code.name, code.args, tuple(_located(code, i, x) for i, x in enumerate(code.body)))
+    def of(cls, code: Code, known: dict[tuple[int, int], Template] | None = None) -> Routine:
+        """`known` has the templates of instructions, by identity and arguments, that other roles share, and gains
+        those of this one."""
+        known = {} if known is None else known
+        for i, x in enumerate(code.body):
+            if (id(x), code.args) not in known:
+                known[id(x), code.args] = _located(code, i, x)
+        return cls(code.name, code.args, tuple(known[id(x), code.args] for x in code.body))
 
 
 def _located(code: Code, index: int, instruction: Instruction) -> Template:

@@ -57,7 +57,11 @@ class Machine:
         steps = [list(dynamic_calls(step)) for step in streams.steps]
         stages = stage_of_role(streams)
         self._calls = [steps[stages[role]] for role in streams.roles]
-        self._routines = {p.role: {c.name: Routine.of(c) for c in p.procedures} for p in streams.programs}
+        # What roles have in common is one object, unless it was read from a file.
+        known: dict[tuple[int, int], Template] = {}
+        self._routines = {
+            p.role: {c.name: Routine.of(c, known) for c in p.procedures} for p in streams.programs
+        }
         for stage, calls in enumerate(steps):
             routines = {role: r for role, r in self._routines.items() if stages[role] == stage}
             check_calls(routines, calls)
