@@ -302,7 +302,7 @@ def edited(streams: Streams, role: int, proc: int, at: int, new: tuple[Instructi
 
 @pytest.mark.parametrize(("axis", "degree"), [("tatp", 2), ("tp", 2)])
 def test_a_corrupted_stream_is_caught_or_changes_no_bit(axis: str, degree: int) -> None:
-    """100 random corruptions: refused at load, stopped in checked mode, stuck with its cycle named, or wrong
+    """70 random corruptions: refused at load, stopped in checked mode, stuck with its cycle named, or wrong
     beyond the limits; what is none of these computes the very same bits."""
     module, made = compiled("gpt", axis, degree, 4)
     shape, artifact = Shape(batch=4), made.artifact
@@ -315,7 +315,7 @@ def test_a_corrupted_stream_is_caught_or_changes_no_bit(axis: str, degree: int) 
         for i in range(len(code.body))
     ]
     harmless = 0
-    for _ in range(50):
+    for _ in range(35):
         r, p, i = places[rng.integers(len(places))]
         choices = list(edits(artifact.streams.programs[r].procedures[p].body[i]))
         what, new = choices[rng.integers(len(choices))]
@@ -325,4 +325,4 @@ def test_a_corrupted_stream_is_caught_or_changes_no_bit(axis: str, degree: int) 
         harmless += 1
         again = list(Trainer(broken, RunOptions(steps=2, checked=True, threads=1)).steps())
         assert np.array(again).tobytes() == np.array(right).tobytes(), (r, p, i, what)
-    assert harmless < 20
+    assert harmless < 14

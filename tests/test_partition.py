@@ -33,7 +33,7 @@ def partitioned(module: Module) -> Module:
     return Partition().run(Differentiate().run(module))
 
 
-@settings(max_examples=14, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     family=st.sampled_from(FAMILIES),
     degrees=st.fixed_dictionaries({a: st.sampled_from([1, 2, 4]) for a in ("dp", "tp", "tatp")}).filter(
@@ -69,7 +69,7 @@ def random_choice(seed: int, density: float):  # type: ignore[no-untyped-def]
     return choose
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     family=st.sampled_from(FAMILIES),
     degrees=st.sampled_from(
