@@ -10,6 +10,9 @@ from wscc.ir.train import Train
 from wscc.ir.types import DType
 from wscc.passes.derivatives import DERIVATIVES, Backward
 
+# What the procedures of a segment are called behind its name.
+FORWARD, BACKWARD = ".fwd", ".bwd"
+
 
 @dataclass(frozen=True, slots=True)
 class BackwardResult:
@@ -43,7 +46,7 @@ def backward_procedure(
     saved = tuple(v for v in reads if v not in forward.inputs)
     inputs = (*(tape.formals[v.name] for v in reads), *(tape.seeds[v.name] for v in seeds))
     procedure = Procedure(
-        f"{forward.name}.bwd", inputs, tuple(Output(g) for g in grads), tuple(tape.builder.ops)
+        f"{forward.name}{BACKWARD}", inputs, tuple(Output(g) for g in grads), tuple(tape.builder.ops)
     )
     return BackwardResult(
         procedure, saved, tuple(v.name for v in reads), tuple(v.name for v in seeds), tuple(wanted), grads
@@ -128,7 +131,7 @@ class _Tape:
             rule = f"{', '.join([term] * len(parts))} -> {term}"
             whole = self.builder.one(
                 "gsum", parts, rule, dtypes=[parts[0].type.dtype], hints=[f"d.{value.name}.sum"],
-                origin=f"{self._forward.name}.fwd/{value.name}",
+                origin=f"{self._forward.name}{FORWARD}/{value.name}",
             )  # fmt: skip
             parts[:] = [whole]
         return parts[0] if parts else None
@@ -153,7 +156,7 @@ class _Tape:
 
 
 def _origin(forward: Procedure, op: Op) -> str:
-    return f"{forward.name}.fwd/{op.results[0].name}"
+    return f"{forward.name}{FORWARD}/{op.results[0].name}"
 
 
 def _reachable(forward: Procedure, start: set[str]) -> set[str]:

@@ -24,7 +24,7 @@ from wscc.ir.module import (
 )
 from wscc.ir.naming import fresh
 from wscc.ir.types import DType, TensorType
-from wscc.passes.backward import backward_procedure
+from wscc.passes.backward import FORWARD, backward_procedure
 from wscc.passes.base import Fact, Pass
 from wscc.passes.update import update_procedures
 
@@ -138,7 +138,7 @@ class _State:
         saved = [self._saved(s, v) for v in result.saved]
         fwd = replace(
             s.procedure,
-            name=f"{s.procedure.name}.fwd",
+            name=f"{s.procedure.name}{FORWARD}",
             outputs=(*s.procedure.outputs, *(Output(v) for v in result.saved)),
         )
         self.forward.append(s.over_layers(Call(fwd.name, (*s.call.args, *saved))))

@@ -9,11 +9,10 @@ from math import prod
 from wscc.diagnostics import Code, fail
 from wscc.ir.module import Array, Call, Kind, Loop, Mode, Module, Op, Procedure, Value
 from wscc.ir.types import Layout
+from wscc.passes.backward import FORWARD
 from wscc.passes.partition_layouts import Assignment, can_shard, operand_layouts
 from wscc.passes.partition_search import Chain, Edge, Site
 from wscc.strategy import policy, store
-
-FORWARD = ".fwd"
 
 
 def forward_calls(module: Module) -> Iterator[tuple[Call, Loop | None]]:
@@ -133,7 +132,7 @@ class Resting:
                 continue
             for d, n in enumerate(shape):
                 if n % (prod(self.sizes[a] for a in rest.dims[d]) * self.sizes[axis]) == 0:
-                    rest = rest.opened(d, axis)
+                    rest = rest.closed(d, axis)
                     break
         return rest
 
@@ -176,7 +175,7 @@ class Resting:
             best = min(roomy or fitting, key=lambda d: (_stream_price(users, d), -shape[d], d))
         else:
             best = min(roomy or fitting, key=lambda d: (d not in streams, d))
-        return layout.opened(best, axis)
+        return layout.closed(best, axis)
 
 
 def _stream_price(users: list[tuple[Site, int]], dim: int) -> tuple[bool, int, int]:

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from wscc.ir.module import Affine, Call, Kind, Loop, Mode, Module, Procedure, Stage
 from wscc.ir.naming import Names
+from wscc.passes.backward import BACKWARD
 from wscc.passes.base import Fact, Pass
-from wscc.passes.stages_cut import BACKWARD, Piece, chain_loop, check_groups, cut, messages
+from wscc.passes.stages_cut import Piece, chain_loop, check_groups, cut, messages
 from wscc.passes.stages_exchange import Exchanges
 from wscc.passes.stages_loops import Item, Repeated, compressed, short_count
 from wscc.passes.stages_order import one_f_one_b, timed

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from wscc.diagnostics import Code, fail
 from wscc.ir.module import Array, Call, Kind, Loop, Module, Ref
-
-FORWARD, BACKWARD = ".fwd", ".bwd"
+from wscc.passes.backward import BACKWARD, FORWARD
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,8 @@ def test_a_plot_without_matplotlib_is_a_named_error(
 @pytest.mark.parametrize(
     ("args", "status", "words"),
     [
-        (["all_gather", "--mesh", "5", "--bytes", "1"], 2, "is not a mesh"),
+        (["all_gather", "--mesh", "5", "--bytes", "1"], 2, "`--mesh 5` is not ROWSxCOLUMNS"),
+        (["all_gather", "--mesh", "1000x1000", "--bytes", "1"], 1, "the limit is 4,096 dies"),
         (["all_gather", "--mesh", "2x2", "--bytes", "x"], 2, "--bytes"),
         (["all_gather", "--mesh", "2x2", "--bytes", "1.5B"], 2, "no number of bytes"),
         (["all_gather", "--mesh", "2x2", "--bytes", "1", "--link", "speed=1B"], 2, "no field of `--link`"),

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from wscc.cli.common import json_option, show_json
-from wscc.cli.link_option import read_bytes, read_die, read_link, read_mesh
+from wscc.cli.link_option import read_bytes, read_die, read_link, read_wafer
 from wscc.cli.sweep import plot_sweep, show_sweep, sweep
 from wscc.collectives.algorithms import ALGORITHMS
 from wscc.collectives.choose import AUTO, Outcome, collective, make_request
@@ -16,10 +16,8 @@ from wscc.collectives.files import schedule_lines
 from wscc.collectives.plan import Op
 from wscc.collectives.timing import LINK_MODELS, LinkModel
 from wscc.diagnostics import Code, fail
-from wscc.frontend import ast
-from wscc.frontend.overrides import dead as read_dead
-from wscc.machine.topology import Topology
-from wscc.machine.wafer import Wafer, dead_links
+from wscc.machine.topology import mesh_topology
+from wscc.machine.wafer import Wafer
 
 OPS: Final = [str(op) for op in Op]
 
@@ -47,7 +45,8 @@ def collective_command(
     N is the whole vector for all_gather, reduce_scatter and all_reduce, the message for broadcast and p2p, and
     what each die holds for all_to_all.
     """
-    wafer, topology = _machine(mesh, dead)
+    wafer = read_wafer(mesh, dead)
+    topology = mesh_topology(wafer)
     model = _model(link, link_model)
     ends = [None if text is None else _number(wafer, text, name) for name, text in
             (("--root", root), ("--to", target))]  # fmt: skip
@@ -69,21 +68,6 @@ def collective_command(
     else:
         _show(outcome, wafer)
     return 0
-
-
-def _machine(mesh: str, dead: tuple[str, ...]) -> tuple[Wafer, Topology]:
-    rows, cols = read_mesh(mesh)
-    damage = [read_dead(text) for text in dead]
-    wafer = Wafer(
-        "mesh", rows, cols,
-        dead_dies=frozenset(_at(d.at) for d in damage if isinstance(d, ast.DeadDie)),
-        dead_links=dead_links((_at(d.a), _at(d.b)) for d in damage if isinstance(d, ast.DeadLink)),
-    )  # fmt: skip
-    return wafer, Topology.mesh(wafer)
-
-
-def _at(place: ast.Coord) -> tuple[int, int]:
-    return place.row, place.column
 
 
 def _model(link: str, kind: str) -> LinkModel:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final, NoReturn
 
-from wscc.diagnostics import Code, Diagnostic
+from wscc.diagnostics import Code, Diagnostic, fail
+from wscc.frontend.ast import Coord, DeadDie
 from wscc.frontend.overrides import UsageError
+from wscc.frontend.overrides import dead as read_dead
 from wscc.frontend.units import EXAMPLES, UNITS, Dimension
-from wscc.machine.wafer import Link
+from wscc.machine.wafer import Coordinate, Link, Wafer, dead_links
 
 _QUANTITY: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z/]*)")
 _MESH: Final = re.compile(r"([0-9]{1,6})x([0-9]{1,6})")
@@ -20,13 +23,31 @@ _FIELDS: Final = {
 _EXAMPLE: Final = "--link bandwidth=256B/ns,latency=1ns,flit=256B"
 # The most bytes of a collective: beyond it byte times are not exact in a double.
 MAX_BYTES: Final = 1 << 50
+MAX_DIES: Final = 4096
 
 
-def read_mesh(text: str) -> tuple[int, int]:
-    found = _MESH.fullmatch(text)
+def read_wafer(mesh: str, dead: Sequence[str]) -> Wafer:
+    """The wafer of `--mesh` with the damage of `--dead`. `UsageError` if either is malformed, W003 for a mesh of
+    too many dies, W304 for damage beside it."""
+    found = _MESH.fullmatch(mesh.strip().lower())
     if not found:
-        _refuse(f"`--mesh {text}` is not a mesh", "write rows x columns: `--mesh 4x8`")
-    return int(found[1]), int(found[2])
+        _refuse(f"`--mesh {mesh}` is not ROWSxCOLUMNS", "write rows x columns: `--mesh 4x8`")
+    rows, cols = int(found[1]), int(found[2])
+    if rows * cols > MAX_DIES:
+        raise fail(
+            Code.LIMIT, f"a mesh of {rows} x {cols} dies is too large: the limit is {MAX_DIES:,} dies",
+            help="use a smaller mesh",
+        )  # fmt: skip
+    damage = [read_dead(text) for text in dead]
+    return Wafer(
+        f"{rows}x{cols}", rows, cols,
+        dead_dies=frozenset(_at(d.at) for d in damage if isinstance(d, DeadDie)),
+        dead_links=dead_links((_at(d.a), _at(d.b)) for d in damage if not isinstance(d, DeadDie)),
+    )  # fmt: skip
+
+
+def _at(place: Coord) -> Coordinate:
+    return place.row, place.column
 
 
 def read_die(text: str, option: str) -> tuple[int, int]:

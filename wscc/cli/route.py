@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,13 +12,12 @@ from typing import Any
 import click
 
 from wscc.cli.common import json_option, show_json
+from wscc.cli.link_option import read_wafer
 from wscc.cli.load_map import heat_maps, hottest_links
 from wscc.diagnostics import Code, fail
-from wscc.frontend.ast import Coord, DeadDie
-from wscc.frontend.overrides import dead as read_dead
 from wscc.frontend.scan import TextKind, read_source
 from wscc.machine.topology import Topology, mesh_topology
-from wscc.machine.wafer import Coordinate, Wafer, dead_links
+from wscc.machine.wafer import Wafer
 from wscc.routing.bound import lower_bound
 from wscc.routing.flow_file import MAX_CHARACTERS, FlowFile, read_flows
 from wscc.routing.flows import legs_of
@@ -28,7 +26,6 @@ from wscc.routing.loads import load_map
 from wscc.routing.router import Routing, route
 
 FLOW_FILE = TextKind("a file of flows", MAX_CHARACTERS, "route the phases of a program one by one")
-_MOST_DIES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ def route_command(
     The load is the bytes over the most loaded link in one direction. Flows from one die with the same content are
     the same bytes: over a link that several of them share they go once, where XY sends them one by one.
     """
-    wafer = _wafer(mesh, dead)
+    wafer = read_wafer(mesh, dead)
     topology = mesh_topology(wafer)
     flows = read_flows(read_source(flow_file, FLOW_FILE), wafer, topology)
     outcome = _outcome(topology, flows, Limits(max_iter=max_iter), routing == "adaptive", not no_bound)
@@ -91,28 +88,6 @@ def _outcome(
     certificate = lower_bound(routing) if with_bound else None
     bound = None if certificate is None else certificate.bytes
     return _Outcome(routing, routed - begun, bound, time.perf_counter() - routed if with_bound else 0.0)
-
-
-def _wafer(mesh: str, dead: tuple[str, ...]) -> Wafer:
-    found = re.fullmatch(r"([0-9]{1,6})x([0-9]{1,6})", mesh.strip().lower())
-    if not found:
-        raise click.BadParameter(f"`{mesh}` is not ROWSxCOLUMNS, such as 4x8", param_hint="--mesh")
-    rows, cols = int(found[1]), int(found[2])
-    if rows * cols > _MOST_DIES:
-        message = f"a mesh of {rows} x {cols} dies is too large to route: the limit is {_MOST_DIES:,} dies"
-        raise fail(Code.LIMIT, message, help="use a smaller mesh")
-    damage = [read_dead(text) for text in dead]
-    return Wafer(
-        f"{rows}x{cols}",
-        rows,
-        cols,
-        dead_dies=frozenset(_at(d.at) for d in damage if isinstance(d, DeadDie)),
-        dead_links=dead_links((_at(d.a), _at(d.b)) for d in damage if not isinstance(d, DeadDie)),
-    )
-
-
-def _at(coord: Coord) -> Coordinate:
-    return coord.row, coord.column
 
 
 def _write_routes(path: str, wafer: Wafer, flows: FlowFile, routing: Routing) -> None:

@@ -79,7 +79,7 @@ class Layout:
         """The same split without partial axes."""
         return Layout(self.dims)
 
-    def opened(self, dim: int, axis: str) -> Layout:
+    def closed(self, dim: int, axis: str) -> Layout:
         """The same with one dimension split further, at its minor end."""
         dims = tuple((*axes, axis) if d == dim else axes for d, axes in enumerate(self.dims))
         return Layout(dims, self.partial)

@@ -73,7 +73,7 @@ def _after(op: Op, before: Layout) -> Layout | str:
         case "slice" | "mask" if axis in before.axes or partial:
             return f"`%{op.operands[0].name}` is not the same on all dies along `{axis}`"
         case "slice":
-            return _closed(before, dim, axis)
+            return before.closed(dim, axis)
         case "mask":
             return before.with_partial({**dict(before.partial), axis: Reduction.SUM})
         case "all_gather" | "all_to_all" if before.dims[dim][-1:] != (axis,):
@@ -81,11 +81,11 @@ def _after(op: Op, before: Layout) -> Layout | str:
         case "all_gather":
             return _opened(before, dim)
         case "all_to_all":
-            return _closed(_opened(before, dim), to, axis)
+            return _opened(before, dim).closed(to, axis)
         case "reduce_scatter" if partial is not Reduction.SUM:
             return f"`%{op.operands[0].name}` is no partial sum over `{axis}`"
         case "reduce_scatter":
-            return _closed(_without(before, axis), dim, axis)
+            return _without(before, axis).closed(dim, axis)
         case _:
             if partial is None or partial != attrs["reduction"]:
                 return f"`%{op.operands[0].name}` is no partial {attrs['reduction']} over `{axis}`"
@@ -94,10 +94,6 @@ def _after(op: Op, before: Layout) -> Layout | str:
 
 def _opened(layout: Layout, dim: int) -> Layout:
     return Layout(tuple(a[:-1] if d == dim else a for d, a in enumerate(layout.dims)), layout.partial)
-
-
-def _closed(layout: Layout, dim: int, axis: str) -> Layout:
-    return Layout(tuple((*a, axis) if d == dim else a for d, a in enumerate(layout.dims)), layout.partial)
 
 
 def _without(layout: Layout, axis: str) -> Layout:
