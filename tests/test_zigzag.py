@@ -104,3 +104,12 @@ def test_initial_weights_are_those_of_one_device() -> None:
     alone = compile_graph(gpt({}, SHAPE, wafer=WAFERS[1])).artifact
     both = [Trainer(a, RunOptions()).arrays(Kind.PARAM)["wpe"] for a in (artifact, alone)]
     assert both[0].tobytes() == both[1].tobytes()
+
+
+def test_pieces_of_a_single_position_see_themselves() -> None:
+    """The last query of a piece is its first key too: a mask that hides one more than it must shows here."""
+    shape = Shape(batch=4, calls=2, seq=8)
+    module = gpt({"sp": 4}, shape, wafer=WAFERS[1])
+    assert order_of(module) == ("sp",)
+    check = judged(module, reference(gpt, shape, DType.F64, "adamw"), DType.F64)
+    assert check.ok, check
