@@ -11,6 +11,7 @@ from wscc.passes.fuse import Fuse
 from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.partition import Partition
 from wscc.passes.place import Place
+from wscc.passes.place_types import DEFAULT_MAPPER
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
@@ -35,15 +36,15 @@ PASSES: Final[dict[str, type[Pass]]] = {
 __all__ = ["PASSES", "Fact", "Pass", "default_passes"]
 
 
-def default_passes(level: int) -> list[Pass]:
-    """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both."""
+def default_passes(level: int, mapper: str = DEFAULT_MAPPER) -> list[Pass]:
+    """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both. `mapper` is that of `place`."""
     fused: list[Pass] = [Fuse()] if level > 0 else []
     return [
         Differentiate(),
         Partition(),
         Stages(),
         *fused,
-        Place(),
+        Place(mapper),
         LowerCollectives(),
         FormPhases(),
         Route(),

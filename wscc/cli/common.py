@@ -12,6 +12,7 @@ import click
 from wscc.diagnostics import Code, CompileError, Diagnostic
 from wscc.diagnostics.render import one_line, render
 from wscc.frontend.overrides import Overrides, UsageError
+from wscc.passes.place_solver import MAPPERS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +31,15 @@ def model_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def mapper_option(command: F) -> F:
+    """`--mapper`; None if it is not given."""
+    return click.option(
+        "--mapper",
+        type=click.Choice(MAPPERS),
+        help="what places dies (default: cpsat; only it looks for rings)",
+    )(command)
 
 
 def json_option(command: F) -> F:
