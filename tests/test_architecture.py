@@ -29,7 +29,7 @@ MAY: dict[str, set[str]] = {
     "wscc/reference": {"diagnostics", "ir", "reference"},
     "wscc/routing": {"diagnostics", "machine", "routing"},
     "passes": BASE | {"routing", "passes"},
-    "backends": BASE | {"backends", "host"},
+    "backends": BASE | {"backends", "collectives", "host"},
     "wscc/pipeline.py": BASE | {"passes"},
 }
 

@@ -158,10 +158,8 @@ def _depths(tree: dict[int, int]) -> dict[int, int]:
 def _piped(request: Request, model: LinkModel, name: str, routes: Sequence[Route]) -> Plans:
     """The vector in equal parts, one for each route, each cut in pieces that follow one another."""
     everyone = frozenset(request.dies)
+    routes = routes or [Route(())]
     hops = sum(len(r.arcs) for r in routes)
-    if not routes:
-        yield Plan(name, (), ())
-        return
     for pieces in _piece_counts(hops, request.bytes // len(routes), model):
         chunks, paths, waves = list[Chunk](), list[Route](), list[int]()
         for route, part in zip(routes, split(request.bytes, len(routes)), strict=True):
@@ -215,9 +213,9 @@ def _broadcasts(request: Request, model: LinkModel) -> Plans:
 
 def _parallel_paths(request: Request, model: LinkModel) -> Plans:
     """As many paths without a common link as there are (Menger), the message shared equally among them."""
-    paths = disjoint_paths(request.topology, request.root, request.target)
-    for pieces in _piece_counts(sum(len(p.arcs) for p in paths) or 1, request.bytes, model):
-        parts = list(pieces_of(request.bytes, pieces * len(paths))) if paths else []
+    paths = disjoint_paths(request.topology, request.root, request.target) or [Route(())]
+    for pieces in _piece_counts(max(sum(len(p.arcs) for p in paths), 1), request.bytes, model):
+        parts = list(pieces_of(request.bytes, pieces * len(paths)))
         routes = [paths[i % len(paths)] for i in range(len(parts))]
         yield _sent(request, model, "packing", parts, routes, frozenset([request.target]))
 
