@@ -36,7 +36,7 @@ __all__ = ["PASSES", "Fact", "Pass", "default_passes"]
 
 
 def default_passes(level: int) -> list[Pass]:
-    """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both."""
+    """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both. `-O2`: routes around what is full."""
     fused: list[Pass] = [Fuse()] if level > 0 else []
     return [
         Differentiate(),
@@ -46,7 +46,7 @@ def default_passes(level: int) -> list[Pass]:
         Place(),
         LowerCollectives(),
         FormPhases(),
-        Route(),
+        Route(adaptive=level > 1),
         Schedule(overlap=level > 0),
         PlanMemory(),
     ]

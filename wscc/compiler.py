@@ -81,7 +81,7 @@ def compile_graph(
     def keep(name: str, module: Module) -> None:
         modules[name] = module
         if name == "route":
-            loads.append(phase_loads(module))
+            loads.append(phase_loads(module, bounds=True))
         observe(name, module)
 
     planned = compile_module(graph, level, observe=keep, timings=timings)

@@ -1,7 +1,7 @@
 """The least load that any routing can reach: link prices that prove as much as can be found, as a certificate.
 
-Three sources of prices: those of the router, the links of a cut, and the dual of the linear programme over all
-paths whatsoever, made by column generation as in the router, but over every turn.
+Sources of prices: those of the router, the link that pinned flows load most, the links of a cut, and the dual of
+the linear programme over all paths whatsoever, made by column generation as in the router, but over every turn.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def _candidates(routing: Routing) -> Iterator[list[int]]:
     yield from (whole_lengths(p) for p in routing.prices)
     demands = merged_demands(routing.flows)
     fixed = _pinned_bytes(routing)
+    if fixed.any():
+        yield [int(i == fixed.argmax()) for i in range(len(fixed))]
     if demands:
         yield whole_lengths(best_simple_cut(routing.topology, demands, fixed).prices)
         yield whole_lengths(best_block(routing.topology, demands, fixed).prices)
