@@ -14,6 +14,7 @@ import numpy as np
 from wscc.backends.collective_memory import ELEMENT, Layout, lands_in_place
 from wscc.collectives.plan import COPY, Link, Message, Plan, Request
 from wscc.ir.program import Address, Code, Instruction, Operand, Program, ProgramCall, Streams
+from wscc.ir.routes import Route
 
 NAME = "collective"
 
@@ -105,7 +106,7 @@ def streams_of(request: Request, plan: Plan, memory: Mapping[int, Layout]) -> St
         dies=request.dies,
         roles=tuple(range(len(request.dies))),
         bindings=np.zeros((len(request.dies), 0), np.int64),
-        routes=request.topology.links,
+        routes=tuple(map(Route.along, request.topology.links)),
         arena_bytes=_largest(list(memory.values())),
     )  # fmt: skip
 

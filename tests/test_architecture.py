@@ -20,7 +20,7 @@ MAY: dict[str, set[str]] = {
     "grammar": set(),
     "wscc/diagnostics": {"diagnostics"},
     "wscc/machine": {"diagnostics", "machine"},
-    "wscc/collectives": {"diagnostics", "machine", "collectives"},
+    "wscc/collectives": {"diagnostics", "machine", "routing", "collectives"},
     "wscc/ir": {"diagnostics", "machine", "ir", "grammar"},
     "wscc/strategy.py": {"diagnostics"},
     "wscc/frontend": BASE | {"frontend"},
