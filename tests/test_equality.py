@@ -27,7 +27,10 @@ def test_every_strategy_equals_one_device_in_f64(case: tuple[str, dict[str, int]
 
 @pytest.mark.parametrize(
     ("case", "recompute"),
-    [pytest.param(c, mode, id=f"{name(c)} {mode}") for c, mode in zip(cases(), cycle(RECOMPUTE), strict=False)],
+    [
+        pytest.param(c, mode, id=f"{name(c)} {mode}")
+        for c, mode in zip(cases(), cycle(RECOMPUTE), strict=False)
+    ],
 )
 def test_every_strategy_keeps_within_rounding_in_f32(
     case: tuple[str, dict[str, int]], recompute: str

@@ -108,7 +108,9 @@ def _sends(request: Request, model: LinkModel, algorithm: str) -> Families:
     if algorithm != "packing":
         guide = GUIDES[algorithm](request.topology)
         if guide is not None:
-            yield _along(request, model, algorithm, [_route_of(request, guide(request.root, i)) for i in (0, 1)])
+            yield _along(
+                request, model, algorithm, [_route_of(request, guide(request.root, i)) for i in (0, 1)]
+            )
     elif request.op is Op.P2P:
         # As many paths without a common link as there are (Menger), the message shared among them.
         paths = disjoint_paths(request.topology, request.root, request.target)

@@ -50,7 +50,10 @@ class _Climb:
         yield from ((row, column + i) for i in (1, -1, 2, -2) if 0 <= column + i < len(limits))
         for near in (row + 1, row - 1, row + 2):
             if 0 <= near < len(rows):
-                yield near, min(range(len(rows[near][1])), key=lambda i: abs(rows[near][1][i] - limits[column]))
+                yield (
+                    near,
+                    min(range(len(rows[near][1])), key=lambda i: abs(rows[near][1][i] - limits[column])),
+                )
 
     def _seeded(self, at: Place) -> Timed:
         best = self._at(at)
