@@ -248,7 +248,7 @@ def test_a_die_that_joins_the_others_is_not_to_be_given_up() -> None:
     topology, shape = mesh_topology(Wafer("w", 1, 5)), strategy(dp=2, tatp=3)
     for dies, without in (((0, 1, 3, 4), ""), ((0, 1, 2, 3), " without die (0, 4)")):
         pairs = Placement(dies, "by hand", ())
-        error = no_place(topology, shape, "", lambda s, p=pairs: p if s[2].size == 2 else None)  # type: ignore[misc]
+        error = no_place(topology, shape, "", lambda s, p=pairs: p if s[-1].size == 2 else None)  # type: ignore[misc]
         assert f"`dp=2,tatp=2` fits{without};" in error.diagnostics[0].help
 
 
