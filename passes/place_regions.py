@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wscc.machine.topology import Topology
@@ -15,8 +16,8 @@ from wscc.passes.place_types import AxisSpec
 # scan orders.
 _MAX_GROWTH = 2_000_000
 _LEAST_TRIES = 4
-# The shapes of boxes tried, the squarest first.
-_TILINGS = 3
+# The shapes of boxes tried, the squarest first, and the orders in which rings are grown around them.
+_TILINGS, _FEW_TRIES = 6, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,11 @@ def find_regions(topology: Topology, ask: Ask, *, seed: int, tries: int, limit: 
     return Walks(None, reason="there are none" if exact.proven else "none found within the search limit")
 
 
-def partly_tiled(topology: Topology, ask: Ask, keeps: Keeps, *, seed: int) -> list[Region] | None:
-    """Whole boxes for as many groups as there is room, the rest grown around them; None if that fails."""
+def partly_tiled(topology: Topology, ask: Ask, keeps: Keeps, *, seed: int) -> Iterator[list[Region]]:
+    """Whole boxes for as many groups as there is room, the rest grown around them: for each shape of a box with
+    which that succeeds."""
     if topology.grid is None or ask.size == 1 or obstacle(topology, ask):
-        return None
+        return
     axis = AxisSpec("", ask.size, ring=True)
     tilings = [t for t in best_tilings([axis], topology.grid) if not (ask.closed and t.open)]
     for tiling in sorted(tilings, key=lambda t: abs(t.extent[0] - t.extent[1]))[:_TILINGS]:
@@ -61,10 +63,9 @@ def partly_tiled(topology: Topology, ask: Ask, keeps: Keeps, *, seed: int) -> li
             continue  # all grown, or all boxes: other candidates
         rest = topology.part(topology.live_set - {d for box in kept for d in box})
         if not obstacle(rest, missing):
-            grown = grow_regions(rest, rest.live, missing, seed=seed, tries=_LEAST_TRIES)
+            grown = grow_regions(rest, rest.live, missing, seed=seed, tries=_FEW_TRIES)
             if grown is not None:
-                return [*map(tuple, kept), *grown]
-    return None
+                yield [*map(tuple, kept), *grown]
 
 
 def obstacle(topology: Topology, ask: Ask) -> str:

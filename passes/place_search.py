@@ -148,10 +148,11 @@ class Search:
     def _walks(self, axis: int, *, must: bool) -> Iterator[Regions]:
         """Rings or paths for the groups of one axis."""
         ask = self._ask(axis)
-        walks = partly_tiled(self.topology, ask, self._keeps, seed=self.seed)
-        if walks is not None:
+        partly = 0
+        for walks in partly_tiled(self.topology, ask, self._keeps, seed=self.seed):
+            partly += 1
             yield Regions((axis,), np.array(walks), "blocks", turned=True)
-        limit = self.limits.search_time if must and walks is None else 0.0
+        limit = self.limits.search_time if must and not partly else 0.0
         found = find_regions(self.topology, ask, seed=self.seed, tries=self.limits.tries, limit=limit)
         if found.walks is not None:
             yield Regions((axis,), np.array(found.walks), found.method, turned=True)

@@ -16,7 +16,7 @@ from random import Random
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wscc.diagnostics import Code, CompileError
@@ -144,7 +144,6 @@ def placed_or_refused(wafer: Wafer, shape: tuple[AxisSpec, ...]) -> Placement | 
 
 @settings(max_examples=50, deadline=None)
 @given(wafers(16), st.integers(1, 3), st.integers(1, 2), st.integers(1, 16))
-@example(Wafer("w", 2, 4, dead_links=frozenset({((0, 0), (1, 0))})), 1, 1, 4)
 def test_what_exists_is_found_and_what_is_refused_does_not_exist(
     wafer: Wafer, dp: int, tp: int, tatp: int
 ) -> None:
@@ -207,6 +206,11 @@ def test_one_group_over_all_live_dies(
         placement = place_on(wafer, strategy(tatp=size))
         assert_valid(wafer, strategy(tatp=size), placement)
         assert placement.axis("tatp").kind is kind
+
+
+def test_a_box_whose_ring_is_cut_by_a_dead_link_is_not_taken() -> None:
+    wafer = Wafer("w", 6, 6, dead_links=frozenset({((0, 0), (1, 0))}))
+    assert place_on(wafer, strategy(tatp=16)).axis("tatp").kind is RING
 
 
 # ---- the words of refusals
