@@ -92,14 +92,19 @@ def _islands(topology: Topology) -> str:
 
 
 def _nearest(topology: Topology, shape: Shape, fits: Fits) -> str:
-    """The largest strategy with degrees that divide the ones asked for, so that shapes still divide."""
-    limit = len(topology.islands[0]) if topology.islands else 0
-    smaller = [s for s in _divisors(shape) if dies_of(s) <= min(limit, dies_of(shape) - 1)]
-    smaller.sort(key=lambda s: (-dies_of(s), _distance(shape, s)))
+    """The first of the smaller strategies that fits."""
+    smaller = smaller_strategies(shape, len(topology.islands[0]) if topology.islands else 0)
     for tried in (*smaller[:_MAX_TRIES], *smaller[-1:]):
         if fits(tried) is not None:
             return f"`{spell(tried)}` ({dies_of(tried)} of {len(topology.live)} live dies) fits"
     return "no strategy fits: the wafer has no live die"
+
+
+def smaller_strategies(shape: Shape, limit: int) -> list[tuple[AxisSpec, ...]]:
+    """Those of at most `limit` dies with degrees that divide the ones asked for, so that shapes still divide: the
+    largest first, then the nearest."""
+    smaller = [s for s in _divisors(shape) if dies_of(s) <= min(limit, dies_of(shape) - 1)]
+    return sorted(smaller, key=lambda s: (-dies_of(s), _distance(shape, s)))
 
 
 def _distance(shape: Shape, other: Shape) -> tuple[int, ...]:
