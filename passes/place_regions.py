@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wscc.machine.topology import Topology
-from wscc.passes.place_blocks import Keeps, most_boxes
+from wscc.passes.place_boxes import Keeps, most_boxes
 from wscc.passes.place_grow import Ask, Region, grow_regions
 from wscc.passes.place_tiles import best_tilings
 from wscc.passes.place_types import AxisSpec

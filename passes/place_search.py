@@ -1,6 +1,6 @@
 """The search on one island: candidates of several kinds, the cheapest of which are improved.
 
-Boxes on a lattice for all axes, or the inner ones (`place_blocks`); rings or paths from whole boxes and grown
+Boxes on a lattice for all axes, or the inner ones (`place_boxes`); rings or paths from whole boxes and grown
 ones; rings or paths that are all grown, or found by CP-SAT (`place_regions`). Regions are given to coordinates
 (`place_assign`) and change places while that pays. On small wafers CP-SAT takes the best as a hint, and
 improves it or proves it best.
@@ -17,7 +17,7 @@ import numpy as np
 from wscc.machine.topology import Topology
 from wscc.machine.wafer import Wafer
 from wscc.passes.place_assign import Assigned, Regions, assign, exchange, in_order, outer_axes
-from wscc.passes.place_blocks import blocks
+from wscc.passes.place_boxes import boxes
 from wscc.passes.place_describe import describe
 from wscc.passes.place_grow import Ask
 from wscc.passes.place_hops import Hops, Price
@@ -131,7 +131,7 @@ class Search:
     def _regions(self) -> Iterator[Regions]:
         tiled = False
         if self.topology.grid is not None:
-            for made in blocks(self.topology, self.shape, self.closed, self._keeps):
+            for made in boxes(self.topology, self.shape, self.closed, self._keeps):
                 tiled = tiled or made.method == "tile"
                 yield made
         if tiled:
@@ -151,7 +151,7 @@ class Search:
         partly = 0
         for walks in partly_tiled(self.topology, ask, self._keeps, seed=self.seed):
             partly += 1
-            yield Regions((axis,), np.array(walks), "blocks", turned=True)
+            yield Regions((axis,), np.array(walks), "boxes", turned=True)
         limit = self.limits.search_time if must and not partly else 0.0
         found = find_regions(self.topology, ask, seed=self.seed, tries=self.limits.tries, limit=limit)
         if found.walks is not None:

@@ -70,7 +70,7 @@ class AxisPlacement:
 @dataclass(frozen=True, slots=True)
 class Placement:
     """`dies[i]` is the physical die of logical index i. `method` is what found it: `tile` (one
-    lattice), `blocks` (equal boxes where the wafer is whole), `grow` (a heuristic), `cpsat`; else the mapper
+    lattice), `boxes` (equal ones where the wafer is whole), `grow` (a heuristic), `cpsat`; else the mapper
     asked for. `optimal`: no placement has
     less traffic x hops."""
 

@@ -385,7 +385,7 @@ def test_whole_wafers_are_tiled_with_closed_rings(
 ) -> None:
     wafer, shape = Wafer("w", *mesh), strategy(*degrees)
     placement = place_on(wafer, shape)
-    assert placement.method in ("tile", "blocks")
+    assert placement.method in ("tile", "boxes")
     assert placement.axis("tatp").kind is RING
     assert (
         Price(Hops(mesh_topology(wafer)), shape).of(np.array(placement.dies))

@@ -29,7 +29,7 @@ Corners = npt.NDArray[np.bool_]
 Keeps = Callable[[Shape, IntArray], bool]
 
 
-def blocks(topology: Topology, shape: Shape, closed: bool, keeps: Keeps) -> Iterator[Regions]:
+def boxes(topology: Topology, shape: Shape, closed: bool, keeps: Keeps) -> Iterator[Regions]:
     """For every choice of outer axes that are not rings, the boxes of the cheapest tiling of the others that can
     be set down often enough. `keeps` says whether a box keeps the rules despite dead links."""
     assert topology.grid is not None
@@ -45,7 +45,7 @@ def blocks(topology: Topology, shape: Shape, closed: bool, keeps: Keeps) -> Iter
                     break
                 found = _boxes(topology, tiling, count, lambda dies, s=small: keeps(s, dies))  # type: ignore[misc]
                 if len(found.dies) >= count:
-                    yield Regions(inner, found.dies, "blocks" if outer else "tile", False, found.cells)
+                    yield Regions(inner, found.dies, "boxes" if outer else "tile", False, found.cells)
                     break
 
 
