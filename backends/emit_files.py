@@ -1,7 +1,7 @@
 """The artifact: a folder with everything that runs, each file under a hash.
 
     programs.wsa    one program per role, and the step      bindings.npy   the binding table, a row per die
-    routes.json     paths of physical dies                  graph.wir      the step at the graph level
+    routes.json     how messages go from die to die         graph.wir      the step at the graph level
     manifest.json   what the host must know; the hashes     data.bin       a copy of the data file, if any
     report.json     about the compilation; not hashed, so that it may hold seconds
 
@@ -25,9 +25,10 @@ from wscc.backends.emit_manifest import DATA
 from wscc.diagnostics import CompileError
 from wscc.ir.artifact import Manifest
 from wscc.ir.program import Streams
+from wscc.ir.routes import Route
 from wscc.ir.wsa import parse_wsa, to_wsa
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 MANIFEST, REPORT = "manifest.json", "report.json"
 PROGRAMS, BINDINGS, ROUTES, GRAPH = "programs.wsa", "bindings.npy", "routes.json", "graph.wir"
 FILES: Final = frozenset((MANIFEST, REPORT, DATA, PROGRAMS, BINDINGS, ROUTES, GRAPH))
@@ -92,8 +93,10 @@ def _npy(streams: Streams) -> bytes:
 
 
 def _routes(streams: Streams) -> bytes:
-    """A path a line, as one JSON list."""
-    return ("[\n" + ",\n".join(json.dumps(path) for path in streams.routes) + "\n]\n").encode()
+    """A route a line, as one JSON list."""
+    return (
+        "[\n" + ",\n".join(json.dumps(encode(r), sort_keys=True) for r in streams.routes) + "\n]\n"
+    ).encode()
 
 
 def load_artifact(folder: Path) -> Artifact:
@@ -146,7 +149,7 @@ def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str
     program = decode(_Program, manifest["program"])
     programs, steps = parse_wsa(files[PROGRAMS].decode(), PROGRAMS)
     bindings = np.load(io.BytesIO(files[BINDINGS]), allow_pickle=False).astype(np.int64)
-    routes = decode(tuple[tuple[int, ...], ...], json.loads(files[ROUTES]))
+    routes = decode(tuple[Route, ...], json.loads(files[ROUTES]))
     if not len(program.dies) == len(program.roles) == len(bindings) or bindings.ndim != 2:
         raise ValueError("dies, roles and bindings differ in number")
     if not set(program.roles) <= {p.role for p in programs}:

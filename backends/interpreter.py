@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from wscc.backends.load_checks import (
 )
 from wscc.ir.artifact import Manifest
 from wscc.ir.program import Streams, dynamic_calls, stage_of_role
+from wscc.ir.routes import crossings
 
 # Prepared instructions kept over all dies, about a kilobyte each; beyond it they are made again.
 _KEPT = 1 << 20
@@ -46,7 +46,7 @@ class Machine:
     _memories: list[DieMemory] = field(init=False, repr=False)
     _shadows: list[Shadow] = field(init=False, repr=False)
     _codes: list[dict[DynamicCall, list[Prepared]]] = field(init=False, repr=False)
-    _sent: list[dict[int, int]] = field(init=False, repr=False)
+    _sent: list[dict[tuple[int, int], int]] = field(init=False, repr=False)
     _engine: Engine = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -104,11 +104,12 @@ class Machine:
     def traffic(self) -> dict[tuple[int, int], int]:
         """Bytes carried so far by each link that carried any: (physical die, its neighbour), one way."""
         links: dict[tuple[int, int], int] = {}
+        crossed = crossings(self.streams.routes)
         for sent in self._sent:
-            for route, count in sent.items():
-                path = self.streams.routes[route]
-                for link in pairwise(path):
-                    links[link] = links.get(link, 0) + count
+            for (route, amount), times in sent.items():
+                parts = self.streams.routes[route].parts(amount)
+                for leg, link in crossed[route]:
+                    links[link] = links.get(link, 0) + parts[leg] * times
         return dict(sorted(links.items()))
 
     def peak_bytes(self) -> tuple[int, ...]:

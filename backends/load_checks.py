@@ -144,17 +144,18 @@ def _check_message(
     for die, peer, route in zip(logical.tolist(), peers.tolist(), routes.tolist(), strict=True):
         if not 0 <= route < len(streams.routes):
             raise fail(Code.ARTIFACT, f"route {route} of {len(streams.routes)}")
-        path = streams.routes[route]
+        legs = streams.routes[route].legs
         ends = (streams.dies[die], streams.dies[peer])
-        if not path or (path[0], path[-1]) != ends:
+        if not legs or any((leg.path[:1], leg.path[-1:]) != (ends[:1], ends[1:]) for leg in legs):
             src, dst = (die_name(d, manifest) for d in ends)
             raise fail(Code.ARTIFACT, f"route {route} does not lead from die {src} to die {dst}")
         if route not in valid:
-            _check_route(route, path, manifest)
+            for leg in legs:
+                _check_path(route, leg.path, manifest)
             valid.add(route)
 
 
-def _check_route(route: int, path: tuple[int, ...], manifest: Manifest) -> None:
+def _check_path(route: int, path: tuple[int, ...], manifest: Manifest) -> None:
     dead_links = {frozenset(link) for link in manifest.dead_links}
     dead = set(manifest.dead_dies)
     for a, b in pairwise(path):

@@ -61,7 +61,7 @@ class Transport:
     """All channels of the wafer. `wake` is called, holding `lock`, with each die whose wait has ended."""
 
     wake: Callable[[int], None]
-    lock: threading.Condition = field(default_factory=threading.Condition)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     ends: dict[tuple[int, int, bool], End] = field(default_factory=dict)
     boxes: dict[tuple[int, int, int], Mailbox] = field(default_factory=dict)
 
@@ -90,10 +90,12 @@ class Transport:
                 return
         self._deliver(box, slot, message)
 
-    def send(self, message: Array, box: Mailbox, counts: dict[int, int], route: int) -> None:
-        """Start the message; it leaves at once if there is a slot for it. Bytes are counted by route."""
+    def send(self, message: Array, box: Mailbox, counts: dict[tuple[int, int], int], route: int) -> None:
+        """Start the message; it leaves at once if there is a slot for it. Messages are counted by route
+        and bytes."""
         _begin(box.sender, box.receiver.die)
-        counts[route] = counts.get(route, 0) + message.nbytes
+        kind = (route, message.nbytes)
+        counts[kind] = counts.get(kind, 0) + 1
         with self.lock:
             slot, box.slot = box.slot, None
             if slot is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from wscc.passes.base import Fact, Pass
+from wscc.passes.choices import DEFAULT, ROUTINGS, Choices
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.fuse import Fuse
 from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.partition import Partition
 from wscc.passes.place import Place
-from wscc.passes.place_types import DEFAULT_MAPPER
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
@@ -36,18 +36,18 @@ PASSES: Final[dict[str, type[Pass]]] = {
 __all__ = ["PASSES", "Fact", "Pass", "default_passes"]
 
 
-def default_passes(level: int, mapper: str = DEFAULT_MAPPER) -> list[Pass]:
-    """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both. `mapper` is that of `place`."""
+def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
+    """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both. `-O2`: routes around what is full."""
     fused: list[Pass] = [Fuse()] if level > 0 else []
     return [
         Differentiate(),
         Partition(),
         Stages(),
         *fused,
-        Place(mapper),
-        LowerCollectives(),
+        Place(choices.mapper),
+        LowerCollectives(choices.allgather),
         FormPhases(),
-        Route(),
+        Route(adaptive=(choices.routing or ROUTINGS[level > 1]) == "adaptive"),
         Schedule(overlap=level > 0),
         PlanMemory(),
     ]

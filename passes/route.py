@@ -1,4 +1,4 @@
-"""Give every message its path of physical dies."""
+"""Give every message its route (TCME)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from wscc.diagnostics import Code, fail
-from wscc.ir.die_arrays import DieArray, as_array, as_ints
-from wscc.ir.fabric import NOBODY, Ints, Transfer
+from wscc.ir.die_arrays import DieArray, as_ints
+from wscc.ir.fabric import NOBODY, Transfer
 from wscc.ir.module import Module, Procedure
-from wscc.machine.topology import Path, Topology, mesh_topology
+from wscc.machine.topology import mesh_topology
 from wscc.passes.base import Fact, Pass
+from wscc.passes.route_flows import PhaseFlows, module_flows
+from wscc.passes.route_solve import solve
+from wscc.passes.route_table import RouteTable
+from wscc.routing.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)
 class Route(Pass):
-    """Route each message along its row, then along its column; where that path is dead, along the shortest
-    live path, ties by a fixed order. On a whole mesh this is free of routing deadlock: rows before columns
-    never close a cycle of links.
+    """Route the messages of each phase so that the most loaded link carries as little as possible (TCME, arXiv
+    2512.14256; `wscc.routing`): around what is full, in up to `max_paths` legs, the same bytes merged into
+    trees. Messages of one pair of dies in a phase share a route. Unless `adaptive`, each takes its initial route:
+    along its row, then along its column; where that path is dead, the shortest live one, ties by a fixed order.
 
-    `Module.routes` holds each path once, sorted by (source, destination); `Transfer.route` is its index by
-    sender. Fails with W302 where no live path is left. `phase_loads` tells the load of the links.
+    Never worse than the initial routes. No circle of messages that wait for links: all routes of the module keep to
+    the turns of the same virtual channels. `Module.routes` holds each route once; `Transfer.route` is its index
+    by sender. Fails with W302 where no live path is left. `phase_loads` tells the load of the links.
 
     Before: transfer 0 to=[1,2,3,0]
     After:  transfer 0 to=[1,2,3,0] route=[0,1,2,3]; routes (0,0)-(0,1), ...
@@ -32,50 +37,36 @@ class Route(Pass):
     requires: ClassVar[frozenset[Fact]] = frozenset({Fact.PHASED})
     provides: ClassVar[frozenset[Fact]] = frozenset({Fact.ROUTED})
 
+    adaptive: bool = True
+    max_iter: int = 10
+    max_paths: int = 8
+
     def run(self, module: Module) -> Module:
-        targets = dict.fromkeys(
-            s.to for p in module.procedures for s in p.body if isinstance(s, Transfer) and s.to != NOBODY
-        )
-        dies = np.asarray(module.dies, np.int64)
-        codes = {to: _pairs(to, dies) for to in targets}
-        used = np.unique(np.concatenate([np.zeros(0, np.int64), *codes.values()]))
-        used = used[used != NOBODY]
         topology = mesh_topology(module.machine)
-        paths = tuple(live_path(topology, *divmod(code, _CODE)) for code in used.tolist())
-        routes = {to: _indices(codes[to], used) for to in targets}
-        procedures = tuple(_routed(p, routes) for p in module.procedures)
-        return module.with_(procedures=procedures, routes=paths)
-
-
-def live_path(topology: Topology, source: int, destination: int) -> Path:
-    """The initial route of a message. Fails with W302 where none is left."""
-    path = topology.xy_or_shortest(source, destination)
-    if path is None:
-        ends = " and ".join(str(topology.coordinate(d)) for d in (source, destination))
-        raise fail(
-            Code.DISCONNECTED,
-            f"no live path joins dies {ends}",
-            help="place the program on one connected part of the wafer",
+        phases = module_flows(module)
+        limits = Limits(max_iter=self.max_iter, max_paths=self.max_paths)
+        routings = solve(
+            topology, [p.flows for p in phases], module.machine.link.channels, limits, adaptive=self.adaptive
         )
-    return path
+        table = RouteTable()
+        dies = np.asarray(module.dies, np.int64)
+        routed: dict[str, dict[Transfer, Transfer]] = {}
+        for phase, routing in zip(phases, routings, strict=True):
+            numbers = table.numbers(routing)
+            routed.setdefault(phase.procedure, {}).update(_routed(phase, numbers, dies))
+        procedures = tuple(_with(p, routed.get(p.name, {})) for p in module.procedures)
+        return module.with_(procedures=procedures, routes=table.routes)
 
 
-# A pair of physical dies as one integer: source * _CODE + destination.
-_CODE = 1 << 24
+def _routed(phase: PhaseFlows, routes: DieArray, dies: DieArray) -> dict[Transfer, Transfer]:
+    """Each transfer with its routes, those of the flows of its messages."""
+    found = {}
+    for t in phase.transfers:
+        flows = phase.numbers(t, dies)
+        found[t] = replace(t, route=as_ints(np.where(flows == NOBODY, NOBODY, routes[flows])))
+    return found
 
 
-def _pairs(to: Ints, dies: DieArray) -> DieArray:
-    """By sender, the code of its pair, or `NOBODY`."""
-    target = as_array(to, len(dies))
-    return np.where(target == NOBODY, NOBODY, dies * _CODE + dies[target])
-
-
-def _indices(codes: DieArray, used: DieArray) -> Ints:
-    return as_ints(np.where(codes == NOBODY, NOBODY, np.searchsorted(used, codes)))
-
-
-def _routed(procedure: Procedure, routes: dict[Ints, Ints]) -> Procedure:
-    body = tuple(
-        replace(s, route=routes.get(s.to, NOBODY)) if isinstance(s, Transfer) else s for s in procedure.body
-    )
+def _with(procedure: Procedure, routed: dict[Transfer, Transfer]) -> Procedure:
+    body = tuple(routed.get(s, s) if isinstance(s, Transfer) else s for s in procedure.body)
     return replace(procedure, body=body)

@@ -1,18 +1,25 @@
-"""The load of links: bytes that cross each of them in each phase of a routed module."""
+"""The load of links: bytes that cross each of them in each phase of a routed module, and the least there can be."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
 from wscc.ir.die_arrays import DieArray, as_array
 from wscc.ir.fabric import NOBODY, Transfer
 from wscc.ir.module import Module
-from wscc.machine.topology import Path, mesh_topology
-from wscc.passes.route import live_path
+from wscc.ir.routes import Hop, crossings
+from wscc.machine.topology import Topology, mesh_topology
+from wscc.passes.route_flows import module_flows
+from wscc.passes.route_solve import Flows, least_load, live_path
+from wscc.routing.loads import link_numbers
+
+# Links x sources of all phases of which the bound is computed: a second or two on 2 cores for each million.
+_WORK: Final = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +27,8 @@ class PhaseLoad:
     """One phase of one procedure (`name` is `procedure/phase`), for one call of it.
 
     `xy_max_link_bytes` is what the most loaded directed link would carry on initial routes, `max_link_bytes`
-    what it carries; `lp_bound_bytes` and `gap_percent` are None where the bound was not computed.
+    what it carries, `lp_bound_bytes` what no routing can be below, rounded down (`gap_percent` is how far above it
+    the load is); these two are None where the bound was not computed.
     """
 
     name: str
@@ -30,58 +38,70 @@ class PhaseLoad:
     gap_percent: float | None = None
 
 
-def phase_loads(module: Module) -> tuple[PhaseLoad, ...]:
-    """The loads of a routed module that still has its transfers, in order of procedures and phases."""
+def phase_loads(module: Module, *, bounds: bool = False) -> tuple[PhaseLoad, ...]:
+    """The loads of a routed module that still has its transfers, in order of procedures and phases. Of `bounds`,
+    those of the highest loads are computed, as many as take some seconds."""
     topology = mesh_topology(module.machine)
-    actual = _Links(module.routes)
-    paths = tuple(live_path(topology, path[0], path[-1]) for path in module.routes)
-    initial = actual if paths == module.routes else _Links(paths)
+    links = _Links(module, topology)
+    phases = module_flows(module)
+    carried = {p.flows: links.carried(p.transfers) for p in phases}
+    initial = {flows: int(_initial(topology, flows, links).max()) for flows in carried}
+    least = _bounds(topology, carried) if bounds else {}
     loads = []
-    for procedure in module.procedures:
-        transfers = [s for s in procedure.body if isinstance(s, Transfer)]
-        for phase in dict.fromkeys(t.phase for t in transfers):
-            sent = _bytes_by_route(module, [t for t in transfers if t.phase == phase])
-            loads.append(PhaseLoad(f"{procedure.name}/{phase}", initial.largest(sent), actual.largest(sent)))
+    for phase in phases:
+        most, bound = int(carried[phase.flows].max()), least.get(phase.flows)
+        gap = 100 * (most / bound - 1) if bound else None
+        loads.append(PhaseLoad(phase.name, initial[phase.flows], most, bound, gap))
     return tuple(loads)
 
 
-def link_bytes(
-    module: Module, transfers: Sequence[Transfer], senders: range | None = None
-) -> dict[tuple[int, int], int]:
+def _bounds(topology: Topology, carried: dict[Flows, DieArray]) -> dict[Flows, int | None]:
+    found = {}
+    left = _WORK
+    for flows, load in sorted(carried.items(), key=lambda item: -int(item[1].max())):
+        free = {f.source for f in flows if not f.pinned}
+        left -= len(free) * len(topology.links)
+        if not free or left >= 0:
+            found[flows] = least_load(topology, flows, load)
+    return found
+
+
+def link_bytes(module: Module, transfers: Sequence[Transfer], senders: range | None = None) -> dict[Hop, int]:
     """The bytes that each directed link (two physical dies) carries for these transfers; of some senders only,
     if they are given."""
-    links = _Links(module.routes)
-    carried = links.carried(_bytes_by_route(module, transfers, senders))
-    return {link: n for link, n in zip(links.names, carried.tolist(), strict=True) if n}
+    topology = mesh_topology(module.machine)
+    carried = _Links(module, topology).carried(transfers, senders)
+    return {link: n for link, n in zip(topology.links, carried.tolist(), strict=True) if n}
 
 
-def _bytes_by_route(module: Module, transfers: Sequence[Transfer], senders: range | None = None) -> DieArray:
-    sent = np.zeros(len(module.routes), np.int64)
-    own = slice(None) if senders is None else slice(senders.start, senders.stop)
-    for t in transfers:
-        route = as_array(t.route, module.dies_used)[own]
-        np.add.at(sent, route[route != NOBODY], t.read.bytes)
-    return sent
+def _initial(topology: Topology, flows: Flows, links: _Links) -> DieArray:
+    load = np.zeros(len(topology.links), np.int64)
+    for flow in flows:
+        path = live_path(topology, flow.source, flow.destination)
+        load[[links.numbers[hop] for hop in pairwise(path)]] += flow.bytes
+    return load
 
 
 class _Links:
-    """The directed links of a list of paths, flattened: path `path[k]` crosses link `link[k]`, for each k."""
+    """The directed links of a wafer, and which of them each route of a module adds bytes to."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        numbers: dict[tuple[int, int], int] = {}
-        crossings = [
-            (i, numbers.setdefault(hop, len(numbers)))
-            for i, path in enumerate(paths)
-            for hop in pairwise(path)
-        ]
-        self.path, self.link = np.asarray(crossings, np.int64).reshape(-1, 2).T
-        self.names = tuple(numbers)
+    def __init__(self, module: Module, topology: Topology) -> None:
+        self.module = module
+        self.numbers = link_numbers(topology)
+        self.crossed = crossings(module.routes)
 
-    def carried(self, sent: DieArray) -> DieArray:
-        """Bytes by link, when path i carries `sent[i]`."""
-        load = np.zeros(len(self.names), np.int64)
-        np.add.at(load, self.link, sent[self.path])
+    def carried(self, transfers: Sequence[Transfer], senders: range | None = None) -> DieArray:
+        """Bytes by link, in the order of `Topology.links`."""
+        load = np.zeros(len(self.numbers), np.int64)
+        own = slice(None) if senders is None else slice(senders.start, senders.stop)
+        sent: dict[tuple[int, int], int] = {}
+        for t in transfers:
+            route = as_array(t.route, self.module.dies_used)[own]
+            for number, times in zip(*np.unique(route[route != NOBODY], return_counts=True), strict=True):
+                kind = int(number), t.read.bytes
+                sent[kind] = sent.get(kind, 0) + int(times)
+        for (number, amount), times in sent.items():
+            parts = self.module.routes[number].parts(amount)
+            for leg, hop in self.crossed[number]:
+                load[self.numbers[hop]] += parts[leg] * times
         return load
-
-    def largest(self, sent: DieArray) -> int:
-        return int(self.carried(sent).max(initial=0))

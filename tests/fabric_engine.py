@@ -263,8 +263,8 @@ def run_streams(module: Module, streams: Streams, state: State, rng: Random) -> 
                     case "post":
                         yield "post", (attrs["channel"], attrs["peer"], writes[0])
                     case "send":
-                        path = streams.routes[attrs["route"]]
-                        assert (path[0], path[-1]) == (streams.dies[d], streams.dies[attrs["peer"]])
+                        ends = streams.dies[d], streams.dies[attrs["peer"]]
+                        assert streams.routes[attrs["route"]].ends == ends
                         yield "send", (attrs["channel"], attrs["peer"], reads[0])
                     case "wait":
                         yield "wait", (attrs["channel"], attrs["side"] == "sent")

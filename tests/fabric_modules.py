@@ -288,7 +288,8 @@ class _Body:
         chain = [i + 1 if i + 1 < n else NOBODY for i in range(n)]
         swap = [i ^ 1 if (i ^ 1) < n else NOBODY for i in range(n)]
         some = [j if self.rng.random() < 0.5 else NOBODY for j in self.rng.sample(range(n), n)]
-        return per_die([ring, chain, swap, some][kind])
+        chosen = [ring, chain, swap, some][kind]
+        return per_die(NOBODY if j == i else j for i, j in enumerate(chosen))
 
     def gather(self) -> None:
         """All-gather in place round a ring, with kernels between the rounds."""

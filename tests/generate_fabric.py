@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import prod
 from typing import Final
 
+import networkx as nx
 from generate import Calls, in_loops
 from generate_header import Dice, header
 from hypothesis import strategies as st
@@ -29,6 +31,7 @@ from wscc.ir.fabric import (
 from wscc.ir.instructions import INSTRUCTIONS
 from wscc.ir.memory import Memory, Placement, aligned
 from wscc.ir.module import Level, Mode, Module, Output, Procedure, Value
+from wscc.ir.routes import Leg, Route
 from wscc.ir.types import DType, Layout, TensorType
 from wscc.machine.wafer import Wafer, are_neighbours, dead_link
 
@@ -46,7 +49,8 @@ class Fabric:
     dice: Dice
     dies: tuple[int, ...]
     machine: Wafer
-    routes: dict[tuple[int, ...], int] = field(default_factory=dict)
+    routes: dict[Route, int] = field(default_factory=dict)
+    waits: nx.DiGraph = field(default_factory=nx.DiGraph)
 
     def ints(self, low: int, high: int) -> Ints:
         """The same on all dies, or different ones."""
@@ -64,11 +68,26 @@ class Fabric:
         to, route, hops = [NOBODY] * len(self.dies), [NOBODY] * len(self.dies), []
         targets = self.dice.sample(range(len(self.dies)), len(self.dies))
         for i, j in enumerate(targets):
-            path = self._path(self.dies[i], self.dies[j]) if i != j and self.dice.random() < 0.8 else None
-            if path:
-                to[i], route[i] = j, self.routes.setdefault(path, len(self.routes))
-                hops.append(len(path) == 2)
+            taken = self._route(self.dies[i], self.dies[j]) if i != j and self.dice.random() < 0.8 else None
+            if taken:
+                to[i], route[i] = j, self.routes.setdefault(taken, len(self.routes))
+                hops.append(taken.hops == 1)
         return per_die(to), per_die(route), all(hops)
+
+    def _route(self, a: int, b: int) -> Route | None:
+        """A shortest path once or in two legs, on some channel where it closes no circle of waiting."""
+        path = self._path(a, b)
+        if path is None:
+            return None
+        channel = self.dice.randint(0, self.machine.link.channels - 1)
+        hops = [(channel, *hop) for hop in pairwise(path)]
+        waits = nx.DiGraph(self.waits)
+        waits.add_edges_from(pairwise(hops))
+        if not nx.is_directed_acyclic_graph(waits):
+            return None
+        self.waits = waits
+        whole = Leg(path, channel, self.dice.randint(1, 3))
+        return Route((whole,) if self.dice.coin() else (whole, Leg(path, channel)))
 
     def _path(self, a: int, b: int) -> tuple[int, ...] | None:
         """A shortest live path between physical dies, by breadth-first search."""
@@ -159,8 +178,11 @@ class Body:
         self.channel += d.randint(1, 3)
         if not scheduled:
             hop, source = one_hop and d.coin(), d.choice(("", d.name()))
+            content = d.choice(("", f"{d.name()}.{self.channel}"))
             self.body.append(
-                Transfer(self.channel, to, read, write, d.name(), d.randint(-1, 5), route, hop, source)
+                Transfer(
+                    self.channel, to, read, write, d.name(), content, d.randint(-1, 5), route, hop, source
+                )
             )
             return
         dies = len(self.fabric.dies)

@@ -12,6 +12,7 @@ from wscc.backends.interpreter import Machine
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.artifact import Manifest
 from wscc.ir.program import Streams
+from wscc.ir.routes import Route
 from wscc.ir.train import Train
 from wscc.ir.wsa import parse_wsa
 
@@ -50,7 +51,9 @@ def machine(
     programs, steps = parse_wsa(text)
     paths = routes if routes is not None else [straight(a, b, columns) for a in range(n) for b in range(n)]
     bindings = np.array(table if table is not None else [[]] * n, np.int64).reshape(n, -1)
-    streams = Streams(programs, steps, tuple(range(n)), tuple(roles), bindings, tuple(paths), ARENA)
+    streams = Streams(
+        programs, steps, tuple(range(n)), tuple(roles), bindings, tuple(map(Route.along, paths)), ARENA
+    )
     return Machine(
         streams, manifest(rows, columns, stages=len(steps), **facts), threads=threads, checked=checked
     )

@@ -86,7 +86,7 @@ def test_both_ends_of_each_message_agree(case: Case, schedule: Schedule) -> None
                         (module.dies[d], module.dies[at(s.to, d)]) for d in dies if at(s.to, d) != NOBODY
                     ]
                     paths = [scheduled.routes[at(s.route, d)] for d in dies if at(s.to, d) != NOBODY]
-                    assert [(p[0], p[-1]) for p in paths] == path_ends
+                    assert [p.ends for p in paths] == path_ends
                 case Wait():
                     waits[s.sent] |= {(s.channel, d) for d in dies if at(s.where, d)}
         assert found["post"] == found["send"] == expected

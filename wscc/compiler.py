@@ -19,8 +19,8 @@ from wscc.host.data import read_text
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, calls
 from wscc.ir.print import to_text
+from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.place import placement
-from wscc.passes.place_types import DEFAULT_MAPPER
 from wscc.passes.route_loads import PhaseLoad, link_bytes, phase_loads
 from wscc.pipeline import Observer, Timings, compile_module
 from wscc.report import build_report
@@ -49,14 +49,14 @@ def compile_file(
     overrides: Overrides = NO_OVERRIDES,
     level: int = 2,
     *,
-    mapper: str = DEFAULT_MAPPER,
+    choices: Choices = DEFAULT,
     observe: Observer = lambda name, module: None,
 ) -> Compiled:
     """Compile a `.wsl` file. Its data file is looked for beside it and copied into the artifact."""
     resolved = resolve(parse(read_source(path)), overrides)
     graph = elaborate(resolved)
     try:
-        return compile_graph(graph, level, mapper=mapper, data=_data(path, graph), observe=observe)
+        return compile_graph(graph, level, choices=choices, data=_data(path, graph), observe=observe)
     except CompileError as error:
         raise at_strategy(error, resolved.config.strategy_span) from error
 
@@ -74,7 +74,7 @@ def at_strategy(error: CompileError, span: Span) -> CompileError:
 
 
 def compile_graph(
-    graph: Module, level: int = 2, *, mapper: str = DEFAULT_MAPPER, data: bytes | None = None,
+    graph: Module, level: int = 2, *, choices: Choices = DEFAULT, data: bytes | None = None,
     observe: Observer = lambda name, module: None,
 ) -> Compiled:  # fmt: skip
     """Compile a forward module."""
@@ -85,10 +85,10 @@ def compile_graph(
     def keep(name: str, module: Module) -> None:
         modules[name] = module
         if name == "route":
-            loads.append(phase_loads(module))
+            loads.append(phase_loads(module, bounds=True))
         observe(name, module)
 
-    planned = compile_module(graph, level, mapper=mapper, observe=keep, timings=timings)
+    planned = compile_module(graph, level, choices=choices, observe=keep, timings=timings)
     started = time.perf_counter()
     streams, manifest = emit(planned)
     timings.passes["emit"] = time.perf_counter() - started
@@ -97,7 +97,7 @@ def compile_graph(
         graph,
         sharded,
         planned,
-        placement(modules["place"], mapper),
+        placement(modules["place"], choices.mapper),
         loads[0],
         traffic_bytes(modules["route"]),
         streams,

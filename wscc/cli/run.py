@@ -9,12 +9,11 @@ from typing import Any
 import click
 
 from wscc.backends.emit_files import Artifact, load_artifact
-from wscc.cli.common import json_option, mapper_option, model_options, overrides, show_json
+from wscc.cli.common import ModelOptions, json_option, model_options, show_json
 from wscc.compiler import compile_file
 from wscc.diagnostics import Code, Diagnostic, fail
 from wscc.frontend.overrides import UsageError
 from wscc.host.data import read_text
-from wscc.passes.place_types import DEFAULT_MAPPER
 from wscc.trainer import Outcome, RunOptions, run
 
 
@@ -31,18 +30,16 @@ from wscc.trainer import Outcome, RunOptions, run
 @click.option("--save", metavar="FILE", help="write the trained weights there, as .safetensors")
 @click.option("--seed", type=click.IntRange(0), help="seed of parameters and data instead of the file's")
 @click.option("--threads", type=click.IntRange(1, 64), default=2, show_default=True)
-@mapper_option
 @model_options
 @json_option
 def run_command(
     program: str, steps: int, check: bool, data: str | None, weights: str | None, save: str | None,
-    seed: int | None, threads: int, mapper: str | None,
-    sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None, as_json: bool,
+    seed: int | None, threads: int, options: ModelOptions, as_json: bool,
 ) -> int:  # fmt: skip
     """Run PROGRAM, an artifact folder or a .wsl file, with real numbers."""
-    artifact = _artifact(program, mapper, sets, parallel, dead, dtype)
+    artifact = _artifact(program, options)
     text = read_text(Path(data)).tobytes() if data else None
-    options = RunOptions(
+    how = RunOptions(
         steps=steps, threads=threads, text=text, seed=seed, weights=_path(weights), save=_path(save)
     )
     shown = _every(steps)
@@ -51,7 +48,7 @@ def run_command(
         if not as_json and step in shown:
             click.echo(f"step {step:>5}   loss {loss:.6f}")
 
-    outcome = run(artifact, options, check=check, on_step=on_step)
+    outcome = run(artifact, how, check=check, on_step=on_step)
     if as_json:
         show_json(_as_json(outcome))
     else:
@@ -63,20 +60,16 @@ def _path(given: str | None) -> Path | None:
     return Path(given) if given is not None else None
 
 
-def _artifact(
-    program: str, mapper: str | None, sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...],
-    dtype: str | None,
-) -> Artifact:  # fmt: skip
+def _artifact(program: str, options: ModelOptions) -> Artifact:
     if not Path(program).is_dir() or program.endswith(".wsl"):
         if not program.endswith(".wsl"):
             _refuse_no_program(Path(program))
-        changes = overrides(sets, parallel, dead, dtype)
-        return compile_file(program, changes, mapper=mapper or DEFAULT_MAPPER).artifact
-    if mapper or sets or parallel or dead or dtype:
+        return compile_file(program, options.overrides, choices=options.choices).artifact
+    if options.given:
         raise UsageError(
             Diagnostic(
                 Code.OPTION,
-                f"`{program}` is compiled already; --mapper, --set, --parallel, --dead and --dtype are for a .wsl",
+                f"`{program}` is compiled already; {' and '.join(options.given)} can only change a .wsl",
                 help="run the .wsl file, or compile it again",
             )
         )

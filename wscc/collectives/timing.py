@@ -6,7 +6,7 @@ Times are in *byte times*, what one byte takes on a link, so that whole latencie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -31,12 +31,21 @@ class LinkModel:
     latency: float
     flit: int
     store_and_forward: bool = False
+    early_relays: bool = True
 
     @staticmethod
     def of(bandwidth: int, latency: Fraction | float, flit: int, kind: str = CUT_THROUGH) -> LinkModel:
         """From B/s, seconds and bytes. A float latency is taken as the decimal number that it prints."""
         exact = latency if isinstance(latency, Fraction) else Fraction(repr(latency))
         return LinkModel(bandwidth, float(exact * bandwidth), flit, kind == STORE_AND_FORWARD)
+
+    def without_early_relays(self) -> LinkModel:
+        """The same, but that copies are passed on as sums are."""
+        return replace(self, early_relays=False)
+
+    def passes_early(self, op: str) -> bool:
+        """Whether what a message brings may be passed on before the last byte is there."""
+        return op == COPY and self.early_relays and not self.store_and_forward
 
     def on_link(self, size: int) -> int:
         """Bytes on the link: whole flits."""
@@ -94,7 +103,7 @@ def simulate(plan: Plan, model: LinkModel) -> Timed:
         size = sum(sizes[c] for c in m.chunks)
         end = start + model.span(size)
         free[link] = start + model.hold(size)
-        early = m.op == COPY and not model.store_and_forward
+        early = model.passes_early(m.op)
         for c, offset in zip(m.chunks, offsets, strict=True):
             arrives = start + model.latency + offset if early else end
             ready[m.dst, c] = max(ready.get((m.dst, c), 0.0), arrives)

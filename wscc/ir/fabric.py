@@ -126,7 +126,8 @@ class Transfer:
     """A partial permutation: die i sends `read` to die `to[i]` (`NOBODY`: it sends nothing), which receives
     it in `write`. `read.offset` counts by sender, `write.offset` by receiver.
 
-    `channel` is unique in the procedure; `group` names the collective or stream that the transfer belongs to;
+    `channel` is unique in the procedure; `group` names the collective or stream that the transfer belongs to.
+    Transfers with one `content` (if any) send the same bytes of each die, so that their messages may be merged.
     `phase` is given by form_phases, `route` (an index of `Module.routes` by sender) by route.
     """
 
@@ -135,6 +136,7 @@ class Transfer:
     read: View
     write: View
     group: str = ""
+    content: str = ""
     phase: int = -1
     route: Ints = NOBODY
     one_hop: bool = False

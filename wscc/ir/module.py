@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.memory import Memory
 from wscc.ir.ops import OPS, RESHARDS, OpDef
+from wscc.ir.routes import Route
 from wscc.ir.rule import Rule
 from wscc.ir.train import Train
 from wscc.ir.types import TensorType
@@ -234,8 +235,8 @@ class Module:
     """A training program at one level.
 
     `axes` is the strategy as an ordered logical mesh, first axis major; a logical die index is row-major over
-    it. `dies` is the physical die of each logical index (from `place` on), `routes` the paths of physical dies
-    that messages take (from `route` on), `memory` the map of every die's arena (from `plan_memory` on). Sequences
+    it. `dies` is the physical die of each logical index (from `place` on), `routes` those that
+    messages take (from `route` on), `memory` the map of every die's arena (from `plan_memory` on). Sequences
     split by an axis of `zigzag` lie in that order (`wscc.ir.zigzag`).
     """
 
@@ -248,7 +249,7 @@ class Module:
     procedures: tuple[Procedure, ...]
     step: Step
     dies: tuple[int, ...] = ()
-    routes: tuple[tuple[int, ...], ...] = ()
+    routes: tuple[Route, ...] = ()
     memory: Memory | None = None
     zigzag: tuple[str, ...] = ()
 

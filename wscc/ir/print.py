@@ -26,6 +26,7 @@ from wscc.ir.module import (
     Value,
 )
 from wscc.ir.print_fabric import buffer_line, fabric_line
+from wscc.ir.routes import ALONE, Leg, Route
 from wscc.ir.words import spell_name, spell_scalar, spell_type, spell_word
 from wscc.machine.wafer import Wafer
 
@@ -56,12 +57,22 @@ def _header(m: Module) -> Iterator[str]:
         yield f"zigzag {' '.join(map(spell_word, m.zigzag))}"
     if m.dies:
         yield f"dies {spell_ints(m.dies)}"
-    for i, path in enumerate(m.routes):
-        yield f"route {i}:{''.join(f' {die}' for die in path)}"
+    yield from map(_route, range(len(m.routes)), m.routes)
     if m.memory:
         yield f"memory {record(m.memory)}"
         for place in m.memory.arrays:
             yield f"place %{spell_name(place.array)} address={place.address} stride={place.stride}"
+
+
+def _route(number: int, route: Route) -> str:
+    merged = f" merged {route.merged}" if route.merged != ALONE else ""
+    return f"route {number}{merged}: {', '.join(map(_leg, route.legs))}"
+
+
+def _leg(leg: Leg) -> str:
+    channel = f" channel {leg.channel}" if leg.channel else ""
+    share = f" share {leg.share}" if leg.share != 1 else ""
+    return f"{' '.join(map(str, leg.path))}{channel}{share}"
 
 
 def _machine(w: Wafer) -> Iterator[str]:

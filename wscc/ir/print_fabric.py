@@ -61,10 +61,11 @@ def _kernel(k: Kernel, dtypes: Mapping[str, DType]) -> str:
 def _transfer(t: Transfer, dtypes: Mapping[str, DType]) -> str:
     moved = f"{_view(t.read, dtypes)} -> {_view(t.write, dtypes)} to {ints(t.to)}"
     group = f" group {spell_word(t.group)}" if t.group else ""
+    content = f" content {spell_word(t.content)}" if t.content else ""
     phase = f" phase {t.phase}" if t.phase != -1 else ""
     route = f" route {ints(t.route)}" if t.route != NOBODY else ""
     hop = " one_hop" if t.one_hop else ""
-    return f"transfer {t.channel} {moved}{group}{phase}{route}{hop}{_source(t.source)}"
+    return f"transfer {t.channel} {moved}{group}{content}{phase}{route}{hop}{_source(t.source)}"
 
 
 def ints(value: Ints) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.ir.module import Affine
+from wscc.ir.routes import Route
 from wscc.ir.types import DType
 
 
@@ -108,15 +109,15 @@ ProgramStep = tuple[ProgramCall | ProgramLoop, ...]
 @dataclass(frozen=True, slots=True, eq=False)
 class Streams:
     """Everything that runs: `dies[i]` is the physical die of logical die i, `roles[i]` its role,
-    `bindings[i]` its row of the table; `steps[s]` is what dies of stage s do; `routes` are paths of physical
-    dies, ends included."""
+    `bindings[i]` its row of the table; `steps[s]` is what dies of stage s do; `routes` are
+    those of physical dies that sends take."""
 
     programs: tuple[Program, ...]
     steps: tuple[ProgramStep, ...]
     dies: tuple[int, ...]
     roles: tuple[int, ...]
     bindings: NDArray[np.int64]
-    routes: tuple[tuple[int, ...], ...]
+    routes: tuple[Route, ...]
     arena_bytes: int
 
 

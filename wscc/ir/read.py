@@ -21,6 +21,7 @@ from wscc.ir.module import (
 )
 from wscc.ir.read_body import read_procedure
 from wscc.ir.reading import Node, Reading, T, nodes, tokens
+from wscc.ir.routes import ALONE, Leg, Route
 from wscc.ir.train import Optimizer, Schedule, Train
 from wscc.ir.words import read_scalar
 from wscc.machine.wafer import Coordinate, DeadLink, Die, Link, Wafer, dead_link
@@ -97,11 +98,20 @@ def _dies(r: Reading, node: Node | None) -> tuple[int, ...]:
     return r.per_die(tokens(node)[0]).values if node else ()
 
 
-def _route(r: Reading, expected: int, node: Node) -> tuple[int, ...]:
-    number, *path = tokens(node)[:-1]
+def _route(r: Reading, expected: int, node: Node) -> Route:
+    number = tokens(node)[0]
     if r.integer(number) != expected:
         raise r.wrong(number, f"this is route {expected}: routes are numbered in order from 0")
-    return tuple(map(r.integer, path))
+    legs = tuple(
+        Leg(tuple(map(r.integer, tokens(n))), _told(r, n, "channel", 0), _told(r, n, "share", 1))
+        for n in nodes(node, "leg")
+    )
+    return Route(legs, _told(r, node, "merged", ALONE))
+
+
+def _told(r: Reading, node: Node, word: str, default: int) -> int:
+    """The number behind a word that may be left out."""
+    return next((r.integer(tokens(n)[0]) for n in nodes(node, word)), default)
 
 
 def _memory(r: Reading, node: Node | None, placements: list[Node]) -> Memory | None:

@@ -153,6 +153,7 @@ class _Body:
             self._view(read),
             self._view(write),
             r.word(tokens(parts["group"])[0]) if "group" in parts else "",
+            r.word(tokens(parts["content"])[0]) if "content" in parts else "",
             r.integer(tokens(parts["phase"])[0]) if "phase" in parts else -1,
             r.ints(tokens(parts["route_of"])[0]) if "route_of" in parts else NOBODY,
             "one_hop" in parts,

@@ -31,12 +31,15 @@ class Messages:
     procedure: str
     _channels: dict[int, _Channel] = field(default_factory=dict)
     _transfers: set[int] = field(default_factory=set)
+    _contents: dict[str, View] = field(default_factory=dict)
 
     def transfer(self, t: Transfer) -> Findings:
         place = self._place("transfer", t.channel)
         if t.channel in self._transfers:
             yield place.wrong("another transfer has its channel")
         self._transfers.add(t.channel)
+        if t.content and self._contents.setdefault(t.content, t.read) != t.read:
+            yield place.wrong(f"others send different bytes as content `{t.content}`")
         if wrong := self._wrong_permutation(t.to) or wrong_ints(t.route, self.views.dies):
             yield place.wrong(wrong)
             return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +13,7 @@ from wscc.ir.die_arrays import DieArray, as_array
 from wscc.ir.fabric import NOBODY, Ints
 from wscc.ir.finding import Findings, Place
 from wscc.ir.module import Level, Module
+from wscc.ir.routes import ALONE, Hop, Route
 from wscc.machine.wafer import Wafer, are_neighbours, dead_link
 
 
@@ -29,19 +32,67 @@ def check_dies(m: Module) -> Findings:
 
 
 def check_routes(m: Module) -> Findings:
-    """Every path from die to neighbouring die over live links, nowhere twice."""
-    for i, path in enumerate(m.routes):
-        place = Place(f"route {i}")
+    """Every path from die to neighbouring die over live links, nowhere twice; no circle of messages that wait
+    for one another's links; what is merged starts together and is cut alike."""
+    found = [
+        f for i, route in enumerate(m.routes) for f in _check_route(m.machine, Place(f"route {i}"), route)
+    ]
+    yield from found
+    if not found:
+        yield from _check_merged(m.routes)
+        yield from _check_circles(m.routes)
+
+
+def _check_route(w: Wafer, place: Place, route: Route) -> Findings:
+    if not route.legs:
+        yield place.wrong("it has no path")
+        return
+    for leg in route.legs:
+        path = leg.path
         if len(path) < 2:
             yield place.wrong("a path has at least two dies")
         elif len(set(path)) != len(path):
             yield place.wrong("it comes twice to one die")
-        elif dead := [d for d in path if not _is_live(m.machine, d)]:
-            yield place.wrong(f"die {dead[0]} is dead or not on the mesh of `{m.machine.name}`")
-        else:
-            for a, b in pairwise(path):
-                if not is_hop(m.machine, a, b):
-                    yield place.wrong(f"no live link joins dies {a} and {b}")
+        elif dead := [d for d in path if not _is_live(w, d)]:
+            yield place.wrong(f"die {dead[0]} is dead or not on the mesh of `{w.name}`")
+        elif (path[0], path[-1]) != route.ends:
+            yield place.wrong("its paths do not join the same two dies")
+        elif not 0 <= leg.channel < w.link.channels:
+            yield place.wrong(f"a link has {w.link.channels} channels, and not channel {leg.channel}")
+        elif leg.share < 1:
+            yield place.wrong(f"a path carries {leg.share} shares")
+        for a, b in pairwise(path):
+            if not is_hop(w, a, b):
+                yield place.wrong(f"no live link joins dies {a} and {b}")
+
+
+def _check_merged(routes: Sequence[Route]) -> Findings:
+    first: dict[int, Route] = {}
+    for i, route in enumerate(routes):
+        if route.merged == ALONE:
+            continue
+        with_ = first.setdefault(route.merged, route)
+        if with_.ends[0] != route.ends[0]:
+            yield Place(f"route {i}").wrong("it is merged with one that starts elsewhere")
+        elif [(k.share, k.channel) for k in with_.legs] != [(k.share, k.channel) for k in route.legs]:
+            yield Place(f"route {i}").wrong("it is merged with one of other shares or channels")
+
+
+def _check_circles(routes: Sequence[Route]) -> Findings:
+    """Whether the links of a virtual channel wait for one another in a circle (W. Dally, C. Seitz, "Deadlock-Free
+    Message Routing in Multiprocessor Interconnection Networks", IEEE Trans. Computers C-36(5), 1987)."""
+    after: dict[tuple[int, Hop], set[tuple[int, Hop]]] = {}
+    for route in routes:
+        for leg in route.legs:
+            for a, b in pairwise(leg.hops):
+                after.setdefault((leg.channel, a), set()).add((leg.channel, b))
+    try:
+        TopologicalSorter(after).prepare()
+    except CycleError as error:
+        channel, (die, _) = error.args[1][0]
+        yield Place("the routes").wrong(
+            f"messages on channel {channel} may wait in a circle through die {die}"
+        )
 
 
 def _is_live(w: Wafer, die: int) -> bool:
@@ -70,9 +121,9 @@ class Paths:
         return cls(
             m.machine,
             np.array(m.dies, np.int64),
-            np.array([p[0] for p in m.routes], np.int64),
-            np.array([p[-1] for p in m.routes], np.int64),
-            np.array([len(p) - 1 for p in m.routes], np.int64),
+            np.array([r.ends[0] for r in m.routes], np.int64),
+            np.array([r.ends[1] for r in m.routes], np.int64),
+            np.array([r.hops for r in m.routes], np.int64),
         )
 
     def check(self, place: Place, to: Ints, route: Ints, *, one_hop: bool) -> Findings:

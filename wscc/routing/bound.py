@@ -1,7 +1,7 @@
 """The least load that any routing can reach: link prices that prove as much as can be found, as a certificate.
 
-Three sources of prices: those of the router, the links of a cut, and the dual of the linear programme over all
-paths whatsoever, made by column generation as in the router, but over every turn.
+Sources of prices: those of the router, the link that pinned flows load most, the links of a cut, and the dual of
+the linear programme over all paths whatsoever, made by column generation as in the router, but over every turn.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ _WORK: Final = 5_000_000  # links x sources that exact checking takes seconds fo
 _CROSSINGS: Final = 600_000
 
 
-def lower_bound(routing: Routing) -> Certificate | None:
-    """The best certificate found for the flows of a routing; None where the wafer is too large to check one."""
+def lower_bound(routing: Routing, unit: int = 1) -> Certificate | None:
+    """The best certificate found for the flows of a routing; None where the wafer is too large to check one.
+
+    Nothing better is looked for where all loads are multiples of `unit` bytes and that of the routing is the first
+    that the certificate allows."""
     topology, flows = routing.topology, routing.flows
     if len(topology.links) * len({f.source for f in flows}) > _WORK:
         return None
@@ -39,7 +42,7 @@ def lower_bound(routing: Routing) -> Certificate | None:
     best = certify(topology, flows, [0] * len(topology.links))
     for prices in _candidates(routing):
         best = max(best, certify(topology, flows, prices), key=lambda c: c.bytes)
-        if best.bytes >= goal:
+        if best.bytes >= goal or best.bytes > routing.max_link_bytes - unit:
             break
     return best
 
@@ -48,6 +51,8 @@ def _candidates(routing: Routing) -> Iterator[list[int]]:
     yield from (whole_lengths(p) for p in routing.prices)
     demands = merged_demands(routing.flows)
     fixed = _pinned_bytes(routing)
+    if fixed.any():
+        yield [int(i == fixed.argmax()) for i in range(len(fixed))]
     if demands:
         yield whole_lengths(best_simple_cut(routing.topology, demands, fixed).prices)
         yield whole_lengths(best_block(routing.topology, demands, fixed).prices)

@@ -89,13 +89,17 @@ class Start:
         return np.array([self.numbers[hop] for hop in pairwise(path)], np.int64)
 
 
-def start(topology: Topology, flows: Sequence[Flow], channels: int, wished: Sequence[Path] = ()) -> Start:
+def start(
+    topology: Topology, flows: Sequence[Flow], channels: int | Sequence[Channel], wished: Sequence[Path] = ()
+) -> Start:
     """The initial routes of flows that `check_flows` lets pass, over `channels` (1 or 2) virtual channels, which
-    allow the `wished` paths besides where they can."""
+    allow the `wished` paths besides where they can; or over given channels, which join the ends of all flows."""
     demands = single_demands(flows)
     numbers = link_numbers(topology)
     paths = {(d.source, d.destinations[0]): _initial_path(topology, d) for d in demands}
-    made = make_channels(topology, numbers, paths.values(), channels, wished)
+    if isinstance(channels, int):
+        channels = make_channels(topology, numbers, paths.values(), channels, wished)
+    made = tuple(channels)
     routes: dict[Pair, tuple[Path, int]] = {}
     for pair, path in paths.items():
         channel = channel_of(made, turns_of(path, numbers))

@@ -5,7 +5,8 @@
 3. Merge: flows of the same bytes become multicast trees.
 4. Detour and split: negotiated congestion finds ways around what is full (`spread`), a linear programme says how
    much takes which (`split`), and the shares become whole bytes in few parts (`settle`).
-5. Accept the routes if the largest load fell; stop by the rules of `Limits`.
+5. Accept the routes if the largest load fell, or if it stayed and all loads together fell; stop by the rules of
+   `Limits`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from wscc.machine.topology import Topology
-from wscc.routing.channels import CHANNELS, is_whole
+from wscc.routing.channels import CHANNELS, Channel, is_whole
 from wscc.routing.columns import Column, Pool
 from wscc.routing.cuts import best_simple_cut
 from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, check_flows
@@ -72,12 +73,13 @@ class Routing:
 
 def route(
     topology: Topology, flows: Sequence[Flow], limits: Limits | None = None, *, adaptive: bool = True,
-    channels: int = CHANNELS,
+    channels: int | Sequence[Channel] = CHANNELS,
 ) -> Routing:  # fmt: skip
     """Route the flows; never worse than the initial routes, which are the answer unless `adaptive`.
 
-    Every path is one of live links on a virtual channel out of `channels` (1 or 2) whose dependencies have no
-    cycle. Raises `CompileError` as `check_flows` does. The same arguments give the same answer.
+    Every path is one of live links on a virtual channel out of `channels` (1 or 2, or channels made before that
+    join the ends of all flows) whose dependencies have no cycle. Raises `CompileError` as `check_flows` does. The
+    same arguments give the same answer.
     """
     check_flows(topology, flows)
     begun = start(topology, flows, channels)
@@ -89,7 +91,8 @@ def route(
     limits = limits or Limits()
     rounds = _Rounds(plain, begun, demands, columns, limits)
     best = rounds.run()
-    if is_whole(topology) or best.max_link_bytes <= rounds.cut.bound * (1 + limits.close):
+    is_close = best.max_link_bytes <= rounds.cut.bound * (1 + limits.close)
+    if is_close or is_whole(topology) or not isinstance(channels, int):
         return best
     wishes = wished_paths(topology, demands, rounds.fixed, rounds.load)
     begun = start(topology, flows, channels, wishes)
@@ -122,6 +125,7 @@ class _Rounds:
         self.pool.add(columns)
         self.cut = best_simple_cut(begun.topology, demands, self.fixed)
         self.proof = self.cut
+        self.initial_load = plain.load
         self.load = plain.load.astype(float)
         self.asked = Prices(np.ones(len(self.fixed)), 0.0)  # as `proof`, of bids alone
         self.duals: Floats | None = None
@@ -137,7 +141,7 @@ class _Rounds:
             pieces = self._settled()
             load = link_bytes(pieces, self.begun.numbers)
             reached = int(load.max())
-            if accepted := reached < before:
+            if accepted := (reached, int(load.sum())) < (before, int(self.best.load.sum())):
                 self.best = replace(self.best, pieces=pieces, load=load)
             rounds.append(Round(hottest, reached, accepted))
             slow = 0 if before - reached >= self.limits.slow_gain * before else slow + 1
@@ -145,7 +149,9 @@ class _Rounds:
         return replace(self.best, rounds=tuple(rounds), prices=prices)
 
     def _is_done(self) -> bool:
-        """No link is too busy, or nothing better is left to find."""
+        """No link is too busy, or nothing better is left to find; initial routes are never merged."""
+        if self.best.load is self.initial_load and any(len(d.destinations) > 1 for d in self.demands):
+            return self.is_exact
         enough = max(self.limits.enough_bytes, self.proof.bound * (1 + self.limits.close))
         return self.is_exact or self.best.max_link_bytes <= enough
 

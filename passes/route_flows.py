@@ -1,0 +1,88 @@
+"""What each phase of a procedure sends, as flows for the router: one for each pair of dies that exchange bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wscc.ir.die_arrays import DieArray, as_array
+from wscc.ir.fabric import NOBODY, Ints, Transfer
+from wscc.ir.module import Module, Procedure
+from wscc.routing.flows import Flow
+
+# Transfers of one kind may share flows: those of one content, those of one hop, all others.
+Kind = tuple[str, bool]
+
+# A pair of physical dies as one integer: source * _CODE + destination.
+_CODE = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseFlows:
+    """The flows of one phase. `pairs[kind]` are the pairs of dies of its flows as sorted integers, the first of
+    them flow number `first[kind]`; messages of one pair and kind are one flow of all their bytes."""
+
+    procedure: str
+    phase: int
+    transfers: tuple[Transfer, ...]
+    flows: tuple[Flow, ...]
+    pairs: dict[Kind, DieArray]
+    first: dict[Kind, int]
+
+    @property
+    def name(self) -> str:
+        return f"{self.procedure}/{self.phase}"
+
+    def numbers(self, transfer: Transfer, dies: DieArray) -> DieArray:
+        """By sender, the flow that its message belongs to, or `NOBODY`."""
+        kind = _kind(transfer)
+        codes = _codes(transfer.to, dies)
+        return np.where(codes == NOBODY, NOBODY, self.first[kind] + np.searchsorted(self.pairs[kind], codes))
+
+
+def module_flows(module: Module) -> tuple[PhaseFlows, ...]:
+    """Every phase of every procedure, in order."""
+    dies = np.asarray(module.dies, np.int64)
+    return tuple(phase for p in module.procedures for phase in _procedure_flows(p, dies))
+
+
+def _procedure_flows(procedure: Procedure, dies: DieArray) -> list[PhaseFlows]:
+    by_phase: dict[int, list[Transfer]] = {}
+    for stmt in procedure.body:
+        if isinstance(stmt, Transfer) and stmt.to != NOBODY:
+            by_phase.setdefault(stmt.phase, []).append(stmt)
+    return [_phase_flows(procedure.name, phase, found, dies) for phase, found in by_phase.items()]
+
+
+def _phase_flows(name: str, phase: int, transfers: Sequence[Transfer], dies: DieArray) -> PhaseFlows:
+    kinds: dict[Kind, list[Transfer]] = {}
+    for t in transfers:
+        kinds.setdefault(_kind(t), []).append(t)
+    flows: list[Flow] = []
+    pairs: dict[Kind, DieArray] = {}
+    first: dict[Kind, int] = {}
+    for kind, of_kind in sorted(kinds.items()):
+        codes = [c[c != NOBODY] for c in (_codes(t.to, dies) for t in of_kind)]
+        sizes = np.repeat([t.read.bytes for t in of_kind], [len(c) for c in codes])
+        pairs[kind], which = np.unique(np.concatenate(codes), return_inverse=True)
+        amounts = np.zeros(len(pairs[kind]), np.int64)
+        np.add.at(amounts, which, sizes)
+        first[kind] = len(flows)
+        content, one_hop = kind
+        flows += [
+            Flow(code // _CODE, code % _CODE, size, content or None, one_hop)
+            for code, size in zip(pairs[kind].tolist(), amounts.tolist(), strict=True)
+        ]
+    return PhaseFlows(name, phase, tuple(transfers), tuple(flows), pairs, first)
+
+
+def _kind(t: Transfer) -> Kind:
+    return t.content, t.one_hop
+
+
+def _codes(to: Ints, dies: DieArray) -> DieArray:
+    """By sender, the code of its pair, or `NOBODY`."""
+    target = as_array(to, len(dies))
+    return np.where(target == NOBODY, NOBODY, dies * _CODE + dies[target])
