@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from wscc.cli.common import json_option, mapper_option, model_options, on_terminal, overrides, say, show_json
+from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
 from wscc.compiler import at_strategy
 from wscc.diagnostics import CompileError
 from wscc.faults.load_model import MODEL
@@ -15,7 +15,6 @@ from wscc.faults.patterns import KINDS
 from wscc.faults.study import Row, Study
 from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source
-from wscc.passes.place_types import DEFAULT_MAPPER
 
 _RATE = re.compile(r"(?:(\d+(?:\.\d+)?)%?\.\.)?(\d+(?:\.\d+)?)%")
 
@@ -34,22 +33,18 @@ _RATE = re.compile(r"(?:(\d+(?:\.\d+)?)%?\.\.)?(\d+(?:\.\d+)?)%")
 @click.option(
     "-O", "level", type=click.IntRange(0, 2), default=2, show_default=True, help="optimisation level"
 )
-@mapper_option
 @model_options
 @json_option
 def faults_command(
-    model: str, rate: str, points: int, seeds: int, level: int, mapper: str | None,
-    sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None, as_json: bool,
-) -> int:  # fmt: skip
+    model: str, rate: str, points: int, seeds: int, level: int, options: ModelOptions, as_json: bool
+) -> int:
     """How much damage MODEL (a .wsl file) survives, and how fast it stays.
 
     Of the dies, or links, that the file leaves alive, RATE die: anywhere, or in clusters. Where fewer dies are alive
     than the file's strategy needs, the nearest smaller one that compiles is taken.
     """
     rates = _rates(rate, points)
-    study = Study(
-        parse(read_source(model)), overrides(sets, parallel, dead, dtype), level, mapper or DEFAULT_MAPPER
-    )
+    study = Study(parse(read_source(model)), options.overrides, level, options.choices)
     try:
         step = study.whole
     except CompileError as error:

@@ -21,9 +21,10 @@ from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
 from wscc.passes import default_passes
 from wscc.passes.base import Pass
+from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.place import placement
 from wscc.passes.place_refuse import smaller_strategies, spell
-from wscc.passes.place_types import DEFAULT_MAPPER, AxisSpec
+from wscc.passes.place_types import AxisSpec
 from wscc.pipeline import check, facts_of, run_passes
 
 NO_DAMAGE: Final = "none"
@@ -81,7 +82,7 @@ class Study:
     file: ast.File
     overrides: Overrides
     level: int = 2
-    mapper: str = DEFAULT_MAPPER
+    choices: Choices = DEFAULT
     _sharded: dict[str, Module | CompileError] = field(default_factory=dict)
     _fits: dict[object, Code | None] = field(default_factory=dict)
     _fates: dict[Wafer, Fate] = field(default_factory=dict)
@@ -157,7 +158,7 @@ class Study:
 
     def _passes(self) -> tuple[list[Pass], list[Pass], list[Pass]]:
         """Up to the one that places, up to routes, and the rest."""
-        passes = default_passes(self.level, self.mapper)
+        passes = default_passes(self.level, self.choices)
         place, route = ([p.name for p in passes].index(name) for name in ("place", "route"))
         return passes[:place], passes[place : route + 1], passes[route + 1 :]
 
@@ -173,7 +174,7 @@ class Study:
 
     def _check_memory(self, sharded: Module, routed: Module) -> None:
         """Memory depends on the strategy and on how its groups lie, so one wafer of each kind is planned."""
-        lies = tuple((a.name, a.kind) for a in placement(sharded, self.mapper).axes)
+        lies = tuple((a.name, a.kind) for a in placement(sharded, self.choices.mapper).axes)
         key = (sharded.axes, lies)
         if key not in self._fits:
             self._fits[key] = None
