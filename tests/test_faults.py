@@ -25,6 +25,8 @@ from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source
 from wscc.ir.module import Module
 from wscc.machine.wafer import Link, Wafer
+from wscc.passes import default_passes
+from wscc.pipeline import run_passes
 
 MODEL = str(Path(__file__).parent.parent / "samples" / "gpt-tiny.wsl")
 SMALL = ("model.layers=1", "model.seq=8", "model.d=16", "model.vocab=32")
@@ -109,7 +111,8 @@ def compiled(wafer: Wafer, parallel: str) -> Module | Code:
     dead += [f"link:{a[0]},{a[1]}-{b[0]},{b[1]}" for a, b in sorted(wafer.dead_links)]
     try:
         changes = Overrides(sets=(*SMALL, "wafer.mesh=3x4"), parallel=parallel, dead=tuple(dead))
-        return compile_graph(load(MODEL, changes)).modules["route"]
+        graph, passes = load(MODEL, changes), default_passes(2)
+        return run_passes(graph, passes[: [p.name for p in passes].index("route") + 1])
     except CompileError as error:
         return error.diagnostics[0].code
 
@@ -142,17 +145,17 @@ def test_a_fate_is_what_the_compiler_says() -> None:
 
 
 def test_a_smaller_strategy_must_fit_in_memory_too() -> None:
-    """With just the memory that eight dies need, no smaller strategy compiles."""
-    plain = study(parallel="tatp=8")
+    """With just the memory that four dies need, no smaller strategy compiles."""
+    plain = study(parallel="tatp=4")
     assert plain.whole > 0
     peak = compile_graph(plain.graph).report["memory"]["peak_bytes_per_die_max"]
-    tight = study("wafer.die.sram=64 B", f"wafer.die.hbm={peak - 64} B", parallel="tatp=8")
+    tight = study("wafer.die.sram=64 B", f"wafer.die.hbm={peak - 64} B", "wafer.mesh=2x2", parallel="tatp=4")
     assert tight.whole > 0
-    assert next(tight.rows([0.125], 1)).refused == {str(Code.OUT_OF_MEMORY): 1}
+    assert next(tight.rows([0.25], 1)).refused == {str(Code.OUT_OF_MEMORY): 1}
 
 
 def test_no_damage_is_one_row_that_keeps_everything() -> None:
-    rows = list(study().rows([0.0, 0.13], 2))
+    rows = list(study().rows([0.0, 0.13], 1))
     assert [r.kind for r in rows] == [NO_DAMAGE, *KINDS]
     assert (rows[0].patterns, rows[0].kept, rows[0].dead) == (1, [1.0], 0)
     for row in rows:

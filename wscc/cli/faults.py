@@ -145,6 +145,7 @@ def _why(row: Row) -> str:
 
 _LEGEND = (
     "median, least, mean: throughput kept, of the patterns that compile; in the mean, one that is refused keeps 0.",
+    "Over 100%: dies that lie further apart than hops alone advise can leave the most loaded link less to carry.",
     "as: fewer dies are alive than the file's strategy needs, and this is the nearest that compiles.",
     "W...: refused with this code; see `wscc explain`.",
     f"Throughput is that of a {MODEL}.",
