@@ -58,10 +58,10 @@ def compile_file(
     try:
         return compile_graph(graph, level, choices=choices, data=_data(path, graph), observe=observe)
     except CompileError as error:
-        raise _at_strategy(error, resolved.config.strategy_span) from error
+        raise at_strategy(error, resolved.config.strategy_span) from error
 
 
-def _at_strategy(error: CompileError, span: Span) -> CompileError:
+def at_strategy(error: CompileError, span: Span) -> CompileError:
     """What passes refuse without a place of its own is the fault of the strategy: of wafer, memory or degrees."""
     return CompileError(
         *(

@@ -59,7 +59,7 @@ def replicated_flops(sharded: Module) -> dict[str, int]:
     repeated: dict[str, int] = {}
     for call, times in calls(sharded.step):
         for op in sharded.procedure(call.procedure).ops:
-            split = prod(sharded.sizes[a] for a in _working_axes(op))
+            split = prod(sharded.sizes[a] for a in working_axes(op))
             if op.flops and split < dies:
                 name = f"{call.procedure}/{op.results[0].name}"
                 extra = int(times * op.flops * seen(op, sharded)) * (dies - split) // split
@@ -93,7 +93,7 @@ def seen(op: Op, sharded: Module) -> Fraction:
     return Fraction(shards + 1, 2 * shards)
 
 
-def _working_axes(op: Op) -> set[str]:
+def working_axes(op: Op) -> set[str]:
     """Axes along which dies do different parts of the op: those that split a result, or leave it partial."""
     axes: set[str] = set()
     for value in op.results:

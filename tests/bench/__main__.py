@@ -9,6 +9,7 @@ from statistics import median
 
 from tests.bench.collectives import show_collectives
 from tests.bench.compiling import compile_seconds
+from tests.bench.placing import show_places
 from tests.bench.routing import cases, measure
 from tests.bench.steps import Contender, Times, race
 
@@ -21,12 +22,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument(
-        "--only", choices=("compile", "steps", "route", "collectives"), help="one of the tables"
+        "--only", choices=("compile", "steps", "place", "route", "collectives"), help="one of the tables"
     )
     given = parser.parse_args()
     os.chdir(ROOT)
     if given.only in (None, "compile"):
         show_compile(1 if given.quick else 5)
+    if given.only in (None, "place"):
+        show_places()
     if given.only in (None, "route"):
         show_routes(1 if given.quick else 5)
     if given.only in (None, "collectives"):

@@ -14,6 +14,7 @@ import click
 from wscc.cli.collective import collective_command
 from wscc.cli.common import report_error, report_usage, say
 from wscc.cli.compile import compile_command
+from wscc.cli.faults import faults_command
 from wscc.cli.importing import import_command
 from wscc.cli.inspect import explain_command, fmt_command, opt_command, passes_command
 from wscc.cli.route import route_command
@@ -28,8 +29,8 @@ def cli() -> None:
 
 
 for command in (
-    compile_command, run_command, import_command, route_command, collective_command, opt_command, passes_command,
-    explain_command, fmt_command,
+    compile_command, run_command, faults_command, import_command, route_command, collective_command, opt_command,
+    passes_command, explain_command, fmt_command,
 ):  # fmt: skip
     cli.add_command(command)
 
