@@ -9,6 +9,7 @@ from typing import Any
 
 from wscc.backends.emit import emit
 from wscc.backends.emit_files import Artifact
+from wscc.backends.emit_profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Span
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
@@ -21,7 +22,7 @@ from wscc.ir.module import Module, calls
 from wscc.ir.print import to_text
 from wscc.passes.route_loads import PhaseLoad, link_bytes, phase_loads
 from wscc.pipeline import Observer, Timings, compile_module
-from wscc.report import build_report
+from wscc.report import build_report, hidden_model_flops, model_flops
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,7 @@ def compile_file(
     resolved = resolve(parse(read_source(path)), overrides)
     graph = elaborate(resolved)
     try:
-        return compile_graph(graph, level, data=_data(path, graph), observe=observe)
+        return compile_graph(graph, level, data=_data(path, graph), file=Path(path).name, observe=observe)
     except CompileError as error:
         raise _at_strategy(error, resolved.config.strategy_span) from error
 
@@ -71,9 +72,10 @@ def _at_strategy(error: CompileError, span: Span) -> CompileError:
 
 
 def compile_graph(
-    graph: Module, level: int = 2, *, data: bytes | None = None, observe: Observer = lambda name, module: None
-) -> Compiled:
-    """Compile a forward module."""
+    graph: Module, level: int = 2, *, data: bytes | None = None, file: str = "",
+    observe: Observer = lambda name, module: None,
+) -> Compiled:  # fmt: skip
+    """Compile a forward module; `file` is the name of the file that it was read from."""
     timings = Timings()
     modules: dict[str, Module] = {}
     loads: list[tuple[PhaseLoad, ...]] = []
@@ -92,7 +94,9 @@ def compile_graph(
     report = build_report(
         graph, sharded, planned, loads[0], traffic_bytes(modules["route"]), streams, timings
     )
-    return Compiled(graph, modules, Artifact(streams, manifest, to_text(graph), data, report))
+    flops = model_flops(graph) - hidden_model_flops(sharded)
+    profile = profile_of(graph, modules["place"], modules["route"], planned, streams, flops, file)
+    return Compiled(graph, modules, Artifact(streams, manifest, to_text(graph), data, report, profile))
 
 
 def traffic_bytes(routed: Module) -> int:

@@ -17,6 +17,8 @@ Places = tuple[int, ...]
 IN_SRAM: Final = -1
 IN_HBM: Final = -2
 
+ALONE_TREE: Final = (ALONE, 0)
+
 COMPUTE: Final = 0
 POST: Final = 1
 SEND: Final = 2
@@ -42,7 +44,7 @@ class Step(NamedTuple):
 
 
 class Cargo(NamedTuple):
-    """What a `send` starts. Sends of one die with equal `tree` (not `ALONE`) carry the same bytes."""
+    """What a `send` starts. Sends of one die with equal `tree` (not `ALONE_TREE`) carry the same bytes."""
 
     source: int
     to: int
@@ -147,21 +149,26 @@ class Builder:
         flops = ideal = tiled = hbm_bytes = 0
         ends: dict[tuple[int, bool], Step] = {}
         sends: dict[int, int] = {}
+        trees: set[tuple[int, int]] = set()
         for index, x in enumerate(self.code(die, procedure).body):
             if x.opcode == "wait":
                 steps.append(_wait(x, index, ends, procedure))
                 continue
             does = self._work(x)
             amount = sum(self._in_hbm(die, r, places) for r in does.reaches)
-            hbm_bytes += amount
             if x.opcode in ("post", "send"):
                 step = self._message(die, x, index, self.costs.hbm(amount), does.reaches[0].bytes, sends)
                 ends[step.channel, x.opcode == "send"] = step
+                # A tree reads what it sends once.
+                amount = 0 if step.cargo is not None and step.cargo.tree in trees else amount
+                if step.cargo is not None and step.cargo.tree != ALONE_TREE:
+                    trees.add(step.cargo.tree)
             else:
                 step = Step(COMPUTE, index, self.costs.compute(does.tiled), self.costs.hbm(amount))
                 flops += does.flops
                 ideal += self.costs.compute(does.flops)
                 tiled += step.ticks
+            hbm_bytes += amount
             steps.append(step)
         return DieCall(tuple(steps), flops, ideal, tiled - ideal, hbm_bytes)
 
@@ -180,7 +187,7 @@ class Builder:
         """The n-th sends on merged routes of a die are of one tree: all of them are sent each time."""
         route = self.streams.routes[number]
         turn = sends[number] = sends.get(number, 0) + 1
-        tree = (route.merged, turn) if route.merged != ALONE else (ALONE, 0)
+        tree = (route.merged, turn) if route.merged != ALONE else ALONE_TREE
         return Cargo(die, peer, amount, self.costs.legs(route, amount), tree)
 
     def _scalar(self, die: int, x: Instruction, i: int) -> int:

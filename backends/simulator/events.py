@@ -29,20 +29,15 @@ OnLink = Callable[[Link, "Message", int, int], None]
 
 @dataclass(slots=True)
 class LinkUse:
-    """What a link did: bytes, messages, ticks in use, ticks that messages queued for it, and how many did."""
+    """What a link did: bytes (also by channel), messages, ticks in use, ticks that messages queued for it, and how many
+    did."""
 
     bytes: int = 0
     messages: int = 0
     busy: int = 0
     queueing: int = 0
     conflicts: int = 0
-
-    def add(self, other: LinkUse, times: int = 1) -> None:
-        self.bytes += other.bytes * times
-        self.messages += other.messages * times
-        self.busy += other.busy * times
-        self.queueing += other.queueing * times
-        self.conflicts += other.conflicts * times
+    channels: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
 
 @dataclass(slots=True)
@@ -276,6 +271,7 @@ class Simulation:
         hold, use = flight.leg.hold, self.links[link]
         self._free[link] = start + hold
         use.bytes += flight.leg.part
+        use.channels[flight.message.channel] += flight.leg.part
         use.messages += 1
         use.busy += hold
         if start > time:
