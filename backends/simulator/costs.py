@@ -60,10 +60,26 @@ def work(x: Instruction, tile: int) -> Work:
     reaches = tuple(_reach(o, n) for o, n in zip(operands, amounts, strict=True))
     if x.opcode != "gemm":
         return Work(0, 0, reaches)
-    *rest, m, n = x.writes[0].shape
-    k = x.reads[0].shape[-1]
-    rounded = prod(-(-side // tile) * tile for side in (m, n, k))
-    return Work(2 * prod(rest) * m * n * k, 2 * prod(rest) * rounded, reaches)
+    count, *sides = _matrices(x)
+    return Work(
+        2 * count * prod(sides), 2 * count * prod(-(-side // tile) * tile for side in sides), reaches
+    )
+
+
+def _matrices(x: Instruction) -> tuple[int, int, int, int]:
+    """How many products a gemm is, and their m, n and k. A leading dimension that an operand does not have (it
+    repeats) is none of separate products: rows of one, columns of the other follow one another."""
+    a, b = x.reads
+    m, n = x.writes[0].shape[-2:]
+    count = 1
+    for size, has_a, has_b in zip(x.writes[0].shape[:-2], a.strides[:-2], b.strides[:-2], strict=True):
+        if size > 1 and not has_b:
+            m *= size
+        elif size > 1 and not has_a:
+            n *= size
+        else:
+            count *= size
+    return count, m, n, a.shape[-1]
 
 
 def _bytes(o: Operand) -> int:
