@@ -13,7 +13,13 @@ STREAM = "stream"
 
 
 def profile_of(
-    model: Module, sharded: Module, routed: Module, planned: Module, streams: Streams, model_flops: int, file: str
+    model: Module,
+    sharded: Module,
+    routed: Module,
+    planned: Module,
+    streams: Streams,
+    model_flops: int,
+    file: str,
 ) -> Profile:
     """`model` is the forward module, `sharded` the one that was lowered; `routed` still has its transfers, `planned`
     was emitted."""
@@ -51,7 +57,9 @@ class _Maker:
             tuple(self._mask(k) for k in kernels),
         )
 
-    def _origin(self, name: str, ops: dict[str, Op], lines: dict[str, int], kernel: Kernel | None = None) -> int:
+    def _origin(
+        self, name: str, ops: dict[str, Op], lines: dict[str, int], kernel: Kernel | None = None
+    ) -> int:
         op = ops.get(name)
         line = kernel.span.line if kernel is not None else 0
         line = line or lines.get(name, 0) or self._array_line(name)

@@ -45,6 +45,7 @@ class Engine:
     threads: int = 1
     enter: Callable[[int, DynamicCall], None] | None = None
     transport: Transport = field(init=False)
+    changed: threading.Condition = field(init=False)  # of `ready`, `running` or `failures`
     ready: list[deque[Task]] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     running: int = 0
@@ -52,6 +53,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.transport = Transport(self._wake)
+        self.changed = threading.Condition(self.transport.lock)
 
     def run(self, calls: Sequence[Sequence[DynamicCall]]) -> None:
         """Every die makes its own calls, in order. `CompileError`: W502 if dies wait in a circle, or whatever
@@ -79,9 +81,9 @@ class Engine:
             while True:
                 with lock:
                     while not any(self.ready) and self.running and not self.failures:
-                        lock.wait()
+                        self.changed.wait()
                     if not any(self.ready) or self.failures:
-                        lock.notify_all()
+                        self.changed.notify_all()
                         return
                     task = self._take(worker)
                     self.running += 1
@@ -93,7 +95,7 @@ class Engine:
                     with lock:
                         self.running -= 1
                         if not self.running:
-                            lock.notify_all()
+                            self.changed.notify_all()
 
     def _take(self, worker: int) -> Task:
         """The die that became ready last: the message that woke it is still in the cache. Or, from the worker
@@ -143,7 +145,7 @@ class Engine:
         """Called by the transport with its lock held."""
         task = self.tasks[die]
         self.ready[task.worker].append(task)
-        self.transport.lock.notify()
+        self.changed.notify()
 
 
 def _wait_cycle(stuck: list[Task], calls: Sequence[Sequence[DynamicCall]], name: Callable[[int], str]) -> str:

@@ -61,7 +61,7 @@ class Transport:
     """All channels of the wafer. `wake` is called, holding `lock`, with each die whose wait has ended."""
 
     wake: Callable[[int], None]
-    lock: threading.Condition = field(default_factory=threading.Condition)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     ends: dict[tuple[int, int, bool], End] = field(default_factory=dict)
     boxes: dict[tuple[int, int, int], Mailbox] = field(default_factory=dict)
 

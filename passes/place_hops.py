@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,6 +44,16 @@ class Hops:
             cols = topology.grid[1]
             return np.asarray(np.abs(a // cols - b // cols) + np.abs(a % cols - b % cols), np.int64)
         return np.asarray(self._table[a, b], np.int64)
+
+    @cached_property
+    def lookup(self) -> Callable[[int, int], int]:
+        """Hops of one pair, for loops over single dies."""
+        if self.topology.grid is not None and (self.is_whole or len(self.topology.live) > TABLE_LIMIT):
+            cols = self.topology.grid[1]
+            at = [divmod(d, cols) for d in range(self.topology.dies)]
+            return lambda a, b: abs(at[a][0] - at[b][0]) + abs(at[a][1] - at[b][1])
+        rows: list[list[int]] = self._table.tolist()
+        return lambda a, b: rows[a][b]
 
 
 @dataclass(frozen=True)

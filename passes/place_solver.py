@@ -10,19 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from wscc.machine.topology import Topology, mesh_topology
 from wscc.machine.wafer import Wafer
 from wscc.passes.place_assign import assign
 from wscc.passes.place_check import check_placement
+from wscc.passes.place_describe import describe
 from wscc.passes.place_grow import Ask
 from wscc.passes.place_hops import Hops, Price
 from wscc.passes.place_refuse import no_place, too_many
 from wscc.passes.place_regions import find_regions, obstacle
+from wscc.passes.place_simple import SIMPLE, place_simply, to_and_fro
 from wscc.passes.place_tiles import best_tilings, tile_positions
 from wscc.passes.place_types import (
-    AxisPlacement,
+    DEFAULT_MAPPER,
     AxisSpec,
     GroupKind,
     IntArray,
@@ -51,6 +53,8 @@ class Limits:
     tries: int = 32
 
 
+MAPPERS: Final = (*SIMPLE, DEFAULT_MAPPER)
+
 # Positions of tiles tried on a wafer with dead links, and Booleans of a model of the whole placement.
 _MAX_POSITIONS = 2_000
 _MAX_JOINT = 4_096
@@ -62,10 +66,20 @@ _MAX_SOFT = 128
 _QUICK = Limits(joint_dies=0, search_time=0.2, tries=8)
 
 
-def place_on(wafer: Wafer, shape: Shape, *, limits: Limits = Limits(), seed: int = 0) -> Placement:
-    """`solve` on a wafer, with the answer re-checked by code that shares nothing with it."""
-    placement = solve(mesh_topology(wafer), shape, limits=limits, seed=seed)
-    check_placement(wafer, shape, placement)
+def place_on(
+    wafer: Wafer, shape: Shape, mapper: str = DEFAULT_MAPPER, *, limits: Limits = Limits(), seed: int = 0
+) -> Placement:
+    """The answer of a mapper on a wafer, re-checked by code that shares nothing with it.
+
+    `cpsat` is `solve`; the others look for no rings, and their ring axes may come to lie apart.
+    """
+    topology = mesh_topology(wafer)
+    if mapper in SIMPLE:
+        placement = place_simply(topology, shape, mapper, seed)
+        check_placement(wafer, [replace(a, ring=False) for a in shape], placement)
+    else:
+        placement = solve(topology, shape, limits=limits, seed=seed)
+        check_placement(wafer, shape, placement)
     return placement
 
 
@@ -202,7 +216,7 @@ class _Search:
             if regions.found is not None:
                 return self._assigned(axis, regions.found, closed, regions.method)
         size = self.shape[axis].size
-        dies = _snake(self.topology, dies_of(self.shape))
+        dies = _near_snake(self.topology, dies_of(self.shape))
         return self._assigned(axis, [dies[i : i + size] for i in range(0, len(dies), size)], False, "snake")
 
     def _improve(self, answer: _Answer, closed: bool) -> _Answer:
@@ -229,28 +243,14 @@ class _Search:
         return joint(self.topology, self.shape, closed, hint, seed=self.seed, limit=limit)
 
     def describe(self, answer: _Answer, open_reason: str) -> Placement:
-        """The answer with what became of each axis; `open_reason` says why there are no closed rings."""
-        axes = []
-        for i, (axis, hops) in enumerate(zip(self.shape, self.price.by_axis(answer.dies), strict=True)):
-            groups = [answer.dies[g].tolist() for g in axis_groups(self.shape, i)]
-            kinds = tuple(kind_of(self.topology, g) for g in groups)
-            worst = max(kinds, key=list(GroupKind).index)
-            note = _note(kinds, open_reason) if axis.ring and worst is not GroupKind.RING else ""
-            axes.append(AxisPlacement(axis.name, worst, kinds, hops, note))
-        return Placement(tuple(answer.dies.tolist()), answer.method, tuple(axes), answer.optimal)
+        """`open_reason` says why there are no closed rings."""
+        return describe(
+            self.topology, self.shape, self.price, answer.dies, answer.method,
+            optimal=answer.optimal, open_reason=open_reason,
+        )  # fmt: skip
 
 
-def _note(kinds: Sequence[GroupKind], reason: str) -> str:
-    closed = kinds.count(GroupKind.RING)
-    mixed = (
-        f" ({closed} of {len(kinds)} groups could be closed, but one program serves all)" if closed else ""
-    )
-    return f"open paths, no closed rings: {reason}{mixed}"
-
-
-def _snake(topology: Topology, count: int) -> list[int]:
+def _near_snake(topology: Topology, count: int) -> list[int]:
     """The `count` dies nearest to the first, in rows that run to and fro."""
     distance = topology.distances(topology.live[0])
-    nearest = sorted(topology.live, key=lambda d: (distance[d], d))[:count]
-    cols = topology.grid[1] if topology.grid else topology.dies
-    return sorted(nearest, key=lambda d: (d // cols, d % cols if d // cols % 2 == 0 else -(d % cols)))
+    return to_and_fro(topology, sorted(topology.live, key=lambda d: (distance[d], d))[:count])

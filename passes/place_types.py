@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from math import prod
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,10 @@ class AxisSpec:
 
 
 Shape = Sequence[AxisSpec]
+
+
+# The mapper that keeps the rule of rings and paths.
+DEFAULT_MAPPER: Final = "cpsat"
 
 
 class GroupKind(StrEnum):
@@ -63,7 +68,8 @@ class AxisPlacement:
 @dataclass(frozen=True, slots=True)
 class Placement:
     """`dies[i]` is the physical die of logical index i. `method` is what found it: `tile` (a lattice of equal
-    rectangles), `grow` or `snake` (heuristics), `cpsat`. `optimal`: no placement has less traffic x hops."""
+    rectangles), `grow` or `snake` (heuristics), `cpsat`; else the mapper asked for. `optimal`: no placement has
+    less traffic x hops."""
 
     dies: tuple[int, ...]
     method: str

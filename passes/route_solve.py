@@ -55,8 +55,8 @@ def least_load(topology: Topology, flows: Flows, load: Ints) -> int | None:
 
     Where every flow is too small to be cut, all loads are multiples of what divides all flows, and so is the bound.
     """
-    proof = lower_bound(Routing(topology, flows, (), (), load, load))
+    unit = gcd(*(f.bytes for f in flows)) if all(f.bytes < 2 * Limits().part_bytes for f in flows) else 1
+    proof = lower_bound(Routing(topology, flows, (), (), load, load), unit)
     if proof is None:
         return None
-    unit = gcd(*(f.bytes for f in flows)) if all(f.bytes < 2 * Limits().part_bytes for f in flows) else 1
     return -(-proof.bytes // unit) * unit

@@ -20,6 +20,8 @@ from wscc.host.data import read_text
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, calls
 from wscc.ir.print import to_text
+from wscc.passes.choices import DEFAULT, Choices
+from wscc.passes.place import placement
 from wscc.passes.route_loads import PhaseLoad, link_bytes, phase_loads
 from wscc.pipeline import Observer, Timings, compile_module
 from wscc.report import build_report, hidden_model_flops, model_flops
@@ -48,13 +50,16 @@ def compile_file(
     overrides: Overrides = NO_OVERRIDES,
     level: int = 2,
     *,
+    choices: Choices = DEFAULT,
     observe: Observer = lambda name, module: None,
 ) -> Compiled:
     """Compile a `.wsl` file. Its data file is looked for beside it and copied into the artifact."""
     resolved = resolve(parse(read_source(path)), overrides)
     graph = elaborate(resolved)
     try:
-        return compile_graph(graph, level, data=_data(path, graph), file=Path(path).name, observe=observe)
+        return compile_graph(
+            graph, level, choices=choices, data=_data(path, graph), file=Path(path).name, observe=observe
+        )
     except CompileError as error:
         raise _at_strategy(error, resolved.config.strategy_span) from error
 
@@ -72,7 +77,7 @@ def _at_strategy(error: CompileError, span: Span) -> CompileError:
 
 
 def compile_graph(
-    graph: Module, level: int = 2, *, data: bytes | None = None, file: str = "",
+    graph: Module, level: int = 2, *, choices: Choices = DEFAULT, data: bytes | None = None, file: str = "",
     observe: Observer = lambda name, module: None,
 ) -> Compiled:  # fmt: skip
     """Compile a forward module; `file` is the name of the file that it was read from."""
@@ -86,13 +91,20 @@ def compile_graph(
             loads.append(phase_loads(module, bounds=True))
         observe(name, module)
 
-    planned = compile_module(graph, level, observe=keep, timings=timings)
+    planned = compile_module(graph, level, choices=choices, observe=keep, timings=timings)
     started = time.perf_counter()
     streams, manifest = emit(planned)
     timings.passes["emit"] = time.perf_counter() - started
     sharded = modules.get("fuse", modules["partition"])
     report = build_report(
-        graph, sharded, planned, loads[0], traffic_bytes(modules["route"]), streams, timings
+        graph,
+        sharded,
+        planned,
+        placement(modules["place"], choices.mapper),
+        loads[0],
+        traffic_bytes(modules["route"]),
+        streams,
+        timings,
     )
     flops = model_flops(graph) - hidden_model_flops(sharded)
     profile = profile_of(graph, modules["place"], modules["route"], planned, streams, flops, file)

@@ -10,18 +10,17 @@ from typing import Any
 from wscc.ir.module import Kind, Module, Op, calls
 from wscc.ir.program import Streams
 from wscc.passes.lower_runs import split_axes
-from wscc.passes.place import placement
+from wscc.passes.place_types import Placement
 from wscc.passes.plan_memory_report import memory_report
 from wscc.passes.route_loads import PhaseLoad
 from wscc.pipeline import Timings
 
 
 def build_report(
-    graph: Module, sharded: Module, planned: Module, phases: tuple[PhaseLoad, ...], traffic: int,
+    graph: Module, sharded: Module, planned: Module, place: Placement, phases: tuple[PhaseLoad, ...], traffic: int,
     streams: Streams, timings: Timings,
 ) -> dict[str, Any]:  # fmt: skip
-    """`graph` is the forward module; `sharded` the one that was placed; `traffic` bytes x links in a step."""
-    place = placement(sharded)
+    """`graph` is the forward module; `sharded` the partitioned one; `traffic` bytes x links in a step."""
     memory = memory_report(planned)
     return {
         "strategy": dict(graph.axes),
@@ -38,7 +37,12 @@ def build_report(
             "by_category": memory.by_category,
             "capacity": memory.capacity,
         },
-        "placement": {"method": place.method, "rings": place.rings, "paths": place.paths},
+        "placement": {
+            "method": place.method,
+            "rings": place.rings,
+            "paths": place.paths,
+            "axes": {a.name: {"lies": a.kind, "hops": a.hops, "note": a.note} for a in place.axes},
+        },
         "phases": [asdict(p) for p in phases],
         "replicated_flops": replicated_flops(sharded),
         "hidden_flops": hidden_flops(sharded),

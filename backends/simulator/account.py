@@ -109,9 +109,7 @@ def _wait(total: DieTotal, use: DieUse, kinds: tuple[Origin, ...], times: int) -
         total.exposed[origin(kinds, channel).kind] += times * ticks
 
 
-def _carry(
-    total: LinkTotal, use: LinkUse, procedure: str, kinds: tuple[Origin, ...], times: int
-) -> None:
+def _carry(total: LinkTotal, use: LinkUse, procedure: str, kinds: tuple[Origin, ...], times: int) -> None:
     total.bytes += times * use.bytes
     total.messages += times * use.messages
     total.busy += times * use.busy

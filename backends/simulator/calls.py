@@ -26,14 +26,14 @@ WAIT: Final = 3
 
 
 class Step(NamedTuple):
-    """One instruction. `index` is its place in the code of the role.
+    """One instruction. `position` is its place in the code of the role.
 
     COMPUTE takes `ticks`, and the HBM's port for `hbm` of them. Others are about the message `channel` from
     `sender`; `across` says that it comes from another stage or goes there.
     """
 
     kind: int
-    index: int
+    position: int
     ticks: int = 0
     hbm: int = 0
     sender: int = -1
@@ -200,6 +200,7 @@ def _wait(x: Instruction, index: int, ends: dict[tuple[int, bool], Step], proced
     began = ends.get((channel, sent))
     if began is None:
         raise fail(
-            ErrorCode.ARTIFACT, f"`{procedure}` instruction {index} waits for channel {channel}, on which nothing was begun"
+            ErrorCode.ARTIFACT,
+            f"`{procedure}` instruction {index} waits for channel {channel}, on which nothing was begun",
         )
     return Step(WAIT, index, 0, 0, began.sender, channel, sent, began.across)

@@ -61,9 +61,7 @@ def work(x: Instruction, tile: int) -> Work:
     if x.opcode != "gemm":
         return Work(0, 0, reaches)
     count, *sides = _matrices(x)
-    return Work(
-        2 * count * prod(sides), 2 * count * prod(-(-side // tile) * tile for side in sides), reaches
-    )
+    return Work(2 * count * prod(sides), 2 * count * prod(-(-side // tile) * tile for side in sides), reaches)
 
 
 def _matrices(x: Instruction) -> tuple[int, int, int, int]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from wscc.backends.simulator.calls import COMPUTE, POST, SEND, Cargo, Step
+from wscc.backends.simulator.calls import COMPUTE, WAIT, Cargo, Step
 from wscc.backends.simulator.costs import Costs, Leg
 from wscc.diagnostics import Code, fail
 
@@ -139,41 +139,48 @@ class Simulation:
         """Run a die until it waits, or until others may come before it at its HBM."""
         if die in self._blocked:
             time = self._resume(die, time)
-        script, queue, use = self.scripts[die], self._queue, self.dies[die]
+        script = self.scripts[die]
         call, pc = self._pc[die]
         while call < len(script):
             number, steps = script[call]
-            for pc in range(pc, len(steps)):
-                step = steps[pc]
-                kind = step.kind
-                if kind == COMPUTE:
-                    if step.hbm and queue and queue[0][0] < time:
-                        self._pc[die] = call, pc
-                        self._push(time, die)
-                        return
-                    end = time + step.ticks
-                    if step.hbm:
-                        end = max(end, self._port(die, time, step.hbm))
-                    use.busy += end - time
-                    if self.on_step:
-                        self.on_step(die, number, step, time, end)
-                    time = end
-                elif kind == POST or kind == SEND:
-                    self._begin(number, step, time)
-                else:
-                    message = self._messages[number, step.sender, step.channel]
-                    known = message.left if step.sent else message.arrived
-                    if known < 0:
-                        if step.sent:
-                            message.sender_waits = die
-                        else:
-                            message.receiver_waits = die
-                        self._blocked[die] = time, step
-                        self._pc[die] = call, pc
-                        return
-                    time = self._waited(die, number, step, message, time, known)
+            while pc < len(steps):
+                after = self._do(die, number, steps[pc], time)
+                if after < 0:
+                    self._pc[die] = call, pc
+                    return
+                time, pc = after, pc + 1
             call, pc = call + 1, 0
         self.leave[die] = time
+
+    def _do(self, die: int, number: int, step: Step, time: int) -> int:
+        """One step from `time` on: when it is over, or -1 if it cannot be done yet."""
+        if step.kind == COMPUTE:
+            return self._compute(die, number, step, time)
+        if step.kind != WAIT:
+            self._begin(number, step, time)
+            return time
+        message = self._messages[number, step.sender, step.channel]
+        known = message.left if step.sent else message.arrived
+        if known >= 0:
+            return self._waited(die, number, step, message, time, known)
+        if step.sent:
+            message.sender_waits = die
+        else:
+            message.receiver_waits = die
+        self._blocked[die] = time, step
+        return -1
+
+    def _compute(self, die: int, number: int, step: Step, time: int) -> int:
+        end = time + step.ticks
+        if step.hbm:
+            if self._queue and self._queue[0][0] < time:
+                self._push(time, die)
+                return -1
+            end = max(end, self._port(die, time, step.hbm))
+        self.dies[die].busy += end - time
+        if self.on_step:
+            self.on_step(die, number, step, time, end)
+        return end
 
     def _resume(self, die: int, time: int) -> int:
         since, step = self._blocked.pop(die)
@@ -304,7 +311,7 @@ class Simulation:
 
     def _stuck(self) -> str:
         words = [
-            f"die {self.stations[die]} in instruction {step.index} waits on channel {step.channel}"
+            f"die {self.stations[die]} in instruction {step.position} waits on channel {step.channel}"
             for die, (_, step) in sorted(self._blocked.items())[:4]
         ]
         return "dies wait for one another: " + "; ".join(words)

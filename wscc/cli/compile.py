@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from wscc.backends.emit_files import write_artifact
-from wscc.cli.common import json_option, model_options, on_terminal, overrides, say, show_json
+from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
 from wscc.cli.wafer_map import wafer_map
 from wscc.compiler import Compiled, compile_file
 from wscc.ir.module import Module
@@ -33,7 +33,7 @@ LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
 @json_option
 def compile_command(
     model: str, output: str | None, level: int, emit: str | None, print_after: tuple[str, ...], time_passes: bool,
-    sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None, as_json: bool,
+    options: ModelOptions, as_json: bool,
 ) -> int:  # fmt: skip
     """Compile MODEL (a .wsl file) to an artifact: one instruction stream per die."""
     wanted = {*print_after, *([LEVELS[emit]] if emit else [])}
@@ -49,7 +49,7 @@ def compile_command(
                 say(f"after {name}:")
             click.echo(to_text(module), nl=False)
 
-    compiled = compile_file(model, overrides(sets, parallel, dead, dtype), level, observe=observe)
+    compiled = compile_file(model, options.overrides, level, choices=options.choices, observe=observe)
     if time_passes:
         _show_times(compiled)
     if emit:

@@ -6,21 +6,32 @@ Times are in *byte times*, what one byte takes on a link, so that whole latencie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from wscc.collectives.plan import COPY, Link, Message, Plan
 from wscc.machine.links import CUT_THROUGH, STORE_AND_FORWARD, LinkTimes, exact
 
+
 @dataclass(frozen=True)
 class LinkModel(LinkTimes[float]):
-    """The times of a link in doubles. A copy is passed on as `LinkTimes` says; what is reduced is in memory
-    first, so it is passed on after its last byte."""
+    """The times of a link in doubles. A copy is passed on as `LinkTimes` says (unless it is told otherwise); what is
+    reduced is in memory first, so it is passed on after its last byte."""
+
+    early_relays: bool = True
 
     @staticmethod
     def of(bandwidth: int, latency: Fraction | float, flit: int, kind: str = CUT_THROUGH) -> LinkModel:
         """From B/s, seconds and bytes. A float latency is taken as the decimal number that it prints."""
         return LinkModel(bandwidth, float(exact(latency) * bandwidth), flit, kind == STORE_AND_FORWARD)
+
+    def without_early_relays(self) -> LinkModel:
+        """The same, but that copies are passed on as sums are."""
+        return replace(self, early_relays=False)
+
+    def passes_early(self, op: str) -> bool:
+        """Whether what a message brings may be passed on before the last byte is there."""
+        return op == COPY and self.early_relays and not self.store_and_forward
 
     def seconds(self, time: float) -> float:
         return time / self.bandwidth
@@ -66,7 +77,7 @@ def simulate(plan: Plan, model: LinkModel) -> Timed:
         size = sum(sizes[c] for c in m.chunks)
         end = start + model.span(size)
         free[link] = start + model.hold(size)
-        early = m.op == COPY and not model.store_and_forward
+        early = model.passes_early(m.op)
         for c, offset in zip(m.chunks, offsets, strict=True):
             arrives = start + model.latency + offset if early else end
             ready[m.dst, c] = max(ready.get((m.dst, c), 0.0), arrives)
