@@ -176,6 +176,8 @@ class Builder:
         self, die: int, x: Instruction, index: int, hbm: int, amount: int, sends: dict[int, int]
     ) -> Step:
         channel, peer = (self._scalar(die, x, i) for i in (0, 1))
+        if not 0 <= peer < len(self.stages):
+            raise fail(ErrorCode.ARTIFACT, f"die {die} exchanges messages with {peer}, which is no die")
         across = self.stages[peer] != self.stages[die]
         if x.opcode == "post":
             return Step(POST, index, 0, hbm, peer, channel, False, across)

@@ -285,7 +285,7 @@ class Simulation:
             use.queueing += start - time
             use.conflicts += 1
         if self.on_link:
-            self.on_link(link, flight.message, start, start + flight.leg.span)
+            self.on_link(link, flight.message, start, start + hold)
 
     def _fill(self, flight: _Flight, time: int) -> None:
         """The leg has come to its end: its bytes fill their part of the slot."""
@@ -311,7 +311,7 @@ class Simulation:
 
     def _stuck(self) -> str:
         words = [
-            f"die {self.stations[die]} in instruction {step.position} waits on channel {step.channel}"
+            f"die {self.costs.wafer.coordinate(self.stations[die])} in instruction {step.position} waits on channel {step.channel}"
             for die, (_, step) in sorted(self._blocked.items())[:4]
         ]
         return "dies wait for one another: " + "; ".join(words)
