@@ -34,13 +34,16 @@ class DieTotal:
 
 @dataclass(slots=True)
 class LinkTotal:
-    """Of a directed link of physical dies; `traffic` is bytes by what they belong to: (procedure, origin)."""
+    """Of a directed link of physical dies; `traffic` is bytes by what they belong to: (procedure, origin). `peak` is the
+    largest share of a call in which it is busy, `peak_call` the procedure."""
 
     bytes: int = 0
     messages: int = 0
     busy: int = 0
     queueing: int = 0
     conflicts: int = 0
+    peak: float = 0.0
+    peak_call: str = ""
     traffic: dict[tuple[str, Origin], int] = field(default_factory=lambda: defaultdict(int))
 
 
@@ -99,6 +102,9 @@ def account(composer: Composer, profile: Profile) -> Account:
             _wait(total, use, kinds, times)
         for link, used in entry.run.links.items():
             _carry(links[link], used, procedure, kinds, times)
+            share = used.busy / max(1, max(entry.leave))
+            if share > links[link].peak:
+                links[link].peak, links[link].peak_call = share, procedure
     return Account(builder.costs, end, dies, dict(sorted(links.items())))
 
 
@@ -122,8 +128,3 @@ def _carry(total: LinkTotal, use: LinkUse, procedure: str, kinds: tuple[Origin, 
 def origin(kinds: tuple[Origin, ...], channel: int) -> Origin:
     """Of a channel of a procedure."""
     return kinds[channel] if channel < len(kinds) else UNKNOWN
-
-
-def simulated(builder: Builder, profile: Profile) -> Account:
-    """The step of a program, composed and added up."""
-    return account(Composer(builder).run(), profile)

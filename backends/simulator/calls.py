@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from wscc.backends.simulator.costs import Costs, Leg, Reach, Work, work
+from wscc.backends.simulator.costs import Costs, Leg, Reach, Work, work_of
 from wscc.diagnostics import Code as ErrorCode
 from wscc.diagnostics import fail
 from wscc.ir.program import Code, Column, Field, Instruction, Streams, stage_of_role
@@ -94,7 +94,7 @@ class Builder:
     def places(self, stage: int, procedure: str, args: Sequence[int]) -> Places:
         """Where the arguments lie, on every die of the stage."""
         sram, found = self.costs.wafer.die.sram, []
-        for address, (low, high) in zip(args, self._reaches(stage, procedure), strict=False):
+        for address, (low, high) in zip(args, self.reaches(stage, procedure), strict=False):
             across = address + low < sram < address + high
             found.append(address if across else IN_HBM if address + low >= sram else IN_SRAM)
         return tuple(found)
@@ -110,7 +110,7 @@ class Builder:
         body = self.code(die, procedure).body
         return {self._scalar(die, x, 1) for x in body if x.opcode in ("post", "send")}
 
-    def _reaches(self, stage: int, procedure: str) -> list[tuple[int, int]]:
+    def reaches(self, stage: int, procedure: str) -> list[tuple[int, int]]:
         """By argument, the first and last byte touched from its address, on any die of the stage."""
         key = stage, procedure
         if key not in self._bounds:
@@ -120,29 +120,29 @@ class Builder:
                 code = self.code(die, procedure)
                 args = code.args
                 for x in code.body:
-                    for r in self._work(x).reaches:
+                    for r in self.work(x).reaches:
                         if r.arg >= 0:
-                            at = self._field(die, r.offset)
+                            at = self.integer(die, r.offset)
                             low, high = bounds.get(r.arg, (at + r.low, at + r.high))
                             bounds[r.arg] = min(low, at + r.low), max(high, at + r.high)
             self._bounds[key] = [bounds.get(i, (0, 0)) for i in range(args)]
         return self._bounds[key]
 
-    def _work(self, x: Instruction) -> Work:
+    def work(self, x: Instruction) -> Work:
         if id(x) not in self._works:
-            self._works[id(x)] = work(x, self.costs.wafer.die.tile)
+            self._works[id(x)] = work_of(x, self.costs.wafer.die.tile)
         return self._works[id(x)]
 
-    def _field(self, die: int, value: Field) -> int:
+    def integer(self, die: int, value: Field) -> int:
         return self._rows[die][value.index] if isinstance(value, Column) else value
 
     def _in_hbm(self, die: int, r: Reach, places: Places) -> int:
         if r.arg < 0:
-            return self.costs.in_hbm(r, self._field(die, r.offset))
+            return self.costs.in_hbm(r, self.integer(die, r.offset))
         place = places[r.arg]
         if place in (IN_SRAM, IN_HBM):
             return r.bytes if place == IN_HBM else 0
-        return self.costs.in_hbm(r, place + self._field(die, r.offset))
+        return self.costs.in_hbm(r, place + self.integer(die, r.offset))
 
     def _build(self, die: int, procedure: str, places: Places) -> DieCall:
         steps: list[Step] = []
@@ -154,7 +154,7 @@ class Builder:
             if x.opcode == "wait":
                 steps.append(_wait(x, index, ends, procedure))
                 continue
-            does = self._work(x)
+            does = self.work(x)
             amount = sum(self._in_hbm(die, r, places) for r in does.reaches)
             if x.opcode in ("post", "send"):
                 step = self._message(die, x, index, self.costs.hbm(amount), does.reaches[0].bytes, sends)

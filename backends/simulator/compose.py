@@ -50,10 +50,11 @@ Meeting = tuple[str, Places]
 @dataclass
 class Composer:
     """Composes the step of a program. `now[die]` is when a die is through with what was composed so far; `tally`
-    counts what it did. `CompileError` W502 if stages wait for one another."""
+    counts what it did. With `unrolled` every turn of every loop is walked through. `CompileError` W502 if stages wait for one another."""
 
     builder: Builder
     observer: Observer | None = None
+    unrolled: bool = False
     now: list[int] = field(init=False)
     tally: Tally = field(default_factory=Counter)
     _parts: dict[Variant, tuple[Part, ...]] = field(default_factory=dict)
@@ -132,7 +133,7 @@ class Composer:
                     yield node.procedure, places
                 else:
                     self._call((node.procedure, ((stage, places),)))
-            elif node.steady:
+            elif node.steady and not self.unrolled:
                 self._repeat(stage, node)
             else:
                 for i in range(node.count):

@@ -45,7 +45,7 @@ class Work:
     reaches: tuple[Reach, ...]
 
 
-def work(x: Instruction, tile: int) -> Work:
+def work_of(x: Instruction, tile: int) -> Work:
     """The work of a compute instruction, or of the operand of a `post` or `send`."""
     operands = (*x.writes, *x.reads)
     amounts = [_bytes(o) for o in operands]

@@ -40,8 +40,9 @@ class Trace:
         return Observer(lambda entry, begin: self._called.append((begin, entry)), self._skip)
 
     def _skip(self, dies: Sequence[int], begin: int, end: int, periods: int) -> None:
-        name = f"{periods} repetitions of the turns before"
-        self._skipped += [(die, begin, end, name) for die in dies]
+        name = f"{periods} more of the turns before"
+        if end > begin:
+            self._skipped += [(die, begin, end, name) for die in dies]
 
     def text(self, limit: int = LIMIT) -> tuple[str, str]:
         """The JSON of the trace, and where it was cut in words (empty: nowhere)."""
@@ -90,7 +91,8 @@ class Trace:
         enter = dict(zip(part.dies, entry.state, strict=True))
         Simulation(self.builder.costs, entry.run.stations, scripts, enter, on_step, on_link).run()
         for die, begin, end in zip(part.dies, entry.state, entry.leave, strict=True):
-            yield die, begin, end, procedure
+            if end > begin:
+                yield die, begin, end, procedure
         yield from found
 
     def _name(self, o: Origin) -> str:
