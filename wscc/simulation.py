@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wscc.backends.emit_files import Artifact
 from wscc.backends.load_checks import check_dies
@@ -33,8 +33,11 @@ class Simulated:
         return result(self.account, self.profile.model_flops, links)
 
 
-def simulate(artifact: Artifact, link_model: str = CUT_THROUGH, *, tracing: bool = False) -> Simulated:
-    """Simulate a step. `CompileError` W501 if the artifact does not fit itself, W502 if dies wait for one another."""
+def simulate(
+    artifact: Artifact, link_model: str = CUT_THROUGH, *, tracing: bool = False, bandwidth_factor: int = 1
+) -> Simulated:
+    """Simulate a step, on links so many times as fast as those of the wafer. `CompileError` W501 if the artifact does
+    not fit itself, W502 if dies wait for one another."""
     profile = artifact.profile
     if profile is None:
         raise fail(
@@ -44,6 +47,7 @@ def simulate(artifact: Artifact, link_model: str = CUT_THROUGH, *, tracing: bool
         )
     check_dies(artifact.streams, artifact.manifest)
     wafer = parse(Source("graph.wir", artifact.graph)).machine
+    wafer = replace(wafer, link=replace(wafer.link, bandwidth=wafer.link.bandwidth * bandwidth_factor))
     if artifact.streams.arena_bytes > wafer.die.sram + wafer.die.hbm:
         raise fail(Code.ARTIFACT, "the arena of the artifact is larger than the memories of a die")
     builder = Builder(artifact.streams, Costs.of(wafer, link_model))

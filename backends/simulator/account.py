@@ -6,7 +6,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs
 from wscc.backends.simulator.events import DieUse, Link, LinkUse
@@ -34,8 +33,8 @@ class DieTotal:
 
 @dataclass(slots=True)
 class LinkTotal:
-    """Of a directed link of physical dies; `traffic` is bytes by what they belong to: (procedure, origin). `peak` is the
-    largest share of a call in which it is busy, `peak_call` the procedure."""
+    """Of a directed link of physical dies; `traffic` is bytes by what they belong to: (procedure, origin). `peak` is
+    the largest share of a call in which it is busy, `peak_call` the procedure."""
 
     bytes: int = 0
     messages: int = 0

@@ -50,7 +50,8 @@ Meeting = tuple[str, Places]
 @dataclass
 class Composer:
     """Composes the step of a program. `now[die]` is when a die is through with what was composed so far; `tally`
-    counts what it did. With `unrolled` every turn of every loop is walked through. `CompileError` W502 if stages wait for one another."""
+    counts what it did. With `unrolled` every turn of every loop is walked through. `CompileError` W502 if stages wait
+    for one another."""
 
     builder: Builder
     observer: Observer | None = None

@@ -310,8 +310,9 @@ class Simulation:
                 self._push(message.left, message.sender_waits)
 
     def _stuck(self) -> str:
+        place = self.costs.wafer.coordinate
         words = [
-            f"die {self.costs.wafer.coordinate(self.stations[die])} in instruction {step.position} waits on channel {step.channel}"
+            f"die {place(self.stations[die])} in instruction {step.position} waits on channel {step.channel}"
             for die, (_, step) in sorted(self._blocked.items())[:4]
         ]
         return "dies wait for one another: " + "; ".join(words)

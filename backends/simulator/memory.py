@@ -16,7 +16,6 @@ from wscc.ir.artifact import Manifest
 from wscc.ir.profile import Origin, Profile
 from wscc.ir.program import Address, ProgramCall, ProgramStep
 
-
 MAX_CALLS: Final = 500_000
 
 
@@ -163,9 +162,7 @@ class _Stage:
 
     def _locals(self, procedure: str) -> Locals:
         if procedure not in self.locals:
-            self.locals[procedure] = locals_of(
-                self.builder, self.die, procedure, self._origins(procedure)
-            )
+            self.locals[procedure] = locals_of(self.builder, self.die, procedure, self._origins(procedure))
         return self.locals[procedure]
 
     def _origins(self, procedure: str) -> tuple[Origin, ...]:

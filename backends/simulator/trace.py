@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from wscc.backends.simulator.account import origin
 from wscc.backends.simulator.calls import WAIT, Builder, Step
-from wscc.backends.simulator.compose import Composer, Entry, Observer
+from wscc.backends.simulator.compose import Entry, Observer
 from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.events import Link, Message, Simulation
 from wscc.ir.profile import Origin, Profile
@@ -72,9 +72,7 @@ class Trace:
         procedure, part = entry.variant[0], entry.part
         kinds = self.profile.channels(procedure)
         names = {
-            die: self.profile.instructions(
-                self.builder.streams.roles[die], self.builder.code(die, procedure)
-            )
+            die: self.profile.instructions(self.builder.streams.roles[die], self.builder.code(die, procedure))
             for die in part.dies
         }
         found: list[Slice] = []
@@ -121,4 +119,11 @@ class Trace:
         track, begin, end, name = s
         pid, tid = (DIES, track) if isinstance(track, int) else (LINKS, self._number(track))
         micro = SECOND // 10**6
-        return {"ph": "X", "pid": pid, "tid": tid, "ts": begin / micro, "dur": (end - begin) / micro, "name": name}
+        return {
+            "ph": "X",
+            "pid": pid,
+            "tid": tid,
+            "ts": begin / micro,
+            "dur": (end - begin) / micro,
+            "name": name,
+        }

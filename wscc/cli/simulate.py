@@ -71,7 +71,9 @@ def _lines(r: Result) -> Iterator[tuple[str, str]]:
     ratio = f", the step is {r.step_seconds / r.bound:.3f} of it" if r.bound else ""
     yield "bound", f"{r.bound:.6g} s by {bound} ({parts}){ratio}"
     rows = [(r.time[name], words) for name, words in _LOSSES.items()]
-    rows += [(share, f"waiting for messages on their way: {kind}") for kind, share in r.time["exposed"].items()]
+    rows += [
+        (share, f"waiting for messages on their way: {kind}") for kind, share in r.time["exposed"].items()
+    ]
     label = "time goes to"
     for share, words in sorted(rows, key=lambda row: (-row[0], row[1])):
         if share >= 5e-5:
