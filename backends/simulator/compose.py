@@ -11,26 +11,30 @@ What is neglected: links and HBM that some dies of a call still use when others 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wscc.backends.simulator.calls import Builder, Places
-from wscc.backends.simulator.events import Simulation
+from wscc.backends.simulator.events import Link, Simulation
 from wscc.backends.simulator.parts import CallNode, Groups, LoopNode, Node, Part, nodes, parts_of
 from wscc.diagnostics import Code, fail
 
 # A procedure, and for each stage that takes part the places of its arguments.
 Variant = tuple[str, tuple[tuple[int, Places], ...]]
+# Links, and from when until when messages hold them.
+Held = tuple[tuple[Link, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """A part simulated from one state: when its dies leave, counted from the first that enters."""
+    """A part simulated from one state: when its dies leave, and (by sender) links that are held when some of them have
+    left, all counted from the first that enters."""
 
     variant: Variant
     part: Part
     state: tuple[int, ...]
     leave: tuple[int, ...]
+    held: tuple[tuple[int, Held], ...]
     run: Simulation
 
 
@@ -59,7 +63,9 @@ class Composer:
     now: list[int] = field(init=False)
     tally: Tally = field(default_factory=Counter)
     _parts: dict[Variant, tuple[Part, ...]] = field(default_factory=dict)
-    _entries: dict[tuple[Part, tuple[int, ...]], Entry] = field(default_factory=dict)
+    _entries: dict[tuple[Part, tuple[int, ...], Held], Entry] = field(default_factory=dict)
+    _held: dict[int, Held] = field(default_factory=dict)  # by the die whose messages they are
+    _meetings: list[tuple[Part, Held]] = field(default_factory=list)  # that may still hold links
     _partners: dict[tuple[int, str], frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,9 +82,11 @@ class Composer:
         walks = [self._stage(s) for s in range(len(self._dies))]
         at = [next(walk, None) for walk in walks]
         while any(at):
-            group = next((g for s in range(len(at)) if (g := self._met(s, at))), None)
-            if group is None:
+            groups = [g for s in range(len(at)) if (g := self._met(s, at))]
+            if not groups:
                 raise fail(Code.DEADLOCK, "stages wait for one another: " + _who(at))
+            # In the order of time, so that each finds the links that earlier ones hold.
+            group = min(groups, key=lambda g: min(self.now[d] for s in g for d in self._dies[s]))
             first = at[group[0]]
             assert first is not None
             self._call((first[0], tuple((s, m[1]) for s in group if (m := at[s]))))
@@ -143,13 +151,16 @@ class Composer:
     def _repeat(self, stage: int, loop: LoopNode) -> None:
         """A steady loop: turn by turn until a state comes back, then all whole periods at once."""
         classes = self._classes(stage, loop)
-        seen: dict[tuple[int, ...], int] = {}
+        seen: dict[tuple[tuple[int, ...], tuple[Held, ...]], int] = {}
         starts: list[list[int]] = []
         tallies: list[Tally] = []
         turn = 0
         while turn < loop.count:
             firsts = [min(self.now[d] for d in dies) for dies in classes]
-            state = tuple(self.now[d] - t for dies, t in zip(classes, firsts, strict=True) for d in dies)
+            state = (
+                tuple(self.now[d] - t for dies, t in zip(classes, firsts, strict=True) for d in dies),
+                tuple(self._held_by(dies, t) for dies, t in zip(classes, firsts, strict=True)),
+            )
             before = seen.get(state)
             if before is not None and (periods := (loop.count - turn) // (len(starts) - before)):
                 self._skip(classes, [a - b for a, b in zip(firsts, starts[before], strict=True)], periods)
@@ -180,6 +191,8 @@ class Composer:
                 self.observer.skipped(dies, begin, begin + length * periods, periods)
             for d in dies:
                 self.now[d] += length * periods
+                if d in self._held:
+                    self._held[d] = _later(self._held[d], length * periods)
 
     def _classes(self, stage: int, loop: LoopNode) -> tuple[tuple[int, ...], ...]:
         """The dies of a stage that depend on one another anywhere in a loop."""
@@ -197,14 +210,45 @@ class Composer:
         for part in self._parts_of(variant):
             begin = min(self.now[d] for d in part.dies)
             state = tuple(self.now[d] - begin for d in part.dies)
-            entry = self._entries.get((part, state))
+            held = self._held_by(part.dies, begin)
+            if len(variant[1]) > 1:
+                held += self._held_elsewhere(part, begin)
+            entry = self._entries.get((part, state, held))
             if entry is None:
-                entry = self._entries[part, state] = self._simulated(variant, part, state)
+                entry = self._entries[part, state, held] = self._simulated(variant, part, state, held)
             self.tally[entry] += 1
             if self.observer:
                 self.observer.called(entry, begin)
             for die, time in zip(part.dies, entry.leave, strict=True):
                 self.now[die] = begin + time
+                self._held.pop(die, None)
+            self._held.update((die, _later(links, begin)) for die, links in entry.held)
+            if len(variant[1]) > 1:
+                holds = ((link, start, end) for link, start, end, _ in entry.run.holds)
+                self._meetings.append((part, _later(holds, begin)))
+
+    def _held_elsewhere(self, part: Part, begin: int) -> Held:
+        """The links of a part that other stages hold beyond a time where they meet, counted from it."""
+        over = min(self.now)
+        self._meetings = [m for m in self._meetings if max((h[2] for h in m[1]), default=over) > over]
+        return tuple(
+            (link, max(0, start - begin), end - begin)
+            for other, held in self._meetings
+            if set(other.dies).isdisjoint(part.dies)
+            for link, start, end in held
+            if end > begin and link in part.links
+        )
+
+    def _held_by(self, dies: Sequence[int], begin: int) -> Held:
+        """The links that messages of some dies hold beyond a time, counted from it."""
+        if not self._held:
+            return ()
+        return tuple(
+            (link, max(0, start - begin), end - begin)
+            for die in dies
+            for link, start, end in self._held.get(die, ())
+            if end > begin
+        )
 
     def _parts_of(self, variant: Variant) -> tuple[Part, ...]:
         if variant not in self._parts:
@@ -215,11 +259,20 @@ class Composer:
             self._parts[variant] = parts_of(calls)
         return self._parts[variant]
 
-    def _simulated(self, variant: Variant, part: Part, state: tuple[int, ...]) -> Entry:
+    def _simulated(self, variant: Variant, part: Part, state: tuple[int, ...], held: Held) -> Entry:
         scripts = {d: [(0, c.steps)] for d, c in zip(part.dies, part.calls, strict=True)}
         enter = dict(zip(part.dies, state, strict=True))
-        run = Simulation(self.builder.costs, self._stations, scripts, enter).run()
-        return Entry(variant, part, state, tuple(run.leave[d] for d in part.dies), run)
+        run = Simulation(self.builder.costs, self._stations, scripts, enter, held).run()
+        leave = tuple(run.leave[d] for d in part.dies)
+        late: dict[int, list[tuple[Link, int, int]]] = {}
+        for link, start, end, die in run.holds:
+            if end > min(leave):
+                late.setdefault(die, []).append((link, start, end))
+        return Entry(variant, part, state, leave, tuple((d, tuple(h)) for d, h in late.items()), run)
+
+
+def _later(held: Iterable[tuple[Link, int, int]], ticks: int) -> Held:
+    return tuple((link, start + ticks, end + ticks) for link, start, end in held)
 
 
 def _who(at: Sequence[Meeting | None]) -> str:

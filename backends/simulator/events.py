@@ -88,7 +88,8 @@ class _Flight:
 
 @dataclass(slots=True, eq=False)
 class Simulation:
-    """One run of some dies from their times of entry; `leave` are the times at which they end.
+    """One run of some dies from their times of entry; `leave` are the times at which they end. `held` are links that
+    messages from before take, from when until when; `holds` are all such times of this run, with the sender.
 
     `CompileError` W502 if dies wait for one another.
     """
@@ -97,23 +98,27 @@ class Simulation:
     stations: Mapping[int, int]  # the physical die of each logical one
     scripts: Mapping[int, Script]
     enter: Mapping[int, int]
+    held: Sequence[tuple[Link, int, int]] = ()
     on_step: OnStep | None = None
     on_link: OnLink | None = None
     leave: dict[int, int] = field(default_factory=dict)
     dies: dict[int, DieUse] = field(default_factory=dict)
     links: dict[Link, LinkUse] = field(default_factory=lambda: defaultdict(LinkUse))
-    _queue: list[tuple[int, int, int | _Flight]] = field(default_factory=list)
+    holds: list[tuple[Link, int, int, int]] = field(default_factory=list)
+    _free: dict[Link, int] = field(default_factory=lambda: defaultdict(int))
+    _queue: list[tuple[int, int, int | _Flight | tuple[Link, int]]] = field(default_factory=list)
     _events: int = 0
     _pc: dict[int, tuple[int, int]] = field(default_factory=dict)
     _blocked: dict[int, tuple[int, Step]] = field(default_factory=dict)
     _messages: dict[tuple[int, int, int], Message] = field(default_factory=dict)
-    _free: dict[Link, int] = field(default_factory=lambda: defaultdict(int))
     _ports: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     _trees: dict[tuple[int, int, int, int], dict[object, tuple[int, int]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
 
     def run(self) -> Simulation:
+        for link, start, end in self.held:
+            self._push(max(0, start), (link, end))
         for die, time in self.enter.items():
             self.dies[die] = DieUse()
             self._pc[die] = 0, 0
@@ -123,13 +128,15 @@ class Simulation:
             time, _, what = heappop(queue)
             if isinstance(what, int):
                 self._advance(what, time)
-            else:
+            elif isinstance(what, _Flight):
                 self._hop(what, time)
+            else:
+                self._free[what[0]] = max(self._free[what[0]], what[1])
         if self._blocked:
             raise fail(Code.DEADLOCK, self._stuck())
         return self
 
-    def _push(self, time: int, what: int | _Flight) -> None:
+    def _push(self, time: int, what: int | _Flight | tuple[Link, int]) -> None:
         self._events += 1
         heappush(self._queue, (time, self._events, what))
 
@@ -277,6 +284,8 @@ class Simulation:
     def _carry(self, link: Link, flight: _Flight, time: int, start: int) -> None:
         hold, use = flight.leg.hold, self.links[link]
         self._free[link] = start + hold
+        assert flight.message.cargo is not None
+        self.holds.append((link, start, start + hold, flight.message.cargo.source))
         use.bytes += flight.leg.part
         use.channels[flight.message.channel] += flight.leg.part
         use.messages += 1

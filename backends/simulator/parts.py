@@ -12,10 +12,11 @@ from wscc.ir.program import Address, ProgramCall, ProgramLoop, ProgramStep
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Dies of one call that exchange messages or share a link, directly or through others."""
+    """Dies of one call that exchange messages or share a link, directly or through others, and the links."""
 
     dies: tuple[int, ...]
     calls: tuple[DieCall, ...]
+    links: frozenset[tuple[int, int]]
 
 
 class Groups:
@@ -46,14 +47,23 @@ class Groups:
 def parts_of(calls: Mapping[int, DieCall]) -> tuple[Part, ...]:
     """The parts of a call by die."""
     groups = Groups(calls)
+    links = {die: _links(call) for die, call in calls.items()}
     for die, call in calls.items():
         for step in call.steps:
             if step.cargo is not None:
                 groups.join(die, step.cargo.to)
-                for leg in step.cargo.legs:
-                    for link in leg.links:
-                        groups.join(die, link)
-    return tuple(Part(dies, tuple(calls[d] for d in dies)) for dies in groups.of(calls))
+        for link in links[die]:
+            groups.join(die, link)
+    return tuple(
+        Part(dies, tuple(calls[d] for d in dies), frozenset(link for d in dies for link in links[d]))
+        for dies in groups.of(calls)
+    )
+
+
+def _links(call: DieCall) -> set[tuple[int, int]]:
+    return {
+        link for step in call.steps if step.cargo is not None for leg in step.cargo.legs for link in leg.links
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -87,7 +87,7 @@ class Trace:
 
         scripts = {d: [(0, c.steps)] for d, c in zip(part.dies, part.calls, strict=True)}
         enter = dict(zip(part.dies, entry.state, strict=True))
-        Simulation(self.builder.costs, entry.run.stations, scripts, enter, on_step, on_link).run()
+        Simulation(self.builder.costs, entry.run.stations, scripts, enter, (), on_step, on_link).run()
         for die, begin, end in zip(part.dies, entry.state, entry.leave, strict=True):
             if end > begin:
                 yield die, begin, end, procedure
