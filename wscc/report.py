@@ -77,6 +77,16 @@ def hidden_flops(sharded: Module) -> int:
     )
 
 
+def hidden_model_flops(sharded: Module) -> int:
+    """What of `model_flops` no die computes, because a causal mask hides whole shards of keys."""
+    return 3 * sum(
+        int(times * op.flops * (1 - seen(op, sharded)))
+        for call, times in calls(sharded.step)
+        for op in sharded.procedure(call.procedure).ops
+        if op.flops and not op.origin
+    )
+
+
 def seen(op: Op, sharded: Module) -> Fraction:
     """The share of an op's work that is done: of T shards of keys, query shard i sees the first i + 1, in zigzag
     two pieces of each shard for every two pieces of queries, but one in its own."""
