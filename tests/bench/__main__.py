@@ -23,7 +23,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument(
-        "--only", choices=("compile", "interpreter", "place", "route", "collectives"), help="one of the tables"
+        "--only",
+        choices=("compile", "interpreter", "place", "route", "collectives"),
+        help="one of the tables",
     )
     given = parser.parse_args()
     os.chdir(ROOT)
