@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from wscc.backends.simulator.calls import COMPUTE, WAIT, Cargo, Step
+from wscc.backends.simulator.calls import COMPUTE, DELAY, WAIT, Cargo, Step
 from wscc.backends.simulator.costs import Costs, Leg
 from wscc.diagnostics import Code, fail
 
@@ -42,10 +42,11 @@ class LinkUse:
 
 @dataclass(slots=True)
 class DieUse:
-    """Where the ticks of a die went: instructions (`busy`), and waiting for messages: `bubble` until one from or to
+    """Where the ticks of a die went: instructions (`busy`), delays, and waiting for messages: `bubble` until one from or to
     another stage starts, `idle` until one of its own stage does, `exposed` (by channel) while it is on its way."""
 
     busy: int = 0
+    delayed: int = 0
     bubble: int = 0
     idle: int = 0
     exposed: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -163,6 +164,8 @@ class Simulation:
         """One step from `time` on: when it is over, or -1 if it cannot be done yet."""
         if step.kind == COMPUTE:
             return self._compute(die, number, step, time)
+        if step.kind == DELAY:
+            return self._delay(die, number, step, time)
         if step.kind != WAIT:
             self._begin(number, step, time)
             return time
@@ -185,6 +188,13 @@ class Simulation:
                 return -1
             end = max(end, self._port(die, time, step.hbm))
         self.dies[die].busy += end - time
+        if self.on_step:
+            self.on_step(die, number, step, time, end)
+        return end
+
+    def _delay(self, die: int, number: int, step: Step, time: int) -> int:
+        end = time + step.ticks
+        self.dies[die].delayed += step.ticks
         if self.on_step:
             self.on_step(die, number, step, time, end)
         return end

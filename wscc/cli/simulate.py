@@ -21,6 +21,7 @@ _LOSSES = {
     "extra_flops": "FLOPs recomputed or repeated",
     "tile_rounding": "tiles that are not full",
     "hbm": "instructions that wait for HBM",
+    "delayed": "starting later than others, on purpose",
     "bubble": "waiting for other stages",
     "idle": "waiting for dies of the stage",
     "unused_dies": "dies without a part",
