@@ -154,6 +154,11 @@ def test_a_smaller_strategy_must_fit_in_memory_too() -> None:
     assert next(tight.rows([0.25], 1)).refused == {str(Code.OUT_OF_MEMORY): 1}
 
 
+def test_one_die_runs_as_long_as_one_is_alive() -> None:
+    for row in study(parallel="dp=1").rows([1.0], 1):
+        assert row.kept == [1.0]
+
+
 def test_no_damage_is_one_row_that_keeps_everything() -> None:
     rows = list(study().rows([0.0, 0.13], 1))
     assert [r.kind for r in rows] == [NO_DAMAGE, *KINDS]
