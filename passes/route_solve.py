@@ -34,7 +34,8 @@ def solve(
     topology: Topology, phases: Sequence[tuple[Flows, Limits]], channels: int, *, adaptive: bool
 ) -> list[Routing]:
     """The routing of each phase within its limits, over at most `channels` virtual channels. They are the same for
-    all phases: one may begin on some dies while another ends elsewhere. Raises `CompileError` W302 where no live path is left."""
+    all phases: one may begin on some dies while another ends elsewhere. Raises `CompileError`
+    W302 where no live path is left."""
     shared = _shared_channels(topology, (flows for flows, _ in phases), min(channels, CHANNELS))
     known: dict[tuple[Flows, Limits], Routing] = {}
     for flows, limits in phases:
