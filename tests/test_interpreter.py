@@ -85,8 +85,7 @@ def test_a_step_leaves_the_switch_interval_of_the_process_as_it_was() -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.003)
     try:
-        m = machine(EXCHANGE, [0, 0], table=SWAP, threads=2)
-        m.run_step()
+        ring(2).run_step()
         assert sys.getswitchinterval() == pytest.approx(0.003)
     finally:
         sys.setswitchinterval(before)
