@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from wscc.diagnostics import Code, fail
 from wscc.ir.fabric import NOBODY, Buffer, FabricStmt, Ints, Kernel, Transfer, View, at, per_die
@@ -19,6 +19,10 @@ from wscc.passes.lower_reshards import along, lower_reshard
 from wscc.passes.lower_runs import Coordinates, Run, split_axes
 from wscc.passes.lower_site import Site
 from wscc.passes.lower_streams import StreamSite, lower_stream
+
+# The scores of a tile of attention take at most one part in so many of the fast memory: a gradient needs two of
+# them, operands and slots the rest.
+_TEMPORARIES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,12 @@ class LowerCollectives(Pass):
         bindings = {c.procedure: c.args for c, _ in calls(module.step)}
         storage = {a.name: a.storage or a.name for a in module.arrays}
         callers = _callers(module)
-        multicast = self.allgather == "multicast"
+        multicast, fast = self.allgather == "multicast", module.machine.die.sram // _TEMPORARIES
         procedures = tuple(
             _made_by(
-                _Procedure(coordinates, lies, p, _aliases(p, bindings[p.name], storage), multicast).lower(),
+                _Procedure(
+                    coordinates, lies, p, _aliases(p, bindings[p.name], storage), multicast, fast
+                ).lower(),
                 callers[p.name],
             )
             for p in module.procedures
@@ -113,7 +119,7 @@ class _Procedure:
 
     def __init__(
         self, coordinates: Coordinates, lies: dict[str, str], procedure: Procedure, aliases: dict[int, str],
-        multicast: bool,
+        multicast: bool, fast_bytes: int,
     ) -> None:  # fmt: skip
         self.coordinates = coordinates
         self.mesh = mesh = coordinates.mesh
@@ -121,7 +127,7 @@ class _Procedure:
         self.procedure = procedure
         self.formals = [self._formal(j, o, aliases) for j, o in enumerate(procedure.outputs)]
         names = {v.name for v in procedure.inputs} | set(self.formals)
-        self.build = FabricBuilder(mesh, {}, [], names, multicast)
+        self.build = FabricBuilder(mesh, {}, [], names, multicast, fast_bytes)
         self.env = {v.name: whole_view(v.name, self._local(v), v.type.dtype) for v in procedure.inputs}
         self.aliases = aliases
         self.places: dict[str, View] = {}

@@ -91,13 +91,15 @@ def flat(view: View) -> View:
 @dataclass(slots=True)
 class FabricBuilder:
     """The body and buffers of one procedure; `taken` are the names in use, formals included; `source` and `span`
-    mark what is emitted next. With `multicast`, dies that gather send to all others at once."""
+    mark what is emitted next. With `multicast`, dies that gather send to all others at once.
+    Temporaries of one op should not take more than `fast_bytes`."""
 
     mesh: LogicalMesh
     buffers: dict[str, Buffer]
     body: list[FabricStmt]
     taken: set[str]
     multicast: bool = False
+    fast_bytes: int = 1 << 62
     channel: int = 0
     source: str = ""
     span: Span = NO_SPAN

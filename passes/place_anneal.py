@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from math import exp
 from random import Random
 
+from wscc.passes.place_types import Shape, axis_pairs, closing_pairs, dies_of
+
 # Of those moved, how many are put beside one of their peers instead of anywhere.
 _BESIDE = 0.7
-# The first temperature, in hops of the heaviest pair, and the last as a share of it.
-_HOT, _COLD = 0.6, 0.02
+# The first temperature, in steps to a near site of the heaviest pair, and the last as a share of it.
+_HOT, _COLD = 1.5, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Assignment:
         who.update({site: i for i, site in enumerate(at)})
         best, gain, least = list(at), 0.0, 0.0
         cooling = _COLD ** (1 / max(moves, 1))
-        heat = _HOT * heaviest
+        heat = _HOT * heaviest * self._step(sites)
         for _ in range(moves):
             heat *= cooling
             i = int(random.random() * len(at))
@@ -59,6 +61,11 @@ class Assignment:
             if gain < least - 1e-9:
                 least, best = gain, list(at)
         return best
+
+    def _step(self, sites: Sequence[int]) -> float:
+        """How far apart near sites are, on average."""
+        steps = [min(self.hops(a, b) for b in self.near[a]) for a in sites if self.near[a]]
+        return sum(steps) / len(steps) if steps else 1.0
 
     def _proposal(self, random: Random, i: int, at: Sequence[int], sites: Sequence[int]) -> int:
         peers = self.peers[i]
@@ -80,3 +87,16 @@ class Assignment:
                 if k != i:
                     change += w * (hops(here, at[k]) - hops(site, at[k]))
         return change
+
+
+def peers_of(shape: Shape) -> list[list[tuple[int, float]]]:
+    """By logical die of a strategy, those it exchanges with and how much."""
+    peers: list[list[tuple[int, float]]] = [[] for _ in range(dies_of(shape))]
+    for i, axis in enumerate(shape):
+        closing = {(a, b) for a, b in closing_pairs(shape, i).tolist()}
+        for a, b in axis_pairs(shape, i).tolist():
+            weight = axis.weight * (axis.closing if (a, b) in closing else 1.0)
+            if weight > 0:
+                peers[a].append((b, weight))
+                peers[b].append((a, weight))
+    return peers

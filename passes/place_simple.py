@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 
 from wscc.machine.topology import Topology
-from wscc.passes.place_anneal import Assignment
+from wscc.passes.place_anneal import Assignment, peers_of
 from wscc.passes.place_describe import describe
 from wscc.passes.place_hops import Hops, Price
 from wscc.passes.place_refuse import too_many
-from wscc.passes.place_types import IntArray, Placement, Shape, axis_pairs, dies_of
+from wscc.passes.place_types import IntArray, Placement, Shape, dies_of
 
 # Moves of the annealing: for each die, and at most.
 _MOVES, _MAX_MOVES = 2_000, 300_000
@@ -44,7 +44,7 @@ def annealed(topology: Topology, shape: Shape, seed: int) -> IntArray:
     """The least traffic x hops that annealing finds from `row_major`, whatever links carry (GMap)."""
     start = row_major(topology, shape, seed).tolist()
     hops = Hops(topology)
-    task = Assignment(_peers(shape), hops.lookup, topology.neighbours)
+    task = Assignment(peers_of(shape), hops.lookup, topology.neighbours)
     moves = min(_MOVES * len(start), _MAX_MOVES)
     return np.array(task.anneal(start, topology.live, moves=moves, seed=seed))
 
@@ -86,14 +86,3 @@ def _runs(topology: Topology, order: Sequence[int], size: int) -> Iterator[list[
         if len(run) == size:
             yield run
             run = []
-
-
-def _peers(shape: Shape) -> list[list[tuple[int, float]]]:
-    """By logical die, those it exchanges with and how much."""
-    peers: list[list[tuple[int, float]]] = [[] for _ in range(dies_of(shape))]
-    for i, axis in enumerate(shape):
-        if axis.weight > 0:
-            for a, b in axis_pairs(shape, i).tolist():
-                peers[a].append((b, axis.weight))
-                peers[b].append((a, axis.weight))
-    return peers

@@ -48,6 +48,15 @@ def module_flows(module: Module) -> tuple[PhaseFlows, ...]:
     return tuple(phase for p in module.procedures for phase in _procedure_flows(p, dies))
 
 
+def unphased_flows(module: Module) -> tuple[PhaseFlows, ...]:
+    """All that each procedure sends, as if it were one phase; procedures that send nothing are left out."""
+    dies = np.asarray(module.dies, np.int64)
+    sent = {
+        p.name: [t for t in p.body if isinstance(t, Transfer) and t.to != NOBODY] for p in module.procedures
+    }
+    return tuple(_phase_flows(name, 0, found, dies) for name, found in sent.items() if found)
+
+
 def _procedure_flows(procedure: Procedure, dies: DieArray) -> list[PhaseFlows]:
     by_phase: dict[int, list[Transfer]] = {}
     for stmt in procedure.body:

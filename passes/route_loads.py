@@ -14,7 +14,7 @@ from wscc.ir.fabric import NOBODY, Transfer
 from wscc.ir.module import Module
 from wscc.ir.routes import Hop, crossings
 from wscc.machine.topology import Topology, mesh_topology
-from wscc.passes.route_flows import module_flows
+from wscc.passes.route_flows import module_flows, unphased_flows
 from wscc.passes.route_solve import Flows, least_load, live_path
 from wscc.routing.loads import link_numbers
 
@@ -46,7 +46,7 @@ def phase_loads(module: Module, *, bounds: bool = False) -> tuple[PhaseLoad, ...
     phases = module_flows(module)
     carried = {p.flows: links.carried(p.transfers) for p in phases}
     initial = {flows: int(_initial(topology, flows, links).max()) for flows in carried}
-    least = _bounds(topology, carried) if bounds else {}
+    least = _bounds(topology, carried, _WORK) if bounds else {}
     loads = []
     for phase in phases:
         most, bound = int(carried[phase.flows].max()), least.get(phase.flows)
@@ -55,15 +55,38 @@ def phase_loads(module: Module, *, bounds: bool = False) -> tuple[PhaseLoad, ...
     return tuple(loads)
 
 
-def _bounds(topology: Topology, carried: dict[Flows, DieArray]) -> dict[Flows, int | None]:
+def _bounds(topology: Topology, carried: dict[Flows, DieArray], left: int) -> dict[Flows, int | None]:
+    """Of the highest loads first, until the work is used up."""
     found = {}
-    left = _WORK
     for flows, load in sorted(carried.items(), key=lambda item: -int(item[1].max())):
         free = {f.source for f in flows if not f.pinned}
         left -= len(free) * len(topology.links)
         if not free or left >= 0:
             found[flows] = least_load(topology, flows, load)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class ProcedureLoad:
+    """One call of a procedure: `max_link_bytes` is the sum over its phases of what the most loaded link carries,
+    `lp_bound_bytes` what some link carries at least even if all its phases were one; None if not computed."""
+
+    name: str
+    max_link_bytes: int
+    lp_bound_bytes: int | None
+
+
+def procedure_loads(module: Module, phases: Sequence[PhaseLoad]) -> tuple[ProcedureLoad, ...]:
+    """Each procedure of a routed module, of whose `phases` the loads are known."""
+    topology = mesh_topology(module.machine)
+    links = _Links(module, topology)
+    sums: dict[str, int] = {}
+    for phase in phases:
+        name = phase.name.rpartition("/")[0]
+        sums[name] = sums.get(name, 0) + phase.max_link_bytes
+    whole = unphased_flows(module)
+    least = _bounds(topology, {p.flows: links.carried(p.transfers) for p in whole}, _WORK // 4)
+    return tuple(ProcedureLoad(p.procedure, sums[p.procedure], least.get(p.flows)) for p in whole)
 
 
 def link_bytes(module: Module, transfers: Sequence[Transfer], senders: range | None = None) -> dict[Hop, int]:

@@ -16,6 +16,7 @@ from wscc.cli import main
 from wscc.compiler import compile_graph
 from wscc.diagnostics import Code, CompileError
 from wscc.machine.wafer import Wafer
+from wscc.passes.choices import Choices
 from wscc.passes.options import parse_passes
 from wscc.passes.place import Place
 from wscc.passes.place_solver import MAPPERS, place_on
@@ -116,7 +117,9 @@ def test_the_snake_of_a_whole_wafer_never_jumps() -> None:
 
 def test_a_stream_whose_dies_lie_apart_still_computes_what_one_device_does() -> None:
     wafer = Wafer("w", 3, 3, dead_dies=frozenset({(0, 1)}))
-    compiled = compile_graph(gpt({"tatp": 8}, Shape(batch=8), wafer=wafer), mapper="smap")
+    compiled = compile_graph(
+        gpt({"tatp": 8}, Shape(batch=8, calls=1, layers=1), wafer=wafer), choices=Choices("smap")
+    )
     place = compiled.report["placement"]
     assert (place["method"], place["axes"]["tatp"]["lies"]) == ("smap", "near")
     assert "mapper `smap` looks for no rings" in place["axes"]["tatp"]["note"]

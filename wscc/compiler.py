@@ -22,9 +22,9 @@ from wscc.ir.module import Module, calls
 from wscc.ir.print import to_text
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.place import placement
-from wscc.passes.route_loads import PhaseLoad, link_bytes, phase_loads
+from wscc.passes.route_loads import link_bytes, phase_loads, procedure_loads
 from wscc.pipeline import Observer, Timings, compile_module
-from wscc.report import build_report, hidden_model_flops, model_flops
+from wscc.report import Loads, build_report, hidden_model_flops, model_flops
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +61,10 @@ def compile_file(
             graph, level, choices=choices, data=_data(path, graph), file=Path(path).name, observe=observe
         )
     except CompileError as error:
-        raise _at_strategy(error, resolved.config.strategy_span) from error
+        raise at_strategy(error, resolved.config.strategy_span) from error
 
 
-def _at_strategy(error: CompileError, span: Span) -> CompileError:
+def at_strategy(error: CompileError, span: Span) -> CompileError:
     """What passes refuse without a place of its own is the fault of the strategy: of wafer, memory or degrees."""
     return CompileError(
         *(
@@ -83,26 +83,26 @@ def compile_graph(
     """Compile a forward module; `file` is the name of the file that it was read from."""
     timings = Timings()
     modules: dict[str, Module] = {}
-    loads: list[tuple[PhaseLoad, ...]] = []
 
     def keep(name: str, module: Module) -> None:
         modules[name] = module
-        if name == "route":
-            loads.append(phase_loads(module, bounds=True))
         observe(name, module)
 
     planned = compile_module(graph, level, choices=choices, observe=keep, timings=timings)
     started = time.perf_counter()
     streams, manifest = emit(planned)
     timings.passes["emit"] = time.perf_counter() - started
+    started = time.perf_counter()
+    phases = phase_loads(modules["route"], bounds=True)
+    loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
+    timings.passes["bounds"] = time.perf_counter() - started
     sharded = modules.get("fuse", modules["partition"])
     report = build_report(
         graph,
         sharded,
         planned,
         placement(modules["place"], choices.mapper),
-        loads[0],
-        traffic_bytes(modules["route"]),
+        loads,
         streams,
         timings,
     )

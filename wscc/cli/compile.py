@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -80,6 +81,17 @@ def _replication(by_op: dict[str, int], whole: int) -> list[tuple[str, str]]:
     return [("replicated", f"{sum(by_op.values()) / whole:.0%} of the FLOPs: {', '.join(most)}{more}")]
 
 
+def _routes(phases: list[dict[str, Any]]) -> str:
+    """How the busiest links of all phases fare against initial routes and against the bound."""
+    better = sum(p["max_link_bytes"] < p["xy_max_link_bytes"] for p in phases)
+    known = [p for p in phases if p["lp_bound_bytes"]]
+    least = sum(p["lp_bound_bytes"] for p in known)
+    gap = f"{100 * (sum(p['max_link_bytes'] for p in known) / least - 1):.2f} %" if least else ""
+    bound = f"busiest links {gap} above the bound" if least else "no bound computed"
+    missing = f" ({len(phases) - len(known)} phases without one)" if least and len(known) < len(phases) else ""
+    return f"{better} of {len(phases)} phases below XY; {bound}{missing}"
+
+
 def _show_summary(compiled: Compiled, folder: Path) -> None:
     r = compiled.report
     strategy = " ".join(f"{a}={n}" for a, n in r["strategy"].items()) or "one die"
@@ -91,6 +103,7 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
         *_replication(r["replicated_flops"], r["flops_per_step"]),
+        ("routes", _routes(r["phases"])),
         ("traffic per step", f"{r['traffic_bytes']:,} bytes x links"),
         ("instructions", f"{r['instructions']:,} in {len(compiled.artifact.streams.programs)} programs"),
         ("compiled in", f"{r['compile_seconds']['total']:.2f} s"),
