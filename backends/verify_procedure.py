@@ -14,11 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.backends.binding import resolve
 from wscc.backends.verify_cells import Cells, Grid, equal, meet, size, within
 from wscc.backends.verify_views import Ints, Runs, repeats, view_runs
 from wscc.ir.instructions import INSTRUCTIONS
-from wscc.ir.program import Code, Instruction, Operand
+from wscc.ir.program import Code, Instruction, Operand, resolve
 from wscc.ir.types import DType
 
 LOCAL: Final = -1

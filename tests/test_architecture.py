@@ -20,7 +20,7 @@ MAY: dict[str, set[str]] = {
     "grammar": set(),
     "wscc/diagnostics": {"diagnostics"},
     "wscc/machine": {"diagnostics", "machine"},
-    "wscc/collectives": {"diagnostics", "machine", "collectives"},
+    "wscc/collectives": {"diagnostics", "machine", "routing", "collectives"},
     "wscc/ir": {"diagnostics", "machine", "ir", "grammar"},
     "wscc/strategy.py": {"diagnostics"},
     "wscc/frontend": BASE | {"frontend"},
@@ -29,7 +29,7 @@ MAY: dict[str, set[str]] = {
     "wscc/reference": {"diagnostics", "ir", "reference"},
     "wscc/routing": {"diagnostics", "machine", "routing"},
     "passes": BASE | {"routing", "passes"},
-    "backends": BASE | {"backends", "host"},
+    "backends": BASE | {"backends", "collectives", "host"},
     "wscc/pipeline.py": BASE | {"passes"},
 }
 

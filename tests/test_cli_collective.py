@@ -58,6 +58,15 @@ def test_a_schedule_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert len(arrived) == len({line["chunk"] for line in lines}) * 7
 
 
+def test_a_check_executes_the_schedule(capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["collective", "all_reduce", "--mesh", "3x3", "--dead", "die:1,1", "--check", "--bytes"]
+    assert main([*args, "2000", "--json"]) == 0
+    assert json.loads(out(capsys))["check"] == {"ok": True, "elements": 2000, "wrong": []}
+    assert main([*args, "1GB", "--algorithm", "tree"]) == 0
+    assert "passed: executed with" in (text := out(capsys))
+    assert "a reduced size" in text
+
+
 def test_a_sweep_shows_every_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["collective", "broadcast", "--mesh", "3x3", "--bytes", "4KiB", "--sweep"]) == 0
     head, *rows = out(capsys).splitlines()
@@ -90,6 +99,7 @@ def test_a_plot_without_matplotlib_is_a_named_error(
         (["all_gather", "--mesh", "2x2", "--bytes", "1", "--dead", "die:9,9"], 1, "not on the mesh"),
         (["all_gather", "--mesh", "1x3", "--bytes", "1", "--dead", "die:0,1"], 1, "2 islands"),
         (["all_gather", "--mesh", "3x3", "--bytes", "1", "--algorithm", "ring"], 1, "no ring"),
+        (["all_gather", "--mesh", "2x2", "--bytes", "1", "--sweep", "--check"], 2, "executes one schedule"),
         (["p2p", "--mesh", "2x2", "--bytes", "1", "--to", "5,5"], 1, "not on the mesh"),
         (["p2p", "--mesh", "2x2", "--bytes", "1", "--to", "0,1", "--dead", "die:0,1"], 1, "is dead"),
     ],

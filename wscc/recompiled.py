@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from wscc.backends.binding import resolve
 from wscc.backends.emit import emit
 from wscc.backends.emit_files import Artifact
 from wscc.backends.load_checks import die_name
@@ -14,7 +13,7 @@ from wscc.backends.verify_findings import Finding
 from wscc.backends.verify_views import Ints
 from wscc.ir.artifact import Manifest
 from wscc.ir.module import Module
-from wscc.ir.program import Code, Column, Instruction, Operand, Streams
+from wscc.ir.program import Code, Column, Instruction, Operand, Streams, resolve
 from wscc.passes import PASSES, default_passes
 from wscc.passes.base import Fact, Pass
 from wscc.pipeline import run_passes

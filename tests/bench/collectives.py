@@ -8,7 +8,8 @@ from typing import Any
 
 from wscc.collectives.choose import collective, make_request
 from wscc.collectives.plan import Op
-from wscc.collectives.timing import LINK_MODELS, STORE_AND_FORWARD, LinkModel
+from wscc.collectives.timing import LinkModel
+from wscc.machine.links import LINK_MODELS, STORE_AND_FORWARD
 from wscc.machine.topology import Topology
 from wscc.machine.wafer import Wafer
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from wscc.backends.collective_run import Execution, execute
 from wscc.cli.common import json_option, show_json
 from wscc.cli.link_option import read_bytes, read_die, read_link, read_wafer
 from wscc.cli.sweep import plot_sweep, show_sweep, sweep
@@ -14,8 +15,10 @@ from wscc.collectives.algorithms import ALGORITHMS
 from wscc.collectives.choose import AUTO, Outcome, collective, make_request
 from wscc.collectives.files import schedule_lines
 from wscc.collectives.plan import Op
-from wscc.collectives.timing import LINK_MODELS, LinkModel
-from wscc.diagnostics import Code, fail
+from wscc.collectives.timing import LinkModel
+from wscc.diagnostics import Code, Diagnostic, fail
+from wscc.frontend.overrides import UsageError
+from wscc.machine.links import LINK_MODELS
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
 
@@ -32,19 +35,25 @@ OPS: Final = [str(op) for op in Op]
 @click.option("--dead", multiple=True, metavar="WHAT", help="die:R,C or link:R,C-R,C; may be repeated")
 @click.option("--root", metavar="R,C", help="who sends a broadcast or p2p (default: the first live die)")
 @click.option("--to", "target", metavar="R,C", help="who receives a p2p (default: the last live die)")
+@click.option("--check", is_flag=True, help="execute the schedule, and compare what every die ends with")
 @click.option("--schedule", metavar="FILE", help="write the transfers as JSON lines")
 @click.option("--sweep", "sweeping", is_flag=True, help="a table of sizes from 1 KiB to N by algorithm")
 @click.option("--plot", metavar="FILE", help="draw the table of --sweep; needs matplotlib")
 @json_option
 def collective_command(
     op: str, mesh: str, size: str, link: str, link_model: str, algorithm: str, dead: tuple[str, ...],
-    root: str | None, target: str | None, schedule: str | None, sweeping: bool, plot: str | None, as_json: bool,
+    root: str | None, target: str | None, check: bool, schedule: str | None, sweeping: bool, plot: str | None,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Schedule the collective OP over all live dies of a mesh, and show its time against a lower bound.
 
     N is the whole vector for all_gather, reduce_scatter and all_reduce, the message for broadcast and p2p, and
-    what each die holds for all_to_all.
+    what each die holds for all_to_all. `--check` runs the messages on dies with memories of their own, on whole
+    numbers: one for each byte, or fewer in proportion where there are very many bytes.
     """
+    if check and (sweeping or plot):
+        message = "`--check` executes one schedule, not those of a table"
+        raise UsageError(Diagnostic(Code.OPTION, message, help="leave out `--sweep` and `--plot`"))
     wafer = read_wafer(mesh, dead)
     topology = mesh_topology(wafer)
     model = _model(link, link_model)
@@ -63,11 +72,29 @@ def collective_command(
     outcome = collective(request, model, algorithm)
     if schedule:
         _write(schedule, outcome)
+    executed = execute(request, outcome.timed.plan) if check else None
     if as_json:
-        show_json(_as_json(outcome, wafer))
+        show_json({**_as_json(outcome, wafer), **({"check": _check(executed, wafer)} if executed else {})})
     else:
         _show(outcome, wafer)
-    return 0
+        if executed:
+            _show_check(executed, outcome, wafer)
+    return 0 if executed is None or executed.ok else 1
+
+
+def _check(executed: Execution, wafer: Wafer) -> dict[str, Any]:
+    wrong = [list(divmod(d, wafer.cols)) for d in executed.wrong]
+    return {"ok": executed.ok, "elements": executed.elements, "wrong": wrong}
+
+
+def _show_check(executed: Execution, outcome: Outcome, wafer: Wafer) -> None:
+    size = outcome.request.bytes
+    how = f"{executed.elements:,} numbers"
+    if executed.elements < size:
+        how += f", a reduced size: {size / max(executed.elements, 1):,.3g} bytes for each"
+    wrong = ", ".join(str(divmod(d, wafer.cols)) for d in executed.wrong)
+    verdict = "passed" if executed.ok else f"FAILED on dies {wrong}"
+    click.echo(f"{'check':<18}{verdict}: executed with {how}")
 
 
 def _model(link: str, kind: str) -> LinkModel:

@@ -132,7 +132,7 @@ class _Arranging:
         free = now + self.model.hold(size)
         self.busy_until[link] = free
         heappush(self.events, (free, -1, 0, link))
-        early = op == COPY and not self.model.store_and_forward
+        early = self.model.passes_early(op)
         at = now + self.model.latency if early else now + self.model.span(size)
         for c, hop in hops:
             heappush(self.events, (at, c, hop, link))

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from wscc.collectives.cuts import entry_links, least_cut, least_entered
-from wscc.collectives.flows import balance, length_bound
+from wscc.collectives.flows import balance, pair_flows
 from wscc.collectives.packing import pack
 from wscc.collectives.plan import Op, Request
 from wscc.collectives.timing import LinkModel
+from wscc.routing.certificate import certify
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ def _p2p(request: Request) -> tuple[str, float]:
 
 
 def _all_to_all(request: Request) -> tuple[str, float]:
-    least = min(request.shards)
-    return "lengths", least * length_bound(request.topology, balance(request.topology).lengths)
+    lengths = balance(request.topology).lengths
+    return "lengths", float(certify(request.topology, pair_flows(request), lengths).bytes)
 
 
 _BANDWIDTH: Final[dict[Op, Callable[[Request], tuple[str, float]]]] = {

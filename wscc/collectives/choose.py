@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from wscc.collectives.algorithms import ALGORITHMS, plans
+from wscc.collectives.algorithms import ALGORITHMS, families
 from wscc.collectives.bounds import Bound, bound
 from wscc.collectives.plan import Op, Request
-from wscc.collectives.timing import LinkModel, Timed, simulate
+from wscc.collectives.search import fastest
+from wscc.collectives.timing import LinkModel, Timed
 from wscc.diagnostics import Code, fail
 from wscc.machine.topology import Topology
 
@@ -77,13 +78,14 @@ def collective(request: Request, model: LinkModel, algorithm: str = AUTO) -> Out
     Raises `CompileError` W303 where the algorithm does not exist on this mesh.
     """
     least = bound(request, model)
+    enough = _ENOUGH * least.time
     best: Timed | None = None
     for name in _ORDER if algorithm == AUTO else (algorithm,):
-        for plan in plans(request, model, name):
-            timed = simulate(plan, model)
-            if best is None or timed.end < best.end:
-                best = timed
-            if best.end <= _ENOUGH * least.time:
+        for family in families(request, model, name):
+            if best is None or family.floor < best.end:
+                found = fastest(family, model, enough)
+                best = found if best is None or found.end < best.end else best
+            if best.end <= enough:
                 return Outcome(request, best, least)
     if best is None:
         others = ", ".join(a for a in (*ALGORITHMS, AUTO) if a not in (algorithm, "ring", "chain"))

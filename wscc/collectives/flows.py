@@ -1,145 +1,132 @@
 """Paths for all_to_all: from every die to every other at once, with the fullest link as empty as possible.
 
-Each die's traffic is cut in equal layers, each sent along a tree of shortest paths. Trees are laid one at a
-time and then laid anew, round by round, under lengths that grow exponentially with the load of a link: the
-multiplicative-weights method for concurrent flow (Plotkin, Shmoys, Tardos 1995; Garg and Konemann 2007), in
-place. Any lengths met on the way also give a lower bound (`length_bound`), and the best ones are kept.
+The engine is that of the router: trees of cheapest paths are gathered by negotiated congestion
+(`routing.spread`), a linear programme shares each die's traffic among its trees (`routing.split`), and its prices
+ask for further trees (column generation, with one block for each source: G. Dantzig, P. Wolfe, 1960) until they
+prove that no routing is better.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from heapq import heappop, heappush
-from math import exp
+from typing import Final
 
-from wscc.collectives.plan import Link
-from wscc.collectives.trees import OutTree, beside_of, out_tree
-from wscc.machine.topology import Topology
+import numpy as np
 
-Lengths = dict[Link, float]
+from wscc.collectives.plan import Request
+from wscc.machine.topology import Path, Topology
+from wscc.routing.bound import whole_lengths
+from wscc.routing.certificate import certify
+from wscc.routing.columns import Pool, loads_of
+from wscc.routing.cuts import best_simple_cut
+from wscc.routing.flows import Demand, Floats, Flow
+from wscc.routing.scatter import ScatterSearch
+from wscc.routing.split import Split, split
+from wscc.routing.spread import bid, spread
 
-LAYERS = 8
-_ROUNDS = 40
-_CLOSE = 1.004  # of the bound: no more rounds
-_SHARPNESS = 30.0  # growth of the lengths: a link e-fold longer is 1 / 30 fuller
-_WORK = 40_000  # trees laid at most, so that large meshes end too
+_BIDS: Final = 12
+_ROUNDS: Final = 30
+_CLOSE: Final = 1.001  # of what the prices prove: good enough
+# Hops of all trees together, beyond which no more are made, and the least share of a tree that is kept.
+_CROSSINGS: Final = 2_000_000
+_LEAST: Final = 1e-4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Balance:
-    """`trees[die]` are the out-trees of its layers; `most` is the load of the fullest link where every die
-    sends 1 to every other; `lengths` prove a bound on it."""
+    """Trees from every die, where every die sends 1 to every other.
 
-    trees: dict[int, list[OutTree]]
+    `trees[die]` are (share, path to each other die); shares of a die sum to 1, the largest first. `most` is the
+    load of the fullest link, `lengths` (by link) prove a bound on it.
+    """
+
+    trees: dict[int, list[tuple[float, dict[int, Path]]]]
     most: float
-    lengths: Lengths
+    lengths: tuple[int, ...]
+
+
+def pair_flows(request: Request) -> list[Flow]:
+    """What every die has to send to every other in an all_to_all."""
+    shards = list(zip(request.dies, request.shards, strict=True))
+    return [Flow(a, b, n) for a in request.dies for b, n in shards if a != b and n]
 
 
 @lru_cache(maxsize=8)
 def balance(topology: Topology) -> Balance:
-    """Layered trees from every die. Stops within 0.4 % of its own bound, or after a fixed number of rounds."""
+    """Stops within 0.1 % of what its prices prove, or where more trees would take long."""
+    dies = topology.live
+    if len(dies) < 2:
+        return Balance({d: [] for d in dies}, 0.0, (0,) * len(topology.links))
     return _Balancing(topology).run()
-
-
-def length_bound(topology: Topology, lengths: Lengths) -> float:
-    """No routing of 1 from every die to every other loads its fullest link less (rounded down).
-
-    Computed from the lengths alone by Dijkstra's algorithm.
-    """
-    far = 0.0
-    for die in topology.live:
-        far += sum(_nearest(topology, lengths, die)[1].values())
-    total = sum(lengths.values())
-    return far / total * (1 - 1e-12) if total else 0.0
 
 
 class _Balancing:
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self.layers = max(1, min(LAYERS, _WORK // (4 * len(topology.live))))
-        self.load: dict[Link, float] = dict.fromkeys(topology.links, 0.0)
-        self.trees: dict[int, list[OutTree]] = {}
-        beside = [beside_of(topology), {d: _far_first(topology, d) for d in topology.live}]
-        for die in topology.live:
-            # Rows first and columns first in turn: so links of both ways have work from the start.
-            self.trees[die] = [out_tree(beside[i % 2], die) for i in range(self.layers)]
-            for tree in self.trees[die]:
-                self._add(tree, 1)
+        dies, links = topology.live, len(topology.links)
+        self.demands = [_to_all_others(dies, d) for d in dies]
+        self.search = ScatterSearch(topology, self.demands)
+        self.pool = Pool(len(dies), topology.links)
+        self.amounts, self.free = np.ones(len(dies)), np.zeros(links)
+        first = bid(self.search, self.pool, self.amounts, self.free, np.full(links, 1 / links))
+        self.load: Floats = np.maximum(first.load, 1e-9)
+        self.proof = first.proof
 
     def run(self) -> Balance:
-        best_trees, most = self._snapshot(), self._most()
-        lengths = self._lengths()
-        proven = length_bound(self.topology, lengths)
-        for one in _cuts(self.topology):
-            if (value := length_bound(self.topology, one)) > proven:
-                proven, lengths = value, one
-        rounds = min(_ROUNDS, _WORK // max(1, self.layers * len(self.topology.live)))
-        for _ in range(rounds):
-            if most <= _CLOSE * proven:
+        self._spread()
+        best, shares = float(self.load.max()), np.zeros(0)
+        for _ in range(_ROUNDS):
+            found = self._split(best)
+            if found is None:
                 break
-            self._again()
-            if self._most() < most:
-                best_trees, most = self._snapshot(), self._most()
-            found = self._lengths()
-            if (value := length_bound(self.topology, found)) > proven:
-                proven, lengths = value, found
-        return Balance(best_trees, most, lengths)
+            shares = found.shares
+            best = float(loads_of(self.pool.columns, shares, len(self.free)).max())
+            self._prove(found.prices)
+            if best <= _CLOSE * self.proof.bound or self._is_long():
+                break
+        return Balance(self._trees(shares), best, self._lengths())
 
-    def _again(self) -> None:
-        """Lay every tree anew under the lengths that the others make, a die at a time in each layer."""
-        for layer in range(self.layers):
-            for die in self.topology.live:
-                self._add(self.trees[die][layer], -1)
-                tree = _nearest(self.topology, self._lengths(), die)[0]
-                self.trees[die][layer] = tree
-                self._add(tree, 1)
+    def _spread(self) -> None:
+        rounds = max(2, min(_BIDS, _CROSSINGS // int(self.load.sum())))
+        self.load, proof = spread(self.search, self.pool, self.amounts, self.free, self.load, rounds)
+        self.proof = max(self.proof, proof, key=lambda p: p.bound)
 
-    def _add(self, tree: OutTree, sign: int) -> None:
-        below = dict.fromkeys(tree, 1)
-        for child, parent in reversed(tree.items()):
-            self.load[parent, child] += sign * below[child]
-            if parent in below:
-                below[parent] += below[child]
+    def _split(self, scale: float) -> Split | None:
+        columns = self.pool.columns
+        return split(columns, np.zeros(len(columns)), self.amounts, self.free, scale)
 
-    def _most(self) -> float:
-        return max(self.load.values(), default=0.0) / self.layers
+    def _prove(self, prices: Floats) -> None:
+        proof = bid(self.search, self.pool, self.amounts, self.free, prices).proof
+        self.proof = max(self.proof, proof, key=lambda p: p.bound)
 
-    def _lengths(self) -> Lengths:
-        most = max(self.load.values(), default=0.0) or 1.0
-        return {link: exp(_SHARPNESS * (load / most - 1)) for link, load in self.load.items()}
+    def _is_long(self) -> bool:
+        return len(self.pool.columns) / len(self.demands) * float(self.load.sum()) > _CROSSINGS
 
-    def _snapshot(self) -> dict[int, list[OutTree]]:
-        return {die: list(trees) for die, trees in self.trees.items()}
+    def _trees(self, shares: Floats) -> dict[int, list[tuple[float, dict[int, Path]]]]:
+        return {
+            demand.source: sorted(self._trees_of(i, demand, shares), key=lambda tree: -tree[0])
+            for i, demand in enumerate(self.demands)
+        }
 
+    def _trees_of(self, i: int, demand: Demand, shares: Floats) -> Iterator[tuple[float, dict[int, Path]]]:
+        kept = [j for j in self.pool.of[i] if j < len(shares) and shares[j] >= _LEAST] or self.pool.of[i][-1:]
+        total = sum(float(shares[j]) for j in kept if j < len(shares)) or 1.0
+        for j in kept:
+            share = float(shares[j]) / total if j < len(shares) and len(kept) > 1 else 1.0
+            paths = self.pool.columns[j].die_paths(self.topology)
+            yield share, dict(zip(demand.destinations, paths, strict=True))
 
-def _cuts(topology: Topology) -> list[Lengths]:
-    """Lengths that are 1 across one line through the mesh and 0 elsewhere: the bisections."""
-    if topology.grid is None:
-        return []
-    cols = topology.grid[1]
-    sides = [[d % cols <= c for d in range(topology.dies)] for c in range(cols - 1)]
-    sides += [[d // cols <= r for d in range(topology.dies)] for r in range(topology.grid[0] - 1)]
-    return [{(a, b): float(s[a] != s[b]) for a, b in topology.links} for s in sides]
-
-
-def _far_first(topology: Topology, die: int) -> list[int]:
-    """Neighbours with the largest difference of number first: those of the column, on a mesh."""
-    return sorted(topology.neighbours[die], key=lambda n: (-abs(n - die), n))
+    def _lengths(self) -> tuple[int, ...]:
+        """Of the prices found and those of straight cuts, the ones that prove most."""
+        flows = [Flow(d.source, end, 1 << 20) for d in self.demands for end in d.destinations]
+        singles = [Demand(f.source, 1, (f.destination,), ((i,),)) for i, f in enumerate(flows)]
+        cut = best_simple_cut(self.topology, singles, self.free)
+        proofs = [certify(self.topology, flows, whole_lengths(p.prices)) for p in (cut, self.proof)]
+        return max(proofs, key=lambda c: c.bytes).lengths
 
 
-def _nearest(topology: Topology, lengths: Lengths, die: int) -> tuple[OutTree, dict[int, float]]:
-    """Dijkstra: the out-tree of shortest paths, parents before children, and the distances."""
-    tree, done = OutTree(), dict[int, float]()
-    heap = [(0.0, 0, die, die)]
-    while heap:
-        far, hops, here, parent = heappop(heap)
-        if here in done:
-            continue
-        done[here] = far
-        if here != die:
-            tree[here] = parent
-        for n in topology.neighbours[here]:
-            if n not in done:
-                heappush(heap, (far + lengths[here, n], hops + 1, n, here))
-    return tree, done
+def _to_all_others(dies: Path, source: int) -> Demand:
+    others = tuple(d for d in dies if d != source)
+    return Demand(source, 1, others, tuple((d,) for d in others))

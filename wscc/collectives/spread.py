@@ -100,14 +100,14 @@ class Spread:
         self.messages.append(Message(a, b, COPY, tuple(chosen)))
         self.idle[i] = False
         heappush(self.events, (now + self.model.hold(size), i, b, 0))
-        at, all_bits = now + self.model.latency, 0
+        at, all_bits, early = now + self.model.latency, 0, self.model.passes_early(COPY)
         for c in chosen:
             self._count(c)
             all_bits |= 1 << c
-            if not self.model.store_and_forward:
+            if early:
                 heappush(self.events, (at, -1, b, 1 << c))
             at += self.sizes[c]
-        if self.model.store_and_forward:
+        if not early:
             heappush(self.events, (now + self.model.span(size), -1, b, all_bits))
         self.claimed[b] |= all_bits
 

@@ -6,49 +6,32 @@ Times are in *byte times*, what one byte takes on a link, so that whole latencie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final
 
 from wscc.collectives.plan import COPY, Link, Message, Plan
-
-STORE_AND_FORWARD: Final = "store-and-forward"
-CUT_THROUGH: Final = "cut-through"
-LINK_MODELS: Final = (CUT_THROUGH, STORE_AND_FORWARD)
+from wscc.machine.links import CUT_THROUGH, STORE_AND_FORWARD, LinkTimes, exact
 
 
 @dataclass(frozen=True)
-class LinkModel:
-    """A directed link: bandwidth in B/s, latency in byte times, flit in bytes.
+class LinkModel(LinkTimes[float]):
+    """The times of a link in doubles. A copy is passed on as `LinkTimes` says (unless it is told otherwise); what is
+    reduced is in memory first, so it is passed on after its last byte."""
 
-    *store-and-forward*: a message holds its link for latency + its bytes in whole flits, and is passed on
-    after that. *cut-through*: it holds the link for its flits only (the latency is that of its length, so
-    messages follow each other on it), and a copy is passed on as soon as its first byte arrives; what is
-    reduced is in memory first, so it is passed on after its last byte.
-    """
-
-    bandwidth: int
-    latency: float
-    flit: int
-    store_and_forward: bool = False
+    early_relays: bool = True
 
     @staticmethod
     def of(bandwidth: int, latency: Fraction | float, flit: int, kind: str = CUT_THROUGH) -> LinkModel:
         """From B/s, seconds and bytes. A float latency is taken as the decimal number that it prints."""
-        exact = latency if isinstance(latency, Fraction) else Fraction(repr(latency))
-        return LinkModel(bandwidth, float(exact * bandwidth), flit, kind == STORE_AND_FORWARD)
+        return LinkModel(bandwidth, float(exact(latency) * bandwidth), flit, kind == STORE_AND_FORWARD)
 
-    def on_link(self, size: int) -> int:
-        """Bytes on the link: whole flits."""
-        return -(-size // self.flit) * self.flit
+    def without_early_relays(self) -> LinkModel:
+        """The same, but that copies are passed on as sums are."""
+        return replace(self, early_relays=False)
 
-    def hold(self, size: int) -> float:
-        """Byte times that a message keeps its link from the next."""
-        return self.on_link(size) + (self.latency if self.store_and_forward else 0)
-
-    def span(self, size: int) -> float:
-        """Byte times from the start of a message to the arrival of its last byte."""
-        return self.on_link(size) + self.latency
+    def passes_early(self, op: str) -> bool:
+        """Whether what a message brings may be passed on before the last byte is there."""
+        return op == COPY and self.early_relays and not self.store_and_forward
 
     def seconds(self, time: float) -> float:
         return time / self.bandwidth
@@ -94,7 +77,7 @@ def simulate(plan: Plan, model: LinkModel) -> Timed:
         size = sum(sizes[c] for c in m.chunks)
         end = start + model.span(size)
         free[link] = start + model.hold(size)
-        early = m.op == COPY and not model.store_and_forward
+        early = model.passes_early(m.op)
         for c, offset in zip(m.chunks, offsets, strict=True):
             arrives = start + model.latency + offset if early else end
             ready[m.dst, c] = max(ready.get((m.dst, c), 0.0), arrives)

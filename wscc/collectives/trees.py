@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from wscc.collectives.arrange import Arc, Route
 from wscc.collectives.plan import REDUCE
@@ -171,3 +172,11 @@ def _is_walk(topology: Topology, order: Sequence[int]) -> bool:
     if sorted(order) != sorted(topology.live):
         return False
     return all(topology.are_adjacent(a, b) for a, b in itertools.pairwise(order))
+
+
+GUIDES: Final[dict[str, Callable[[Topology], Guide | None]]] = {
+    "ring": ring_guide,
+    "chain": chain_guide,
+    "tree": tree_guide,
+    "direct": direct_guide,
+}

@@ -15,12 +15,14 @@ from wscc.routing.loads import Hop
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
     """One way to send demand number `demand` on a virtual channel. `links` are the distinct links it loads, by
-    their place in `topology.links`; `paths[i]` are the links, in order, to the demand's i-th destination."""
+    their place in `topology.links`; `paths[i]` are the links, in order, to the demand's i-th destination. A link
+    carries the demand's bytes once or, where every destination gets bytes of its own, as often as `times` says."""
 
     demand: int
     channel: int
     links: Ints
     paths: tuple[Ints, ...]
+    times: Ints | None = None
 
     def die_paths(self, topology: Topology) -> tuple[Path, ...]:
         """The paths as dies, both ends included."""
@@ -74,5 +76,11 @@ def loads_of(columns: Sequence[Column], amounts: Floats, links: int) -> Floats:
         return np.zeros(links)
     crossed = np.concatenate([column.links for column in columns])
     weights = np.repeat(amounts, [len(column.links) for column in columns])
+    if any(column.times is not None for column in columns):
+        weights = weights * np.concatenate([_times(column) for column in columns])
     load: Floats = np.bincount(crossed, weights, minlength=links).astype(np.float64)
     return load
+
+
+def _times(column: Column) -> Ints:
+    return np.ones(len(column.links), np.int64) if column.times is None else column.times

@@ -61,9 +61,15 @@ def split(
     for j, column in enumerate(columns):
         weight = float(amounts[column.demand]) / scale
         model.add_term_to_constraint(column.demand, j, 1.0)
-        for link in column.links.tolist():
-            model.add_term_to_constraint(demands + link, j, weight)
-        model.set_var_objective_coefficient(j, _MEAN * weight * len(column.links) / links)
+        crossings = len(column.links)
+        if column.times is None:
+            for link in column.links.tolist():
+                model.add_term_to_constraint(demands + link, j, weight)
+        else:
+            crossings = int(column.times.sum())
+            for link, times in zip(column.links.tolist(), column.times.tolist(), strict=True):
+                model.add_term_to_constraint(demands + link, j, weight * times)
+        model.set_var_objective_coefficient(j, _MEAN * weight * crossings / links)
     answer = solver.ModelSolverHelper("glop")
     answer.set_solver_specific_parameters(_PARAMETERS)
     answer.solve(model)

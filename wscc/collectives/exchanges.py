@@ -1,0 +1,104 @@
+"""all_to_all: candidates of every algorithm."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import accumulate, pairwise
+from typing import Final
+
+from wscc.collectives.arrange import Arc, Route, arrange
+from wscc.collectives.family import Family, message_limits, piece_counts
+from wscc.collectives.flows import balance
+from wscc.collectives.plan import Chunk, Link, Plan, Request, pieces_of, split
+from wscc.collectives.timing import LinkModel
+from wscc.collectives.trees import GUIDES, Guide, path_route
+from wscc.machine.topology import Path
+
+_MOST_PIECES: Final = 16
+# From so many pieces on, the balanced paths get their exact shares, not whole pieces.
+_EXACT: Final = 4
+
+# Sizes and routes of what goes from a die to another, given its bytes and a number of pieces.
+Pieces = list[tuple[int, Route]]
+Cutter = Callable[[int, int, int, int], Pieces]
+
+
+def exchanges(request: Request, model: LinkModel, algorithm: str) -> Iterator[Family]:
+    """None where the algorithm does not exist on this mesh."""
+    floor = 0.0
+    if algorithm == "packing":
+        cutter = _balanced(request)
+    else:
+        guide = GUIDES[algorithm](request.topology)
+        if guide is None:
+            return
+        cutter, floor = _guided(guide), _floor(request, guide)
+    part = max(request.shards)
+    rows = tuple(
+        (pieces, message_limits(part // pieces, model, max(request.bytes, 1)))
+        for pieces in piece_counts(4 * len(request.dies) ** 2, part, model, _MOST_PIECES)
+    )
+
+    def plan(pieces: int, limit: int, seed: int) -> Plan:
+        chunks, routes = list[Chunk](), list[Route]()
+        for home in request.dies:
+            for target, size in zip(request.dies, request.shards, strict=True):
+                for n, route in cutter(home, target, size, pieces) if home != target else ():
+                    chunks.append(Chunk(n, frozenset([home]), frozenset([target])))
+                    routes.append(route)
+        sizes = [c.bytes for c in chunks]
+        return Plan(algorithm, tuple(chunks), arrange(routes, sizes, [0] * len(sizes), model, limit))
+
+    yield Family(plan, rows, floor=floor)
+
+
+def _guided(guide: Guide) -> Cutter:
+    def cut(home: int, target: int, size: int, pieces: int) -> Pieces:
+        return [(n, path_route(guide(home, i), target)) for i, n in enumerate(pieces_of(size, pieces))]
+
+    return cut
+
+
+def _balanced(request: Request) -> Cutter:
+    """Over the paths that load the fullest link least, by their shares."""
+    trees = balance(request.topology).trees
+    edges = {d: [*accumulate(share for share, _ in of)][:-1] for d, of in trees.items()}
+    routes: dict[Path, Route] = {}
+
+    def route(path: Path) -> Route:
+        if path not in routes:
+            routes[path] = Route(tuple(Arc(a, b) for a, b in pairwise(path)))
+        return routes[path]
+
+    def cut(home: int, target: int, size: int, pieces: int) -> Pieces:
+        if pieces < _EXACT:
+            at = ((i + 0.5) / pieces for i in range(pieces))
+            paths = [trees[home][bisect_right(edges[home], x)][1][target] for x in at]
+            return [(n, route(p)) for n, p in zip(split(size, pieces), paths, strict=True) if n]
+        shares: dict[Path, float] = {}
+        for share, paths_of in trees[home]:
+            shares[paths_of[target]] = shares.get(paths_of[target], 0.0) + share
+        ends = [0, *(round(size * x) for x in accumulate(shares.values()))]
+        ends[-1] = size
+        parts = [b - a for a, b in pairwise(ends)]
+        return [
+            (n, route(p))
+            for p, part in zip(shares, parts, strict=True)
+            for n in pieces_of(part, max(1, round(pieces * part / max(size, 1))))
+        ]
+
+    return cut
+
+
+def _floor(request: Request, guide: Guide) -> float:
+    """Byte times of the fullest link; pieces take turns between two trees at most."""
+    load: dict[Link, float] = {}
+    size = dict(zip(request.dies, request.shards, strict=True))
+    for die in request.dies:
+        for turn in (0, 1):
+            below = dict(size)
+            for child, parent in reversed(guide(die, turn).items()):
+                load[parent, child] = load.get((parent, child), 0.0) + below[child] / 2
+                below[parent] += below[child]
+    return max(load.values(), default=0.0)

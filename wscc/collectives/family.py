@@ -1,0 +1,53 @@
+"""Families of candidate plans: one algorithm, with pieces and messages of several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from wscc.collectives.plan import Plan
+from wscc.collectives.timing import LinkModel
+
+# Hops of chunks that a candidate may have: what keeps planning to seconds.
+BUDGET: Final = 70_000
+_PIECES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+MOST_PIECES: Final = _PIECES[-1]
+
+
+@dataclass(frozen=True)
+class Family:
+    """`make(pieces, limit, seed)` plans with every part of the data in `pieces`, and messages of up to `limit`
+    bytes (1: a chunk each).
+
+    `rows` are the numbers of pieces worth a try, with the limits for each, both rising; `seeds` break ties. No
+    plan of the family takes less than `floor` byte times.
+    """
+
+    make: Callable[[int, int, int], Plan]
+    rows: tuple[tuple[int, tuple[int, ...]], ...]
+    seeds: int = 1
+    floor: float = 0.0
+
+    def changed(self, change: Callable[[Plan], Plan]) -> Family:
+        """The same with every plan changed."""
+        return replace(self, make=lambda pieces, limit, seed: change(self.make(pieces, limit, seed)))
+
+    def __iter__(self) -> Iterator[Plan]:
+        for pieces, limits in self.rows:
+            for limit in limits:
+                for seed in range(self.seeds):
+                    yield self.make(pieces, limit, seed)
+
+
+def piece_counts(hops: int, smallest: int, model: LinkModel, most: int = MOST_PIECES) -> list[int]:
+    """Numbers of pieces that stay within the budget and keep a piece of `smallest` bytes above a flit."""
+    return [p for p in _PIECES if p == 1 or (p <= most and p * hops <= BUDGET and p * model.flit <= smallest)]
+
+
+def message_limits(smallest: int, model: LinkModel, largest: int) -> tuple[int, ...]:
+    """Bytes that share a message: none where pieces are large already, else whole flits and all."""
+    if smallest >= 8 * (model.latency + model.flit):
+        return (1,)
+    flits = [n * model.flit for n in (1, 2, 3, 4, 6, 8, 16, 32, 64)]
+    return (1, *(n for n in flits if smallest < n < largest), largest)
