@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help demo test check fuzz fuzz-all bench wheel-test clean
+.PHONY: help demo test check fuzz fuzz-all fuzz-verify bench wheel-test clean
 
 help:  ## what the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -47,6 +47,9 @@ fuzz: $(READY)  ## random programs against one device; SECONDS=600 sets how long
 fuzz-all: $(READY)  ## every composition of the five axes, every dp, tp, tatp in f32 (half an hour)
 	$(BIN)/python -m tests.compositions
 	$(BIN)/python -m tests.strategies
+
+fuzz-verify: $(READY)  ## a thousand corruptions of compiled programs and what catches each (COUNT, SEED)
+	$(BIN)/python -m tests.fuzz_verify $${COUNT:-1000} $${SEED:-0}
 
 bench: $(READY)  ## medians and ratios of what is measured, as a table
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python -m tests.bench

@@ -28,6 +28,7 @@ class Bodies:
     manifest: Manifest
     findings: Findings
     _numbers: dict[Code, int] = field(default_factory=dict)
+    _known: dict[int, int] = field(default_factory=dict)
     _columns: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _views: dict[int, tuple[Operand, ...]] = field(default_factory=dict)
     _extents: dict[tuple[int, tuple[int, ...]], Extents] = field(default_factory=dict)
@@ -36,7 +37,9 @@ class Bodies:
 
     def key(self, code: Code, die: int) -> tuple[int, tuple[int, ...]]:
         """Dies with one key for a procedure use the same bytes in it."""
-        number = self._numbers.setdefault(code, len(self._numbers))
+        if id(code) not in self._known:  # to hash a whole procedure for every die takes longer than all else
+            self._known[id(code)] = self._numbers.setdefault(code, len(self._numbers))
+        number = self._known[id(code)]
         if number not in self._views:
             views = tuple(dict.fromkeys(o for x in code.body for o in (*x.writes, *x.reads)))
             self._views[number] = views

@@ -49,6 +49,8 @@ def _fused(procedure: Procedure) -> Procedure:
             continue
         gone.add(product.results[0].name)
         body.append(_joined(product, op, i))
+    if not gone:
+        return procedure
     return replace(procedure, body=tuple(op for op in body if op.results[0].name not in gone))
 
 

@@ -19,6 +19,8 @@ from wscc.passes.place_types import IntArray, Shape, dies_of
 
 # Moves of the annealing: for each region, and at most; and how many near regions are tried for a peer.
 _MOVES, _MAX_MOVES, _NEAR = 3_000, 200_000, 8
+# More than this many are left as they were split: a table of their distances would take too much memory.
+_MAX_REGIONS = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def assign(topology: Topology, shape: Shape, regions: Regions, closed: bool, pri
 def exchange(shape: Shape, found: Assigned, closed: bool, price: Price, *, seed: int) -> Assigned:
     """The cheapest met when regions change places, each with its turn."""
     regions, outer = found.regions, outer_axes(shape, found.regions)
-    if len(found.order) < 2 or found.price <= price.least:
+    if len(found.order) < 2 or len(regions.dies) > _MAX_REGIONS or found.price <= price.least:
         return found
     block = regions.dies.copy()
     by_order = found.dies.reshape([a.size for a in shape])

@@ -22,6 +22,8 @@ from wscc.passes.place_types import IntArray, Shape
 
 # The best tilings of each choice of outer axes that are tried.
 _TILINGS = 6
+# Boxes kept for each that is needed, to choose from.
+_SPARE = 3
 # Positions of a single box that are tried where dead links spoil some.
 _MAX_POSITIONS = 2_000
 
@@ -49,9 +51,9 @@ def boxes(topology: Topology, shape: Shape, closed: bool, keeps: Keeps) -> Itera
                     break
 
 
-def most_boxes(topology: Topology, tiling: Tiling, keeps: Callable[[IntArray], bool]) -> IntArray:
-    """As many disjoint boxes that keep the rules as one of the layouts has: [boxes, dies of a box]."""
-    return _boxes(topology, tiling, topology.dies, keeps).dies
+def most_boxes(topology: Topology, tiling: Tiling, count: int, keeps: Callable[[IntArray], bool]) -> IntArray:
+    """Up to `count` disjoint boxes that keep the rules: [boxes, dies of a box]."""
+    return _boxes(topology, tiling, count, keeps).dies[:count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,10 @@ def _boxes(topology: Topology, tiling: Tiling, count: int, keeps: Callable[[IntA
     cols = topology.grid[1]
     offsets = tiling.offsets[:, 0] * cols + tiling.offsets[:, 1]
     best = _Boxes(np.empty((0, len(offsets)), np.int64), None)
+    wanted = 1 if count == 1 else _SPARE * count
     for corners, lattice in _layouts(live_corners(topology, tiling.extent), tiling.extent, count):
-        boxes = ((at, (at[0] * cols + at[1]) + offsets) for at in corners.tolist())
-        kept = list(islice((b for b in boxes if keeps(b[1])), 1 if count == 1 else None))
+        boxes = ((at, (at[0] * cols + at[1]) + offsets) for at in _nearest(corners).tolist())
+        kept = list(islice((b for b in boxes if keeps(b[1])), wanted))
         if len(kept) > len(best.dies):
             cells = np.array([at for at, _ in kept], np.int64) // np.array(tiling.extent) if lattice else None
             best = _Boxes(np.array([dies for _, dies in kept]), cells)
@@ -90,6 +93,13 @@ def _layouts(live: Corners, extent: Cell, count: int) -> Iterator[tuple[IntArray
     yield np.argwhere(live[r::height, c::width]) * extent + (r, c), True
     for by_row in (True, False):
         yield _scan(live, extent, by_row), False
+
+
+def _nearest(corners: IntArray) -> IntArray:
+    """Those nearest to the first come first."""
+    if not len(corners):
+        return corners
+    return corners[np.argsort(np.abs(corners - corners[0]).sum(1), kind="stable")]
 
 
 def _scan(live: Corners, extent: Cell, by_row: bool) -> IntArray:

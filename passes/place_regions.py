@@ -57,7 +57,7 @@ def partly_tiled(topology: Topology, ask: Ask, keeps: Keeps, *, seed: int) -> It
     axis = AxisSpec("", ask.size, ring=True)
     tilings = [t for t in best_tilings([axis], topology.grid) if not (ask.closed and t.open)]
     for tiling in sorted(tilings, key=lambda t: abs(t.extent[0] - t.extent[1]))[:_TILINGS]:
-        kept = most_boxes(topology, tiling, lambda dies: keeps([axis], dies)).tolist()[: ask.count]
+        kept = most_boxes(topology, tiling, ask.count, lambda dies: keeps([axis], dies)).tolist()
         missing = replace(ask, count=ask.count - len(kept))
         if not kept or not missing.count:
             continue  # all grown, or all boxes: other candidates

@@ -118,8 +118,9 @@ class Search:
         outer = [replace(a, ring=False) for a in outer_axes(self.shape, regions)]
         if regions.cells is None or not regions.inner or dies_of(outer) == 1:
             return None
-        cells = {(r, c): i for i, (r, c) in enumerate(regions.cells.tolist())}
-        rows, cols = (int(n) + 1 for n in regions.cells.max(0))
+        corner = regions.cells.min(0)
+        cells = {(r, c): i for i, (r, c) in enumerate((regions.cells - corner).tolist())}
+        rows, cols = (int(n) + 1 for n in regions.cells.max(0) - corner)
         dead = frozenset((r, c) for r in range(rows) for c in range(cols)) - set(cells)
         lattice = Topology.mesh(Wafer("lattice", rows, cols, dead_dies=dead))
         if len(lattice.islands[0]) < dies_of(outer):

@@ -31,6 +31,7 @@ MAY: dict[str, set[str]] = {
     "passes": BASE | {"routing", "passes"},
     "backends": BASE | {"backends", "collectives", "host"},
     "wscc/pipeline.py": BASE | {"passes"},
+    "wscc/faults": BASE | {"frontend", "passes", "pipeline", "report", "faults"},
 }
 
 

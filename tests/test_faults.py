@@ -145,13 +145,18 @@ def test_a_fate_is_what_the_compiler_says() -> None:
 
 
 def test_a_smaller_strategy_must_fit_in_memory_too() -> None:
-    """With just the memory that four dies need, no smaller strategy compiles."""
+    """With little more memory than four dies need, no smaller strategy compiles."""
     plain = study(parallel="tatp=4")
     assert plain.whole > 0
     peak = compile_graph(plain.graph).report["memory"]["peak_bytes_per_die_max"]
-    tight = study("wafer.die.sram=64 B", f"wafer.die.hbm={peak - 64} B", "wafer.mesh=2x2", parallel="tatp=4")
+    tight = study("wafer.die.sram=64 B", f"wafer.die.hbm={peak * 21 // 20} B", "wafer.mesh=2x2", parallel="tatp=4")
     assert tight.whole > 0
     assert next(tight.rows([0.25], 1)).refused == {str(Code.OUT_OF_MEMORY): 1}
+
+
+def test_one_die_runs_as_long_as_one_is_alive() -> None:
+    for row in study(parallel="dp=1").rows([1.0], 1):
+        assert row.kept == [1.0]
 
 
 def test_no_damage_is_one_row_that_keeps_everything() -> None:

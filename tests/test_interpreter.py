@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 
 import numpy as np
@@ -78,6 +79,16 @@ def test_a_ring_relays_until_all_have_the_sum() -> None:
     for die in range(4):
         assert np.allclose(peek(m, die, 2048, 256), given_.sum(0), atol=1e-6)
     assert m.traffic() == {link: 2 * 3 * 512 for link in sorted(ROUND)}
+
+
+def test_a_step_leaves_the_switch_interval_of_the_process_as_it_was() -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.003)
+    try:
+        ring(2).run_step()
+        assert sys.getswitchinterval() == pytest.approx(0.003)
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_threads_do_not_change_a_bit() -> None:

@@ -32,6 +32,7 @@ PROGRAMS = {
     "tight 1F1B": ("llama-tiny", "pp=2,sp=2", TIGHT),
 }
 program = pytest.mark.parametrize("name", PROGRAMS)
+some = pytest.mark.parametrize("name", ["tatp", "tight", "tight 1F1B"])
 
 
 def composed(name: str, kind: str = CUT_THROUGH, wafer: Wafer | None = None) -> Account:
@@ -69,7 +70,7 @@ def test_the_time_of_every_die_is_accounted_for(name: str) -> None:
     assert max(found.bounds().values()) <= found.end
 
 
-@program
+@some
 def test_links_carry_the_bytes_that_the_interpreter_sends(name: str) -> None:
     trainer = Trainer(compiled(*PROGRAMS[name])[0], RunOptions(steps=1))
     for _ in trainer.steps():
@@ -77,7 +78,7 @@ def test_links_carry_the_bytes_that_the_interpreter_sends(name: str) -> None:
     assert {link: u.bytes for link, u in composed(name).links.items()} == trainer.machine.traffic()
 
 
-@program
+@some
 @pytest.mark.parametrize("kind", LINK_MODELS)
 def test_a_slower_link_makes_no_step_faster(name: str, kind: str) -> None:
     _, wafer = compiled(*PROGRAMS[name])
@@ -86,7 +87,7 @@ def test_a_slower_link_makes_no_step_faster(name: str, kind: str) -> None:
     assert composed(name, kind, on(wafer, latency=3)).end > ends[0]
 
 
-@program
+@some
 def test_store_and_forward_is_no_faster_than_cut_through(name: str) -> None:
     assert composed(name, STORE_AND_FORWARD).end >= composed(name).end
 
@@ -100,12 +101,14 @@ def test_twice_the_peak_halves_the_time_of_compute() -> None:
 def test_more_micro_batches_make_the_bubble_smaller() -> None:
     """1F1B idles (p - 1) slots of m + p - 1; transfers of so small a model cost a little on top."""
     shares = []
-    for batch in (16, 32, 64):
-        artifact, _ = compiled("llama-tiny", "pp=2", f"train.batch={batch}", "train.microbatch=4")
+    for batch in (16, 64):
+        artifact, _ = compiled(
+            "llama-tiny", "pp=2", f"train.batch={batch}", "train.microbatch=4", "model.layers=2"
+        )
         found = simulate(artifact).figures()
         shares.append(found.bubble_fraction * found.live_dies / found.dies_used)
     assert shares == sorted(shares, reverse=True)
-    for share, microbatches in zip(shares, (4, 8, 16), strict=True):
+    for share, microbatches in zip(shares, (4, 16), strict=True):
         assert 1 / (microbatches + 1) < share < 1 / (microbatches + 1) + 0.2
 
 
@@ -149,10 +152,9 @@ def test_the_command_has_the_promised_fields_and_fractions_that_add_up(
     out = str(tmp_path / "out")
     assert main(["compile", model, "-o", out, *SMALL]) == 0
     capsys.readouterr()
+    Path(model).unlink()
     assert main(["simulate", out, "--json"]) == 0
     of_folder = json.loads(capsys.readouterr().out)
-    assert main(["simulate", model, *SMALL, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == of_folder
     promised = {
         "step_seconds", "mfu", "bubble_fraction", "exposed_comm_fraction", "die_util", "link_util", "energy_joules"
     }  # fmt: skip

@@ -135,6 +135,18 @@ def test_branches_of_a_tree_cross_a_link_once_and_wait_for_nobody() -> None:
     assert all(use.conflicts == 0 for use in run.links.values())
 
 
+def test_a_tree_reads_what_it_sends_once() -> None:
+    """Two sends of the same 100 bytes of HBM count once, two messages of their own twice."""
+    counts = []
+    for number in (0, -1):
+        sends = " ".join(f"send <- f32[25]@8192 channel={i} peer=1 route={i}" for i in (0, 1))
+        programs, steps = parse_wsa(f"role 0 {{ procedure f(0) {{ {sends} }} }} step {{ call f() }}")
+        routes = (Route((Leg((0, 1, 2)),), number), Route((Leg((0, 1, 4)),), number))
+        streams = Streams(programs, steps, (0, 2), (0, 0), np.zeros((2, 0), np.int64), routes, 10**6)
+        counts.append(Builder(streams, Costs.of(WAFER)).call(0, "f", ()).hbm_bytes)
+    assert counts == [100, 200]
+
+
 def test_parts_of_a_message_arrive_when_the_last_does() -> None:
     """Two thirds along the row, one third around: 256 bytes are 170 and 86, 3 and 2 flits."""
     run = send_all([Route((Leg((0, 1, 2), 0, 2), Leg((0, 3, 4, 5, 2), 0, 1)))], 256)

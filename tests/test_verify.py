@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wscc.compiler import compile_graph
 from wscc.diagnostics import Code, Source
 from wscc.ir.module import Affine, Array, Call, Kind, Level, Loop, Module, Op, Output, Procedure, Ref, Value
 from wscc.ir.ops import OPS
@@ -214,3 +215,16 @@ def test_every_op_has_an_example_rule_that_fits() -> None:
     from generate import EXAMPLES
 
     assert set(EXAMPLES) | {k for k, d in OPS.items() if d.form == "template"} == set(OPS)
+
+
+def test_a_module_known_to_be_valid_hides_no_mistake_of_the_next() -> None:
+    """Procedures that both have are read once; a procedure made anew, or other places of the dies, count."""
+    step = Partition().run(Differentiate().run(models.llama({"dp": 2, "tp": 2})))
+    assert [*verify(step, step)] == []
+    i, p, op = next((i, p, op) for i, p in enumerate(step.procedures) for op in p.ops if op.is_reshard)
+    changed = (*step.procedures[:i], without_reshard(p, op), *step.procedures[i + 1 :])
+    assert [*verify(step.with_(procedures=changed), step)]
+    lowered = compile_graph(models.gpt({"tatp": 4})).modules["lower_collectives"]
+    assert [*verify(lowered, lowered)] == []
+    a, b, c, d = lowered.dies
+    assert [*verify(lowered.with_(dies=(a, c, b, d)), lowered)]

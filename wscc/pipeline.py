@@ -39,6 +39,7 @@ def run_passes(
 ) -> Module:
     """Run passes in order. Raises W603 for a pass that lacks a fact or runs twice, W602 for one that leaves the
     module invalid: the latter is a bug of the pass, not of the program."""
+    valid: Module | None = None
     for p in passes:
         if missing := sorted(p.requires - facts):
             raise fail(Code.PASS_ORDER, f"`{p.name}` needs a module that is {' and '.join(missing)}")
@@ -46,7 +47,8 @@ def run_passes(
             raise fail(Code.PASS_ORDER, f"`{p.name}` runs once: the module is {' and '.join(again)} already")
         started = time.perf_counter()
         module = p.run(module)
-        check(module, p.name)
+        check(module, p.name, valid)
+        valid = module
         if timings is not None:
             timings.passes[p.name] = time.perf_counter() - started
         facts |= p.provides
@@ -74,9 +76,9 @@ def facts_of(module: Module) -> frozenset[Fact]:
     return frozenset(fact for fact, holds in known.items() if holds)
 
 
-def check(module: Module, after: str) -> None:
-    """Raise if the module is invalid, naming the pass that made it so."""
-    broken = next(iter(verify(module)), None)
+def check(module: Module, after: str, before: Module | None = None) -> None:
+    """Raise if the module is invalid, naming the pass that made it so of the valid module `before`."""
+    broken = next(iter(verify(module, before)), None)
     if broken is not None:
         raise CompileError(
             Diagnostic(Code.BROKEN_PASS, f"`{after}` produced invalid IR: {broken.message}", broken.label)

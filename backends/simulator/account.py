@@ -91,7 +91,7 @@ def account(composer: Composer, profile: Profile) -> Account:
     for entry, times in composer.tally.items():
         procedure = entry.variant[0]
         kinds = profile.channels(procedure)
-        for die, call in zip(entry.part.dies, entry.part.calls, strict=True):
+        for die, call in zip(entry.cluster.dies, entry.cluster.calls, strict=True):
             total = dies[die]
             total.flops += times * call.flops
             total.hbm_bytes += times * call.hbm_bytes

@@ -1,7 +1,7 @@
 """A step from the times of its calls, each simulated once for every state in which it is entered.
 
 The *state* of a call is how much later than the first each of its dies enters. Dies of a call that neither send
-to one another nor share a link are simulated apart (`Part`), so that their states do not mix. Equal code, memory
+to one another nor share a link are simulated apart (`Cluster`), so that their states do not mix. Equal code, memory
 and state take equally long: the result is kept. A loop whose calls meet no other stage is left once the state at
 the start of a turn has been there before: all further turns are repetitions of those in between.
 
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wscc.backends.simulator.calls import Builder, Places
+from wscc.backends.simulator.clusters import CallNode, Cluster, Groups, LoopNode, Node, clusters_of, nodes
 from wscc.backends.simulator.events import Link, Simulation
-from wscc.backends.simulator.parts import CallNode, Groups, LoopNode, Node, Part, nodes, parts_of
 from wscc.diagnostics import Code, fail
 
 # A procedure, and for each stage that takes part the places of its arguments.
@@ -27,11 +27,11 @@ Held = tuple[tuple[Link, int, int], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """A part simulated from one state: when its dies leave, and (by sender) links that are held when some of them have
-    left, all counted from the first that enters."""
+    """A cluster simulated from one state: when its dies leave, and (by sender) links that are held when some of them
+    have left, all counted from the first that enters."""
 
     variant: Variant
-    part: Part
+    cluster: Cluster
     state: tuple[int, ...]
     leave: tuple[int, ...]
     held: tuple[tuple[int, Held], ...]
@@ -62,10 +62,10 @@ class Composer:
     unrolled: bool = False
     now: list[int] = field(init=False)
     tally: Tally = field(default_factory=Counter)
-    _parts: dict[Variant, tuple[Part, ...]] = field(default_factory=dict)
-    _entries: dict[tuple[Part, tuple[int, ...], Held], Entry] = field(default_factory=dict)
+    _clusters: dict[Variant, tuple[Cluster, ...]] = field(default_factory=dict)
+    _entries: dict[tuple[Cluster, tuple[int, ...], Held], Entry] = field(default_factory=dict)
     _held: dict[int, Held] = field(default_factory=dict)  # by the die whose messages they are
-    _meetings: list[tuple[Part, Held]] = field(default_factory=list)  # that may still hold links
+    _meetings: list[tuple[Cluster, Held]] = field(default_factory=list)  # that may still hold links
     _partners: dict[tuple[int, str], frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -199,44 +199,44 @@ class Composer:
         groups = Groups(self._dies[stage])
         for call in loop.calls():
             assert call.places is not None
-            for part in self._parts_of((call.procedure, ((stage, call.places),))):
-                for die in part.dies[1:]:
-                    groups.join(part.dies[0], die)
+            for cluster in self._clusters_of((call.procedure, ((stage, call.places),))):
+                for die in cluster.dies[1:]:
+                    groups.join(cluster.dies[0], die)
         return groups.of(self._dies[stage])
 
     # -- one call -----------------------------------------------------------------------------------------
 
     def _call(self, variant: Variant) -> None:
-        for part in self._parts_of(variant):
-            begin = min(self.now[d] for d in part.dies)
-            state = tuple(self.now[d] - begin for d in part.dies)
-            held = self._held_by(part.dies, begin)
+        for cluster in self._clusters_of(variant):
+            begin = min(self.now[d] for d in cluster.dies)
+            state = tuple(self.now[d] - begin for d in cluster.dies)
+            held = self._held_by(cluster.dies, begin)
             if len(variant[1]) > 1:
-                held += self._held_elsewhere(part, begin)
-            entry = self._entries.get((part, state, held))
+                held += self._held_elsewhere(cluster, begin)
+            entry = self._entries.get((cluster, state, held))
             if entry is None:
-                entry = self._entries[part, state, held] = self._simulated(variant, part, state, held)
+                entry = self._entries[cluster, state, held] = self._simulated(variant, cluster, state, held)
             self.tally[entry] += 1
             if self.observer:
                 self.observer.called(entry, begin)
-            for die, time in zip(part.dies, entry.leave, strict=True):
+            for die, time in zip(cluster.dies, entry.leave, strict=True):
                 self.now[die] = begin + time
                 self._held.pop(die, None)
             self._held.update((die, _later(links, begin)) for die, links in entry.held)
             if len(variant[1]) > 1:
                 holds = ((link, start, end) for link, start, end, _ in entry.run.holds)
-                self._meetings.append((part, _later(holds, begin)))
+                self._meetings.append((cluster, _later(holds, begin)))
 
-    def _held_elsewhere(self, part: Part, begin: int) -> Held:
-        """The links of a part that other stages hold beyond a time where they meet, counted from it."""
+    def _held_elsewhere(self, cluster: Cluster, begin: int) -> Held:
+        """The links of a cluster that other stages hold beyond a time where they meet, counted from it."""
         over = min(self.now)
         self._meetings = [m for m in self._meetings if max((h[2] for h in m[1]), default=over) > over]
         return tuple(
             (link, max(0, start - begin), end - begin)
             for other, held in self._meetings
-            if set(other.dies).isdisjoint(part.dies)
+            if set(other.dies).isdisjoint(cluster.dies)
             for link, start, end in held
-            if end > begin and link in part.links
+            if end > begin and link in cluster.links
         )
 
     def _held_by(self, dies: Sequence[int], begin: int) -> Held:
@@ -250,25 +250,25 @@ class Composer:
             if end > begin
         )
 
-    def _parts_of(self, variant: Variant) -> tuple[Part, ...]:
-        if variant not in self._parts:
+    def _clusters_of(self, variant: Variant) -> tuple[Cluster, ...]:
+        if variant not in self._clusters:
             procedure, places = variant
             calls = {
                 die: self.builder.call(die, procedure, where) for s, where in places for die in self._dies[s]
             }
-            self._parts[variant] = parts_of(calls)
-        return self._parts[variant]
+            self._clusters[variant] = clusters_of(calls)
+        return self._clusters[variant]
 
-    def _simulated(self, variant: Variant, part: Part, state: tuple[int, ...], held: Held) -> Entry:
-        scripts = {d: [(0, c.steps)] for d, c in zip(part.dies, part.calls, strict=True)}
-        enter = dict(zip(part.dies, state, strict=True))
+    def _simulated(self, variant: Variant, cluster: Cluster, state: tuple[int, ...], held: Held) -> Entry:
+        scripts = {d: [(0, c.steps)] for d, c in zip(cluster.dies, cluster.calls, strict=True)}
+        enter = dict(zip(cluster.dies, state, strict=True))
         run = Simulation(self.builder.costs, self._stations, scripts, enter, held).run()
-        leave = tuple(run.leave[d] for d in part.dies)
+        leave = tuple(run.leave[d] for d in cluster.dies)
         late: dict[int, list[tuple[Link, int, int]]] = {}
         for link, start, end, die in run.holds:
             if end > min(leave):
                 late.setdefault(die, []).append((link, start, end))
-        return Entry(variant, part, state, leave, tuple((d, tuple(h)) for d, h in late.items()), run)
+        return Entry(variant, cluster, state, leave, tuple((d, tuple(h)) for d, h in late.items()), run)
 
 
 def _later(held: Iterable[tuple[Link, int, int]], ticks: int) -> Held:

@@ -109,13 +109,17 @@ class Leg:
     span: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Costs:
-    """Durations on one wafer under one link model."""
+    """Durations on one wafer under one link model; `latency` is that of a link."""
 
     wafer: Wafer
     links: LinkTimes[Fraction]
+    latency: int = field(init=False)
     _legs: dict[tuple[Route, int], tuple[Leg, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.latency = self._link(self.links.latency)
 
     @staticmethod
     def of(wafer: Wafer, kind: str = CUT_THROUGH) -> Costs:
@@ -129,10 +133,6 @@ class Costs:
     def hbm(self, amount: int) -> int:
         """Ticks of the HBM's port."""
         return -(-amount * SECOND // self.wafer.die.hbm_bandwidth) if amount else 0
-
-    @property
-    def latency(self) -> int:
-        return self._link(self.links.latency)
 
     def legs(self, route: Route, amount: int) -> tuple[Leg, ...]:
         """A message of so many bytes on a route."""

@@ -135,6 +135,8 @@ class Simulation:
                 self._free[what[0]] = max(self._free[what[0]], what[1])
         if self._blocked:
             raise fail(Code.DEADLOCK, self._stuck())
+        for remembered in (self._messages, self._trees, self._free, self._ports, self._pc):
+            remembered.clear()  # runs are kept by the hundred
         return self
 
     def _push(self, time: int, what: int | _Flight | tuple[Link, int]) -> None:

@@ -62,7 +62,7 @@ def memory_over_time(builder: Builder, manifest: Manifest, profile: Profile) -> 
     begins: dict[int, list[int]] = {die: [] for die in firsts}
 
     def called(entry: Entry, begin: int) -> None:
-        for die, state in zip(entry.part.dies, entry.state, strict=True):
+        for die, state in zip(entry.cluster.dies, entry.state, strict=True):
             if die in begins:
                 begins[die].append(begin + state)
 

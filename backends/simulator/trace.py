@@ -63,17 +63,17 @@ class Trace:
         return kept, ""
 
     def _of(self, entry: Entry) -> list[Slice]:
-        """The slices of a part, counted from the time at which its first die enters."""
+        """The slices of a cluster, counted from the time at which its first die enters."""
         if id(entry) not in self._slices:
             self._slices[id(entry)] = list(self._recorded(entry))
         return self._slices[id(entry)]
 
     def _recorded(self, entry: Entry) -> Iterator[Slice]:
-        procedure, part = entry.variant[0], entry.part
+        procedure, cluster = entry.variant[0], entry.cluster
         kinds = self.profile.channels(procedure)
         names = {
             die: self.profile.instructions(self.builder.streams.roles[die], self.builder.code(die, procedure))
-            for die in part.dies
+            for die in cluster.dies
         }
         found: list[Slice] = []
 
@@ -85,10 +85,12 @@ class Trace:
         def on_link(link: Link, message: Message, begin: int, end: int) -> None:
             found.append((link, begin, end, self._name(origin(kinds, message.channel))))
 
-        scripts = {d: [(0, c.steps)] for d, c in zip(part.dies, part.calls, strict=True)}
-        enter = dict(zip(part.dies, entry.state, strict=True))
-        Simulation(self.builder.costs, entry.run.stations, scripts, enter, (), on_step, on_link).run()
-        for die, begin, end in zip(part.dies, entry.state, entry.leave, strict=True):
+        scripts = {d: [(0, c.steps)] for d, c in zip(cluster.dies, cluster.calls, strict=True)}
+        enter = dict(zip(cluster.dies, entry.state, strict=True))
+        Simulation(
+            self.builder.costs, entry.run.stations, scripts, enter, entry.run.held, on_step, on_link
+        ).run()
+        for die, begin, end in zip(cluster.dies, entry.state, entry.leave, strict=True):
             if end > begin:
                 yield die, begin, end, procedure
         yield from found

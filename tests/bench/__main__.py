@@ -12,6 +12,7 @@ from tests.bench.collectives import show_collectives
 from tests.bench.compiling import compile_seconds
 from tests.bench.placing import show_places
 from tests.bench.routing import cases, measure
+from tests.bench.scaling import show_scaling
 from tests.bench.steps import Contender, Times, race
 
 ROOT = Path(__file__).parents[2]
@@ -24,13 +25,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument(
         "--only",
-        choices=("compile", "interpreter", "place", "route", "collectives"),
+        choices=("compile", "sizes", "interpreter", "place", "route", "collectives"),
         help="one of the tables",
     )
     given = parser.parse_args()
     os.chdir(ROOT)
     if given.only in (None, "compile"):
         show_compile(1 if given.quick else 5)
+    if given.only in (None, "sizes"):
+        show_scaling(1 if given.quick else 3)
     if given.only in (None, "place"):
         show_places()
     if given.only in (None, "route"):

@@ -88,7 +88,9 @@ def _routes(phases: list[dict[str, Any]]) -> str:
     least = sum(p["lp_bound_bytes"] for p in known)
     gap = f"{100 * (sum(p['max_link_bytes'] for p in known) / least - 1):.2f} %" if least else ""
     bound = f"busiest links {gap} above the bound" if least else "no bound computed"
-    missing = f" ({len(phases) - len(known)} phases without one)" if least and len(known) < len(phases) else ""
+    missing = (
+        f" ({len(phases) - len(known)} phases without one)" if least and len(known) < len(phases) else ""
+    )
     return f"{better} of {len(phases)} phases below XY; {bound}{missing}"
 
 

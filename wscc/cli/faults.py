@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -131,8 +132,20 @@ def _show(study: Study, step: float, seeds: int, rows: list[Row]) -> None:
         head = f"{row.rate:>6.1%}  {row.kind:<17}{row.dead:>5}{compiled:>11}{kept}"
         click.echo(f"{head}  {_why(row)}".rstrip())
     click.echo()
-    for line in _LEGEND:
+    for line in _legend(rows):
         click.echo(line)
+
+
+def _legend(rows: list[Row]) -> Iterator[str]:
+    """What the table does not say by itself."""
+    yield "median, least, mean: throughput kept, of the patterns that compile; in the mean, a refused one keeps 0."
+    if any(row.kept and row.kept[-1] > 1 for row in rows):
+        yield "Over 100%: dies further apart than hops alone advise can leave the most loaded link less to carry."
+    if any(row.nearest for row in rows):
+        yield "as: fewer dies are alive than the file's strategy needs, and this is the nearest that compiles."
+    if any(row.refused for row in rows):
+        yield "W...: refused with this code; see `wscc explain`."
+    yield f"Throughput is that of a {MODEL}."
 
 
 def _why(row: Row) -> str:
@@ -141,12 +154,3 @@ def _why(row: Row) -> str:
         [f"{n} as {strategy}" for strategy, n in row.nearest.items()]
         + [f"{n} {code}" for code, n in row.refused.items()]
     )
-
-
-_LEGEND = (
-    "median, least, mean: throughput kept, of the patterns that compile; in the mean, one that is refused keeps 0.",
-    "Over 100%: dies that lie further apart than hops alone advise can leave the most loaded link less to carry.",
-    "as: fewer dies are alive than the file's strategy needs, and this is the nearest that compiles.",
-    "W...: refused with this code; see `wscc explain`.",
-    f"Throughput is that of a {MODEL}.",
-)

@@ -20,7 +20,7 @@ from wscc.ir.module import Module
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
 from wscc.passes import default_passes
-from wscc.passes.base import Pass
+from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.place import placement
 from wscc.passes.place_refuse import smaller_strategies, spell
@@ -168,18 +168,21 @@ class Study:
 
     def _seconds(self, sharded: Module, wafer: Wafer) -> float:
         there = sharded.with_(machine=wafer)
-        routed = run_passes(there, self._passes()[1], facts=facts_of(there))
-        self._check_memory(there, routed)
+        passes = self._passes()[1]
+        routed = run_passes(there, passes, facts=facts_of(there))
+        # Not those of the module: a program of one die has no routes to tell by.
+        facts = facts_of(there).union(*(p.provides for p in passes))
+        self._check_memory(there, routed, facts)
         return step_seconds(there, routed)
 
-    def _check_memory(self, sharded: Module, routed: Module) -> None:
+    def _check_memory(self, sharded: Module, routed: Module, facts: frozenset[Fact]) -> None:
         """Memory depends on the strategy and on how its groups lie, so one wafer of each kind is planned."""
         lies = tuple((a.name, a.kind) for a in placement(sharded, self.choices.mapper).axes)
         key = (sharded.axes, lies)
         if key not in self._fits:
             self._fits[key] = None
             try:
-                run_passes(routed, self._passes()[2], facts=facts_of(routed))
+                run_passes(routed, self._passes()[2], facts=facts)
             except CompileError as error:
                 self._fits[key] = error.diagnostics[0].code
                 raise

@@ -11,7 +11,7 @@ from wscc.ir.program import Address, ProgramCall, ProgramLoop, ProgramStep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Cluster:
     """Dies of one call that exchange messages or share a link, directly or through others, and the links."""
 
     dies: tuple[int, ...]
@@ -44,8 +44,8 @@ class Groups:
         return tuple(map(tuple, found.values()))
 
 
-def parts_of(calls: Mapping[int, DieCall]) -> tuple[Part, ...]:
-    """The parts of a call by die."""
+def clusters_of(calls: Mapping[int, DieCall]) -> tuple[Cluster, ...]:
+    """The clusters of a call by die."""
     groups = Groups(calls)
     links = {die: _links(call) for die, call in calls.items()}
     for die, call in calls.items():
@@ -55,7 +55,7 @@ def parts_of(calls: Mapping[int, DieCall]) -> tuple[Part, ...]:
         for link in links[die]:
             groups.join(die, link)
     return tuple(
-        Part(dies, tuple(calls[d] for d in dies), frozenset(link for d in dies for link in links[d]))
+        Cluster(dies, tuple(calls[d] for d in dies), frozenset(link for d in dies for link in links[d]))
         for dies in groups.of(calls)
     )
 

@@ -1,0 +1,119 @@
+"""What real sizes cost to compile, cold: seconds, memory and size of the artifact, each in a new process.
+
+Seconds of the processor are shown beside those of the clock: they depend less on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+ROOM = "--set wafer.die.hbm=2000GB"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A command line for `wscc compile`; `beside` names the case that it is compared with."""
+
+    name: str
+    options: str
+    beside: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one compilation; `refused` is the last line of the error, if it is one."""
+
+    seconds: float
+    cpu: float
+    memory: int
+    artifact: int
+    refused: str = ""
+
+
+GPT3, LLAMA7, LLAMA70 = "samples/gpt3-175b.wsl", "samples/llama2-7b.wsl", "samples/llama2-70b.wsl"
+CASES = (
+    Case("gpt3-175b 6x8", GPT3),
+    Case("  with room", f"{GPT3} {ROOM}"),
+    Case("  192 layers", f"{GPT3} {ROOM} --set model.layers=192", "  with room"),
+    Case("  8 micro-batches", f"{GPT3} {ROOM} --set train.batch=32 --set train.microbatch=4"),
+    Case(
+        "  64 micro-batches",
+        f"{GPT3} {ROOM} --set train.batch=256 --set train.microbatch=4",
+        "  8 micro-batches",
+    ),
+    Case("gpt3-175b 4x8", f"{GPT3} --set wafer.mesh=4x8 --parallel tp=4,tatp=8"),
+    Case(
+        "gpt3-175b 12x12", f"{GPT3} --set wafer.mesh=12x12 --set train.batch=576 --parallel dp=3,tp=6,tatp=8"
+    ),
+    Case("llama2-7b 4x8", f"{LLAMA7} --set wafer.mesh=4x8 --parallel dp=4,tatp=8"),
+    Case("llama2-7b 6x8", f"{LLAMA7} --set wafer.mesh=6x8 --set train.batch=96 --parallel dp=6,tatp=8"),
+    Case("llama2-7b 12x12", f"{LLAMA7} --set wafer.mesh=12x12 --set train.batch=144 --parallel dp=18,tatp=8"),
+    Case("llama2-70b 4x8", f"{LLAMA70} --set wafer.mesh=4x8 --parallel tp=2,tatp=16"),
+    Case(
+        "llama2-70b 6x8", f"{LLAMA70} --set wafer.mesh=6x8 --set train.batch=96 --parallel dp=3,tp=2,tatp=8"
+    ),
+    Case(
+        "llama2-70b 12x12",
+        f"{LLAMA70} --set wafer.mesh=12x12 --set train.batch=144 --parallel dp=9,tp=2,tatp=8",
+    ),
+    Case(
+        "gpt3-175b 32x32", f"{GPT3} --set wafer.mesh=32x32 --set train.batch=512 --parallel dp=4,tp=8,tatp=32"
+    ),
+)
+
+
+def show_scaling(times: int) -> None:
+    print(f"real sizes, cold: medians of {times}; the last column compares with the case named before")
+    print(f"{'':<22}{'seconds':>9}{'CPU s':>8}{'memory MB':>11}{'artifact MB':>13}")
+    known: dict[str, Cost] = {}
+    for case in CASES:
+        cost = known[case.name] = _median([_compile(case.options) for _ in range(times)])
+        if cost.refused:
+            print(f"{case.name:<22}{cost.seconds:>9.2f}{cost.cpu:>8.2f}  refused: {cost.refused}")
+            continue
+        row = f"{case.name:<22}{cost.seconds:>9.2f}{cost.cpu:>8.2f}"
+        row += f"{cost.memory / 1e6:>11.0f}{cost.artifact / 1e6:>13.2f}"
+        if case.beside:
+            other = known[case.beside]
+            row += f"   CPU {_more(cost.cpu, other.cpu):+.1f} %"
+            row += f", artifact {_more(cost.artifact, other.artifact):+.2f} %"
+        print(row, flush=True)
+    print()
+
+
+def _more(a: float, b: float) -> float:
+    """Per cent by which a is above b."""
+    return 100 * (a / b - 1)
+
+
+def _median(costs: list[Cost]) -> Cost:
+    return Cost(
+        median(c.seconds for c in costs), median(c.cpu for c in costs),
+        round(median(c.memory for c in costs)), costs[0].artifact, costs[0].refused,
+    )  # fmt: skip
+
+
+def _compile(options: str) -> Cost:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as output:
+        out = Path(folder) / "out"
+        begun = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "wscc", "compile", *options.split(), "-o", str(out)],
+            stdout=subprocess.DEVNULL, stderr=output,
+        )  # fmt: skip
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.perf_counter() - begun
+        output.seek(0)
+        text = output.read().decode()
+        refused = next((line for line in text.splitlines() if line.startswith("error")), "")
+        assert (process.returncode != 0) == bool(refused), text
+        size = sum(f.stat().st_size for f in out.rglob("*") if f.is_file()) if out.is_dir() else 0
+    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, size, refused)
