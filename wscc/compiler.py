@@ -20,11 +20,14 @@ from wscc.host.data import read_text
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, calls
 from wscc.ir.print import to_text
+from wscc.passes import default_passes
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.place import placement
 from wscc.passes.route_loads import link_bytes, phase_loads, procedure_loads
-from wscc.pipeline import Observer, Timings, compile_module
+from wscc.passes.stagger import Stagger
+from wscc.pipeline import Observer, Timings, compile_module, facts_of, run_passes
 from wscc.report import Loads, build_report, hidden_model_flops, model_flops
+from wscc.staggering import choose
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,25 +93,63 @@ def compile_graph(
 
     planned = compile_module(graph, level, choices=choices, observe=keep, timings=timings)
     started = time.perf_counter()
-    streams, manifest = emit(planned)
-    timings.passes["emit"] = time.perf_counter() - started
-    started = time.perf_counter()
     phases = phase_loads(modules["route"], bounds=True)
     loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
     timings.passes["bounds"] = time.perf_counter() - started
-    sharded = modules.get("fuse", modules["partition"])
-    report = build_report(
-        graph,
-        sharded,
-        planned,
-        placement(modules["place"], choices.mapper),
-        loads,
-        streams,
-        timings,
-    )
-    flops = model_flops(graph) - hidden_model_flops(sharded)
-    profile = profile_of(graph, modules["place"], modules["route"], planned, streams, flops, file)
-    return Compiled(graph, modules, Artifact(streams, manifest, to_text(graph), data, report, profile))
+    linked = _Linked(graph, modules, choices, loads, timings, data, file)
+    compiled = linked.with_streams(modules["route"], planned)
+    return _staggered(compiled, level, linked) if choices.stagger else compiled
+
+
+@dataclass(frozen=True, eq=False)
+class _Linked:
+    """All that the streams of a program with known routes need besides its last modules."""
+
+    graph: Module
+    modules: dict[str, Module]
+    choices: Choices
+    loads: Loads
+    timings: Timings
+    data: bytes | None
+    file: str
+
+    def with_streams(self, routed: Module, planned: Module) -> Compiled:
+        """The program as emitted; `routed` still has its transfers."""
+        started = time.perf_counter()
+        streams, manifest = emit(planned)
+        self.timings.passes["emit"] = time.perf_counter() - started
+        place = self.modules["place"]
+        sharded = self.modules.get("fuse", self.modules["partition"])
+        report = build_report(
+            self.graph, sharded, planned, placement(place, self.choices.mapper), self.loads, streams, self.timings
+        )  # fmt: skip
+        flops = model_flops(self.graph) - hidden_model_flops(sharded)
+        known = {p.name for p in place.procedures}
+        added = (replace(p, body=()) for p in routed.procedures if p.name not in known)
+        lowered = place.with_(procedures=(*place.procedures, *added))
+        profile = profile_of(self.graph, lowered, routed, planned, streams, flops, self.file)
+        artifact = Artifact(streams, manifest, to_text(self.graph), self.data, report, profile)
+        return Compiled(self.graph, self.modules, artifact)
+
+
+def _staggered(compiled: Compiled, level: int, linked: _Linked) -> Compiled:
+    """The program with the delays that make its simulated step shorter; its report says what they do."""
+    started = time.perf_counter()
+    routed = compiled.modules["route"]
+    passes = default_passes(level, linked.choices)
+    tail = passes[1 + [p.name for p in passes].index("route") :]
+
+    def delayed(keep: tuple[int, ...], observe: Observer = lambda name, module: None) -> Compiled:
+        first = Stagger("+".join(map(str, keep)))
+        delayed_ = first.run(routed)
+        return linked.with_streams(delayed_, run_passes(delayed_, tail, facts=facts_of(routed), observe=observe))
+
+    found = len(Stagger().run(routed).procedures) - len(routed.procedures)
+    outcome = choose(compiled.artifact, linked.choices.stagger, found, lambda keep: delayed(keep).artifact)
+    made = delayed(outcome.kept, compiled.modules.__setitem__) if outcome.kept else compiled
+    linked.timings.passes["stagger"] = time.perf_counter() - started
+    report = made.report | {"stagger": outcome.report() | {"words": outcome.words()}}
+    return replace(made, artifact=replace(made.artifact, report=report))
 
 
 def traffic_bytes(routed: Module) -> int:

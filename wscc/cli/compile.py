@@ -106,6 +106,7 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
         *_replication(r["replicated_flops"], r["flops_per_step"]),
         ("routes", _routes(r["phases"])),
+        *([("staggered starts", r["stagger"]["words"])] if "stagger" in r else []),
         ("traffic per step", f"{r['traffic_bytes']:,} bytes x links"),
         ("instructions", f"{r['instructions']:,} in {len(compiled.artifact.streams.programs)} programs"),
         ("compiled in", f"{r['compile_seconds']['total']:.2f} s"),
