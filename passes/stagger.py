@@ -1,4 +1,4 @@
-"""Let groups of dies that share hot links start one after the other (staggered starts)."""
+"""Let clusters of dies that share hot links start one after the other (staggered starts)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wscc.ir.die_arrays import DieArray, as_ints
 from wscc.ir.fabric import Kernel
 from wscc.ir.module import Call, Loop, Module, Procedure, Stage, Step
 from wscc.passes.base import Fact, Pass
-from wscc.passes.stagger_groups import Conflicts, called
+from wscc.passes.stagger_clusters import Conflicts, called
 
 PASS: Final = "stagger"
 DELAY: Final = "delay"
@@ -21,18 +21,19 @@ Body = tuple[Call | Loop, ...]
 
 @dataclass(frozen=True, slots=True)
 class Stagger(Pass):
-    """Delay the start of some groups of dies, once, where they would load the same links at the same time.
+    """Delay the start of some clusters of dies, once, where they would load the same links at the same time.
 
-    A *group* are dies that exchange messages in a statement of the step, directly or through others; dies of
-    different groups may drift apart in it. Groups conflict where a link that carries at least `HOT` of the most that
-    any link carries in a phase carries messages of both. Conflicting groups get different colours (greedily, in the
-    order of their first dies), and colour c starts c times as long later as one group's messages of the worst phase
-    take on the shared link (time shifts: Rajasekaran et al., CASSINI, NSDI 2024). So one computes while the other
-    sends, for as many turns as the loop has. The delay stands before the outermost statement in which the groups do
-    not meet, and after one that brings them together again.
+    A *cluster* are dies that exchange messages in a statement of the step, directly or through others; dies of
+    different clusters may drift apart in it. Clusters conflict where a link that carries at least `HOT` of the most
+    that any link carries in a phase carries messages of both. Conflicting ones get different colours (greedily, in
+    the order of their first dies), and colour c starts later by c times what one cluster's messages of the worst
+    phase take on the shared link (time shifts: Rajasekaran et al., CASSINI, NSDI 2024, section 4). So one computes
+    while the other sends, turn after turn of a loop. The delay stands before the outermost statement in which the
+    clusters do not meet; what follows needs none until the clusters have met.
 
-    The meaning of the program stays as it is. Whether it becomes faster, only a simulation tells: `keep` lists the
-    numbers of the delays that are made, in the order of the step, separated by `+` (empty: all).
+    The meaning of the program stays as it is. Whether it becomes faster, only a simulation tells
+    (`wscc.staggering`): `keep` lists the numbers of the delays that are made, in the order of the step, separated
+    by `+` (empty: all).
 
     Before: loop mb < 8 { call @block.fwd ... }
     After:  call @stagger.0(); loop mb < 8 { call @block.fwd ... }
@@ -66,13 +67,13 @@ class _Maker:
     _found: int = 0
 
     def delayed(self, body: Body, stage: int) -> Body:
-        """The statements of a stage with delays where groups conflict that do not start apart already."""
+        """The statements of a stage with delays where clusters conflict that do not start apart already."""
         made: list[Call | Loop] = []
         own = self.conflicts.dies_of(stage)
         apart: DieArray | None = None  # the delays that are in force
         for statement in body:
             procedures = called(statement)
-            if apart is not None and _joins(self.conflicts.groups(procedures)[own], apart[own]):
+            if apart is not None and _joins(self.conflicts.clusters(procedures)[own], apart[own]):
                 apart = None
             delays = self.conflicts.delays(procedures, stage)
             if delays.any():
@@ -94,7 +95,7 @@ class _Maker:
         return [Call(f"{PASS}.{number}", ())]
 
 
-def _joins(groups: DieArray, delays: DieArray) -> bool:
-    """Whether dies of one group have different delays."""
-    pairs = np.unique(np.stack([groups, delays], axis=1), axis=0)
-    return bool(len(pairs) > len(np.unique(groups)))
+def _joins(clusters: DieArray, delays: DieArray) -> bool:
+    """Whether dies of one cluster have different delays."""
+    pairs = np.unique(np.stack([clusters, delays], axis=1), axis=0)
+    return bool(len(pairs) > len(np.unique(clusters)))

@@ -20,12 +20,11 @@ from wscc.host.data import read_text
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, calls
 from wscc.ir.print import to_text
-from wscc.passes import default_passes
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.place import placement
 from wscc.passes.route_loads import link_bytes, phase_loads, procedure_loads
 from wscc.passes.stagger import Stagger
-from wscc.pipeline import Observer, Timings, compile_module, facts_of, run_passes
+from wscc.pipeline import Observer, Timings, check, compile_module
 from wscc.report import Loads, build_report, hidden_model_flops, model_flops
 from wscc.staggering import choose
 
@@ -97,13 +96,13 @@ def compile_graph(
     loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
     timings.passes["bounds"] = time.perf_counter() - started
     linked = _Linked(graph, modules, choices, loads, timings, data, file)
-    compiled = linked.with_streams(modules["route"], planned)
-    return _staggered(compiled, level, linked) if choices.stagger else compiled
+    compiled = linked.compiled(modules["route"], planned)
+    return _staggered(compiled, planned, linked, observe) if choices.stagger else compiled
 
 
 @dataclass(frozen=True, eq=False)
 class _Linked:
-    """All that the streams of a program with known routes need besides its last modules."""
+    """All that the artifact of a program with known routes needs besides its last modules."""
 
     graph: Module
     modules: dict[str, Module]
@@ -113,42 +112,55 @@ class _Linked:
     data: bytes | None
     file: str
 
-    def with_streams(self, routed: Module, planned: Module) -> Compiled:
-        """The program as emitted; `routed` still has its transfers."""
-        started = time.perf_counter()
+    def artifact(self, routed: Module, planned: Module) -> Artifact:
+        """Without a report; `routed` still has its transfers."""
         streams, manifest = emit(planned)
-        self.timings.passes["emit"] = time.perf_counter() - started
         place = self.modules["place"]
-        sharded = self.modules.get("fuse", self.modules["partition"])
-        report = build_report(
-            self.graph, sharded, planned, placement(place, self.choices.mapper), self.loads, streams, self.timings
-        )  # fmt: skip
-        flops = model_flops(self.graph) - hidden_model_flops(sharded)
         known = {p.name for p in place.procedures}
         added = (replace(p, body=()) for p in routed.procedures if p.name not in known)
         lowered = place.with_(procedures=(*place.procedures, *added))
+        flops = model_flops(self.graph) - hidden_model_flops(self._sharded)
         profile = profile_of(self.graph, lowered, routed, planned, streams, flops, self.file)
-        artifact = Artifact(streams, manifest, to_text(self.graph), self.data, report, profile)
-        return Compiled(self.graph, self.modules, artifact)
+        return Artifact(streams, manifest, to_text(self.graph), self.data, profile=profile)
+
+    def compiled(self, routed: Module, planned: Module) -> Compiled:
+        started = time.perf_counter()
+        artifact = self.artifact(routed, planned)
+        self.timings.passes["emit"] = time.perf_counter() - started
+        place = placement(self.modules["place"], self.choices.mapper)
+        report = build_report(
+            self.graph, self._sharded, planned, place, self.loads, artifact.streams, self.timings
+        )
+        return Compiled(self.graph, self.modules, replace(artifact, report=report))
+
+    @property
+    def _sharded(self) -> Module:
+        return self.modules.get("fuse", self.modules["partition"])
 
 
-def _staggered(compiled: Compiled, level: int, linked: _Linked) -> Compiled:
+def _staggered(compiled: Compiled, planned: Module, linked: _Linked, observe: Observer) -> Compiled:
     """The program with the delays that make its simulated step shorter; its report says what they do."""
     started = time.perf_counter()
     routed = compiled.modules["route"]
-    passes = default_passes(level, linked.choices)
-    tail = passes[1 + [p.name for p in passes].index("route") :]
 
-    def delayed(keep: tuple[int, ...], observe: Observer = lambda name, module: None) -> Compiled:
-        first = Stagger("+".join(map(str, keep)))
-        delayed_ = first.run(routed)
-        return linked.with_streams(delayed_, run_passes(delayed_, tail, facts=facts_of(routed), observe=observe))
+    def delayed(keep: tuple[int, ...]) -> tuple[Module, Module]:
+        """The last modules: a delay has no memory, so that the plan is as it was."""
+        late = Stagger("+".join(map(str, keep))).run(routed)
+        added = late.procedures[len(routed.procedures) :]
+        return late, planned.with_(step=late.step, procedures=(*planned.procedures, *added))
 
     found = len(Stagger().run(routed).procedures) - len(routed.procedures)
-    outcome = choose(compiled.artifact, linked.choices.stagger, found, lambda keep: delayed(keep).artifact)
-    made = delayed(outcome.kept, compiled.modules.__setitem__) if outcome.kept else compiled
-    linked.timings.passes["stagger"] = time.perf_counter() - started
-    report = made.report | {"stagger": outcome.report() | {"words": outcome.words()}}
+    outcome = choose(
+        compiled.artifact, linked.choices.stagger, found, lambda keep: linked.artifact(*delayed(keep))
+    )
+    if outcome.kept:
+        routed, planned = delayed(outcome.kept)
+        check(planned, Stagger.name)
+    linked.timings.passes[Stagger.name] = time.perf_counter() - started
+    linked.modules[Stagger.name] = planned
+    observe(Stagger.name, planned)
+    made = linked.compiled(routed, planned)
+    report = made.report | {"stagger": outcome.report()}
     return replace(made, artifact=replace(made.artifact, report=report))
 
 

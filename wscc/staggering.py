@@ -15,7 +15,7 @@ MOST_TRIED: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Seconds of a simulated step with all groups starting at once, and with the delays that were kept.
+    """Seconds of a simulated step with all clusters starting at once, and with the delays that were kept.
 
     `found` counts the delays that the load of links suggests. `slower` is the best step with other starts where none
     helps (None where nothing was suggested).
@@ -30,6 +30,7 @@ class Outcome:
 
     def report(self) -> dict[str, Any]:
         return {
+            "words": self.words(),
             "link_model": self.link_model,
             "delays_found": self.found,
             "delays_kept": len(self.kept),
@@ -39,7 +40,7 @@ class Outcome:
 
     def words(self) -> str:
         if not self.found:
-            return "no two groups of dies that may start apart share a hot link"
+            return "no two clusters of dies that may start apart share a hot link"
         if not self.kept:
             return f"do not help here: {self.plain_seconds:.6g} s, with them at best {self.slower:.6g} s"
         kept = f"{len(self.kept)} of {self.found} delays" if self.found > 1 else "1 delay"
@@ -60,7 +61,8 @@ def choose(
         return Outcome(link_model, 0, (), before, before)
     tried = range(min(found, MOST_TRIED))
     alone = sorted((seconds((n,)), n) for n in tried)
-    best, kept = alone[0][0], (alone[0][1],)
+    best = alone[0][0]
+    kept: tuple[int, ...] = (alone[0][1],)
     for after, n in alone[1:]:
         more = tuple(sorted((*kept, n)))
         if after < before and (now := seconds(more)) < best:

@@ -29,8 +29,8 @@ DELAY: Final = 4
 class Step(NamedTuple):
     """One instruction. `position` is its place in the code of the role.
 
-    COMPUTE takes `ticks`, and the HBM's port for `hbm` of them; DELAY takes `ticks`, and does nothing. Others are about the message `channel` from
-    `sender`; `across` says that it comes from another stage or goes there.
+    COMPUTE takes `ticks`, and the HBM's port for `hbm` of them; DELAY takes `ticks` and does nothing. Others are
+    about the message `channel` from `sender`; `across` says that it comes from another stage or goes there.
     """
 
     kind: int

@@ -42,8 +42,8 @@ class LinkUse:
 
 @dataclass(slots=True)
 class DieUse:
-    """Where the ticks of a die went: instructions (`busy`), delays, and waiting for messages: `bubble` until one from or to
-    another stage starts, `idle` until one of its own stage does, `exposed` (by channel) while it is on its way."""
+    """Where the ticks of a die went: instructions (`busy`), delays, and waiting for messages: `bubble` until one from or
+    to another stage starts, `idle` until one of its own stage does, `exposed` (by channel) while it is on its way."""
 
     busy: int = 0
     delayed: int = 0

@@ -41,7 +41,7 @@ _MODEL_OPTIONS: Final = (
     click.option(
         "--stagger",
         is_flag=True,
-        help="groups of dies that share hot links start apart, where the simulated step is then shorter",
+        help="clusters of dies that share hot links start apart, where the simulated step is then shorter",
     ),
     click.option(
         "--allgather", type=click.Choice(ALLGATHERS), help="how shards are gathered (default: ring)"
@@ -71,7 +71,9 @@ def model_options(command: F) -> F:
         }  # fmt: skip
         options = ModelOptions(
             Overrides(sets=sets, parallel=parallel, dead=dead, dtype=dtype),
-            Choices(mapper or DEFAULT_MAPPER, routing or "", allgather or ALLGATHERS[0], CUT_THROUGH * stagger),
+            Choices(
+                mapper or DEFAULT_MAPPER, routing or "", allgather or ALLGATHERS[0], CUT_THROUGH * stagger
+            ),
             tuple(name for name, value in given.items() if value),
         )
         return command(options=options, **others)

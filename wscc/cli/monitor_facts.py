@@ -101,6 +101,7 @@ def _die(a: Account, wafer: Wafer, physical: int, total: DieTotal) -> Facts:
         "flops": _share(total.ideal, a.end),
         "tile_rounding": _share(total.tiling, a.end),
         "hbm": _share(total.hbm, a.end),
+        "delayed": _share(total.delayed, a.end),
         "bubble": _share(total.bubble, a.end),
         "idle": _share(total.idle, a.end),
         "exposed": {kind: _share(n, a.end) for kind, n in sorted(total.exposed.items()) if n},

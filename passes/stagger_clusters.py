@@ -1,4 +1,4 @@
-"""Which groups of dies would load the same links at the same time, and how far apart they should start."""
+"""Which clusters of dies would load the same links at the same time, and how far apart they should start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wscc.machine.links import LinkTimes, exact
 HOT: Final = Fraction(9, 10)
 PICOSECOND: Final = Fraction(1, 10**12)
 
-# Bytes of a phase by link and by group.
+# Bytes of a phase by link and by cluster.
 Loads = dict[Hop, dict[int, int]]
 
 
@@ -35,7 +35,7 @@ def called(statement: Call | Loop) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Conflicts:
-    """Groups and conflicts of a routed module that still has its transfers, without its delays."""
+    """Clusters and conflicts of a routed module that still has its transfers, without its delays."""
 
     module: Module
 
@@ -44,7 +44,7 @@ class Conflicts:
         each = self.module.dies_used // self.module.stages
         return slice(stage * each, (stage + 1) * each)
 
-    def groups(self, procedures: Iterable[str]) -> DieArray:
+    def clusters(self, procedures: Iterable[str]) -> DieArray:
         """By die, the first die of those with which it exchanges messages, directly or through others."""
         joined = nx.utils.UnionFind(range(self.module.dies_used))
         for name in procedures:
@@ -57,12 +57,12 @@ class Conflicts:
 
     def delays(self, procedures: frozenset[str], stage: int) -> DieArray:
         """By die, by how many picoseconds a stage starts later with calls of these procedures; 0 on other stages."""
-        groups = self.groups(procedures)
+        clusters = self.clusters(procedures)
         own = self.dies_of(stage)
         meeting: nx.Graph[int] = nx.Graph()
         longest = Fraction(0)
         for transfers in self._phases(procedures):
-            loads = self._loads(transfers, groups, own)
+            loads = self._loads(transfers, clusters, own)
             most = max((sum(by.values()) for by in loads.values()), default=0)
             for by in loads.values():
                 if len(by) > 1 and sum(by.values()) >= HOT * most:
@@ -71,7 +71,7 @@ class Conflicts:
         colours = _greedy(meeting)
         delays = np.zeros(self.module.dies_used, np.int64)
         unit = -int(-longest / PICOSECOND // 1)
-        delays[own] = [colours.get(int(g), 0) * unit for g in groups[own]]
+        delays[own] = [colours.get(int(g), 0) * unit for g in clusters[own]]
         return delays
 
     @cached_property
@@ -91,17 +91,17 @@ class Conflicts:
                     phases[p.name, t.phase].append(t)
         return list(phases.values())
 
-    def _loads(self, transfers: Iterable[Transfer], groups: DieArray, own: slice) -> Loads:
+    def _loads(self, transfers: Iterable[Transfer], clusters: DieArray, own: slice) -> Loads:
         """What the dies of a stage send."""
         loads: Loads = defaultdict(lambda: defaultdict(int))
         for t in transfers:
             route = as_array(t.route, self.module.dies_used)[own]
             sending = route != NOBODY
-            kinds = np.stack([route[sending], groups[own][sending]], axis=1)
-            for (number, group), times in zip(*np.unique(kinds, axis=0, return_counts=True), strict=True):
+            kinds = np.stack([route[sending], clusters[own][sending]], axis=1)
+            for (number, cluster), times in zip(*np.unique(kinds, axis=0, return_counts=True), strict=True):
                 parts = self.module.routes[number].parts(t.read.bytes)
                 for leg, hop in self._crossed[number]:
-                    loads[hop][int(group)] += parts[leg] * int(times)
+                    loads[hop][int(cluster)] += parts[leg] * int(times)
         return loads
 
     @cached_property
@@ -111,13 +111,13 @@ class Conflicts:
     def _seconds(self, amount: int) -> Fraction:
         link = self.module.machine.link
         times = LinkTimes(link.bandwidth, exact(link.latency) * link.bandwidth, link.flit)
-        return times.span(amount) / link.bandwidth
+        return times.hold(amount) / link.bandwidth
 
 
 def _greedy(meeting: nx.Graph[int]) -> dict[int, int]:
-    """Each group, in order, gets the first colour that no neighbour has."""
+    """Each cluster, in order, gets the first colour that no neighbour has."""
     colours: dict[int, int] = {}
-    for group in sorted(meeting):
-        taken = {colours[other] for other in meeting[group] if other in colours}
-        colours[group] = next(c for c in range(len(taken) + 1) if c not in taken)
+    for cluster in sorted(meeting):
+        taken = {colours[other] for other in meeting[cluster] if other in colours}
+        colours[cluster] = next(c for c in range(len(taken) + 1) if c not in taken)
     return colours
