@@ -221,11 +221,18 @@ class Composer:
                 self.observer.called(entry, begin)
             for die, time in zip(cluster.dies, entry.leave, strict=True):
                 self.now[die] = begin + time
-                self._held.pop(die, None)
-            self._held.update((die, _later(links, begin)) for die, links in entry.held)
+            self._hold(cluster, entry, begin)
             if len(variant[1]) > 1:
                 holds = ((link, start, end) for link, start, end, _ in entry.run.holds)
                 self._meetings.append((cluster, _later(holds, begin)))
+
+    def _hold(self, cluster: Cluster, entry: Entry, begin: int) -> None:
+        """What the messages of a cluster hold from now on: those from before may outlive a short call."""
+        over, late = min(self.now), dict(entry.held)
+        for die in cluster.dies:
+            before = tuple(h for h in self._held.pop(die, ()) if h[2] > over)
+            if held := before + _later(late.get(die, ()), begin):
+                self._held[die] = held
 
     def _held_elsewhere(self, cluster: Cluster, begin: int) -> Held:
         """The links of a cluster that other stages hold beyond a time where they meet, counted from it."""

@@ -297,7 +297,7 @@ class Simulation:
         hold, use = flight.leg.hold, self.links[link]
         self._free[link] = start + hold
         assert flight.message.cargo is not None
-        self.holds.append((link, start, start + hold, flight.message.cargo.source))
+        self.holds.append((link, time, start + hold, flight.message.cargo.source))
         use.bytes += flight.leg.part
         use.channels[flight.message.channel] += flight.leg.part
         use.messages += 1
