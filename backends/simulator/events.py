@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from wscc.backends.simulator.calls import COMPUTE, DELAY, WAIT, Cargo, Step
 from wscc.backends.simulator.costs import Costs, Leg
@@ -25,6 +26,18 @@ Script = Sequence[tuple[int, Sequence[Step]]]
 OnStep = Callable[[int, int, Step, int, int], None]
 # (link, message, start, end): for traces.
 OnLink = Callable[[Link, "Message", int, int], None]
+
+
+class Hold(NamedTuple):
+    """A message takes a link for `ticks` until `end`, and stood in line for it from `asked` on."""
+
+    link: Link
+    asked: int
+    end: int
+    ticks: int
+
+    def later(self, ticks: int) -> Hold:
+        return self._replace(asked=self.asked + ticks, end=self.end + ticks)
 
 
 @dataclass(slots=True)
@@ -42,8 +55,9 @@ class LinkUse:
 
 @dataclass(slots=True)
 class DieUse:
-    """Where the ticks of a die went: instructions (`busy`), delays, and waiting for messages: `bubble` until one from or
-    to another stage starts, `idle` until one of its own stage does, `exposed` (by channel) while it is on its way."""
+    """Where the ticks of a die went: instructions (`busy`), delays, and waiting for messages: `bubble` until one from
+    or to another stage starts, `idle` until one of its own stage does, `exposed` (by channel) while it is on its
+    way."""
 
     busy: int = 0
     delayed: int = 0
@@ -89,8 +103,8 @@ class _Flight:
 
 @dataclass(slots=True, eq=False)
 class Simulation:
-    """One run of some dies from their times of entry; `leave` are the times at which they end. `held` are links that
-    messages from before take, from when until when; `holds` are all such times of this run, with the sender.
+    """One run of some dies from their times of entry; `leave` are the times at which they end. `held` is of
+    messages from before: they stand in line with those of this run. `holds` are of this run, with the sender.
 
     `CompileError` W502 if dies wait for one another.
     """
@@ -99,15 +113,15 @@ class Simulation:
     stations: Mapping[int, int]  # the physical die of each logical one
     scripts: Mapping[int, Script]
     enter: Mapping[int, int]
-    held: Sequence[tuple[Link, int, int]] = ()
+    held: Sequence[Hold] = ()
     on_step: OnStep | None = None
     on_link: OnLink | None = None
     leave: dict[int, int] = field(default_factory=dict)
     dies: dict[int, DieUse] = field(default_factory=dict)
     links: dict[Link, LinkUse] = field(default_factory=lambda: defaultdict(LinkUse))
-    holds: list[tuple[Link, int, int, int]] = field(default_factory=list)
+    holds: list[tuple[Hold, int]] = field(default_factory=list)
     _free: dict[Link, int] = field(default_factory=lambda: defaultdict(int))
-    _queue: list[tuple[int, int, int | _Flight | tuple[Link, int]]] = field(default_factory=list)
+    _queue: list[tuple[int, int, int | _Flight | Hold]] = field(default_factory=list)
     _events: int = 0
     _pc: dict[int, tuple[int, int]] = field(default_factory=dict)
     _blocked: dict[int, tuple[int, Step]] = field(default_factory=dict)
@@ -118,8 +132,8 @@ class Simulation:
     )
 
     def run(self) -> Simulation:
-        for link, start, end in self.held:
-            self._push(max(0, start), (link, end))
+        for hold in self.held:
+            self._push(max(0, hold.asked), hold)
         for die, time in self.enter.items():
             self.dies[die] = DieUse()
             self._pc[die] = 0, 0
@@ -132,14 +146,17 @@ class Simulation:
             elif isinstance(what, _Flight):
                 self._hop(what, time)
             else:
-                self._free[what[0]] = max(self._free[what[0]], what[1])
+                free = self._free[what.link]
+                self._free[what.link] = max(
+                    free, what.end if what.asked <= 0 else max(free, time) + what.ticks
+                )
         if self._blocked:
             raise fail(Code.DEADLOCK, self._stuck())
         for remembered in (self._messages, self._trees, self._free, self._ports, self._pc):
             remembered.clear()  # runs are kept by the hundred
         return self
 
-    def _push(self, time: int, what: int | _Flight | tuple[Link, int]) -> None:
+    def _push(self, time: int, what: int | _Flight | Hold) -> None:
         self._events += 1
         heappush(self._queue, (time, self._events, what))
 
@@ -297,7 +314,7 @@ class Simulation:
         hold, use = flight.leg.hold, self.links[link]
         self._free[link] = start + hold
         assert flight.message.cargo is not None
-        self.holds.append((link, time, start + hold, flight.message.cargo.source))
+        self.holds.append((Hold(link, time, start + hold, hold), flight.message.cargo.source))
         use.bytes += flight.leg.part
         use.channels[flight.message.channel] += flight.leg.part
         use.messages += 1

@@ -17,8 +17,9 @@ class Result:
     `mfu` counts `model_flops`. In `time`: *model* = mfu; *extra_flops* recomputed, or repeated on several dies;
     *tile_rounding* tiles that are not full; *hbm* what instructions take longer because of HBM; *exposed* a die waits
     for a message on its way, by kind; *delayed* it starts later on purpose; *bubble* it waits for another stage, *idle*
-    for a die of its own stage, or for the end of the step; *unused_dies* have no part in the program. `die_util` is
-    of the dies used, `link_util` of all live links. `bound_seconds` are the least that compute, HBM and links take, whatever the schedule.
+    for a die of its own stage, or for the end of the step; *unused_dies* have no part in the program. `die_util`
+    is of the dies used, `link_util` of all live links. `bound_seconds` are the least that compute, HBM and links
+    take, whatever the schedule.
     """
 
     step_seconds: float
