@@ -127,7 +127,8 @@ def test_the_link_models_by_hand() -> None:
     """1000 bytes over 3 hops, latency 256 and flit 256: 3 x (256 + 1024), or 3 x 256 + 1024."""
     request = make_request(Op.P2P, mesh(1, 4), 1000)
     times = {
-        kind: simulate(first_plans(request, link(kind), "direct", 1)[0], link(kind)).end for kind in LINK_MODELS
+        kind: simulate(first_plans(request, link(kind), "direct", 1)[0], link(kind)).end
+        for kind in LINK_MODELS
     }
     assert times == {STORE_AND_FORWARD: 3840.0, CUT_THROUGH: 1792.0}
 

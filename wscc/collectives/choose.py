@@ -9,7 +9,7 @@ from typing import Final
 from wscc.collectives.algorithms import ALGORITHMS, families
 from wscc.collectives.bounds import Bound, bound
 from wscc.collectives.plan import Op, Request
-from wscc.collectives.search import fastest
+from wscc.collectives.search import Climb
 from wscc.collectives.timing import LinkModel, Timed
 from wscc.diagnostics import Code, fail
 from wscc.machine.topology import Topology
@@ -18,6 +18,8 @@ AUTO: Final = "auto"
 # Near enough to the bound to stop looking; the order in which `auto` looks.
 _ENOUGH: Final = 1.001
 _ORDER: Final = ("packing", "tree", "direct", "ring", "chain")
+# Hops of chunks in all plans that are tried: seconds.
+_WORK: Final = 250_000
 _NAMED: Final = 4
 
 
@@ -80,10 +82,13 @@ def collective(request: Request, model: LinkModel, algorithm: str = AUTO) -> Out
     least = bound(request, model)
     enough = _ENOUGH * least.time
     best: Timed | None = None
+    work = 0
     for name in _ORDER if algorithm == AUTO else (algorithm,):
         for family in families(request, model, name):
-            if best is None or family.floor < best.end:
-                found = fastest(family, model, enough)
+            if best is None or (family.floor < best.end and work < _WORK):
+                climb = Climb(family, model, enough, _WORK - work)
+                found = climb.run()
+                work += climb.work
                 best = found if best is None or found.end < best.end else best
             if best.end <= enough:
                 return Outcome(request, best, least)

@@ -5,12 +5,11 @@ Times are in *byte times*, what one byte takes on a link, so that whole latencie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from wscc.collectives.plan import COPY, Link, Message, Plan
+from wscc.collectives.plan import COPY, Link, Plan
 
 STORE_AND_FORWARD: Final = "store-and-forward"
 CUT_THROUGH: Final = "cut-through"
@@ -51,13 +50,12 @@ class LinkModel:
         """Bytes on the link: whole flits."""
         return -(-size // self.flit) * self.flit
 
-    def hold(self, size: int) -> float:
-        """Byte times that a message keeps its link from the next."""
-        return self.on_link(size) + (self.latency if self.store_and_forward else 0)
-
-    def span(self, size: int) -> float:
-        """Byte times from the start of a message to the arrival of its last byte."""
-        return self.on_link(size) + self.latency
+    def times(self, size: int) -> tuple[float, float]:
+        """Byte times that a message keeps its link from the next, and from its start to the arrival of its last
+        byte."""
+        on_link = self.on_link(size)
+        span = on_link + self.latency
+        return (span if self.store_and_forward else on_link), span
 
     def seconds(self, time: float) -> float:
         return time / self.bandwidth
@@ -94,28 +92,24 @@ def simulate(plan: Plan, model: LinkModel) -> Timed:
     free: dict[Link, float] = {}
     ready: dict[tuple[int, int], float] = {}  # (die, chunk): from when on the die may pass it on
     starts, ends = [], []
-    for m in plan.messages:
-        link = (m.src, m.dst)
-        offsets = offsets_of(m, sizes, model)
-        start = free.get(link, 0.0)
-        for c, offset in zip(m.chunks, offsets, strict=True):
-            start = max(start, ready.get((m.src, c), 0.0) - offset)
-        size = sum(sizes[c] for c in m.chunks)
-        end = start + model.span(size)
-        free[link] = start + model.hold(size)
-        early = model.passes_early(m.op)
-        for c, offset in zip(m.chunks, offsets, strict=True):
-            arrives = start + model.latency + offset if early else end
-            ready[m.dst, c] = max(ready.get((m.dst, c), 0.0), arrives)
+    for src, dst, op, chunks in plan.messages:
+        link, early = (src, dst), model.passes_early(op)
+        start, size = free.get(link, 0.0), 0
+        for c in chunks:
+            # Cut-through: a relay need not wait for what comes later in its message than it begins.
+            has = ready.get((src, c), 0.0) - (0 if model.store_and_forward else size)
+            if has > start:
+                start = has
+            size += sizes[c]
+        hold, span = model.times(size)
+        end = start + span
+        free[link] = start + hold
+        at = start + model.latency
+        for c in chunks:
+            arrives = at if early else end
+            if arrives > ready.get((dst, c), 0.0):
+                ready[dst, c] = arrives
+            at += sizes[c]
         starts.append(start)
         ends.append(end)
     return Timed(plan, model, tuple(starts), tuple(ends))
-
-
-def offsets_of(message: Message, sizes: Sequence[int], model: LinkModel) -> list[int]:
-    """Where each chunk begins in the message, as far as the model lets a relay know: cut-through only."""
-    offsets, at = [], 0
-    for c in message.chunks:
-        offsets.append(0 if model.store_and_forward else at)
-        at += sizes[c]
-    return offsets

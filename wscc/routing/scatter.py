@@ -40,5 +40,7 @@ def _column(number: int, demand: Demand, order: Ints, parent: Ints, link: Ints) 
         if die != demand.source and parents[die] in paths:
             paths[die] = (*paths[parents[die]], links[die])
     ways = tuple(np.array(paths[d], np.int64) for d in demand.destinations)
-    crossed, times = np.unique(np.concatenate(ways), return_counts=True) if wanted else (np.empty(0, np.int64),) * 2
+    crossed, times = (
+        np.unique(np.concatenate(ways), return_counts=True) if wanted else (np.empty(0, np.int64),) * 2
+    )
     return Column(number, 0, crossed, ways, times)
