@@ -9,6 +9,7 @@ from statistics import median
 
 from tests.bench.collectives import show_collectives
 from tests.bench.compiling import compile_seconds
+from tests.bench.damage import show_damage
 from tests.bench.routing import cases, measure
 from tests.bench.steps import Contender, Times, race
 
@@ -21,7 +22,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument(
-        "--only", choices=("compile", "steps", "route", "collectives"), help="one of the tables"
+        "--only",
+        choices=("compile", "steps", "route", "collectives", "damage"),
+        help="one of the tables; `damage` only so",
     )
     given = parser.parse_args()
     os.chdir(ROOT)
@@ -31,6 +34,8 @@ def main() -> None:
         show_routes(1 if given.quick else 5)
     if given.only in (None, "collectives"):
         show_collectives()
+    if given.only == "damage":
+        show_damage(given.quick)
     if given.only in (None, "steps"):
         show_steps(5 if given.quick else 21)
 

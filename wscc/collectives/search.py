@@ -11,6 +11,8 @@ from wscc.collectives.timing import LinkModel, Timed, simulate
 
 # How much less time is worth another step.
 _GAIN: Final = 0.998
+# So near to what is enough, other ties are not tried.
+_SETTLED: Final = 1.01
 
 Place = tuple[int, int]
 
@@ -37,7 +39,7 @@ class Climb:
             at = found
         best = min(self._seen.values(), key=lambda t: t.end)
         for seed in range(1, self.family.seeds):
-            if best.end <= self.enough or self.work > self.most_work:
+            if best.end <= _SETTLED * self.enough or self.work > self.most_work:
                 break
             best = min(best, self._timed(at, seed), key=lambda t: t.end)
         return best
