@@ -128,17 +128,18 @@ def _route_of(request: Request, tree: OutTree) -> Route:
 
 
 def _along(request: Request, model: LinkModel, algorithm: str, routes: Sequence[Route]) -> Family:
-    """Pieces that take turns on the routes."""
+    """Pieces that take turns on the routes; in a packing, as many on each."""
+    shared = len(routes) if algorithm == "packing" else 1
     targets = frozenset(request.dies if request.op is Op.BROADCAST else [request.target])
 
     def plan(pieces: int, limit: int, seed: int) -> Plan:
-        parts = list(pieces_of(request.bytes, pieces * (1 if algorithm != "packing" else len(routes))))
+        parts = list(pieces_of(request.bytes, pieces * shared))
         chunks = tuple(Chunk(n, frozenset([request.root]), targets) for n in parts)
         taken = [routes[i % len(routes)] for i in range(len(parts))]
         return Plan(algorithm, chunks, arrange(taken, parts, range(len(parts)), model, limit))
 
-    hops = max(max(len(r.arcs) for r in routes) * len(routes), 1)
-    part = request.bytes // len(routes)
+    hops = max(max(len(r.arcs) for r in routes) * shared, 1)
+    part = request.bytes // shared
     depth = max((r.tails[0] for r in routes if r.arcs), default=1)
     return Family(plan, _rows(piece_counts(hops, part, model)), pipelined(part, depth, model, COPY))
 

@@ -10,7 +10,7 @@ from wscc.collectives.plan import COPY, Plan
 from wscc.collectives.timing import LinkModel
 
 # Hops of chunks that a candidate may have: what keeps planning to seconds.
-_BUDGET: Final = 130_000
+_BUDGET: Final = 1 << 17
 _PIECES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST_PIECES: Final = _PIECES[-1]
 
