@@ -44,8 +44,9 @@ wheel-test: $(READY)  ## build the wheel, install it in a fresh environment, tra
 fuzz: $(READY)  ## random programs against one device; SECONDS=600 sets how long, SEED where from
 	$(BIN)/python -m tests.fuzz $${SECONDS:-600} $${SEED}
 
-fuzz-all: $(READY)  ## every composition of the five axes on 16 dies, against one device (half an hour)
+fuzz-all: $(READY)  ## every composition of the five axes, every dp, tp, tatp in f32 (half an hour)
 	$(BIN)/python -m tests.compositions
+	$(BIN)/python -m tests.strategies
 
 bench: $(READY)  ## medians and ratios of what is measured, as a table
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python -m tests.bench

@@ -129,38 +129,43 @@ def _located(code: Code, index: int, instruction: Instruction) -> Template:
     return template(instruction)
 
 
-def resolve(value: Any, row: NDArray[np.int64]) -> Any:
-    """A field or scalar on the die with this row of the binding table."""
-    return int(row[value.index]) if isinstance(value, Column) else value
-
-
 @dataclass(slots=True)
 class DieMemory:
-    """The arena of one die (64-byte aligned), its row of the binding table, and the views made so far."""
+    """The arena of one die (64-byte aligned), its row of the binding table, and the views made so far.
+
+    `highest` is one past the last byte that a prepared instruction or the host writes.
+    """
 
     arena: NDArray[np.uint8]
-    row: NDArray[np.int64]
+    row: tuple[int, ...]
     highest: int = 0
     prepared: dict[tuple[str, int, tuple[int, ...]], Prepared] = field(default_factory=dict)
+    buffer: memoryview = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.buffer = self.arena.data
 
     @classmethod
     def of(cls, size: int, row: NDArray[np.int64]) -> DieMemory:
         memory = np.zeros(size + 64, np.uint8)
         skip = -memory.ctypes.data % 64
-        return cls(memory[skip : skip + size], row)
+        return cls(memory[skip : skip + size], tuple(row.tolist()))
 
     def address(self, place: Place, args: Sequence[int]) -> int:
-        base = args[place.arg] if place.arg >= 0 else 0
-        return base + int(resolve(place.offset, self.row))
-
-    def view(self, place: Place, args: Sequence[int]) -> Array:
-        return np.ndarray(place.sizes, place.dtype, self.arena.data, self.address(place, args), place.strides)
+        offset = place.offset
+        if isinstance(offset, Column):
+            offset = self.row[offset.index]
+        return offset + args[place.arg] if place.arg >= 0 else offset
 
     def views(self, t: Template, args: Sequence[int]) -> list[Array]:
         """The operands of an instruction; remembers the highest byte that it writes."""
-        for place in t.places[: t.writes]:
-            self.highest = max(self.highest, self.address(place, args) + place.high)
-        return [self.view(p, args) for p in t.places]
+        made = []
+        for i, place in enumerate(t.places):
+            at = self.address(place, args)
+            if i < t.writes:
+                self.highest = max(self.highest, at + place.high)
+            made.append(np.ndarray(place.sizes, place.dtype, self.buffer, at, place.strides))
+        return made
 
-    def attrs(self, t: Template) -> tuple[Any, ...]:
-        return tuple(resolve(a, self.row) for a in t.attrs)
+    def attrs(self, t: Template) -> list[Any]:
+        return [self.row[a.index] if isinstance(a, Column) else a for a in t.attrs]

@@ -19,7 +19,8 @@ from wscc.backends.messages import BLOCKED, End, Outcome
 from wscc.diagnostics import Code, fail
 from wscc.ir.instructions import INSTRUCTIONS
 
-WRITTEN: Final = 0x80
+# The tag of a written byte that no message uses is 0.
+UNWRITTEN: Final = 0x80
 GRANTED: Final = 0x40
 SENDING: Final = 0x3F  # how many messages under way read the byte
 
@@ -35,7 +36,7 @@ class Shadow:
 
     def __init__(self, memory: DieMemory) -> None:
         self._memory = memory
-        self._tags = np.zeros(memory.arena.size, np.uint8)
+        self._tags = np.full(memory.arena.size, UNWRITTEN, np.uint8)
         self._slots: dict[int, Tags] = {}
         self._messages: dict[int, Tags] = {}
         self._locals: dict[str, list[tuple[int, int]]] = {}
@@ -43,11 +44,11 @@ class Shadow:
 
     def store(self, address: int, size: int) -> None:
         """The host has written."""
-        self._tags[address : address + size] = WRITTEN
+        self._tags[address : address + size] = 0
 
     def load(self, address: int, size: int) -> None:
         """The host reads."""
-        if not (self._tags[address : address + size] & WRITTEN).all():
+        if (self._tags[address : address + size] & UNWRITTEN).any():
             raise fail(Code.CHECK, f"the host reads bytes at {address} that nothing wrote")
 
     def enter(self, routine: Routine) -> None:
@@ -55,7 +56,7 @@ class Shadow:
         for low, high in self._own(routine):
             tags = self._tags[low:high]
             idle = (tags & (GRANTED | SENDING)) == 0
-            tags[idle] = 0
+            tags[idle] = UNWRITTEN
             np.copyto(self._memory.arena[low:high].view(np.uint16), _POISON, where=idle[::2])
 
     def _own(self, routine: Routine) -> list[tuple[int, int]]:
@@ -111,11 +112,11 @@ class Shadow:
         run, given = inner
         run(*given)
         for _, tags in writes:
-            tags |= WRITTEN
+            tags.fill(0)
 
     def _post(self, channel: int, tags: Tags, inner: Prepared) -> None:
         _check_write("slot", tags)
-        tags[...] = GRANTED
+        tags.fill(GRANTED)
         self._slots[channel] = tags
         run, given = inner
         given[0].fill(np.nan if given[0].dtype != np.int32 else np.iinfo(np.int32).min)
@@ -135,28 +136,26 @@ class Shadow:
             tags = self._messages.pop(end.channel)
             tags -= 1
         else:
-            self._slots.pop(end.channel)[...] = WRITTEN
+            self._slots.pop(end.channel).fill(0)
         return None
 
 
 def _check_read(name: str, tags: Tags) -> None:
-    every, some = _joint(tags)
+    some = _any(tags)
     if some & GRANTED:
         raise fail(Code.CHECK, f"`{name}` reads a slot whose message has not been waited for")
-    if not every & WRITTEN:
+    if some & UNWRITTEN:
         raise fail(Code.CHECK, f"`{name}` reads bytes that nothing has written")
 
 
 def _check_write(name: str, tags: Tags) -> None:
-    _, some = _joint(tags)
+    some = _any(tags)
     if some & GRANTED:
         raise fail(Code.CHECK, f"`{name}` overwrites a slot that is granted to a message")
     if some & SENDING:
         raise fail(Code.CHECK, f"`{name}` overwrites bytes of a message that has not been waited for")
 
 
-def _joint(tags: Tags) -> tuple[int, int]:
-    """The bits that every byte has, and those that any has."""
-    if not tags.size:
-        return WRITTEN, 0
-    return int(np.bitwise_and.reduce(tags, axis=None)), int(np.bitwise_or.reduce(tags, axis=None))
+def _any(tags: Tags) -> int:
+    """The bits that any byte has."""
+    return int(np.bitwise_or.reduce(tags, axis=None))

@@ -3,6 +3,7 @@
     programs.wsa    one program per role, and the step      bindings.npy   the binding table, a row per die
     routes.json     how messages go from die to die         graph.wir      the step at the graph level
     manifest.json   what the host must know; the hashes     data.bin       a copy of the data file, if any
+    profile.json    where instructions come from, if known
     report.json     about the compilation; not hashed, so that it may hold seconds
 
 Invariant: equal arguments give equal bytes, report.json aside; `load_artifact(write_artifact(x))` gives x.
@@ -24,6 +25,7 @@ from wscc.backends.emit_json import canonical, decode, encode
 from wscc.backends.emit_manifest import DATA
 from wscc.diagnostics import CompileError
 from wscc.ir.artifact import Manifest
+from wscc.ir.profile import Profile
 from wscc.ir.program import Streams
 from wscc.ir.routes import Route
 from wscc.ir.wsa import parse_wsa, to_wsa
@@ -31,18 +33,21 @@ from wscc.ir.wsa import parse_wsa, to_wsa
 FORMAT: Final = 2
 MANIFEST, REPORT = "manifest.json", "report.json"
 PROGRAMS, BINDINGS, ROUTES, GRAPH = "programs.wsa", "bindings.npy", "routes.json", "graph.wir"
-FILES: Final = frozenset((MANIFEST, REPORT, DATA, PROGRAMS, BINDINGS, ROUTES, GRAPH))
+PROFILE: Final = "profile.json"
+FILES: Final = frozenset((MANIFEST, REPORT, DATA, PROGRAMS, BINDINGS, ROUTES, GRAPH, PROFILE))
 
 
 @dataclass(frozen=True, eq=False)
 class Artifact:
-    """`data` are the bytes of the data file, None without one; `report` is any JSON object."""
+    """`data` are the bytes of the data file, None without one; `report` is any JSON object; `profile` is what
+    `wscc simulate` and `monitor` need."""
 
     streams: Streams
     manifest: Manifest
     graph: str
     data: bytes | None = None
     report: dict[str, Any] = field(default_factory=dict)
+    profile: Profile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ def _hashed_files(artifact: Artifact) -> dict[str, bytes]:
     }
     if artifact.data is not None:
         files[DATA] = artifact.data
+    if artifact.profile is not None:
+        files[PROFILE] = canonical(encode(artifact.profile))
     manifest = {
         "format": FORMAT,
         "program": encode(_Program(artifact.manifest, streams.dies, streams.roles, streams.arena_bytes)),
@@ -131,7 +138,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise refuse(path, "was changed after it was compiled: it does not have the hash that it states")
     wanted = {PROGRAMS, BINDINGS, ROUTES, GRAPH}
     listed = manifest.get("files")
-    if not isinstance(listed, dict) or not wanted <= set(listed) <= wanted | {DATA}:
+    if not isinstance(listed, dict) or not wanted <= set(listed) <= wanted | {DATA, PROFILE}:
         raise refuse(path, "does not list the files of an artifact")
     return manifest
 
@@ -157,7 +164,8 @@ def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str
     if {p.stage for p in programs} != set(range(len(steps))):
         raise ValueError("programs and steps are not of the same stages")
     streams = Streams(programs, steps, program.dies, program.roles, bindings, routes, program.arena_bytes)
-    return Artifact(streams, program.host, files[GRAPH].decode(), files.get(DATA), report)
+    profile = decode(Profile, json.loads(files[PROFILE])) if PROFILE in files else None
+    return Artifact(streams, program.host, files[GRAPH].decode(), files.get(DATA), report, profile)
 
 
 def _report(folder: Path) -> dict[str, Any]:

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final
 
-import numpy as np
-
 from wscc.backends.scratch import Array
-from wscc.diagnostics import Code, fail
+from wscc.diagnostics import Code, CompileError, fail
 
 
 class Outcome(Enum):
@@ -30,6 +28,10 @@ class State(IntEnum):
     DONE = 2  # and not yet waited for
 
 
+# Looked up for every message.
+IDLE, UNDER_WAY, DONE = State
+
+
 @dataclass(slots=True, eq=False)
 class End:
     """One die's side of a channel: it sends or receives at most one message on it at a time."""
@@ -38,7 +40,7 @@ class End:
     channel: int
     sends: bool
     peer: int = -1
-    state: State = State.IDLE
+    state: State = IDLE
     waiting: bool = False
 
     @property
@@ -61,7 +63,7 @@ class Transport:
     """All channels of the wafer. `wake` is called, holding `lock`, with each die whose wait has ended."""
 
     wake: Callable[[int], None]
-    lock: threading.Condition = field(default_factory=threading.Condition)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     ends: dict[tuple[int, int, bool], End] = field(default_factory=dict)
     boxes: dict[tuple[int, int, int], Mailbox] = field(default_factory=dict)
 
@@ -82,69 +84,72 @@ class Transport:
 
     def post(self, slot: Array, box: Mailbox) -> None:
         """Grant the slot; fill it at once if the message is there already."""
-        _begin(box.receiver, box.sender.die)
+        end = box.receiver
+        if end.state is not IDLE:
+            raise _second(end)
+        end.state, end.peer = UNDER_WAY, box.sender.die
         with self.lock:
-            message, box.message = box.message, None
+            message = box.message
             if message is None:
                 box.slot = slot
                 return
+            box.message = None
         self._deliver(box, slot, message)
 
     def send(self, message: Array, box: Mailbox, counts: dict[tuple[int, int], int], route: int) -> None:
         """Start the message; it leaves at once if there is a slot for it. Messages are counted by route
         and bytes."""
-        _begin(box.sender, box.receiver.die)
+        end = box.sender
+        if end.state is not IDLE:
+            raise _second(end)
+        end.state, end.peer = UNDER_WAY, box.receiver.die
         kind = (route, message.nbytes)
         counts[kind] = counts.get(kind, 0) + 1
         with self.lock:
-            slot, box.slot = box.slot, None
+            slot = box.slot
             if slot is None:
                 box.message = message
                 return
+            box.slot = None
         self._deliver(box, slot, message)
 
     def wait(self, end: End) -> Outcome | None:
         """Ends the message of the channel if it is done, else BLOCKED (and nothing changes)."""
-        if end.state is State.DONE:
-            end.state = State.IDLE
+        if end.state is DONE:
+            end.state = IDLE
             return None
-        if end.state is State.IDLE:
+        if end.state is IDLE:
             raise fail(Code.ARTIFACT, f"`wait` for channel {end.channel}, on which nothing was begun")
         return BLOCKED
 
-    def park(self, end: End) -> bool:
-        """Ask to be woken for the end; False if there is no need to any more."""
-        with self.lock:
-            end.waiting = end.state is not State.DONE
-            return end.waiting
-
     def _deliver(self, box: Mailbox, slot: Array, message: Array) -> None:
         copy_in_order(slot, message)
+        sender, receiver = box.sender, box.receiver
         with self.lock:
-            for end in (box.sender, box.receiver):
-                end.state = State.DONE
-                if end.waiting:
-                    end.waiting = False
-                    self.wake(end.die)
+            sender.state = receiver.state = DONE
+            if sender.waiting:
+                sender.waiting = False
+                self.wake(sender.die)
+            if receiver.waiting:
+                receiver.waiting = False
+                self.wake(receiver.die)
 
 
-def _begin(end: End, peer: int) -> None:
-    if end.state is not State.IDLE:
-        verb = "send" if end.sends else "post"
-        raise fail(Code.ARTIFACT, f"second `{verb}` on channel {end.channel} before the first was waited for")
-    end.state, end.peer = State.UNDER_WAY, peer
+def _second(end: End) -> CompileError:
+    verb = "send" if end.sends else "post"
+    return fail(Code.ARTIFACT, f"second `{verb}` on channel {end.channel} before the first was waited for")
 
 
 def copy_in_order(slot: Array, message: Array) -> None:
     """Element i of the message, row-major, becomes element i of the slot, whatever their shapes."""
-    if slot.size != message.size or slot.dtype != message.dtype:
+    if slot.shape == message.shape and slot.dtype == message.dtype:
+        slot[...] = message
+    elif slot.size != message.size or slot.dtype != message.dtype:
         raise fail(
             Code.ARTIFACT,
             f"a message of {message.size} {message.dtype} arrives in a slot of {slot.size} {slot.dtype}",
         )
-    if slot.shape == message.shape:
-        np.copyto(slot, message)
     elif slot.flags.c_contiguous:
-        np.copyto(slot.reshape(message.shape), message)
+        slot.reshape(message.shape)[...] = message
     else:
-        np.copyto(slot, message.reshape(slot.shape))
+        slot[...] = message.reshape(slot.shape)

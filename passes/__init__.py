@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from wscc.passes.base import Fact, Pass
+from wscc.passes.choices import DEFAULT, ROUTINGS, Choices
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.fuse import Fuse
@@ -35,7 +36,7 @@ PASSES: Final[dict[str, type[Pass]]] = {
 __all__ = ["PASSES", "Fact", "Pass", "default_passes"]
 
 
-def default_passes(level: int) -> list[Pass]:
+def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
     """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both. `-O2`: routes around what is full."""
     fused: list[Pass] = [Fuse()] if level > 0 else []
     return [
@@ -43,10 +44,10 @@ def default_passes(level: int) -> list[Pass]:
         Partition(),
         Stages(),
         *fused,
-        Place(),
-        LowerCollectives(),
+        Place(choices.mapper),
+        LowerCollectives(choices.allgather),
         FormPhases(),
-        Route(adaptive=level > 1),
+        Route(adaptive=(choices.routing or ROUTINGS[level > 1]) == "adaptive"),
         Schedule(overlap=level > 0),
         PlanMemory(),
     ]

@@ -250,8 +250,8 @@ class _State:
                 self.arrays[a.name] = a
             layered = bool(params[0].extents)
             index = (Affine(0, ((segment.variable, 1),)),) if layered else ()
-            for calls, call in ((norms, made.norm_call(index)), (updates, made.update_call(index))):
-                calls.append(segment.over_layers(call) if layered else call)
+            for calls, some in ((norms, made.norm_calls(index)), (updates, (made.update_call(index),))):
+                calls += [segment.over_layers(call) if layered else call for call in some]
         return norms, updates
 
 

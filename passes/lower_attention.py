@@ -1,19 +1,23 @@
 """Attention as instructions: scores, masked softmax, weighted values; run by run where a sequence lies in several.
 
-What a causal mask hides altogether is not computed, once what it would have been added to exists.
+What a causal mask hides altogether is not computed, once what it would have been added to exists. Scores are made
+tile by tile where all at once are too large for the fast memory (T. Dao et al., "FlashAttention", 2022, keeps them
+there as well, but needs no whole rows).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from wscc.ir.fabric import Ints, KernelAttr, View
+from wscc.ir.fabric import Ints, KernelAttr, View, plus
 from wscc.ir.rule import Rule
 from wscc.ir.types import DType
 from wscc.passes.lower_context import arranged, flipped, sliced, times_each
 from wscc.passes.lower_gemm import gemm
 from wscc.passes.lower_runs import Run, visible
 from wscc.passes.lower_site import Masked, Site
+from wscc.passes.lower_tiles import Scratch, Tile, tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,10 @@ class _Pair:
     @property
     def starts(self) -> dict[str, KernelAttr]:
         return {"q_start": self.queries.start, "k_start": self.keys.start}
+
+    def at(self, start: int) -> _Pair:
+        """The pair from a later query of the run on."""
+        return replace(self, queries=replace(self.queries, start=plus(self.queries.start, start)))
 
 
 def _cut(view: View, run: Run) -> View:
@@ -72,15 +80,34 @@ def attention(s: Site) -> None:
 
 def _attend(s: Site, t: _Terms, pair: _Pair) -> None:
     masked = Masked(s)
-    scores = _scores(s, t)
-    out, lse = s.temporary(0), s.temporary(1)
+    made = Scratch(s.build)
+    for tile in _tiles(s, t):
+        _attend_tile(tile.of(s), t, pair.at(tile.start(t.q[1])), made)
+    masked.close()
+
+
+def _tiles(s: Site, t: _Terms) -> Iterator[Tile]:
+    row = s.reads[1].shape[1] * _statistics(s).size
+    return tiles(dict(zip(t.q, s.reads[0].shape, strict=True)), t.q, row, s.build.fast_bytes)
+
+
+def _statistics(s: Site) -> DType:
+    """The element type of scores."""
+    return DType.F64 if s.reads[0].dtype is DType.F64 else DType.F32
+
+
+def _attend_tile(s: Site, t: _Terms, pair: _Pair, made: Scratch) -> None:
+    scores = _scores(s, t, made)
+    out, lse = (
+        made.like(w, f"{r.name}.part") if s.more[0] else w
+        for w, r in zip(s.writes, s.op.results, strict=True)
+    )
     attrs: dict[str, KernelAttr] = {"causal": s.op.attr("causal"), **pair.starts}
     s.build.kernel("softmax", [scores, _heads_first(lse, s.rule.outs[1], t)], [scores], attrs)
     gemm(s.build, scores, t.scores, s.reads[2], t.k, out, t.q)
     if s.more[0]:
         o, total = s.writes
         s.build.kernel("merge", [o, total], [o, total, out, lse])
-    masked.close()
 
 
 def attention_bwd(s: Site) -> None:
@@ -124,30 +151,37 @@ def _clear(s: Site, site: Site, where: Ints) -> None:
 
 def _attend_bwd(s: Site, t: _Terms, pair: _Pair) -> None:
     masked = Masked(s)
+    made = Scratch(s.build)
+    for tile in _tiles(s, t):
+        adds = any(tile.start(f) > 0 for f in t.q if f not in t.k)
+        site = replace(tile.of(s), more=(s.more[0], s.more[1] or adds, s.more[2] or adds))
+        _attend_bwd_tile(site, t, pair.at(tile.start(t.q[1])), made)
+    masked.close()
+
+
+def _attend_bwd_tile(s: Site, t: _Terms, pair: _Pair, made: Scratch) -> None:
     q, k, v, out, lse, do = s.reads
     dq, dk, dv = s.writes
     scale = s.op.attr("scale")
     assert isinstance(scale, float)
-    probs = _scores(s, t)
+    probs = _scores(s, t, made)
     attrs: dict[str, KernelAttr] = {"causal": s.op.attr("causal"), **pair.starts}
     s.build.kernel("probs", [probs], [probs, _heads_first(lse, s.rule.ins[4], t)], attrs)
     gemm(s.build, probs, t.scores, do, t.q, dv, t.k, accumulate=s.more[2])
-    grad = s.build.buffer(f"{s.op.results[0].name}.dscores", probs.shape, probs.dtype)
+    grad = made.like(probs, f"{s.op.results[0].name}.dscores")
     gemm(s.build, do, t.q, v, t.k, grad, t.scores)
-    delta = s.build.buffer(f"{s.op.results[0].name}.delta", lse.shape, lse.dtype)
+    delta = made.like(lse, f"{s.op.results[0].name}.delta")
     s.build.kernel("rowdot", [delta], [do, out])
     s.build.kernel(
         "softmax_bwd", [grad], [probs, grad, _heads_first(delta, s.rule.ins[4], t)], {"scale": scale}
     )
     gemm(s.build, grad, t.scores, k, t.k, dq, t.q, accumulate=s.more[0])
     gemm(s.build, grad, t.scores, q, t.q, dk, t.k, accumulate=s.more[1])
-    masked.close()
 
 
-def _scores(s: Site, t: _Terms) -> View:
+def _scores(s: Site, t: _Terms, made: Scratch) -> View:
     sizes = dict(zip(t.q, s.reads[0].shape, strict=True)) | {t.k[1]: s.reads[1].shape[1]}
-    stats = DType.F64 if s.reads[0].dtype is DType.F64 else DType.F32
-    out = s.build.buffer(f"{s.op.results[0].name}.scores", [sizes[f] for f in t.scores], stats)
+    out = made.buffer(f"{s.op.results[0].name}.scores", tuple(sizes[f] for f in t.scores), _statistics(s))
     scale = s.op.attr("scale")
     assert isinstance(scale, float)
     gemm(s.build, s.reads[0], t.q, s.reads[1], t.k, out, t.scores, scale=scale)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from wscc.diagnostics import Code, fail
 from wscc.ir.fabric import NOBODY, Buffer, FabricStmt, Ints, Kernel, Transfer, View, at, per_die
 from wscc.ir.module import Level, Mode, Module, Op, Output, Procedure, Ref, Value, calls
 from wscc.machine.topology import mesh_topology
 from wscc.passes.base import Fact, Pass
+from wscc.passes.choices import ALLGATHERS
 from wscc.passes.logical_mesh import LogicalMesh
 from wscc.passes.lower_context import FabricBuilder, indexed, times_each, whole_view
 from wscc.passes.lower_kernels import KERNELS, VIEWS
@@ -17,6 +19,10 @@ from wscc.passes.lower_reshards import along, lower_reshard
 from wscc.passes.lower_runs import Coordinates, Run, split_axes
 from wscc.passes.lower_site import Site
 from wscc.passes.lower_streams import StreamSite, lower_stream
+
+# The scores of a tile of attention take at most one part in so many of the fast memory: a gradient needs two of
+# them, operands and slots the rest.
+_TEMPORARIES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +32,8 @@ class LowerCollectives(Pass):
 
     Ops become instructions (`lower_kernels`), reshards become transfers along one axis (`lower_reshards`: ring
     of neighbours, chain, or a ring over several hops where peers are apart), streams become loops over chunks
-    (`lower_streams`). Splits and slices only name part of a buffer. A result that the procedure returns is
+    (`lower_streams`). With `allgather=multicast`, each die sends its shard of a gather to all others at once.
+    Splits and slices only name part of a buffer. A result that the procedure returns is
     computed where the caller wants it.
 
     Before: %g = all_gather(%x) axis=tp dim=1 : f32[8,16,32]
@@ -37,16 +44,24 @@ class LowerCollectives(Pass):
     requires: ClassVar[frozenset[Fact]] = frozenset({Fact.PLACED})
     provides: ClassVar[frozenset[Fact]] = frozenset({Fact.LOWERED})
 
+    allgather: str = "ring"
+
     def run(self, module: Module) -> Module:
+        if self.allgather not in ALLGATHERS:
+            known = " or ".join(f"`{a}`" for a in ALLGATHERS)
+            raise fail(Code.OPTION, f"`allgather` is {known}, not `{self.allgather}`")
         mesh = LogicalMesh(module.axes)
         coordinates = Coordinates(mesh, module.zigzag)
         lies = {axis: _lies(module, mesh, axis) for axis in mesh.sizes}
         bindings = {c.procedure: c.args for c, _ in calls(module.step)}
         storage = {a.name: a.storage or a.name for a in module.arrays}
         callers = _callers(module)
+        multicast, fast = self.allgather == "multicast", module.machine.die.sram // _TEMPORARIES
         procedures = tuple(
             _made_by(
-                _Procedure(coordinates, lies, p, _aliases(p, bindings[p.name], storage)).lower(),
+                _Procedure(
+                    coordinates, lies, p, _aliases(p, bindings[p.name], storage), multicast, fast
+                ).lower(),
                 callers[p.name],
             )
             for p in module.procedures
@@ -103,15 +118,16 @@ class _Procedure:
     """Lowers one procedure. `env` is where each value lies."""
 
     def __init__(
-        self, coordinates: Coordinates, lies: dict[str, str], procedure: Procedure, aliases: dict[int, str]
-    ) -> None:
+        self, coordinates: Coordinates, lies: dict[str, str], procedure: Procedure, aliases: dict[int, str],
+        multicast: bool, fast_bytes: int,
+    ) -> None:  # fmt: skip
         self.coordinates = coordinates
         self.mesh = mesh = coordinates.mesh
         self.lies = lies
         self.procedure = procedure
         self.formals = [self._formal(j, o, aliases) for j, o in enumerate(procedure.outputs)]
         names = {v.name for v in procedure.inputs} | set(self.formals)
-        self.build = FabricBuilder(mesh, {}, [], names)
+        self.build = FabricBuilder(mesh, {}, [], names, multicast, fast_bytes)
         self.env = {v.name: whole_view(v.name, self._local(v), v.type.dtype) for v in procedure.inputs}
         self.aliases = aliases
         self.places: dict[str, View] = {}

@@ -91,12 +91,15 @@ def flat(view: View) -> View:
 @dataclass(slots=True)
 class FabricBuilder:
     """The body and buffers of one procedure; `taken` are the names in use, formals included; `source` and `span`
-    mark what is emitted next."""
+    mark what is emitted next. With `multicast`, dies that gather send to all others at once.
+    Temporaries of one op should not take more than `fast_bytes`."""
 
     mesh: LogicalMesh
     buffers: dict[str, Buffer]
     body: list[FabricStmt]
     taken: set[str]
+    multicast: bool = False
+    fast_bytes: int = 1 << 62
     channel: int = 0
     source: str = ""
     span: Span = NO_SPAN
@@ -119,9 +122,13 @@ class FabricBuilder:
         given = tuple((attrs or {}).items())
         self.body.append(Kernel(opcode, tuple(writes), tuple(reads), given, where, self.source, self.span))
 
-    def transfer(self, to: Ints, read: View, write: View, group: str, *, one_hop: bool = False) -> None:
+    def transfer(
+        self, to: Ints, read: View, write: View, group: str, content: str = "", *, one_hop: bool = False
+    ) -> None:
         assert read.elements == write.elements, (read, write)
-        self.body.append(Transfer(self.channel, to, read, write, group, one_hop=one_hop, source=self.source))
+        self.body.append(
+            Transfer(self.channel, to, read, write, group, content, one_hop=one_hop, source=self.source)
+        )
         self.channel += 1
 
     def contiguous(self, view: View, hint: str) -> View:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from wscc.ir.fabric import View
 from wscc.passes.lower_context import FabricBuilder
@@ -17,16 +18,17 @@ def gemm(
     """`c = scale * sum over factors that c lacks of a * b` (or `c +=`).
 
     Factors of all three are batch; of a and c: m; of b and c: n; of a and b only: k. Neighbouring factors
-    merge where the strides of every view allow it; what does not merge becomes a batch dimension that the
-    other operand repeats. A k that does not merge is copied to be contiguous.
+    merge where the strides of every view allow it. The largest that merge are the side of the matrix: it should
+    fill the tile; what does not merge with them becomes a batch dimension that the other operand repeats. A k that
+    does not merge is copied to be contiguous.
     """
-    batch = [f for f in tc if f in ta and f in tb]
-    m = [f for f in tc if f in ta and f not in tb]
-    n = [f for f in tc if f in tb and f not in ta]
-    k = [f for f in ta if f in tb and f not in tc]
+    sizes = {**dict(zip(ta, a.shape, strict=True)), **dict(zip(tb, b.shape, strict=True))}
+    batch = [f for f in tc if f in ta and f in tb and sizes[f] > 1]
+    m = [f for f in tc if f in ta and f not in tb and sizes[f] > 1]
+    n = [f for f in tc if f in tb and f not in ta and sizes[f] > 1]
+    k = [f for f in ta if f in tb and f not in tc and sizes[f] > 1]
     a, ta = _mergeable_k(build, a, ta, k, tb, b)
     b, tb = _mergeable_k(build, b, tb, k, ta, a)
-    sizes = {**dict(zip(ta, a.shape, strict=True)), **dict(zip(tb, b.shape, strict=True))}
     outer_m, inner_m = _merge(m, [(a, ta), (c, tc)], sizes)
     outer_n, inner_n = _merge(n, [(b, tb), (c, tc)], sizes)
     _, inner_k = _merge(k, [(a, ta), (b, tb)], sizes)
@@ -42,14 +44,18 @@ def gemm(
 def _merge(
     factors: list[str], views: list[tuple[View, Term]], sizes: dict[str, int]
 ) -> tuple[list[str], list[str]]:
-    """Split factors into outer ones and the longest run of inner ones that is one dimension in every view."""
-    start = max(len(factors) - 1, 0)
-    while start > 0 and all(
-        _stride(v, t, factors[start - 1]) == _stride(v, t, factors[start]) * sizes[factors[start]]
-        for v, t in views
-    ):
-        start -= 1
-    return factors[:start], factors[start:]
+    """Split factors into outer ones and the largest run, of those the innermost, that is one dimension in every
+    view."""
+    runs: list[list[str]] = []
+    for f in factors:
+        if runs and all(_stride(v, t, runs[-1][-1]) == _stride(v, t, f) * sizes[f] for v, t in views):
+            runs[-1].append(f)
+        else:
+            runs.append([f])
+    if not runs:
+        return [], []
+    inner = max(range(len(runs)), key=lambda i: (prod(sizes[f] for f in runs[i]), i))
+    return [f for i, run in enumerate(runs) if i != inner for f in run], runs[inner]
 
 
 def _stride(view: View, term: Term, factor: str) -> int:

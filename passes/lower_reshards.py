@@ -85,11 +85,23 @@ def all_gather(a: Along, x: View, out: View, dim: int, group: str) -> None:
     mine = a.at(out, dim, a.own)
     if x != mine:
         a.build.kernel("copy", [mine], [x])
+    if a.build.multicast:
+        _to_all(a, x, out, dim, group)
+        return
     for r, moves in enumerate(a.plan.rounds):
         for move in moves:
             shard, _ = arriving(move)
             source = x if r == 0 else a.at(out, dim, a.by_position(move.shard))
             a.send(move, source, a.at(out, dim, a.by_position(shard)), group)
+
+
+def _to_all(a: Along, x: View, out: View, dim: int, group: str) -> None:
+    """Each die sends its shard to all others of its group: the same bytes, which routers may replicate."""
+    content = f"{group}.{a.build.channel}"
+    for k in range(1, a.size):
+        peers = a.mesh.peers(a.axis, tuple((p + k) % a.size for p in range(a.size)))
+        sender = a.by_position(tuple((p - k) % a.size for p in range(a.size)))
+        a.build.transfer(peers, x, a.at(out, dim, sender), group, content)
 
 
 def reduce_scatter(a: Along, x: View, out: View, dim: int, group: str, combine: str = "add") -> None:

@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from wscc.machine.topology import Topology
 from wscc.passes.place_exact import new_solver
-from wscc.passes.place_types import IntArray, Shape, axis_groups, axis_pairs, dies_of
+from wscc.passes.place_types import IntArray, Shape, axis_groups, axis_pairs, closing_pairs, dies_of
 
 # Weights become integers of up to this size.
 _PRECISION = 1000
@@ -54,7 +54,7 @@ class _Model:
         for i, axis in enumerate(shape):
             if axis.ring:
                 self._keep_together(axis_groups(shape, i), closed)
-        weights, self.is_exact = _integers([a.weight for a in shape])
+        weights, self.is_exact = _integers([w for a in shape for w in (a.weight, a.weight * a.closing)])
         self._minimise(shape, weights, closed)
 
     def _keep_together(self, groups: IntArray, closed: bool) -> None:
@@ -71,10 +71,12 @@ class _Model:
         """All pairs of closed rings are one hop apart already."""
         sides = [self._coordinates(axis) for axis in (0, 1)]
         terms = []
-        for i, (axis, weight) in enumerate(zip(shape, weights, strict=True)):
-            if (axis.ring and closed) or not weight:
-                continue
-            for a, b in axis_pairs(shape, i):
+        for i, axis in enumerate(shape):
+            last = {(a, b) for a, b in closing_pairs(shape, i).tolist()}
+            for a, b in axis_pairs(shape, i).tolist():
+                weight = weights[2 * i + ((a, b) in last)]
+                if (axis.ring and closed) or not weight:
+                    continue
                 across, down = (self._gap(side[a], side[b]) for side in sides)
                 hops = self.model.new_int_var(1, self.topology.dies, "")
                 self.model.add(hops >= across + down)

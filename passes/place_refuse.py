@@ -39,6 +39,8 @@ def no_place(topology: Topology, shape: Shape, reason: str, fits: Fits) -> Compi
     """No rings, and no paths either (W303)."""
     axes = [a for a in shape if a.ring and a.size > 1]
     needs = " and ".join(_paths(a, dies_of(shape) // a.size) for a in axes)
+    if len(axes) == 1 and (most := _most(topology, shape, axes[0], fits)):
+        reason += f"; only {most} would fit"
     live = f"{len(topology.live)} dies are live"
     if len(topology.islands) > 1:
         live += f", in {_islands(topology)}"
@@ -48,20 +50,33 @@ def no_place(topology: Topology, shape: Shape, reason: str, fits: Fits) -> Compi
     return fail(Code.NO_PATH, f"`{spell(shape)}` needs {needs}; {live}: {reason}", help=help)
 
 
+def _most(topology: Topology, shape: Shape, axis: AxisSpec, fits: Fits) -> int:
+    """How many of the groups that the axis needs can lie side by side, if hardly fewer; else 0."""
+    count = dies_of(shape) // axis.size
+    for fewer in range(count - 1, max(count - 1 - _GIVEN_UP, 0), -1):
+        if fits([AxisSpec("", fewer), axis]) is not None:
+            return fewer
+    return 0
+
+
 def _paths(axis: AxisSpec, count: int) -> str:
     paths = "a path" if count == 1 else f"{count} paths"
     return f"{paths} of {axis.size} neighbouring dies for `{axis.name}`"
 
 
 def _shorter(topology: Topology, shape: Shape, axis: AxisSpec, fits: Fits) -> str:
-    """The longest groups that fit, if they are little shorter, and the dies that they leave out."""
+    """The longest groups that fit, if they are little shorter, and the dies to give up for them: those left out,
+    if the others still reach each other without them."""
     for size in range(axis.size - 1, max(axis.size - 1 - _GIVEN_UP, 0), -1):
-        placement = fits([replace(a, size=size) if a is axis else a for a in shape])
+        tried = [replace(a, size=size) if a is axis else a for a in shape]
+        placement = fits(tried)
         if placement is None:
             continue
         left = [topology.name_of(d) for d in topology.live if d not in placement.dies]
-        without = f" without die{'s' * (len(left) > 1)} {', '.join(left)}" if len(left) <= _NAMED else ""
-        return f"`{axis.name}={size}` fits{without}"
+        together = len(topology.part(placement.dies).islands) == 1
+        named = 0 < len(left) <= _NAMED and together
+        without = f" without die{'s' * (len(left) > 1)} {', '.join(left)}" if named else ""
+        return f"`{spell(tried)}` fits{without}"
     return ""
 
 
@@ -72,19 +87,24 @@ def spell(shape: Shape) -> str:
 
 def _islands(topology: Topology) -> str:
     """`2 islands: 5 dies from (0, 0), 3 dies from (2, 3)`, the largest first."""
-    parts = [f"{len(p)} dies from {topology.name_of(p[0])}" for p in topology.islands]
+    parts = [f"{len(p)} die{'s' * (len(p) > 1)} from {topology.name_of(p[0])}" for p in topology.islands]
     return f"{len(parts)} islands: {', '.join(parts[:_NAMED])}" + (", ..." if len(parts) > _NAMED else "")
 
 
 def _nearest(topology: Topology, shape: Shape, fits: Fits) -> str:
-    """The largest strategy with degrees that divide the ones asked for, so that shapes still divide."""
-    limit = len(topology.islands[0]) if topology.islands else 0
-    smaller = [s for s in _divisors(shape) if dies_of(s) <= min(limit, dies_of(shape) - 1)]
-    smaller.sort(key=lambda s: (-dies_of(s), _distance(shape, s)))
+    """The first of the smaller strategies that fits."""
+    smaller = smaller_strategies(shape, len(topology.islands[0]) if topology.islands else 0)
     for tried in (*smaller[:_MAX_TRIES], *smaller[-1:]):
         if fits(tried) is not None:
             return f"`{spell(tried)}` ({dies_of(tried)} of {len(topology.live)} live dies) fits"
     return "no strategy fits: the wafer has no live die"
+
+
+def smaller_strategies(shape: Shape, limit: int) -> list[tuple[AxisSpec, ...]]:
+    """Those of at most `limit` dies with degrees that divide the ones asked for, so that shapes still divide: the
+    largest first, then the nearest."""
+    smaller = [s for s in _divisors(shape) if dies_of(s) <= min(limit, dies_of(shape) - 1)]
+    return sorted(smaller, key=lambda s: (-dies_of(s), _distance(shape, s)))
 
 
 def _distance(shape: Shape, other: Shape) -> tuple[int, ...]:

@@ -3,44 +3,69 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from wscc.machine.topology import Topology
+from wscc.passes.place_boxes import Keeps, most_boxes
 from wscc.passes.place_grow import Ask, Region, grow_regions
+from wscc.passes.place_tiles import best_tilings
+from wscc.passes.place_types import AxisSpec
 
 # The work of growing, in dies placed x dies of the region, is held to some seconds; four tries are the plain
 # scan orders.
 _MAX_GROWTH = 2_000_000
 _LEAST_TRIES = 4
+# The shapes of boxes tried, the squarest first, and the orders in which rings are grown around them.
+_TILINGS, _FEW_TRIES = 6, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Regions:
-    """`found` is None if there are none, and `reason` says why. `method` is `grow` or `cpsat`."""
+class Walks:
+    """`walks` is None if there are none, and `reason` says why. `method` is `grow` or `cpsat`."""
 
-    found: list[Region] | None
+    walks: list[Region] | None
     method: str = ""
     reason: str = ""
 
 
-def find_regions(topology: Topology, ask: Ask, *, seed: int, tries: int, limit: float) -> Regions:
+def find_regions(topology: Topology, ask: Ask, *, seed: int, tries: int, limit: float) -> Walks:
     """The regions asked for, on the live dies of `topology`."""
     if reason := obstacle(topology, ask):
-        return Regions(None, reason=reason)
+        return Walks(None, reason=reason)
     affordable = _MAX_GROWTH // (ask.size * ask.size * ask.count)
     tries = min(tries, max(affordable, _LEAST_TRIES))
     grown = grow_regions(topology, topology.live, ask, seed=seed, tries=tries)
     if grown is not None:
-        return Regions(grown, "grow")
+        return Walks(grown, "grow")
     if limit <= 0:
-        return Regions(None, reason="none found within the search limit")
+        return Walks(None, reason="none found within the search limit")
     # CP-SAT takes half a second to import, and most placements do without it.
     from wscc.passes.place_exact import exact_regions
 
     exact = exact_regions(topology, topology.live, ask, seed=seed, limit=limit)
     if exact.regions is not None:
-        return Regions(exact.regions, "cpsat")
-    return Regions(None, reason="there are none" if exact.proven else "none found within the search limit")
+        return Walks(exact.regions, "cpsat")
+    return Walks(None, reason="there are none" if exact.proven else "none found within the search limit")
+
+
+def partly_tiled(topology: Topology, ask: Ask, keeps: Keeps, *, seed: int) -> Iterator[list[Region]]:
+    """Whole boxes for as many groups as there is room, the rest grown around them: for each shape of a box with
+    which that succeeds."""
+    if topology.grid is None or ask.size == 1 or obstacle(topology, ask):
+        return
+    axis = AxisSpec("", ask.size, ring=True)
+    tilings = [t for t in best_tilings([axis], topology.grid) if not (ask.closed and t.open)]
+    for tiling in sorted(tilings, key=lambda t: abs(t.extent[0] - t.extent[1]))[:_TILINGS]:
+        kept = most_boxes(topology, tiling, lambda dies: keeps([axis], dies)).tolist()[: ask.count]
+        missing = replace(ask, count=ask.count - len(kept))
+        if not kept or not missing.count:
+            continue  # all grown, or all boxes: other candidates
+        rest = topology.part(topology.live_set - {d for box in kept for d in box})
+        if not obstacle(rest, missing):
+            grown = grow_regions(rest, rest.live, missing, seed=seed, tries=_FEW_TRIES)
+            if grown is not None:
+                yield [*map(tuple, kept), *grown]
 
 
 def obstacle(topology: Topology, ask: Ask) -> str:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import pairwise, permutations, product
 
 import numpy as np
+import numpy.typing as npt
 
 from wscc.machine.topology import Topology
 from wscc.passes.place_types import IntArray, Shape, dies_of
@@ -57,11 +58,10 @@ def best_tilings(shape: Shape, grid: Cell) -> list[Tiling]:
     return [Tiling(j[2], _offsets(shape, judged[n][1]), j[0], j[1]) for j, n in ranked]
 
 
-def tile_positions(tiling: Tiling, topology: Topology) -> Iterator[IntArray]:
-    """The physical die of each logical die, for every position of the box at which all its dies are live."""
+def live_corners(topology: Topology, extent: Cell) -> npt.NDArray[np.bool_]:
+    """By upper left corner, whether all dies of a box of that extent are live."""
     assert topology.grid is not None
-    rows, cols = topology.grid
-    height, width = tiling.extent
+    (rows, cols), (height, width) = topology.grid, extent
     live = np.zeros(rows * cols, np.int64)
     live[list(topology.live)] = 1
     # Sums of all cells above and left of a corner: four of them give the live dies of a box.
@@ -70,8 +70,7 @@ def tile_positions(tiling: Tiling, topology: Topology) -> Iterator[IntArray]:
     count = (
         below[height:, width:] - below[:-height, width:] - below[height:, :-width] + below[:-height, :-width]
     )
-    for r, c in np.argwhere(count == height * width):
-        yield (tiling.offsets[:, 0] + r) * cols + tiling.offsets[:, 1] + c
+    return np.asarray(count == height * width)
 
 
 def _there_and_back(start: int, stop: int, row: int) -> Sequence[int]:
@@ -93,7 +92,8 @@ def _judge(shape: Shape, nesting: Nesting, limit: Cell) -> tuple[int, float, Cel
         if axis.ring and ((steps.down and high > 1) or (steps.right and wide > 1)):
             return None
         open_rings += axis.ring and axis.size > 2 and sum(steps.closing) != 1
-        hops = (steps.down + steps.closing[0]) * high + (steps.right + steps.closing[1]) * wide
+        hops = (steps.down + axis.closing * steps.closing[0]) * high
+        hops += (steps.right + axis.closing * steps.closing[1]) * wide
         price += axis.weight * (total // axis.size) * hops
         high, wide = high * grid[0], wide * grid[1]
         if high > limit[0] or wide > limit[1]:

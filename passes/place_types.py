@@ -7,10 +7,11 @@ A strategy is an ordered logical mesh; a logical die index is row-major over its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from math import prod
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +25,22 @@ IntArray = npt.NDArray[np.int64]
 class AxisSpec:
     """One axis: its size, whether its groups must be rings or paths of neighbours, and its traffic.
 
-    `weight` is what consecutive peers exchange, in any unit that all axes share.
+    `weight` is what consecutive peers exchange, in any unit that all axes share; the last and the first of a group
+    of more than two exchange `closing` x `weight`.
     """
 
     name: str
     size: int
     ring: bool = False
     weight: float = 1.0
+    closing: float = 1.0
 
 
 Shape = Sequence[AxisSpec]
+
+
+# The mapper that keeps the rule of rings and paths.
+DEFAULT_MAPPER: Final = "cpsat"
 
 
 class GroupKind(StrEnum):
@@ -62,8 +69,10 @@ class AxisPlacement:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`dies[i]` is the physical die of logical index i. `method` is what found it: `tile` (a lattice of equal
-    rectangles), `grow` or `snake` (heuristics), `cpsat`. `optimal`: no placement has less traffic x hops."""
+    """`dies[i]` is the physical die of logical index i. `method` is what found it: `tile` (one
+    lattice), `boxes` (equal ones where the wafer is whole), `grow` (a heuristic), `cpsat`; else the mapper
+    asked for. `optimal`: no placement has
+    less traffic x hops."""
 
     dies: tuple[int, ...]
     method: str
@@ -109,9 +118,25 @@ def axis_pairs(shape: Shape, axis: int) -> IntArray:
     return np.stack([groups, np.roll(groups, -1, axis=1)], axis=-1).reshape(-1, 2)
 
 
-def least_hops(size: int) -> int:
-    """Of one group of this size, over its consecutive pairs: a mesh has no circuits of odd length."""
-    return {1: 0, 2: 1}.get(size, size + size % 2)
+def closing_pairs(shape: Shape, axis: int) -> IntArray:
+    """The last and the first die of each group of more than two: [groups, 2]."""
+    if shape[axis].size <= 2:
+        return np.empty((0, 2), np.int64)
+    return axis_groups(shape, axis)[:, [-1, 0]]
+
+
+def least_hops(axis: AxisSpec) -> float:
+    """Of one group, over its consecutive pairs, the closing one by its share: a mesh has no circuits of odd
+    length, so one pair of an odd group is two hops apart."""
+    if axis.size <= 2:
+        return axis.size - 1
+    odd = min(axis.closing, 1.0) if axis.size % 2 else 0.0
+    return axis.size - 1 + axis.closing + odd
+
+
+def opened(shape: Shape) -> tuple[AxisSpec, ...]:
+    """The shape when the groups of its ring axes are paths: nothing goes from their last die to the first."""
+    return tuple(replace(a, closing=0.0) if a.ring else a for a in shape)
 
 
 def kind_of(topology: Topology, group: Sequence[int]) -> GroupKind:

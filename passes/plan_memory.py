@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from wscc.ir.memory import Memory
 from wscc.ir.module import Module, Procedure
+from wscc.machine.wafer import Die
 from wscc.passes.base import Fact, Pass
 from wscc.passes.plan_memory_arrays import place_arrays
+from wscc.passes.plan_memory_fast import pack_fast
 from wscc.passes.plan_memory_live import lifetimes, live_peak
 from wscc.passes.plan_memory_pack import pack
 from wscc.passes.plan_memory_report import check_capacity
@@ -38,7 +40,7 @@ class PlanMemory(Pass):
     reuse: bool = True
 
     def run(self, module: Module) -> Module:
-        planned = [self._planned(p) for p in module.procedures]
+        planned = [self._planned(p, module.machine.die) for p in module.procedures]
         scratch = max((size for _, size, _ in planned), default=0)
         live = max((peak for *_, peak in planned), default=0)
         placements, end = place_arrays(module, scratch)
@@ -47,9 +49,9 @@ class PlanMemory(Pass):
         check_capacity(result)
         return result
 
-    def _planned(self, procedure: Procedure) -> tuple[Procedure, int, int]:
+    def _planned(self, procedure: Procedure, die: Die) -> tuple[Procedure, int, int]:
         """The procedure with addresses, the size of its scratch region, and its live bytes at the peak."""
-        lives = lifetimes(procedure)
-        addresses, size = pack(lives, reuse=self.reuse)
+        lives = lifetimes(procedure, die)
+        addresses, size = pack_fast(lives, die.sram) if self.reuse else pack(lives, reuse=False)
         buffers = tuple(replace(b, address=addresses[b.name]) for b in procedure.buffers)
         return replace(procedure, buffers=buffers), size, live_peak(lives)

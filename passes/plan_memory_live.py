@@ -9,13 +9,18 @@ import numpy as np
 from wscc.ir.fabric import Kernel, Post, Send, Wait
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
+from wscc.machine.wafer import Die
+from wscc.passes.plan_memory_cost import slow_costs
+
+_DIE = Die()
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
     """A local holds something from statement `first` to statement `last`, both included; `size` is aligned.
 
-    One that is never used has `last` < `first`.
+    One that is never used has `last` < `first`. `cost` is the time that it takes longer, in seconds, where all its
+    bytes come from the slow memory.
     """
 
     name: str
@@ -23,14 +28,16 @@ class Lifetime:
     first: int
     last: int
     slot: bool
+    cost: float = 0.0
 
     def meets(self, other: Lifetime) -> bool:
         return self.first <= other.last and other.first <= self.last
 
 
-def lifetimes(procedure: Procedure) -> tuple[Lifetime, ...]:
+def lifetimes(procedure: Procedure, die: Die = _DIE) -> tuple[Lifetime, ...]:
     """The life of each buffer, in the order of `procedure.buffers`, on the die where it is longest: all dies
     run the one order, so the union over dies is safe for each."""
+    costs = slow_costs(procedure, die)
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     # By (channel, side): the memory that the message uses until its wait.
@@ -52,7 +59,14 @@ def lifetimes(procedure: Procedure) -> tuple[Lifetime, ...]:
             first.setdefault(name, i)
             last[name] = i
     return tuple(
-        Lifetime(b.name, aligned(b.bytes), first.get(b.name, 0), last.get(b.name, -1), b.slot)
+        Lifetime(
+            b.name,
+            aligned(b.bytes),
+            first.get(b.name, 0),
+            last.get(b.name, -1),
+            b.slot,
+            costs.get(b.name, 0.0),
+        )
         for b in procedure.buffers
     )
 

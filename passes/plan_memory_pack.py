@@ -70,13 +70,13 @@ def _first_fit(lives: list[Lifetime]) -> _Packed:
     end = np.zeros(len(lives), np.int64)
     for i, life in enumerate(lives):
         together = np.flatnonzero((first[:i] <= life.last) & (last[:i] >= life.first))
-        start[i] = _lowest_gap(start[together], end[together], life.size)
+        start[i] = lowest_gap(start[together], end[together], life.size)
         end[i] = start[i] + life.size
     offsets = {x.name: int(offset) for x, offset in zip(lives, start, strict=True)}
     return _Packed(lives, offsets, int(end.max(initial=0)))
 
 
-def _lowest_gap(
+def lowest_gap(
     start: np.ndarray[tuple[int], np.dtype[np.int64]],
     end: np.ndarray[tuple[int], np.dtype[np.int64]],
     size: int,

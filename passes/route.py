@@ -11,6 +11,7 @@ from wscc.ir.die_arrays import DieArray, as_ints
 from wscc.ir.fabric import NOBODY, Transfer
 from wscc.ir.module import Module, Procedure
 from wscc.machine.topology import mesh_topology
+from wscc.machine.wafer import Wafer
 from wscc.passes.base import Fact, Pass
 from wscc.passes.route_flows import PhaseFlows, module_flows
 from wscc.passes.route_solve import solve
@@ -26,8 +27,9 @@ class Route(Pass):
     along its row, then along its column; where that path is dead, the shortest live one, ties by a fixed order.
 
     Never worse than the initial routes. No circle of messages that wait for links: all routes of the module keep to
-    the turns of the same virtual channels. `Module.routes` holds each route once; `Transfer.route` is its index
-    by sender. Fails with W302 where no live path is left. `phase_loads` tells the load of the links.
+    the turns of the same virtual channels. With `enough`, a phase is left as it is once no link is busy for more than
+    that many per cent of the time that its own kernels take. `Module.routes` holds each route once; `Transfer.route`
+    is its index by sender. Fails with W302 where no live path is left. `phase_loads` tells the load of the links.
 
     Before: transfer 0 to=[1,2,3,0]
     After:  transfer 0 to=[1,2,3,0] route=[0,1,2,3]; routes (0,0)-(0,1), ...
@@ -40,14 +42,18 @@ class Route(Pass):
     adaptive: bool = True
     max_iter: int = 10
     max_paths: int = 8
+    enough: int = 0
+
+    def _limits(self, phase: PhaseFlows, machine: Wafer) -> Limits:
+        """A link may be busy for `enough` per cent of the time that the phase computes."""
+        hidden = phase.flops * machine.link.bandwidth * self.enough // (100 * machine.die.peak)
+        return Limits(max_iter=self.max_iter, max_paths=self.max_paths, enough_bytes=hidden)
 
     def run(self, module: Module) -> Module:
         topology = mesh_topology(module.machine)
         phases = module_flows(module)
-        limits = Limits(max_iter=self.max_iter, max_paths=self.max_paths)
-        routings = solve(
-            topology, [p.flows for p in phases], module.machine.link.channels, limits, adaptive=self.adaptive
-        )
+        wanted = [(p.flows, self._limits(p, module.machine)) for p in phases]
+        routings = solve(topology, wanted, module.machine.link.channels, adaptive=self.adaptive)
         table = RouteTable()
         dies = np.asarray(module.dies, np.int64)
         routed: dict[str, dict[Transfer, Transfer]] = {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wscc.ir.die_arrays import DieArray, as_array
-from wscc.ir.fabric import NOBODY, Ints, Transfer
+from wscc.ir.fabric import NOBODY, Ints, Kernel, Transfer
 from wscc.ir.module import Module, Procedure
+from wscc.passes.plan_memory_cost import gemm_flops
 from wscc.routing.flows import Flow
 
 # Transfers of one kind may share flows: those of one content, those of one hop, all others.
@@ -22,7 +23,8 @@ _CODE = 1 << 24
 @dataclass(frozen=True, slots=True)
 class PhaseFlows:
     """The flows of one phase. `pairs[kind]` are the pairs of dies of its flows as sorted integers, the first of
-    them flow number `first[kind]`; messages of one pair and kind are one flow of all their bytes."""
+    them flow number `first[kind]`; messages of one pair and kind are one flow of all their bytes.
+    `flops` is the work of kernels between its transfers."""
 
     procedure: str
     phase: int
@@ -30,6 +32,7 @@ class PhaseFlows:
     flows: tuple[Flow, ...]
     pairs: dict[Kind, DieArray]
     first: dict[Kind, int]
+    flops: int = 0
 
     @property
     def name(self) -> str:
@@ -48,12 +51,31 @@ def module_flows(module: Module) -> tuple[PhaseFlows, ...]:
     return tuple(phase for p in module.procedures for phase in _procedure_flows(p, dies))
 
 
+def unphased_flows(module: Module) -> tuple[PhaseFlows, ...]:
+    """All that each procedure sends, as if it were one phase; procedures that send nothing are left out."""
+    dies = np.asarray(module.dies, np.int64)
+    sent = {
+        p.name: [t for t in p.body if isinstance(t, Transfer) and t.to != NOBODY] for p in module.procedures
+    }
+    return tuple(_phase_flows(name, 0, found, dies) for name, found in sent.items() if found)
+
+
 def _procedure_flows(procedure: Procedure, dies: DieArray) -> list[PhaseFlows]:
     by_phase: dict[int, list[Transfer]] = {}
+    work: dict[int, int] = {}
+    waiting = 0  # of kernels since the last transfer
     for stmt in procedure.body:
-        if isinstance(stmt, Transfer) and stmt.to != NOBODY:
+        if isinstance(stmt, Kernel):
+            waiting += gemm_flops(stmt)
+        elif isinstance(stmt, Transfer) and stmt.to != NOBODY:
+            if stmt.phase in by_phase:
+                work[stmt.phase] = work.get(stmt.phase, 0) + waiting
             by_phase.setdefault(stmt.phase, []).append(stmt)
-    return [_phase_flows(procedure.name, phase, found, dies) for phase, found in by_phase.items()]
+            waiting = 0
+    return [
+        replace(_phase_flows(procedure.name, phase, found, dies), flops=work.get(phase, 0))
+        for phase, found in by_phase.items()
+    ]
 
 
 def _phase_flows(name: str, phase: int, transfers: Sequence[Transfer], dies: DieArray) -> PhaseFlows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
@@ -13,9 +14,12 @@ from wscc.ir.fabric import NOBODY, Transfer
 from wscc.ir.module import Module
 from wscc.ir.routes import Hop, crossings
 from wscc.machine.topology import Topology, mesh_topology
-from wscc.passes.route_flows import PhaseFlows, module_flows
+from wscc.passes.route_flows import module_flows, unphased_flows
 from wscc.passes.route_solve import Flows, least_load, live_path
 from wscc.routing.loads import link_numbers
+
+# Links x sources of all phases of which the bound is computed: a second or two on 2 cores for each million.
+_WORK: Final = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +39,54 @@ class PhaseLoad:
 
 
 def phase_loads(module: Module, *, bounds: bool = False) -> tuple[PhaseLoad, ...]:
-    """The loads of a routed module that still has its transfers, in order of procedures and phases."""
+    """The loads of a routed module that still has its transfers, in order of procedures and phases. Of `bounds`,
+    those of the highest loads are computed, as many as take some seconds."""
     topology = mesh_topology(module.machine)
     links = _Links(module, topology)
-    known: dict[Flows, tuple[int, int | None]] = {}
+    phases = module_flows(module)
+    carried = {p.flows: links.carried(p.transfers) for p in phases}
+    initial = {flows: int(_initial(topology, flows, links).max()) for flows in carried}
+    least = _bounds(topology, carried, _WORK) if bounds else {}
     loads = []
-    for phase in module_flows(module):
-        load = links.carried(phase.transfers)
-        most = int(load.max(initial=0))
-        if phase.flows not in known:
-            least = least_load(topology, phase.flows, load) if bounds else None
-            known[phase.flows] = int(_initial(topology, phase, links).max(initial=0)), least
-        initial, least = known[phase.flows]
-        gap = 100 * (most / least - 1) if least else None
-        loads.append(PhaseLoad(phase.name, initial, most, least, gap))
+    for phase in phases:
+        most, bound = int(carried[phase.flows].max()), least.get(phase.flows)
+        gap = 100 * (most / bound - 1) if bound else None
+        loads.append(PhaseLoad(phase.name, initial[phase.flows], most, bound, gap))
     return tuple(loads)
+
+
+def _bounds(topology: Topology, carried: dict[Flows, DieArray], left: int) -> dict[Flows, int | None]:
+    """Of the highest loads first, until the work is used up."""
+    found = {}
+    for flows, load in sorted(carried.items(), key=lambda item: -int(item[1].max())):
+        free = {f.source for f in flows if not f.pinned}
+        left -= len(free) * len(topology.links)
+        if not free or left >= 0:
+            found[flows] = least_load(topology, flows, load)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ProcedureLoad:
+    """One call of a procedure: `max_link_bytes` is the sum over its phases of what the most loaded link carries,
+    `lp_bound_bytes` what some link carries at least even if all its phases were one; None if not computed."""
+
+    name: str
+    max_link_bytes: int
+    lp_bound_bytes: int | None
+
+
+def procedure_loads(module: Module, phases: Sequence[PhaseLoad]) -> tuple[ProcedureLoad, ...]:
+    """Each procedure of a routed module, of whose `phases` the loads are known."""
+    topology = mesh_topology(module.machine)
+    links = _Links(module, topology)
+    sums: dict[str, int] = {}
+    for phase in phases:
+        name = phase.name.rpartition("/")[0]
+        sums[name] = sums.get(name, 0) + phase.max_link_bytes
+    whole = unphased_flows(module)
+    least = _bounds(topology, {p.flows: links.carried(p.transfers) for p in whole}, _WORK // 4)
+    return tuple(ProcedureLoad(p.procedure, sums[p.procedure], least.get(p.flows)) for p in whole)
 
 
 def link_bytes(module: Module, transfers: Sequence[Transfer], senders: range | None = None) -> dict[Hop, int]:
@@ -60,9 +97,9 @@ def link_bytes(module: Module, transfers: Sequence[Transfer], senders: range | N
     return {link: n for link, n in zip(topology.links, carried.tolist(), strict=True) if n}
 
 
-def _initial(topology: Topology, phase: PhaseFlows, links: _Links) -> DieArray:
+def _initial(topology: Topology, flows: Flows, links: _Links) -> DieArray:
     load = np.zeros(len(topology.links), np.int64)
-    for flow in phase.flows:
+    for flow in flows:
         path = live_path(topology, flow.source, flow.destination)
         load[[links.numbers[hop] for hop in pairwise(path)]] += flow.bytes
     return load

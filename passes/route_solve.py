@@ -31,16 +31,17 @@ def live_path(topology: Topology, source: int, destination: int) -> Path:
 
 
 def solve(
-    topology: Topology, phases: Sequence[Flows], channels: int, limits: Limits, *, adaptive: bool
+    topology: Topology, phases: Sequence[tuple[Flows, Limits]], channels: int, *, adaptive: bool
 ) -> list[Routing]:
-    """The routing of each phase, over at most `channels` virtual channels. They are the same for all phases: one may
-    begin on some dies while another ends elsewhere. Raises `CompileError` W302 where no live path is left."""
-    shared = _shared_channels(topology, phases, min(channels, CHANNELS))
-    known: dict[Flows, Routing] = {}
-    for flows in phases:
-        if flows not in known:
-            known[flows] = route(topology, flows, limits, adaptive=adaptive, channels=shared)
-    return [known[flows] for flows in phases]
+    """The routing of each phase within its limits, over at most `channels` virtual channels. They are the same for
+    all phases: one may begin on some dies while another ends elsewhere. Raises `CompileError`
+    W302 where no live path is left."""
+    shared = _shared_channels(topology, (flows for flows, _ in phases), min(channels, CHANNELS))
+    known: dict[tuple[Flows, Limits], Routing] = {}
+    for flows, limits in phases:
+        if (flows, limits) not in known:
+            known[flows, limits] = route(topology, flows, limits, adaptive=adaptive, channels=shared)
+    return [known[phase] for phase in phases]
 
 
 def _shared_channels(topology: Topology, phases: Iterable[Flows], count: int) -> tuple[Channel, ...]:
@@ -55,8 +56,8 @@ def least_load(topology: Topology, flows: Flows, load: Ints) -> int | None:
 
     Where every flow is too small to be cut, all loads are multiples of what divides all flows, and so is the bound.
     """
-    proof = lower_bound(Routing(topology, flows, (), (), load, load))
+    unit = gcd(*(f.bytes for f in flows)) if all(f.bytes < 2 * Limits().part_bytes for f in flows) else 1
+    proof = lower_bound(Routing(topology, flows, (), (), load, load), unit)
     if proof is None:
         return None
-    unit = gcd(*(f.bytes for f in flows)) if all(f.bytes < 2 * Limits().part_bytes for f in flows) else 1
     return -(-proof.bytes // unit) * unit

@@ -12,16 +12,18 @@ from wscc.ir.types import DType, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """The two procedures of one owner, and the optimizer state they need."""
+    """The procedures of one owner, and the optimizer state they need. Without a clip nobody asks for a norm."""
 
     owner: str
     params: tuple[Array, ...]
     state: tuple[Array, ...]
     procedures: tuple[Procedure, ...]
 
-    def norm_call(self, index: tuple[Affine, ...]) -> Call:
+    def norm_calls(self, index: tuple[Affine, ...]) -> tuple[Call, ...]:
+        if len(self.procedures) == 1:
+            return ()
         grads = (Ref(f"{p.name}.grad", index) for p in self.params)
-        return Call(f"{self.owner}.norm", (*grads, Ref("norm2")))
+        return (Call(f"{self.owner}.norm", (*grads, Ref("norm2"))),)
 
     def update_call(self, index: tuple[Affine, ...]) -> Call:
         names = [n for p in self.params for n in (p.name, *_state_names(p, bool(self.state)))]
@@ -31,16 +33,16 @@ class Updates:
 
 
 def update_procedures(owner: str, params: list[Array], train: Train) -> Updates:
-    """`owner.norm(grads) -> add norm2` and `owner.update(params, state, grads, norm2, t) -> params, state`."""
+    """`owner.update(params, state, grads, norm2, t) -> params, state`, and `owner.norm(grads) -> add norm2` if
+    gradients are clipped."""
     adam = train.optimizer.kind == "adamw"
     state = tuple(
         Array(n, TensorType(p.type.shape, train.grads), Kind.STATE, p.extents)
         for p in params
         for n in _state_names(p, adam)
     )
-    return Updates(
-        owner, tuple(params), state, (_norm(owner, params, train), _update(owner, params, train, adam))
-    )
+    norm = (_norm(owner, params, train),) if train.clip > 0 else ()
+    return Updates(owner, tuple(params), state, (*norm, _update(owner, params, train, adam)))
 
 
 def _state_names(param: Array, adam: bool) -> tuple[str, ...]:

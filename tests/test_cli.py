@@ -52,7 +52,7 @@ def test_the_report_has_the_promised_fields(
         "traffic_bytes", "instructions", "replicated_flops", "hidden_flops", "sequence_order",
     }  # fmt: skip
     assert report == json.loads((tmp_path / "o" / "report.json").read_text())
-    assert set(report["placement"]) == {"method", "rings", "paths"}
+    assert set(report["placement"]) == {"method", "rings", "paths", "axes"}
     assert set(report["phases"][0]) == {
         "name", "xy_max_link_bytes", "max_link_bytes", "lp_bound_bytes", "gap_percent"
     }  # fmt: skip

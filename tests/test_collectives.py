@@ -18,8 +18,9 @@ from wscc.collectives.cuts import entry_links, least_entered
 from wscc.collectives.flows import balance
 from wscc.collectives.packing import pack
 from wscc.collectives.plan import Message, Op, Plan, Request
-from wscc.collectives.timing import CUT_THROUGH, LINK_MODELS, STORE_AND_FORWARD, LinkModel, Timed, simulate
+from wscc.collectives.timing import LinkModel, Timed, simulate
 from wscc.diagnostics import Code, CompileError
+from wscc.machine.links import CUT_THROUGH, LINK_MODELS, STORE_AND_FORWARD
 from wscc.machine.topology import Topology
 from wscc.machine.wafer import Wafer, dead_links
 

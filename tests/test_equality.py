@@ -6,97 +6,37 @@ compiled to streams and run by the interpreter; the reference shares no kernel a
 
 from __future__ import annotations
 
-from functools import lru_cache
-from itertools import product
-from math import prod
+from itertools import cycle
 
 import numpy as np
 import pytest
 
 from tests.models import Shape, gpt, llama
+from tests.strategies import RECOMPUTE, cases, in_f32, in_f64, judged, name, reference, shape_for
 from wscc.compiler import compile_graph
-from wscc.host.compare import Check, Run, by_layer, judge
-from wscc.host.data import Batches, inputs_of, vocabulary
-from wscc.ir.module import Kind, Module
 from wscc.ir.types import DType
-from wscc.machine.wafer import Wafer
-from wscc.reference.training import History, train
-from wscc.trainer import RunOptions, Trainer, initial_parameters, run
-
-DEGREES = [dict(zip(("dp", "tp", "tatp"), d, strict=True)) for d in product((1, 2, 4), repeat=3)]
-MESHES = {
-    "2x4": Wafer("w", 2, 4),
-    "2x4 dead": Wafer("w", 2, 4, dead_dies=frozenset({(0, 1)})),
-    "4x4": Wafer("w", 4, 4),
-    "4x4 dead": Wafer("w", 4, 4, dead_dies=frozenset({(1, 2)})),
-}
-SMALL = {"2x4": 0, "2x4 dead": 0, "4x4": 8, "4x4 dead": 7}  # strategies of no more dies run on the 2x4 mesh
+from wscc.trainer import RunOptions, run
 
 
-def cases() -> list[tuple[str, dict[str, int]]]:
-    out = []
-    for mesh, wafer in MESHES.items():
-        alive = wafer.rows * wafer.cols - len(wafer.dead_dies)
-        out += [(mesh, d) for d in DEGREES if SMALL[mesh] < prod(d.values()) <= alive]
-    return out
-
-
-def name(case: tuple[str, dict[str, int]]) -> str:
-    mesh, degrees = case
-    return f"{mesh} " + " ".join(f"{a}{n}" for a, n in degrees.items())
-
-
-def shape_for(degrees: dict[str, int]) -> Shape:
-    """Two calls of `tatp` sequences per replica where the axis splits batches, of one where it splits the
-    sequence: dp 1 and 4 take the latter."""
-    rows = degrees["tatp"] if degrees["dp"] == 2 else 1
-    return Shape(batch=2 * degrees["dp"] * rows, calls=2)
-
-
-@lru_cache
-def reference(family: object, shape: Shape, dtype: DType, optimizer: str) -> History:
-    module = family({}, shape, dtype=dtype, optimizer=optimizer)  # type: ignore[operator]
-    batches = Batches(inputs_of(module.arrays), vocabulary(module), 0)
-    return train(module, initial_parameters(module, 0), batches.batch, 2, dtype)
-
-
-def judged(module: Module, want: History, dtype: DType, *, checked: bool = True) -> Check:
-    """Run the compiled module and judge it by a reference that was computed before."""
-    artifact = compile_graph(module).artifact
-    trainer = Trainer(artifact, RunOptions(steps=2, checked=checked, threads=1))
-    losses, grads = [], {}
-    for i, loss in enumerate(trainer.steps()):
-        losses.append(loss)
-        if i == 0:
-            grads = {n.removesuffix(".grad"): g for n, g in trainer.arrays(Kind.GRAD).items()}
-    extents = {a.name: a.extents for a in module.arrays if a.kind is Kind.PARAM}
-    got = Run(losses, by_layer(grads, extents), by_layer(trainer.arrays(Kind.PARAM), extents))
-    ref = Run(want.losses, by_layer(want.first_grads, extents), by_layer(want.weights, extents))
-    return judge(got, ref, module.train, dtype)
-
-
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize("recompute", RECOMPUTE)
 @pytest.mark.parametrize("case", cases(), ids=name)
 def test_every_strategy_equals_one_device_in_f64(case: tuple[str, dict[str, int]], recompute: str) -> None:
-    """After two AdamW steps to 1e-10; in checked mode where nothing is recomputed."""
-    mesh, degrees = case
-    shape = shape_for(degrees)
-    module = gpt(degrees, shape, wafer=MESHES[mesh], recompute=recompute)
-    want = reference(gpt, shape, DType.F64, "adamw")
-    check = judged(module, want, DType.F64, checked=recompute == "none")
+    check = in_f64(case, recompute)
     assert check.ok, check
 
 
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-@pytest.mark.parametrize("case", cases(), ids=name)
+@pytest.mark.parametrize(
+    ("case", "recompute"),
+    [
+        pytest.param(c, mode, id=f"{name(c)} {mode}")
+        for c, mode in zip(cases(), cycle(RECOMPUTE), strict=False)
+    ],
+)
 def test_every_strategy_keeps_within_rounding_in_f32(
     case: tuple[str, dict[str, int]], recompute: str
 ) -> None:
-    """Loss to 1e-6, gradients to 1e-5 and weights to 1e-5 after two SGD steps."""
-    mesh, degrees = case
-    shape = shape_for(degrees)
-    module = gpt(degrees, shape, wafer=MESHES[mesh], recompute=recompute, dtype=DType.F32, optimizer="sgd")
-    check = judged(module, reference(gpt, shape, DType.F32, "sgd"), DType.F32, checked=False)
+    """One recompute mode for each, in turn; `make fuzz-all` has all three."""
+    check = in_f32(case, recompute)
     assert check.ok, check
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.place import Place
 from wscc.passes.place_traffic import axis_traffic
+from wscc.passes.stages import Stages
 
 WAFERS = st.builds(
     lambda rows, cols, dead: Wafer(
@@ -75,4 +77,17 @@ def test_traffic_counts_what_a_step_moves() -> None:
     module = sharded({"dp": 2, "tp": 1, "tatp": 1}, Wafer("w", 2, 4))
     params = sum(a.type.elements * a.count for a in module.arrays if a.kind == "param")
     scalars = 3  # loss, count, norm2 is complete on every die already
-    assert axis_traffic(module)["dp"] == (params + scalars - 1) * 8
+    dp = axis_traffic(module)["dp"]
+    assert dp.pair == dp.closing == (params + scalars - 1) * 8
+
+
+def test_stages_exchange_with_those_beside_them_and_the_last_with_the_first() -> None:
+    """Each micro-batch crosses a border once as activations and once as gradients; the tied embedding, used by
+    the first and the last stage, crosses between these as gradient and as weight."""
+    shape = Shape(layers=4, batch=8, calls=4)
+    pp = axis_traffic(
+        Stages().run(Partition().run(Differentiate().run(gpt({"pp": 4}, shape, wafer=Wafer("w", 2, 2)))))
+    )["pp"]
+    residual, table = shape.batch * shape.seq * shape.d * 8, shape.vocab * shape.d * 8
+    assert pp.closing == pytest.approx(2 * table, rel=0.01)
+    assert pp.pair == pytest.approx(2 * residual, rel=0.01)

@@ -12,15 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fabric_engine import assert_same, initial_state, run_in_order, run_planned
-from tests.fabric_modules import CASES, Case, module_of, some
+from tests.fabric_modules import CASES, DTYPE, Case, module_of, some
 from wscc.diagnostics import Code, CompileError
-from wscc.ir.fabric import NOBODY, Kernel, Post, Send, Wait, at
+from wscc.ir.fabric import NOBODY, Kernel, Post, Send, View, Wait, at
 from wscc.ir.module import Array, Kind, Module, Procedure
 from wscc.ir.train import Train
 from wscc.ir.types import DType, Layout, TensorType
 from wscc.machine.wafer import Die, Wafer
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.plan_memory import PlanMemory
+from wscc.passes.plan_memory_cost import slow_costs
+from wscc.passes.plan_memory_fast import pack_fast
 from wscc.passes.plan_memory_live import Lifetime, live_peak
 from wscc.passes.plan_memory_pack import pack
 from wscc.passes.plan_memory_report import memory_report
@@ -222,3 +224,65 @@ def test_advice_names_only_changes_that_would_suffice() -> None:
     last = refusal(Die(sram=500, hbm=0), train=full)[1]
     assert "microbatch" not in last
     assert "bytes more" in last
+
+
+# -- two memories ---------------------------------------------------------------------------------------
+
+costly = st.tuples(lifetimes, st.randoms(use_true_random=False), st.integers(1, 60)).map(
+    lambda drawn: (
+        tuple(replace(x, cost=drawn[1].choice([0.0, 1.0, 5.0])) for x in drawn[0]),
+        64 * drawn[2],
+    )
+)
+
+
+@given(costly)
+def test_no_buffer_lies_across_the_border_of_the_fast_memory(
+    drawn: tuple[tuple[Lifetime, ...], int],
+) -> None:
+    lives, fast = drawn
+    offsets, size = pack_fast(lives, fast)
+    assert set(offsets) == {x.name for x in lives}
+    for x in lives:
+        low, high = offsets[x.name], offsets[x.name] + x.size
+        assert 0 <= low <= high <= size
+        assert high <= fast or low >= fast
+    for x, y in combinations(lives, 2):
+        if set(range(x.first, x.last + 1)) & set(range(y.first, y.last + 1)):
+            a, b = offsets[x.name], offsets[y.name]
+            assert a + x.size <= b or b + y.size <= a
+    if pack(lives)[1] <= fast:
+        assert size <= fast
+
+
+def test_what_costs_most_for_its_size_and_time_lies_in_the_fast_memory() -> None:
+    hot = Lifetime("hot", 640, 0, 9, slot=False, cost=9.0)
+    cold = Lifetime("cold", 640, 0, 9, slot=False, cost=1.0)
+    never = Lifetime("never", 640, 0, 9, slot=False)
+    slot = Lifetime("slot", 64, 0, 9, slot=True)
+    offsets, _ = pack_fast((never, cold, hot, slot), 800)
+    assert max(offsets["hot"] + 640, offsets["slot"] + 64) <= 800 <= min(offsets["cold"], offsets["never"])
+
+
+def test_the_last_tenth_of_the_fast_memory_is_for_slots() -> None:
+    lives = tuple(Lifetime(n, 960, 0, 9, slot=n == "slot", cost=1.0) for n in ("local", "slot"))
+    offsets, _ = pack_fast(lives, 1024)
+    assert offsets["slot"] == 0
+    assert offsets["local"] == 1024
+    alone, _ = pack_fast((*lives[:1], replace(lives[1], size=128, slot=False)), 1024)
+    assert alone["local"] == 1024
+
+
+def test_work_hides_bytes_of_a_gemm_and_nothing_those_of_an_addition() -> None:
+    die = Die(peak=10**12, hbm_bandwidth=10**9)
+
+    def cost(n: int, opcode: str) -> float:
+        views = [View(name, 0, (n, n), (n, 1), DTYPE) for name in "cab"]
+        attrs = (("scale", 1.0), ("accumulate", False)) if opcode == "gemm" else ()
+        kernel = Kernel(opcode, tuple(views[:1]), tuple(views[1:]), attrs)
+        return slow_costs(Procedure("p", (), (), (kernel,)), die)["a"]
+
+    assert cost(16, "add") == pytest.approx(8 * 16 * 16 / 1e9)
+    # 2 n^3 flops in 2 n^3 / 10^12 s against 24 n^2 bytes in 24 n^2 / 10^9 s: all hidden from n = 12,000 on.
+    assert cost(6000, "gemm") == pytest.approx(cost(6000, "add") / 2)
+    assert cost(12000, "gemm") == pytest.approx(0, abs=1e-9)

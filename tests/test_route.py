@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from tests.fabric_modules import CASES, DTYPE, Case, module_of, some
 from wscc.diagnostics import Code, CompileError
-from wscc.ir.fabric import NOBODY, Transfer, View, at, per_die
+from wscc.ir.fabric import NOBODY, Kernel, Transfer, View, at, per_die
 from wscc.ir.module import Module
 from wscc.ir.routes import ALONE, Leg, crossings
 from wscc.ir.routes import Route as IrRoute
 from wscc.ir.verify import verify
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import Die, Link, Wafer
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.route import Route
 from wscc.passes.route_loads import link_bytes, phase_loads
@@ -222,3 +222,19 @@ def test_all_phases_share_their_virtual_channels() -> None:
     module = Route().run(FormPhases(merge=False).run(module_of(8, body).with_(machine=wafer, dies=ring)))
     assert verify(module) is not None
     assert not [*verify(module)]
+
+
+def test_a_phase_that_its_work_hides_is_left_as_it_is() -> None:
+    """One large message among kernels: at enough=70 only a link busy for 70 % of their time is worth a detour."""
+    to = per_die((1, NOBODY))
+    read, write = (View(name, 0, (1 << 20,), (1,), DTYPE) for name in ("in0", "t0"))
+    n = 512
+    square = View("in0", 0, (n, n), (n, 1), DTYPE)
+    work = Kernel("gemm", (square,), (square, square), (("scale", 1.0), ("accumulate", False)))
+    body = [Transfer(0, to, read, write, "g"), work, Transfer(1, to, read, write, "g")]
+    sent, seconds = 16 << 20, 2 * n**3 / Die().peak
+    for share, detour in ((0.6, False), (0.8, True)):
+        wafer = Wafer("w", 3, 3, link=Link(bandwidth=int(sent / seconds / share)))
+        module = module_of(2, body).with_(machine=wafer, dies=(0, 8))
+        (load,) = phase_loads(routed(module, Route(enough=70)))
+        assert (load.max_link_bytes < sent) == detour

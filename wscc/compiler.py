@@ -9,6 +9,7 @@ from typing import Any
 
 from wscc.backends.emit import emit
 from wscc.backends.emit_files import Artifact
+from wscc.backends.emit_profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Span
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
@@ -19,9 +20,11 @@ from wscc.host.data import read_text
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, calls
 from wscc.ir.print import to_text
-from wscc.passes.route_loads import PhaseLoad, link_bytes, phase_loads
+from wscc.passes.choices import DEFAULT, Choices
+from wscc.passes.place import placement
+from wscc.passes.route_loads import link_bytes, phase_loads, procedure_loads
 from wscc.pipeline import Observer, Timings, compile_module
-from wscc.report import build_report
+from wscc.report import Loads, build_report, hidden_model_flops, model_flops
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,18 +50,21 @@ def compile_file(
     overrides: Overrides = NO_OVERRIDES,
     level: int = 2,
     *,
+    choices: Choices = DEFAULT,
     observe: Observer = lambda name, module: None,
 ) -> Compiled:
     """Compile a `.wsl` file. Its data file is looked for beside it and copied into the artifact."""
     resolved = resolve(parse(read_source(path)), overrides)
     graph = elaborate(resolved)
     try:
-        return compile_graph(graph, level, data=_data(path, graph), observe=observe)
+        return compile_graph(
+            graph, level, choices=choices, data=_data(path, graph), file=Path(path).name, observe=observe
+        )
     except CompileError as error:
-        raise _at_strategy(error, resolved.config.strategy_span) from error
+        raise at_strategy(error, resolved.config.strategy_span) from error
 
 
-def _at_strategy(error: CompileError, span: Span) -> CompileError:
+def at_strategy(error: CompileError, span: Span) -> CompileError:
     """What passes refuse without a place of its own is the fault of the strategy: of wafer, memory or degrees."""
     return CompileError(
         *(
@@ -71,28 +77,38 @@ def _at_strategy(error: CompileError, span: Span) -> CompileError:
 
 
 def compile_graph(
-    graph: Module, level: int = 2, *, data: bytes | None = None, observe: Observer = lambda name, module: None
-) -> Compiled:
-    """Compile a forward module."""
+    graph: Module, level: int = 2, *, choices: Choices = DEFAULT, data: bytes | None = None, file: str = "",
+    observe: Observer = lambda name, module: None,
+) -> Compiled:  # fmt: skip
+    """Compile a forward module; `file` is the name of the file that it was read from."""
     timings = Timings()
     modules: dict[str, Module] = {}
-    loads: list[tuple[PhaseLoad, ...]] = []
 
     def keep(name: str, module: Module) -> None:
         modules[name] = module
-        if name == "route":
-            loads.append(phase_loads(module, bounds=True))
         observe(name, module)
 
-    planned = compile_module(graph, level, observe=keep, timings=timings)
+    planned = compile_module(graph, level, choices=choices, observe=keep, timings=timings)
     started = time.perf_counter()
     streams, manifest = emit(planned)
     timings.passes["emit"] = time.perf_counter() - started
+    started = time.perf_counter()
+    phases = phase_loads(modules["route"], bounds=True)
+    loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
+    timings.passes["bounds"] = time.perf_counter() - started
     sharded = modules.get("fuse", modules["partition"])
     report = build_report(
-        graph, sharded, planned, loads[0], traffic_bytes(modules["route"]), streams, timings
+        graph,
+        sharded,
+        planned,
+        placement(modules["place"], choices.mapper),
+        loads,
+        streams,
+        timings,
     )
-    return Compiled(graph, modules, Artifact(streams, manifest, to_text(graph), data, report))
+    flops = model_flops(graph) - hidden_model_flops(sharded)
+    profile = profile_of(graph, modules["place"], modules["route"], planned, streams, flops, file)
+    return Compiled(graph, modules, Artifact(streams, manifest, to_text(graph), data, report, profile))
 
 
 def traffic_bytes(routed: Module) -> int:

@@ -12,6 +12,7 @@ from wscc.ir.module import Kind, Level, Module
 from wscc.ir.verify import verify
 from wscc.passes import default_passes
 from wscc.passes.base import Fact, Pass
+from wscc.passes.choices import DEFAULT, Choices
 from wscc.strategy import stage_axes
 
 Observer = Callable[[str, Module], None]
@@ -86,9 +87,10 @@ def compile_module(
     module: Module,
     level: int = 2,
     *,
+    choices: Choices = DEFAULT,
     observe: Observer = lambda name, module: None,
     timings: Timings | None = None,
 ) -> Module:
     """A forward module to a scheduled and planned fabric module, at optimisation level 0 to 2."""
     check(module, "elaborate")
-    return run_passes(module, default_passes(level), observe=observe, timings=timings)
+    return run_passes(module, default_passes(level, choices), observe=observe, timings=timings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -10,18 +10,26 @@ from typing import Any
 from wscc.ir.module import Kind, Module, Op, calls
 from wscc.ir.program import Streams
 from wscc.passes.lower_runs import split_axes
-from wscc.passes.place import placement
+from wscc.passes.place_types import Placement
 from wscc.passes.plan_memory_report import memory_report
-from wscc.passes.route_loads import PhaseLoad
+from wscc.passes.route_loads import PhaseLoad, ProcedureLoad
 from wscc.pipeline import Timings
 
 
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """What links carry: in each phase, in each procedure, and summed over links in a step."""
+
+    phases: tuple[PhaseLoad, ...]
+    procedures: tuple[ProcedureLoad, ...]
+    traffic_bytes: int
+
+
 def build_report(
-    graph: Module, sharded: Module, planned: Module, phases: tuple[PhaseLoad, ...], traffic: int,
-    streams: Streams, timings: Timings,
+    graph: Module, sharded: Module, planned: Module, place: Placement, loads: Loads, streams: Streams,
+    timings: Timings,
 ) -> dict[str, Any]:  # fmt: skip
-    """`graph` is the forward module; `sharded` the one that was placed; `traffic` bytes x links in a step."""
-    place = placement(sharded)
+    """`graph` is the forward module; `sharded` the partitioned one."""
     memory = memory_report(planned)
     return {
         "strategy": dict(graph.axes),
@@ -38,12 +46,18 @@ def build_report(
             "by_category": memory.by_category,
             "capacity": memory.capacity,
         },
-        "placement": {"method": place.method, "rings": place.rings, "paths": place.paths},
-        "phases": [asdict(p) for p in phases],
+        "placement": {
+            "method": place.method,
+            "rings": place.rings,
+            "paths": place.paths,
+            "axes": {a.name: {"lies": a.kind, "hops": a.hops, "note": a.note} for a in place.axes},
+        },
+        "phases": [asdict(p) for p in loads.phases],
+        "procedures": [asdict(p) for p in loads.procedures],
         "replicated_flops": replicated_flops(sharded),
         "hidden_flops": hidden_flops(sharded),
         "sequence_order": "zigzag" if sharded.zigzag else "contiguous",
-        "traffic_bytes": traffic,
+        "traffic_bytes": loads.traffic_bytes,
         "instructions": sum(len(c.body) for p in streams.programs for c in p.procedures),
     }
 
@@ -55,7 +69,7 @@ def replicated_flops(sharded: Module) -> dict[str, int]:
     repeated: dict[str, int] = {}
     for call, times in calls(sharded.step):
         for op in sharded.procedure(call.procedure).ops:
-            split = prod(sharded.sizes[a] for a in _working_axes(op))
+            split = prod(sharded.sizes[a] for a in working_axes(op))
             if op.flops and split < dies:
                 name = f"{call.procedure}/{op.results[0].name}"
                 extra = int(times * op.flops * seen(op, sharded)) * (dies - split) // split
@@ -70,6 +84,16 @@ def hidden_flops(sharded: Module) -> int:
         for call, times in calls(sharded.step)
         for op in sharded.procedure(call.procedure).ops
         if op.flops
+    )
+
+
+def hidden_model_flops(sharded: Module) -> int:
+    """What of `model_flops` no die computes, because a causal mask hides whole shards of keys."""
+    return 3 * sum(
+        int(times * op.flops * (1 - seen(op, sharded)))
+        for call, times in calls(sharded.step)
+        for op in sharded.procedure(call.procedure).ops
+        if op.flops and not op.origin
     )
 
 
@@ -89,7 +113,7 @@ def seen(op: Op, sharded: Module) -> Fraction:
     return Fraction(shards + 1, 2 * shards)
 
 
-def _working_axes(op: Op) -> set[str]:
+def working_axes(op: Op) -> set[str]:
     """Axes along which dies do different parts of the op: those that split a result, or leave it partial."""
     axes: set[str] = set()
     for value in op.results:

@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 from statistics import median
 
+from tests.bench.baseline import SIZES
 from tests.bench.collectives import show_collectives
 from tests.bench.compiling import compile_seconds
 from tests.bench.damage import show_damage
+from tests.bench.placing import show_places
 from tests.bench.routing import cases, measure
 from tests.bench.steps import Contender, Times, race
 
@@ -23,20 +25,22 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument(
         "--only",
-        choices=("compile", "steps", "route", "collectives", "damage"),
+        choices=("compile", "interpreter", "place", "route", "collectives", "damage"),
         help="one of the tables; `damage` only so",
     )
     given = parser.parse_args()
     os.chdir(ROOT)
     if given.only in (None, "compile"):
         show_compile(1 if given.quick else 5)
+    if given.only in (None, "place"):
+        show_places()
     if given.only in (None, "route"):
         show_routes(1 if given.quick else 5)
     if given.only in (None, "collectives"):
         show_collectives()
     if given.only == "damage":
         show_damage(given.quick)
-    if given.only in (None, "steps"):
+    if given.only in (None, "interpreter"):
         show_steps(5 if given.quick else 21)
 
 
@@ -63,24 +67,26 @@ def show_routes(seeds: int) -> None:
 
 
 def show_steps(rounds: int) -> None:
+    """The baseline uses all cores through BLAS, the interpreter through its threads."""
     threads = str(os.cpu_count() or 1)
-    shape = str(Path("tests/bench/s.wsl"))
-    contenders = [
-        Contender("one process, NumPy", ("baseline",)),
-        *(Contender(f"16 dies, {s}", (shape, s, threads)) for s in STRATEGIES),
-    ]
-    print(f"training step, {threads} cores: seconds of {rounds} rounds")
-    print(f"{'':<28}{'median':>10}{'least':>10}{'ratio':>10}")
-    print("shape S")
-    for times in race(contenders, rounds):
-        _show(times, f"{times.ratio:.2f}")
+    print(f"training step, {threads} cores: seconds of {rounds} rounds, and CPU seconds")
+    print(f"{'':<28}{'median':>10}{'least':>10}{'CPU':>10}{'ratio':>10}")
+    for name, size in SIZES.items():
+        print(f"shape {name}")
+        strategies = [
+            Contender(f"16 dies, {s}", ("tests/bench/gpt.wsl", s, threads, *size.settings))
+            for s in STRATEGIES
+        ]
+        for times in race([Contender("one process, NumPy", ("baseline", name)), *strategies], rounds):
+            _show(times, f"{times.ratio:.2f}")
     print("gpt-tiny")
     (tiny,) = race([Contender("8 dies", ("samples/gpt-tiny.wsl", "", threads))], rounds)
     _show(tiny, "")
 
 
 def _show(times: Times, ratio: str) -> None:
-    print(f"  {times.name:<26}{times.median:>10.3f}{times.least:>10.3f}{ratio:>10}", flush=True)
+    figures = (times.median, times.least, median(times.busy))
+    print(f"  {times.name:<26}{''.join(f'{n:>10.3f}' for n in figures)}{ratio:>10}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """One training step of a small GPT by hand, in one process: what the interpreter's speed is compared with.
 
-The model of `s.wsl` without its strategy: layernorm, causal attention, tanh GELU, no biases in the linear layers,
+The model of `gpt.wsl` without its strategy: layernorm, causal attention, tanh GELU, no biases in the linear layers,
 an untied head, the mean cross entropy of all tokens, AdamW without decay, everything in f32. All parameters lie
 in one vector, and so do their gradients and moments; element-wise work goes over rows that fit in a cache.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import pi, prod, sqrt
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,20 @@ class Size:
     length: int
     batch: int
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """What `--set` makes `gpt.wsl` this size with."""
+        named = {
+            "layers": self.layers, "d": self.width, "heads": self.heads, "ffn": self.hidden,
+            "vocab": self.vocabulary, "seq": self.length,
+        }  # fmt: skip
+        return (f"train.batch={self.batch}", *(f"model.{name}={n}" for name, n in named.items()))
 
-S = Size(layers=4, width=256, heads=8, hidden=1024, vocabulary=512, length=128, batch=16)
+
+SIZES: Final = {
+    "S": Size(layers=4, width=256, heads=8, hidden=1024, vocabulary=512, length=128, batch=16),
+    "M": Size(layers=8, width=512, heads=8, hidden=2048, vocabulary=4096, length=256, batch=16),
+}
 
 
 def _shapes(n: Size) -> dict[str, tuple[int, ...]]:

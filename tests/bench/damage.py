@@ -14,7 +14,8 @@ from typing import TypeGuard
 
 from wscc.collectives.choose import collective, make_request
 from wscc.collectives.plan import Op
-from wscc.collectives.timing import CUT_THROUGH, LINK_MODELS, LinkModel
+from wscc.collectives.timing import LinkModel
+from wscc.machine.links import CUT_THROUGH, LINK_MODELS
 from wscc.machine.topology import Topology
 from wscc.machine.wafer import Wafer, dead_links
 

@@ -21,10 +21,12 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of each round; `ratio` is the median over the rounds of this / the first contender."""
+    """Seconds of each round, and of all threads together (`busy`); `ratio` is the median over the rounds of
+    this / the first contender."""
 
     name: str
     seconds: tuple[float, ...]
+    busy: tuple[float, ...]
     ratio: float
 
     @property
@@ -50,10 +52,11 @@ def race(contenders: list[Contender], rounds: int) -> list[Times]:
         for process in running:
             process.kill()
             process.communicate()
-    columns = list(zip(*taken, strict=True))
+    columns = [tuple(zip(*rounds, strict=True)) for rounds in zip(*taken, strict=True)]
+    first = columns[0][0]
     return [
-        Times(c.name, column, median(a / b for a, b in zip(column, columns[0], strict=True)))
-        for c, column in zip(contenders, columns, strict=True)
+        Times(c.name, seconds, busy, median(a / b for a, b in zip(seconds, first, strict=True)))
+        for c, (seconds, busy) in zip(contenders, columns, strict=True)
     ]
 
 
@@ -62,11 +65,12 @@ def _start(contender: Contender) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def _step(process: subprocess.Popen[str]) -> float:
+def _step(process: subprocess.Popen[str]) -> tuple[float, float]:
     stdin = _pipe(process.stdin)
     stdin.write("\n")
     stdin.flush()
-    return float(_answer(process))
+    seconds, busy = map(float, _answer(process).split())
+    return seconds, busy
 
 
 def _answer(process: subprocess.Popen[str]) -> str:

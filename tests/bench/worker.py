@@ -1,6 +1,8 @@
-"""A process that makes one training step for every line it reads, and answers with the seconds it took.
+"""A process that makes one training step for every line it reads, and answers with the seconds it took: by the
+clock, and of all its threads together.
 
-`python -m tests.bench.worker baseline` or `... worker MODEL.wsl STRATEGY THREADS` (strategy "": the file's own).
+`python -m tests.bench.worker baseline SIZE` or `... worker MODEL.wsl STRATEGY THREADS [SETTING ...]` (strategy "":
+the file's own).
 A process of its own for each contender, because the number of BLAS threads is one for a process, and the baseline
 uses all cores while the interpreter gives each of its threads one.
 """
@@ -11,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.bench.baseline import S, Training
+from tests.bench.baseline import SIZES, Training
 from wscc.compiler import compile_file
 from wscc.frontend.overrides import Overrides
 from wscc.trainer import RunOptions, Trainer
@@ -19,10 +21,10 @@ from wscc.trainer import RunOptions, Trainer
 
 def stepper(words: list[str]) -> Callable[[], float]:
     """A step of the contender that the command line names; returns the loss."""
-    if words == ["baseline"]:
-        return Training(S).step
-    model, strategy, threads = words
-    compiled = compile_file(model, Overrides(parallel=strategy or None))
+    if words[0] == "baseline":
+        return Training(SIZES[words[1]]).step
+    model, strategy, threads, *sets = words
+    compiled = compile_file(model, Overrides(sets=tuple(sets), parallel=strategy or None))
     steps = Trainer(compiled.artifact, RunOptions(steps=sys.maxsize, threads=int(threads))).steps()
     return lambda: next(steps)
 
@@ -31,9 +33,9 @@ def main() -> None:
     step = stepper(sys.argv[1:])
     print("ready", flush=True)
     for _ in sys.stdin:
-        started = time.perf_counter()
+        started, busy = time.perf_counter(), time.process_time()
         step()
-        print(time.perf_counter() - started, flush=True)
+        print(time.perf_counter() - started, time.process_time() - busy, flush=True)
 
 
 if __name__ == "__main__":

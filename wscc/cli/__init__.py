@@ -14,10 +14,14 @@ import click
 from wscc.cli.collective import collective_command
 from wscc.cli.common import report_error, report_usage, say
 from wscc.cli.compile import compile_command
+from wscc.cli.faults import faults_command
 from wscc.cli.importing import import_command
 from wscc.cli.inspect import explain_command, fmt_command, opt_command, passes_command
+from wscc.cli.monitor import monitor_command
 from wscc.cli.route import route_command
 from wscc.cli.run import run_command
+from wscc.cli.simulate import simulate_command
+from wscc.cli.verify import verify_command
 from wscc.diagnostics import CompileError
 
 
@@ -28,8 +32,8 @@ def cli() -> None:
 
 
 for command in (
-    compile_command, run_command, import_command, route_command, collective_command, opt_command, passes_command,
-    explain_command, fmt_command,
+    compile_command, run_command, verify_command, simulate_command, monitor_command, faults_command,
+    import_command, route_command, collective_command, opt_command, passes_command, explain_command, fmt_command,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -15,9 +15,10 @@ from wscc.collectives.algorithms import ALGORITHMS
 from wscc.collectives.choose import AUTO, Outcome, collective, make_request
 from wscc.collectives.files import schedule_lines
 from wscc.collectives.plan import Op
-from wscc.collectives.timing import LINK_MODELS, LinkModel
+from wscc.collectives.timing import LinkModel
 from wscc.diagnostics import Code, Diagnostic, fail
 from wscc.frontend.overrides import UsageError
+from wscc.machine.links import LINK_MODELS
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
 

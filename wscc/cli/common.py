@@ -5,41 +5,79 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final, TypeVar
 
 import click
 
 from wscc.diagnostics import Code, CompileError, Diagnostic
 from wscc.diagnostics.render import one_line, render
 from wscc.frontend.overrides import Overrides, UsageError
+from wscc.passes.choices import ALLGATHERS, ROUTINGS, Choices
+from wscc.passes.place_solver import MAPPERS
+from wscc.passes.place_types import DEFAULT_MAPPER
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """What the command line changes in a model and chooses for compiling it; `given` are the options used."""
+
+    overrides: Overrides
+    choices: Choices
+    given: tuple[str, ...]
+
+
+_MODEL_OPTIONS: Final = (
+    click.option("--dtype", metavar="T", help="f64, f32 or bf16 for compute, params and grads"),
+    click.option("--dead", multiple=True, metavar="WHAT", help="die:R,C or link:R,C-R,C; may be repeated"),
+    click.option("--parallel", metavar="AXES", help="replaces the file's strategy, e.g. dp=2,tp=2"),
+    click.option(
+        "--set", "sets", multiple=True, metavar="KEY=VALUE", help="e.g. train.batch=32, wafer.mesh=2x4"
+    ),
+    click.option(
+        "--allgather", type=click.Choice(ALLGATHERS), help="how shards are gathered (default: ring)"
+    ),
+    click.option(
+        "--routing", type=click.Choice(ROUTINGS), help="routes of messages (default: adaptive from -O2)"
+    ),
+    click.option(
+        "--mapper",
+        type=click.Choice(MAPPERS),
+        help=f"what places dies (default: {DEFAULT_MAPPER}; only it looks for rings)",
+    ),
+)
+
+
 def model_options(command: F) -> F:
-    """`--set --parallel --dead --dtype`, collected by `overrides`."""
-    for option in (
-        click.option("--dtype", metavar="T", help="f64, f32 or bf16 for compute, params and grads"),
-        click.option(
-            "--dead", multiple=True, metavar="WHAT", help="die:R,C or link:R,C-R,C; may be repeated"
-        ),
-        click.option("--parallel", metavar="AXES", help="replaces the file's strategy, e.g. dp=2,tp=2"),
-        click.option(
-            "--set", "sets", multiple=True, metavar="KEY=VALUE", help="e.g. train.batch=32, wafer.mesh=2x4"
-        ),
-    ):
-        command = option(command)
-    return command
+    """`--set --parallel --dead --dtype --mapper --routing --allgather`, as one argument `options`."""
+
+    @wraps(command)
+    def collected(
+        *, sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None,
+        mapper: str | None, routing: str | None, allgather: str | None, **others: object,
+    ) -> object:  # fmt: skip
+        given = {
+            "--set": sets, "--parallel": parallel, "--dead": dead, "--dtype": dtype, "--mapper": mapper,
+            "--routing": routing, "--allgather": allgather,
+        }  # fmt: skip
+        options = ModelOptions(
+            Overrides(sets=sets, parallel=parallel, dead=dead, dtype=dtype),
+            Choices(mapper or DEFAULT_MAPPER, routing or "", allgather or ALLGATHERS[0]),
+            tuple(name for name, value in given.items() if value),
+        )
+        return command(options=options, **others)
+
+    made: Any = collected
+    for option in _MODEL_OPTIONS:
+        made = option(made)
+    return made  # type: ignore[no-any-return]
 
 
 def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="print one JSON object")(command)
-
-
-def overrides(
-    sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None
-) -> Overrides:
-    return Overrides(sets=sets, parallel=parallel, dead=dead, dtype=dtype)
 
 
 def show_json(value: dict[str, Any]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from wscc.backends.emit_files import write_artifact
-from wscc.cli.common import json_option, model_options, on_terminal, overrides, say, show_json
+from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
 from wscc.cli.wafer_map import wafer_map
 from wscc.compiler import Compiled, compile_file
 from wscc.ir.module import Module
@@ -33,7 +34,7 @@ LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
 @json_option
 def compile_command(
     model: str, output: str | None, level: int, emit: str | None, print_after: tuple[str, ...], time_passes: bool,
-    sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None, as_json: bool,
+    options: ModelOptions, as_json: bool,
 ) -> int:  # fmt: skip
     """Compile MODEL (a .wsl file) to an artifact: one instruction stream per die."""
     wanted = {*print_after, *([LEVELS[emit]] if emit else [])}
@@ -49,7 +50,7 @@ def compile_command(
                 say(f"after {name}:")
             click.echo(to_text(module), nl=False)
 
-    compiled = compile_file(model, overrides(sets, parallel, dead, dtype), level, observe=observe)
+    compiled = compile_file(model, options.overrides, level, choices=options.choices, observe=observe)
     if time_passes:
         _show_times(compiled)
     if emit:
@@ -80,6 +81,19 @@ def _replication(by_op: dict[str, int], whole: int) -> list[tuple[str, str]]:
     return [("replicated", f"{sum(by_op.values()) / whole:.0%} of the FLOPs: {', '.join(most)}{more}")]
 
 
+def _routes(phases: list[dict[str, Any]]) -> str:
+    """How the busiest links of all phases fare against initial routes and against the bound."""
+    better = sum(p["max_link_bytes"] < p["xy_max_link_bytes"] for p in phases)
+    known = [p for p in phases if p["lp_bound_bytes"]]
+    least = sum(p["lp_bound_bytes"] for p in known)
+    gap = f"{100 * (sum(p['max_link_bytes'] for p in known) / least - 1):.2f} %" if least else ""
+    bound = f"busiest links {gap} above the bound" if least else "no bound computed"
+    missing = (
+        f" ({len(phases) - len(known)} phases without one)" if least and len(known) < len(phases) else ""
+    )
+    return f"{better} of {len(phases)} phases below XY; {bound}{missing}"
+
+
 def _show_summary(compiled: Compiled, folder: Path) -> None:
     r = compiled.report
     strategy = " ".join(f"{a}={n}" for a, n in r["strategy"].items()) or "one die"
@@ -91,6 +105,7 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
         *_replication(r["replicated_flops"], r["flops_per_step"]),
+        ("routes", _routes(r["phases"])),
         ("traffic per step", f"{r['traffic_bytes']:,} bytes x links"),
         ("instructions", f"{r['instructions']:,} in {len(compiled.artifact.streams.programs)} programs"),
         ("compiled in", f"{r['compile_seconds']['total']:.2f} s"),

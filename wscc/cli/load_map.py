@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 from wscc.machine.wafer import Wafer
@@ -40,6 +40,21 @@ def heat_map(wafer: Wafer, links: Sequence[Hop], load: Ints, top: int) -> list[s
         (r, c), (r2, c2) = wafer.coordinate(a), wafer.coordinate(b)
         rows[r + r2][2 * (c + c2)] = "." if not amount else str(min(9, 10 * amount // top))
     return ["".join(row).rstrip() for row in rows]
+
+
+def die_map(wafer: Wafer, share: Mapping[int, float]) -> list[str]:
+    """A map of dies in tenths of 1: `X` a dead one, `-` one without a value. Nothing for a mesh too large to draw."""
+    if 2 * wafer.cols - 1 > _WIDTH or wafer.rows > _LARGEST:
+        return []
+    rows = []
+    for r in range(wafer.rows):
+        cells = []
+        for c in range(wafer.cols):
+            value = share.get(wafer.number((r, c)))
+            idle = "X" if (r, c) in wafer.dead_dies else "-"
+            cells.append(idle if value is None else str(min(9, int(10 * value))))
+        rows.append(" ".join(cells))
+    return rows
 
 
 def hottest_links(wafer: Wafer, before: Ints, after: Sequence[LinkLoad], count: int = 5) -> list[str]:

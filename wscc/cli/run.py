@@ -8,11 +8,8 @@ from typing import Any
 
 import click
 
-from wscc.backends.emit_files import Artifact, load_artifact
-from wscc.cli.common import json_option, model_options, overrides, show_json
-from wscc.compiler import compile_file
-from wscc.diagnostics import Code, Diagnostic, fail
-from wscc.frontend.overrides import UsageError
+from wscc.cli.common import ModelOptions, json_option, model_options, show_json
+from wscc.cli.program import read_program
 from wscc.host.data import read_text
 from wscc.trainer import Outcome, RunOptions, run
 
@@ -34,13 +31,12 @@ from wscc.trainer import Outcome, RunOptions, run
 @json_option
 def run_command(
     program: str, steps: int, check: bool, data: str | None, weights: str | None, save: str | None,
-    seed: int | None, threads: int,
-    sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None, as_json: bool,
+    seed: int | None, threads: int, options: ModelOptions, as_json: bool,
 ) -> int:  # fmt: skip
     """Run PROGRAM, an artifact folder or a .wsl file, with real numbers."""
-    artifact = _artifact(program, sets, parallel, dead, dtype)
+    artifact = read_program(program, options)
     text = read_text(Path(data)).tobytes() if data else None
-    options = RunOptions(
+    how = RunOptions(
         steps=steps, threads=threads, text=text, seed=seed, weights=_path(weights), save=_path(save)
     )
     shown = _every(steps)
@@ -49,7 +45,7 @@ def run_command(
         if not as_json and step in shown:
             click.echo(f"step {step:>5}   loss {loss:.6f}")
 
-    outcome = run(artifact, options, check=check, on_step=on_step)
+    outcome = run(artifact, how, check=check, on_step=on_step)
     if as_json:
         show_json(_as_json(outcome))
     else:
@@ -59,39 +55,6 @@ def run_command(
 
 def _path(given: str | None) -> Path | None:
     return Path(given) if given is not None else None
-
-
-def _artifact(
-    program: str, sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None
-) -> Artifact:
-    if not Path(program).is_dir() or program.endswith(".wsl"):
-        if not program.endswith(".wsl"):
-            _refuse_no_program(Path(program))
-        return compile_file(program, overrides(sets, parallel, dead, dtype)).artifact
-    if sets or parallel or dead or dtype:
-        raise UsageError(
-            Diagnostic(
-                Code.OPTION,
-                f"`{program}` is compiled already; --set, --parallel, --dead and --dtype change a .wsl",
-                help="run the .wsl file, or compile it again",
-            )
-        )
-    return load_artifact(Path(program))
-
-
-def _refuse_no_program(path: Path) -> None:
-    """Name what was meant where a path is neither a model nor an artifact."""
-    if not path.exists():
-        raise fail(
-            Code.UNREADABLE, f"cannot read `{path}`: no such file or folder",
-            help=f"an artifact is made by `wscc compile MODEL -o {path}`",
-        )  # fmt: skip
-    if (path.parent / "manifest.json").exists():
-        raise fail(
-            Code.UNREADABLE,
-            f"`{path}` is a file inside an artifact",
-            help=f"give the folder: `{path.parent}`",
-        )
 
 
 def _every(steps: int) -> set[int]:

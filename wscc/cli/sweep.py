@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
+from wscc.cli.plot import new_figure, save_figure
 from wscc.collectives.algorithms import ALGORITHMS
 from wscc.collectives.choose import AUTO, collective
 from wscc.collectives.plan import Request
 from wscc.collectives.timing import LinkModel
-from wscc.diagnostics import Code, CompileError, fail
+from wscc.diagnostics import Code, CompileError
 
 Rows = list[dict[str, Any]]
 
@@ -57,13 +58,7 @@ def show_sweep(rows: Rows) -> None:
 
 def plot_sweep(path: str, rows: Rows, title: str) -> None:
     """Time over size, both logarithmic. Raises `CompileError` W006 without matplotlib, W002 if it cannot write."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise fail(
-            Code.OPTION, "`--plot` needs matplotlib, which is not installed", help="pip install 'wscc[plot]'"
-        ) from None
-    figure = Figure()
+    figure = new_figure()
     axes = figure.add_subplot()
     for name in rows[0]["seconds"]:
         points = [(r["bytes"], r["seconds"][name]) for r in rows if r["seconds"][name]]
@@ -71,9 +66,4 @@ def plot_sweep(path: str, rows: Rows, title: str) -> None:
             axes.loglog(*zip(*points, strict=True), marker="o", label=name)
     axes.set(xlabel="bytes", ylabel="seconds", title=title)
     axes.legend()
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as problem:
-        raise fail(
-            Code.UNREADABLE, f"cannot write `{path}`: {problem}", help="name a .png, .svg or .pdf"
-        ) from None
+    save_figure(figure, path)

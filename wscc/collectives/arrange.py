@@ -143,12 +143,11 @@ class _Arranging:
             hops.append((c, hop))
             size += sizes[c]
         self.messages.append(Message(*self.links[link], op, tuple([c for c, _ in hops])))
-        hold, span = self.model.times(size)
-        self.busy_until[link] = free = now + hold
+        self.busy_until[link] = free = now + self.model.hold(size)
         if queue:
             heappush(self.events, (free, -1, 0, link))
         early = self.model.passes_early(op)
-        at = now + (self.model.latency if early else span)
+        at = now + (self.model.latency if early else self.model.span(size))
         for c, hop in hops:
             if self.routes[c].followers[hop]:
                 heappush(self.events, (at, c, hop, link))

@@ -69,9 +69,9 @@ def _link_faults(request: Request, timed: Timed) -> list[str]:
         start, end, size = timed.starts[i], timed.ends[i], sum(sizes[c] for c in m.chunks)
         if not request.topology.are_adjacent(m.src, m.dst):
             faults.append(f"message {i} crosses no live link: {m.src} to {m.dst}")
-        if start < 0 or abs(end - start - model.times(size)[1]) > _SLACK * max(end, 1.0):
+        if start < 0 or abs(end - start - model.span(size)) > _SLACK * max(end, 1.0):
             faults.append(f"message {i} takes {end - start} byte times for {size} bytes")
-        by_link.setdefault((m.src, m.dst), []).append((start, start + model.times(size)[0]))
+        by_link.setdefault((m.src, m.dst), []).append((start, start + model.hold(size)))
     for link, times in by_link.items():
         times.sort()
         for (_, free), (start, _) in itertools.pairwise(times):

@@ -34,7 +34,7 @@ def _holds(timed: Timed) -> dict[Link, float]:
     """By link, how long it is held."""
     sizes, held = timed.plan.sizes, dict[Link, float]()
     for m in timed.plan.messages:
-        hold, _ = timed.model.times(sum(sizes[c] for c in m.chunks))
+        hold = timed.model.hold(sum(sizes[c] for c in m.chunks))
         held[m.src, m.dst] = held.get((m.src, m.dst), 0.0) + hold
     return held
 

@@ -78,12 +78,8 @@ class Climb:
         places = [(row, column + i) for i in (1, -1, 2, -2) if 0 <= column + i < len(limits)]
         for near in (row + 1, row - 1, row + 2):
             if 0 <= near < len(rows):
-                places.append(
-                    (
-                        near,
-                        min(range(len(rows[near][1])), key=lambda i: abs(rows[near][1][i] - limits[column])),
-                    )
-                )
+                widths = [abs(n - limits[column]) for n in rows[near][1]]
+                places.append((near, widths.index(min(widths))))
         for place in places:
             if place in self._seen or self.work <= self.most_work:
                 yield place

@@ -99,7 +99,7 @@ class Spread:
         a, b = self.links[i]
         self.messages.append(Message(a, b, COPY, tuple(chosen)))
         self.idle[i] = False
-        heappush(self.events, (now + self.model.times(size)[0], i, b, 0))
+        heappush(self.events, (now + self.model.hold(size), i, b, 0))
         at, all_bits, early = now + self.model.latency, 0, self.model.passes_early(COPY)
         for c in chosen:
             self._count(c)
@@ -108,7 +108,7 @@ class Spread:
                 heappush(self.events, (at, -1, b, 1 << c))
             at += self.sizes[c]
         if not early:
-            heappush(self.events, (now + self.model.times(size)[1], -1, b, all_bits))
+            heappush(self.events, (now + self.model.span(size), -1, b, all_bits))
         self.claimed[b] |= all_bits
 
     def _rarest_of(self, possible: int) -> int:

@@ -7,36 +7,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final
 
 from wscc.collectives.plan import COPY, Link, Plan
-
-STORE_AND_FORWARD: Final = "store-and-forward"
-CUT_THROUGH: Final = "cut-through"
-LINK_MODELS: Final = (CUT_THROUGH, STORE_AND_FORWARD)
+from wscc.machine.links import CUT_THROUGH, STORE_AND_FORWARD, LinkTimes, exact
 
 
 @dataclass(frozen=True)
-class LinkModel:
-    """A directed link: bandwidth in B/s, latency in byte times, flit in bytes.
+class LinkModel(LinkTimes[float]):
+    """The times of a link in doubles. A copy is passed on as `LinkTimes` says (unless it is told otherwise); what is
+    reduced is in memory first, so it is passed on after its last byte."""
 
-    *store-and-forward*: a message holds its link for latency + its bytes in whole flits, and is passed on
-    after that. *cut-through*: it holds the link for its flits only (the latency is that of its length, so
-    messages follow each other on it), and a copy is passed on as soon as its first byte arrives; what is
-    reduced is in memory first, so it is passed on after its last byte.
-    """
-
-    bandwidth: int
-    latency: float
-    flit: int
-    store_and_forward: bool = False
     early_relays: bool = True
 
     @staticmethod
     def of(bandwidth: int, latency: Fraction | float, flit: int, kind: str = CUT_THROUGH) -> LinkModel:
         """From B/s, seconds and bytes. A float latency is taken as the decimal number that it prints."""
-        exact = latency if isinstance(latency, Fraction) else Fraction(repr(latency))
-        return LinkModel(bandwidth, float(exact * bandwidth), flit, kind == STORE_AND_FORWARD)
+        return LinkModel(bandwidth, float(exact(latency) * bandwidth), flit, kind == STORE_AND_FORWARD)
 
     def without_early_relays(self) -> LinkModel:
         """The same, but that copies are passed on as sums are."""
@@ -45,17 +31,6 @@ class LinkModel:
     def passes_early(self, op: str) -> bool:
         """Whether what a message brings may be passed on before the last byte is there."""
         return op == COPY and self.early_relays and not self.store_and_forward
-
-    def on_link(self, size: int) -> int:
-        """Bytes on the link: whole flits."""
-        return -(-size // self.flit) * self.flit
-
-    def times(self, size: int) -> tuple[float, float]:
-        """Byte times that a message keeps its link from the next, and from its start to the arrival of its last
-        byte."""
-        on_link = self.on_link(size)
-        span = on_link + self.latency
-        return (span if self.store_and_forward else on_link), span
 
     def seconds(self, time: float) -> float:
         return time / self.bandwidth
@@ -101,9 +76,8 @@ def simulate(plan: Plan, model: LinkModel) -> Timed:
             if has > start:
                 start = has
             size += sizes[c]
-        hold, span = model.times(size)
-        end = start + span
-        free[link] = start + hold
+        end = start + model.span(size)
+        free[link] = start + model.hold(size)
         at = start + model.latency
         for c in chunks:
             arrives = at if early else end

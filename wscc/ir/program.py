@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,12 @@ class Column:
 
 
 Field = int | Column
+T = TypeVar("T")
+
+
+def resolve(value: T | Column, row: NDArray[np.int64]) -> T | int:
+    """A field or scalar on the die with this row of the binding table."""
+    return int(row[value.index]) if isinstance(value, Column) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,11 @@ _WORK: Final = 5_000_000  # links x sources that exact checking takes seconds fo
 _CROSSINGS: Final = 600_000
 
 
-def lower_bound(routing: Routing) -> Certificate | None:
-    """The best certificate found for the flows of a routing; None where the wafer is too large to check one."""
+def lower_bound(routing: Routing, unit: int = 1) -> Certificate | None:
+    """The best certificate found for the flows of a routing; None where the wafer is too large to check one.
+
+    Nothing better is looked for where all loads are multiples of `unit` bytes and that of the routing is the first
+    that the certificate allows."""
     topology, flows = routing.topology, routing.flows
     if len(topology.links) * len({f.source for f in flows}) > _WORK:
         return None
@@ -39,7 +42,7 @@ def lower_bound(routing: Routing) -> Certificate | None:
     best = certify(topology, flows, [0] * len(topology.links))
     for prices in _candidates(routing):
         best = max(best, certify(topology, flows, prices), key=lambda c: c.bytes)
-        if best.bytes >= goal:
+        if best.bytes >= goal or best.bytes > routing.max_link_bytes - unit:
             break
     return best
 

@@ -1,0 +1,1 @@
+"""When everything of a step happens: discrete events over the streams of a program."""

@@ -1,0 +1,129 @@
+"""What a composed step adds up to: where the time of dies and links went, and what no schedule can beat."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from wscc.backends.simulator.compose import Composer
+from wscc.backends.simulator.costs import SECOND, Costs
+from wscc.backends.simulator.events import DieUse, Link, LinkUse
+from wscc.ir.profile import UNKNOWN, Origin, Profile
+
+
+@dataclass(slots=True)
+class DieTotal:
+    """Ticks of a die: `ideal` at its peak, `tiling` because tiles are not full, `hbm` because its memory is slower;
+    waiting as in `DieUse`, `exposed` by kind of message. And the FLOPs and bytes in HBM behind them."""
+
+    flops: int = 0
+    hbm_bytes: int = 0
+    ideal: int = 0
+    tiling: int = 0
+    hbm: int = 0
+    bubble: int = 0
+    idle: int = 0
+    exposed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def busy(self) -> int:
+        return self.ideal + self.tiling + self.hbm
+
+
+@dataclass(slots=True)
+class LinkTotal:
+    """Of a directed link of physical dies; `traffic` is bytes by what they belong to: (procedure, origin). `peak` is
+    the largest share of a call in which it is busy, `peak_call` the procedure."""
+
+    bytes: int = 0
+    messages: int = 0
+    busy: int = 0
+    queueing: int = 0
+    conflicts: int = 0
+    peak: float = 0.0
+    peak_call: str = ""
+    traffic: dict[tuple[str, Origin], int] = field(default_factory=lambda: defaultdict(int))
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One step. `dies` are by logical die; `links` are those that carried anything. `end` is in ticks."""
+
+    costs: Costs
+    end: int
+    dies: tuple[DieTotal, ...]
+    links: dict[Link, LinkTotal]
+
+    @property
+    def seconds(self) -> float:
+        return float(Fraction(self.end, SECOND))
+
+    def bounds(self) -> dict[str, int]:
+        """Ticks that no order of these instructions and messages can beat: the die with most compute, the one with
+        most bytes in HBM, the most loaded link."""
+        return {
+            "compute": max(d.ideal + d.tiling for d in self.dies),
+            "hbm": max(self.costs.hbm(d.hbm_bytes) for d in self.dies),
+            "links": max((self._least(u) for u in self.links.values()), default=0),
+        }
+
+    def energy(self) -> dict[str, float]:
+        """Joules of contractions and of links; a machine says nothing of its memories."""
+        die, link = self.costs.wafer.die, self.costs.wafer.link
+        flops = sum(d.flops for d in self.dies)
+        return {
+            "compute": flops / die.efficiency,
+            "links": 8 * sum(u.bytes for u in self.links.values()) * link.energy,
+        }
+
+    def _least(self, use: LinkTotal) -> int:
+        return use.bytes * SECOND // self.costs.wafer.link.bandwidth
+
+
+def account(composer: Composer, profile: Profile) -> Account:
+    """Add up what the step of a composer consists of."""
+    builder = composer.builder
+    end = max(composer.now)
+    dies = tuple(DieTotal(idle=end - now) for now in composer.now)
+    links: dict[Link, LinkTotal] = defaultdict(LinkTotal)
+    for entry, times in composer.tally.items():
+        procedure = entry.variant[0]
+        kinds = profile.channels(procedure)
+        for die, call in zip(entry.part.dies, entry.part.calls, strict=True):
+            total = dies[die]
+            total.flops += times * call.flops
+            total.hbm_bytes += times * call.hbm_bytes
+            total.ideal += times * call.ideal_ticks
+            total.tiling += times * call.tile_ticks
+            use = entry.run.dies[die]
+            total.hbm += times * (use.busy - call.ideal_ticks - call.tile_ticks)
+            _wait(total, use, kinds, times)
+        for link, used in entry.run.links.items():
+            _carry(links[link], used, procedure, kinds, times)
+            share = used.busy / max(1, max(entry.leave))
+            if share > links[link].peak:
+                links[link].peak, links[link].peak_call = share, procedure
+    return Account(builder.costs, end, dies, dict(sorted(links.items())))
+
+
+def _wait(total: DieTotal, use: DieUse, kinds: tuple[Origin, ...], times: int) -> None:
+    total.bubble += times * use.bubble
+    total.idle += times * use.idle
+    for channel, ticks in use.exposed.items():
+        total.exposed[origin(kinds, channel).kind] += times * ticks
+
+
+def _carry(total: LinkTotal, use: LinkUse, procedure: str, kinds: tuple[Origin, ...], times: int) -> None:
+    total.bytes += times * use.bytes
+    total.messages += times * use.messages
+    total.busy += times * use.busy
+    total.queueing += times * use.queueing
+    total.conflicts += times * use.conflicts
+    for channel, amount in use.channels.items():
+        total.traffic[procedure, origin(kinds, channel)] += times * amount
+
+
+def origin(kinds: tuple[Origin, ...], channel: int) -> Origin:
+    """Of a channel of a procedure."""
+    return kinds[channel] if channel < len(kinds) else UNKNOWN

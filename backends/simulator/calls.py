@@ -1,0 +1,208 @@
+"""A call of a procedure on one die, as what the event loop runs: a flat list of steps with durations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from wscc.backends.simulator.costs import Costs, Leg, Reach, Work, work_of
+from wscc.diagnostics import Code as ErrorCode
+from wscc.diagnostics import fail
+from wscc.ir.program import Code, Column, Field, Instruction, Streams, stage_of_role
+from wscc.ir.routes import ALONE
+
+# Where the arguments of a call lie: all in SRAM, all in HBM, or at an address (from 0 on) where that matters.
+Places = tuple[int, ...]
+IN_SRAM: Final = -1
+IN_HBM: Final = -2
+
+ALONE_TREE: Final = (ALONE, 0)
+
+COMPUTE: Final = 0
+POST: Final = 1
+SEND: Final = 2
+WAIT: Final = 3
+
+
+class Step(NamedTuple):
+    """One instruction. `position` is its place in the code of the role.
+
+    COMPUTE takes `ticks`, and the HBM's port for `hbm` of them. Others are about the message `channel` from
+    `sender`; `across` says that it comes from another stage or goes there.
+    """
+
+    kind: int
+    position: int
+    ticks: int = 0
+    hbm: int = 0
+    sender: int = -1
+    channel: int = -1
+    sent: bool = False
+    across: bool = False
+    cargo: Cargo | None = None
+
+
+class Cargo(NamedTuple):
+    """What a `send` starts. Sends of one die with equal `tree` (not `ALONE_TREE`) carry the same bytes."""
+
+    source: int
+    to: int
+    bytes: int
+    legs: tuple[Leg, ...]
+    tree: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DieCall:
+    """What one die does in a call, and what that adds up to, whenever it happens."""
+
+    steps: tuple[Step, ...]
+    flops: int
+    ideal_ticks: int
+    tile_ticks: int
+    hbm_bytes: int
+
+
+@dataclass
+class Builder:
+    """Makes the calls of a program's dies; equal ones are one object.
+
+    `CompileError` W501 for a role without the procedure.
+    """
+
+    streams: Streams
+    costs: Costs
+    stages: list[int] = field(init=False)
+    _codes: dict[tuple[int, str], Code] = field(init=False, repr=False)
+    _works: dict[int, Work] = field(default_factory=dict, repr=False)
+    _made: dict[tuple[int, str, Places], DieCall] = field(default_factory=dict, repr=False)
+    _bounds: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        of_role = stage_of_role(self.streams)
+        self.stages = [of_role[role] for role in self.streams.roles]
+        self._codes = {(p.role, c.name): c for p in self.streams.programs for c in p.procedures}
+        self._rows = [[int(n) for n in row] for row in self.streams.bindings]
+
+    def code(self, die: int, procedure: str) -> Code:
+        found = self._codes.get((self.streams.roles[die], procedure))
+        if found is None:
+            raise fail(ErrorCode.ARTIFACT, f"a role has no procedure `{procedure}`")
+        return found
+
+    def places(self, stage: int, procedure: str, args: Sequence[int]) -> Places:
+        """Where the arguments lie, on every die of the stage."""
+        sram, found = self.costs.wafer.die.sram, []
+        for address, (low, high) in zip(args, self.reaches(stage, procedure), strict=False):
+            across = address + low < sram < address + high
+            found.append(address if across else IN_HBM if address + low >= sram else IN_SRAM)
+        return tuple(found)
+
+    def call(self, die: int, procedure: str, places: Places) -> DieCall:
+        key = die, procedure, places
+        if key not in self._made:
+            self._made[key] = self._build(die, procedure, places)
+        return self._made[key]
+
+    def peers(self, die: int, procedure: str) -> set[int]:
+        """The dies with which a die exchanges messages in a procedure."""
+        body = self.code(die, procedure).body
+        return {self._scalar(die, x, 1) for x in body if x.opcode in ("post", "send")}
+
+    def reaches(self, stage: int, procedure: str) -> list[tuple[int, int]]:
+        """By argument, the first and last byte touched from its address, on any die of the stage."""
+        key = stage, procedure
+        if key not in self._bounds:
+            bounds: dict[int, tuple[int, int]] = {}
+            args = 0
+            for die in (d for d, s in enumerate(self.stages) if s == stage):
+                code = self.code(die, procedure)
+                args = code.args
+                for x in code.body:
+                    for r in self.work(x).reaches:
+                        if r.arg >= 0:
+                            at = self.integer(die, r.offset)
+                            low, high = bounds.get(r.arg, (at + r.low, at + r.high))
+                            bounds[r.arg] = min(low, at + r.low), max(high, at + r.high)
+            self._bounds[key] = [bounds.get(i, (0, 0)) for i in range(args)]
+        return self._bounds[key]
+
+    def work(self, x: Instruction) -> Work:
+        if id(x) not in self._works:
+            self._works[id(x)] = work_of(x, self.costs.wafer.die.tile)
+        return self._works[id(x)]
+
+    def integer(self, die: int, value: Field) -> int:
+        return self._rows[die][value.index] if isinstance(value, Column) else value
+
+    def _in_hbm(self, die: int, r: Reach, places: Places) -> int:
+        if r.arg < 0:
+            return self.costs.in_hbm(r, self.integer(die, r.offset))
+        place = places[r.arg]
+        if place in (IN_SRAM, IN_HBM):
+            return r.bytes if place == IN_HBM else 0
+        return self.costs.in_hbm(r, place + self.integer(die, r.offset))
+
+    def _build(self, die: int, procedure: str, places: Places) -> DieCall:
+        steps: list[Step] = []
+        flops = ideal = tiled = hbm_bytes = 0
+        ends: dict[tuple[int, bool], Step] = {}
+        sends: dict[int, int] = {}
+        trees: set[tuple[int, int]] = set()
+        for index, x in enumerate(self.code(die, procedure).body):
+            if x.opcode == "wait":
+                steps.append(_wait(x, index, ends, procedure))
+                continue
+            does = self.work(x)
+            amount = sum(self._in_hbm(die, r, places) for r in does.reaches)
+            if x.opcode in ("post", "send"):
+                step = self._message(die, x, index, self.costs.hbm(amount), does.reaches[0].bytes, sends)
+                ends[step.channel, x.opcode == "send"] = step
+                # A tree reads what it sends once.
+                amount = 0 if step.cargo is not None and step.cargo.tree in trees else amount
+                if step.cargo is not None and step.cargo.tree != ALONE_TREE:
+                    trees.add(step.cargo.tree)
+            else:
+                step = Step(COMPUTE, index, self.costs.compute(does.tiled), self.costs.hbm(amount))
+                flops += does.flops
+                ideal += self.costs.compute(does.flops)
+                tiled += step.ticks
+            hbm_bytes += amount
+            steps.append(step)
+        return DieCall(tuple(steps), flops, ideal, tiled - ideal, hbm_bytes)
+
+    def _message(
+        self, die: int, x: Instruction, index: int, hbm: int, amount: int, sends: dict[int, int]
+    ) -> Step:
+        channel, peer = (self._scalar(die, x, i) for i in (0, 1))
+        if not 0 <= peer < len(self.stages):
+            raise fail(ErrorCode.ARTIFACT, f"die {die} exchanges messages with {peer}, which is no die")
+        across = self.stages[peer] != self.stages[die]
+        if x.opcode == "post":
+            return Step(POST, index, 0, hbm, peer, channel, False, across)
+        number = self._scalar(die, x, 2)
+        cargo = self._cargo(die, peer, amount, number, sends)
+        return Step(SEND, index, 0, hbm, die, channel, True, across, cargo)
+
+    def _cargo(self, die: int, peer: int, amount: int, number: int, sends: dict[int, int]) -> Cargo:
+        """The n-th sends on merged routes of a die are of one tree: all of them are sent each time."""
+        route = self.streams.routes[number]
+        turn = sends[number] = sends.get(number, 0) + 1
+        tree = (route.merged, turn) if route.merged != ALONE else ALONE_TREE
+        return Cargo(die, peer, amount, self.costs.legs(route, amount), tree)
+
+    def _scalar(self, die: int, x: Instruction, i: int) -> int:
+        value = x.attrs[i][1]
+        return self._rows[die][value.index] if isinstance(value, Column) else int(value)
+
+
+def _wait(x: Instruction, index: int, ends: dict[tuple[int, bool], Step], procedure: str) -> Step:
+    channel, sent = int(x.attr("channel")), x.attr("side") == "sent"  # type: ignore[arg-type]
+    began = ends.get((channel, sent))
+    if began is None:
+        raise fail(
+            ErrorCode.ARTIFACT,
+            f"`{procedure}` instruction {index} waits for channel {channel}, on which nothing was begun",
+        )
+    return Step(WAIT, index, 0, 0, began.sender, channel, sent, began.across)

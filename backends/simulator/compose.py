@@ -1,0 +1,281 @@
+"""A step from the times of its calls, each simulated once for every state in which it is entered.
+
+The *state* of a call is how much later than the first each of its dies enters. Dies of a call that neither send
+to one another nor share a link are simulated apart (`Part`), so that their states do not mix. Equal code, memory
+and state take equally long: the result is kept. A loop whose calls meet no other stage is left once the state at
+the start of a turn has been there before: all further turns are repetitions of those in between.
+
+What is neglected: links and HBM that some dies of a call still use when others have entered the next one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wscc.backends.simulator.calls import Builder, Places
+from wscc.backends.simulator.events import Link, Simulation
+from wscc.backends.simulator.parts import CallNode, Groups, LoopNode, Node, Part, nodes, parts_of
+from wscc.diagnostics import Code, fail
+
+# A procedure, and for each stage that takes part the places of its arguments.
+Variant = tuple[str, tuple[tuple[int, Places], ...]]
+# Links, and from when until when messages hold them.
+Held = tuple[tuple[Link, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A part simulated from one state: when its dies leave, and (by sender) links that are held when some of them have
+    left, all counted from the first that enters."""
+
+    variant: Variant
+    part: Part
+    state: tuple[int, ...]
+    leave: tuple[int, ...]
+    held: tuple[tuple[int, Held], ...]
+    run: Simulation
+
+
+@dataclass(slots=True)
+class Observer:
+    """Told of every call that is walked through (its entry, the time at which its first die enters), and of turns of
+    loops that are not: the dies, from when to when, and how many."""
+
+    called: Callable[[Entry, int], None]
+    skipped: Callable[[Sequence[int], int, int, int], None]
+
+
+Tally = Counter[Entry]
+Meeting = tuple[str, Places]
+
+
+@dataclass
+class Composer:
+    """Composes the step of a program. `now[die]` is when a die is through with what was composed so far; `tally`
+    counts what it did. With `unrolled` every turn of every loop is walked through. `CompileError` W502 if stages wait
+    for one another."""
+
+    builder: Builder
+    observer: Observer | None = None
+    unrolled: bool = False
+    now: list[int] = field(init=False)
+    tally: Tally = field(default_factory=Counter)
+    _parts: dict[Variant, tuple[Part, ...]] = field(default_factory=dict)
+    _entries: dict[tuple[Part, tuple[int, ...], Held], Entry] = field(default_factory=dict)
+    _held: dict[int, Held] = field(default_factory=dict)  # by the die whose messages they are
+    _meetings: list[tuple[Part, Held]] = field(default_factory=list)  # that may still hold links
+    _partners: dict[tuple[int, str], frozenset[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.now = [0] * len(self.builder.stages)
+        self._stations = dict(enumerate(self.builder.streams.dies))
+        count = 1 + max(self.builder.stages)
+        self._dies = [[d for d, s in enumerate(self.builder.stages) if s == n] for n in range(count)]
+
+    @property
+    def simulated(self) -> int:
+        return len(self._entries)
+
+    def run(self) -> Composer:
+        walks = [self._stage(s) for s in range(len(self._dies))]
+        at = [next(walk, None) for walk in walks]
+        while any(at):
+            groups = [g for s in range(len(at)) if (g := self._met(s, at))]
+            if not groups:
+                raise fail(Code.DEADLOCK, "stages wait for one another: " + _who(at))
+            # In the order of time, so that each finds the links that earlier ones hold.
+            group = min(groups, key=lambda g: min(self.now[d] for s in g for d in self._dies[s]))
+            first = at[group[0]]
+            assert first is not None
+            self._call((first[0], tuple((s, m[1]) for s in group if (m := at[s]))))
+            for s in group:
+                at[s] = next(walks[s], None)
+        return self
+
+    def _met(self, stage: int, at: list[Meeting | None]) -> list[int]:
+        """The stages that take part in the meeting at which a stage is, if all have come to it."""
+        mine = at[stage]
+        if mine is None:
+            return []
+        group, found = {stage}, [stage]
+        for s in found:
+            other = at[s]
+            if other is None or other[0] != mine[0]:
+                return []
+            new = sorted(self._partners_of(s, mine[0]) - group)
+            group.update(new)
+            found.extend(new)
+        return sorted(group)
+
+    def _partners_of(self, stage: int, procedure: str) -> frozenset[int]:
+        """The stages whose dies have messages with those of a stage in a procedure, itself among them."""
+        key = stage, procedure
+        if key not in self._partners:
+            peers = {p for die in self._dies[stage] for p in self.builder.peers(die, procedure)}
+            self._partners[key] = frozenset({stage, *(self.builder.stages[p] for p in peers)})
+        return self._partners[key]
+
+    # -- one stage ----------------------------------------------------------------------------------------
+
+    def _stage(self, stage: int) -> Iterator[Meeting]:
+        """Compose what a stage does alone; stops at every call in which it meets others."""
+
+        def locate(procedure: str, args: Sequence[int]) -> Places:
+            return self.builder.places(stage, procedure, args)
+
+        def meets(procedure: str) -> bool:
+            return len(self._partners_of(stage, procedure)) > 1
+
+        step = nodes(self.builder.streams.steps[stage], locate, meets)
+        yield from self._walk(stage, step, {})
+
+    def _walk(self, stage: int, body: Sequence[Node], variables: Mapping[str, int]) -> Iterator[Meeting]:
+        for node in body:
+            if isinstance(node, CallNode):
+                places = node.places
+                if places is None:
+                    args = [a.at(dict(variables)) for a in node.args]
+                    places = self.builder.places(stage, node.procedure, args)
+                if len(self._partners_of(stage, node.procedure)) > 1:
+                    yield node.procedure, places
+                else:
+                    self._call((node.procedure, ((stage, places),)))
+            elif node.steady and not self.unrolled:
+                self._repeat(stage, node)
+            else:
+                for i in range(node.count):
+                    yield from self._walk(stage, node.body, {**variables, node.variable: i})
+
+    def _repeat(self, stage: int, loop: LoopNode) -> None:
+        """A steady loop: turn by turn until a state comes back, then all whole periods at once."""
+        classes = self._classes(stage, loop)
+        seen: dict[tuple[tuple[int, ...], tuple[Held, ...]], int] = {}
+        starts: list[list[int]] = []
+        tallies: list[Tally] = []
+        turn = 0
+        while turn < loop.count:
+            firsts = [min(self.now[d] for d in dies) for dies in classes]
+            state = (
+                tuple(self.now[d] - t for dies, t in zip(classes, firsts, strict=True) for d in dies),
+                tuple(self._held_by(dies, t) for dies, t in zip(classes, firsts, strict=True)),
+            )
+            before = seen.get(state)
+            if before is not None and (periods := (loop.count - turn) // (len(starts) - before)):
+                self._skip(classes, [a - b for a, b in zip(firsts, starts[before], strict=True)], periods)
+                for tally in tallies[before:]:
+                    for entry, times in tally.items():
+                        self.tally[entry] += times * periods
+                turn += periods * (len(starts) - before)
+                seen.clear()
+                continue
+            seen[state] = len(starts)
+            starts.append(firsts)
+            tallies.append(self._turn(stage, loop))
+            turn += 1
+
+    def _turn(self, stage: int, loop: LoopNode) -> Tally:
+        """One turn of a steady loop; what it added to the tally."""
+        outer, self.tally = self.tally, Counter()
+        met = next(self._walk(stage, loop.body, {}), None)
+        assert met is None, "a steady loop meets no stage"
+        added, self.tally = self.tally, outer
+        self.tally.update(added)
+        return added
+
+    def _skip(self, classes: Sequence[Sequence[int]], lengths: Sequence[int], periods: int) -> None:
+        for dies, length in zip(classes, lengths, strict=True):
+            if self.observer:
+                begin = min(self.now[d] for d in dies)
+                self.observer.skipped(dies, begin, begin + length * periods, periods)
+            for d in dies:
+                self.now[d] += length * periods
+                if d in self._held:
+                    self._held[d] = _later(self._held[d], length * periods)
+
+    def _classes(self, stage: int, loop: LoopNode) -> tuple[tuple[int, ...], ...]:
+        """The dies of a stage that depend on one another anywhere in a loop."""
+        groups = Groups(self._dies[stage])
+        for call in loop.calls():
+            assert call.places is not None
+            for part in self._parts_of((call.procedure, ((stage, call.places),))):
+                for die in part.dies[1:]:
+                    groups.join(part.dies[0], die)
+        return groups.of(self._dies[stage])
+
+    # -- one call -----------------------------------------------------------------------------------------
+
+    def _call(self, variant: Variant) -> None:
+        for part in self._parts_of(variant):
+            begin = min(self.now[d] for d in part.dies)
+            state = tuple(self.now[d] - begin for d in part.dies)
+            held = self._held_by(part.dies, begin)
+            if len(variant[1]) > 1:
+                held += self._held_elsewhere(part, begin)
+            entry = self._entries.get((part, state, held))
+            if entry is None:
+                entry = self._entries[part, state, held] = self._simulated(variant, part, state, held)
+            self.tally[entry] += 1
+            if self.observer:
+                self.observer.called(entry, begin)
+            for die, time in zip(part.dies, entry.leave, strict=True):
+                self.now[die] = begin + time
+                self._held.pop(die, None)
+            self._held.update((die, _later(links, begin)) for die, links in entry.held)
+            if len(variant[1]) > 1:
+                holds = ((link, start, end) for link, start, end, _ in entry.run.holds)
+                self._meetings.append((part, _later(holds, begin)))
+
+    def _held_elsewhere(self, part: Part, begin: int) -> Held:
+        """The links of a part that other stages hold beyond a time where they meet, counted from it."""
+        over = min(self.now)
+        self._meetings = [m for m in self._meetings if max((h[2] for h in m[1]), default=over) > over]
+        return tuple(
+            (link, max(0, start - begin), end - begin)
+            for other, held in self._meetings
+            if set(other.dies).isdisjoint(part.dies)
+            for link, start, end in held
+            if end > begin and link in part.links
+        )
+
+    def _held_by(self, dies: Sequence[int], begin: int) -> Held:
+        """The links that messages of some dies hold beyond a time, counted from it."""
+        if not self._held:
+            return ()
+        return tuple(
+            (link, max(0, start - begin), end - begin)
+            for die in dies
+            for link, start, end in self._held.get(die, ())
+            if end > begin
+        )
+
+    def _parts_of(self, variant: Variant) -> tuple[Part, ...]:
+        if variant not in self._parts:
+            procedure, places = variant
+            calls = {
+                die: self.builder.call(die, procedure, where) for s, where in places for die in self._dies[s]
+            }
+            self._parts[variant] = parts_of(calls)
+        return self._parts[variant]
+
+    def _simulated(self, variant: Variant, part: Part, state: tuple[int, ...], held: Held) -> Entry:
+        scripts = {d: [(0, c.steps)] for d, c in zip(part.dies, part.calls, strict=True)}
+        enter = dict(zip(part.dies, state, strict=True))
+        run = Simulation(self.builder.costs, self._stations, scripts, enter, held).run()
+        leave = tuple(run.leave[d] for d in part.dies)
+        late: dict[int, list[tuple[Link, int, int]]] = {}
+        for link, start, end, die in run.holds:
+            if end > min(leave):
+                late.setdefault(die, []).append((link, start, end))
+        return Entry(variant, part, state, leave, tuple((d, tuple(h)) for d, h in late.items()), run)
+
+
+def _later(held: Iterable[tuple[Link, int, int]], ticks: int) -> Held:
+    return tuple((link, start + ticks, end + ticks) for link, start, end in held)
+
+
+def _who(at: Sequence[Meeting | None]) -> str:
+    return "; ".join(
+        f"stage {s} in `{m[0]}`" if m is not None else f"stage {s} has ended" for s, m in enumerate(at)
+    )

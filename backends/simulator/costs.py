@@ -1,0 +1,157 @@
+"""What instructions and messages take on a wafer, in ticks: whole numbers, so that no size is rounded away.
+
+A tick is 10^-18 s, and every duration is rounded up to one. Instruction time = max(FLOPs / (peak x tile
+efficiency), bytes of operands in HBM / HBM bandwidth). Only contractions have FLOPs, as in the report: a die
+has no other rate, so that work on elements costs the bytes it moves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+from typing import Final
+
+from wscc.ir.program import Field, Instruction, Operand
+from wscc.ir.routes import Route
+from wscc.machine.links import CUT_THROUGH, STORE_AND_FORWARD, LinkTimes, exact
+from wscc.machine.wafer import Wafer
+
+SECOND: Final = 10**18
+
+# Operands of which an instruction touches as many elements as its first write or read has, and not all: rows of
+# a table, labels' logits. By opcode: the operands (writes first) that are indexed, and what sets their number.
+_INDEXED: Final = {"gather": (2, 0), "pick": (1, 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The bytes that an operand takes part with, and the first and last (exclusive) that its view touches,
+    from `offset` of argument `arg` (-1: of the arena)."""
+
+    arg: int
+    offset: Field
+    low: int
+    high: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an instruction does: FLOPs, FLOPs with m, n, k rounded up to whole tiles, and the memory it touches."""
+
+    flops: int
+    tiled: int
+    reaches: tuple[Reach, ...]
+
+
+def work_of(x: Instruction, tile: int) -> Work:
+    """The work of a compute instruction, or of the operand of a `post` or `send`."""
+    operands = (*x.writes, *x.reads)
+    amounts = [_bytes(o) for o in operands]
+    if x.opcode in _INDEXED:
+        which, like = _INDEXED[x.opcode]
+        rows = prod(operands[like].shape)
+        amounts[which] = min(amounts[which], rows * operands[which].dtype.size)
+    if x.opcode == "scatter_add":
+        amounts[0] = _scattered(x)
+    elif any(k == "accumulate" and v for k, v in x.attrs):
+        amounts[0] *= 2  # read, added to and written
+    reaches = tuple(_reach(o, n) for o, n in zip(operands, amounts, strict=True))
+    if x.opcode != "gemm":
+        return Work(0, 0, reaches)
+    count, *sides = _matrices(x)
+    return Work(2 * count * prod(sides), 2 * count * prod(-(-side // tile) * tile for side in sides), reaches)
+
+
+def _matrices(x: Instruction) -> tuple[int, int, int, int]:
+    """How many products a gemm is, and their m, n and k. A leading dimension that an operand does not have (it
+    repeats) is none of separate products: rows of one, columns of the other follow one another."""
+    a, b = x.reads
+    m, n = x.writes[0].shape[-2:]
+    count = 1
+    for size, has_a, has_b in zip(x.writes[0].shape[:-2], a.strides[:-2], b.strides[:-2], strict=True):
+        if size > 1 and not has_b:
+            m *= size
+        elif size > 1 and not has_a:
+            n *= size
+        else:
+            count *= size
+    return count, m, n, a.shape[-1]
+
+
+def _bytes(o: Operand) -> int:
+    """Each element once, also where the view repeats it."""
+    return prod(n for n, s in zip(o.shape, o.strides, strict=True) if s) * o.dtype.size
+
+
+def _scattered(x: Instruction) -> int:
+    """Rows are read and written; without `accumulate` the table is zeroed first."""
+    table, rows = _bytes(x.writes[0]), _bytes(x.reads[1])
+    return 2 * min(table, rows) + (0 if x.attr("accumulate") else table)
+
+
+def _reach(o: Operand, amount: int) -> Reach:
+    if 0 in o.shape:
+        return Reach(o.arg, o.offset, 0, 0, 0)
+    spans = [(n - 1) * s * o.dtype.size for n, s in zip(o.shape, o.strides, strict=True)]
+    low, high = sum(s for s in spans if s < 0), sum(s for s in spans if s > 0)
+    return Reach(o.arg, o.offset, low, high + o.dtype.size, amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """A path of a message in times: `links` are pairs of dies, `part` the bytes that it carries."""
+
+    links: tuple[tuple[int, int], ...]
+    part: int
+    hold: int
+    span: int
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Durations on one wafer under one link model."""
+
+    wafer: Wafer
+    links: LinkTimes[Fraction]
+    _legs: dict[tuple[Route, int], tuple[Leg, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    @staticmethod
+    def of(wafer: Wafer, kind: str = CUT_THROUGH) -> Costs:
+        link = wafer.link
+        latency = exact(link.latency) * link.bandwidth
+        return Costs(wafer, LinkTimes(link.bandwidth, latency, link.flit, kind == STORE_AND_FORWARD))
+
+    def compute(self, flops: int) -> int:
+        return -(-flops * SECOND // self.wafer.die.peak)
+
+    def hbm(self, amount: int) -> int:
+        """Ticks of the HBM's port."""
+        return -(-amount * SECOND // self.wafer.die.hbm_bandwidth) if amount else 0
+
+    @property
+    def latency(self) -> int:
+        return self._link(self.links.latency)
+
+    def legs(self, route: Route, amount: int) -> tuple[Leg, ...]:
+        """A message of so many bytes on a route."""
+        key = route, amount
+        if key not in self._legs:
+            self._legs[key] = tuple(
+                Leg(tuple(leg.hops), n, self._link(self.links.hold(n)), self._link(self.links.span(n)))
+                for leg, n in zip(route.legs, route.parts(amount), strict=True)
+            )
+        return self._legs[key]
+
+    def in_hbm(self, r: Reach, base: int) -> int:
+        """Of the bytes of an operand at `base`, those above the SRAM; in proportion, where it lies across."""
+        sram = self.wafer.die.sram
+        low, high = base + r.low, base + r.high
+        if high <= sram:
+            return 0
+        return r.bytes if low >= sram else r.bytes * (high - sram) // (high - low)
+
+    def _link(self, time: Fraction) -> int:
+        """Byte times in ticks."""
+        return -int(-(time * SECOND / self.links.bandwidth) // 1)

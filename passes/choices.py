@@ -1,0 +1,25 @@
+"""What a user chooses between on the command line, besides the program itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from wscc.passes.place_types import DEFAULT_MAPPER
+
+ROUTINGS: Final = ("xy", "adaptive")
+ALLGATHERS: Final = ("ring", "multicast")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """`mapper` places the dies; `routing` is `xy` (initial routes), `adaptive` (TCME), or empty: adaptive from
+    `-O2`; `allgather` is how shards are gathered where they do not stream: from neighbour to neighbour (`ring`)
+    or from each die to all others at once (`multicast`)."""
+
+    mapper: str = DEFAULT_MAPPER
+    routing: str = ""
+    allgather: str = ALLGATHERS[0]
+
+
+DEFAULT: Final = Choices()

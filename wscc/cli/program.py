@@ -1,0 +1,44 @@
+"""The program that a command is given: an artifact folder, or a model that is compiled on the spot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wscc.backends.emit_files import Artifact, load_artifact
+from wscc.cli.common import ModelOptions
+from wscc.compiler import compile_file
+from wscc.diagnostics import Code, Diagnostic, fail
+from wscc.frontend.overrides import UsageError
+
+
+def read_program(program: str, options: ModelOptions) -> Artifact:
+    """The artifact in a folder, or that of a model. `UsageError` W006 for options that change a model, with a folder;
+    else whatever compiling or loading raises."""
+    if not Path(program).is_dir() or program.endswith(".wsl"):
+        if not program.endswith(".wsl"):
+            _refuse_no_program(Path(program))
+        return compile_file(program, options.overrides, choices=options.choices).artifact
+    if options.given:
+        raise UsageError(
+            Diagnostic(
+                Code.OPTION,
+                f"`{program}` is compiled already; {' and '.join(options.given)} can only change a .wsl",
+                help="run the .wsl file, or compile it again",
+            )
+        )
+    return load_artifact(Path(program))
+
+
+def _refuse_no_program(path: Path) -> None:
+    """Name what was meant where a path is neither a model nor an artifact."""
+    if not path.exists():
+        raise fail(
+            Code.UNREADABLE, f"cannot read `{path}`: no such file or folder",
+            help=f"an artifact is made by `wscc compile MODEL -o {path}`",
+        )  # fmt: skip
+    if (path.parent / "manifest.json").exists():
+        raise fail(
+            Code.UNREADABLE,
+            f"`{path}` is a file inside an artifact",
+            help=f"give the folder: `{path.parent}`",
+        )

@@ -1,0 +1,89 @@
+"""`wscc simulate`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from wscc.backends.simulator.result import Result
+from wscc.cli.common import ModelOptions, json_option, model_options, say, show_json
+from wscc.cli.program import read_program
+from wscc.diagnostics import Code, fail
+from wscc.machine.links import LINK_MODELS
+from wscc.simulation import simulate
+
+_LOSSES = {
+    "model": "FLOPs of the model (the MFU)",
+    "extra_flops": "FLOPs recomputed or repeated",
+    "tile_rounding": "tiles that are not full",
+    "hbm": "instructions that wait for HBM",
+    "bubble": "waiting for other stages",
+    "idle": "waiting for dies of the stage",
+    "unused_dies": "dies without a part",
+}
+
+
+@click.command("simulate")
+@click.argument("program")
+@click.option("--trace", metavar="FILE", help="write what happens when, for Perfetto or chrome://tracing")
+@click.option("--link-model", type=click.Choice(LINK_MODELS), default=LINK_MODELS[0], show_default=True)
+@model_options
+@json_option
+def simulate_command(
+    program: str, trace: str | None, link_model: str, options: ModelOptions, as_json: bool
+) -> int:
+    """Tell how long a step of PROGRAM, an artifact folder or a .wsl file, takes on its wafer, and why.
+
+    Fractions are of the time of all live dies; what is listed under `time` adds up to 1.
+    """
+    artifact = read_program(program, options)
+    started = time.perf_counter()
+    found = simulate(artifact, link_model, tracing=trace is not None)
+    figures = found.figures()
+    seconds = time.perf_counter() - started
+    if trace and found.trace:
+        text, cut = found.trace.text()
+        _write(trace, text)
+        if cut:
+            say(f"the trace is cut {cut}")
+    if as_json:
+        show_json({k: v for k, v in asdict(figures).items()} | {"link_model": link_model})
+        return 0
+    for label, line in _lines(figures):
+        click.echo(f"{label:<18}{line}")
+    click.echo(f"{'simulated in':<18}{seconds:.2f} s")
+    return 0
+
+
+def _lines(r: Result) -> Iterator[tuple[str, str]]:
+    yield "step", f"{r.step_seconds:.6g} s on {r.dies_used} of {r.live_dies} live dies"
+    yield "MFU", f"{r.mfu:.2%} of the peak of all live dies"
+    yield "dies busy", f"{r.die_util['mean']:.1%} of the time on average, {r.die_util['min']:.1%} the least"
+    yield "links busy", f"{r.link_util['mean']:.2%} of the time on average, {r.link_util['max']:.2%} the most"
+    parts = ", ".join(f"{name} {joules:.4g}" for name, joules in r.energy.items())
+    yield "energy", f"{r.energy_joules:.4g} J ({parts}; the machine gives none for memory)"
+    bound = max(r.bound_seconds, key=lambda name: r.bound_seconds[name])
+    parts = ", ".join(f"{name} {seconds:.4g}" for name, seconds in r.bound_seconds.items())
+    ratio = f", the step is {r.step_seconds / r.bound:.3f} of it" if r.bound else ""
+    yield "bound", f"{r.bound:.6g} s by {bound} ({parts}){ratio}"
+    rows = [(r.time[name], words) for name, words in _LOSSES.items()]
+    rows += [
+        (share, f"waiting for messages on their way: {kind}") for kind, share in r.time["exposed"].items()
+    ]
+    label = "time goes to"
+    for share, words in sorted(rows, key=lambda row: (-row[0], row[1])):
+        if share >= 5e-5:
+            yield label, f"{share:7.2%}  {words}"
+            label = ""
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as problem:
+        reason = (problem.strerror or str(problem)).lower()
+        raise fail(Code.UNREADABLE, f"cannot write `{path}`: {reason}", help="choose another file") from None

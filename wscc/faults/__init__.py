@@ -1,0 +1,1 @@
+"""What becomes of a program on damaged wafers: patterns of damage, whether it still compiles, how fast it stays."""

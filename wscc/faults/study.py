@@ -1,0 +1,215 @@
+"""The passes that damage can break, over many damaged wafers, and what they make of the throughput."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import median
+from typing import Final
+
+from wscc.diagnostics import Code, CompileError, Diagnostic
+from wscc.faults.load_model import step_seconds
+from wscc.faults.patterns import KINDS, damaged
+from wscc.frontend import ast
+from wscc.frontend.elaborate import elaborate
+from wscc.frontend.overrides import Overrides
+from wscc.frontend.resolve import resolve
+from wscc.ir.module import Module
+from wscc.machine.topology import mesh_topology
+from wscc.machine.wafer import Wafer
+from wscc.passes import default_passes
+from wscc.passes.base import Pass
+from wscc.passes.choices import DEFAULT, Choices
+from wscc.passes.place import placement
+from wscc.passes.place_refuse import smaller_strategies, spell
+from wscc.passes.place_types import AxisSpec
+from wscc.pipeline import check, facts_of, run_passes
+
+NO_DAMAGE: Final = "none"
+
+# Smaller strategies that are tried on one wafer.
+_MAX_TRIES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of the program on one wafer: the seconds of a step under `strategy`, or the code of the
+    refusal. `is_nearest`: the file's strategy needs more dies than are alive, and this one came next."""
+
+    strategy: str
+    is_nearest: bool = False
+    seconds: float | None = None
+    refusal: Code | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All patterns of one rate and kind of damage, `dead` dies or links each.
+
+    `nearest` counts smaller strategies, `refused` codes; `kept` are throughputs as a share of that without damage,
+    of the patterns that compile, ascending.
+    """
+
+    rate: float
+    kind: str
+    dead: int
+    patterns: int
+    compiled: int
+    nearest: dict[str, int]
+    refused: dict[str, int]
+    kept: list[float]
+
+    @property
+    def median(self) -> float | None:
+        return median(self.kept) if self.kept else None
+
+    @property
+    def least(self) -> float | None:
+        return self.kept[0] if self.kept else None
+
+    @property
+    def mean(self) -> float:
+        """A refused pattern keeps nothing."""
+        return sum(self.kept) / self.patterns
+
+
+@dataclass
+class Study:
+    """One program. Its strategies are partitioned once; each damaged wafer is placed, lowered and routed."""
+
+    file: ast.File
+    overrides: Overrides
+    level: int = 2
+    choices: Choices = DEFAULT
+    _sharded: dict[str, Module | CompileError] = field(default_factory=dict)
+    _fits: dict[object, Code | None] = field(default_factory=dict)
+    _fates: dict[Wafer, Fate] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        resolved = resolve(self.file, self.overrides)
+        self.span = resolved.config.strategy_span
+        self.graph = elaborate(resolved)
+        self.strategy = _words(self.graph.axes)
+
+    @cached_property
+    def whole(self) -> float:
+        """Seconds of a step with no damage but the file's own. Raises `CompileError` if it does not compile."""
+        sharded = self._sharded[self.strategy] = self._partitioned(self.graph)
+        return self._seconds(sharded, self.graph.machine)
+
+    def rows(
+        self, rates: Sequence[float], seeds: int, done: Callable[[], None] = lambda: None
+    ) -> Iterator[Row]:
+        """Of each rate, one row for each kind of damage (of 0, one row); `done` is called after every pattern."""
+        whole, wafer = self.whole, self.graph.machine
+        for rate in rates:
+            for kind in KINDS if rate else (NO_DAMAGE,):
+                hurt = [damaged(wafer, kind, rate, seed) for seed in range(seeds if rate else 1)]
+                fates = []
+                for each in hurt:
+                    fates.append(self.fate(each))
+                    done()
+                yield _row(rate, kind, _dead(hurt[0]) - _dead(wafer), fates, whole)
+
+    def fate(self, wafer: Wafer) -> Fate:
+        known = self._fates.get(wafer)
+        if known is None:
+            known = self._fates[wafer] = self._fate(wafer)
+        return known
+
+    def _fate(self, wafer: Wafer) -> Fate:
+        if wafer.live_dies < self.graph.dies_used:
+            return self._nearest(wafer)
+        return self._try(self.strategy, wafer)
+
+    def _nearest(self, wafer: Wafer) -> Fate:
+        """The largest strategy with degrees that divide the file's, and that compiles there; the first refusal
+        of such a strategy if none of those tried does."""
+        shape = [AxisSpec(name, size) for name, size in self.graph.axes]
+        smaller = smaller_strategies(shape, len(mesh_topology(wafer).islands[0]))
+        first: Fate | None = None
+        for tried in (*smaller[:_MAX_TRIES], *smaller[_MAX_TRIES:][-1:]):
+            fate = replace(self._try(spell(tried), wafer), is_nearest=True)
+            if fate.refusal is None:
+                return fate
+            first = first or fate
+        assert first is not None, "a strategy of one die is smaller than any other"
+        return first
+
+    def _try(self, strategy: str, wafer: Wafer) -> Fate:
+        if strategy not in self._sharded:
+            parallel = strategy if "=" in strategy else f"{self.graph.axes[0][0]}=1"
+            try:
+                graph = elaborate(resolve(self.file, replace(self.overrides, parallel=parallel)))
+                self._sharded[strategy] = self._partitioned(graph)
+            except CompileError as error:
+                self._sharded[strategy] = error
+        sharded = self._sharded[strategy]
+        try:
+            if isinstance(sharded, CompileError):
+                raise sharded
+            return Fate(strategy, seconds=self._seconds(sharded, wafer))
+        except CompileError as error:
+            return Fate(strategy, refusal=error.diagnostics[0].code)
+
+    # -- the passes, in three parts -----------------------------------------------------------------------
+
+    def _passes(self) -> tuple[list[Pass], list[Pass], list[Pass]]:
+        """Up to the one that places, up to routes, and the rest."""
+        passes = default_passes(self.level, self.choices)
+        place, route = ([p.name for p in passes].index(name) for name in ("place", "route"))
+        return passes[:place], passes[place : route + 1], passes[route + 1 :]
+
+    def _partitioned(self, graph: Module) -> Module:
+        check(graph, "elaborate")
+        return run_passes(graph, self._passes()[0])
+
+    def _seconds(self, sharded: Module, wafer: Wafer) -> float:
+        there = sharded.with_(machine=wafer)
+        routed = run_passes(there, self._passes()[1], facts=facts_of(there))
+        self._check_memory(there, routed)
+        return step_seconds(there, routed)
+
+    def _check_memory(self, sharded: Module, routed: Module) -> None:
+        """Memory depends on the strategy and on how its groups lie, so one wafer of each kind is planned."""
+        lies = tuple((a.name, a.kind) for a in placement(sharded, self.choices.mapper).axes)
+        key = (sharded.axes, lies)
+        if key not in self._fits:
+            self._fits[key] = None
+            try:
+                run_passes(routed, self._passes()[2], facts=facts_of(routed))
+            except CompileError as error:
+                self._fits[key] = error.diagnostics[0].code
+                raise
+        elif (code := self._fits[key]) is not None:
+            raise CompileError(Diagnostic(code, "as on another wafer"))
+
+
+def _counted(words: Iterable[str]) -> dict[str, int]:
+    """The most frequent first, then by word."""
+    counts = Counter(words)
+    return {w: counts[w] for w in sorted(counts, key=lambda w: (-counts[w], w))}
+
+
+def _words(axes: tuple[tuple[str, int], ...]) -> str:
+    return spell([AxisSpec(name, size) for name, size in axes])
+
+
+def _dead(wafer: Wafer) -> int:
+    return len(wafer.dead_dies) + len(wafer.dead_links)
+
+
+def _row(rate: float, kind: str, dead: int, fates: Sequence[Fate], whole: float) -> Row:
+    compiled = [f for f in fates if f.seconds is not None]
+    return Row(
+        rate=rate,
+        kind=kind,
+        dead=dead,
+        patterns=len(fates),
+        compiled=len(compiled),
+        nearest=_counted(f.strategy for f in compiled if f.is_nearest),
+        refused=_counted(str(f.refusal) for f in fates if f.refusal is not None),
+        kept=sorted(whole / f.seconds for f in compiled if f.seconds is not None),
+    )
