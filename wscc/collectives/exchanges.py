@@ -20,7 +20,7 @@ from wscc.routing.channels import is_whole
 _MOST_PIECES: Final = 16
 # From so many pieces on, the balanced paths get their exact shares, not whole pieces.
 _EXACT: Final = 4
-_SEEDS: Final = 2
+_SEEDS: Final = 4
 
 # Sizes and routes of what goes from a die to another, given its bytes and a number of pieces.
 Pieces = list[tuple[int, Route]]
