@@ -149,7 +149,9 @@ def test_a_smaller_strategy_must_fit_in_memory_too() -> None:
     plain = study(parallel="tatp=4")
     assert plain.whole > 0
     peak = compile_graph(plain.graph).report["memory"]["peak_bytes_per_die_max"]
-    tight = study("wafer.die.sram=64 B", f"wafer.die.hbm={peak * 21 // 20} B", "wafer.mesh=2x2", parallel="tatp=4")
+    tight = study(
+        "wafer.die.sram=64 B", f"wafer.die.hbm={peak * 21 // 20} B", "wafer.mesh=2x2", parallel="tatp=4"
+    )
     assert tight.whole > 0
     assert next(tight.rows([0.25], 1)).refused == {str(Code.OUT_OF_MEMORY): 1}
 

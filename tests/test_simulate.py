@@ -12,6 +12,7 @@ import pytest
 from tests.whole_step import SAMPLES, builder, compiled, on, whole
 from wscc.backends.emit_files import load_artifact, write_artifact
 from wscc.backends.simulator.account import Account, account
+from wscc.backends.simulator.clusters import LoopNode, nodes
 from wscc.backends.simulator.compose import Composer
 from wscc.cli import main
 from wscc.machine.links import CUT_THROUGH, LINK_MODELS, STORE_AND_FORWARD
@@ -20,7 +21,7 @@ from wscc.simulation import simulate
 from wscc.trainer import RunOptions, Trainer
 
 # With little SRAM, layers lie partly in HBM, and turns of a loop differ.
-TIGHT = "wafer.die.sram=150 kB"
+TIGHT = "wafer.die.sram=320 kB"
 PROGRAMS = {
     "dp": ("gpt-tiny", "dp=4"),
     "tp": ("gpt-tiny", "tp=4"),
@@ -58,6 +59,13 @@ def test_loops_that_are_left_early_end_as_if_walked_through(name: str) -> None:
     left, walked = Composer(b).run(), Composer(b, unrolled=True).run()
     assert left.now == walked.now
     assert sum(left.tally.values()) == sum(walked.tally.values())
+
+
+def test_turns_of_a_loop_that_lie_in_different_memories_are_told_apart() -> None:
+    """The programs called tight have such loops: else they would show nothing."""
+    b = builder(compiled(*PROGRAMS["tight"]))
+    step = nodes(b.streams.steps[0], lambda name, args: b.places(0, name, args), lambda name: False)
+    assert {n.steady for n in step if isinstance(n, LoopNode)} == {True, False}
 
 
 @program
