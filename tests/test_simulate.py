@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,23 +144,15 @@ def test_a_masked_half_of_attention_is_not_counted() -> None:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> str:
-    for file in ("llama-tiny.wsl", "tiny-text.txt"):
-        shutil.copy(SAMPLES / file, tmp_path)
-    return str(tmp_path / "llama-tiny.wsl")
-
-
-SMALL = ["--set", "model.layers=2", "--set", "model.seq=16"]
+def folder(tmp_path: Path) -> str:
+    write_artifact(path := tmp_path / "out", compiled(*PROGRAMS["1F1B"])[0])
+    return str(path)
 
 
 def test_the_command_has_the_promised_fields_and_fractions_that_add_up(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = str(tmp_path / "out")
-    assert main(["compile", model, "-o", out, *SMALL]) == 0
-    capsys.readouterr()
-    Path(model).unlink()
-    assert main(["simulate", out, "--json"]) == 0
+    assert main(["simulate", folder, "--json"]) == 0
     of_folder = json.loads(capsys.readouterr().out)
     promised = {
         "step_seconds", "mfu", "bubble_fraction", "exposed_comm_fraction", "die_util", "link_util", "energy_joules"
@@ -172,24 +163,24 @@ def test_the_command_has_the_promised_fields_and_fractions_that_add_up(
     assert sum(time.values()) + sum(exposed.values()) == pytest.approx(1)
     assert sum(exposed.values()) == pytest.approx(of_folder["exposed_comm_fraction"])
     assert time["model"] == of_folder["mfu"]
-    assert main(["simulate", out, "--link-model", STORE_AND_FORWARD, "--json"]) == 0
+    assert main(["simulate", folder, "--link-model", STORE_AND_FORWARD, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["step_seconds"] > of_folder["step_seconds"]
 
 
 def test_a_trace_has_a_track_for_each_die_and_link_and_names_the_source(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "trace.json"
-    assert main(["simulate", model, *SMALL, "--trace", str(path), "--json"]) == 0
+    assert main(["simulate", folder, "--trace", str(path), "--json"]) == 0
     step = json.loads(capsys.readouterr().out)["step_seconds"]
     events = json.loads(path.read_text())["traceEvents"]
     tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     slices = [e for e in events if e["ph"] == "X"]
     assert {(e["pid"], e["tid"]) for e in slices} == set(tracks)
-    assert sum(pid == 1 for pid, _ in tracks) == 8
+    assert sum(pid == 1 for pid, _ in tracks) == 4
     assert "(0, 0) to (0, 1)" in tracks.values()
     assert max(e["ts"] + e["dur"] for e in slices) == pytest.approx(1e6 * step)
-    lines = Path(model).read_text().splitlines()
+    lines = (SAMPLES / "llama-tiny.wsl").read_text().splitlines()
     attention = 1 + next(i for i, line in enumerate(lines) if "attention(" in line)
     assert any(e["name"].endswith(f"(llama-tiny.wsl:{attention})") for e in slices)
 
