@@ -12,7 +12,7 @@ from tests.whole_step import SAMPLES, builder, compiled, on, whole
 from wscc.backends.emit_files import load_artifact, write_artifact
 from wscc.backends.simulator.account import Account, account
 from wscc.backends.simulator.clusters import LoopNode, nodes
-from wscc.backends.simulator.compose import Composer
+from wscc.backends.simulator.compose import Composer, Observer
 from wscc.cli import main
 from wscc.machine.links import CUT_THROUGH, LINK_MODELS, STORE_AND_FORWARD
 from wscc.machine.wafer import Wafer
@@ -58,6 +58,22 @@ def test_loops_that_are_left_early_end_as_if_walked_through(name: str) -> None:
     left, walked = Composer(b).run(), Composer(b, unrolled=True).run()
     assert left.now == walked.now
     assert sum(left.tally.values()) == sum(walked.tally.values())
+
+
+@pytest.mark.parametrize("kind", LINK_MODELS)
+def test_the_steady_state_of_a_pipeline_is_walked_through_once(kind: str) -> None:
+    """200 micro-batches end as if each was composed, but most of them are not."""
+    b = builder(compiled("llama-tiny", "pp=2,tp=2", "train.batch=800", "train.microbatch=4"), kind)
+    skipped: list[int] = []
+    calls: list[int] = []
+    observer = Observer(
+        lambda entry, begin: calls.append(begin),
+        lambda dies, begin, end, periods: skipped.append(end - begin),
+    )
+    left, walked = Composer(b, observer).run(), Composer(b, unrolled=True).run()
+    assert left.now == walked.now
+    assert sum(left.tally.values()) == sum(walked.tally.values()) > 10 * len(calls)
+    assert max(skipped) > max(left.now) / 2
 
 
 def test_turns_of_a_loop_that_lie_in_different_memories_are_told_apart() -> None:
