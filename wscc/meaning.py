@@ -1,4 +1,4 @@
-"""`wscc verify --meaning`: whether a compiled program computes what its graph says (docs/adr/012).
+"""`wscc verify --meaning`: whether a compiled program computes what its graph says (docs/adr/011).
 
 A program that fits this computer is run, in f64 whatever its element types, on random weights and data, and
 compared with the reference on one device to 1e-10: nothing is taken from any pass. One that does not fit is
