@@ -110,11 +110,6 @@ def test_a_slower_link_makes_no_step_faster(name: str, kind: str) -> None:
     assert composed(name, kind, on(wafer, latency=3)).end > ends[0]
 
 
-@some
-def test_store_and_forward_is_no_faster_than_cut_through(name: str) -> None:
-    assert composed(name, STORE_AND_FORWARD).end >= composed(name).end
-
-
 def test_twice_the_peak_halves_the_time_of_compute() -> None:
     sample = compiled("gpt-tiny", "dp=1")
     end, half = (max(Composer(builder(sample, wafer=on(sample[1], peak=n))).run().now) for n in (1, 2))
