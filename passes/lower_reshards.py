@@ -12,7 +12,7 @@ from typing import Final
 
 from wscc.ir.fabric import NOBODY, Ints, View
 from wscc.ir.module import Op
-from wscc.passes.gather_plan import GatherPlan, Move, chain, ring
+from wscc.passes.gather_plan import GatherPlan, Move, Part, chain, ring
 from wscc.passes.logical_mesh import LogicalMesh
 from wscc.passes.lower_context import FabricBuilder, flat, flipped, halves, mask, sliced, times
 
@@ -119,8 +119,7 @@ def reduce_scatter(a: Along, x: View, out: View, dim: int, group: str, combine: 
         for move, source, slot in sends:
             a.send(move, source, slot, group)
         pending = [(move, slot) for move, _, slot in sends]
-    a.build.kernel("copy", [out], [a.at(x, dim, a.own)])
-    add_arrived(a, out, tuple(range(a.size)), pending, combine)
+    _sum_into(a, out, a.at(x, dim, a.own), tuple(range(a.size)), pending, combine)
 
 
 def _grown(
@@ -130,9 +129,26 @@ def _grown(
     if not _matches(a, shards, pending):
         return mine
     acc = a.build.buffer(hint, mine.shape, mine.dtype)
-    a.build.kernel("copy", [acc], [mine])
-    add_arrived(a, acc, shards, pending, combine)
+    _sum_into(a, acc, mine, shards, pending, combine)
     return acc
+
+
+def _sum_into(
+    a: Along, acc: View, mine: View, shards: tuple[int, ...], pending: list[tuple[Move, View]], combine: str
+) -> None:
+    """`acc` becomes the die's own part and what arrived for it, added in the order of arrival."""
+    if pending and _is_for_all(pending[0][0], shards):
+        a.build.kernel(combine, [acc], [mine, pending[0][1]])
+        pending = pending[1:]
+    else:
+        a.build.kernel("copy", [acc], [mine])
+    add_arrived(a, acc, shards, pending, combine)
+
+
+def _is_for_all(move: Move, shards: tuple[int, ...]) -> bool:
+    """Whether every die receives the whole shard that it adds to."""
+    shard, lands = arriving(move)
+    return move.part is Part.WHOLE and all(lands) and shard == shards
 
 
 def _matches(a: Along, shards: tuple[int, ...], pending: list[tuple[Move, View]]) -> bool:

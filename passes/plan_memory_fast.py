@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from wscc.ir.memory import aligned
 from wscc.passes.plan_memory_live import Lifetime
 from wscc.passes.plan_memory_pack import lowest_gap, pack
 
@@ -25,7 +26,8 @@ def pack_fast(lives: tuple[Lifetime, ...], fast: int) -> tuple[dict[str, int], i
         return offsets, size
     best = max((_filled(lives, order, fast) for order in _ORDERS), key=lambda found: _saved(lives, found))
     slow, end = pack(tuple(x for x in lives if x.name not in best))
-    return best | {name: fast + offset for name, offset in slow.items()}, fast + end
+    base = aligned(fast)
+    return best | {name: base + offset for name, offset in slow.items()}, base + end
 
 
 _ORDERS: Final[tuple[Callable[[Lifetime], tuple[float, ...]], ...]] = (

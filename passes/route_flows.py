@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -12,9 +13,13 @@ from wscc.ir.fabric import NOBODY, Ints, Kernel, Transfer
 from wscc.ir.module import Module, Procedure
 from wscc.passes.plan_memory_cost import gemm_flops
 from wscc.routing.flows import Flow
+from wscc.routing.limits import Limits
 
-# Transfers of one kind may share flows: those of one content, those of one hop, all others.
-Kind = tuple[str, bool]
+# Transfers of one kind share flows: those of one content, those of one hop, all others; or a single one (its channel).
+Kind = tuple[str, bool, int]
+_ANY: Final = -1
+# A phase of at most so many messages, all too small to be cut, may take a route for each of them.
+_FEW: Final = 512
 
 # A pair of physical dies as one integer: source * _CODE + destination.
 _CODE = 1 << 24
@@ -40,7 +45,7 @@ class PhaseFlows:
 
     def numbers(self, transfer: Transfer, dies: DieArray) -> DieArray:
         """By sender, the flow that its message belongs to, or `NOBODY`."""
-        kind = _kind(transfer)
+        kind = next(k for k in (_kind(transfer, apart=True), _kind(transfer, apart=False)) if k in self.first)
         codes = _codes(transfer.to, dies)
         return np.where(codes == NOBODY, NOBODY, self.first[kind] + np.searchsorted(self.pairs[kind], codes))
 
@@ -80,8 +85,9 @@ def _procedure_flows(procedure: Procedure, dies: DieArray) -> list[PhaseFlows]:
 
 def _phase_flows(name: str, phase: int, transfers: Sequence[Transfer], dies: DieArray) -> PhaseFlows:
     kinds: dict[Kind, list[Transfer]] = {}
+    apart = _are_few_and_small(transfers, len(dies))
     for t in transfers:
-        kinds.setdefault(_kind(t), []).append(t)
+        kinds.setdefault(_kind(t, apart=apart), []).append(t)
     flows: list[Flow] = []
     pairs: dict[Kind, DieArray] = {}
     first: dict[Kind, int] = {}
@@ -92,7 +98,7 @@ def _phase_flows(name: str, phase: int, transfers: Sequence[Transfer], dies: Die
         amounts = np.zeros(len(pairs[kind]), np.int64)
         np.add.at(amounts, which, sizes)
         first[kind] = len(flows)
-        content, one_hop = kind
+        content, one_hop, _ = kind
         flows += [
             Flow(code // _CODE, code % _CODE, size, content or None, one_hop)
             for code, size in zip(pairs[kind].tolist(), amounts.tolist(), strict=True)
@@ -100,8 +106,13 @@ def _phase_flows(name: str, phase: int, transfers: Sequence[Transfer], dies: Die
     return PhaseFlows(name, phase, tuple(transfers), tuple(flows), pairs, first)
 
 
-def _kind(t: Transfer) -> Kind:
-    return t.content, t.one_hop
+def _are_few_and_small(transfers: Sequence[Transfer], dies: int) -> bool:
+    small = all(t.read.bytes < 2 * Limits().part_bytes for t in transfers)
+    return small and sum(len(t.pairs(dies)) for t in transfers) <= _FEW
+
+
+def _kind(t: Transfer, *, apart: bool) -> Kind:
+    return t.content, t.one_hop, t.channel if apart else _ANY
 
 
 def _codes(to: Ints, dies: DieArray) -> DieArray:

@@ -266,6 +266,8 @@ class _Body:
 
     def transfer(self) -> None:
         to = self.permutation()
+        if to == NOBODY:
+            return
         senders = per_die(int(at(to, d) != NOBODY) for d in range(self.dies))
         shape = self.shape()
         write = self.target(shape)

@@ -158,9 +158,51 @@ def test_large_gathers_reach_the_cut_bound(topology: Topology, most: float) -> N
 
 def test_trees_beat_scatter_and_gather() -> None:
     """0.5625 N / B is the limit on 8 x 8 where scatter and gather take 2 x 63 / 128."""
-    request = make_request(Op.ALL_REDUCE, mesh(8, 8), 1 << 30)
-    assert collective(request, link(CUT_THROUGH), "packing").timed.end <= 0.65 * request.bytes
+    request, model = make_request(Op.ALL_REDUCE, mesh(8, 8), 1 << 30), link(CUT_THROUGH)
+    trees = next(families(request, model, "packing"))
+    assert simulate(trees.make(32, 1, 0), model).end <= 0.65 * request.bytes
     assert pack(mesh(8, 8)).strength * 16 == 9
+
+
+@pytest.mark.parametrize("size", [1000, 1 << 24])
+@pytest.mark.parametrize(
+    "topology", [mesh(3, 3), mesh(2, 4), mesh(1, 5), mesh(3, 3, ((1, 1),)), mesh(4, 5, ((0, 0),))]
+)
+def test_an_all_reduce_is_never_over_scatter_and_gather(topology: Topology, size: int) -> None:
+    """And under it where there is room: on a ring (the hole) both load every link with 2 (n - 1) / n."""
+    ends = [
+        collective(make_request(op, topology, size), link(STORE_AND_FORWARD)).timed.end
+        for op in (Op.ALL_REDUCE, Op.REDUCE_SCATTER, Op.ALL_GATHER)
+    ]
+    assert ends[0] <= ends[1] + ends[2]
+    if (size > 1000 and len(topology.live) < len(topology.links) // 2) or (
+        topology.grid == (1, 5) and size > 1000
+    ):
+        assert ends[0] < 0.9 * (ends[1] + ends[2])
+
+
+def test_exchanges_around_damage_reach_the_flow_bound() -> None:
+    request = make_request(Op.ALL_TO_ALL, mesh(4, 4, ((0, 1),)), 1 << 26)
+    assert collective(request, link(CUT_THROUGH), "packing").ratio <= 1.02
+
+
+def test_what_keeps_a_schedule_from_its_bound_is_told() -> None:
+    """4 hops of 512 bytes, each held for a latency: the bound counts it once."""
+    request = make_request(Op.P2P, mesh(1, 5), 512)
+    outcome = collective(request, link(STORE_AND_FORWARD), "direct")
+    assert (outcome.timed.end, outcome.bound.time) == (2560.0, 2048.0)
+    assert outcome.shortfall == (
+        "the latency bound is 80.0 % of the time; the busiest link moves bytes for 20.0 % of it, pads and starts "
+        "2 messages for 20.0 %, and waits 60.0 % for what arrives over other links"
+    )
+    whole = collective(make_request(Op.ALL_GATHER, mesh(4, 4), 1 << 26), link(CUT_THROUGH))
+    assert whole.shortfall is None
+
+
+def test_a_mesh_too_large_for_single_messages_is_refused() -> None:
+    with pytest.raises(CompileError) as caught:
+        collective(make_request(Op.ALL_GATHER, mesh(64, 64), 1 << 20), link(CUT_THROUGH))
+    assert caught.value.diagnostics[0].code is Code.LIMIT
 
 
 def test_exchanges_reach_the_flow_bound() -> None:

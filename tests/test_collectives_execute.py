@@ -14,8 +14,9 @@ from wscc.collectives.algorithms import ALGORITHMS, families
 from wscc.collectives.choose import make_request
 from wscc.collectives.meaning import Vectors, meaning
 from wscc.collectives.plan import Message, Op, Plan, Request
-from wscc.collectives.timing import LINK_MODELS, LinkModel
+from wscc.collectives.timing import LinkModel
 from wscc.diagnostics import Code, CompileError
+from wscc.machine.links import LINK_MODELS
 from wscc.machine.topology import Topology
 from wscc.machine.wafer import Wafer, dead_links
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import networkx as nx
@@ -109,7 +110,7 @@ def test_nothing_but_phases_changes(case: Case) -> None:
             if isinstance(a, Transfer):
                 assert isinstance(b, Transfer)
                 assert b.phase >= 0
-                b = Transfer(b.channel, b.to, b.read, b.write, b.group, a.phase, b.route, b.one_hop, b.source)
+                b = replace(b, phase=a.phase)
             assert a == b
 
 

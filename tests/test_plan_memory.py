@@ -228,10 +228,10 @@ def test_advice_names_only_changes_that_would_suffice() -> None:
 
 # -- two memories ---------------------------------------------------------------------------------------
 
-costly = st.tuples(lifetimes, st.randoms(use_true_random=False), st.integers(1, 60)).map(
+costly = st.tuples(lifetimes, st.randoms(use_true_random=False), st.integers(1, 3840)).map(
     lambda drawn: (
         tuple(replace(x, cost=drawn[1].choice([0.0, 1.0, 5.0])) for x in drawn[0]),
-        64 * drawn[2],
+        drawn[2],
     )
 )
 
@@ -246,6 +246,7 @@ def test_no_buffer_lies_across_the_border_of_the_fast_memory(
     for x in lives:
         low, high = offsets[x.name], offsets[x.name] + x.size
         assert 0 <= low <= high <= size
+        assert low % 64 == 0
         assert high <= fast or low >= fast
     for x, y in combinations(lives, 2):
         if set(range(x.first, x.last + 1)) & set(range(y.first, y.last + 1)):

@@ -14,6 +14,7 @@ import pytest
 from tests.corruptions import CORRUPTIONS, corrupted
 from tests.fuzz_verify import PROGRAMS, caught_by, program
 from tests.models import gpt
+from tests.slot_depth import ends_with
 from tests.small_programs import ARENA, EXCHANGE, POSTED, SENDER, SENT, SWAP, manifest, one, straight
 from wscc.backends.emit_files import Artifact, write_artifact
 from wscc.backends.verify_program import verify_program
@@ -24,7 +25,7 @@ from wscc.ir.artifact import HostPart, HostTensor
 from wscc.ir.module import Init, Kind
 from wscc.ir.parse import parse
 from wscc.ir.print import to_text
-from wscc.ir.program import Column, Instruction, Streams, dynamic_calls, stage_of_role
+from wscc.ir.program import Instruction, Streams
 from wscc.ir.routes import Leg, Route
 from wscc.ir.types import DType, TensorType
 from wscc.ir.wsa import parse_wsa
@@ -231,56 +232,25 @@ def test_routes_that_wait_in_a_circle_are_named() -> None:
     assert "enters die (1, 1) by two links" in found.message
 
 
+def test_merged_routes_carry_the_same_bytes_all_together() -> None:
+    """Die 0 sends to die 1 over a tree that also leads to die 2, and to die 2 over it or not at all."""
+    to_one = "fill f32[2]@0 value=1.0 send <- f32[2]@0 channel=0 peer=1 route=0"
+    to_two = " send <- f32[2]@0 channel=1 peer=2 route=1"
+    slots = [f'post f32[2]@0 channel={c} peer=0 wait channel={c} side="received"' for c in (0, 1)]
+    tree = (Route.along((0, 1)), Route.along((0, 1, 2)))
+    routes = tuple(replace(r, merged=0) for r in tree)
+
+    def sent(body: str, *bodies: str) -> Artifact:
+        roles = (f"role {i} {{ procedure f(0) {{ {text} }} }}" for i, text in enumerate((body, *bodies)))
+        return by_hand(" ".join([*roles, "step { call f() }"]), roles=(0, 1, 2), routes=routes)
+
+    both = sent(to_one + to_two + ENDED + ENDED.replace("=0", "=1"), *slots)
+    assert not findings(both)
+    (found,) = findings(sent(to_one + ENDED, slots[0], ""))
+    assert "die (0, 0), `f`: does not send the same bytes over all of the merged routes [0, 1]" in found
+
+
 # ---- the depth of slots, by an oracle that runs the step with few of them
-
-
-def ends_with(artifact: Artifact, depth: int) -> bool:
-    """Whether all dies get through the step where `post` waits for one of `depth` slots of its die."""
-    s = artifact.streams
-    stages, codes = stage_of_role(s), {p.role: {c.name: c.body for c in p.procedures} for p in s.programs}
-
-    def lines(die: int) -> list[Instruction]:
-        calls = dynamic_calls(s.steps[stages[s.roles[die]]])
-        return [
-            x for name, _ in calls for x in codes[s.roles[die]][name] if x.opcode in ("post", "send", "wait")
-        ]
-
-    def number(die: int, x: Instruction, name: str) -> int:
-        value = x.attr(name)
-        return int(s.bindings[die, value.index]) if isinstance(value, Column) else int(str(value))
-
-    todo = [lines(die) for die in range(len(s.dies))]
-    at, free = [0] * len(todo), [depth] * len(todo)
-    slots: dict[tuple[int, int, int], int] = {}
-    sent: dict[tuple[int, int, int], int] = {}
-    peers: dict[tuple[int, int, str], int] = {}
-    moved = True
-    while moved:
-        moved = False
-        for die, mine in enumerate(todo):
-            while at[die] < len(mine):
-                x = mine[at[die]]
-                channel = number(die, x, "channel")
-                if x.opcode == "post":
-                    if not free[die]:
-                        break
-                    free[die] -= 1
-                    peers[die, channel, "received"] = peer = number(die, x, "peer")
-                    slots[peer, die, channel] = slots.get((peer, die, channel), 0) + 1
-                elif x.opcode == "send":
-                    peers[die, channel, "sent"] = peer = number(die, x, "peer")
-                    sent[die, peer, channel] = sent.get((die, peer, channel), 0) + 1
-                else:
-                    side = str(x.attr("side"))
-                    peer = peers[die, channel, side]
-                    key = (die, peer, channel) if side == "sent" else (peer, die, channel)
-                    mine_done, theirs = (sent, slots) if side == "sent" else (slots, sent)
-                    if theirs.get(key, 0) < mine_done[key]:
-                        break
-                    free[die] += side == "received"
-                at[die] += 1
-                moved = True
-    return all(at[die] == len(mine) for die, mine in enumerate(todo))
 
 
 @pytest.mark.parametrize("name", ["tatp=4", "pp=2 sp=2"])

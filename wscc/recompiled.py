@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, ClassVar
 
 from wscc.backends.emit import emit
@@ -26,9 +27,11 @@ from wscc.ir.program import (
 )
 from wscc.passes import PASSES, default_passes
 from wscc.passes.base import Fact, Pass
+from wscc.passes.choices import ALLGATHERS, Choices
 from wscc.pipeline import run_passes
 
-LEVELS = (2, 1, 0)
+# -O1 and -O2 differ in routes alone.
+LEVELS = (2, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +49,15 @@ class _As(Pass):
 
 
 def differences(artifact: Artifact, graph: Module) -> Iterator[Finding]:
-    """Where the program is not what any optimisation level makes of the graph; routes may differ.
+    """Where the program is not what any optimisation level and way to gather makes of the graph; routes may differ.
 
-    Of the level that comes nearest (whose first difference is furthest on). Raises `CompileError` if the graph
+    Of those choices that leave fewest differences. Raises `CompileError` if the graph
     cannot be compiled.
     """
     best: list[Finding] = []
-    for level in LEVELS:
-        passes = [_As(artifact.streams.dies) if p.name == "place" else p for p in default_passes(level)]
+    for level, allgather in product(LEVELS, ALLGATHERS):
+        default = default_passes(level, Choices(allgather=allgather))
+        passes = [_As(artifact.streams.dies) if p.name == "place" else p for p in default]
         streams, manifest = emit(run_passes(graph, passes))
         found = list(_between(artifact, streams, manifest))
         if not found:

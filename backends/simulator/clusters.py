@@ -77,11 +77,12 @@ class CallNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoopNode:
-    """A loop; `steady` if every turn of it does the same, and meets no other stage."""
+    """A loop; `uniform` if every turn of it does the same, `steady` if it meets no other stage either."""
 
     variable: str
     count: int
     body: tuple[CallNode | LoopNode, ...]
+    uniform: bool
     steady: bool
 
     def calls(self) -> Iterable[CallNode]:
@@ -107,7 +108,8 @@ def nodes(
         if isinstance(stmt, ProgramLoop):
             body = nodes(stmt.body, locate, meets, {**counts, stmt.variable: stmt.count})
             steady = all(_is_steady(n, meets) for n in body)
-            made.append(LoopNode(stmt.variable, stmt.count, body, steady))
+            uniform = all(n.uniform if isinstance(n, LoopNode) else n.places is not None for n in body)
+            made.append(LoopNode(stmt.variable, stmt.count, body, uniform, steady))
         else:
             made.append(_call(stmt, locate, counts))
     return tuple(made)

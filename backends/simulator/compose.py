@@ -1,11 +1,13 @@
 """A step from the times of its calls, each simulated once for every state in which it is entered.
 
-The *state* of a call is how much later than the first each of its dies enters. Dies of a call that neither send
-to one another nor share a link are simulated apart (`Cluster`), so that their states do not mix. Equal code, memory
-and state take equally long: the result is kept. A loop whose calls meet no other stage is left once the state at
-the start of a turn has been there before: all further turns are repetitions of those in between.
+The *state* of a call is how much later than the first each of its dies enters, and which links messages from before
+still hold. Dies of a call that neither send to one another nor share a link are simulated apart (`Cluster`), so that
+their states do not mix. Equal code, memory and state take equally long: the result is kept. A loop whose calls meet no
+other stage is left once the state at the start of a turn has been there before: all further turns are repetitions of
+those in between. So are turns of loops in which stages meet, once all stages are back in a state (`periods`).
 
-What is neglected: links and HBM that some dies of a call still use when others have entered the next one.
+What is neglected: that dies which have entered the next call may want links before others do in the call before, and
+that stages share links other than where they meet.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 from wscc.backends.simulator.calls import Builder, Places
 from wscc.backends.simulator.clusters import CallNode, Cluster, Groups, LoopNode, Node, clusters_of, nodes
 from wscc.backends.simulator.events import Hold, Simulation
+from wscc.backends.simulator.periods import Frame, Periods
 from wscc.diagnostics import Code, fail
 
 # A procedure, and for each stage that takes part the places of its arguments.
@@ -47,7 +50,8 @@ class Observer:
 
 
 Tally = Counter[Entry]
-Meeting = tuple[str, Places]
+# The procedure in which stages meet, the places of its arguments, and where in the step.
+Meeting = tuple[str, Places, CallNode]
 
 
 @dataclass
@@ -65,12 +69,14 @@ class Composer:
     _entries: dict[tuple[Cluster, tuple[int, ...], Held], Entry] = field(default_factory=dict)
     _held: dict[int, Held] = field(default_factory=dict)  # by the die whose messages they are
     _meetings: list[tuple[Cluster, Held]] = field(default_factory=list)  # that may still hold links
+    _periods: Periods[Entry] = field(default_factory=lambda: Periods[Entry]())
     _partners: dict[tuple[int, str], frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.now = [0] * len(self.builder.stages)
         self._stations = dict(enumerate(self.builder.streams.dies))
         count = 1 + max(self.builder.stages)
+        self._stacks: list[list[Frame]] = [[] for _ in range(count)]
         self._dies = [[d for d, s in enumerate(self.builder.stages) if s == n] for n in range(count)]
 
     @property
@@ -81,6 +87,7 @@ class Composer:
         walks = [self._stage(s) for s in range(len(self._dies))]
         at = [next(walk, None) for walk in walks]
         while any(at):
+            self._leap(at)
             groups = [g for s in range(len(at)) if (g := self._met(s, at))]
             if not groups:
                 raise fail(Code.DEADLOCK, "stages wait for one another: " + _who(at))
@@ -92,6 +99,27 @@ class Composer:
             for s in group:
                 at[s] = next(walks[s], None)
         return self
+
+    def _leap(self, at: Sequence[Meeting | None]) -> None:
+        """Leave out whole periods of a pipeline in its steady state."""
+        if self.unrolled:
+            return
+        first = min(self.now)
+        state = (
+            tuple(id(m[2]) if m else 0 for m in at),
+            tuple(n - first for n in self.now),
+            tuple((die, _later(held, -first)) for die, held in sorted(self._held.items())),
+            tuple((c.dies, _later(held, -first)) for c, held in self._meetings),
+        )
+        leap = self._periods.leap(self._stacks, state, first, self.tally)
+        if leap is None:
+            return
+        for stack, turns in zip(self._stacks, leap.turns, strict=True):
+            stack[0].turn += turns * leap.periods
+        for entry, times in leap.tally.items():
+            self.tally[entry] += times * leap.periods
+        self._skip([range(len(self.now))], [leap.ticks], leap.periods)
+        self._meetings = [(c, _later(held, leap.ticks * leap.periods)) for c, held in self._meetings]
 
     def _met(self, stage: int, at: list[Meeting | None]) -> list[int]:
         """The stages that take part in the meeting at which a stage is, if all have come to it."""
@@ -138,14 +166,18 @@ class Composer:
                     args = [a.at(dict(variables)) for a in node.args]
                     places = self.builder.places(stage, node.procedure, args)
                 if len(self._partners_of(stage, node.procedure)) > 1:
-                    yield node.procedure, places
+                    yield node.procedure, places, node
                 else:
                     self._call((node.procedure, ((stage, places),)))
             elif node.steady and not self.unrolled:
                 self._repeat(stage, node)
             else:
-                for i in range(node.count):
-                    yield from self._walk(stage, node.body, {**variables, node.variable: i})
+                frame = Frame(node)
+                self._stacks[stage].append(frame)
+                while frame.turn < node.count:
+                    yield from self._walk(stage, node.body, {**variables, node.variable: frame.turn})
+                    frame.turn += 1
+                self._stacks[stage].pop()
 
     def _repeat(self, stage: int, loop: LoopNode) -> None:
         """A steady loop: turn by turn until a state comes back, then all whole periods at once."""

@@ -10,6 +10,7 @@ from statistics import median
 from tests.bench.baseline import SIZES
 from tests.bench.collectives import show_collectives
 from tests.bench.compiling import compile_seconds
+from tests.bench.damage import show_damage
 from tests.bench.placing import show_places
 from tests.bench.routing import cases, measure
 from tests.bench.scaling import show_scaling
@@ -25,8 +26,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument(
         "--only",
-        choices=("compile", "sizes", "interpreter", "place", "route", "collectives"),
-        help="one of the tables",
+        choices=("compile", "sizes", "interpreter", "place", "route", "collectives", "damage"),
+        help="one of the tables; `damage` only so",
     )
     given = parser.parse_args()
     os.chdir(ROOT)
@@ -40,6 +41,8 @@ def main() -> None:
         show_routes(1 if given.quick else 5)
     if given.only in (None, "collectives"):
         show_collectives()
+    if given.only == "damage":
+        show_damage(given.quick)
     if given.only in (None, "interpreter"):
         show_steps(5 if given.quick else 21)
 

@@ -131,6 +131,7 @@ def _as_json(outcome: Outcome, wafer: Wafer) -> dict[str, Any]:
         "bound_seconds": model.seconds(outcome.bound.time),
         "bound_kind": outcome.bound.kind,
         "ratio": outcome.ratio,
+        "why": outcome.shortfall,
         "max_link_bytes": outcome.max_link_bytes,
         "messages": len(outcome.timed.plan.messages),
     }
@@ -149,3 +150,5 @@ def _show(outcome: Outcome, wafer: Wafer) -> None:
         ("fullest link", f"{r['max_link_bytes']:,} bytes"),
     ):
         click.echo(f"{label:<18}{text}")
+    if r["why"]:
+        click.echo(f"{'over the bound':<18}{r['why']}")

@@ -21,6 +21,7 @@ Facts = dict[str, Any]
 HOT: Final = 0.9
 _POINTS: Final = 200  # of a time line
 _LINES: Final = 5  # of the traffic of a link
+_ROOM: Final = 0.3  # how much less neighbours carry where rerouting can help
 
 
 def link_facts(found: Simulated) -> Facts:
@@ -65,7 +66,6 @@ def _hot(found: Simulated, link: Link) -> Facts:
 
 def _relief(a: Account, link: Link, use: LinkTotal) -> Iterator[str]:
     """What would make room, from the numbers: other links, other times, or wider links."""
-    share = max(use.peak, _share(use.busy, a.end))
     meeting = {o.op for (name, o), _ in use.traffic.items() if name == use.peak_call}
     if use.conflicts and len(meeting) > 1:
         yield f"{use.conflicts:,} messages queued: {len(meeting)} ops meet in `{use.peak_call}`; start them apart"
@@ -74,13 +74,14 @@ def _relief(a: Account, link: Link, use: LinkTotal) -> Iterator[str]:
         for other in mesh_topology(a.costs.wafer).links
         if other != link and (other[0] == link[0] or other[1] == link[1])
     ]
-    if beside and 2 * fmean(beside) < use.busy:
-        spare = 1 - fmean(beside) / use.busy
+    spare = 1 - fmean(beside) / use.busy if beside else 0.0
+    if spare > _ROOM:
         yield (
             f"links beside it carry {spare:.0%} less: other routes (`--routing adaptive`) "
             "or another place (`--mapper`) can share the load"
         )
-    yield f"{share / HOT:.2f} times the bandwidth, or as many fewer bytes, would bring it to {HOT:.0%}"
+    else:
+        yield "links beside it are as full: only fewer bytes or wider links help"
 
 
 def origin_facts(origin: Origin, file: str) -> Facts:

@@ -31,7 +31,10 @@ def _links(wafer: Wafer, facts: Facts) -> Iterator[str]:
     links = mesh_topology(wafer).links
     load = np.array([round(1e9 * shares[link]) for link in links], np.int64)
     top = int(load.max(initial=0))
-    if wafer.rows <= 24 and wafer.cols <= 25 and top:
+    if not top:
+        yield "no link carries anything"
+        return
+    if wafer.rows <= 24 and wafer.cols <= 25:
         yield f"tenths of the busiest link, which is busy {top / 1e9:.2%} of the step; the larger of both directions"
         yield from heat_map(wafer, links, load, top)
     yield ""

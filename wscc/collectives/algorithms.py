@@ -9,10 +9,12 @@ from typing import Final
 from wscc.collectives.arrange import Arc, Route, arrange
 from wscc.collectives.cuts import least_cut, unit_flow
 from wscc.collectives.exchanges import exchanges
-from wscc.collectives.family import Family, piece_counts
+from wscc.collectives.family import Family, piece_counts, pipelined
 from wscc.collectives.gathers import gathers, spread_plan
 from wscc.collectives.packing import pack
 from wscc.collectives.plan import (
+    COPY,
+    REDUCE,
     Chunk,
     Op,
     Plan,
@@ -94,7 +96,9 @@ def _piped(request: Request, model: LinkModel, name: str, trees: Sequence[OutTre
     counts = piece_counts(sum(len(r.arcs) for r in routes) or 1, request.bytes // len(routes), model)
     used = [{link for a in r.arcs if (link := (a.src, a.dst))} for r in routes]
     fullest = max((sum(link in of for of in used) for link in request.topology.links), default=0)
-    return Family(plan, _rows(counts), floor=fullest * (request.bytes // len(routes)))
+    part = request.bytes // len(routes)
+    depth = max((r.tails[0] for r in routes if r.arcs), default=1)
+    return Family(plan, _rows(counts), pipelined(part, depth, model, REDUCE), floor=fullest * part)
 
 
 def _rows(counts: Sequence[int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
@@ -124,17 +128,20 @@ def _route_of(request: Request, tree: OutTree) -> Route:
 
 
 def _along(request: Request, model: LinkModel, algorithm: str, routes: Sequence[Route]) -> Family:
-    """Pieces that take turns on the routes."""
+    """Pieces that take turns on the routes; in a packing, as many on each."""
+    shared = len(routes) if algorithm == "packing" else 1
     targets = frozenset(request.dies if request.op is Op.BROADCAST else [request.target])
 
     def plan(pieces: int, limit: int, seed: int) -> Plan:
-        parts = list(pieces_of(request.bytes, pieces * (1 if algorithm != "packing" else len(routes))))
+        parts = list(pieces_of(request.bytes, pieces * shared))
         chunks = tuple(Chunk(n, frozenset([request.root]), targets) for n in parts)
         taken = [routes[i % len(routes)] for i in range(len(parts))]
         return Plan(algorithm, chunks, arrange(taken, parts, range(len(parts)), model, limit))
 
-    hops = max(max(len(r.arcs) for r in routes) * len(routes), 1)
-    return Family(plan, _rows(piece_counts(hops, request.bytes // len(routes), model)))
+    hops = max(max(len(r.arcs) for r in routes) * shared, 1)
+    part = request.bytes // shared
+    depth = max((r.tails[0] for r in routes if r.arcs), default=1)
+    return Family(plan, _rows(piece_counts(hops, part, model)), pipelined(part, depth, model, COPY))
 
 
 def _spread(request: Request, model: LinkModel) -> Family:
@@ -145,7 +152,9 @@ def _spread(request: Request, model: LinkModel) -> Family:
         chunks = [Chunk(n, frozenset([request.root]), everyone) for n in pieces_of(request.bytes, pieces)]
         return spread_plan(request, model, chunks, limit, seed)
 
-    return Family(plan, _rows(piece_counts(len(request.dies), request.bytes, model)))
+    counts = piece_counts(len(request.dies), request.bytes, model)
+    far = max(request.topology.distance(d, request.root) for d in request.dies)
+    return Family(plan, _rows(counts), pipelined(request.bytes, far, model, COPY))
 
 
 def disjoint_paths(topology: Topology, source: int, target: int) -> list[Route]:

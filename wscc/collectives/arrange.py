@@ -12,7 +12,7 @@ from functools import cached_property
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from wscc.collectives.plan import COPY, Link, Message
+from wscc.collectives.plan import COPY, Message
 from wscc.collectives.timing import LinkModel
 
 
@@ -69,74 +69,86 @@ def arrange(
     return _Arranging(routes, sizes, waves, model, limit).run()
 
 
+# (wave, -hops ahead, chunk, hop) of what waits to be sent.
+_Waiting = tuple[int, int, int, int]
+
+
 class _Arranging:
+    """Links are numbered; by link, what waits for it and until when it is busy."""
+
     def __init__(
         self, routes: Sequence[Route], sizes: Sequence[int], waves: Sequence[int], model: LinkModel, limit: int
     ) -> None:  # fmt: skip
-        self.routes, self.sizes, self.waves, self.model, self.limit = routes, sizes, waves, model, limit
+        self.sizes, self.waves, self.model, self.limit = sizes, waves, model, limit
+        self.routes = routes
+        known = {id(route): route for route in routes}
+        self.links = sorted({(arc.src, arc.dst) for route in known.values() for arc in route.arcs})
+        number = {link: i for i, link in enumerate(self.links)}
+        numbers = {key: [number[a.src, a.dst] for a in route.arcs] for key, route in known.items()}
+        self.link_of = [numbers[id(route)] for route in routes]
         self.pending = [list(route.waits) for route in routes]
-        # By link and kind of message: (wave, -hops ahead, chunk, hop) of what waits to be sent.
-        self.queues: dict[Link, list[tuple[int, int, int, int]]] = {}
-        self.busy_until: dict[Link, float] = {}
-        # Either a link is free (chunk -1), or a hop of a chunk is done.
-        self.events: list[tuple[float, int, int, Link]] = []
+        self.queues: list[list[_Waiting]] = [[] for _ in self.links]
+        self.busy_until = [0.0] * len(self.links)
+        # Either a link is free (chunk -1), or a hop of a chunk is done: time, chunk, hop, link.
+        self.events: list[tuple[float, int, int, int]] = []
         self.messages: list[Message] = []
 
     def run(self) -> tuple[Message, ...]:
-        awake: set[Link] = set()
+        awake: set[int] = set()
         for c, waits in enumerate(self.pending):
-            awake.update(self._queue(c, i) for i, count in enumerate(waits) if not count)
-        now = 0.0
+            awake.update(self._queue(c, i, 0.0) for i, count in enumerate(waits) if not count)
+        queues, busy, events, now = self.queues, self.busy_until, self.events, 0.0
         while True:
-            for link in sorted(awake):
-                if self.queues.get(link) and self.busy_until.get(link, 0.0) <= now:
+            for link in sorted(awake) if len(awake) > 1 else awake:
+                if queues[link] and busy[link] <= now:
                     self._send(link, now)
-            if not self.events:
+            if not events:
                 return tuple(self.messages)
-            now = self.events[0][0]
+            now = events[0][0]
             awake = self._advance(now)
 
-    def _queue(self, c: int, hop: int) -> Link:
-        arc = self.routes[c].arcs[hop]
-        link = (arc.src, arc.dst)
-        heappush(self.queues.setdefault(link, []), (self.waves[c], -self.routes[c].tails[hop], c, hop))
+    def _queue(self, c: int, hop: int, now: float) -> int:
+        link = self.link_of[c][hop]
+        queue, free = self.queues[link], self.busy_until[link]
+        if not queue and free > now:
+            heappush(self.events, (free, -1, 0, link))
+        heappush(queue, (self.waves[c], -self.routes[c].tails[hop], c, hop))
         return link
 
-    def _advance(self, now: float) -> set[Link]:
-        awake: set[Link] = set()
-        while self.events and self.events[0][0] == now:
-            _, c, hop, link = heappop(self.events)
+    def _advance(self, now: float) -> set[int]:
+        awake, events, routes = set[int](), self.events, self.routes
+        while events and events[0][0] == now:
+            _, c, hop, link = heappop(events)
             if c < 0:
                 awake.add(link)
                 continue
-            for after in self.routes[c].followers[hop]:
-                self.pending[c][after] -= 1
-                if not self.pending[c][after]:
-                    awake.add(self._queue(c, after))
+            pending = self.pending[c]
+            for after in routes[c].followers[hop]:
+                pending[after] -= 1
+                if not pending[after]:
+                    awake.add(self._queue(c, after, now))
         return awake
 
-    def _send(self, link: Link, now: float) -> None:
+    def _send(self, link: int, now: float) -> None:
         """One message: chunks in order of urgency while they fit and are of the same kind."""
-        queue, size = self.queues[link], 0
-        hops: list[tuple[int, int]] = []
-        op = self._op_of(queue[0])
-        while (
-            queue
-            and self._op_of(queue[0]) == op
-            and (not hops or size + self.sizes[queue[0][2]] <= self.limit)
-        ):
-            _, _, c, hop = heappop(queue)
+        queue, sizes = self.queues[link], self.sizes
+        _, _, c, hop = heappop(queue)
+        op, size = self.routes[c].arcs[hop].op, sizes[c]
+        hops = [(c, hop)]
+        while queue and size + sizes[queue[0][2]] <= self.limit:
+            _, _, c, hop = queue[0]
+            if self.routes[c].arcs[hop].op != op:
+                break
+            heappop(queue)
             hops.append((c, hop))
-            size += self.sizes[c]
-        self.messages.append(Message(*link, op, tuple(c for c, _ in hops)))
-        free = now + self.model.hold(size)
-        self.busy_until[link] = free
-        heappush(self.events, (free, -1, 0, link))
+            size += sizes[c]
+        self.messages.append(Message(*self.links[link], op, tuple([c for c, _ in hops])))
+        self.busy_until[link] = free = now + self.model.hold(size)
+        if queue:
+            heappush(self.events, (free, -1, 0, link))
         early = self.model.passes_early(op)
-        at = now + self.model.latency if early else now + self.model.span(size)
+        at = now + (self.model.latency if early else self.model.span(size))
         for c, hop in hops:
-            heappush(self.events, (at, c, hop, link))
-            at += self.sizes[c] if early else 0
-
-    def _op_of(self, waiting: tuple[int, int, int, int]) -> str:
-        return self.routes[waiting[2]].arcs[waiting[3]].op
+            if self.routes[c].followers[hop]:
+                heappush(self.events, (at, c, hop, link))
+            at += sizes[c] if early else 0

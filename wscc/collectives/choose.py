@@ -8,8 +8,9 @@ from typing import Final
 
 from wscc.collectives.algorithms import ALGORITHMS, families
 from wscc.collectives.bounds import Bound, bound
+from wscc.collectives.explain import shortfall
 from wscc.collectives.plan import Op, Request
-from wscc.collectives.search import fastest
+from wscc.collectives.search import Climb
 from wscc.collectives.timing import LinkModel, Timed
 from wscc.diagnostics import Code, fail
 from wscc.machine.topology import Topology
@@ -18,6 +19,9 @@ AUTO: Final = "auto"
 # Near enough to the bound to stop looking; the order in which `auto` looks.
 _ENOUGH: Final = 1.001
 _ORDER: Final = ("packing", "tree", "direct", "ring", "chain")
+# Hops of chunks in all plans that are tried: seconds.
+_WORK: Final = 250_000
+_MOST_HOPS: Final = 3_000_000
 _NAMED: Final = 4
 
 
@@ -37,6 +41,11 @@ class Outcome:
     def ratio(self) -> float:
         """Time over bound; 1 where nothing moves."""
         return self.timed.end / self.bound.time if self.bound.time else 1.0
+
+    @property
+    def shortfall(self) -> str | None:
+        """Why the bound is not reached, where it is not."""
+        return shortfall(self.timed, self.bound.time, self.bound.kind)
 
     @cached_property
     def max_link_bytes(self) -> int:
@@ -72,18 +81,40 @@ def _islands(topology: Topology) -> str:
     return f"{len(parts)} islands: {', '.join(parts[:_NAMED])}{more}"
 
 
+def _check_hops(request: Request) -> None:
+    """Plans name every hop of every chunk: refuse what would take many minutes and gigabytes."""
+    dies, topology = len(request.dies), request.topology
+    if request.op in (Op.BROADCAST, Op.P2P):
+        return
+    hops = dies * dies
+    if request.op is Op.ALL_TO_ALL and dies > 1:
+        far = topology.distances(request.dies[0])
+        hops *= sum(far[d] for d in request.dies) // (2 * dies) + 1
+    if hops > _MOST_HOPS:
+        raise fail(
+            Code.LIMIT,
+            f"a plan of {request.op} over {dies:,} dies has about {hops:,} messages: the limit is {_MOST_HOPS:,}",
+            help="take a smaller mesh, or one collective for each block of it",
+        )
+
+
 def collective(request: Request, model: LinkModel, algorithm: str = AUTO) -> Outcome:
     """The fastest plan of `algorithm` (of all, with `auto`); the first among equals.
 
-    Raises `CompileError` W303 where the algorithm does not exist on this mesh.
+    Raises `CompileError`: W303 where the algorithm does not exist on this mesh, W003 where the dies are too many
+    for plans of single messages.
     """
+    _check_hops(request)
     least = bound(request, model)
     enough = _ENOUGH * least.time
     best: Timed | None = None
+    work = 0
     for name in _ORDER if algorithm == AUTO else (algorithm,):
         for family in families(request, model, name):
-            if best is None or family.floor < best.end:
-                found = fastest(family, model, enough)
+            if best is None or (family.floor < best.end and work < _WORK):
+                climb = Climb(family, model, enough, _WORK - work)
+                found = climb.run()
+                work += climb.work
                 best = found if best is None or found.end < best.end else best
             if best.end <= enough:
                 return Outcome(request, best, least)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
+from random import Random
 from typing import Final
 
 from wscc.collectives.arrange import Arc, Route, arrange
-from wscc.collectives.family import Family, message_limits, piece_counts
-from wscc.collectives.flows import balance
-from wscc.collectives.plan import Chunk, Link, Plan, Request, pieces_of, split
+from wscc.collectives.family import Family, message_limits, piece_counts, pipelined
+from wscc.collectives.flows import Balance, Shares, balance
+from wscc.collectives.plan import REDUCE, Chunk, Link, Plan, Request, pieces_of, split
 from wscc.collectives.timing import LinkModel
 from wscc.collectives.trees import GUIDES, Guide, path_route
 from wscc.machine.topology import Path
+from wscc.routing.channels import is_whole
 
 _MOST_PIECES: Final = 16
 # From so many pieces on, the balanced paths get their exact shares, not whole pieces.
 _EXACT: Final = 4
+_SEEDS: Final = 4
 
 # Sizes and routes of what goes from a die to another, given its bytes and a number of pieces.
 Pieces = list[tuple[int, Route]]
@@ -28,7 +31,7 @@ def exchanges(request: Request, model: LinkModel, algorithm: str) -> Iterator[Fa
     """None where the algorithm does not exist on this mesh."""
     floor = 0.0
     if algorithm == "packing":
-        cutter = _balanced(request)
+        cutter = _balanced(balance(request.topology))
     else:
         guide = GUIDES[algorithm](request.topology)
         if guide is None:
@@ -37,7 +40,7 @@ def exchanges(request: Request, model: LinkModel, algorithm: str) -> Iterator[Fa
     part = max(request.shards)
     rows = tuple(
         (pieces, message_limits(part // pieces, model, max(request.bytes, 1)))
-        for pieces in piece_counts(4 * len(request.dies) ** 2, part, model, _MOST_PIECES)
+        for pieces in piece_counts(7 * len(request.dies) ** 2, part, model, _MOST_PIECES)
     )
 
     def plan(pieces: int, limit: int, seed: int) -> Plan:
@@ -48,9 +51,21 @@ def exchanges(request: Request, model: LinkModel, algorithm: str) -> Iterator[Fa
                     chunks.append(Chunk(n, frozenset([home]), frozenset([target])))
                     routes.append(route)
         sizes = [c.bytes for c in chunks]
-        return Plan(algorithm, tuple(chunks), arrange(routes, sizes, [0] * len(sizes), model, limit))
+        by_lot = pieces >= _EXACT and algorithm == "packing" and not is_whole(request.topology)
+        waves = _waves(len(sizes), seed + by_lot)
+        return Plan(algorithm, tuple(chunks), arrange(routes, sizes, waves, model, limit))
 
-    yield Family(plan, rows, floor=floor)
+    start = pipelined(part, 1, model, REDUCE)
+    yield Family(plan, rows, start, seeds=_SEEDS if algorithm == "packing" else 1, floor=floor)
+
+
+def _waves(count: int, seed: int) -> Sequence[int]:
+    """Seed 0: those with the most hops ahead go first. Else by lot, so that every pair of dies advances evenly:
+    around damage, many links are full, and a link gets what it should carry in time only if others mix too."""
+    if not seed:
+        return [0] * count
+    random = Random(seed)
+    return [random.randrange(1 << 16) for _ in range(count)]
 
 
 def _guided(guide: Guide) -> Cutter:
@@ -60,10 +75,8 @@ def _guided(guide: Guide) -> Cutter:
     return cut
 
 
-def _balanced(request: Request) -> Cutter:
+def _balanced(found: Balance) -> Cutter:
     """Over the paths that load the fullest link least, by their shares."""
-    trees = balance(request.topology).trees
-    edges = {d: [*accumulate(share for share, _ in of)][:-1] for d, of in trees.items()}
     routes: dict[Path, Route] = {}
 
     def route(path: Path) -> Route:
@@ -73,12 +86,11 @@ def _balanced(request: Request) -> Cutter:
 
     def cut(home: int, target: int, size: int, pieces: int) -> Pieces:
         if pieces < _EXACT:
-            at = ((i + 0.5) / pieces for i in range(pieces))
-            paths = [trees[home][bisect_right(edges[home], x)][1][target] for x in at]
+            paths = _sampled(found.few[home], target, pieces)
             return [(n, route(p)) for n, p in zip(split(size, pieces), paths, strict=True) if n]
         shares: dict[Path, float] = {}
-        for share, paths_of in trees[home]:
-            shares[paths_of[target]] = shares.get(paths_of[target], 0.0) + share
+        for share, path in found.trees[home]:
+            shares[path[target]] = shares.get(path[target], 0.0) + share
         ends = [0, *(round(size * x) for x in accumulate(shares.values()))]
         ends[-1] = size
         parts = [b - a for a, b in pairwise(ends)]
@@ -89,6 +101,12 @@ def _balanced(request: Request) -> Cutter:
         ]
 
     return cut
+
+
+def _sampled(trees: Shares, target: int, pieces: int) -> list[Path]:
+    """A path for each of a few pieces, as evenly as whole pieces follow the shares."""
+    edges = [*accumulate(share for share, _ in trees)][:-1]
+    return [trees[bisect_right(edges, (i + 0.5) / pieces)][1][target] for i in range(pieces)]
 
 
 def _floor(request: Request, guide: Guide) -> float:

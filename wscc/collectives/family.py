@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from wscc.collectives.plan import Plan
+from wscc.collectives.plan import COPY, Plan
 from wscc.collectives.timing import LinkModel
 
 # Hops of chunks that a candidate may have: what keeps planning to seconds.
-BUDGET: Final = 70_000
+_BUDGET: Final = 1 << 17
 _PIECES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST_PIECES: Final = _PIECES[-1]
 
@@ -20,12 +20,13 @@ class Family:
     """`make(pieces, limit, seed)` plans with every part of the data in `pieces`, and messages of up to `limit`
     bytes (1: a chunk each).
 
-    `rows` are the numbers of pieces worth a try, with the limits for each, both rising; `seeds` break ties. No
-    plan of the family takes less than `floor` byte times.
+    `rows` are the numbers of pieces worth a try, with the limits for each, both rising; the best is looked for
+    from `start` pieces on. `seeds` break ties. No plan of the family takes less than `floor` byte times.
     """
 
     make: Callable[[int, int, int], Plan]
     rows: tuple[tuple[int, tuple[int, ...]], ...]
+    start: int = 1
     seeds: int = 1
     floor: float = 0.0
 
@@ -40,9 +41,21 @@ class Family:
                     yield self.make(pieces, limit, seed)
 
 
+def pipelined(size: int, hops: int, model: LinkModel, op: str) -> int:
+    """About the best number of pieces for `size` bytes along `hops` links: k pieces take (k + hops - 1) times what
+    one does, each with half a flit of padding and, where a message holds its link for it, the latency. One, where what
+    arrives is passed on at once."""
+    if op == COPY and model.passes_early(COPY):
+        return 1
+    each = model.flit / 2 + (model.latency if model.store_and_forward else 0)
+    return max(1, int((size * hops / each) ** 0.5))
+
+
 def piece_counts(hops: int, smallest: int, model: LinkModel, most: int = MOST_PIECES) -> list[int]:
     """Numbers of pieces that stay within the budget and keep a piece of `smallest` bytes above a flit."""
-    return [p for p in _PIECES if p == 1 or (p <= most and p * hops <= BUDGET and p * model.flit <= smallest)]
+    return [
+        p for p in _PIECES if p == 1 or (p <= most and p * hops <= _BUDGET and p * model.flit <= smallest)
+    ]
 
 
 def message_limits(smallest: int, model: LinkModel, largest: int) -> tuple[int, ...]:

@@ -31,18 +31,25 @@ _ROUNDS: Final = 30
 _CLOSE: Final = 1.001  # of what the prices prove: good enough
 # Hops of all trees together, beyond which no more are made, and the least share of a tree that is kept.
 _CROSSINGS: Final = 2_000_000
-_LEAST: Final = 1e-4
+_LEAST: Final = 1e-3
+# Best answers that are mixed, and what a column of an earlier one costs: far less than a better load gains.
+_MIXED: Final = 4
+_DISLIKE: Final = 5e-4
+
+# Of one die: (share, path to each other die); shares sum to 1, the largest first.
+Shares = list[tuple[float, dict[int, Path]]]
 
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    """Trees from every die, where every die sends 1 to every other.
+    """Trees from every die, where every die sends 1 to every other: `few` by die, or a mixture of several such
+    answers, `trees`.
 
-    `trees[die]` are (share, path to each other die); shares of a die sum to 1, the largest first. `most` is the
-    load of the fullest link, `lengths` (by link) prove a bound on it.
+    `most` is the load of the fullest link, `lengths` (by link) prove a bound on it.
     """
 
-    trees: dict[int, list[tuple[float, dict[int, Path]]]]
+    few: dict[int, Shares]
+    trees: dict[int, Shares]
     most: float
     lengths: tuple[int, ...]
 
@@ -58,7 +65,8 @@ def balance(topology: Topology) -> Balance:
     """Stops within 0.1 % of what its prices prove, or where more trees would take long."""
     dies = topology.live
     if len(dies) < 2:
-        return Balance({d: [] for d in dies}, 0.0, (0,) * len(topology.links))
+        nothing: dict[int, Shares] = {d: [] for d in dies}
+        return Balance(nothing, nothing, 0.0, (0,) * len(topology.links))
     return _Balancing(topology).run()
 
 
@@ -76,26 +84,26 @@ class _Balancing:
 
     def run(self) -> Balance:
         self._spread()
-        best, shares = float(self.load.max()), np.zeros(0)
+        most, shares = float(self.load.max()), np.ones(len(self.demands))
         for _ in range(_ROUNDS):
-            found = self._split(best)
+            found = self._split(most)
             if found is None:
                 break
-            shares = found.shares
-            best = float(loads_of(self.pool.columns, shares, len(self.free)).max())
+            shares, most = found.shares, self._most(found.shares)
             self._prove(found.prices)
-            if best <= _CLOSE * self.proof.bound or self._is_long():
+            if most <= _CLOSE * self.proof.bound or self._is_long():
                 break
-        return Balance(self._trees(shares), best, self._lengths())
+        mixed = self._mixed(most)
+        return Balance(self._trees(shares), self._trees(mixed), self._most(mixed), self._lengths())
 
     def _spread(self) -> None:
         rounds = max(2, min(_BIDS, _CROSSINGS // int(self.load.sum())))
         self.load, proof = spread(self.search, self.pool, self.amounts, self.free, self.load, rounds)
         self.proof = max(self.proof, proof, key=lambda p: p.bound)
 
-    def _split(self, scale: float) -> Split | None:
+    def _split(self, scale: float, dislike: Floats | None = None) -> Split | None:
         columns = self.pool.columns
-        return split(columns, np.zeros(len(columns)), self.amounts, self.free, scale)
+        return split(columns, np.zeros(len(columns)), self.amounts, self.free, scale, dislike)
 
     def _prove(self, prices: Floats) -> None:
         proof = bid(self.search, self.pool, self.amounts, self.free, prices).proof
@@ -104,19 +112,32 @@ class _Balancing:
     def _is_long(self) -> bool:
         return len(self.pool.columns) / len(self.demands) * float(self.load.sum()) > _CROSSINGS
 
-    def _trees(self, shares: Floats) -> dict[int, list[tuple[float, dict[int, Path]]]]:
+    def _most(self, shares: Floats) -> float:
+        return float(loads_of(self.pool.columns[: len(shares)], shares, len(self.free)).max())
+
+    def _mixed(self, scale: float) -> Floats:
+        """The mean of several best answers, each unlike those before: what a link carries then comes from near
+        and far, so that it has work from the start and until the end."""
+        total = np.zeros(len(self.pool.columns))
+        for n in range(_MIXED):
+            found = self._split(scale, total * (_DISLIKE / len(self.demands)))
+            if found is None:
+                return total / n if n else np.ones(len(self.demands))
+            total = total + found.shares
+        return total / _MIXED
+
+    def _trees(self, shares: Floats) -> dict[int, Shares]:
         return {
             demand.source: sorted(self._trees_of(i, demand, shares), key=lambda tree: -tree[0])
             for i, demand in enumerate(self.demands)
         }
 
     def _trees_of(self, i: int, demand: Demand, shares: Floats) -> Iterator[tuple[float, dict[int, Path]]]:
-        kept = [j for j in self.pool.of[i] if j < len(shares) and shares[j] >= _LEAST] or self.pool.of[i][-1:]
-        total = sum(float(shares[j]) for j in kept if j < len(shares)) or 1.0
+        kept = [j for j in self.pool.of[i] if j < len(shares) and shares[j] >= _LEAST]
+        total = sum(float(shares[j]) for j in kept)
         for j in kept:
-            share = float(shares[j]) / total if j < len(shares) and len(kept) > 1 else 1.0
             paths = self.pool.columns[j].die_paths(self.topology)
-            yield share, dict(zip(demand.destinations, paths, strict=True))
+            yield float(shares[j]) / total, dict(zip(demand.destinations, paths, strict=True))
 
     def _lengths(self) -> tuple[int, ...]:
         """Of the prices found and those of straight cuts, the ones that prove most."""

@@ -30,7 +30,7 @@ def gathers(request: Request, model: LinkModel, algorithm: str) -> Iterator[Fami
         def spread(pieces: int, limit: int, seed: int) -> Plan:
             return spread_plan(request, model, _shards(request, pieces)[0], limit, seed)
 
-        yield Family(spread, rows, seeds)
+        yield Family(spread, rows, seeds=seeds)
     elif (guide := GUIDES[algorithm](request.topology)) is not None:
 
         def guided(pieces: int, limit: int, seed: int) -> Plan:

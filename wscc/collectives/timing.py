@@ -5,11 +5,10 @@ Times are in *byte times*, what one byte takes on a link, so that whole latencie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from wscc.collectives.plan import COPY, Link, Message, Plan
+from wscc.collectives.plan import COPY, Link, Plan
 from wscc.machine.links import CUT_THROUGH, STORE_AND_FORWARD, LinkTimes, exact
 
 
@@ -68,28 +67,23 @@ def simulate(plan: Plan, model: LinkModel) -> Timed:
     free: dict[Link, float] = {}
     ready: dict[tuple[int, int], float] = {}  # (die, chunk): from when on the die may pass it on
     starts, ends = [], []
-    for m in plan.messages:
-        link = (m.src, m.dst)
-        offsets = offsets_of(m, sizes, model)
-        start = free.get(link, 0.0)
-        for c, offset in zip(m.chunks, offsets, strict=True):
-            start = max(start, ready.get((m.src, c), 0.0) - offset)
-        size = sum(sizes[c] for c in m.chunks)
+    for src, dst, op, chunks in plan.messages:
+        link, early = (src, dst), model.passes_early(op)
+        start, size = free.get(link, 0.0), 0
+        for c in chunks:
+            # Cut-through: a relay need not wait for what comes later in its message than it begins.
+            has = ready.get((src, c), 0.0) - (0 if model.store_and_forward else size)
+            if has > start:
+                start = has
+            size += sizes[c]
         end = start + model.span(size)
         free[link] = start + model.hold(size)
-        early = model.passes_early(m.op)
-        for c, offset in zip(m.chunks, offsets, strict=True):
-            arrives = start + model.latency + offset if early else end
-            ready[m.dst, c] = max(ready.get((m.dst, c), 0.0), arrives)
+        at = start + model.latency
+        for c in chunks:
+            arrives = at if early else end
+            if arrives > ready.get((dst, c), 0.0):
+                ready[dst, c] = arrives
+            at += sizes[c]
         starts.append(start)
         ends.append(end)
     return Timed(plan, model, tuple(starts), tuple(ends))
-
-
-def offsets_of(message: Message, sizes: Sequence[int], model: LinkModel) -> list[int]:
-    """Where each chunk begins in the message, as far as the model lets a relay know: cut-through only."""
-    offsets, at = [], 0
-    for c in message.chunks:
-        offsets.append(0 if model.store_and_forward else at)
-        at += sizes[c]
-    return offsets

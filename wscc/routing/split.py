@@ -37,12 +37,14 @@ class Split:
 
 
 def split(
-    columns: Sequence[Column], least: Floats, amounts: Floats, fixed: Floats, scale: float
-) -> Split | None:
+    columns: Sequence[Column], least: Floats, amounts: Floats, fixed: Floats, scale: float,
+    dislike: Floats | None = None,
+) -> Split | None:  # fmt: skip
     """The best shares of `columns`, each at least its `least`; every demand has one and they leave it room.
 
     `amounts`: bytes by demand; `fixed`: bytes by link that are there anyhow; `scale`: about the answer, to keep
-    the numbers of the programme near 1. None if the solver finds no optimum.
+    the numbers of the programme near 1; `dislike`: by column, what all of its demand on it costs, as a part of the
+    largest load. None if the solver finds no optimum.
     """
     demands, links, count = len(amounts), len(fixed), len(columns)
     model = solver.ModelBuilderHelper()
@@ -69,7 +71,8 @@ def split(
             crossings = int(column.times.sum())
             for link, times in zip(column.links.tolist(), column.times.tolist(), strict=True):
                 model.add_term_to_constraint(demands + link, j, weight * times)
-        model.set_var_objective_coefficient(j, _MEAN * weight * crossings / links)
+        cost = _MEAN * weight * crossings / links + (0.0 if dislike is None else float(dislike[j]))
+        model.set_var_objective_coefficient(j, cost)
     answer = solver.ModelSolverHelper("glop")
     answer.set_solver_specific_parameters(_PARAMETERS)
     answer.solve(model)
