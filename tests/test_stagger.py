@@ -9,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -45,8 +46,8 @@ from wscc.passes.stagger import Stagger
 from wscc.recompiled import differences
 from wscc.trainer import RunOptions, run
 
-# Two stages in a row: all lanes (replicas) send to the next stage over the link in the middle.
-LANES = {"pp": 2, "dp": 3}
+# Two stages in a row: all replicas send to the next stage over the link in the middle.
+REPLICAS = {"pp": 2, "dp": 3}
 ROW = Wafer("w", 1, 6, link=Link(bandwidth=10**11, latency=10e-9))
 HELPED = (
     str(SAMPLES / "gpt-tiny.wsl"), "--parallel", "pp=2,dp=4", "--set", "wafer.mesh=1x8", "--set", "train.batch=24",
@@ -169,15 +170,15 @@ def test_a_delay_is_not_repeated_until_clusters_have_met() -> None:
 
 
 @lru_cache
-def lanes(link_model: str = "") -> Compiled:
+def planned(link_model: str = "") -> Compiled:
     shape = Shape(batch=12, calls=4, d=48, vocab=48)
-    return compile_graph(gpt(LANES, shape, wafer=ROW), choices=Choices(stagger=link_model))
+    return compile_graph(gpt(REPLICAS, shape, wafer=ROW), choices=Choices(stagger=link_model))
 
 
 @lru_cache
 def delayed() -> tuple[Module, Artifact]:
     """All delays, whether they help or not."""
-    made = lanes()
+    made = planned()
     module = PlanMemory().run(Schedule().run(Stagger().run(made.modules["route"])))
     streams, _ = emit(module)
     return module, replace(made.artifact, streams=streams)
@@ -187,13 +188,13 @@ def test_results_are_those_of_one_device_and_to_the_bit_those_without_delays() -
     outcome = run(delayed()[1], RunOptions(steps=2), check=True)
     assert outcome.check is not None
     assert outcome.check.ok, outcome.check
-    assert outcome.losses == run(lanes().artifact, RunOptions(steps=2)).losses
+    assert outcome.losses == run(planned().artifact, RunOptions(steps=2)).losses
 
 
 def test_verify_finds_nothing_and_the_graph_asks_for_the_rest() -> None:
     _, artifact = delayed()
     assert not verify_program(artifact).findings
-    assert not [*differences(artifact, lanes().graph)]
+    assert not [*differences(artifact, planned().graph)]
 
 
 @pytest.mark.parametrize("kind", LINK_MODELS)
@@ -211,8 +212,8 @@ def test_the_simulator_counts_them(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", LINK_MODELS)
 def test_messages_that_stand_in_line_outlive_the_call_that_sent_them(kind: str) -> None:
-    """Lanes that share a link: composed from calls, each call finds what earlier ones left on it."""
-    builder = Builder(lanes().artifact.streams, Costs.of(ROW, kind))
+    """Replicas that share a link: composed from calls, each call finds what earlier ones left on it."""
+    builder = Builder(planned().artifact.streams, Costs.of(ROW, kind))
     exact = whole(builder)
     assert max(Composer(builder).run().now) == pytest.approx(max(exact.leave.values()), rel=0.01)
     executed = sum(len(steps) for script in exact.scripts.values() for _, steps in script)
@@ -221,7 +222,7 @@ def test_messages_that_stand_in_line_outlive_the_call_that_sent_them(kind: str) 
 
 def test_time_passes_on_the_die_that_is_told_to() -> None:
     programs, steps = parse_wsa("role 0 { procedure f(0) { delay time=$0 } } step { loop i 3 { call f() } }")
-    streams = replace(lanes().artifact.streams, programs=programs, steps=steps, dies=(0, 1), roles=(0, 0))
+    streams = replace(planned().artifact.streams, programs=programs, steps=steps, dies=(0, 1), roles=(0, 0))
     late = replace(streams, bindings=np.array([[0], [1500]]))
     composed = Composer(Builder(late, Costs.of(ROW))).run()
     assert [Fraction(n, SECOND) for n in composed.now] == [0, Fraction(4500, 10**12)]
@@ -237,7 +238,7 @@ def test_less_than_no_time_is_refused() -> None:
 # ---- when they stay
 
 
-def test_nothing_changes_unless_asked_for_and_where_nothing_is_shared(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_nothing_changes_unless_asked_for_and_where_nothing_is_shared(tmp_path: Path) -> None:
     assert not Choices().stagger
     apart = gpt({"dp": 2}, Shape(), wafer=Wafer("w", 1, 2))
     plain, asked = compile_graph(apart), compile_graph(apart, choices=Choices(stagger=CUT_THROUGH))
@@ -248,27 +249,29 @@ def test_nothing_changes_unless_asked_for_and_where_nothing_is_shared(tmp_path) 
     files = {p.name: p.read_bytes() for p in (tmp_path / "plain").iterdir() if p.name != "report.json"}
     assert files == {n: (tmp_path / "asked" / n).read_bytes() for n in files}
     assert "stagger" not in plain.report
-    assert "delay" not in to_text(lanes().modules["plan_memory"])
+    assert "delay" not in to_text(planned().modules["plan_memory"])
 
 
 @pytest.mark.parametrize("kind", LINK_MODELS)
 def test_delays_stay_only_where_the_simulated_step_is_shorter(kind: str) -> None:
-    made, told = lanes(kind), lanes(kind).report["stagger"]
+    made, told = planned(kind), planned(kind).report["stagger"]
     assert told["delays_found"] > 0
     before, after = (
         max(whole(Builder(c.artifact.streams, Costs.of(ROW, kind))).leave.values()) / SECOND
-        for c in (lanes(), made)
+        for c in (planned(), made)
     )
     assert told["simulated_whole"]
     assert (told["step_seconds_before"], told["step_seconds"]) == pytest.approx((before, after), rel=1e-12)
     assert (after < before) == (told["delays_kept"] > 0)
     if not told["delays_kept"]:
         assert after == before
-        assert made.artifact.streams.programs == lanes().artifact.streams.programs
+        assert made.artifact.streams.programs == planned().artifact.streams.programs
         assert "do not help here" in told["words"]
 
 
-def test_lanes_of_a_pipeline_over_one_link_are_a_case_where_they_help(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_replicas_that_send_to_the_next_stage_over_one_link_gain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = str(tmp_path / "out")
     assert main(["compile", *HELPED, "-o", folder, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["stagger"]
@@ -280,7 +283,7 @@ def test_lanes_of_a_pipeline_over_one_link_are_a_case_where_they_help(tmp_path, 
     assert not verify_program(load_artifact(tmp_path / "out")).findings
 
 
-def test_a_simulation_says_what_the_delays_do(capsys) -> None:  # type: ignore[no-untyped-def]
+def test_a_simulation_says_what_the_delays_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", *HELPED, "--link-model", STORE_AND_FORWARD]) == 0
     (line,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("staggered starts")]
     assert "do not help here" in line

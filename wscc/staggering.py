@@ -18,7 +18,7 @@ MOST_TRIED: Final = 8
 # Steps of up to so many instructions are simulated whole. Others are composed from their calls, which is near enough
 # to tell how long a step takes, not to tell two that differ by less than `NOISE`.
 MOST_INSTRUCTIONS: Final = 100_000
-NOISE: Final = Fraction(2, 100)
+NOISE: Final = Fraction(5, 100)
 
 Delayed = Callable[[tuple[int, ...]], Artifact]
 

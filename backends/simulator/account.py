@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs
-from wscc.backends.simulator.events import DieUse, Link, LinkUse
+from wscc.backends.simulator.records import DieUse, Link, LinkUse
 from wscc.ir.profile import UNKNOWN, Origin, Profile
 
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 
 from wscc.backends.simulator.calls import Builder, Places
 from wscc.backends.simulator.clusters import CallNode, Cluster, Groups, LoopNode, Node, clusters_of, nodes
-from wscc.backends.simulator.events import Hold, Simulation
+from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.periods import Frame, Periods
+from wscc.backends.simulator.records import Hold
 from wscc.diagnostics import Code, fail
 
 # A procedure, and for each stage that takes part the places of its arguments.

@@ -13,81 +13,18 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import NamedTuple
 
-from wscc.backends.simulator.calls import COMPUTE, DELAY, WAIT, Cargo, Step
+from wscc.backends.simulator.calls import COMPUTE, DELAY, WAIT, Step
 from wscc.backends.simulator.costs import Costs, Leg
+from wscc.backends.simulator.records import DieUse, Hold, Link, LinkUse, Message
 from wscc.diagnostics import Code, fail
 
-Link = tuple[int, int]
 # What a die has to do: calls, each a number by which messages of different calls are told apart, and its steps.
 Script = Sequence[tuple[int, Sequence[Step]]]
 # (die, call number, step, start, end): for traces.
 OnStep = Callable[[int, int, Step, int, int], None]
 # (link, message, start, end): for traces.
-OnLink = Callable[[Link, "Message", int, int], None]
-
-
-class Hold(NamedTuple):
-    """A message takes a link for `ticks` until `end`, and stood in line for it from `asked` on."""
-
-    link: Link
-    asked: int
-    end: int
-    ticks: int
-
-    def later(self, ticks: int) -> Hold:
-        return self._replace(asked=self.asked + ticks, end=self.end + ticks)
-
-
-@dataclass(slots=True)
-class LinkUse:
-    """What a link did: bytes (also by channel), messages, ticks in use, ticks that messages queued for it, and how many
-    did."""
-
-    bytes: int = 0
-    messages: int = 0
-    busy: int = 0
-    queueing: int = 0
-    conflicts: int = 0
-    channels: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-
-
-@dataclass(slots=True)
-class DieUse:
-    """Where the ticks of a die went: instructions (`busy`), delays, and waiting for messages: `bubble` until one from
-    or to another stage starts, `idle` until one of its own stage does, `exposed` (by channel) while it is on its
-    way."""
-
-    busy: int = 0
-    delayed: int = 0
-    bubble: int = 0
-    idle: int = 0
-    exposed: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-
-
-@dataclass(slots=True, eq=False)
-class Message:
-    """One message: -1 where a time is not known yet. It has left, or arrived, when all of its legs have."""
-
-    channel: int
-    posted: int = -1
-    issued: int = -1
-    cargo: Cargo | None = None
-    read: int = 0
-    write: int = 0
-    legs_inside: int = 0
-    legs_on_way: int = 0
-    leaving: int = 0
-    arriving: int = 0
-    left: int = -1
-    arrived: int = -1
-    sender_waits: int = -1
-    receiver_waits: int = -1
-
-    @property
-    def start(self) -> int:
-        return max(self.posted, self.issued)
+OnLink = Callable[[Link, Message, int, int], None]
 
 
 @dataclass(slots=True, eq=False)

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from wscc.backends.simulator.account import Account, DieTotal, LinkTotal
 from wscc.backends.simulator.costs import SECOND
-from wscc.backends.simulator.events import Link
 from wscc.backends.simulator.memory import MemoryUse, Moment
+from wscc.backends.simulator.records import Link
 from wscc.ir.profile import Origin
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
