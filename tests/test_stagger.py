@@ -152,6 +152,21 @@ def test_clusters_on_one_link_start_one_after_the_other(to: tuple[int, ...], del
     assert Stagger(keep="7").run(crossing(to, 3)).step == crossing(to, 3).step
 
 
+@pytest.mark.parametrize(("elements", "delayed"), [(4, False), (11, True)])
+def test_a_link_that_others_put_in_the_shade_is_not_hot(elements: int, delayed: bool) -> None:
+    """Two messages share the link from 1 to 2; one of 24 elements loads that from 5 to 4."""
+
+    def transfer(channel: int, to: tuple[int, ...], n: int) -> Transfer:
+        read, write = View("in0", 0, (n,), (1,), DTYPE), View(f"t{channel}", 0, (n,), (1,), DTYPE)
+        return Transfer(channel, per_die(to), read, write)
+
+    few = transfer(0, (2, 3, NOBODY, NOBODY, NOBODY, NOBODY), elements)
+    many = transfer(1, (NOBODY, NOBODY, NOBODY, NOBODY, NOBODY, 4), 24)
+    module = routed(module_of(6, [few, many], slots=2))
+    assert {t.phase for t in module.procedures[0].body if isinstance(t, Transfer)} == {0}
+    assert (Stagger().run(module) != module) == delayed
+
+
 def test_a_delay_is_not_repeated_until_clusters_have_met() -> None:
     module = crossing((2, 3, NOBODY, NOBODY))
     (loop,) = module.step
@@ -278,7 +293,7 @@ def test_replicas_that_send_to_the_next_stage_over_one_link_gain(
     assert told["step_seconds"] < 0.995 * told["step_seconds_before"]
     assert main(["simulate", folder, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["step_seconds"] == pytest.approx(told["step_seconds"], rel=0.02)
+    assert found["step_seconds"] == pytest.approx(told["step_seconds"], rel=1e-4)
     assert found["time"]["delayed"] > 0
     assert not verify_program(load_artifact(tmp_path / "out")).findings
 
