@@ -159,8 +159,8 @@ def _staggered(compiled: Compiled, planned: Module, linked: _Linked, observe: Ob
     linked.timings.passes[Stagger.name] = time.perf_counter() - started
     linked.modules[Stagger.name] = planned
     observe(Stagger.name, planned)
-    made = linked.compiled(routed, planned)
-    report = made.report | {"stagger": outcome.report()}
+    made = linked.compiled(routed, planned) if outcome.kept else compiled
+    report = made.report | {"stagger": outcome.report(), "compile_seconds": linked.timings.report()}
     return replace(made, artifact=replace(made.artifact, report=report))
 
 

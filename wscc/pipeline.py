@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, fail
 from wscc.ir.fabric import Kernel, Post, Transfer
@@ -27,6 +28,9 @@ class Timings:
     @property
     def total(self) -> float:
         return sum(self.passes.values())
+
+    def report(self) -> dict[str, Any]:
+        return {"total": self.total, "passes": dict(self.passes)}
 
 
 def run_passes(

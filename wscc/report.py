@@ -34,7 +34,7 @@ def build_report(
     return {
         "strategy": dict(graph.axes),
         "dies_used": graph.dies_used,
-        "compile_seconds": {"total": timings.total, "passes": dict(timings.passes)},
+        "compile_seconds": timings.report(),
         "params": parameters(graph),
         "flops_per_step": model_flops(graph),
         "memory": {

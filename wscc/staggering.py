@@ -28,7 +28,7 @@ class Outcome:
     """Ticks of a simulated step with all clusters starting at once (`plain`), and with the delays that do best.
 
     `found` counts the delays that the load of links suggests; `kept` are the numbers of those that stay. Simulated
-    `whole`, or composed from calls.
+    `whole`, or composed from calls; not at all where nothing was found.
     """
 
     link_model: str
@@ -45,8 +45,8 @@ class Outcome:
             "simulated_whole": self.whole,
             "delays_found": self.found,
             "delays_kept": len(self.kept),
-            "step_seconds_before": _seconds(self.plain),
-            "step_seconds": _seconds(self.best if self.kept else self.plain),
+            "step_seconds_before": _seconds(self.plain) if self.found else None,
+            "step_seconds": _seconds(self.best if self.kept else self.plain) if self.found else None,
         }
 
     def words(self) -> str:
@@ -65,6 +65,8 @@ class Outcome:
 def choose(plain: Artifact, link_model: str, found: int, delayed: Delayed) -> Outcome:
     """Try each delay alone, then add those that help, the best first, as long as the step becomes shorter; and all of
     them at once. `delayed` compiles with the delays of these numbers."""
+    if not found:
+        return Outcome(link_model, 0, (), 0, 0, False)
     exact = length(builder_of(plain, link_model)) <= MOST_INSTRUCTIONS
 
     def ticks(artifact: Artifact) -> int:
@@ -72,9 +74,7 @@ def choose(plain: Artifact, link_model: str, found: int, delayed: Delayed) -> Ou
         return max(whole(builder).leave.values()) if exact else max(Composer(builder).run().now)
 
     before = ticks(plain)
-    best, kept = (
-        _best(min(found, MOST_TRIED), before, lambda keep: ticks(delayed(keep))) if found else (before, ())
-    )
+    best, kept = _best(min(found, MOST_TRIED), before, lambda keep: ticks(delayed(keep)))
     stays = best < before if exact else best < before * (1 - NOISE)
     return Outcome(link_model, found, kept if stays else (), before, best, exact)
 

@@ -42,11 +42,11 @@ def _show(mesh: str, strategy: str, mapper: str, bandwidth: str, link_model: str
     overrides = Overrides(sets=sets, parallel=strategy)
     choices = Choices(mapper=mapper, stagger=link_model)
     told = compile_file("samples/gpt-tiny.wsl", overrides, choices=choices).report["stagger"]
-    before, after = (1e6 * told[k] for k in ("step_seconds_before", "step_seconds"))
     start = f"{mesh:<6}{strategy:<16}{mapper:<8}{bandwidth:<10}"
     if not told["delays_found"]:
         print(f"{start}no two clusters share a hot link")
         return False
+    before, after = (1e6 * told[k] for k in ("step_seconds_before", "step_seconds"))
     kept = f"{told['delays_kept']} of {told['delays_found']}"
     more = "" if told["simulated_whole"] else "  (composed)"
     print(
