@@ -7,8 +7,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from wscc.diagnostics import Code, fail
 from wscc.ir.die_arrays import DieArray, as_ints
-from wscc.ir.fabric import Kernel
+from wscc.ir.fabric import Kernel, Send
 from wscc.ir.module import Call, Loop, Module, Procedure, Stage, Step
 from wscc.passes.base import Fact, Pass
 from wscc.passes.stagger_clusters import Conflicts, called
@@ -33,7 +34,7 @@ class Stagger(Pass):
 
     The meaning of the program stays as it is. Whether it becomes faster, only a simulation tells
     (`wscc.staggering`): `keep` lists the numbers of the delays that are made, in the order of the step, separated
-    by `+` (empty: all).
+    by `+` (empty: all). Raises W006 for a number that there is not, W603 for a module that is scheduled.
 
     Before: loop mb < 8 { call @block.fwd ... }
     After:  call @stagger.0(); loop mb < 8 { call @block.fwd ... }
@@ -46,6 +47,8 @@ class Stagger(Pass):
     keep: str = ""
 
     def run(self, module: Module) -> Module:
+        if any(isinstance(stmt, Send) for p in module.procedures for stmt in p.body):
+            raise fail(Code.PASS_ORDER, f"`{PASS}` needs transfers, which `schedule` has taken apart")
         conflicts = Conflicts(module)
         maker = _Maker(conflicts, frozenset(self.keep.split("+")) - {""})
         if any(isinstance(s, Stage) for s in module.step):
@@ -54,6 +57,8 @@ class Stagger(Pass):
         else:
             (body,) = module.steps()
             step = maker.delayed(body, 0)
+        if unknown := maker.unknown():
+            raise fail(Code.OPTION, f"`{PASS}` finds {maker.found} delays, none of them number {unknown[0]}")
         return module.with_(step=step, procedures=(*module.procedures, *maker.procedures))
 
 
@@ -64,7 +69,7 @@ class _Maker:
     conflicts: Conflicts
     keep: frozenset[str]
     procedures: list[Procedure] = field(default_factory=list)
-    _found: int = 0
+    found: int = 0
 
     def delayed(self, body: Body, stage: int) -> Body:
         """The statements of a stage with delays where clusters conflict that do not start apart already."""
@@ -85,9 +90,13 @@ class _Maker:
             made.append(statement)
         return tuple(made)
 
+    def unknown(self) -> list[str]:
+        """What is to be kept and was not found."""
+        return sorted(self.keep - {str(n) for n in range(self.found)})
+
     def _call(self, delays: DieArray) -> list[Call | Loop]:
         """The call of a delay, unless it is not to be kept."""
-        number, self._found = self._found, self._found + 1
+        number, self.found = self.found, self.found + 1
         if self.keep and str(number) not in self.keep:
             return []
         kernel = Kernel(DELAY, (), (), (("time", as_ints(delays)),))

@@ -149,7 +149,18 @@ def test_clusters_on_one_link_start_one_after_the_other(to: tuple[int, ...], del
     after = Stagger().run(crossing(to, 3))
     names = [s.procedure for s in after.step if isinstance(s, Call)]
     assert [delay_of(after, n) for n in names] == ([delays] if delays else []), "once, before the loop"
-    assert Stagger(keep="7").run(crossing(to, 3)).step == crossing(to, 3).step
+
+
+def test_delays_that_there_are_not_and_modules_without_transfers_are_refused() -> None:
+    module = crossing((2, 3, NOBODY, NOBODY))
+    assert Stagger(keep="0").run(module) == Stagger().run(module)
+    for how, what, code in (
+        (Stagger(keep="0+7"), module, Code.OPTION),
+        (Stagger(), Schedule().run(module), Code.PASS_ORDER),
+    ):
+        with pytest.raises(CompileError) as caught:
+            how.run(what)
+        assert caught.value.diagnostics[0].code == code
 
 
 @pytest.mark.parametrize(("elements", "delayed"), [(4, False), (11, True)])
