@@ -63,3 +63,7 @@ def learning_rate_factor(step: int, warmup: int, decay: int, floor: float) -> fl
 
 def _clip_factor(norm2: Array, clip: float) -> float:
     return min(1.0, clip / (sqrt(float(norm2)) + 1e-6)) if clip > 0 else 1.0
+
+
+def delay(time: int) -> None:
+    """Nothing: only a clock would notice."""

@@ -72,6 +72,7 @@ MEANING: Final[dict[str, Kernel]] = {
     "tick": update.tick,
     "adamw": update.adamw,
     "sgd": update.sgd,
+    "delay": update.delay,
 }
 
 # These only move elements, so that no arithmetic is done in bf16.

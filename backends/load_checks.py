@@ -126,6 +126,8 @@ def _check_scalars(t: Template, rows: Ints) -> None:
     for value in t.attrs:
         if isinstance(value, Column):
             column(value, rows)
+    if t.opcode == "delay" and int(column(t.attrs[0], rows).min(initial=0)) < 0:
+        raise fail(Code.ARTIFACT, "a `delay` takes less than no time")
     if t.opcode == "wait" and t.attrs[1] not in ("received", "sent"):
         raise fail(Code.ARTIFACT, f"`wait` is for `received` or `sent`, not `{t.attrs[1]}`")
 

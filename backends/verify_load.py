@@ -17,7 +17,7 @@ from wscc.ir.program import Code, Column, Instruction, Streams, stage_of_role
 from wscc.ir.types import DType
 
 FLAGS: Final = frozenset({"accumulate", "causal"})
-NUMBERS: Final = frozenset({"channel", "peer", "route", "start", "q_start", "k_start", "limit"})
+NUMBERS: Final = frozenset({"channel", "peer", "route", "start", "q_start", "k_start", "limit", "time"})
 # Operands that are integers (indices, labels, steps), by opcode; what has any element type is in `_MOVES`.
 INTEGERS: Final = {
     "gather": ("ids",), "scatter_add": ("ids",), "pick": ("y",), "pick_bwd": ("y",), "nll": ("y",), "nll_bwd": ("y",),

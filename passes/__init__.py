@@ -16,6 +16,7 @@ from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
 from wscc.passes.stages import Stages
+from wscc.passes.stagger import Stagger
 
 PASSES: Final[dict[str, type[Pass]]] = {
     p.name: p
@@ -28,6 +29,7 @@ PASSES: Final[dict[str, type[Pass]]] = {
         LowerCollectives,
         FormPhases,
         Route,
+        Stagger,
         Schedule,
         PlanMemory,
     )

@@ -20,6 +20,7 @@ class Fact(StrEnum):
     LOWERED = "lowered to the fabric"
     PHASED = "grouped in phases"
     ROUTED = "routed"
+    STAGGERED = "staggered"
     SCHEDULED = "scheduled"
     PLANNED = "planned in memory"
 

@@ -37,7 +37,7 @@ from wscc.machine.wafer import Wafer, are_neighbours, dead_link
 
 _OPCODES: Final = sorted(set(INSTRUCTIONS) - {"post", "send", "wait"})
 _ATTR_TYPES: Final[dict[str, type]] = {
-    **dict.fromkeys(("start", "q_start", "k_start", "limit", "warmup", "decay"), int),
+    **dict.fromkeys(("start", "q_start", "k_start", "limit", "warmup", "decay", "time"), int),
     **dict.fromkeys(("accumulate", "causal"), bool),
 }
 

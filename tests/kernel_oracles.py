@@ -347,4 +347,5 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "tick": (_of(np.array(6, np.int32), expected=np.array(7, np.int32)),),
     "adamw": (_adamw(1, 0.0), _adamw(4, 1.5), _adamw(9, 100.0)),
     "sgd": (_sgd,),
+    "delay": (lambda rng: Case((), (5,), ()),),
 }

@@ -65,7 +65,7 @@ def test_full_links_are_named_with_their_lines_and_relief(
 def test_shares_of_a_die_add_up_to_the_step(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = seen(capsys, folder, "--metric", "die_util", "--group", "1x2")
     for die in found["dies"]:
-        parts = (die[k] for k in ("flops", "tile_rounding", "hbm", "bubble", "idle"))
+        parts = (die[k] for k in ("flops", "tile_rounding", "hbm", "delayed", "bubble", "idle"))
         assert sum(parts) + sum(die["exposed"].values()) == pytest.approx(1)
         assert die["util"] == pytest.approx(die["flops"] + die["tile_rounding"] + die["hbm"])
     assert [g["first_die"] for g in found["groups"]] == [[0, 0], [0, 2], [1, 0], [1, 2]]

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.whole_step import SAMPLES, builder, compiled, on, whole
+from tests.whole_step import SAMPLES, builder, compiled, on
 from wscc.backends.emit_files import load_artifact, write_artifact
 from wscc.backends.simulator.account import Account, account
 from wscc.backends.simulator.clusters import LoopNode, nodes
 from wscc.backends.simulator.compose import Composer, Observer
+from wscc.backends.simulator.whole import whole
 from wscc.cli import main
 from wscc.machine.links import CUT_THROUGH, LINK_MODELS, STORE_AND_FORWARD
 from wscc.machine.wafer import Wafer

@@ -1,8 +1,7 @@
-"""A step simulated as one run of all instructions, without composing it from calls: to compare with."""
+"""Small variants of samples to simulate, on machines slower or faster than theirs."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,10 +9,8 @@ from pathlib import Path
 from wscc.backends.emit_files import Artifact
 from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.costs import Costs
-from wscc.backends.simulator.events import Simulation
 from wscc.compiler import compile_file
 from wscc.frontend.overrides import Overrides
-from wscc.ir.program import dynamic_calls
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.wafer import Wafer
 
@@ -39,18 +36,3 @@ def on(wafer: Wafer, *, bandwidth: int = 1, latency: int = 1, peak: int = 1) -> 
 def builder(sample: tuple[Artifact, Wafer], kind: str = CUT_THROUGH, wafer: Wafer | None = None) -> Builder:
     artifact, own = sample
     return Builder(artifact.streams, Costs.of(wafer or own, kind))
-
-
-def whole(b: Builder) -> Simulation:
-    """All calls of all dies in one run. The n-th calls of a procedure are taken for one, on whatever stages."""
-    scripts = {}
-    numbers: dict[tuple[str, int], int] = {}
-    for die, stage in enumerate(b.stages):
-        seen: Counter[str] = Counter()
-        script = []
-        for name, args in dynamic_calls(b.streams.steps[stage]):
-            seen[name] += 1
-            number = numbers.setdefault((name, seen[name]), len(numbers))
-            script.append((number, b.call(die, name, b.places(stage, name, args)).steps))
-        scripts[die] = script
-    return Simulation(b.costs, dict(enumerate(b.streams.dies)), scripts, dict.fromkeys(scripts, 0)).run()

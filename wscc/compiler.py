@@ -23,8 +23,10 @@ from wscc.ir.print import to_text
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.place import placement
 from wscc.passes.route_loads import link_bytes, phase_loads, procedure_loads
-from wscc.pipeline import Observer, Timings, compile_module
+from wscc.passes.stagger import Stagger
+from wscc.pipeline import Observer, Timings, check, compile_module
 from wscc.report import Loads, build_report, hidden_model_flops, model_flops
+from wscc.staggering import choose
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,25 +92,76 @@ def compile_graph(
 
     planned = compile_module(graph, level, choices=choices, observe=keep, timings=timings)
     started = time.perf_counter()
-    streams, manifest = emit(planned)
-    timings.passes["emit"] = time.perf_counter() - started
-    started = time.perf_counter()
     phases = phase_loads(modules["route"], bounds=True)
     loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
     timings.passes["bounds"] = time.perf_counter() - started
-    sharded = modules.get("fuse", modules["partition"])
-    report = build_report(
-        graph,
-        sharded,
-        planned,
-        placement(modules["place"], choices.mapper),
-        loads,
-        streams,
-        timings,
+    linked = _Linked(graph, modules, choices, loads, timings, data, file)
+    compiled = linked.compiled(modules["route"], planned)
+    return _staggered(compiled, planned, linked, observe) if choices.stagger else compiled
+
+
+@dataclass(frozen=True, eq=False)
+class _Linked:
+    """All that the artifact of a program with known routes needs besides its last modules."""
+
+    graph: Module
+    modules: dict[str, Module]
+    choices: Choices
+    loads: Loads
+    timings: Timings
+    data: bytes | None
+    file: str
+
+    def artifact(self, routed: Module, planned: Module) -> Artifact:
+        """Without a report; `routed` still has its transfers."""
+        streams, manifest = emit(planned)
+        place = self.modules["place"]
+        known = {p.name for p in place.procedures}
+        added = (replace(p, body=()) for p in routed.procedures if p.name not in known)
+        lowered = place.with_(procedures=(*place.procedures, *added))
+        flops = model_flops(self.graph) - hidden_model_flops(self._sharded)
+        profile = profile_of(self.graph, lowered, routed, planned, streams, flops, self.file)
+        return Artifact(streams, manifest, to_text(self.graph), self.data, profile=profile)
+
+    def compiled(self, routed: Module, planned: Module) -> Compiled:
+        started = time.perf_counter()
+        artifact = self.artifact(routed, planned)
+        self.timings.passes["emit"] = time.perf_counter() - started
+        place = placement(self.modules["place"], self.choices.mapper)
+        report = build_report(
+            self.graph, self._sharded, planned, place, self.loads, artifact.streams, self.timings
+        )
+        return Compiled(self.graph, self.modules, replace(artifact, report=report))
+
+    @property
+    def _sharded(self) -> Module:
+        return self.modules.get("fuse", self.modules["partition"])
+
+
+def _staggered(compiled: Compiled, planned: Module, linked: _Linked, observe: Observer) -> Compiled:
+    """The program with the delays that make its simulated step shorter; its report says what they do."""
+    started = time.perf_counter()
+    routed = compiled.modules["route"]
+
+    def delayed(keep: tuple[int, ...]) -> tuple[Module, Module]:
+        """The last modules: a delay has no memory, so that the plan is as it was."""
+        late = Stagger("+".join(map(str, keep))).run(routed)
+        added = late.procedures[len(routed.procedures) :]
+        return late, planned.with_(step=late.step, procedures=(*planned.procedures, *added))
+
+    found = len(Stagger().run(routed).procedures) - len(routed.procedures)
+    outcome = choose(
+        compiled.artifact, linked.choices.stagger, found, lambda keep: linked.artifact(*delayed(keep))
     )
-    flops = model_flops(graph) - hidden_model_flops(sharded)
-    profile = profile_of(graph, modules["place"], modules["route"], planned, streams, flops, file)
-    return Compiled(graph, modules, Artifact(streams, manifest, to_text(graph), data, report, profile))
+    if outcome.kept:
+        routed, planned = delayed(outcome.kept)
+        check(planned, Stagger.name)
+    linked.timings.passes[Stagger.name] = time.perf_counter() - started
+    linked.modules[Stagger.name] = planned
+    observe(Stagger.name, planned)
+    made = linked.compiled(routed, planned)
+    report = made.report | {"stagger": outcome.report()}
+    return replace(made, artifact=replace(made.artifact, report=report))
 
 
 def traffic_bytes(routed: Module) -> int:

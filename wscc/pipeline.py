@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, fail
-from wscc.ir.fabric import Post, Transfer
+from wscc.ir.fabric import Kernel, Post, Transfer
 from wscc.ir.module import Kind, Level, Module
 from wscc.ir.verify import verify
 from wscc.passes import default_passes
@@ -70,6 +70,7 @@ def facts_of(module: Module) -> frozenset[Fact]:
         Fact.LOWERED: lowered,
         Fact.PHASED: scheduled or (lowered and all(t.phase >= 0 for t in transfers)),
         Fact.ROUTED: bool(module.routes),
+        Fact.STAGGERED: any(isinstance(s, Kernel) and s.opcode == "delay" for s in body),
         Fact.SCHEDULED: scheduled,
         Fact.PLANNED: module.memory is not None,
     }

@@ -14,7 +14,17 @@ from wscc.backends.verify_findings import Finding
 from wscc.backends.verify_views import Ints
 from wscc.ir.artifact import Manifest
 from wscc.ir.module import Module
-from wscc.ir.program import Code, Column, Instruction, Operand, Streams, resolve
+from wscc.ir.program import (
+    Code,
+    Column,
+    Instruction,
+    Operand,
+    ProgramCall,
+    ProgramLoop,
+    ProgramStep,
+    Streams,
+    resolve,
+)
 from wscc.passes import PASSES, default_passes
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import ALLGATHERS, Choices
@@ -58,7 +68,7 @@ def differences(artifact: Artifact, graph: Module) -> Iterator[Finding]:
 
 
 def _between(artifact: Artifact, made: Streams, manifest: Manifest) -> Iterator[Finding]:
-    given = artifact.streams
+    given = _undelayed(artifact.streams)
     if artifact.manifest != replace(
         manifest, data_file=artifact.manifest.data_file, train=artifact.manifest.train
     ):
@@ -83,6 +93,24 @@ def _between(artifact: Artifact, made: Streams, manifest: Manifest) -> Iterator[
                 yield Finding(
                     "meaning", "is not the instruction that the graph asks for", name, procedure, at
                 )
+
+
+def _undelayed(streams: Streams) -> Streams:
+    """Without the calls that only delay: they change no result, and a program need not have them."""
+    programs, delays = [], set[str]()
+    for p in streams.programs:
+        late = [c for c in p.procedures if c.body and all(x.opcode == "delay" for x in c.body)]
+        delays.update(c.name for c in late)
+        programs.append(replace(p, procedures=tuple(c for c in p.procedures if c not in late)))
+
+    def kept(step: ProgramStep) -> ProgramStep:
+        return tuple(
+            replace(s, body=kept(s.body)) if isinstance(s, ProgramLoop) else s
+            for s in step
+            if not (isinstance(s, ProgramCall) and s.procedure in delays)
+        )
+
+    return replace(streams, programs=tuple(programs), steps=tuple(map(kept, streams.steps)))
 
 
 def _first_difference(a: Code, row: Ints, b: Code, other: Ints) -> int | None:

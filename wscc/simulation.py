@@ -45,12 +45,17 @@ def simulate(
             "the artifact has no profile.json, which says what its instructions are for",
             help="compile the model again",
         )
+    builder = builder_of(artifact, link_model, bandwidth_factor=bandwidth_factor)
+    trace = Trace(builder, profile) if tracing else None
+    composer = Composer(builder, trace.observer if trace else None).run()
+    return Simulated(builder, profile, account(composer, profile), trace)
+
+
+def builder_of(artifact: Artifact, link_model: str, *, bandwidth_factor: int = 1) -> Builder:
+    """The streams of an artifact on its wafer. `CompileError` W501 if they do not fit it."""
     check_dies(artifact.streams, artifact.manifest)
     wafer = parse(Source("graph.wir", artifact.graph)).machine
     wafer = replace(wafer, link=replace(wafer.link, bandwidth=wafer.link.bandwidth * bandwidth_factor))
     if artifact.streams.arena_bytes > wafer.die.sram + wafer.die.hbm:
         raise fail(Code.ARTIFACT, "the arena of the artifact is larger than the memories of a die")
-    builder = Builder(artifact.streams, Costs.of(wafer, link_model))
-    trace = Trace(builder, profile) if tracing else None
-    composer = Composer(builder, trace.observer if trace else None).run()
-    return Simulated(builder, profile, account(composer, profile), trace)
+    return Builder(artifact.streams, Costs.of(wafer, link_model))

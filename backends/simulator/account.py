@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs
-from wscc.backends.simulator.events import DieUse, Link, LinkUse
+from wscc.backends.simulator.records import DieUse, Link, LinkUse
 from wscc.ir.profile import UNKNOWN, Origin, Profile
 
 
@@ -22,6 +22,7 @@ class DieTotal:
     ideal: int = 0
     tiling: int = 0
     hbm: int = 0
+    delayed: int = 0
     bubble: int = 0
     idle: int = 0
     exposed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -108,6 +109,7 @@ def account(composer: Composer, profile: Profile) -> Account:
 
 
 def _wait(total: DieTotal, use: DieUse, kinds: tuple[Origin, ...], times: int) -> None:
+    total.delayed += times * use.delayed
     total.bubble += times * use.bubble
     total.idle += times * use.idle
     for channel, ticks in use.exposed.items():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from wscc.backends.simulator.costs import Costs, Leg, Reach, Work, work_of
+from wscc.backends.simulator.costs import SECOND, Costs, Leg, Reach, Work, work_of
 from wscc.diagnostics import Code as ErrorCode
 from wscc.diagnostics import fail
 from wscc.ir.program import Code, Column, Field, Instruction, Streams, stage_of_role
@@ -23,13 +23,14 @@ COMPUTE: Final = 0
 POST: Final = 1
 SEND: Final = 2
 WAIT: Final = 3
+DELAY: Final = 4
 
 
 class Step(NamedTuple):
     """One instruction. `position` is its place in the code of the role.
 
-    COMPUTE takes `ticks`, and the HBM's port for `hbm` of them. Others are about the message `channel` from
-    `sender`; `across` says that it comes from another stage or goes there.
+    COMPUTE takes `ticks`, and the HBM's port for `hbm` of them; DELAY takes `ticks` and does nothing. Others are
+    about the message `channel` from `sender`; `across` says that it comes from another stage or goes there.
     """
 
     kind: int
@@ -154,6 +155,9 @@ class Builder:
             if x.opcode == "wait":
                 steps.append(_wait(x, index, ends, procedure))
                 continue
+            if x.opcode == "delay":
+                steps.append(Step(DELAY, index, self._delay(die, x)))
+                continue
             does = self.work(x)
             amount = sum(self._in_hbm(die, r, places) for r in does.reaches)
             if x.opcode in ("post", "send"):
@@ -184,6 +188,12 @@ class Builder:
         number = self._scalar(die, x, 2)
         cargo = self._cargo(die, peer, amount, number, sends)
         return Step(SEND, index, 0, hbm, die, channel, True, across, cargo)
+
+    def _delay(self, die: int, x: Instruction) -> int:
+        time = self._scalar(die, x, 0)
+        if time < 0:
+            raise fail(ErrorCode.ARTIFACT, f"die {die} is to wait for {time} picoseconds")
+        return time * (SECOND // 10**12)
 
     def _cargo(self, die: int, peer: int, amount: int, number: int, sends: dict[int, int]) -> Cargo:
         """The n-th sends on merged routes of a die are of one tree: all of them are sent each time."""

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 
 from wscc.backends.simulator.calls import Builder, Places
 from wscc.backends.simulator.clusters import CallNode, Cluster, Groups, LoopNode, Node, clusters_of, nodes
-from wscc.backends.simulator.events import Link, Simulation
+from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.periods import Frame, Periods
+from wscc.backends.simulator.records import Hold
 from wscc.diagnostics import Code, fail
 
 # A procedure, and for each stage that takes part the places of its arguments.
 Variant = tuple[str, tuple[tuple[int, Places], ...]]
-# Links, and from when until when messages hold them.
-Held = tuple[tuple[Link, int, int], ...]
+Held = tuple[Hold, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,22 +253,28 @@ class Composer:
                 self.observer.called(entry, begin)
             for die, time in zip(cluster.dies, entry.leave, strict=True):
                 self.now[die] = begin + time
-                self._held.pop(die, None)
-            self._held.update((die, _later(links, begin)) for die, links in entry.held)
+            self._hold(cluster, entry, begin)
             if len(variant[1]) > 1:
-                holds = ((link, start, end) for link, start, end, _ in entry.run.holds)
-                self._meetings.append((cluster, _later(holds, begin)))
+                self._meetings.append((cluster, _later((h for h, _ in entry.run.holds), begin)))
+
+    def _hold(self, cluster: Cluster, entry: Entry, begin: int) -> None:
+        """What the messages of a cluster hold from now on: those from before may outlive a short call."""
+        over, late = min(self.now), dict(entry.held)
+        for die in cluster.dies:
+            before = tuple(h for h in self._held.pop(die, ()) if h.end > over)
+            if held := before + _later(late.get(die, ()), begin):
+                self._held[die] = held
 
     def _held_elsewhere(self, cluster: Cluster, begin: int) -> Held:
         """The links of a cluster that other stages hold beyond a time where they meet, counted from it."""
         over = min(self.now)
-        self._meetings = [m for m in self._meetings if max((h[2] for h in m[1]), default=over) > over]
+        self._meetings = [m for m in self._meetings if max((h.end for h in m[1]), default=over) > over]
         return tuple(
-            (link, max(0, start - begin), end - begin)
+            _from(hold, begin)
             for other, held in self._meetings
             if set(other.dies).isdisjoint(cluster.dies)
-            for link, start, end in held
-            if end > begin and link in cluster.links
+            for hold in held
+            if hold.end > begin and hold.link in cluster.links
         )
 
     def _held_by(self, dies: Sequence[int], begin: int) -> Held:
@@ -276,10 +282,7 @@ class Composer:
         if not self._held:
             return ()
         return tuple(
-            (link, max(0, start - begin), end - begin)
-            for die in dies
-            for link, start, end in self._held.get(die, ())
-            if end > begin
+            _from(hold, begin) for die in dies for hold in self._held.get(die, ()) if hold.end > begin
         )
 
     def _clusters_of(self, variant: Variant) -> tuple[Cluster, ...]:
@@ -296,15 +299,21 @@ class Composer:
         enter = dict(zip(cluster.dies, state, strict=True))
         run = Simulation(self.builder.costs, self._stations, scripts, enter, held).run()
         leave = tuple(run.leave[d] for d in cluster.dies)
-        late: dict[int, list[tuple[Link, int, int]]] = {}
-        for link, start, end, die in run.holds:
-            if end > min(leave):
-                late.setdefault(die, []).append((link, start, end))
+        late: dict[int, list[Hold]] = {}
+        for hold, die in run.holds:
+            if hold.end > min(leave):
+                late.setdefault(die, []).append(hold)
         return Entry(variant, cluster, state, leave, tuple((d, tuple(h)) for d, h in late.items()), run)
 
 
-def _later(held: Iterable[tuple[Link, int, int]], ticks: int) -> Held:
-    return tuple((link, start + ticks, end + ticks) for link, start, end in held)
+def _later(held: Iterable[Hold], ticks: int) -> Held:
+    return tuple(h.later(ticks) for h in held)
+
+
+def _from(hold: Hold, begin: int) -> Hold:
+    """Counted from a time; how long before it the message asked makes no difference."""
+    counted = hold.later(-begin)
+    return counted._replace(asked=max(0, counted.asked))
 
 
 def _who(at: Sequence[Meeting | None]) -> str:

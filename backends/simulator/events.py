@@ -14,65 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from wscc.backends.simulator.calls import COMPUTE, WAIT, Cargo, Step
+from wscc.backends.simulator.calls import COMPUTE, DELAY, WAIT, Step
 from wscc.backends.simulator.costs import Costs, Leg
+from wscc.backends.simulator.records import DieUse, Hold, Link, LinkUse, Message
 from wscc.diagnostics import Code, fail
 
-Link = tuple[int, int]
 # What a die has to do: calls, each a number by which messages of different calls are told apart, and its steps.
 Script = Sequence[tuple[int, Sequence[Step]]]
 # (die, call number, step, start, end): for traces.
 OnStep = Callable[[int, int, Step, int, int], None]
 # (link, message, start, end): for traces.
-OnLink = Callable[[Link, "Message", int, int], None]
-
-
-@dataclass(slots=True)
-class LinkUse:
-    """What a link did: bytes (also by channel), messages, ticks in use, ticks that messages queued for it, and how many
-    did."""
-
-    bytes: int = 0
-    messages: int = 0
-    busy: int = 0
-    queueing: int = 0
-    conflicts: int = 0
-    channels: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-
-
-@dataclass(slots=True)
-class DieUse:
-    """Where the ticks of a die went: instructions (`busy`), and waiting for messages: `bubble` until one from or to
-    another stage starts, `idle` until one of its own stage does, `exposed` (by channel) while it is on its way."""
-
-    busy: int = 0
-    bubble: int = 0
-    idle: int = 0
-    exposed: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-
-
-@dataclass(slots=True, eq=False)
-class Message:
-    """One message: -1 where a time is not known yet. It has left, or arrived, when all of its legs have."""
-
-    channel: int
-    posted: int = -1
-    issued: int = -1
-    cargo: Cargo | None = None
-    read: int = 0
-    write: int = 0
-    legs_inside: int = 0
-    legs_on_way: int = 0
-    leaving: int = 0
-    arriving: int = 0
-    left: int = -1
-    arrived: int = -1
-    sender_waits: int = -1
-    receiver_waits: int = -1
-
-    @property
-    def start(self) -> int:
-        return max(self.posted, self.issued)
+OnLink = Callable[[Link, Message, int, int], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -88,8 +40,8 @@ class _Flight:
 
 @dataclass(slots=True, eq=False)
 class Simulation:
-    """One run of some dies from their times of entry; `leave` are the times at which they end. `held` are links that
-    messages from before take, from when until when; `holds` are all such times of this run, with the sender.
+    """One run of some dies from their times of entry; `leave` are the times at which they end. `held` is of
+    messages from before: they stand in line with those of this run. `holds` are of this run, with the sender.
 
     `CompileError` W502 if dies wait for one another.
     """
@@ -98,15 +50,15 @@ class Simulation:
     stations: Mapping[int, int]  # the physical die of each logical one
     scripts: Mapping[int, Script]
     enter: Mapping[int, int]
-    held: Sequence[tuple[Link, int, int]] = ()
+    held: Sequence[Hold] = ()
     on_step: OnStep | None = None
     on_link: OnLink | None = None
     leave: dict[int, int] = field(default_factory=dict)
     dies: dict[int, DieUse] = field(default_factory=dict)
     links: dict[Link, LinkUse] = field(default_factory=lambda: defaultdict(LinkUse))
-    holds: list[tuple[Link, int, int, int]] = field(default_factory=list)
+    holds: list[tuple[Hold, int]] = field(default_factory=list)
     _free: dict[Link, int] = field(default_factory=lambda: defaultdict(int))
-    _queue: list[tuple[int, int, int | _Flight | tuple[Link, int]]] = field(default_factory=list)
+    _queue: list[tuple[int, int, int | _Flight | Hold]] = field(default_factory=list)
     _events: int = 0
     _pc: dict[int, tuple[int, int]] = field(default_factory=dict)
     _blocked: dict[int, tuple[int, Step]] = field(default_factory=dict)
@@ -117,8 +69,8 @@ class Simulation:
     )
 
     def run(self) -> Simulation:
-        for link, start, end in self.held:
-            self._push(max(0, start), (link, end))
+        for hold in self.held:
+            self._push(max(0, hold.asked), hold)
         for die, time in self.enter.items():
             self.dies[die] = DieUse()
             self._pc[die] = 0, 0
@@ -131,14 +83,17 @@ class Simulation:
             elif isinstance(what, _Flight):
                 self._hop(what, time)
             else:
-                self._free[what[0]] = max(self._free[what[0]], what[1])
+                free = self._free[what.link]
+                self._free[what.link] = max(
+                    free, what.end if what.asked <= 0 else max(free, time) + what.ticks
+                )
         if self._blocked:
             raise fail(Code.DEADLOCK, self._stuck())
         for remembered in (self._messages, self._trees, self._free, self._ports, self._pc):
             remembered.clear()  # runs are kept by the hundred
         return self
 
-    def _push(self, time: int, what: int | _Flight | tuple[Link, int]) -> None:
+    def _push(self, time: int, what: int | _Flight | Hold) -> None:
         self._events += 1
         heappush(self._queue, (time, self._events, what))
 
@@ -165,6 +120,8 @@ class Simulation:
         """One step from `time` on: when it is over, or -1 if it cannot be done yet."""
         if step.kind == COMPUTE:
             return self._compute(die, number, step, time)
+        if step.kind == DELAY:
+            return self._delay(die, number, step, time)
         if step.kind != WAIT:
             self._begin(number, step, time)
             return time
@@ -187,6 +144,13 @@ class Simulation:
                 return -1
             end = max(end, self._port(die, time, step.hbm))
         self.dies[die].busy += end - time
+        if self.on_step:
+            self.on_step(die, number, step, time, end)
+        return end
+
+    def _delay(self, die: int, number: int, step: Step, time: int) -> int:
+        end = time + step.ticks
+        self.dies[die].delayed += step.ticks
         if self.on_step:
             self.on_step(die, number, step, time, end)
         return end
@@ -287,7 +251,7 @@ class Simulation:
         hold, use = flight.leg.hold, self.links[link]
         self._free[link] = start + hold
         assert flight.message.cargo is not None
-        self.holds.append((link, start, start + hold, flight.message.cargo.source))
+        self.holds.append((Hold(link, time, start + hold, hold), flight.message.cargo.source))
         use.bytes += flight.leg.part
         use.channels[flight.message.channel] += flight.leg.part
         use.messages += 1

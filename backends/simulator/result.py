@@ -16,9 +16,10 @@ class Result:
 
     `mfu` counts `model_flops`. In `time`: *model* = mfu; *extra_flops* recomputed, or repeated on several dies;
     *tile_rounding* tiles that are not full; *hbm* what instructions take longer because of HBM; *exposed* a die waits
-    for a message on its way, by kind; *bubble* it waits for another stage, *idle* for a die of its own stage, or for
-    the end of the step; *unused_dies* have no part in the program. `die_util` is of the dies used, `link_util` of all
-    live links. `bound_seconds` are the least that compute, HBM and links take, whatever the schedule.
+    for a message on its way, by kind; *delayed* it starts later on purpose; *bubble* it waits for another stage, *idle*
+    for a die of its own stage, or for the end of the step; *unused_dies* have no part in the program. `die_util`
+    is of the dies used, `link_util` of all live links. `bound_seconds` are the least that compute, HBM and links
+    take, whatever the schedule.
     """
 
     step_seconds: float
@@ -71,6 +72,7 @@ def result(a: Account, model_flops: int, live_links: int) -> Result:
             "tile_rounding": share(sum(d.tiling for d in a.dies)),
             "hbm": share(sum(d.hbm for d in a.dies)),
             "exposed": {kind: share(ticks) for kind, ticks in sorted(exposed.items()) if ticks},
+            "delayed": share(sum(d.delayed for d in a.dies)),
             "bubble": share(sum(d.bubble for d in a.dies)),
             "idle": share(sum(d.idle for d in a.dies)),
             "unused_dies": share(a.end * (wafer.live_dies - used)),

@@ -15,7 +15,8 @@ from wscc.backends.simulator.account import origin
 from wscc.backends.simulator.calls import WAIT, Builder, Step
 from wscc.backends.simulator.compose import Entry, Observer
 from wscc.backends.simulator.costs import SECOND
-from wscc.backends.simulator.events import Link, Message, Simulation
+from wscc.backends.simulator.events import Simulation
+from wscc.backends.simulator.records import Link, Message
 from wscc.ir.profile import Origin, Profile
 
 LIMIT: Final = 100_000

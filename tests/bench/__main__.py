@@ -14,6 +14,7 @@ from tests.bench.damage import show_damage
 from tests.bench.placing import show_places
 from tests.bench.routing import cases, measure
 from tests.bench.scaling import show_scaling
+from tests.bench.staggering import show_staggering
 from tests.bench.steps import Contender, Times, race
 
 ROOT = Path(__file__).parents[2]
@@ -26,8 +27,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument(
         "--only",
-        choices=("compile", "sizes", "interpreter", "place", "route", "collectives", "damage"),
-        help="one of the tables; `damage` only so",
+        choices=("compile", "sizes", "interpreter", "place", "route", "collectives", "damage", "stagger"),
+        help="one of the tables; `damage` and `stagger` only so",
     )
     given = parser.parse_args()
     os.chdir(ROOT)
@@ -43,6 +44,8 @@ def main() -> None:
         show_collectives()
     if given.only == "damage":
         show_damage(given.quick)
+    if given.only == "stagger":
+        show_staggering(given.quick)
     if given.only in (None, "interpreter"):
         show_steps(5 if given.quick else 21)
 

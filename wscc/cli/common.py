@@ -14,6 +14,7 @@ import click
 from wscc.diagnostics import Code, CompileError, Diagnostic
 from wscc.diagnostics.render import one_line, render
 from wscc.frontend.overrides import Overrides, UsageError
+from wscc.machine.links import CUT_THROUGH
 from wscc.passes.choices import ALLGATHERS, ROUTINGS, Choices
 from wscc.passes.place_solver import MAPPERS
 from wscc.passes.place_types import DEFAULT_MAPPER
@@ -38,6 +39,11 @@ _MODEL_OPTIONS: Final = (
         "--set", "sets", multiple=True, metavar="KEY=VALUE", help="e.g. train.batch=32, wafer.mesh=2x4"
     ),
     click.option(
+        "--stagger",
+        is_flag=True,
+        help="clusters of dies that share hot links start apart, where the simulated step is then shorter",
+    ),
+    click.option(
         "--allgather", type=click.Choice(ALLGATHERS), help="how shards are gathered (default: ring)"
     ),
     click.option(
@@ -52,20 +58,22 @@ _MODEL_OPTIONS: Final = (
 
 
 def model_options(command: F) -> F:
-    """`--set --parallel --dead --dtype --mapper --routing --allgather`, as one argument `options`."""
+    """`--set --parallel --dead --dtype --mapper --routing --allgather --stagger`, as one argument `options`."""
 
     @wraps(command)
     def collected(
         *, sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None,
-        mapper: str | None, routing: str | None, allgather: str | None, **others: object,
+        mapper: str | None, routing: str | None, allgather: str | None, stagger: bool, **others: object,
     ) -> object:  # fmt: skip
         given = {
             "--set": sets, "--parallel": parallel, "--dead": dead, "--dtype": dtype, "--mapper": mapper,
-            "--routing": routing, "--allgather": allgather,
+            "--routing": routing, "--allgather": allgather, "--stagger": stagger,
         }  # fmt: skip
         options = ModelOptions(
             Overrides(sets=sets, parallel=parallel, dead=dead, dtype=dtype),
-            Choices(mapper or DEFAULT_MAPPER, routing or "", allgather or ALLGATHERS[0]),
+            Choices(
+                mapper or DEFAULT_MAPPER, routing or "", allgather or ALLGATHERS[0], CUT_THROUGH * stagger
+            ),
             tuple(name for name, value in given.items() if value),
         )
         return command(options=options, **others)

@@ -14,6 +14,7 @@ from wscc.compiler import Compiled, compile_file
 from wscc.ir.module import Module
 from wscc.ir.print import to_text
 from wscc.passes import PASSES
+from wscc.passes.stagger import Stagger
 
 # The pass after which each level is complete.
 LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
@@ -37,7 +38,8 @@ def compile_command(
     options: ModelOptions, as_json: bool,
 ) -> int:  # fmt: skip
     """Compile MODEL (a .wsl file) to an artifact: one instruction stream per die."""
-    wanted = {*print_after, *([LEVELS[emit]] if emit else [])}
+    last = Stagger.name if emit == "fabric" and options.choices.stagger else LEVELS.get(emit or "", "")
+    wanted = {*print_after, *([last] if emit else [])}
     texts: dict[str, str] = {}  # with --json: one object, so modules wait for its end
 
     def observe(name: str, module: Module) -> None:
@@ -106,6 +108,7 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
         *_replication(r["replicated_flops"], r["flops_per_step"]),
         ("routes", _routes(r["phases"])),
+        *([("staggered starts", r["stagger"]["words"])] if "stagger" in r else []),
         ("traffic per step", f"{r['traffic_bytes']:,} bytes x links"),
         ("instructions", f"{r['instructions']:,} in {len(compiled.artifact.streams.programs)} programs"),
         ("compiled in", f"{r['compile_seconds']['total']:.2f} s"),

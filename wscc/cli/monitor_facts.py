@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from wscc.backends.simulator.account import Account, DieTotal, LinkTotal
 from wscc.backends.simulator.costs import SECOND
-from wscc.backends.simulator.events import Link
 from wscc.backends.simulator.memory import MemoryUse, Moment
+from wscc.backends.simulator.records import Link
 from wscc.ir.profile import Origin
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
@@ -102,6 +102,7 @@ def _die(a: Account, wafer: Wafer, physical: int, total: DieTotal) -> Facts:
         "flops": _share(total.ideal, a.end),
         "tile_rounding": _share(total.tiling, a.end),
         "hbm": _share(total.hbm, a.end),
+        "delayed": _share(total.delayed, a.end),
         "bubble": _share(total.bubble, a.end),
         "idle": _share(total.idle, a.end),
         "exposed": {kind: _share(n, a.end) for kind, n in sorted(total.exposed.items()) if n},

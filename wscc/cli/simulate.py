@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -21,6 +21,7 @@ _LOSSES = {
     "extra_flops": "FLOPs recomputed or repeated",
     "tile_rounding": "tiles that are not full",
     "hbm": "instructions that wait for HBM",
+    "delayed": "starting later than others, on purpose",
     "bubble": "waiting for other stages",
     "idle": "waiting for dies of the stage",
     "unused_dies": "dies without a part",
@@ -40,6 +41,8 @@ def simulate_command(
 
     Fractions are of the time of all live dies; what is listed under `time` adds up to 1.
     """
+    if options.choices.stagger:
+        options = replace(options, choices=replace(options.choices, stagger=link_model))
     artifact = read_program(program, options)
     started = time.perf_counter()
     found = simulate(artifact, link_model, tracing=trace is not None)
@@ -50,9 +53,13 @@ def simulate_command(
         _write(trace, text)
         if cut:
             say(f"the trace is cut {cut}")
+    starts = artifact.report.get("stagger") if options.choices.stagger else None
     if as_json:
-        show_json({k: v for k, v in asdict(figures).items()} | {"link_model": link_model})
+        more = {"link_model": link_model} | ({"stagger": starts} if starts else {})
+        show_json({k: v for k, v in asdict(figures).items()} | more)
         return 0
+    if starts:
+        click.echo(f"{'staggered starts':<18}{starts['words']}")
     for label, line in _lines(figures):
         click.echo(f"{label:<18}{line}")
     click.echo(f"{'simulated in':<18}{seconds:.2f} s")

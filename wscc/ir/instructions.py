@@ -133,6 +133,7 @@ _ALL: Final = (
     ),
     _row("send", "", "x", "channel peer route", "start the message to `peer`; x must stay until `wait sent`"),
     _row("wait", "", "", "channel side", "until the message has `received` or `sent`"),
+    _row("delay", "", "", "time", "nothing; takes so many picoseconds, so that clusters of dies start apart"),
 )
 
 INSTRUCTIONS: Final[dict[str, InstructionDef]] = {d.opcode: d for d in _ALL}

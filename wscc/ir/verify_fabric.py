@@ -19,7 +19,7 @@ from wscc.ir.verify_routes import Paths
 from wscc.ir.verify_views import Views, wrong_ints, wrong_mask
 
 _MESSAGES: Final = frozenset({"post", "send", "wait"})
-_INTEGERS: Final = frozenset({"start", "q_start", "k_start", "limit", "warmup", "decay"})
+_INTEGERS: Final = frozenset({"start", "q_start", "k_start", "limit", "warmup", "decay", "time"})
 _FLAGS: Final = frozenset({"accumulate", "causal"})
 _TEXTS: Final = frozenset({"axes"})
 
