@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar, Final
@@ -60,7 +61,7 @@ class LowerCollectives(Pass):
         procedures = tuple(
             _made_by(
                 _Procedure(
-                    coordinates, lies, p, _aliases(p, bindings[p.name], storage), multicast, fast
+                    coordinates, lies, p, _bound(p, bindings[p.name], storage), multicast, fast
                 ).lower(),
                 callers[p.name],
             )
@@ -107,38 +108,51 @@ def _lies(module: Module, mesh: LogicalMesh, axis: str) -> str:
     return "ring" if closed else "chain"
 
 
-def _aliases(procedure: Procedure, args: tuple[Ref, ...], storage: dict[str, str]) -> dict[int, str]:
-    """By output, the input formal whose bytes it is bound to."""
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What the calls of a procedure bind its outputs to: by number, the input formal of the same bytes; and those
+    whose bytes no other formal has."""
+
+    aliases: dict[int, str]
+    alone: frozenset[int]
+
+
+def _bound(procedure: Procedure, args: tuple[Ref, ...], storage: dict[str, str]) -> Bound:
     inputs = {(storage[r.array], r.index): v.name for v, r in zip(procedure.inputs, args, strict=False)}
-    outputs = args[len(procedure.inputs) :]
-    return {j: inputs[key] for j, r in enumerate(outputs) if (key := (storage[r.array], r.index)) in inputs}
+    outputs = [(storage[r.array], r.index) for r in args[len(procedure.inputs) :]]
+    arrays = Counter(storage[r.array] for r in args)
+    return Bound(
+        {j: inputs[key] for j, key in enumerate(outputs) if key in inputs},
+        frozenset(j for j, (array, _) in enumerate(outputs) if arrays[array] == 1),
+    )
 
 
 class _Procedure:
     """Lowers one procedure. `env` is where each value lies."""
 
     def __init__(
-        self, coordinates: Coordinates, lies: dict[str, str], procedure: Procedure, aliases: dict[int, str],
+        self, coordinates: Coordinates, lies: dict[str, str], procedure: Procedure, bound: Bound,
         multicast: bool, fast_bytes: int,
     ) -> None:  # fmt: skip
         self.coordinates = coordinates
         self.mesh = mesh = coordinates.mesh
         self.lies = lies
         self.procedure = procedure
-        self.formals = [self._formal(j, o, aliases) for j, o in enumerate(procedure.outputs)]
+        self.formals = [self._formal(j, bound) for j in range(len(procedure.outputs))]
         names = {v.name for v in procedure.inputs} | set(self.formals)
         self.build = FabricBuilder(mesh, {}, [], names, multicast, fast_bytes)
         self.env = {v.name: whole_view(v.name, self._local(v), v.type.dtype) for v in procedure.inputs}
-        self.aliases = aliases
+        self.alone = bound.alone
         self.places: dict[str, View] = {}
+        self.grown: set[str] = set()
         self._choose_places()
 
     def _local(self, value: Value) -> tuple[int, ...]:
         return value.type.local_shape(self.mesh.sizes)
 
-    def _formal(self, j: int, output: Output, aliases: dict[int, str]) -> str:
+    def _formal(self, j: int, bound: Bound) -> str:
         """The name of the memory that output j is bound to: that of the input which it replaces, if any."""
-        return aliases.get(j) or f"out.{j}"
+        return bound.aliases.get(j) or f"out.{j}"
 
     def _choose_places(self) -> None:
         """Where results go that are not free to lie anywhere: returned values, and parts of a stack."""
@@ -150,6 +164,19 @@ class _Procedure:
         for op in self.procedure.ops:
             if op.kind == "stack":
                 self._place_parts(op)
+        self._grow_in_place()
+
+    def _grow_in_place(self) -> None:
+        """Products and sums that are only added to memory of their own are added as they are made."""
+        read = {v.name for op in self.procedure.ops for v in op.operands}
+        returned = Counter(out.value.name for out in self.procedure.outputs)
+        products = {op.results[0].name for op in self.procedure.ops if op.kind in ("matmul", "sum")}
+        for j, (formal, out) in enumerate(zip(self.formals, self.procedure.outputs, strict=True)):
+            name = out.value.name
+            is_free = j in self.alone and returned[name] == 1 and name not in read | set(self.places)
+            if out.mode is Mode.ADD and is_free and name in products:
+                self.places[name] = whole_view(formal, self._local(out.value), out.value.type.dtype)
+                self.grown.add(name)
 
     def _place_parts(self, op: Op) -> None:
         result = op.results[0]
@@ -185,6 +212,8 @@ class _Procedure:
     def _return(self, formal: str, out: Output) -> None:
         target = whole_view(formal, self._local(out.value), out.value.type.dtype)
         source = self.env[out.value.name]
+        if out.value.name in self.grown:
+            return
         if out.mode is Mode.ADD:
             self.build.kernel("add", [target], [target, source])
         elif source != target:
@@ -207,13 +236,13 @@ class _Procedure:
         reads = tuple(self.env[v.name] for v in op.operands)
         writes = tuple(self._place(v) for v in op.results)
         self.env.update(zip((v.name for v in op.results), writes, strict=True))
+        more = tuple(v.name in self.grown for v in op.results)
         if op.stream is None:
-            more = (False,) * len(writes)
             KERNELS[op.kind](Site(self.build, op, reads, writes, lambda f: self._runs(op, f), more))
             return
         a = along(self.build, op.stream.axis, self.lies[op.stream.axis])
         lower_stream(
-            StreamSite(a, op, op.stream, reads, writes, self.coordinates, lambda f: self._runs(op, f))
+            StreamSite(a, op, op.stream, reads, writes, self.coordinates, lambda f: self._runs(op, f), more)
         )
 
     def _place(self, value: Value) -> View:

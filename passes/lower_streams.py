@@ -19,7 +19,8 @@ Shards = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class StreamSite:
-    """One streamed op on its local views: shards where it moves, whole along the factor elsewhere."""
+    """One streamed op on its local views: shards where it moves, whole along the factor elsewhere. `more` says, by
+    result, that it is to be added to what is there."""
 
     along: Along
     op: Op
@@ -28,6 +29,7 @@ class StreamSite:
     writes: tuple[View, ...]
     coordinates: Coordinates
     runs: Runs
+    more: tuple[bool, ...]
 
     @property
     def build(self) -> FabricBuilder:
@@ -107,7 +109,7 @@ def _gather_as_it_goes(s: StreamSite) -> None:
             for i, (v, t) in enumerate(zip(s.reads, s.ins(), strict=True))
         )
         writes = tuple(s.chunk(v, t, shards) for v, t in zip(s.writes, s.outs(), strict=True))
-        more = tuple(n > 0 and s.stream.factor not in t for t in s.outs())
+        more = tuple(m or (n > 0 and s.stream.factor not in t) for m, t in zip(s.more, s.outs(), strict=True))
         s.run(shards, reads, writes, more)
 
 
@@ -215,7 +217,8 @@ def _kept(s: StreamSite) -> list[int]:
 
 def _clear_kept_results(s: StreamSite) -> None:
     for j in _kept(s):
-        s.build.kernel("fill", [s.writes[j]], [], {"value": 0.0})
+        if not s.more[j]:
+            s.build.kernel("fill", [s.writes[j]], [], {"value": 0.0})
 
 
 def _part(
@@ -240,4 +243,6 @@ def _contribute(s: StreamSite, shards: Shards, into: dict[int, View], where: Int
         for j, (v, t) in enumerate(zip(s.writes, s.outs(), strict=True))
     )
     kept = _kept(s)
-    s.run(shards, reads, writes, tuple(j in kept for j in range(len(writes))), where)
+    # Parts that are sent hold nothing yet; what they end in may.
+    more = tuple(j in kept or (s.more[j] and writes[j] == s.writes[j]) for j in range(len(writes)))
+    s.run(shards, reads, writes, more, where)

@@ -14,8 +14,9 @@ from tests.drawing import layouts
 from tests.models import Shape, gpt, llama, tensors
 from tests.oracles.fabric import FabricMachine
 from tests.oracles.running import distance, lowered, trained
+from wscc.compiler import compile_graph
 from wscc.ir.fabric import Kernel, Transfer, at
-from wscc.ir.module import Array, Call, Kind, Level, Module, Op, Output, Procedure, Ref, Value
+from wscc.ir.module import Array, Call, Kind, Level, Mode, Module, Op, Output, Procedure, Ref, Value
 from wscc.ir.ops import OPS
 from wscc.ir.train import Train
 from wscc.ir.types import DType, Layout, TensorType
@@ -219,3 +220,20 @@ def test_on_a_chain_nobody_adds_to_what_it_does_not_send(size: int) -> None:
                 for view in stmt.writes:
                     if view.buffer in written:
                         written[view.buffer][i] = True
+
+
+@pytest.mark.parametrize("degrees", [{"tp": 2}, {"tatp": 4}], ids=str)
+def test_a_gradient_grows_where_it_lies(degrees: dict[str, int]) -> None:
+    """What only adds to an array is added as it is made: no sum of a weight's gradient is held apart."""
+    modules = compile_graph(gpt(degrees)).modules
+    sharded, lowered = (modules[name].procedure("block.bwd") for name in ("place", "lower_collectives"))
+    made_by = {v.name: op.kind for op in sharded.ops for v in op.results}
+    kernels = [k for k in lowered.body if isinstance(k, Kernel)]
+    seen = []
+    for before, after in zip(sharded.outputs, lowered.outputs, strict=True):
+        if after.mode is Mode.ADD and made_by[before.value.name] == "matmul":
+            writers = [k for k in kernels if any(v.buffer == after.value.name for v in k.writes)]
+            seen += [k for k in writers if k.opcode == "gemm" and k.attr("accumulate")]
+            # What others contributed on the way still has to be added where weights stream.
+            assert {k.opcode for k in writers} == ({"gemm", "add"} if "tatp" in degrees else {"gemm"})
+    assert len(seen) == 4
