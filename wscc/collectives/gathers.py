@@ -24,13 +24,11 @@ def gathers(request: Request, model: LinkModel, algorithm: str) -> Iterator[Fami
         for pieces in piece_counts(hops, shard, model, _MOST_PIECES)
     )
     if algorithm == "packing":
-        # Ties matter where a few messages are all there are; many average out.
-        seeds = _SEEDS if hops <= 1000 else 1
 
         def spread(pieces: int, limit: int, seed: int) -> Plan:
             return spread_plan(request, model, _shards(request, pieces)[0], limit, seed)
 
-        yield Family(spread, rows, seeds=seeds)
+        yield Family(spread, rows, seeds=_SEEDS)
     elif (guide := GUIDES[algorithm](request.topology)) is not None:
 
         def guided(pieces: int, limit: int, seed: int) -> Plan:
