@@ -22,8 +22,9 @@ class PlanMemory(Pass):
 
     1. Locals lie in the scratch region, which each procedure has to itself while it runs. With `reuse`, two
        of them share bytes if they are never live together: a local lives from its first write (or post, when
-       a message may start to arrive) to its last use (or the wait that ends its last message). Receive slots
-       lie lowest, where the fast memory is, if that costs nothing.
+       a message may start to arrive) to its last use (or the wait that ends its last message).
+       Where they do not all fit the fast memory, those that would cost most time in the slow one lie in it, its
+       last tenth for receive slots alone; the others begin behind it.
     2. Arrays follow in the order of `Module.arrays`; one with `storage` shares the bytes of that array.
 
     Every buffer and element starts at a multiple of 64 bytes. Fails with W401 when the arena is larger than

@@ -12,8 +12,6 @@ from wscc.ir.module import Procedure
 from wscc.machine.wafer import Die
 from wscc.passes.plan_memory_cost import slow_costs
 
-_DIE = Die()
-
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
@@ -34,7 +32,7 @@ class Lifetime:
         return self.first <= other.last and other.first <= self.last
 
 
-def lifetimes(procedure: Procedure, die: Die = _DIE) -> tuple[Lifetime, ...]:
+def lifetimes(procedure: Procedure, die: Die) -> tuple[Lifetime, ...]:
     """The life of each buffer, in the order of `procedure.buffers`, on the die where it is longest: all dies
     run the one order, so the union over dies is safe for each."""
     costs = slow_costs(procedure, die)

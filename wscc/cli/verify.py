@@ -11,6 +11,7 @@ from wscc.backends.emit_files import load_artifact
 from wscc.backends.verify_findings import Finding
 from wscc.backends.verify_program import Verdict, verify_program
 from wscc.cli.common import json_option, show_json
+from wscc.diagnostics import Code, fail
 from wscc.meaning import Meaning, check_meaning
 
 HOW = {
@@ -25,6 +26,11 @@ HOW = {
 @json_option
 def verify_command(folder: str, meaning: bool, as_json: bool) -> int:
     """Check the compiled program in DIR without running it; with --meaning, also what it computes."""
+    if folder.endswith(".wsl"):
+        raise fail(
+            Code.UNREADABLE, f"`{folder}` is a model, and `verify` reads what was compiled",
+            help=f"run `wscc compile {folder} -o DIR`, then `wscc verify DIR`",
+        )  # fmt: skip
     artifact = load_artifact(Path(folder))
     verdict = verify_program(artifact)
     compared = check_meaning(artifact) if meaning and verdict.ok else None

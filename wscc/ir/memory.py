@@ -25,7 +25,8 @@ class Placement:
 class Memory:
     """The memory map, the same on every die.
 
-    `scratch_bytes` from address 0 on are shared by the locals of all procedures (calls do not nest);
+    `scratch_bytes` from address 0 on are shared by the locals of all procedures (calls do not nest), with a gap where
+    some begin behind the fast memory;
     `live_bytes` of them are in use at the fullest moment. `arrays` is in the order of `Module.arrays`.
     """
 
