@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -33,6 +33,12 @@ class Family:
     def changed(self, change: Callable[[Plan], Plan]) -> Family:
         """The same with every plan changed."""
         return replace(self, make=lambda pieces, limit, seed: change(self.make(pieces, limit, seed)))
+
+    def __iter__(self) -> Iterator[Plan]:
+        for pieces, limits in self.rows:
+            for limit in limits:
+                for seed in range(self.seeds):
+                    yield self.make(pieces, limit, seed)
 
 
 def pipelined(size: int, hops: int, model: LinkModel, op: str) -> int:
