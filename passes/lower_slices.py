@@ -51,9 +51,7 @@ def _free(s: StreamSite, term: Sequence[str]) -> list[str]:
     rule = s.op.rule
     terms = [*(s.ins()[i] for i in s.stream.moving_in), *rule.outs]
     free = [
-        f
-        for f in term
-        if f not in rule.whole | rule.streamed | rule.indexed and all(f in t for t in terms)
+        f for f in term if f not in rule.whole | rule.streamed | rule.indexed and all(f in t for t in terms)
     ]
     # Shards that were gathered are whole: the streamed factor comes last, and only where they were not.
     cut = s.stream.factor

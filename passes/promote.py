@@ -31,7 +31,8 @@ class Promote(Pass):
     after the last that writes it. Statements touch the local instead.
 
     A copy is a transfer of each die to itself: it takes no link, and goes on while the die computes. Nothing changes
-    where a good part of the arrays lies in SRAM anyway. Formals that a call may bind to the bytes of others are left alone.
+    where a good part of the arrays lies in SRAM anyway. Formals that a call may bind to the bytes of others are left
+    alone.
 
     Before: gemm %a = %w, ..; gemm %b = %w, ..
     After:  transfer 0 to=[0,1] %w -> %w.near; gemm %a = %w.near, ..; gemm %b = %w.near, ..
@@ -70,7 +71,6 @@ def promoted(procedure: Procedure, formals: list[Formal], dies: int) -> Procedur
 
 
 class _Promoted:
-
     def __init__(self, procedure: Procedure, dies: int) -> None:
         self.procedure = procedure
         self.dies = dies

@@ -51,12 +51,16 @@ def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[
     costs = slow_costs(procedure, die)
     rhythm = pace(procedure, die)
     lives = [
-        Lifetime(b.name, aligned(b.bytes), uses[b.name].first, uses[b.name].last, b.slot, costs.get(b.name, 0.0))
+        Lifetime(
+            b.name, aligned(b.bytes), uses[b.name].first, uses[b.name].last, b.slot, costs.get(b.name, 0.0)
+        )
         for b in procedure.buffers
         if b.name in uses
     ]
     wanted = {}
-    copies = {f.name: _copies(f, uses[f.name]) * f.bytes / die.hbm_bandwidth for f in formals if f.name in uses}
+    copies = {
+        f.name: _copies(f, uses[f.name]) * f.bytes / die.hbm_bandwidth for f in formals if f.name in uses
+    }
     shown = max(_SHOWN, 1 - float(rhythm.seconds[-1]) / max(sum(copies.values()), _NO_TIME))
     for f in formals:
         gain = costs.get(f.name, 0.0) - shown * copies.get(f.name, 0.0)

@@ -59,9 +59,7 @@ def module_flows(module: Module) -> tuple[PhaseFlows, ...]:
 def unphased_flows(module: Module) -> tuple[PhaseFlows, ...]:
     """All that each procedure sends, as if it were one phase; procedures that send nothing are left out."""
     dies = np.asarray(module.dies, np.int64)
-    sent = {
-        p.name: [t for t in p.body if _takes_links(t)] for p in module.procedures
-    }
+    sent = {p.name: [t for t in p.body if _takes_links(t)] for p in module.procedures}
     return tuple(_phase_flows(name, 0, found, dies) for name, found in sent.items() if found)
 
 

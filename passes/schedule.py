@@ -21,8 +21,8 @@ class Schedule(Pass):
     Without `overlap` the four stand where the transfer stood. With it, posts and sends move up as far as
     their data and slot allow, waits down to just before the first statement that needs them. Since a message
     on its way occupies memory at both ends, nothing moves over more than `ahead` other groups or `window`
-    other transfers, and a local transfer over no more work than hides it. Kernels keep their order. A send of a later phase follows the waits (received) of earlier
-    phases.
+    other transfers, and a local transfer over no more work than hides it. Kernels keep their order. A send of a
+    later phase follows the waits (received) of earlier phases.
 
     Invariants:
     - Each die's memory ends as if all transfers and kernels had run one by one in the order of the input.

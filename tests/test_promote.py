@@ -13,7 +13,7 @@ from tests.fabric_engine import assert_same, initial_state, run_in_order, run_sc
 from tests.fabric_modules import CASES, DTYPE, ELEMENTS, Case, module_of, some
 from tests.models import Shape, gpt
 from wscc.compiler import compile_graph
-from wscc.ir.fabric import Kernel, Post, Send, Transfer, View, per_die
+from wscc.ir.fabric import Kernel, Post, Send, Transfer, View
 from wscc.ir.module import Module
 from wscc.ir.verify import verify
 from wscc.machine.wafer import Die, Wafer
@@ -92,7 +92,9 @@ def test_what_is_read_often_is_copied_in_and_what_is_written_once_is_not() -> No
 def test_a_copy_is_under_way_while_the_die_works() -> None:
     """It starts as early as work hides it, and no earlier."""
     near = promoted(
-        module_of(1, [*[_gemm()] * 9, Kernel("add", (view("out0"),), (view("in0"), view("in0")))]).procedures[0],
+        module_of(1, [*[_gemm()] * 9, Kernel("add", (view("out0"),), (view("in0"), view("in0")))]).procedures[
+            0
+        ],
         [Formal("in0", ELEMENTS, DTYPE, held=True)],
         1,
     )
