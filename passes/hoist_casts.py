@@ -150,12 +150,10 @@ class _Hoisting:
 
 
 def _reader(procedure: Procedure, casts: dict[int, tuple[Op, ...]]) -> _Reader:
-    """The procedure with copies among its inputs, instead of the ops that made them or as what these load."""
-    loads = {op.results[0].name for ops in casts.values() for op in ops if _is_loaded(procedure, op.results[0])}
-    gone = {op.results[0].name for ops in casts.values() for op in ops} - loads
+    """The procedure with copies among its inputs instead of the ops that made them."""
+    gone = {op.results[0].name for ops in casts.values() for op in ops}
     body = [op for op in procedure.ops if op.results[0].name not in gone]
-    still = [op for op in body if op.results[0].name not in loads]
-    read = {v.name for op in still for v in op.operands} | {o.value.name for o in procedure.outputs}
+    read = {v.name for op in body for v in op.operands} | {o.value.name for o in procedure.outputs}
     taken = {v.name for v in procedure.inputs} | {v.name for op in procedure.ops for v in op.results}
     inputs: list[Value] = []
     places: list[tuple[int, bool]] = []
@@ -171,20 +169,8 @@ def _reader(procedure: Procedure, casts: dict[int, tuple[Op, ...]]) -> _Reader:
             copies.update((op.results[0].name, copy) for op in casts[i])
             inputs.append(copy)
             places.append((i, True))
-    reading = [
-        replace(op, operands=(copies[op.results[0].name],))
-        if op.results[0].name in loads
-        else replace(op, operands=tuple(v if v.name in loads else copies.get(v.name, v) for v in op.operands))
-        for op in body
-    ]
+    reading = [replace(op, operands=tuple(copies.get(v.name, v) for v in op.operands)) for op in body]
     return _Reader(replace(procedure, inputs=tuple(inputs), body=tuple(reading)), places)
-
-
-def _is_loaded(procedure: Procedure, value: Value) -> bool:
-    """Whether the procedure reads the value more than once: a shard that travels is read for each neighbour that it
-    is sent to, and to compute with it."""
-    readers = [(op, i) for op in procedure.ops for i, v in enumerate(op.operands) if v == value]
-    return len(readers) > 1 or any(op.stream is not None and i in op.stream.moving_in for op, i in readers)
 
 
 def _conversion(name: str, casts: list[Op]) -> Procedure:
