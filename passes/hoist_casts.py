@@ -89,7 +89,8 @@ class _Hoisting:
         self.arrays = {a.name: a for a in self.module.arrays}
         self.readers = {name: _reader(self.module.procedure(name), c) for name, c in self.casts.items()}
         step: Step = tuple(
-            replace(s, body=tuple(self._body(s.body))) if isinstance(s, Stage) else s for s in self.module.step
+            replace(s, body=tuple(self._body(s.body))) if isinstance(s, Stage) else s
+            for s in self.module.step
         )
         if not any(isinstance(s, Stage) for s in step):
             step = tuple(self._body(self.module.steps()[0]))
