@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,14 +99,24 @@ def compile_module(
     observe: Observer = lambda name, module: None,
     timings: Timings | None = None,
 ) -> Module:
-    """A forward module to a scheduled and planned fabric module, at optimisation level 0 to 2.
-
-    Working copies (`HoistCasts`) are the one thing that takes memory to save time: where the program does not fit
-    with them, it is compiled once more without. `observe` then sees the passes from there on again.
-    """
+    """A forward module to a scheduled and planned fabric module, at optimisation level 0 to 2."""
     check(module, "elaborate")
-    passes = default_passes(level, choices)
-    at = next((i for i, p in enumerate(passes) if isinstance(p, HoistCasts)), 0)
+    return run_fitting(module, default_passes(level, choices), observe=observe, timings=timings)
+
+
+def run_fitting(
+    module: Module,
+    passes: Sequence[Pass],
+    *,
+    observe: Observer = lambda name, module: None,
+    timings: Timings | None = None,
+) -> Module:
+    """`run_passes`, without what takes memory to save time where the program does not fit with it.
+
+    That is `hoist_casts`: where `plan_memory` refuses what comes of it (W401), the passes behind it run once more on
+    what it was given. `observe` sees them again, so that what it saw last of a pass is what counts.
+    """
+    at = next((i for i, p in enumerate(passes) if isinstance(p, HoistCasts)), len(passes))
 
     def run(module: Module, first: int, last: int) -> Module:
         known = frozenset[Fact]().union(*(p.provides for p in passes[:first]))
@@ -114,12 +124,11 @@ def compile_module(
 
     plain = run(module, 0, at)
     hoisted = run(plain, at, at + 1)
-    if hoisted is plain:
-        return run(plain, at + 1, len(passes))
-    try:
-        return run(hoisted, at + 1, len(passes))
-    except CompileError as error:
-        if error.diagnostics[0].code is not Code.OUT_OF_MEMORY:
-            raise
-    observe(HoistCasts.name, plain)
+    if hoisted is not plain:
+        try:
+            return run(hoisted, at + 1, len(passes))
+        except CompileError as error:
+            if error.diagnostics[0].code is not Code.OUT_OF_MEMORY:
+                raise
+        observe(HoistCasts.name, plain)
     return run(plain, at + 1, len(passes))
