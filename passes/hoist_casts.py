@@ -82,11 +82,13 @@ class _Hoisting:
     copies: dict[str, Array] = field(default_factory=dict)
     made: dict[str, Procedure] = field(default_factory=dict)
     names: Names = field(init=False)
+    array_names: Names = field(init=False)
     arrays: dict[str, Array] = field(init=False)
 
     def run(self) -> Module:
         self.names = Names(p.name for p in self.module.procedures)
         self.arrays = {a.name: a for a in self.module.arrays}
+        self.array_names = Names(self.arrays)
         self.readers = {name: _reader(self.module.procedure(name), c) for name, c in self.casts.items()}
         step: Step = tuple(
             replace(s, body=tuple(self._body(s.body))) if isinstance(s, Stage) else s
@@ -121,9 +123,8 @@ class _Hoisting:
         return out
 
     def _copy(self, param: Array, op: Op) -> Array:
-        taken = {*self.arrays, *(c.name for c in self.copies.values())}
         type_ = op.results[0].type
-        name = fresh(f"{param.name}.{type_.dtype}", taken)
+        name = self.array_names.of(param.name, f"{param.name}.{type_.dtype}")
         return Array(name, type_, Kind.WORKING, param.extents, stage=param.stage, span=param.span)
 
     def _making(self, owner: str, params: list[tuple[Array, Op]]) -> Call | Loop:
