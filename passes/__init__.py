@@ -44,7 +44,7 @@ def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
     return [
         Differentiate(),
         Partition(),
-        Stages(),
+        Stages(choices.schedule),
         *fused,
         Place(choices.mapper),
         LowerCollectives(choices.allgather),

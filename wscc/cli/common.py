@@ -14,10 +14,13 @@ import click
 from wscc.diagnostics import Code, CompileError, Diagnostic
 from wscc.diagnostics.render import one_line, render
 from wscc.frontend.overrides import Overrides, UsageError
+from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
 from wscc.machine.links import CUT_THROUGH
 from wscc.passes.choices import ALLGATHERS, ROUTINGS, Choices
 from wscc.passes.place_solver import MAPPERS
 from wscc.passes.place_types import DEFAULT_MAPPER
+
+CALL_TABLE: Final = TextKind("a table of calls", 8 * MAX_CHARACTERS, "write what repeats as a loop")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,6 +52,7 @@ _MODEL_OPTIONS: Final = (
     click.option(
         "--routing", type=click.Choice(ROUTINGS), help="routes of messages (default: adaptive from -O2)"
     ),
+    click.option("--schedule", metavar="FILE", help="calls in the order of this table; see `wscc schedule`"),
     click.option(
         "--mapper",
         type=click.Choice(MAPPERS),
@@ -58,21 +62,23 @@ _MODEL_OPTIONS: Final = (
 
 
 def model_options(command: F) -> F:
-    """`--set --parallel --dead --dtype --mapper --routing --allgather --stagger`, as one argument `options`."""
+    """`--set --parallel --dead --dtype --mapper --routing --allgather --stagger --schedule`, as one argument `options`."""
 
     @wraps(command)
     def collected(
         *, sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None,
-        mapper: str | None, routing: str | None, allgather: str | None, stagger: bool, **others: object,
+        mapper: str | None, routing: str | None, allgather: str | None, stagger: bool,
+        schedule: str | None, **others: object,
     ) -> object:  # fmt: skip
         given = {
             "--set": sets, "--parallel": parallel, "--dead": dead, "--dtype": dtype, "--mapper": mapper,
-            "--routing": routing, "--allgather": allgather, "--stagger": stagger,
+            "--routing": routing, "--allgather": allgather, "--stagger": stagger, "--schedule": schedule,
         }  # fmt: skip
         options = ModelOptions(
             Overrides(sets=sets, parallel=parallel, dead=dead, dtype=dtype),
             Choices(
-                mapper or DEFAULT_MAPPER, routing or "", allgather or ALLGATHERS[0], CUT_THROUGH * stagger
+                mapper or DEFAULT_MAPPER, routing or "", allgather or ALLGATHERS[0], CUT_THROUGH * stagger,
+                read_source(schedule, CALL_TABLE) if schedule else None,
             ),
             tuple(name for name, value in given.items() if value),
         )
