@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 
 from wscc.diagnostics import Code, CompileError, Span, fail
-from wscc.ir.module import Call, Mode, Module, Procedure, walk
-from wscc.passes.stages_conflicts import Element, Groups, Toucher, Touch
+from wscc.ir.module import Mode, Module, Procedure, walk
+from wscc.passes.stages_conflicts import Element, Groups, Touch, Toucher
 
 
 def check_step_order(wanted: Module, made: Module, apart: Module, span: Span) -> None:
@@ -113,9 +113,7 @@ def _check_meetings(module: Module, span: Span) -> None:
     at = [0] * len(queues)
     while any(i < len(q) for i, q in zip(at, queues, strict=True)):
         heads = [q[i] if i < len(q) else None for i, q in zip(at, queues, strict=True)]
-        ready = [
-            s for s, h in enumerate(heads) if h is not None and all(heads[o] == h for o in who[h[0]])
-        ]
+        ready = [s for s, h in enumerate(heads) if h is not None and all(heads[o] == h for o in who[h[0]])]
         if not ready:
             stage, head = next((s, h) for s, h in enumerate(heads) if h is not None)
             others = ", ".join(f"`{h[0]}`" for h in heads if h not in (None, head))

@@ -7,13 +7,12 @@ serializability: Bernstein, Hadzilacos and Goodman, 1987, section 2.3; sums comm
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from wscc.diagnostics import Code, Span, fail
+from wscc.diagnostics import Code, CompileError, Span, fail
 from wscc.ir.call_table import One
 from wscc.ir.module import Affine, Array, Call, Loop, Mode, Module, Procedure
 from wscc.passes.stages_cutter import Cutter
@@ -42,6 +41,7 @@ class Groups:
     sizes: dict[Element, list[int]] = field(default_factory=dict)
     kinds: dict[Element, Access] = field(default_factory=dict)
     reached: dict[Element, int] = field(default_factory=dict)
+    followed: set[tuple[Hashable, Touch]] = field(default_factory=set)
 
     def record(self, who: Hashable, touch: Touch) -> None:
         """The next access of the first order."""
@@ -59,16 +59,19 @@ class Groups:
         sizes, at = self.sizes[element], self.reached.get(element, 0)
         if self.group[who, touch] != at:
             return False
+        self.followed.add((who, touch))
         sizes[at] -= 1
         if not sizes[at]:
             self.reached[element] = at + 1
         return True
 
-    def awaited(self, element: Element) -> Iterator[tuple[Hashable, Access]]:
-        """Who belongs to the group that the second order has reached."""
+    def awaited(self, element: Element) -> tuple[Hashable, Access]:
+        """One that the second order has to make before it goes on at the element, and how it touches it."""
         at = self.reached.get(element, 0)
-        return (
-            (who, kind) for (who, (e, kind)), number in self.group.items() if e == element and number == at
+        return next(
+            (who, kind)
+            for (who, (e, kind)), number in self.group.items()
+            if e == element and number == at and (who, (e, kind)) not in self.followed
         )
 
 
@@ -100,46 +103,9 @@ class Toucher:
         return found
 
 
-def check_reads_and_writes(
-    apart: Cutter, module: Module, stage: int, own: list[One], listed: list[tuple[One, Span]], known: Known
-) -> None:  # fmt: skip
-    """Compare an order with `own`, that which `stages` takes, on the arrays of a stage without slots in common.
-
-    Fails with W205 at the line that comes too early.
-    """
-    calls = _Calls(apart, Toucher.of(module, stage), known)
-    written = {e for one in known for e, kind in calls.touches(one) if kind is not Access.READ}
-    groups = Groups()
-    for one in own:
-        for touch in calls.touches(one):
-            if touch[0] in written:
-                groups.record(one, touch)
-    lines: dict[One, Span] = {one: span for one, span in listed}
-    done: Counter[One] = Counter()
-    for one, span in listed:
-        for touch in calls.touches(one):
-            if touch[0] in written and not groups.follow(one, touch):
-                waits = [(w, kind) for w, kind in groups.awaited(touch[0]) if isinstance(w, One) and not done[w]]
-                raise _too_early(one, span, touch, *waits[0], lines)
-        done[one] += 1
-
-
-def _too_early(
-    one: One, span: Span, touch: Touch, other: One, kind: Access, lines: dict[One, Span]
-) -> Exception:  # fmt: skip
-    (array, _), own = touch
-    verb = {Access.READ: "reads", Access.ADD: "adds to", Access.WRITE: "writes"}
-    return fail(
-        Code.CALL_ORDER,
-        f"{one} {verb[own]} `%{array}` before {other} of line {lines[other].line} {verb[kind]} it",
-        span,
-        help=f"move {other} up, or {one} down",
-    )
-
-
 @dataclass(slots=True)
-class _Calls:
-    """What each call of a stage touches; `apart` has run."""
+class StageCalls:
+    """What each call of a stage touches, in a step (`apart`, which has run) where micro-batches share no slot."""
 
     apart: Cutter
     toucher: Toucher
@@ -153,9 +119,8 @@ class _Calls:
             if number not in self.templates:
                 self.templates[number] = self._template(work)
             call, variable = self.templates[number]
-            micro = self.apart.writer.microbatch
-            at = {micro: one.microbatch} if variable == micro else {micro: one.microbatch, variable: i}
-            self.found[one] = self.toucher.touches(call, at)
+            at = {self.apart.writer.microbatch: one.microbatch or 0}
+            self.found[one] = self.toucher.touches(call, {variable: i} | at)
         return self.found[one]
 
     def _template(self, work: Work) -> tuple[Call, str]:
@@ -169,3 +134,31 @@ class _Calls:
         call = stmt.body[0]
         assert isinstance(call, Call)
         return call, stmt.variable
+
+
+def check_reads_and_writes(calls: StageCalls, own: list[One], listed: list[tuple[One, Span]]) -> None:
+    """Compare an order with `own`, that which `stages` takes. Fails with W205 at the line that comes too early."""
+    written = {e for one in own for e, kind in calls.touches(one) if kind is not Access.READ}
+    groups = Groups()
+    for one in own:
+        for touch in calls.touches(one):
+            if touch[0] in written:
+                groups.record(one, touch)
+    lines: dict[Hashable, Span] = dict(listed)
+    for one, span in listed:
+        for touch in calls.touches(one):
+            if touch[0] in written and not groups.follow(one, touch):
+                raise _too_early(one, span, touch, *groups.awaited(touch[0]), lines)
+
+
+def _too_early(
+    one: One, span: Span, touch: Touch, other: Hashable, kind: Access, lines: dict[Hashable, Span]
+) -> CompileError:  # fmt: skip
+    (array, _), own = touch
+    verb = {Access.READ: "reads", Access.ADD: "adds to", Access.WRITE: "writes"}
+    return fail(
+        Code.CALL_ORDER,
+        f"{one} {verb[own]} `%{array}` before {other} of line {lines[other].line} {verb[kind]} it",
+        span,
+        help=f"move {other} up, or {one} down",
+    )

@@ -21,7 +21,9 @@ class Cutter:
     """Cuts a module along `axis` (empty: one stage). Work follows `orders`, or 1F1B. With `apart`, every micro-batch
     has a slot of its own, so that an element of an array is one value."""
 
-    def __init__(self, module: Module, axis: str, orders: Orders | None = None, *, apart: bool = False) -> None:
+    def __init__(
+        self, module: Module, axis: str, orders: Orders | None = None, *, apart: bool = False
+    ) -> None:
         self.module = module
         self.axis = axis
         self.orders = orders
@@ -59,7 +61,8 @@ class Cutter:
         self._behind(self.module.step[at + 1 :])
         behind = [b[n:] for b, n in zip(self.bodies, done, strict=True)]
         self.works = [
-            works_of(i, before[i], self.chunks, behind[i], self.parts, self.writer) for i in range(self.stages)
+            works_of(i, before[i], self.chunks, behind[i], self.parts, self.writer)
+            for i in range(self.stages)
         ]
         if self.orders is not None:
             self.bodies = [[] for _ in range(self.stages)]
@@ -86,7 +89,8 @@ class Cutter:
         """By stage, its entries: of the chain, or of all where an order is given."""
         if self.orders is not None:
             items = self.exchanges.items(self.events, self.stages, self.orders.items)
-            return [compressed_throughout([*i, *self.orders.rest[s]]) for s, i in enumerate(items)]
+            whole = zip(self.orders.before, items, self.orders.behind, strict=True)
+            return [compressed_throughout([*before, *i, *behind]) for before, i, behind in whole]
         items = self.exchanges.items(
             self.events, self.stages, lambda e: [Item((e.task.backward, e.task.chunk), (e.task.microbatch,))]
         )
@@ -132,7 +136,7 @@ class Cutter:
                 pieces = [_some(self.chunks[p.chunk], p, *span) for span in p.spans]
                 return self._work(p.chunk, pieces, microbatches[0], starts=p.backward and p.starts)
             case Once() as some:
-                return [once(self.works[stage][some.work], some, microbatches)]
+                return [once(self.works[stage][some.work], microbatches)]
             case _:
                 return [self.exchanges.call(item.key, microbatches)]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from wscc.diagnostics import Code, CompileError, Source, Span, fail
-from wscc.ir.call_table import MOST_CALLS, CallTable, One, one_by_one
+from wscc.ir.call_table import MOST_CALLS, CallTable, One, numbers, one_by_one
 from wscc.ir.call_table_read import read_table
 from wscc.ir.module import Module
 from wscc.passes.stages_check import check_step_order
-from wscc.passes.stages_conflicts import check_reads_and_writes
+from wscc.passes.stages_conflicts import StageCalls, Toucher, check_reads_and_writes
 from wscc.passes.stages_cutter import Cutter
 from wscc.passes.stages_default import table_of
 from wscc.passes.stages_order import StuckError, Task
@@ -37,12 +37,14 @@ def in_order_of(source: Source, module: Module, axis: str) -> Module | None:
         return None
     known = [_known(works, module.train.microbatches) for works in default.works]
     calls = _Found(asked, known).calls()
-    if [[one for one, _ in stage] for stage in calls] == [[o for o, _ in s] for s in one_by_one(own)]:
+    usual = [[one for one, _ in stage] for stage in one_by_one(own)]
+    if [[one for one, _ in stage] for stage in calls] == usual:
         return None
     apart = Cutter(module, axis, apart=True)
     wanted = apart.run()
     for stage, listed in enumerate(calls):
-        check_reads_and_writes(apart, stage, [o for o, _ in one_by_one(own)[stage]], listed, known[stage])
+        touching = StageCalls(apart, Toucher.of(wanted, stage), known[stage])
+        check_reads_and_writes(touching, usual[stage], listed)
     orders, starts = orders_of(calls, known)
     try:
         edited = Cutter(module, axis, orders)
@@ -58,8 +60,8 @@ def _known(works: list[Work], microbatches: int) -> Known:
     found: Known = {}
     for number, w in enumerate(works):
         count = microbatches if w.task else w.microbatches
-        for m in range(count) if count else (-1,):
-            for i, layer in enumerate(w.layers) if w.layers else ((0, -1),):
+        for m in range(count) if count else (None,):
+            for i, layer in enumerate(w.layers) if w.layers else ((0, None),):
                 found[One(w.name, layer, m)] = (number, i, w)
     return found
 
@@ -109,7 +111,7 @@ class _Found:
         if missing:
             more = f" and {len(missing) - 1} calls more" if len(missing) > 1 else ""
             first = missing[0]
-            columns = " ".join(str(n) if n >= 0 else "-" for n in (first.layer, first.microbatch))
+            columns = " ".join("-" if n is None else str(n) for n in (first.layer, first.microbatch))
             raise fail(
                 Code.CALL_TABLE, f"stage {stage} never makes {first}{more}", self.table.ends[stage],
                 help=f"add a line `{first.call} {columns}` to the stage",
@@ -130,10 +132,11 @@ class _Found:
         return fail(Code.CALL_TABLE, f"stage {stage} has no {one}", span, help=help)
 
 
-def _column(word: str, values: list[int]) -> str:
-    if values[0] < 0:
+def _column(word: str, values: list[int | None]) -> str:
+    known = [v for v in values if v is not None]
+    if not known:
         return f"the {word} column of this call is `-`"
-    return f"it has {word} {min(values)}..{max(values)} here"
+    return f"it has {word} {numbers(min(known), max(known))} here"
 
 
 def _stuck(error: StuckError, starts: list[dict[Task, Span]], works: list[list[Work]]) -> CompileError:

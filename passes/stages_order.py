@@ -77,7 +77,8 @@ def _tasks(stages: int, each: int, microbatches: int, stage: int, *, backward: b
 
 def timed(orders: list[list[Task]], sources: Sources) -> list[Timed]:
     """When each task runs, in order of slots: as soon as its stage is free and what it needs has been made in an
-    earlier slot. A forward task needs its sources; a backward task its forward task and its readers' gradients. Raises `StuckError` where none can go on."""
+    earlier slot. A forward task needs its sources; a backward task its forward task and its readers' gradients.
+    Raises `StuckError` where none can go on."""
     readers: dict[int, list[int]] = {}
     for chunk, sources_of in sources.items():
         for s in sources_of:
@@ -95,8 +96,8 @@ def timed(orders: list[list[Task]], sources: Sources) -> list[Timed]:
                     now.append(Timed(slot, stage, task))
         if not now:
             heads = [order[p] if p < len(order) else None for p, order in zip(position, orders, strict=True)]
-            waits = [t and (t, next(n for n in _needs(t, sources, readers) if n not in done)) for t in heads]
-            raise StuckError(waits)
+            missing = {t: next(n for n in _needs(t, sources, readers) if n not in done) for t in heads if t}
+            raise StuckError([(t, missing[t]) if t else None for t in heads])
         for t in now:
             if t.task.last:
                 done[t.task.whole] = slot

@@ -19,7 +19,12 @@ _Calls: TypeAlias = list[tuple[One, Span]]
 def orders_of(calls: list[_Calls], known: list[Known]) -> tuple[Orders, list[dict[Task, Span]]]:
     """The orders of all stages, and by stage the line at which each task, or part of one, begins."""
     stages = [_Stage(k, c) for c, k in zip(calls, known, strict=True)]
-    orders = Orders([s.tasks for s in stages], [s.work for s in stages], [s.pending for s in stages])
+    orders = Orders(
+        [s.tasks for s in stages],
+        [s.work for s in stages],
+        [s.before for s in stages],
+        [s.pending for s in stages],
+    )
     return orders, [s.starts for s in stages]
 
 
@@ -29,6 +34,7 @@ class _Stage:
         self.tasks: list[Task] = []
         self.work: dict[Task, list[Item]] = {}
         self.starts: dict[Task, Span] = {}
+        self.before: list[Item] = []
         self.pending: list[Item] = []
         runs = _runs(known, calls)
         left = Counter(key for key, _ in runs if key is not None)
@@ -36,13 +42,15 @@ class _Stage:
         done: Counter[tuple[bool, int, int]] = Counter()
         for key, run in runs:
             if key is None:
-                self.pending += self._outside([one for one, _ in run])
+                self.pending += [self._once(one) for one, _ in run]
                 continue
             left[key] -= 1
             task = Task(*key, part=done[key], last=not left[key])
             done[key] += 1
             self.tasks.append(task)
             self.starts[task] = run[0][1]
+            if len(self.tasks) == 1:
+                self.before, self.pending = self.pending, []
             self.work[task] = [*self.pending, self._item(task, [one for one, _ in run])]
             self.pending = []
 
@@ -59,32 +67,12 @@ class _Stage:
         whole = len(run) == self.whole[(task.backward, task.chunk), task.microbatch]
         if whole and spans == sorted(spans) and len({s[0] for s in spans}) == len(spans):
             return Item((task.backward, task.chunk), (task.microbatch,))
-        return Item(
-            Portion(task.backward, task.chunk, task.part == 0, tuple(spans)), (task.microbatch,)
-        )
+        return Item(Portion(task.backward, task.chunk, task.part == 0, tuple(spans)), (task.microbatch,))
 
-    def _outside(self, run: list[One]) -> list[Item]:
-        items: list[Item] = []
-        for one in run:
-            number, i, work = self.known[one]
-            if work.microbatches:
-                items.append(Item(Once(number), (one.microbatch,)))
-                continue
-            last = items[-1].key if items else None
-            if isinstance(last, Once) and last.work == number and (grown := _grown(last, i)):
-                items[-1] = Item(grown, ())
-            else:
-                items.append(Item(Once(number, i), ()))
-        return items
-
-
-def _grown(some: Once, i: int) -> Once | None:
-    """With iteration `i` behind it, if that goes on in equal steps."""
-    if some.count == 1:
-        return Once(some.work, some.first, 2, i - some.first)
-    if i == some.first + some.count * some.step:
-        return Once(some.work, some.first, some.count + 1, some.step)
-    return None
+    def _once(self, one: One) -> Item:
+        number, i, work = self.known[one]
+        iteration = [one.microbatch or 0] * (work.microbatches > 0) + [i] * (len(work.layers) > 0)
+        return Item(Once(number), tuple(iteration))
 
 
 def _runs(known: Known, calls: _Calls) -> list[tuple[tuple[bool, int, int] | None, _Calls]]:
@@ -92,7 +80,7 @@ def _runs(known: Known, calls: _Calls) -> list[tuple[tuple[bool, int, int] | Non
     runs: list[tuple[tuple[bool, int, int] | None, _Calls]] = []
     for call in calls:
         task = known[call[0]][2].task
-        key = (*task, call[0].microbatch) if task else None
+        key = (*task, call[0].microbatch or 0) if task else None
         if runs and runs[-1][0] == key:
             runs[-1][1].append(call)
         else:

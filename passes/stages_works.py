@@ -52,44 +52,34 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """Of work number `work` of a stage that belongs to no task, `count` iterations from `first` on."""
+    """Work number `work` of a stage, which belongs to no task: all of it, or one iteration if it is a loop."""
 
     work: int
-    first: int = 0
-    count: int = 1
-    step: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
     """An order of one's own. By stage: `tasks`, those run in parts several times; by stage and task, the `items`
-    that the stage runs for it, what belongs to no task and precedes it included; and the `rest`, behind all tasks."""
+    that the stage runs for it, what belongs to no task and lies behind the task before included; and what lies
+    `before` and `behind` all tasks."""
 
     tasks: list[list[Task]]
     work: list[dict[Task, list[Item]]]
-    rest: list[list[Item]]
+    before: list[list[Item]]
+    behind: list[list[Item]]
 
     def items(self, event: Timed) -> list[Item]:
         return self.work[event.stage][event.task]
 
 
-def once(work: Work, some: Once, microbatches: list[Affine]) -> Call | Loop:
-    """The statement for some of its iterations, or for one micro-batch."""
-    stmt = work.piece.stmt
-    if isinstance(stmt, Call):
-        return stmt
-    if microbatches:
-        return _with(work.piece.call, {stmt.variable: microbatches[0]})
-    if (some.first, some.count, some.step) == (0, stmt.count, 1):
-        return stmt
-    at = Affine(some.first, ((stmt.variable, some.step),))
-    return replace(stmt, count=some.count, body=(_with(work.piece.call, {stmt.variable: at}),))
+def once(work: Work, iteration: list[Affine]) -> Call:
+    """The call of a statement outside the chain, in one iteration if it is a loop."""
+    stmt, call = work.piece.stmt, work.piece.call
+    return _with(call, {stmt.variable: iteration[0]}) if isinstance(stmt, Loop) else call
 
 
 def _with(call: Call, variables: dict[str, Affine]) -> Call:
-    args = tuple(
-        replace(r, index=tuple(substituted(a, variables) for a in r.index)) for r in call.args
-    )
+    args = tuple(replace(r, index=tuple(substituted(a, variables) for a in r.index)) for r in call.args)
     return replace(call, args=args)
 
 

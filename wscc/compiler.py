@@ -23,11 +23,12 @@ from wscc.ir.module import Module, calls
 from wscc.ir.print import to_text
 from wscc.passes import default_passes
 from wscc.passes.choices import DEFAULT, Choices
+from wscc.passes.partition import Partition
 from wscc.passes.place import placement
 from wscc.passes.route_loads import link_bytes, phase_loads, procedure_loads
-from wscc.passes.stagger import Stagger
 from wscc.passes.stages import Stages
 from wscc.passes.stages_default import call_table
+from wscc.passes.stagger import Stagger
 from wscc.pipeline import Observer, Timings, check, compile_module, run_passes
 from wscc.report import Loads, build_report, hidden_model_flops, model_flops
 from wscc.staggering import choose
@@ -140,7 +141,17 @@ class _Linked:
         lowered = place.with_(procedures=(*place.procedures, *added))
         flops = model_flops(self.graph) - hidden_model_flops(self._sharded)
         profile = profile_of(self.graph, lowered, routed, planned, streams, flops, self.file)
-        return Artifact(streams, manifest, to_text(self.graph), self.data, profile=profile)
+        return Artifact(
+            streams, manifest, to_text(self.graph), self.data, profile=profile, schedule=self._schedule
+        )
+
+    @property
+    def _schedule(self) -> str:
+        """The table of calls, where it asks for another step than would be made without it."""
+        table = self.choices.schedule
+        if table is None or Stages().run(self.modules[Partition.name]) == self.modules[Stages.name]:
+            return ""
+        return table.text
 
     def compiled(self, routed: Module, planned: Module) -> Compiled:
         started = time.perf_counter()

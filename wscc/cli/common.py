@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from wscc.diagnostics import Code, CompileError, Diagnostic
+from wscc.diagnostics import Code, CompileError, Diagnostic, Source
 from wscc.diagnostics.render import one_line, render
 from wscc.frontend.overrides import Overrides, UsageError
 from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
@@ -19,8 +19,6 @@ from wscc.machine.links import CUT_THROUGH
 from wscc.passes.choices import ALLGATHERS, ROUTINGS, Choices
 from wscc.passes.place_solver import MAPPERS
 from wscc.passes.place_types import DEFAULT_MAPPER
-
-CALL_TABLE: Final = TextKind("a table of calls", 8 * MAX_CHARACTERS, "write what repeats as a loop")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,7 +60,8 @@ _MODEL_OPTIONS: Final = (
 
 
 def model_options(command: F) -> F:
-    """`--set --parallel --dead --dtype --mapper --routing --allgather --stagger --schedule`, as one argument `options`."""
+    """`--set --parallel --dead --dtype --mapper --routing --allgather --stagger --schedule`, as one argument
+    `options`."""
 
     @wraps(command)
     def collected(
@@ -77,8 +76,11 @@ def model_options(command: F) -> F:
         options = ModelOptions(
             Overrides(sets=sets, parallel=parallel, dead=dead, dtype=dtype),
             Choices(
-                mapper or DEFAULT_MAPPER, routing or "", allgather or ALLGATHERS[0], CUT_THROUGH * stagger,
-                read_source(schedule, CALL_TABLE) if schedule else None,
+                mapper or DEFAULT_MAPPER,
+                routing or "",
+                allgather or ALLGATHERS[0],
+                CUT_THROUGH * stagger,
+                read_table_file(schedule) if schedule else None,
             ),
             tuple(name for name, value in given.items() if value),
         )
@@ -88,6 +90,14 @@ def model_options(command: F) -> F:
     for option in _MODEL_OPTIONS:
         made = option(made)
     return made  # type: ignore[no-any-return]
+
+
+def read_table_file(path: str) -> Source:
+    """The text of a table of calls."""
+    return read_source(path, _TABLE)
+
+
+_TABLE: Final = TextKind("a table of calls", 8 * MAX_CHARACTERS, "write what repeats as a loop")
 
 
 def json_option(command: F) -> F:

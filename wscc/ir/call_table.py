@@ -115,16 +115,15 @@ class CallTable:
 
 @dataclass(frozen=True, slots=True)
 class One:
-    """One call: -1 is a layer or micro-batch that it does not have."""
+    """One call, with its layer and micro-batch if it has them."""
 
     call: str
-    layer: int
-    microbatch: int
+    layer: int | None = None
+    microbatch: int | None = None
 
     def __str__(self) -> str:
-        words = [f"layer {self.layer}"] * (self.layer >= 0) + [f"micro-batch {self.microbatch}"] * (
-            self.microbatch >= 0
-        )
+        columns = (("layer", self.layer), ("micro-batch", self.microbatch))
+        words = [f"{word} {n}" for word, n in columns if n is not None]
         return f"`{self.call}`" + (f" of {', '.join(words)}" if words else "")
 
 
@@ -153,8 +152,8 @@ def _unrolled(lines: Lines, variables: dict[str, int]) -> Iterator[tuple[One, Sp
                 for value in loop.over.values(variables):
                     yield from _unrolled(loop.body, {**variables, loop.variable: value})
             case CallLine() as call:
-                for m in call.microbatches.values(variables) if call.microbatches else (-1,):
-                    for layer in call.layers.values(variables) if call.layers else (-1,):
+                for m in call.microbatches.values(variables) if call.microbatches else (None,):
+                    for layer in call.layers.values(variables) if call.layers else (None,):
                         yield One(call.call, layer, m), line.span
 
 

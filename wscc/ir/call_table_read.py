@@ -9,12 +9,14 @@ from typing import NoReturn
 from wscc.diagnostics import Code, Source, Span, fail
 from wscc.ir.call_table import CallLine, CallTable, Lines, LoopLines, Number, Numbered, Range
 
-_NUMBER = r"-?\d{1,9}|[A-Za-z_]\w*(?:[+-]\d{1,9})?|\d{1,9}-[A-Za-z_]\w*"
+_NUMBER = r"\d{1,9}|[A-Za-z_]\w*(?:[+-]\d{1,9})?|\d{1,9}-[A-Za-z_]\w*"
 _RANGE = re.compile(rf"({_NUMBER})(?:\.\.({_NUMBER})(?::([1-9]\d{{0,8}}))?)?")
 _LOOP = re.compile(r"loop\s+([A-Za-z_]\w*)\s*=\s*(\S+)")
 _STAGE = re.compile(r"stage\s+(\d{1,9})")
 _WORD = re.compile(r"[A-Za-z_][\w.:#]*")
-_FORM = "a line is `stage 0`, `loop m = 0..3`, `end`, or a call: `block.fwd 0..3 m` (`-` in a column it lacks)"
+_FORM = (
+    "a line is `stage 0`, `loop m = 0..3`, `end`, or a call: `block.fwd 0..3 m` (`-` in a column it lacks)"
+)
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
 _MOST_LOOPS = 16
 
@@ -61,7 +63,8 @@ class _Reader:
         if found := _STAGE.fullmatch(text):
             self._close_stage()
             if int(found[1]) != len(self.stages):
-                self._wrong(f"stage {found[1]} stands where stage {len(self.stages)} belongs", "number stages from 0")
+                message = f"stage {found[1]} stands where stage {len(self.stages)} belongs"
+                self._wrong(message, "stages are numbered from 0, in order")
             self.open.append(_Open(self.here))
         elif not self.open:
             self._wrong(f"`{text[:40]}` stands before the first stage", "begin with a line `stage 0`")
@@ -84,7 +87,9 @@ class _Reader:
         if loop.over is None:
             self._wrong("`end` without a loop", "leave it out")
         if not loop.lines:
-            self._wrong(f"the loop over `{loop.variable}` holds no call", "leave it out, or put calls into it")
+            self._wrong(
+                f"the loop over `{loop.variable}` holds no call", "leave it out, or put calls into it"
+            )
         self.open[-1].lines.append(
             Numbered(LoopLines(loop.variable, loop.over, tuple(loop.lines)), loop.span)
         )
@@ -92,7 +97,8 @@ class _Reader:
     def _close_stage(self) -> None:
         if len(self.open) > 1:
             loop = self.open[-1]
-            self._wrong(f"the loop over `{loop.variable}` of line {loop.span.line} has no `end`", "write `end` after its calls")
+            message = f"the loop over `{loop.variable}` of line {loop.span.line} has no `end`"
+            self._wrong(message, "write `end` after its calls")
         if self.open:
             self.stages.append(tuple(self.open.pop().lines))
             self.ends.append(self.here)
@@ -107,12 +113,13 @@ class _Reader:
     def _range(self, text: str) -> Range:
         found = _RANGE.fullmatch(text)
         if found is None:
-            self._wrong(f"`{text[:40]}` is no number and no range", "write `-`, `3`, `m`, `m+1`, `0..3`, `3..0` or `0..6:2`")
+            forms = "write `-`, `3`, `m`, `m+1`, `0..3`, `3..0` or `0..6:2`"
+            self._wrong(f"`{text[:40]}` is no number and no range", forms)
         first = self._number(found[1])
         return Range(first, self._number(found[2]) if found[2] else first, int(found[3] or 1))
 
     def _number(self, text: str) -> Number:
-        if re.fullmatch(r"-?\d+", text):
+        if re.fullmatch(r"\d+", text):
             return Number(int(text))
         if found := re.fullmatch(r"(\d+)-(\w+)", text):
             number = Number(int(found[1]), found[2], -1)
@@ -121,8 +128,9 @@ class _Reader:
             assert found is not None
             number = Number(int(found[2] or 0), found[1])
         if number.variable not in self._variables():
-            known = ", ".join(f"`{v}`" for v in self._variables())
-            self._wrong(f"no loop around this line has the variable `{number.variable}`", f"known here: {known or 'none'}")
+            known = ", ".join(f"`{v}`" for v in self._variables()) or "none"
+            message = f"no loop around this line has the variable `{number.variable}`"
+            self._wrong(message, f"known here: {known}")
         return number
 
     def _variables(self) -> list[str]:
