@@ -7,19 +7,25 @@ has a slot of its own; then the step itself is compared with that one, to see wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
 
 from wscc.diagnostics import Code, CompileError, Span, fail
-from wscc.ir.module import Mode, Module, Procedure, walk
+from wscc.ir.module import Call, Mode, Module, Procedure, walk
 from wscc.passes.stages_conflicts import Element, Groups, Touch, Toucher
 
+# How the table names a call of a stage, and where it stands there.
+Spell: TypeAlias = Callable[[int, Call], tuple[str, Span]]
 
-def check_step_order(wanted: Module, made: Module, apart: Module, span: Span) -> None:
-    """`wanted` and `apart` have a slot for each micro-batch; `made` is `apart` with fewer. Fails with W205."""
+
+def check_step_order(wanted: Module, made: Module, apart: Module, span: Span, spell: Spell) -> None:
+    """`wanted` and `apart` have a slot for each micro-batch; `made` is `apart` with fewer. Fails with W205, at `span`
+    or where `spell` finds the call of a stage."""
     for stage in range(wanted.stages):
         _check_values(wanted, apart, stage, span)
         _check_slots(made, apart, stage, span)
-    _check_meetings(apart, span)
+    _check_meetings(apart, spell)
 
 
 def _wrong(stage: int, message: str, span: Span) -> CompileError:
@@ -49,13 +55,15 @@ def _accesses(module: Module, stage: int) -> Iterator[tuple[Hashable, list[Touch
     """Each call with what it touches; one that passes values on as single moves, which may be grouped otherwise."""
     toucher = Toucher.of(module, stage)
     moving = {p.name for p in module.procedures if _only_moves(p)}
+    # Steps may have other names for the same procedure.
+    content = {p.name: hash(replace(p, name="")) for p in module.procedures}
     seen: Counter[Hashable] = Counter()
     for call, variables in walk(module.steps()[stage]):
         if call.procedure in moving:
             parts = zip(*_halves(toucher.arguments(call, variables)), strict=True)
-            found = [("", [t for t in move if t]) for move in parts]
+            found = [(0, [t for t in move if t]) for move in parts]
         else:
-            found = [(call.procedure, toucher.touches(call, variables))]
+            found = [(content[call.procedure], toucher.touches(call, variables))]
         for name, touches in found:
             who = (name, tuple(touches))
             seen[who] += 1
@@ -99,12 +107,12 @@ def _check_slots(made: Module, apart: Module, stage: int, span: Span) -> None:
 # -- meetings -----------------------------------------------------------------------------------------------
 
 
-def _check_meetings(module: Module, span: Span) -> None:
+def _check_meetings(module: Module, spell: Spell) -> None:
     """All stages make the calls in which they meet in one order."""
     who = {p.name: _meeting(p, module.stages) for p in module.procedures}
     queues = [
         [
-            (call.procedure, tuple((r.array, *(i.at(v) for i in r.index)) for r in call.args))
+            (call.procedure, tuple((r.array, *(i.at(v) for i in r.index)) for r in call.args), call)
             for call, v in walk(step)
             if who[call.procedure]
         ]
@@ -113,13 +121,22 @@ def _check_meetings(module: Module, span: Span) -> None:
     at = [0] * len(queues)
     while any(i < len(q) for i, q in zip(at, queues, strict=True)):
         heads = [q[i] if i < len(q) else None for i, q in zip(at, queues, strict=True)]
-        ready = [s for s, h in enumerate(heads) if h is not None and all(heads[o] == h for o in who[h[0]])]
+        named = [h and h[:2] for h in heads]
+        ready = [s for s, h in enumerate(heads) if h and all(named[o] == named[s] for o in who[h[0]])]
         if not ready:
-            stage, head = next((s, h) for s, h in enumerate(heads) if h is not None)
-            others = ", ".join(f"`{h[0]}`" for h in heads if h not in (None, head))
-            raise _wrong(stage, f"waits in `{head[0]}` while others wait in {others or 'nothing'}", span)
+            raise _apart([(s, *spell(s, h[2])) for s, h in enumerate(heads) if h])
         for stage in ready:
             at[stage] += 1
+
+
+def _apart(waits: list[tuple[int, str, Span]]) -> CompileError:
+    words = "; ".join(f"stage {stage} in {name}" for stage, name, _ in waits)
+    return fail(
+        Code.CALL_ORDER,
+        f"the stages wait for one another: {words}",
+        waits[-1][2],
+        help="calls that several stages make together, as these, stand in the same order on all of them",
+    )
 
 
 def _meeting(p: Procedure, stages: int) -> frozenset[int]:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from wscc.diagnostics import Code, CompileError, Source, Span, fail
 from wscc.ir.call_table import MOST_CALLS, CallTable, One, numbers, one_by_one
 from wscc.ir.call_table_read import read_table
-from wscc.ir.module import Module
+from wscc.ir.module import Call, Module
 from wscc.passes.stages_check import check_step_order
 from wscc.passes.stages_conflicts import StageCalls, Toucher, check_reads_and_writes
 from wscc.passes.stages_cutter import Cutter
@@ -51,7 +51,17 @@ def in_order_of(source: Source, module: Module, axis: str) -> Module | None:
     except StuckError as stuck:
         raise _stuck(stuck, starts, default.works) from None
     made = edited.run()
-    check_step_order(wanted, made, Cutter(module, axis, orders, apart=True).run(), asked.ends[0])
+    lines = [dict(listed) for listed in calls]
+
+    def spell(stage: int, call: Call) -> tuple[str, Span]:
+        # The works of both cutters are in one order.
+        for mine, its in zip(edited.works[stage], default.works[stage], strict=True):
+            if mine.task is None and mine.piece.call == call:
+                span = lines[stage][One(its.name)]
+                return f"`{its.name}` (line {span.line})", span
+        return "what it passes on for a micro-batch", asked.ends[stage]
+
+    check_step_order(wanted, made, Cutter(module, axis, orders, apart=True).run(), asked.ends[0], spell)
     return made
 
 

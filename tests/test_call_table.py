@@ -93,7 +93,9 @@ def text_of(order: Order) -> str:
     for stage, ones in enumerate(order):
         out.append(f"stage {stage}")
         for o in ones:
-            out.append(" ".join(["  " + o.call, *("-" if n is None else str(n) for n in (o.layer, o.microbatch))]))
+            out.append(
+                " ".join(["  " + o.call, *("-" if n is None else str(n) for n in (o.layer, o.microbatch))])
+            )
     return "\n".join(out)
 
 
@@ -131,10 +133,10 @@ def test_the_text_is_read_by_people() -> None:
 
 
 def test_neither_table_nor_program_grows_with_microbatches() -> None:
-    """Of the usual order there is no limit; an edited one in loops stays in loops."""
-    many = Partition().run(Differentiate().run(small({"pp": 2}, 6000)))
+    """Of the usual order there is no limit; an edited one is held in loops again."""
+    few, many = (Partition().run(Differentiate().run(small({"pp": 2}, n))) for n in (60, 6000))
     text = to_table_text(call_table(many), "")
-    assert len(text.splitlines()) == len(to_table_text(call_table(sharded("pp")), "").splitlines())
+    assert len(text.splitlines()) == len(to_table_text(call_table(few), "").splitlines())
     assert Stages(Source("t.txt", text)).run(many) == Stages().run(many)
     made = [
         Stages(Source("t.txt", text_of(gpipe(m)))).run(m)
@@ -213,7 +215,9 @@ def drawn(name: str, rng: random.Random) -> Order:
     return out
 
 
-def chain(name: str, homes: dict[tuple[int | None, bool], list[tuple[int, One]]], m: int | None) -> list[tuple[int, One]]:
+def chain(
+    name: str, homes: dict[tuple[int | None, bool], list[tuple[int, One]]], m: int | None
+) -> list[tuple[int, One]]:
     """The calls of a micro-batch as one device would make them."""
     forward = [c for c in homes[m, False] if not c[1].call.startswith(("epilogue", "head"))]
     last = [c for c in homes[m, False] if c[1].call.startswith(("epilogue", "head"))]
@@ -226,9 +230,9 @@ def chain(name: str, homes: dict[tuple[int | None, bool], list[tuple[int, One]]]
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.sampled_from([n for n in MODELS if n not in ("tp", "tatp")]), st.randoms(use_true_random=False))
-def test_any_order_that_works_on_one_device_equals_the_usual(name: str, rng: random.Random) -> None:
-    order = drawn(name, rng)
+@given(st.sampled_from([n for n in MODELS if n not in ("tp", "tatp")]), st.integers(0, 1 << 30))
+def test_any_order_that_works_on_one_device_equals_the_usual(name: str, seed: int) -> None:
+    order = drawn(name, random.Random(seed))
     made = ordered(name, text_of(order))
     assert Symbols(made).run() == symbols(name)
 
@@ -236,7 +240,9 @@ def test_any_order_that_works_on_one_device_equals_the_usual(name: str, rng: ran
 @settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(list(MODELS)),
-    st.lists(st.tuples(st.integers(0), st.integers(-8, 8), st.sampled_from("mmmmdx")), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(st.integers(0), st.integers(-8, 8), st.sampled_from("mmmmdx")), min_size=1, max_size=4
+    ),
 )
 def test_a_random_edit_is_refused_or_equal(name: str, edits: list[tuple[int, int, str]]) -> None:
     """Moved (`m`), doubled (`d`) or dropped (`x`) lines."""
@@ -259,7 +265,6 @@ def test_a_random_edit_is_refused_or_equal(name: str, edits: list[tuple[int, int
 
 
 # -- refused ------------------------------------------------------------------------------------------------
-
 
 
 @cache
@@ -357,7 +362,9 @@ def test_calls_in_which_stages_meet_stand_in_one_order() -> None:
 # -- the command line ---------------------------------------------------------------------------------------
 
 
-def test_the_command_line_writes_and_reads_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_writes_and_reads_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model, table = str(Path(__file__).parent.parent / "samples" / "gpt-tiny.wsl"), str(tmp_path / "calls.txt")
     assert main(["schedule", model, "-o", table]) == 0
     assert main(["schedule", model, "--schedule", table]) == 0

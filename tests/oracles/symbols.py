@@ -102,7 +102,9 @@ class Symbols:
                     continue
                 call, variables = head
                 who = self._who(self.procedures[call.procedure])
-                named = [h and (h[0].procedure, [[i.at(h[1]) for i in r.index] for r in h[0].args]) for h in heads]
+                named = [
+                    h and (h[0].procedure, [[i.at(h[1]) for i in r.index] for r in h[0].args]) for h in heads
+                ]
                 if who and all(named[s] == named[heads.index(head)] for s in who):
                     self._meet(call, variables, self.procedures[call.procedure])
                     for s in who:
