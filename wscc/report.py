@@ -14,6 +14,7 @@ from wscc.passes.place_types import Placement
 from wscc.passes.plan_memory_report import memory_report
 from wscc.passes.route_loads import PhaseLoad, ProcedureLoad
 from wscc.pipeline import Timings
+from wscc.storage import storage_report
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ def build_report(
             "by_category": memory.by_category,
             "capacity": memory.capacity,
         },
+        "storage": storage_report(planned),
         "placement": {
             "method": place.method,
             "rings": place.rings,
