@@ -40,10 +40,10 @@ def _wrong(stage: int, message: str, span: Span) -> CompileError:
 
 def _check_values(wanted: Module, apart: Module, stage: int, span: Span) -> None:
     groups = Groups()
-    for who, touches in _accesses(wanted, stage):
+    for who, touches in _accesses(wanted, apart, stage):
         for touch in touches:
             groups.record(who, touch)
-    for who, touches in _accesses(apart, stage):
+    for who, touches in _accesses(apart, wanted, stage):
         for touch in touches:
             if (who, touch) not in groups.group or not groups.follow(who, touch):
                 raise _wrong(stage, f"touches `%{touch[0][0]}` out of turn", span)
@@ -51,9 +51,9 @@ def _check_values(wanted: Module, apart: Module, stage: int, span: Span) -> None
         raise _wrong(stage, "leaves out a call", span)
 
 
-def _accesses(module: Module, stage: int) -> Iterator[tuple[Hashable, list[Touch]]]:
+def _accesses(module: Module, other: Module, stage: int) -> Iterator[tuple[Hashable, list[Touch]]]:
     """Each call with what it touches; one that passes values on as single moves, which may be grouped otherwise."""
-    toucher = Toucher.of(module, stage)
+    toucher = Toucher.of(module, stage, (other,))
     moving = {p.name for p in module.procedures if _only_moves(p)}
     # Steps may have other names for the same procedure.
     content = {p.name: hash(replace(p, name="")) for p in module.procedures}
@@ -87,7 +87,7 @@ def _only_moves(p: Procedure) -> bool:
 
 def _check_slots(made: Module, apart: Module, stage: int, span: Span) -> None:
     """No value is overwritten while it is needed: an element changes hands when all of the last holder is over."""
-    few, many = Toucher.of(made, stage), Toucher.of(apart, stage)
+    few, many = Toucher.of(made, stage, (apart,)), Toucher.of(apart, stage, (made,))
     pairs = [
         (place, value)
         for (a, x), (b, y) in zip(walk(made.steps()[stage]), walk(apart.steps()[stage]), strict=True)

@@ -14,7 +14,7 @@ from typing import Final
 
 from wscc.diagnostics import Code, CompileError, Span, fail
 from wscc.ir.call_table import One
-from wscc.ir.module import Affine, Array, Call, Loop, Mode, Module, Procedure
+from wscc.ir.module import Affine, Call, Loop, Mode, Module, Procedure, calls
 from wscc.passes.stages_cutter import Cutter
 from wscc.passes.stages_runs import Known
 from wscc.passes.stages_works import Work
@@ -77,30 +77,64 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Toucher:
-    """What calls of a module touch on one stage."""
+    """What calls of a module touch on one stage, of some of its arrays."""
 
-    arrays: dict[str, Array]
+    roots: dict[str, str]
     procedures: dict[str, Procedure]
+    # By static call: of each argument the array, how it is touched, and the index.
+    plans: dict[int, tuple[Call, list[tuple[str, Access, tuple[Affine, ...]] | None]]] = field(
+        default_factory=dict
+    )
 
     @classmethod
-    def of(cls, module: Module, stage: int) -> Toucher:
-        held = {a.name: a for a in module.arrays if a.stage in (-1, stage)}
-        return cls(held, {p.name: p for p in module.procedures})
+    def of(cls, module: Module, stage: int, alike: tuple[Module, ...] = ()) -> Toucher:
+        """Of arrays that all calls of the stage touch alike, in this module and in others that are `alike`, one is
+        looked at: what holds for its elements holds for those of the others."""
+        every = [_uses(m, stage) for m in (module, *alike)]
+        kept: dict[Hashable, str] = {}
+        for root in sorted(every[0]):
+            kept.setdefault(tuple(uses.get(root) for uses in every), root)
+        some = set(kept.values())
+        roots = {n: root for n, root in _roots(module, stage).items() if root in some}
+        return cls(roots, {p.name: p for p in module.procedures})
 
     def touches(self, call: Call, variables: dict[str, int]) -> list[Touch]:
         """In the order in which they happen, each once."""
         return list(dict.fromkeys(t for t in self.arguments(call, variables) if t))
 
     def arguments(self, call: Call, variables: dict[str, int]) -> list[Touch | None]:
-        """Of each argument; None for one that is on other stages."""
-        procedure = self.procedures[call.procedure]
-        kinds = [Access.READ] * len(procedure.inputs) + [_OF_MODE[o.mode] for o in procedure.outputs]
-        found: list[Touch | None] = []
-        for ref, kind in zip(call.args, kinds, strict=True):
-            array = self.arrays.get(ref.array)
-            root = array and (array.storage or array.name)
-            found.append(((root, tuple(i.at(variables) for i in ref.index)), kind) if root else None)
-        return found
+        """Of each argument; None for one that is on other stages or not looked at."""
+        if id(call) not in self.plans:
+            kinds = accesses_of(self.procedures[call.procedure])
+            plan = [
+                (self.roots[ref.array], kind, ref.index) if ref.array in self.roots else None
+                for ref, kind in zip(call.args, kinds, strict=True)
+            ]
+            self.plans[id(call)] = call, plan
+        return [
+            ((p[0], tuple([i.at(variables) for i in p[2]])), p[1]) if p else None
+            for p in self.plans[id(call)][1]
+        ]
+
+
+def accesses_of(procedure: Procedure) -> list[Access]:
+    """How a call touches each of its arguments."""
+    return [Access.READ] * len(procedure.inputs) + [_OF_MODE[o.mode] for o in procedure.outputs]
+
+
+def _roots(module: Module, stage: int) -> dict[str, str]:
+    return {a.name: a.storage or a.name for a in module.arrays if a.stage in (-1, stage)}
+
+
+def _uses(module: Module, stage: int) -> dict[str, tuple[Hashable, ...]]:
+    """Every use of an array by a static call of the stage, by the name of what holds its bytes."""
+    roots, procedures = _roots(module, stage), {p.name: p for p in module.procedures}
+    found: dict[str, list[Hashable]] = {}
+    for number, (call, _) in enumerate(calls(module.steps()[stage])):
+        for ref, kind in zip(call.args, accesses_of(procedures[call.procedure]), strict=True):
+            if ref.array in roots:
+                found.setdefault(roots[ref.array], []).append((number, kind, ref.index))
+    return {root: tuple(uses) for root, uses in found.items()}
 
 
 @dataclass(slots=True)
@@ -136,17 +170,17 @@ class StageCalls:
         return call, stmt.variable
 
 
-def check_reads_and_writes(calls: StageCalls, own: list[One], listed: list[tuple[One, Span]]) -> None:
+def check_reads_and_writes(touching: StageCalls, own: list[One], listed: list[tuple[One, Span]]) -> None:
     """Compare an order with `own`, that which `stages` takes. Fails with W205 at the line that comes too early."""
-    written = {e for one in own for e, kind in calls.touches(one) if kind is not Access.READ}
+    written = {e for one in own for e, kind in touching.touches(one) if kind is not Access.READ}
     groups = Groups()
     for one in own:
-        for touch in calls.touches(one):
+        for touch in touching.touches(one):
             if touch[0] in written:
                 groups.record(one, touch)
     lines: dict[Hashable, Span] = dict(listed)
     for one, span in listed:
-        for touch in calls.touches(one):
+        for touch in touching.touches(one):
             if touch[0] in written and not groups.follow(one, touch):
                 raise _too_early(one, span, touch, *groups.awaited(touch[0]), lines)
 

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from wscc.diagnostics import NO_SPAN, Code, Span, fail
 
 # Calls of an edited table that are looked at one by one.
-MOST_CALLS = 50_000
+MOST_CALLS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
