@@ -66,7 +66,7 @@ def in_order_of(source: Source, module: Module, axis: str) -> Module | None:
 
 
 def _known(works: list[Work], microbatches: int) -> Known:
-    """By call, the number of its work on the stage and which of its iterations it is."""
+    """By call, the number of its work on the stage and which of its turns it is."""
     found: Known = {}
     for number, w in enumerate(works):
         count = microbatches if w.task else w.microbatches

@@ -11,7 +11,7 @@ from wscc.passes.stages_loops import Item
 from wscc.passes.stages_order import Task
 from wscc.passes.stages_works import Once, Orders, Portion, Work
 
-# By call: the number of its work on the stage, which of its iterations it is, and the work.
+# By call: the number of its work on the stage, which of its turns it is, and the work.
 Known: TypeAlias = dict[One, tuple[int, int, Work]]
 _Calls: TypeAlias = list[tuple[One, Span]]
 
@@ -71,8 +71,8 @@ class _Stage:
 
     def _once(self, one: One) -> Item:
         number, i, work = self.known[one]
-        iteration = [one.microbatch or 0] * (work.microbatches > 0) + [i] * (len(work.layers) > 0)
-        return Item(Once(number), tuple(iteration))
+        turn = [one.microbatch or 0] * (work.microbatches > 0) + [i] * (len(work.layers) > 0)
+        return Item(Once(number), tuple(turn))
 
 
 def _runs(known: Known, calls: _Calls) -> list[tuple[tuple[bool, int, int] | None, _Calls]]:

@@ -42,7 +42,7 @@ def _range(layers: range) -> Range | None:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Some calls of a task: of its pieces, by number, `count` iterations from `first` on. `starts` the task or not."""
+    """Some calls of a task: of its pieces, by number, `count` turns from `first` on. `starts` the task or not."""
 
     backward: bool
     chunk: int
@@ -52,7 +52,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """Work number `work` of a stage, which belongs to no task: all of it, or one iteration if it is a loop."""
+    """Work number `work` of a stage, which belongs to no task: all of it, or one turn if it is a loop."""
 
     work: int
 
@@ -72,10 +72,10 @@ class Orders:
         return self.work[event.stage][event.task]
 
 
-def once(work: Work, iteration: list[Affine]) -> Call:
-    """The call of a statement outside the chain, in one iteration if it is a loop."""
+def once(work: Work, turn: list[Affine]) -> Call:
+    """The call of a statement outside the chain, in one turn if it is a loop."""
     stmt, call = work.piece.stmt, work.piece.call
-    return _with(call, {stmt.variable: iteration[0]}) if isinstance(stmt, Loop) else call
+    return _with(call, {stmt.variable: turn[0]}) if isinstance(stmt, Loop) else call
 
 
 def _with(call: Call, variables: dict[str, Affine]) -> Call:

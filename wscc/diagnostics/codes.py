@@ -208,8 +208,8 @@ Example:
 Fix: begin with the table that `wscc schedule MODEL` prints with the same options, and only move lines, split
 them or merge them: every call must stay, once.""",
     Code.CALL_ORDER: """\
-In the order of the table given with `--schedule` a call would read what is not there yet, overwrite what is still
-needed, or stages would wait for one another in a circle.
+In the order of the table given with `--schedule` a call would read what is not there yet, overwrite what is
+still needed, or stages would wait for one another in a circle.
 
 Example:
     block.bwd   3..0   1         above block.fwd of micro-batch 1
