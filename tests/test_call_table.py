@@ -356,6 +356,39 @@ def test_calls_in_which_stages_meet_stand_in_one_order() -> None:
     assert meet.call in found.message
 
 
+WORDS = (
+    "stage",
+    "loop",
+    "end",
+    "m",
+    "=",
+    "0..3",
+    "7..m:2",
+    "m-1",
+    "2-m",
+    "-",
+    "3",
+    "a.b",
+    "#",
+    "\n",
+    "\n",
+    "\0",
+    "é",
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), max_size=24))
+def test_any_text_is_a_table_or_refused(words: list[str]) -> None:
+    try:
+        table = read_table(Source("t", "stage 0\n" + " ".join(words)))
+    except CompileError as error:
+        (found,) = error.diagnostics
+        assert (found.code, found.label.span.line > 0) == (Code.CALL_TABLE, True)
+        return
+    assert read_table(Source("t", to_table_text(table, "again"))).same_as(table)
+
+
 # -- the command line ---------------------------------------------------------------------------------------
 
 
