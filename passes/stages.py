@@ -27,7 +27,10 @@ class Stages(Pass):
     Before: step { loop mb { @embed.fwd .. loop l { @block.fwd } .. @head.bwd .. loop l { @block.bwd } } }
     After:  step { stage 0 { .. loop mb { @embed.fwd .. @pass .. } .. } stage 1 { .. } }
 
-    Fails with W201 when there are fewer layers than stages, or micro-batches that interleaving cannot group.
+    With a table of calls as `schedule`, calls run in its order instead, and all else follows from that.
+
+    Fails with W201 when there are fewer layers than stages, or micro-batches that interleaving cannot group; with
+    W204 or W205 for a table that is not of this program, or whose order cannot be.
     """
 
     name: ClassVar[str] = "stages"

@@ -35,34 +35,67 @@ def in_order_of(source: Source, module: Module, axis: str) -> Module | None:
     own = table_of(default)
     if asked.same_as(own):
         return None
-    known = [_known(works, module.train.microbatches) for works in default.works]
+    known = _known_calls(default.works, module.train.microbatches, asked.ends[0])
     calls = _Found(asked, known).calls()
     usual = [[one for one, _ in stage] for stage in one_by_one(own)]
     if [[one for one, _ in stage] for stage in calls] == usual:
         return None
-    apart = Cutter(module, axis, apart=True)
-    wanted = apart.run()
-    for stage, listed in enumerate(calls):
-        touching = StageCalls(apart, Toucher.of(wanted, stage), known[stage])
-        check_reads_and_writes(touching, usual[stage], listed)
-    orders, starts = orders_of(calls, known)
-    try:
-        edited = Cutter(module, axis, orders)
-    except StuckError as stuck:
-        raise _stuck(stuck, starts, default.works) from None
-    made = edited.run()
-    lines = [dict(listed) for listed in calls]
+    return _Edit(module, axis, default, known, calls, asked.ends).made(usual)
 
-    def spell(stage: int, call: Call) -> tuple[str, Span]:
-        # The works of both cutters are in one order.
-        for mine, its in zip(edited.works[stage], default.works[stage], strict=True):
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """The `calls` of a table, each known, in another order than that of `default`, which has run. `ends` are the places
+    behind the stages of the table."""
+
+    module: Module
+    axis: str
+    default: Cutter
+    known: list[Known]
+    calls: list[list[tuple[One, Span]]]
+    ends: tuple[Span, ...]
+
+    def made(self, usual: list[list[One]]) -> Module:
+        """The module, checked against the `usual` order. Fails with W205."""
+        usually = Cutter(self.module, self.axis, apart=True)
+        wanted = usually.run()
+        for stage, listed in enumerate(self.calls):
+            touching = StageCalls(usually, Toucher.of(wanted, stage), self.known[stage])
+            check_reads_and_writes(touching, usual[stage], listed)
+        orders, starts = orders_of(self.calls, self.known)
+        try:
+            edited = Cutter(self.module, self.axis, orders)
+        except StuckError as stuck:
+            raise _stuck(stuck, starts, self.default.works) from None
+        made = edited.run()
+        apart = Cutter(self.module, self.axis, orders, apart=True).run()
+        check_step_order(wanted, made, apart, self.ends[0], lambda *at: self._spelled(edited, *at))
+        return made
+
+    def _spelled(self, edited: Cutter, stage: int, call: Call) -> tuple[str, Span]:
+        """The name of a call of the edited step, and where it stands: works of both cutters are in one order."""
+        for mine, its in zip(edited.works[stage], self.default.works[stage], strict=True):
             if mine.task is None and mine.piece.call == call:
-                span = lines[stage][One(its.name)]
+                span = dict(self.calls[stage])[One(its.name)]
                 return f"`{its.name}` (line {span.line})", span
-        return "what it passes on for a micro-batch", asked.ends[stage]
+        return "what it passes on for a micro-batch", self.ends[stage]
 
-    check_step_order(wanted, made, Cutter(module, axis, orders, apart=True).run(), asked.ends[0], spell)
-    return made
+
+def _known_calls(works: list[list[Work]], microbatches: int, span: Span) -> list[Known]:
+    """By stage. W003 for more than `MOST_CALLS`."""
+    count = sum(
+        max(len(w.layers), 1) * max(w.microbatches, microbatches if w.task else 1)
+        for stage in works
+        for w in stage
+    )
+    if count > MOST_CALLS:
+        raise fail(
+            Code.LIMIT,
+            f"the step has {count:,} calls, and an edited order is checked call by call, up to {MOST_CALLS:,}",
+            span,
+            help="leave `--schedule` out, or take fewer micro-batches or layers",
+        )
+    return [_known(stage, microbatches) for stage in works]
 
 
 def _known(works: list[Work], microbatches: int) -> Known:
@@ -91,14 +124,6 @@ class _Found:
                 f"the table has {len(self.table.stages)} stages, and the program {len(self.known)}",
                 self.table.ends[-1],
                 help="write the table with the options of the strategy that it is for: `wscc schedule`",
-            )
-        if sum(map(len, self.known)) > MOST_CALLS:
-            raise fail(
-                Code.LIMIT,
-                f"the step has {sum(map(len, self.known)):,} calls, and an order of one's own is checked call by call,"
-                f" up to {MOST_CALLS:,}",
-                self.table.ends[0],
-                help="leave `--schedule` out, or take fewer micro-batches or layers",
             )
         calls = one_by_one(self.table)
         for stage, listed in enumerate(calls):

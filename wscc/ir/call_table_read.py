@@ -9,10 +9,10 @@ from typing import NoReturn
 from wscc.diagnostics import Code, Source, Span, fail
 from wscc.ir.call_table import CallLine, CallTable, Lines, LoopLines, Number, Numbered, Range
 
-_NUMBER = r"\d{1,9}|[A-Za-z_]\w*(?:[+-]\d{1,9})?|\d{1,9}-[A-Za-z_]\w*"
-_RANGE = re.compile(rf"({_NUMBER})(?:\.\.({_NUMBER})(?::([1-9]\d{{0,8}}))?)?")
+_NUMBER = r"\d{1,18}|[A-Za-z_]\w*(?:[+-]\d{1,18})?|\d{1,18}-[A-Za-z_]\w*"
+_RANGE = re.compile(rf"({_NUMBER})(?:\.\.({_NUMBER})(?::([1-9]\d{{0,17}}))?)?")
 _LOOP = re.compile(r"loop\s+([A-Za-z_]\w*)\s*=\s*(\S+)")
-_STAGE = re.compile(r"stage\s+(\d{1,9})")
+_STAGE = re.compile(r"stage\s+(\d{1,18})")
 _WORD = re.compile(r"[A-Za-z_][\w.:#]*")
 _FORM = (
     "a line is `stage 0`, `loop m = 0..3`, `end`, or a call: `block.fwd 0..3 m` (`-` in a column it lacks)"
