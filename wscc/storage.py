@@ -10,8 +10,13 @@ from typing import Any, Final
 from wscc.ir.module import Array, Kind, Module
 from wscc.strategy import stage_axes
 
-# Kinds that stay in memory from step to step, with the words for them.
-STORED: Final = {Kind.PARAM: "parameters", Kind.GRAD: "gradients", Kind.STATE: "optimizer state"}
+# Kinds that hold something for each parameter, with the words for them.
+STORED: Final = {
+    Kind.PARAM: "parameters",
+    Kind.WORKING: "working copies",
+    Kind.GRAD: "gradients",
+    Kind.STATE: "optimizer state",
+}
 
 
 @dataclass(frozen=True, slots=True)
