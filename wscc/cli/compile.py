@@ -15,6 +15,7 @@ from wscc.ir.module import Module
 from wscc.ir.print import to_text
 from wscc.passes import PASSES
 from wscc.passes.stagger import Stagger
+from wscc.storage import storage_words
 
 # The pass after which each level is complete.
 LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
@@ -112,6 +113,7 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
         ("parameters", f"{r['params']:,}"),
         ("FLOPs per step", f"{r['flops_per_step']:,}"),
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
+        *storage_words(r["storage"]),
         *([("weights", f"converted {r['weights_converted']}")] if "fit" in r["weights_converted"] else []),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
         *_replication(r["replicated_flops"], r["flops_per_step"]),
