@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 Span = tuple[int, int]
 
 # Of the bytes that temporaries may take, the part of one shard on its way: a stream holds several at once.
-_SHARDS: Final = 3
+_SHARDS: Final = 7
 # Operands that are gathered because results move may take so many times those bytes.
 _GATHERED: Final = 1
+# What every slice reads may take so many times those bytes, with what it stays beside.
+_NEAR: Final = 6
 # Fewer rows or columns would not fill a matrix unit.
 _TILE: Final = 128
 
@@ -40,7 +42,20 @@ def slices(s: StreamSite) -> list[StreamSite]:
     spans, factor = next(
         (c for c in choices if len(c[0]) == wanted), max(choices, key=_count, default=([], ""))
     )
-    return [_slice(s, factor, span) for span in spans] if len(spans) > 1 else [s]
+    if len(spans) < 2 or not _stays_near(s, factor):
+        return [s]
+    return [_slice(s, factor, span) for span in spans]
+
+
+def _stays_near(s: StreamSite, factor: str) -> bool:
+    """Whether what every slice reads again fits the fast memory, beside the rest of the op."""
+    reads = [
+        (v, t) for i, (v, t) in enumerate(zip(s.reads, s.ins(), strict=True)) if i not in s.stream.moving_in
+    ]
+    if all(factor in t for _, t in reads):
+        return True
+    kept = [v for j, v in enumerate(s.writes) if j not in s.stream.moving_out]
+    return sum(v.bytes for v in (*(v for v, _ in reads), *kept)) <= _NEAR * s.build.fast_bytes
 
 
 def _count(choice: tuple[list[Span], str]) -> int:

@@ -3,6 +3,7 @@ the statements of a procedure take."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Final
@@ -19,32 +20,37 @@ _HIDDEN: Final = 0.25
 
 
 def slow_costs(procedure: Procedure, die: Die) -> dict[str, float]:
-    """By buffer and formal, the seconds that statements take longer if its bytes come from the slow memory: those of
-    a gemm are partly hidden behind its work, those of messages behind that of others."""
+    """By buffer and formal, the seconds that statements take longer if its bytes come from the slow memory."""
     costs: dict[str, float] = {}
+    for _, view, seconds in statement_costs(procedure, die):
+        costs[view.buffer] = costs.get(view.buffer, 0.0) + seconds
+    return costs
+
+
+def statement_costs(procedure: Procedure, die: Die) -> Iterator[tuple[int, View, float]]:
+    """The seconds that each statement takes longer if the bytes of one of its views come from the slow memory: those
+    of a gemm are partly hidden behind its work, those of messages behind that of others."""
     if not die.hbm_bandwidth:
-        return costs
+        return
 
-    def add(view: View, shown: float) -> None:
-        costs[view.buffer] = costs.get(view.buffer, 0.0) + shown * touched(view) / die.hbm_bandwidth
+    def cost(view: View, shown: float) -> float:
+        return shown * touched(view) / die.hbm_bandwidth
 
-    for stmt in procedure.body:
+    for i, stmt in enumerate(procedure.body):
         match stmt:
             case Kernel():
                 views = (*stmt.writes, *stmt.reads)
                 work = gemm_flops(stmt) / die.peak
                 slow = sum(touched(v) for v in views) / die.hbm_bandwidth
                 shown = max(_HIDDEN, 1 - work / slow) if slow else 0.0
-                for v in views:
-                    add(v, shown)
+                yield from ((i, v, cost(v, shown)) for v in views)
             case Transfer() if not stmt.is_local:
-                add(stmt.read, _HIDDEN)
-                add(stmt.write, _HIDDEN)
+                yield i, stmt.read, cost(stmt.read, _HIDDEN)
+                yield i, stmt.write, cost(stmt.write, _HIDDEN)
             case Post():
-                add(stmt.write, _HIDDEN)
+                yield i, stmt.write, cost(stmt.write, _HIDDEN)
             case Send():
-                add(stmt.read, _HIDDEN)
-    return costs
+                yield i, stmt.read, cost(stmt.read, _HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from wscc.passes.aliases import aliases
 from wscc.passes.base import Fact, Pass
 from wscc.passes.lower_context import whole_view
 from wscc.passes.plan_memory_arrays import array_bytes
-from wscc.passes.promote_choice import Formal, chosen, needed_from
+from wscc.passes.promote_boxes import Formal
+from wscc.passes.promote_choice import Copy, chosen, needed_from
 
 # Where arrays are no more than so many times the SRAM, a good part of them lies in it.
 _MANY: Final = 4
@@ -65,77 +66,55 @@ def _formals(procedure: Procedure, module: Module, shared: dict[str, str]) -> li
     ]
 
 
-def promoted(procedure: Procedure, formals: list[Formal], dies: int) -> Procedure:
-    """The procedure with statements that touch locals instead of these formals."""
-    return _Promoted(procedure, dies).with_(formals)
+def promoted(procedure: Procedure, copies: list[Copy], dies: int) -> Procedure:
+    """The procedure with these copies, in locals of their own."""
+    if not copies:
+        return procedure
+    taken = {v.name for v in procedure.formals} | {b.name for b in procedure.buffers}
+    channel = 1 + max((s.channel for s in procedure.body if isinstance(s, Transfer)), default=-1)
+    before: dict[int, list[FabricStmt]] = defaultdict(list)
+    after: dict[int, list[FabricStmt]] = defaultdict(list)
+    moved: dict[tuple[int, View], View] = {}
+    buffers = []
+    for c in copies:
+        name = fresh(f"{c.formal.name}.near", taken)
+        taken.add(name)
+        buffers.append(Buffer(name, c.box.view.elements, c.formal.dtype))
+        far, near = c.box.view, whole_view(name, c.box.view.shape, c.formal.dtype)
+        to = _dies(procedure, c, dies)
+        if c.formal.held:
+            before[needed_from(procedure, c.first)].append(Transfer(channel, to, far, near, source=name))
+        if c.last_write >= 0:
+            after[c.last_write].append(Transfer(channel + 1, to, near, far, source=name))
+        channel += 2
+        for t in c.touches:
+            view = c.box.inside(t.view)
+            assert view is not None
+            moved[t.at, t.view] = replace(view, buffer=name)
+    body: list[FabricStmt] = []
+    for i, stmt in enumerate(procedure.body):
+        assert not isinstance(stmt, Op)
+        body += [*before[i], _renamed(i, stmt, moved), *after[i]]
+    return replace(procedure, body=tuple(body), buffers=(*procedure.buffers, *buffers))
 
 
-class _Promoted:
-    def __init__(self, procedure: Procedure, dies: int) -> None:
-        self.procedure = procedure
-        self.dies = dies
-        self.channel = 1 + max((s.channel for s in procedure.body if isinstance(s, Transfer)), default=-1)
-
-    def with_(self, formals: list[Formal]) -> Procedure:
-        procedure = self.procedure
-        taken = {v.name for v in procedure.formals} | {b.name for b in procedure.buffers}
-        near: dict[str, str] = {}
-        for f in formals:
-            near[f.name] = fresh(f"{f.name}.near", taken)
-            taken.add(near[f.name])
-        before: dict[int, list[FabricStmt]] = defaultdict(list)
-        after: dict[int, list[FabricStmt]] = defaultdict(list)
-        for f in formals:
-            far, local = (whole_view(n, (f.elements,), f.dtype) for n in (f.name, near[f.name]))
-            first, last_write, to = self._touched(f)
-            if first < 0:
-                continue
-            if f.held:
-                before[needed_from(procedure, first)].append(self._copy(far, local, to))
-            if last_write >= 0:
-                after[last_write].append(self._copy(local, far, to))
-        body: list[FabricStmt] = []
-        for i, stmt in enumerate(procedure.body):
-            assert not isinstance(stmt, Op)
-            body += [*before[i], _renamed(stmt, near), *after[i]]
-        buffers = tuple(Buffer(near[f.name], f.elements, f.dtype) for f in formals)
-        return replace(procedure, body=tuple(body), buffers=(*procedure.buffers, *buffers))
-
-    def _touched(self, f: Formal) -> tuple[int, int, Ints]:
-        """The first statement that touches a formal, the last that writes it (or -1), and on which dies: each of
-        them sends to itself."""
-        first, last_write = -1, -1
-        here = np.zeros(self.dies, np.bool_)
-        for i, stmt in enumerate(self.procedure.body):
-            for view, where, writes in _touches(stmt, self.dies):
-                if view.buffer == f.name:
-                    first = i if first < 0 else first
-                    last_write = i if writes else last_write
-                    here |= as_array(where, self.dies) != 0
-        return first, last_write, as_ints(np.where(here, np.arange(self.dies), NOBODY))
-
-    def _copy(self, read: View, write: View, to: Ints) -> Transfer:
-        self.channel += 1
-        return Transfer(self.channel - 1, to, read, write, source=write.buffer)
+def _dies(procedure: Procedure, c: Copy, dies: int) -> Ints:
+    """Each die that touches the copy sends to itself."""
+    here = np.zeros(dies, np.bool_)
+    for t in c.touches:
+        stmt = procedure.body[t.at]
+        where: Ints = 1
+        if isinstance(stmt, Kernel):
+            where = stmt.where
+        elif isinstance(stmt, Transfer):
+            where = present(senders(stmt.to, dies) if t.writes else stmt.to, dies)
+        here |= as_array(where, dies) != 0
+    return as_ints(np.where(here, np.arange(dies), NOBODY))
 
 
-def _touches(stmt: object, dies: int) -> list[tuple[View, Ints, bool]]:
-    """The views of a statement, the dies on which it touches them, and whether it writes."""
-    if isinstance(stmt, Kernel):
-        writes = [(v, stmt.where, True) for v in stmt.writes]
-        return [*writes, *((v, stmt.where, False) for v in stmt.reads)]
-    assert isinstance(stmt, Transfer)
-    if stmt.to == NOBODY:
-        return []
-    return [
-        (stmt.read, present(stmt.to, dies), False),
-        (stmt.write, present(senders(stmt.to, dies), dies), True),
-    ]
-
-
-def _renamed(stmt: FabricStmt, near: dict[str, str]) -> FabricStmt:
+def _renamed(i: int, stmt: FabricStmt, moved: dict[tuple[int, View], View]) -> FabricStmt:
     def view(v: View) -> View:
-        return replace(v, buffer=near[v.buffer]) if v.buffer in near else v
+        return moved.get((i, v), v)
 
     if isinstance(stmt, Kernel):
         return replace(stmt, writes=tuple(map(view, stmt.writes)), reads=tuple(map(view, stmt.reads)))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
-from wscc.ir.fabric import Kernel, Transfer
+from wscc.ir.fabric import NOBODY, Kernel, Transfer, View
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
-from wscc.ir.types import DType
-from wscc.machine.wafer import Wafer
-from wscc.passes.plan_memory_cost import Pace, pace, slow_costs
+from wscc.machine.wafer import Die, Wafer
+from wscc.passes.plan_memory_cost import Pace, pace, slow_costs, statement_costs
 from wscc.passes.plan_memory_fast import fill_fast
 from wscc.passes.plan_memory_live import Lifetime
+from wscc.passes.promote_boxes import Box, Formal, boxes
 
 # Copies go on behind work as far as there is any: this part of their time is counted all the same.
 _SHOWN: Final = 0.25
@@ -23,67 +25,128 @@ _WORTH: Final = 0.1
 _WINDOW: Final = 2
 
 
+# Uses of what is only read have a copy each if there is work between them for so many copies.
+_APART: Final = 6
+
+
 @dataclass(frozen=True, slots=True)
-class Formal:
-    """Memory of `elements` that a call binds, which may hold something at entry (`held`)."""
+class Touch:
+    """A view of statement `at` on a formal."""
+
+    at: int
+    view: View
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A box of a formal that lies in a local for some touches, in order; `name` is its own."""
 
     name: str
-    elements: int
-    dtype: DType
-    held: bool
+    formal: Formal
+    box: Box
+    touches: tuple[Touch, ...]
+
+    @property
+    def first(self) -> int:
+        return self.touches[0].at
+
+    @property
+    def last_write(self) -> int:
+        """The last statement that writes it, or -1."""
+        return max((t.at for t in self.touches if t.writes), default=-1)
 
     @property
     def bytes(self) -> int:
-        return self.elements * self.dtype.size
+        return self.box.view.bytes
+
+    @property
+    def times(self) -> int:
+        """In, out, or both."""
+        return self.formal.held + (self.last_write >= 0)
 
 
-@dataclass(slots=True)
-class _Use:
-    first: int
-    last: int
-    written: int = -1
-
-
-def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[Formal]:
+def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[Copy]:
     """Those that gain, and fit the fast memory beside the locals that gain more."""
     die = machine.die
-    uses = _uses(procedure)
-    costs = slow_costs(procedure, die)
     rhythm = pace(procedure, die)
-    lives = [
-        Lifetime(
-            b.name, aligned(b.bytes), uses[b.name].first, uses[b.name].last, b.slot, costs.get(b.name, 0.0)
-        )
-        for b in procedure.buffers
-        if b.name in uses
-    ]
-    wanted = {}
-    copies = {
-        f.name: _copies(f, uses[f.name]) * f.bytes / die.hbm_bandwidth for f in formals if f.name in uses
-    }
-    shown = max(_SHOWN, 1 - float(rhythm.seconds[-1]) / max(sum(copies.values()), _NO_TIME))
+    found = list(copies(procedure, formals, rhythm, die.hbm_bandwidth))
+    seconds = {c.name: c.times * c.bytes / die.hbm_bandwidth for c in found}
+    shown = max(_SHOWN, 1 - float(rhythm.seconds[-1]) / max(sum(seconds.values()), _NO_TIME))
+    costs = _costs(procedure, die)
+    lives = list(_locals(procedure, die))
+    wanted = []
+    for c in found:
+        saved = sum(costs[t.at, t.view] for t in c.touches)
+        if saved - shown * seconds[c.name] > _WORTH * machine.link.latency:
+            wanted.append(c)
+            lives.append(_life(c, rhythm, c.bytes / die.hbm_bandwidth, saved - shown * seconds[c.name]))
+    near = fill_fast(tuple(lives), die.sram) if wanted else {}
+    return [c for c in wanted if c.name in near]
+
+
+def copies(procedure: Procedure, formals: list[Formal], rhythm: Pace, bandwidth: float) -> Iterator[Copy]:
+    """All that may be copied: box by box, and for what is only read, use by use."""
+    touches = _touches(procedure)
     for f in formals:
-        gain = costs.get(f.name, 0.0) - shown * copies.get(f.name, 0.0)
-        if gain > _WORTH * machine.link.latency:
-            wanted[f.name] = f
-            first, last = _held(f, uses[f.name], rhythm, f.bytes / die.hbm_bandwidth)
-            lives.append(Lifetime(f.name, aligned(f.bytes), first, last, slot=False, cost=gain))
-    if not wanted:
-        return []
-    found = fill_fast(tuple(lives), die.sram)
-    return [f for name, f in wanted.items() if name in found]
+        own = touches.get(f.name, [])
+        for n, box in enumerate(boxes(f, (t.view for t in own))):
+            inside = [t for t in own if box.inside(t.view)]
+            apart = _APART * box.view.bytes / bandwidth
+            for k, part in enumerate(_clusters(inside, rhythm, apart) if f.held else [inside]):
+                yield Copy(f"{f.name}.{n}.{k}", f, box, tuple(part))
 
 
-def _copies(f: Formal, use: _Use) -> int:
-    """In, out, or both."""
-    return f.held + (use.written >= 0)
+def _clusters(touches: list[Touch], rhythm: Pace, apart: float) -> Iterator[list[Touch]]:
+    if any(t.writes for t in touches):
+        yield touches
+        return
+    start = 0
+    for i, (a, b) in enumerate(pairwise(touches), 1):
+        if rhythm.seconds[b.at] - rhythm.seconds[a.at] > apart:
+            yield touches[start:i]
+            start = i
+    yield touches[start:]
 
 
-def _held(f: Formal, use: _Use, rhythm: Pace, seconds: float) -> tuple[int, int]:
-    """The statements from which on and until which a copy is there, its own transfers included."""
-    first = rhythm.before(use.first, seconds) if f.held else use.first
-    last = max(use.last, rhythm.after(use.written, seconds)) if use.written >= 0 else use.last
-    return first, last
+def _touches(procedure: Procedure) -> dict[str, list[Touch]]:
+    """By buffer and formal, in order."""
+    found: dict[str, list[Touch]] = {}
+    for i, stmt in enumerate(procedure.body):
+        for view, writes in views_of(stmt):
+            found.setdefault(view.buffer, []).append(Touch(i, view, writes))
+    return found
+
+
+def views_of(stmt: object) -> Iterator[tuple[View, bool]]:
+    """The views of a kernel or transfer, and whether it writes them."""
+    if isinstance(stmt, Kernel):
+        yield from ((v, True) for v in stmt.writes)
+        yield from ((v, False) for v in stmt.reads)
+    elif isinstance(stmt, Transfer) and stmt.to != NOBODY:
+        yield stmt.read, False
+        yield stmt.write, True
+
+
+def _costs(procedure: Procedure, die: Die) -> dict[tuple[int, View], float]:
+    found: dict[tuple[int, View], float] = {}
+    for i, view, seconds in statement_costs(procedure, die):
+        found[i, view] = max(found.get((i, view), 0.0), seconds)
+    return found
+
+
+def _locals(procedure: Procedure, die: Die) -> Iterator[Lifetime]:
+    uses, costs = _uses(procedure), slow_costs(procedure, die)
+    for b in procedure.buffers:
+        if b.name in uses:
+            yield Lifetime(b.name, aligned(b.bytes), *uses[b.name], b.slot, costs.get(b.name, 0.0))
+
+
+def _life(c: Copy, rhythm: Pace, seconds: float, gain: float) -> Lifetime:
+    """Its own transfers included."""
+    first = rhythm.before(c.first, seconds) if c.formal.held else c.first
+    last = max(c.touches[-1].at, rhythm.after(c.last_write, seconds) if c.last_write >= 0 else 0)
+    return Lifetime(c.name, aligned(c.bytes), first, last, slot=False, cost=gain)
 
 
 def needed_from(procedure: Procedure, first: int) -> int:
@@ -95,27 +158,18 @@ def needed_from(procedure: Procedure, first: int) -> int:
     return earlier[max(0, len(earlier) - 1 - _WINDOW)]
 
 
-def _uses(procedure: Procedure) -> dict[str, _Use]:
+def _uses(procedure: Procedure) -> dict[str, tuple[int, int]]:
     """By buffer and formal, the statements from which on and until which it is needed."""
     transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
     number = {i: n for n, i in enumerate(transfers)}
-    uses: dict[str, _Use] = {}
-
-    def touch(name: str, first: int, last: int, written: int) -> None:
-        use = uses.setdefault(name, _Use(first, last))
-        use.first, use.last = min(use.first, first), max(use.last, last)
-        use.written = max(use.written, written)
-
+    uses: dict[str, tuple[int, int]] = {}
     for i, stmt in enumerate(procedure.body):
-        if isinstance(stmt, Kernel):
-            for v in stmt.writes:
-                touch(v.buffer, i, i, i)
-            for v in stmt.reads:
-                touch(v.buffer, i, i, -1)
-        elif isinstance(stmt, Transfer):
-            n = number[i]
-            first = transfers[max(0, n - _WINDOW)]
-            last = transfers[min(len(transfers) - 1, n + _WINDOW)]
-            touch(stmt.read.buffer, i, last, -1)
-            touch(stmt.write.buffer, first, i, i)
+        for view, writes in views_of(stmt):
+            first = last = i
+            if isinstance(stmt, Transfer) and writes:
+                first = transfers[max(0, number[i] - _WINDOW)]
+            elif isinstance(stmt, Transfer):
+                last = transfers[min(len(transfers) - 1, number[i] + _WINDOW)]
+            low, high = uses.get(view.buffer, (first, last))
+            uses[view.buffer] = min(low, first), max(high, last)
     return uses
