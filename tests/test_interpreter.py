@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
 
 import numpy as np
 import pytest
 from small_programs import ARENA, EXCHANGE, SENT, SWAP, code, failure, machine, one, peek, poke
 
-from wscc.backends import blas, interpreter
+from wscc.backends import blas, dies
 from wscc.backends.blas import limit_blas_to_one_thread
 from wscc.backends.interpreter import Machine
 from wscc.diagnostics import Code
@@ -79,16 +78,6 @@ def test_a_ring_relays_until_all_have_the_sum() -> None:
     for die in range(4):
         assert np.allclose(peek(m, die, 2048, 256), given_.sum(0), atol=1e-6)
     assert m.traffic() == {link: 2 * 3 * 512 for link in sorted(ROUND)}
-
-
-def test_a_step_leaves_the_switch_interval_of_the_process_as_it_was() -> None:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(0.003)
-    try:
-        ring(2).run_step()
-        assert sys.getswitchinterval() == pytest.approx(0.003)
-    finally:
-        sys.setswitchinterval(before)
 
 
 def test_threads_do_not_change_a_bit() -> None:
@@ -259,9 +248,9 @@ def test_columns_give_attributes_and_addresses_by_die() -> None:
 
 
 def test_prepared_instructions_may_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "_KEPT", 4)
+    monkeypatch.setattr(dies, "_KEPT", 4)
     m, n = ring(1), ring(1)
-    monkeypatch.setattr(interpreter, "_KEPT", 1 << 20)
+    monkeypatch.setattr(dies, "_KEPT", 1 << 20)
     for each in (m, n):
         each.run_step()
         each.run_step()
