@@ -103,7 +103,9 @@ class Dies:
         memory, transport, sends = self.memories[die], self._engine.transport, t.opcode == "send"
         channel, peer, *route = memory.attrs(t)
         number = self.exchange.numbers[(die, peer, channel) if sends else (peer, die, channel)]
-        box = transport.far_box(transport.end(die, channel, sends), number, peer, self.memories[peer].described)
+        box = transport.far_box(
+            transport.end(die, channel, sends), number, peer, self.memories[peer].described
+        )
         (place,), (view,) = t.places, memory.views(t, args)
         words = self.exchange.describe(memory.address(place, args), place.sizes, place.strides, place.dtype)
         if sends:

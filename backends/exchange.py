@@ -136,7 +136,6 @@ class Exchange:
         return memoryview(row).cast("B").cast("q")
 
 
-
 def described(words: bytes, arena: memoryview) -> NDArray[Any]:
     """The array that the words stand for, in the arena of the die that described it."""
     _, address, number, rank, *rest = np.frombuffer(words, np.int64).tolist()

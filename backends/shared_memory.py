@@ -18,7 +18,9 @@ def arenas(count: int, size: int) -> list[NDArray[np.uint8]]:
     try:
         memory = mmap.mmap(-1, max(1, count * room))
     except (OSError, OverflowError, ValueError) as error:
-        raise fail(Code.OUT_OF_MEMORY, f"this computer gives no {count * room} bytes for {count} dies") from error
+        raise fail(
+            Code.OUT_OF_MEMORY, f"this computer gives no {count * room} bytes for {count} dies"
+        ) from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)  # fewer page faults and misses of the address cache
     whole = np.frombuffer(memory, np.uint8)

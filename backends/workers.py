@@ -114,7 +114,9 @@ class _Broken:
     words: str
 
 
-def _serve(pipe: Connection, others: Sequence[Connection], answers: Callable[[int], Answers], me: int) -> None:
+def _serve(
+    pipe: Connection, others: Sequence[Connection], answers: Callable[[int], Answers], me: int
+) -> None:
     """The life of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks is told too, and ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -139,4 +141,3 @@ def _end(workers: Sequence[_Worker]) -> None:
     for worker in workers:
         worker.process.join()
         worker.pipe.close()
-
