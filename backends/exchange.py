@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -132,8 +133,7 @@ class Exchange:
         """An array in a die's memory in the words of a row."""
         number = next(i for i, d in enumerate(_DTYPES) if d.numpy == dtype)
         words = (1, address, number, len(sizes), *sizes, *strides)
-        row = np.array((*words, *[0] * (self.width - len(words))), np.int64)
-        return memoryview(row).cast("B").cast("q")
+        return memoryview(array("q", (*words, *[0] * (self.width - len(words)))))
 
 
 def described(words: bytes, arena: memoryview) -> NDArray[Any]:

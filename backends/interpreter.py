@@ -34,10 +34,12 @@ class Machine:
     """The dies of a program, loaded and ready to step.
 
     `checked` poisons memory that nothing has written and refuses to read it, and to touch memory that a
-    message is using. `threads`: how many processes run the dies between them; one, and the caller's own, in checked
-    mode and where the system cannot fork. `CompileError`: W501 if the program does not fit itself or the wafer (at load) or an
-    instruction cannot be executed, W401 if this computer cannot hold the dies, W502 if dies wait for one
-    another, W504 if a check fails, W506 if a process ends. After an error in `run_step` the machine is of no more use.
+    message is using. `threads`: how many processes run the dies between them; one, and the caller's own, in
+    checked mode and where the system cannot fork.
+
+    `CompileError`: W501 if the program does not fit itself or the wafer (at load) or an instruction cannot be
+    executed, W401 if this computer cannot hold the dies, W502 if dies wait for one another, W504 if a check
+    fails, W506 if a process ends. After an error in `run_step` the machine is of no more use.
     """
 
     streams: Streams

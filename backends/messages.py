@@ -15,7 +15,6 @@ from wscc.backends.exchange import Exchange
 from wscc.backends.scratch import Array
 from wscc.diagnostics import Code, CompileError, fail
 
-
 # Messages by (route, bytes).
 Counts = dict[tuple[int, int], int]
 
