@@ -14,15 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.backends.exchange import described
-from wscc.backends.kernel_views import Shape, merged
+from wscc.backends.kernel_views import Prepared, Shape, merged
 from wscc.backends.kernels import kernel
 from wscc.backends.scratch import Array
 from wscc.diagnostics import Code as ErrorCode
 from wscc.diagnostics import fail
 from wscc.ir.instructions import INSTRUCTIONS
 from wscc.ir.program import Code, Column, Field, Instruction, Operand, Scalar
-
-Prepared = tuple[Callable[..., Any], tuple[Any, ...]]
 
 # Arrays of one die that are remembered by what another process said of them.
 _FAR = 1 << 14

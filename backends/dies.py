@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wscc.backends.binding import DieMemory, Prepared, Routine, Template
+from wscc.backends.binding import DieMemory, Routine, Template
 from wscc.backends.checked import Shadow
 from wscc.backends.engine import DynamicCall, Ending, Engine
 from wscc.backends.exchange import Exchange, Key
+from wscc.backends.kernel_views import Prepared
+from wscc.backends.kernels import bound
 from wscc.backends.load_checks import column
-from wscc.backends.messages import Counts
+from wscc.backends.messages import Counts, Kind
+from wscc.backends.scratch import Array
 from wscc.ir.program import Streams
 
 # Prepared instructions kept over all dies, about a kilobyte each; beyond it they are made again.
@@ -91,11 +94,11 @@ class Dies:
                 return transport.post, (views[0], transport.box(attrs[1], die, attrs[0]))
             case "send":
                 box = transport.box(die, attrs[1], attrs[0])
-                return transport.send, (views[0], box, self.sent[die], attrs[2])
+                return transport.send, (views[0], box, self.sent[die], self._kind(die, views[0], attrs[2]))
             case "wait":
                 return transport.wait, (transport.end(die, attrs[0], attrs[1] == "sent"),)
             case _:
-                return t.run, (*views, *attrs)
+                return bound(t.run, (*views, *attrs))
 
     def _prepare_far(self, die: int, t: Template, args: tuple[int, ...]) -> Prepared:
         """A post or send whose peer another process runs."""
@@ -109,8 +112,14 @@ class Dies:
         (place,), (view,) = t.places, memory.views(t, args)
         words = self.exchange.describe(memory.address(place, args), place.sizes, place.strides, place.dtype)
         if sends:
-            return transport.send_far, (view, box, words, self.sent[die], *route)
+            return transport.send_far, (view, box, words, self.sent[die], self._kind(die, view, *route))
         return transport.post_far, (view, box, words)
+
+    def _kind(self, die: int, message: Array, route: int) -> Kind:
+        """What a message is counted as, from zero."""
+        kind = (route, message.nbytes)
+        self.sent[die].setdefault(kind, 0)
+        return kind
 
     def _enter(self, die: int, call: DynamicCall) -> None:
         name, _ = call

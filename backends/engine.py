@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wscc.backends.binding import Prepared
+from wscc.backends.kernel_views import Prepared
 from wscc.backends.messages import BLOCKED, End, Transport
 from wscc.diagnostics import Code, CompileError, Diagnostic, fail
 

@@ -130,7 +130,7 @@ class Machine:
         for sent in self._facts("sent", self._dies.sent):
             for (route, amount), times in chain.from_iterable(counts.items() for counts in sent):
                 parts = self.streams.routes[route].parts(amount)
-                for leg, link in crossed[route]:
+                for leg, link in crossed[route] if times else ():
                     links[link] = links.get(link, 0) + parts[leg] * times
         return dict(sorted(links.items()))
 

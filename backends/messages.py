@@ -15,8 +15,9 @@ from wscc.backends.exchange import Exchange
 from wscc.backends.scratch import Array
 from wscc.diagnostics import Code, CompileError, fail
 
-# Messages by (route, bytes).
-Counts = dict[tuple[int, int], int]
+# Messages are counted by (route, bytes).
+Kind = tuple[int, int]
+Counts = dict[Kind, int]
 
 
 class Outcome(Enum):
@@ -109,15 +110,13 @@ class Transport:
             box.message = None
             self._deliver(box, slot, message)
 
-    def send(self, message: Array, box: Mailbox, counts: Counts, route: int) -> None:
-        """Start the message; it leaves at once if there is a slot for it. Messages are counted by route
-        and bytes."""
+    def send(self, message: Array, box: Mailbox, counts: Counts, kind: Kind) -> None:
+        """Start the message, and count it; it leaves at once if there is a slot for it."""
         end = box.sender
         if end.state is not IDLE:
             raise _second(end)
         end.state, end.peer = UNDER_WAY, box.receiver.die
-        kind = (route, message.nbytes)
-        counts[kind] = counts.get(kind, 0) + 1
+        counts[kind] += 1
         slot = box.slot
         if slot is None:
             box.message = message
@@ -127,8 +126,15 @@ class Transport:
 
     def _deliver(self, box: Mailbox, slot: Array, message: Array) -> None:
         copy_in_order(slot, message)
-        self._done(box.sender)
-        self._done(box.receiver)
+        # The one that runs is the second to come, and waits for nothing: only the other may have to be woken.
+        sender, receiver = box.sender, box.receiver
+        sender.state = receiver.state = DONE
+        if sender.waiting:
+            sender.waiting = False
+            self.wake(sender.die)
+        elif receiver.waiting:
+            receiver.waiting = False
+            self.wake(receiver.die)
 
     def post_far(self, slot: Array, box: FarBox, view: memoryview) -> None:
         """`post` where the sender runs in another process; `view` describes the slot to it."""
@@ -138,11 +144,10 @@ class Transport:
             self._done_far(box)
 
     def send_far(
-        self, message: Array, box: FarBox, view: memoryview, counts: Counts, route: int
+        self, message: Array, box: FarBox, view: memoryview, counts: Counts, kind: Kind
     ) -> None:  # fmt: skip
         """`send` where the receiver runs in another process."""
-        kind = (route, message.nbytes)
-        counts[kind] = counts.get(kind, 0) + 1
+        counts[kind] += 1
         slot = self._meet(box, view)
         if slot is not None:
             copy_in_order(slot, message)
