@@ -25,7 +25,7 @@ from wscc.ir.types import DType
 Key = tuple[int, int, int]
 
 # Looks for news before a worker sleeps: to be woken takes longer than most messages do.
-_LOOKS: Final = 100
+_LOOKS: Final = 400
 _ORPHAN_SECONDS: Final = 1.0
 
 _RESTING, _OVER, _FIRST = 0, 1, 2
@@ -34,10 +34,8 @@ _DTYPES: Final = tuple(DType)
 
 @dataclass
 class Exchange:
-    """The messages between the dies of `workers[i]`, which says what runs die i; `rank`: the largest of a message.
-
-    It is made before the workers are forked; each then sets `me`.
-    """
+    """`workers[i]` runs die i; `keys` are the channels between dies of different workers, `rank` is the largest of
+    their arrays. It is made before the workers are forked; each then sets `me`."""
 
     keys: Sequence[Key]
     workers: Sequence[int]
@@ -59,9 +57,8 @@ class Exchange:
         self.cells = memoryview(mmap.mmap(-1, 8 * size)).cast("q")
 
     def begin(self) -> None:
-        """Before each step, while no worker runs."""
-        with self.lock:
-            self.cells[_RESTING] = self.cells[_OVER] = 0
+        """Before each step, while no worker runs (so without the lock, which a worker that was killed may hold)."""
+        self.cells[_RESTING] = self.cells[_OVER] = 0
 
     def meet(self, number: int, view: memoryview) -> bytes | None:
         """What the other end has left, or None: then `view` is left for it."""
@@ -97,7 +94,6 @@ class Exchange:
         for _ in range(_LOOKS):
             if (number := self.poll()) is not None:
                 return number
-            os.sched_yield()
         if self._is_over():
             for worker, bell in enumerate(self.bells):
                 if worker != self.me:

@@ -48,10 +48,6 @@ class End:
     state: State = IDLE
     waiting: bool = False
 
-    @property
-    def waits_for(self) -> str:
-        return "sent" if self.sends else "received"
-
 
 @dataclass(slots=True, eq=False)
 class Mailbox:
@@ -94,7 +90,7 @@ class Transport:
         return self.boxes[key]
 
     def far_box(self, end: End, number: int, peer: int, far: Callable[[bytes], Array]) -> FarBox:
-        """`number`: as `Exchange.number` gives it."""
+        """`number`: as `Exchange.numbers` has it."""
         return self.far_boxes.setdefault(number, FarBox(end, number, peer, far))
 
     def post(self, slot: Array, box: Mailbox) -> None:
@@ -143,9 +139,7 @@ class Transport:
             copy_in_order(slot, message)
             self._done_far(box)
 
-    def send_far(
-        self, message: Array, box: FarBox, view: memoryview, counts: Counts, kind: Kind
-    ) -> None:  # fmt: skip
+    def send_far(self, message: Array, box: FarBox, view: memoryview, counts: Counts, kind: Kind) -> None:
         """`send` where the receiver runs in another process."""
         counts[kind] += 1
         slot = self._meet(box, view)

@@ -59,20 +59,23 @@ class Workers:
         pipes = [context.Pipe() for _ in range(count)]
         ours = [ours for ours, _ in pipes]
         self._workers = []
-        for number, (mine, theirs) in enumerate(pipes):
-            # They are to end with this process even if it is killed: when the last end of a pipe is closed here.
-            process = context.Process(
-                target=_serve, args=(theirs, [*ours, *(p for _, p in pipes if p is not theirs)], answers, number),
-                daemon=True,
-            )  # fmt: skip
-            with warnings.catch_warnings():
-                # Python warns of threads; those of BLAS and of progress bars hold nothing that a worker uses.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                process.start()
-            self._workers.append(_Worker(process, mine))
+        # An interrupt from the terminal reaches all processes: only this one acts on it, and ends the others.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            for number, (mine, theirs) in enumerate(pipes):
+                # A worker ends when no process holds the other end of its pipe, even if this one is killed.
+                others = [*ours, *(p for _, p in pipes if p is not theirs)]
+                process = context.Process(target=_serve, args=(theirs, others, answers, number), daemon=True)
+                with warnings.catch_warnings():
+                    # Python warns of threads; those of BLAS and of progress bars hold nothing that a worker uses.
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    process.start()
+                self._workers.append(_Worker(process, mine))
+            self.close = weakref.finalize(self, _end, self._workers)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for _, theirs in pipes:
             theirs.close()
-        self.close = weakref.finalize(self, _end, self._workers)
 
     def ask(self, question: str) -> list[Any]:
         """The answers, in the order of the workers."""
@@ -118,7 +121,6 @@ def _serve(
     pipe: Connection, others: Sequence[Connection], answers: Callable[[int], Answers], me: int
 ) -> None:
     """The life of a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks is told too, and ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in others:
         other.close()
