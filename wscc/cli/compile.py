@@ -15,6 +15,7 @@ from wscc.ir.module import Module
 from wscc.ir.print import to_text
 from wscc.passes import PASSES
 from wscc.passes.stagger import Stagger
+from wscc.storage import storage_words
 
 # The pass after which each level is complete.
 LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
@@ -40,19 +41,19 @@ def compile_command(
     """Compile MODEL (a .wsl file) to an artifact: one instruction stream per die."""
     last = Stagger.name if emit == "fabric" and options.choices.stagger else LEVELS.get(emit or "", "")
     wanted = {*print_after, *([last] if emit else [])}
-    texts: dict[str, str] = {}  # with --json: one object, so modules wait for its end
+    texts: dict[str, str] = {}  # shown at the end: a pass may run again, and with --json there is one object
 
     def observe(name: str, module: Module) -> None:
         if on_terminal():
             say(f"  {name}")
-        if name in wanted and as_json:
+        if name in wanted:
             texts[name] = to_text(module)
-        elif name in wanted:
-            if len(wanted) > 1:
-                say(f"after {name}:")
-            click.echo(to_text(module), nl=False)
 
-    compiled = compile_file(model, options.overrides, level, choices=options.choices, observe=observe)
+    try:
+        compiled = compile_file(model, options.overrides, level, choices=options.choices, observe=observe)
+    finally:
+        if not as_json:
+            _show_modules(texts, titled=len(wanted) > 1)
     if time_passes:
         _show_times(compiled)
     if emit:
@@ -66,6 +67,13 @@ def compile_command(
     elif not print_after:
         _show_summary(compiled, folder)
     return 0
+
+
+def _show_modules(texts: dict[str, str], *, titled: bool) -> None:
+    for name, text in texts.items():
+        if titled:
+            say(f"after {name}:")
+        click.echo(text, nl=False)
 
 
 def _show_times(compiled: Compiled) -> None:
@@ -105,6 +113,8 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
         ("parameters", f"{r['params']:,}"),
         ("FLOPs per step", f"{r['flops_per_step']:,}"),
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
+        *storage_words(r["storage"]),
+        *([("weights", f"converted {r['weights_converted']}")] if "fit" in r["weights_converted"] else []),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
         *_replication(r["replicated_flops"], r["flops_per_step"]),
         ("routes", _routes(r["phases"])),

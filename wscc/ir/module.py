@@ -143,6 +143,7 @@ class Kind(StrEnum):
     """What an array is for; memory is reported by it."""
 
     PARAM = "param"
+    WORKING = "working"  # a parameter in the type of computation, made of it in every step
     GRAD = "grad"
     STATE = "state"
     INPUT = "input"
@@ -192,7 +193,9 @@ class Affine:
     modulus: int = 0
 
     def at(self, variables: dict[str, int]) -> int:
-        n = self.base + sum(c * variables[v] for v, c in self.terms)
+        n = self.base
+        for v, c in self.terms:
+            n += c * variables[v]
         return n % self.modulus if self.modulus else n
 
 
