@@ -123,14 +123,15 @@ class Training:
         back, grads[f"gain2.{i}"], grads[f"shift2.{i}"] = _norm_back(
             wide @ w[f"up.{i}"].T, w[f"gain2.{i}"], kept2
         )
-        dx = dx + back
+        dx += back
         grads[f"out.{i}"] = mixed.T @ dx
         dqkv = self._attend_back(dx @ w[f"out.{i}"].T, attended)
         grads[f"qkv.{i}"] = y1.T @ dqkv
         back, grads[f"gain1.{i}"], grads[f"shift1.{i}"] = _norm_back(
             dqkv @ w[f"qkv.{i}"].T, w[f"gain1.{i}"], kept1
         )
-        return dx + back
+        dx += back
+        return dx
 
     def _attend(self, qkv: Array) -> tuple[Array, tuple[Array, Array, Array, Array]]:
         n = self.size
@@ -168,10 +169,14 @@ class Training:
             m *= np.float32(BETA1)
             m += np.float32(1 - BETA1) * g
             v *= np.float32(BETA2)
-            v += np.float32(1 - BETA2) * (g * g)
+            g *= g
+            g *= np.float32(1 - BETA2)
+            v += g
             root = np.sqrt(v / late)
             root += np.float32(EPSILON)
-            w -= decay * m / root
+            np.divide(m, root, out=root)
+            root *= decay
+            w -= root
 
 
 def _norm(x: Array, gain: Array, shift: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -216,7 +221,9 @@ def _gelu_back(dy: Array, x: Array, turned: Array) -> Array:
     slope += np.float32(1)
     slope *= x
     slope *= _ROOT
-    slope *= np.float32(1) - turned * turned
+    rest = turned * turned
+    np.subtract(np.float32(1), rest, out=rest)
+    slope *= rest
     slope += turned
     slope += np.float32(1)
     slope *= np.float32(0.5)
