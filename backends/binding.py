@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.backends.kernel_views import Shape, merged
+from wscc.backends.exchange import described
+from wscc.backends.kernel_views import Prepared, Shape, merged
 from wscc.backends.kernels import kernel
 from wscc.backends.scratch import Array
 from wscc.diagnostics import Code as ErrorCode
@@ -21,7 +22,8 @@ from wscc.diagnostics import fail
 from wscc.ir.instructions import INSTRUCTIONS
 from wscc.ir.program import Code, Column, Field, Instruction, Operand, Scalar
 
-Prepared = tuple[Callable[..., Any], tuple[Any, ...]]
+# Arrays of one die that are remembered by what another process said of them.
+_FAR = 1 << 14
 
 MESSAGES = frozenset({"post", "send", "wait"})
 
@@ -140,16 +142,11 @@ class DieMemory:
     row: tuple[int, ...]
     highest: int = 0
     prepared: dict[tuple[str, int, tuple[int, ...]], Prepared] = field(default_factory=dict)
+    far: dict[bytes, Array] = field(default_factory=dict)  # arrays that other processes have described
     buffer: memoryview = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.buffer = self.arena.data
-
-    @classmethod
-    def of(cls, size: int, row: NDArray[np.int64]) -> DieMemory:
-        memory = np.zeros(size + 64, np.uint8)
-        skip = -memory.ctypes.data % 64
-        return cls(memory[skip : skip + size], tuple(row.tolist()))
 
     def address(self, place: Place, args: Sequence[int]) -> int:
         offset = place.offset
@@ -166,6 +163,14 @@ class DieMemory:
                 self.highest = max(self.highest, at + place.high)
             made.append(np.ndarray(place.sizes, place.dtype, self.buffer, at, place.strides))
         return made
+
+    def described(self, words: bytes) -> Array:
+        """An array in this memory that another process has described."""
+        if words not in self.far:
+            if len(self.far) > _FAR:
+                self.far.clear()
+            self.far[words] = described(words, self.buffer)
+        return self.far[words]
 
     def attrs(self, t: Template) -> list[Any]:
         return [self.row[a.index] if isinstance(a, Column) else a for a in t.attrs]

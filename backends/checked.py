@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.backends.binding import DieMemory, Place, Prepared, Routine, Template
+from wscc.backends.binding import DieMemory, Place, Routine, Template
+from wscc.backends.kernel_views import Prepared
 from wscc.backends.messages import BLOCKED, End, Outcome
 from wscc.diagnostics import Code, fail
 from wscc.ir.instructions import INSTRUCTIONS

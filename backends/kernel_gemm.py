@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wscc.backends.kernel_views import Prepared
 from wscc.backends.scratch import Array, blocks, like, scratch
 
 
@@ -24,6 +25,22 @@ def gemm(c: Array, a: Array, b: Array, scale: float, accumulate: bool) -> None:
         np.add(c, product, out=c)
     elif not direct:
         np.copyto(c, product)
+
+
+def bound(c: Array, a: Array, b: Array, scale: float, accumulate: bool) -> Prepared:
+    """`gemm` of these arrays, with all decided that does not change: BLAS alone where nothing else is to be done."""
+    if scale == 1.0 and is_blas_matrix(a) and is_blas_matrix(b):
+        if accumulate:
+            return _accumulate, (c, a, b)
+        if is_blas_matrix(c):
+            return np.matmul, (a, b, c)
+    return gemm, (c, a, b, scale, accumulate)
+
+
+def _accumulate(c: Array, a: Array, b: Array) -> None:
+    product = like("gemm.c", c)
+    np.matmul(a, b, product)
+    np.add(c, product, c)
 
 
 def is_blas_matrix(x: Array) -> bool:

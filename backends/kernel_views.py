@@ -7,11 +7,15 @@ together through all three operands, so [2,3,q,k] of a contiguous buffer becomes
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from wscc.ir.instructions import INSTRUCTIONS
+
+# The call of a function, ready to be made.
+Prepared = tuple[Callable[..., Any], tuple[Any, ...]]
 
 # Operands of these have leading dimensions of their own.
 _UNRELATED = frozenset({"sum", "post", "send"})

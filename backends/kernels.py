@@ -20,7 +20,7 @@ from wscc.backends import kernel_loss as loss
 from wscc.backends import kernel_memory as memory
 from wscc.backends import kernel_norm as norm
 from wscc.backends import kernel_update as update
-from wscc.backends.kernel_views import Shape, merged
+from wscc.backends.kernel_views import Prepared, Shape, merged
 from wscc.backends.scratch import Array, scratch
 from wscc.ir.instructions import INSTRUCTIONS
 
@@ -106,6 +106,11 @@ def _widened(meaning: Kernel, narrow: Sequence[int], writes: int, accumulate: bo
     return run
 
 
+def bound(run: Kernel, args: tuple[Any, ...]) -> Prepared:
+    """The call `run(*args)`, with all decided that the arrays decide."""
+    return contraction.bound(*args) if run is contraction.gemm else (run, args)
+
+
 def apply(opcode: str, writes: Sequence[Array], reads: Sequence[Array], *attrs: Any) -> None:
     """Run one instruction on arrays of the declared ranks; what the engine does, without its preparation."""
     operands = (*writes, *reads)
@@ -115,4 +120,7 @@ def apply(opcode: str, writes: Sequence[Array], reads: Sequence[Array], *attrs: 
     ]
     accumulate = "accumulate" in INSTRUCTIONS[opcode].attr_names and bool(attrs[-1])
     with np.errstate(all="ignore"):
-        kernel(opcode, [x.dtype for x in operands], len(writes), accumulate)(*views, *attrs)
+        run, args = bound(
+            kernel(opcode, [x.dtype for x in operands], len(writes), accumulate), (*views, *attrs)
+        )
+        run(*args)

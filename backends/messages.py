@@ -1,18 +1,23 @@
 """How data moves between dies: a receive slot is granted, a message fills it, both ends learn of it.
 
-A message is copied once, from the sender's memory into the granted slot, by whichever side comes second.
+A message is copied once, from the sender's memory into the granted slot, by whichever side comes second. That is so
+too where the other side runs in another process (`exchange`): all processes see the memory of all dies.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final
 
+from wscc.backends.exchange import Exchange
 from wscc.backends.scratch import Array
 from wscc.diagnostics import Code, CompileError, fail
+
+# Messages are counted by (route, bytes).
+Kind = tuple[int, int]
+Counts = dict[Kind, int]
 
 
 class Outcome(Enum):
@@ -43,10 +48,6 @@ class End:
     state: State = IDLE
     waiting: bool = False
 
-    @property
-    def waits_for(self) -> str:
-        return "sent" if self.sends else "received"
-
 
 @dataclass(slots=True, eq=False)
 class Mailbox:
@@ -58,29 +59,39 @@ class Mailbox:
     message: Array | None = None
 
 
+@dataclass(slots=True, eq=False)
+class FarBox:
+    """This process's end of what is under way to or from a die of another one; `number` is that of the exchange,
+    `far(view)` gives the array at the other end that the other process has described."""
+
+    end: End
+    number: int
+    peer: int
+    far: Callable[[bytes], Array]
+
+
 @dataclass(slots=True)
 class Transport:
-    """All channels of the wafer. `wake` is called, holding `lock`, with each die whose wait has ended."""
+    """The channels of the dies of one process. `wake` is called with each die whose wait has ended."""
 
     wake: Callable[[int], None]
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    exchange: Exchange | None = None
     ends: dict[tuple[int, int, bool], End] = field(default_factory=dict)
     boxes: dict[tuple[int, int, int], Mailbox] = field(default_factory=dict)
+    far_boxes: dict[int, FarBox] = field(default_factory=dict)
 
     def end(self, die: int, channel: int, sends: bool) -> End:
-        with self.lock:
-            return self._end(die, channel, sends)
+        return self.ends.setdefault((die, channel, sends), End(die, channel, sends))
 
     def box(self, sender: int, receiver: int, channel: int) -> Mailbox:
-        with self.lock:
-            key = (sender, receiver, channel)
-            if key not in self.boxes:
-                ends = self._end(sender, channel, True), self._end(receiver, channel, False)
-                self.boxes[key] = Mailbox(*ends)
-            return self.boxes[key]
+        key = (sender, receiver, channel)
+        if key not in self.boxes:
+            self.boxes[key] = Mailbox(self.end(sender, channel, True), self.end(receiver, channel, False))
+        return self.boxes[key]
 
-    def _end(self, die: int, channel: int, sends: bool) -> End:
-        return self.ends.setdefault((die, channel, sends), End(die, channel, sends))
+    def far_box(self, end: End, number: int, peer: int, far: Callable[[bytes], Array]) -> FarBox:
+        """`number`: as `Exchange.numbers` has it."""
+        return self.far_boxes.setdefault(number, FarBox(end, number, peer, far))
 
     def post(self, slot: Array, box: Mailbox) -> None:
         """Grant the slot; fill it at once if the message is there already."""
@@ -88,30 +99,83 @@ class Transport:
         if end.state is not IDLE:
             raise _second(end)
         end.state, end.peer = UNDER_WAY, box.sender.die
-        with self.lock:
-            message = box.message
-            if message is None:
-                box.slot = slot
-                return
+        message = box.message
+        if message is None:
+            box.slot = slot
+        else:
             box.message = None
-        self._deliver(box, slot, message)
+            self._deliver(box, slot, message)
 
-    def send(self, message: Array, box: Mailbox, counts: dict[tuple[int, int], int], route: int) -> None:
-        """Start the message; it leaves at once if there is a slot for it. Messages are counted by route
-        and bytes."""
+    def send(self, message: Array, box: Mailbox, counts: Counts, kind: Kind) -> None:
+        """Start the message, and count it; it leaves at once if there is a slot for it."""
         end = box.sender
         if end.state is not IDLE:
             raise _second(end)
         end.state, end.peer = UNDER_WAY, box.receiver.die
-        kind = (route, message.nbytes)
-        counts[kind] = counts.get(kind, 0) + 1
-        with self.lock:
-            slot = box.slot
-            if slot is None:
-                box.message = message
-                return
+        counts[kind] += 1
+        slot = box.slot
+        if slot is None:
+            box.message = message
+        else:
             box.slot = None
-        self._deliver(box, slot, message)
+            self._deliver(box, slot, message)
+
+    def _deliver(self, box: Mailbox, slot: Array, message: Array) -> None:
+        copy_in_order(slot, message)
+        # The one that runs is the second to come, and waits for nothing: only the other may have to be woken.
+        sender, receiver = box.sender, box.receiver
+        sender.state = receiver.state = DONE
+        if sender.waiting:
+            sender.waiting = False
+            self.wake(sender.die)
+        elif receiver.waiting:
+            receiver.waiting = False
+            self.wake(receiver.die)
+
+    def post_far(self, slot: Array, box: FarBox, view: memoryview) -> None:
+        """`post` where the sender runs in another process; `view` describes the slot to it."""
+        message = self._meet(box, view)
+        if message is not None:
+            copy_in_order(slot, message)
+            self._done_far(box)
+
+    def send_far(self, message: Array, box: FarBox, view: memoryview, counts: Counts, kind: Kind) -> None:
+        """`send` where the receiver runs in another process."""
+        counts[kind] += 1
+        slot = self._meet(box, view)
+        if slot is not None:
+            copy_in_order(slot, message)
+            self._done_far(box)
+
+    def _meet(self, box: FarBox, view: memoryview) -> Array | None:
+        """The array at the other end, or None if that has yet to come."""
+        end = box.end
+        if end.state is not IDLE:
+            raise _second(end)
+        end.state, end.peer = UNDER_WAY, box.peer
+        assert self.exchange is not None
+        found = self.exchange.meet(box.number, view)
+        return None if found is None else box.far(found)
+
+    def _done_far(self, box: FarBox) -> None:
+        assert self.exchange is not None
+        box.end.state = DONE
+        self.exchange.tell(box.number)
+
+    def poll(self) -> None:
+        """Learn of messages that other processes have completed."""
+        if self.exchange is not None:
+            while (number := self.exchange.poll()) is not None:
+                self._done(self.far_boxes[number].end)
+
+    def rest(self) -> bool:
+        """No die of this process can run until a message is completed: True then, False once there will be none."""
+        if self.exchange is None:
+            return False
+        number = self.exchange.rest()
+        if number is not None:
+            self._done(self.far_boxes[number].end)
+        return number is not None
 
     def wait(self, end: End) -> Outcome | None:
         """Ends the message of the channel if it is done, else BLOCKED (and nothing changes)."""
@@ -122,17 +186,11 @@ class Transport:
             raise fail(Code.ARTIFACT, f"`wait` for channel {end.channel}, on which nothing was begun")
         return BLOCKED
 
-    def _deliver(self, box: Mailbox, slot: Array, message: Array) -> None:
-        copy_in_order(slot, message)
-        sender, receiver = box.sender, box.receiver
-        with self.lock:
-            sender.state = receiver.state = DONE
-            if sender.waiting:
-                sender.waiting = False
-                self.wake(sender.die)
-            if receiver.waiting:
-                receiver.waiting = False
-                self.wake(receiver.die)
+    def _done(self, end: End) -> None:
+        end.state = DONE
+        if end.waiting:
+            end.waiting = False
+            self.wake(end.die)
 
 
 def _second(end: End) -> CompileError:

@@ -32,10 +32,9 @@ CAUGHT = {
 
 
 @pytest.mark.parametrize("name", CAUGHT)
-@pytest.mark.parametrize("threads", [1, 2])
-def test_checked_mode_catches(name: str, threads: int) -> None:
+def test_checked_mode_catches(name: str) -> None:
     text, index, words = CAUGHT[name]
-    error = failure(machine(text, [0, 1], threads=threads))
+    error = failure(machine(text, [0, 1]))
     assert code(error) is Code.CHECK
     assert f"die (0, 0), `f` instruction {index}: " in str(error)
     assert words in str(error)

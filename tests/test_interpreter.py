@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import sys
-import threading
 
 import numpy as np
 import pytest
 from small_programs import ARENA, EXCHANGE, SENT, SWAP, code, failure, machine, one, peek, poke
 
-from wscc.backends import blas, interpreter
+from wscc.backends import blas, dies
 from wscc.backends.blas import limit_blas_to_one_thread
 from wscc.backends.interpreter import Machine
 from wscc.diagnostics import Code
 
 
-@pytest.mark.parametrize("checked", [False, True])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("checked", "threads"), [(True, 1), (False, 1), (False, 2)])
 def test_two_dies_exchange_what_they_hold(checked: bool, threads: int) -> None:
     m = machine(EXCHANGE, [0, 0], table=SWAP, checked=checked, threads=threads)
     poke(m, 0, 1024, 1, 2, 3, 4)
@@ -81,16 +78,6 @@ def test_a_ring_relays_until_all_have_the_sum() -> None:
     assert m.traffic() == {link: 2 * 3 * 512 for link in sorted(ROUND)}
 
 
-def test_a_step_leaves_the_switch_interval_of_the_process_as_it_was() -> None:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(0.003)
-    try:
-        ring(2).run_step()
-        assert sys.getswitchinterval() == pytest.approx(0.003)
-    finally:
-        sys.setswitchinterval(before)
-
-
 def test_threads_do_not_change_a_bit() -> None:
     results = []
     for threads in (1, 2, 4):
@@ -101,13 +88,14 @@ def test_threads_do_not_change_a_bit() -> None:
     assert results[0] == results[1] == results[2]
 
 
-def test_a_message_keeps_row_major_order_between_views_of_different_shapes() -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_message_keeps_row_major_order_between_views_of_different_shapes(threads: int) -> None:
     text = """
     role 0 { procedure f(1) { send <- f32[2,3;1,2]@a0 channel=0 peer=1 route=1  wait channel=0 side="sent" } }
     role 1 { procedure f(1) { post f32[3,2;1,4]@a0 channel=0 peer=0  wait channel=0 side="received" } }
     step { call f(1024) }
     """
-    m = machine(text, [0, 1])
+    m = machine(text, [0, 1], checked=threads == 1, threads=threads)
     poke(m, 0, 1024, *range(6))  # as [2,3]: 0 2 4 / 1 3 5
     m.run_step()
     slot = np.ndarray((3, 2), np.float32, m.load(1, 1024, (3,), np.dtype(np.float32)).data, 0, (4, 0))[:, 0]
@@ -155,14 +143,15 @@ step { call a() call b() }
 """
 
 
-@pytest.mark.parametrize("checked", [False, True])
-def test_a_sender_may_run_ahead_and_messages_keep_their_order(checked: bool) -> None:
-    m = machine(AHEAD, [0, 1, 2], checked=checked)
+@pytest.mark.parametrize(("checked", "threads"), [(True, 1), (False, 1), (False, 2), (False, 3)])
+def test_a_sender_may_run_ahead_and_messages_keep_their_order(checked: bool, threads: int) -> None:
+    m = machine(AHEAD, [0, 1, 2], checked=checked, threads=threads)
     m.run_step()
     assert peek(m, 1, 1024, 4) == [1, 1, 2, 2]
 
 
-def test_dies_that_wait_in_a_circle_are_named() -> None:
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_dies_that_wait_in_a_circle_are_named(threads: int) -> None:
     text = """
     role 0 { procedure f(0) {
       fill f32[2]@0 value=1.0
@@ -173,7 +162,8 @@ def test_dies_that_wait_in_a_circle_are_named() -> None:
     } }
     step { call f() }
     """
-    error = failure(machine(text, [0, 0, 0], table=[[2, 1, 1], [0, 2, 5], [1, 0, 6]]))
+    table = [[2, 1, 1], [0, 2, 5], [1, 0, 6]]
+    error = failure(machine(text, [0, 0, 0], table=table, checked=False, threads=threads))
     assert code(error) is Code.DEADLOCK
     message = error.diagnostics[0].message
     for die, peer in (("(0, 0)", "(0, 2)"), ("(0, 2)", "(0, 1)"), ("(0, 1)", "(0, 0)")):
@@ -200,7 +190,7 @@ def test_a_message_that_nobody_posts_for_is_named() -> None:
     step { call f() }
     """
     for threads in (1, 2):
-        error = failure(machine(text, [0, 1], threads=threads))
+        error = failure(machine(text, [0, 1], checked=False, threads=threads))
         assert code(error) is Code.DEADLOCK
         assert "die (0, 0) in `f` instruction 2 waits on channel 3 for die (0, 1) to take" in str(error)
         assert "die (0, 1) has ended" in str(error)
@@ -229,10 +219,11 @@ MISUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", MISUSED)
-def test_an_instruction_that_cannot_be_executed_is_named(name: str) -> None:
+def test_an_instruction_that_cannot_be_executed_is_named(name: str, threads: int) -> None:
     text, words = MISUSED[name]
-    error = failure(machine(text, [0, 1], checked=False))
+    error = failure(machine(text, [0, 1], checked=False, threads=threads))
     assert code(error) is Code.ARTIFACT
     assert words in str(error)
     assert "`f` instruction" in str(error)
@@ -259,16 +250,10 @@ def test_columns_give_attributes_and_addresses_by_die() -> None:
 
 
 def test_prepared_instructions_may_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "_KEPT", 4)
+    monkeypatch.setattr(dies, "_KEPT", 4)
     m, n = ring(1), ring(1)
-    monkeypatch.setattr(interpreter, "_KEPT", 1 << 20)
+    monkeypatch.setattr(dies, "_KEPT", 1 << 20)
     for each in (m, n):
         each.run_step()
         each.run_step()
     assert peek(m, 2, 2048, 256) == peek(n, 2, 2048, 256)
-
-
-def test_a_failure_leaves_no_thread_behind() -> None:
-    before = threading.active_count()
-    failure(machine(one("copy f32[2]@0 <- f32[2]@64"), [0, 1], threads=2))
-    assert threading.active_count() == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ Tensors = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """`text` replaces the program's own data; `seed` that of the file. `weights` is read before the first step
-    and `save` written after the last, optimizer state apart."""
+    """`threads` is how many processes run the dies. `text` replaces the program's own data; `seed` that of the
+    file. `weights` is read before the first step and `save` written after the last, optimizer state apart."""
 
     steps: int = 1
     threads: int = 2
@@ -117,6 +118,11 @@ def run(
 ) -> Outcome:  # fmt: skip
     """Train for some steps; with `check`, in checked mode and against the reference."""
     trainer = Trainer(artifact, replace(options, checked=options.checked or check))
+    with closing(trainer.machine):
+        return _run(trainer, check, on_step)
+
+
+def _run(trainer: Trainer, check: bool, on_step: Callable[[int, float], None]) -> Outcome:
     losses: list[float] = []
     grads: Tensors = {}
     started = time.perf_counter()
@@ -126,8 +132,8 @@ def run(
         if check and i == 0:
             grads = trainer.arrays(Kind.GRAD)
     seconds = (time.perf_counter() - started) / max(len(losses), 1)
-    if options.save:
-        trainer.save(options.save)
+    if trainer.options.save:
+        trainer.save(trainer.options.save)
     verdict = _compare(trainer, losses, grads) if check else None
     peak = max(trainer.machine.peak_bytes(), default=0)
     return Outcome(losses=tuple(losses), seconds_per_step=seconds, peak_bytes_per_die_max=peak, check=verdict)

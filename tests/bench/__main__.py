@@ -73,7 +73,8 @@ def show_routes(seeds: int) -> None:
 
 
 def show_steps(rounds: int) -> None:
-    """The baseline uses all cores through BLAS, the interpreter through its threads."""
+    """NumPy in one process uses all cores through BLAS, the interpreter through its workers; ratios are to the
+    first row."""
     threads = str(os.cpu_count() or 1)
     print(f"training step, {threads} cores: seconds of {rounds} rounds, and CPU seconds")
     print(f"{'':<28}{'median':>10}{'least':>10}{'CPU':>10}{'ratio':>10}")
@@ -83,7 +84,11 @@ def show_steps(rounds: int) -> None:
             Contender(f"16 dies, {s}", ("tests/bench/gpt.wsl", s, threads, *size.settings))
             for s in STRATEGIES
         ]
-        for times in race([Contender("one process, NumPy", ("baseline", name)), *strategies], rounds):
+        by_hand = [
+            Contender("one process, NumPy", ("baseline", name)),
+            Contender("the same, tuned", ("tuned", name)),
+        ]
+        for times in race([*by_hand, *strategies], rounds):
             _show(times, f"{times.ratio:.2f}")
     print("gpt-tiny")
     (tiny,) = race([Contender("8 dies", ("samples/gpt-tiny.wsl", "", threads))], rounds)

@@ -1,24 +1,24 @@
 """One training step of a small GPT by hand, in one process: what the interpreter's speed is compared with.
 
 The model of `gpt.wsl` without its strategy: layernorm, causal attention, tanh GELU, no biases in the linear layers,
-an untied head, the mean cross entropy of all tokens, AdamW without decay, everything in f32. All parameters lie
-in one vector, and so do their gradients and moments; element-wise work goes over rows that fit in a cache.
+an untied head, the mean cross entropy of all tokens, AdamW without decay, everything in f32. It is what one writes
+in NumPy who knows it: whole arrays, sums and scalings in place where that costs no thought, BLAS on all cores for
+every product; no memory set aside beforehand and nothing cut to the size of a cache (`tuned.py` does that).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from math import pi, prod, sqrt
+from math import pi, sqrt
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Tensors = dict[str, Array]
 
 RATE, BETA1, BETA2, EPSILON = 3e-4, 0.9, 0.95, 1e-8
-_PIECE = 1 << 16  # elements of one array in a chain of element-wise passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,36 +49,24 @@ SIZES: Final = {
 }
 
 
-def _shapes(n: Size) -> dict[str, tuple[int, ...]]:
-    d, layer = n.width, (n.layers,)
-    return {
-        "tokens": (n.vocabulary, d), "places": (n.length, d),
-        "gain1": (*layer, d), "shift1": (*layer, d), "qkv": (*layer, d, 3 * d), "out": (*layer, d, d),
-        "gain2": (*layer, d), "shift2": (*layer, d), "up": (*layer, d, n.hidden), "down": (*layer, n.hidden, d),
-        "gain3": (d,), "shift3": (d,), "head": (d, n.vocabulary),
-    }  # fmt: skip
+def initial_weights(n: Size, random: np.random.Generator) -> Tensors:
+    """Names of a layer's tensors end with its number."""
+    d = n.width
+    made = {"tokens": _matrix(random, n.vocabulary, d), "places": _matrix(random, n.length, d)}
+    made["tokens"] *= 10
+    for i in range(n.layers):
+        made |= {
+            f"gain1.{i}": np.ones(d, np.float32), f"shift1.{i}": np.zeros(d, np.float32),
+            f"qkv.{i}": _matrix(random, d, 3 * d), f"out.{i}": _matrix(random, d, d),
+            f"gain2.{i}": np.ones(d, np.float32), f"shift2.{i}": np.zeros(d, np.float32),
+            f"up.{i}": _matrix(random, d, n.hidden), f"down.{i}": _matrix(random, n.hidden, d),
+        }  # fmt: skip
+    made |= {"gain3": np.ones(d, np.float32), "shift3": np.zeros(d, np.float32)}
+    return made | {"head": _matrix(random, d, n.vocabulary)}
 
 
-class _Store:
-    """Named tensors that lie one after another in `flat`."""
-
-    def __init__(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        self.flat = np.zeros(sum(map(prod, shapes.values())), np.float32)
-        self.tensors: dict[str, Array] = {}
-        at = 0
-        for name, shape in shapes.items():
-            self.tensors[name] = self.flat[at : at + prod(shape)].reshape(shape)
-            at += prod(shape)
-
-    def __getitem__(self, name: str) -> Array:
-        return self.tensors[name]
-
-
-def _pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """Rows of arrays of equal length, some at a time."""
-    rows = max(1, _PIECE * len(arrays[0]) // arrays[0].size)
-    for i in range(0, len(arrays[0]), rows):
-        yield tuple([a[i : i + rows] for a in arrays])
+def _matrix(random: np.random.Generator, rows: int, columns: int) -> Array:
+    return random.standard_normal((rows, columns), np.float32) / np.float32(sqrt(rows))
 
 
 class Training:
@@ -86,229 +74,172 @@ class Training:
 
     def __init__(self, size: Size, seed: int = 0) -> None:
         self.size = size
-        shapes = _shapes(size)
-        self.weights, self.grads = _Store(shapes), _Store(shapes)
-        self.first, self.second = np.zeros_like(self.weights.flat), np.zeros_like(self.weights.flat)
-        self.count = 0
         random = np.random.default_rng(seed)
-        self._initialise(random)
+        self.weights = initial_weights(size, random)
+        self.first = {name: np.zeros_like(w) for name, w in self.weights.items()}
+        self.second = {name: np.zeros_like(w) for name, w in self.weights.items()}
+        self.count = 0
         text = random.integers(0, size.vocabulary, (size.batch, size.length + 1))
         self.inputs, self.labels = text[:, :-1].reshape(-1), text[:, 1:].reshape(-1)
-        self._allocate()
-
-    def _initialise(self, random: np.random.Generator) -> None:
-        for name, w in self.weights.tensors.items():
-            if name.startswith("gain"):
-                w[...] = 1
-            elif not name.startswith("shift"):
-                w[...] = random.standard_normal(w.shape, np.float32) / sqrt(w.shape[-2])
-        self.weights["tokens"][...] *= 10
-
-    def _allocate(self) -> None:
-        n = self.size
-        rows = n.batch * n.length
-
-        def saved(*shape: int) -> Array:
-            return np.empty((n.layers, *shape), np.float32)
-
-        def work(*shape: int) -> Array:
-            return np.empty(shape, np.float32)
-
-        self.unit1, self.scale1 = saved(rows, n.width), saved(rows, 1)
-        self.unit2, self.scale2 = saved(rows, n.width), saved(rows, 1)
-        self.normal1, self.normal2 = saved(rows, n.width), saved(rows, n.width)
-        self.qkv, self.mixed = saved(rows, 3 * n.width), saved(rows, n.width)
-        self.odds = saved(n.batch, n.heads, n.length, n.length)
-        self.before, self.after, self.turned = (saved(rows, n.hidden) for _ in range(3))
-        self.unit3, self.scale3, self.normal3 = work(rows, n.width), work(rows, 1), work(rows, n.width)
-        self.x, self.dx, self.dy = (work(rows, n.width) for _ in range(3))
-        self.logits, self.wide, self.dqkv = (
-            work(rows, n.vocabulary),
-            work(rows, n.hidden),
-            work(rows, 3 * n.width),
-        )
-        self.future = np.triu(np.full((n.length, n.length), -np.inf, np.float32), 1)
+        self.future = np.triu(np.full((size.length, size.length), -np.inf, np.float32), 1)
 
     def step(self) -> float:
         """Forward, backward, update."""
-        loss = self._forward()
-        self._backward()
-        self._update()
+        w = self.weights
+        x = w["tokens"][self.inputs] + np.tile(w["places"], (self.size.batch, 1))
+        saved = []
+        for i in range(self.size.layers):
+            x, kept = self._layer(i, x)
+            saved.append(kept)
+        hidden, kept3 = _norm(x, w["gain3"], w["shift3"])
+        loss, dlogits = _cross_entropy(hidden @ w["head"], self.labels)
+        grads = {"head": hidden.T @ dlogits}
+        dx, grads["gain3"], grads["shift3"] = _norm_back(dlogits @ w["head"].T, w["gain3"], kept3)
+        for i in reversed(range(self.size.layers)):
+            dx = self._layer_back(i, dx, saved.pop(), grads)
+        grads["places"] = dx.reshape(self.size.batch, self.size.length, -1).sum(axis=0)
+        grads["tokens"] = np.zeros_like(w["tokens"])
+        np.add.at(grads["tokens"], self.inputs, dx)
+        self._update(grads)
         return loss
 
-    # -- forward ----------------------------------------------------------------------------------------
+    def _layer(self, i: int, x: Array) -> tuple[Array, tuple[Any, ...]]:
+        w = self.weights
+        y1, kept1 = _norm(x, w[f"gain1.{i}"], w[f"shift1.{i}"])
+        mixed, attended = self._attend(y1 @ w[f"qkv.{i}"])
+        x = x + mixed @ w[f"out.{i}"]
+        y2, kept2 = _norm(x, w[f"gain2.{i}"], w[f"shift2.{i}"])
+        before = y2 @ w[f"up.{i}"]
+        after, turned = _gelu(before)
+        x = x + after @ w[f"down.{i}"]
+        return x, (y1, kept1, attended, mixed, y2, kept2, before, turned, after)
 
-    def _forward(self) -> float:
-        w, x, dy = self.weights, self.x, self.dy
-        np.take(w["tokens"], self.inputs, axis=0, out=x, mode="clip")
-        x.reshape(self.size.batch, -1, self.size.width)[...] += w["places"]
-        for i in range(self.size.layers):
-            _norm(x, w["gain1"][i], w["shift1"][i], self.unit1[i], self.scale1[i], self.normal1[i])
-            np.matmul(self.normal1[i], w["qkv"][i], out=self.qkv[i])
-            self._attend(i)
-            x += np.matmul(self.mixed[i], w["out"][i], out=dy)
-            _norm(x, w["gain2"][i], w["shift2"][i], self.unit2[i], self.scale2[i], self.normal2[i])
-            np.matmul(self.normal2[i], w["up"][i], out=self.before[i])
-            _gelu(self.before[i], self.turned[i], self.after[i])
-            x += np.matmul(self.after[i], w["down"][i], out=dy)
-        _norm(x, w["gain3"], w["shift3"], self.unit3, self.scale3, self.normal3)
-        return self._loss()
+    def _layer_back(self, i: int, dx: Array, saved: tuple[Any, ...], grads: Tensors) -> Array:
+        w = self.weights
+        y1, kept1, attended, mixed, y2, kept2, before, turned, after = saved
+        grads[f"down.{i}"] = after.T @ dx
+        wide = _gelu_back(dx @ w[f"down.{i}"].T, before, turned)
+        grads[f"up.{i}"] = y2.T @ wide
+        back, grads[f"gain2.{i}"], grads[f"shift2.{i}"] = _norm_back(
+            wide @ w[f"up.{i}"].T, w[f"gain2.{i}"], kept2
+        )
+        dx += back
+        grads[f"out.{i}"] = mixed.T @ dx
+        dqkv = self._attend_back(dx @ w[f"out.{i}"].T, attended)
+        grads[f"qkv.{i}"] = y1.T @ dqkv
+        back, grads[f"gain1.{i}"], grads[f"shift1.{i}"] = _norm_back(
+            dqkv @ w[f"qkv.{i}"].T, w[f"gain1.{i}"], kept1
+        )
+        dx += back
+        return dx
 
-    def _heads(self, x: Array) -> list[Array]:
-        """Per sequence: queries, keys and values, each [heads, length, width of a head]."""
+    def _attend(self, qkv: Array) -> tuple[Array, tuple[Array, Array, Array, Array]]:
         n = self.size
-        return list(x.reshape(n.batch, n.length, 3, n.heads, -1).transpose(0, 2, 3, 1, 4))
+        heads = qkv.reshape(n.batch, n.length, 3, n.heads, -1).transpose(2, 0, 3, 1, 4)
+        q, k, v = np.ascontiguousarray(heads)
+        odds = q @ k.swapaxes(-1, -2)
+        odds *= self._factor
+        odds += self.future
+        odds -= odds.max(axis=-1, keepdims=True)
+        np.exp(odds, out=odds)
+        odds /= odds.sum(axis=-1, keepdims=True)
+        mixed = (odds @ v).swapaxes(1, 2).reshape(n.batch * n.length, n.width)
+        return mixed, (q, k, v, odds)
 
-    def _mixed(self, x: Array) -> Array:
-        return x.reshape(self.size.batch, self.size.length, self.size.heads, -1).transpose(0, 2, 1, 3)
+    def _attend_back(self, dmixed: Array, attended: tuple[Array, Array, Array, Array]) -> Array:
+        n = self.size
+        q, k, v, odds = attended
+        do = np.ascontiguousarray(dmixed.reshape(n.batch, n.length, n.heads, -1).swapaxes(1, 2))
+        ds = do @ v.swapaxes(-1, -2)
+        ds -= np.vecdot(ds, odds)[..., None]
+        ds *= odds
+        ds *= self._factor
+        dqkv = np.stack([ds @ k, ds.swapaxes(-1, -2) @ q, odds.swapaxes(-1, -2) @ do])
+        return dqkv.transpose(1, 3, 0, 2, 4).reshape(n.batch * n.length, 3 * n.width)
 
-    def _attend(self, i: int) -> None:
-        factor = np.float32(1 / sqrt(self.size.width / self.size.heads))
-        for (q, k, v), p, out in zip(
-            self._heads(self.qkv[i]), self.odds[i], self._mixed(self.mixed[i]), strict=True
-        ):
-            np.matmul(q * factor, k.transpose(0, 2, 1), out=p)
-            p += self.future
-            p -= p.max(axis=-1, keepdims=True)
-            np.exp(p, out=p)
-            p /= p.sum(axis=-1, keepdims=True)
-            np.matmul(p, v, out=out)
+    @property
+    def _factor(self) -> np.float32:
+        return np.float32(1 / sqrt(self.size.width / self.size.heads))
 
-    def _loss(self) -> float:
-        """The loss; its gradient by the logits replaces them."""
-        n = len(self.labels)
-        total = 0.0
-        np.matmul(self.normal3, self.weights["head"], out=self.logits)
-        for some, label in _pieces(self.logits, self.labels):
-            mine = np.arange(len(label)), label
-            some -= some.max(axis=-1, keepdims=True)
-            hit = some[mine]
-            np.exp(some, out=some)
-            mass = some.sum(axis=-1, keepdims=True)
-            total += float(np.log(mass).sum() - hit.sum())
-            some /= mass * np.float32(n)
-            some[mine] -= np.float32(1 / n)
-        return total / n
-
-    # -- backward ---------------------------------------------------------------------------------------
-
-    def _backward(self) -> None:
-        w, g, dx, dy = self.weights, self.grads, self.dx, self.dy
-        np.matmul(self.normal3.T, self.logits, out=g["head"])
-        np.matmul(self.logits, w["head"].T, out=dy)
-        dx.fill(0)
-        _norm_back(dy, w["gain3"], self.unit3, self.scale3, dx, g["gain3"], g["shift3"])
-        for i in reversed(range(self.size.layers)):
-            np.matmul(self.after[i].T, dx, out=g["down"][i])
-            np.matmul(dx, w["down"][i].T, out=self.wide)
-            _gelu_back(self.wide, self.before[i], self.turned[i])
-            np.matmul(self.normal2[i].T, self.wide, out=g["up"][i])
-            np.matmul(self.wide, w["up"][i].T, out=dy)
-            _norm_back(dy, w["gain2"][i], self.unit2[i], self.scale2[i], dx, g["gain2"][i], g["shift2"][i])
-            np.matmul(self.mixed[i].T, dx, out=g["out"][i])
-            np.matmul(dx, w["out"][i].T, out=dy)
-            self._attend_back(i)
-            np.matmul(self.normal1[i].T, self.dqkv, out=g["qkv"][i])
-            np.matmul(self.dqkv, w["qkv"][i].T, out=dy)
-            _norm_back(dy, w["gain1"][i], self.unit1[i], self.scale1[i], dx, g["gain1"][i], g["shift1"][i])
-        self._embedding_back()
-
-    def _attend_back(self, i: int) -> None:
-        """From the gradient of the mixed values in `dy` to that of queries, keys and values in `dqkv`."""
-        factor = np.float32(1 / sqrt(self.size.width / self.size.heads))
-        for (q, k, v), (dq, dk, dv), p, do in zip(
-            self._heads(self.qkv[i]), self._heads(self.dqkv), self.odds[i], self._mixed(self.dy), strict=True
-        ):
-            ds = do @ v.transpose(0, 2, 1)
-            ds -= np.vecdot(ds, p)[..., None]
-            ds *= p
-            ds *= factor
-            np.matmul(p.transpose(0, 2, 1), do, out=dv)
-            np.matmul(ds, k, out=dq)
-            np.matmul(ds.transpose(0, 2, 1), q, out=dk)
-
-    def _embedding_back(self) -> None:
-        g, n = self.grads, self.size
-        np.add.reduce(self.dx.reshape(n.batch, n.length, n.width), axis=0, out=g["places"])
-        g["tokens"].fill(0)
-        for token, row in zip(self.inputs.tolist(), self.dx, strict=True):
-            g["tokens"][token] += row
-
-    def _update(self) -> None:
+    def _update(self, grads: Tensors) -> None:
         self.count += 1
         late, decay = np.float32(1 - BETA2**self.count), np.float32(RATE / (1 - BETA1**self.count))
-        for w, g, m, v in _pieces(self.weights.flat, self.grads.flat, self.first, self.second):
+        for name, w in self.weights.items():
+            g, m, v = grads[name], self.first[name], self.second[name]
             m *= np.float32(BETA1)
             m += np.float32(1 - BETA1) * g
             v *= np.float32(BETA2)
             g *= g
             g *= np.float32(1 - BETA2)
             v += g
-            root = v / late
-            np.sqrt(root, out=root)
+            root = np.sqrt(v / late)
             root += np.float32(EPSILON)
             np.divide(m, root, out=root)
             root *= decay
             w -= root
 
 
-def _norm(x: Array, gain: Array, shift: Array, unit: Array, scale: Array, out: Array) -> None:
+def _norm(x: Array, gain: Array, shift: Array) -> tuple[Array, tuple[Array, Array]]:
     """Layernorm of rows; keeps the normalised rows and what they were scaled by."""
-    for rows, u, s, y in _pieces(x, unit, scale, out):
-        np.subtract(rows, rows.mean(axis=-1, keepdims=True), out=u)
-        s[:, 0] = np.vecdot(u, u)
-        s /= np.float32(x.shape[-1])
-        s += np.float32(1e-5)
-        np.sqrt(s, out=s)
-        np.reciprocal(s, out=s)
-        u *= s
-        np.multiply(u, gain, out=y)
-        y += shift
+    unit = x - x.mean(axis=-1, keepdims=True)
+    scale = 1 / np.sqrt(np.vecdot(unit, unit)[:, None] / np.float32(x.shape[-1]) + np.float32(1e-5))
+    unit *= scale
+    return unit * gain + shift, (unit, scale)
 
 
-def _norm_back(
-    dy: Array, gain: Array, unit: Array, scale: Array, dx: Array, dgain: Array, dshift: Array
-) -> None:
-    """Adds to `dx`; `dy` is overwritten."""
-    dgain.fill(0)
-    dshift.fill(0)
-    for d, u, s, into in _pieces(dy, unit, scale, dx):
-        dshift += np.add.reduce(d, axis=0)
-        dgain += np.add.reduce(d * u, axis=0)
-        d *= gain
-        lean = np.vecdot(d, u)[:, None] / np.float32(u.shape[-1])
-        d -= d.mean(axis=-1, keepdims=True)
-        d -= u * lean
-        d *= s
-        into += d
+def _norm_back(dy: Array, gain: Array, kept: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+    unit, scale = kept
+    dx = dy * gain
+    lean = np.vecdot(dx, unit)[:, None] / np.float32(unit.shape[-1])
+    dx -= dx.mean(axis=-1, keepdims=True)
+    dx -= unit * lean
+    dx *= scale
+    return dx, (dy * unit).sum(axis=0), dy.sum(axis=0)
 
 
 _ROOT, _CUBE = np.float32(sqrt(2 / pi)), np.float32(0.044715)
 
 
-def _gelu(x: Array, turned: Array, y: Array) -> None:
-    """y = x (1 + t) / 2 with t, which is kept, the tanh of sqrt(2/pi) (x + 0.044715 x^3)."""
-    for some, t, out in _pieces(x, turned, y):
-        np.square(some, out=t)
-        t *= _ROOT * _CUBE
-        t += _ROOT
-        t *= some
-        np.tanh(t, out=t)
-        np.add(t, np.float32(1), out=out)
-        out *= some
-        out *= np.float32(0.5)
+def _gelu(x: Array) -> tuple[Array, Array]:
+    """x (1 + t) / 2, and t, the tanh of sqrt(2/pi) (x + 0.044715 x^3)."""
+    turned = x * x
+    turned *= _CUBE
+    turned += np.float32(1)
+    turned *= x
+    turned *= _ROOT
+    np.tanh(turned, out=turned)
+    y = turned + np.float32(1)
+    y *= x
+    y *= np.float32(0.5)
+    return y, turned
 
 
-def _gelu_back(dy: Array, x: Array, turned: Array) -> None:
-    """Multiplies `dy` by the slope of gelu, (1 + t)/2 (1 + x (1 - t) u'); `turned` is overwritten."""
-    for d, some, t in _pieces(dy, x, turned):
-        slope = np.square(some)
-        slope *= 3 * _ROOT * _CUBE
-        slope += _ROOT
-        slope *= some
-        d *= np.float32(0.5)
-        slope -= slope * t
-        slope += np.float32(1)
-        d *= slope
-        t += np.float32(1)
-        d *= t
+def _gelu_back(dy: Array, x: Array, turned: Array) -> Array:
+    """dy times the slope, (1 + t)/2 + x (1 - t^2) u' / 2."""
+    slope = x * x
+    slope *= 3 * _CUBE
+    slope += np.float32(1)
+    slope *= x
+    slope *= _ROOT
+    rest = turned * turned
+    np.subtract(np.float32(1), rest, out=rest)
+    slope *= rest
+    slope += turned
+    slope += np.float32(1)
+    slope *= np.float32(0.5)
+    slope *= dy
+    return slope
+
+
+def _cross_entropy(logits: Array, labels: Array) -> tuple[float, Array]:
+    """The mean over the rows, and its gradient, which overwrites the logits."""
+    n = len(labels)
+    mine = np.arange(n), labels
+    logits -= logits.max(axis=-1, keepdims=True)
+    hit = logits[mine]
+    np.exp(logits, out=logits)
+    mass = logits.sum(axis=-1, keepdims=True)
+    loss = float((np.log(mass[:, 0]) - hit).mean())
+    logits /= mass * np.float32(n)
+    logits[mine] -= np.float32(1 / n)
+    return loss, logits

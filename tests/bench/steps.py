@@ -21,8 +21,8 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of each round, and of all threads together (`busy`); `ratio` is the median over the rounds of
-    this / the first contender."""
+    """Seconds of each round, and of all threads and processes together (`busy`); `ratio` is the median over the
+    rounds of this / the first contender."""
 
     name: str
     seconds: tuple[float, ...]

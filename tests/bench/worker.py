@@ -1,19 +1,21 @@
 """A process that makes one training step for every line it reads, and answers with the seconds it took: by the
-clock, and of all its threads together.
+clock, and of all its threads and processes together.
 
-`python -m tests.bench.worker baseline SIZE` or `... worker MODEL.wsl STRATEGY THREADS [SETTING ...]` (strategy "":
-the file's own).
+`python -m tests.bench.worker baseline|tuned SIZE` or `... worker MODEL.wsl STRATEGY THREADS [SETTING ...]` (strategy
+"": the file's own).
 A process of its own for each contender, because the number of BLAS threads is one for a process, and the baseline
-uses all cores while the interpreter gives each of its threads one.
+uses all cores while the interpreter gives each of its workers one.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import time
 from collections.abc import Callable
 
-from tests.bench.baseline import SIZES, Training
+from tests.bench import baseline, tuned
+from tests.bench.baseline import SIZES
 from wscc.compiler import compile_file
 from wscc.frontend.overrides import Overrides
 from wscc.trainer import RunOptions, Trainer
@@ -21,21 +23,35 @@ from wscc.trainer import RunOptions, Trainer
 
 def stepper(words: list[str]) -> Callable[[], float]:
     """A step of the contender that the command line names; returns the loss."""
-    if words[0] == "baseline":
-        return Training(SIZES[words[1]]).step
+    by_hand: dict[str, type[baseline.Training] | type[tuned.Training]] = {
+        "baseline": baseline.Training, "tuned": tuned.Training,
+    }  # fmt: skip
+    if words[0] in by_hand:
+        return by_hand[words[0]](SIZES[words[1]]).step
     model, strategy, threads, *sets = words
     compiled = compile_file(model, Overrides(sets=tuple(sets), parallel=strategy or None))
     steps = Trainer(compiled.artifact, RunOptions(steps=sys.maxsize, threads=int(threads))).steps()
     return lambda: next(steps)
 
 
+def _busy() -> float:
+    """CPU seconds of this process and of the workers that it has now, where the system tells those (Linux)."""
+    mine = time.process_time()
+    if sys.platform != "linux":
+        return mine
+    # The clock of another process, as `clock_getcpuclockid` of the C library makes it of a process id.
+    return mine + sum(
+        time.clock_gettime(~p.pid << 3 | 2) for p in multiprocessing.active_children() if p.pid is not None
+    )
+
+
 def main() -> None:
     step = stepper(sys.argv[1:])
     print("ready", flush=True)
     for _ in sys.stdin:
-        started, busy = time.perf_counter(), time.process_time()
+        started, busy = time.perf_counter(), _busy()
         step()
-        print(time.perf_counter() - started, time.process_time() - busy, flush=True)
+        print(time.perf_counter() - started, _busy() - busy, flush=True)
 
 
 if __name__ == "__main__":

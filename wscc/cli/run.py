@@ -26,7 +26,13 @@ from wscc.trainer import Outcome, RunOptions, run
 )
 @click.option("--save", metavar="FILE", help="write the trained weights there, as .safetensors")
 @click.option("--seed", type=click.IntRange(0), help="seed of parameters and data instead of the file's")
-@click.option("--threads", type=click.IntRange(1, 64), default=2, show_default=True)
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="processes that run the dies, best one for each core; --check runs all in one",
+)
 @model_options
 @json_option
 def run_command(

@@ -42,6 +42,7 @@ class Code(StrEnum):
     DATA = "W503"
     CHECK = "W504"
     WEIGHTS = "W505"
+    WORKER = "W506"
     BAD_IR = "W601"
     BROKEN_PASS = "W602"
     PASS_ORDER = "W603"
@@ -290,6 +291,14 @@ Example:
 
 Fix: the message lists the tensors. `wscc import config.json` writes the model that belongs to a checkpoint.
 F16, BF16, F32 and F64 are read.""",
+    Code.WORKER: """\
+A process that ran some of the dies has ended or failed while the program ran: the step cannot be finished.
+
+Example:
+    worker 1 of 2 ended with exit status -9
+
+Fix: a negative status is the signal that ended the process; 9 comes from people and from systems that run
+out of memory. Run a smaller model, or run all dies in one process with `--threads 1`.""",
     Code.BAD_IR: """\
 A textual IR does not parse, or breaks a rule that the verifier checks.
 
