@@ -80,9 +80,10 @@ def at_strategy(error: CompileError, span: Span) -> CompileError:
 
 def compile_graph(
     graph: Module, level: int = 2, *, choices: Choices = DEFAULT, data: bytes | None = None, file: str = "",
-    observe: Observer = lambda name, module: None,
+    observe: Observer = lambda name, module: None, bounds: bool = True,
 ) -> Compiled:  # fmt: skip
-    """Compile a forward module; `file` is the name of the file that it was read from."""
+    """Compile a forward module; `file` is the name of the file that it was read from. Without `bounds`, the report
+    does not say what no routing can beat."""
     timings = Timings()
     modules: dict[str, Module] = {}
 
@@ -92,7 +93,7 @@ def compile_graph(
 
     planned = compile_module(graph, level, choices=choices, observe=keep, timings=timings)
     started = time.perf_counter()
-    phases = phase_loads(modules["route"], bounds=True)
+    phases = phase_loads(modules["route"], bounds=bounds)
     loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
     timings.passes["bounds"] = time.perf_counter() - started
     linked = _Linked(graph, modules, choices, loads, timings, data, file)

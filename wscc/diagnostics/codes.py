@@ -30,6 +30,7 @@ class Code(StrEnum):
     DEGREE = "W201"
     UNEVEN = "W202"
     NO_SEARCH = "W203"
+    NO_STRATEGY = "W204"
     TOO_MANY_DIES = "W301"
     DISCONNECTED = "W302"
     NO_PATH = "W303"
@@ -188,12 +189,20 @@ Example:
 
 Fix: change the size or the degree; the message gives the nearest that would work.""",
     Code.NO_SEARCH: """\
-`parallel auto` asks the compiler to choose the strategy, which this version cannot do yet.
+`parallel auto` leaves the strategy to a search, which takes many compilations: it is made only where asked for.
 
 Example:
     parallel auto
 
-Fix: write the degrees, as in `parallel dp = 2, tp = 4`, or give `--parallel dp=2,tp=4`.""",
+Fix: `wscc compile -O3` searches and compiles the best; `wscc search` shows what there is, and `--parallel` takes
+one of them.""",
+    Code.NO_STRATEGY: """\
+No strategy fits the model on the wafer: every product of degrees for its dies, and for fewer, is refused.
+
+Example:
+    parallel auto                175 billion parameters on four dies of 72 GB
+
+Fix: the message counts the refusals by code, each with an example, and names the strategy that comes nearest.""",
     Code.TOO_MANY_DIES: """\
 The strategy needs more dies than the wafer has alive.
 
