@@ -80,10 +80,9 @@ def at_strategy(error: CompileError, span: Span) -> CompileError:
 
 def compile_graph(
     graph: Module, level: int = 2, *, choices: Choices = DEFAULT, data: bytes | None = None, file: str = "",
-    observe: Observer = lambda name, module: None, bounds: bool = True,
+    observe: Observer = lambda name, module: None,
 ) -> Compiled:  # fmt: skip
-    """Compile a forward module; `file` is the name of the file that it was read from. Without `bounds`, the report
-    does not say what no routing can beat."""
+    """Compile a forward module; `file` is the name of the file that it was read from."""
     timings = Timings()
     modules: dict[str, Module] = {}
 
@@ -93,12 +92,21 @@ def compile_graph(
 
     planned = compile_module(graph, level, choices=choices, observe=keep, timings=timings)
     started = time.perf_counter()
-    phases = phase_loads(modules["route"], bounds=bounds)
+    phases = phase_loads(modules["route"], bounds=True)
     loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
     timings.passes["bounds"] = time.perf_counter() - started
     linked = _Linked(graph, modules, choices, loads, timings, data, file)
     compiled = linked.compiled(modules["route"], planned)
     return _staggered(compiled, planned, linked, observe) if choices.stagger else compiled
+
+
+def program_of(graph: Module, level: int = 2, *, choices: Choices = DEFAULT) -> tuple[Artifact, Module]:
+    """The artifact of a forward module without its report, which takes as long as all else, and the last module: what a
+    simulation needs. All dies start at once."""
+    modules: dict[str, Module] = {}
+    planned = compile_module(graph, level, choices=choices, observe=modules.__setitem__)
+    linked = _Linked(graph, modules, choices, Loads((), (), 0), Timings(), None, "")
+    return linked.artifact(modules["route"], planned), planned
 
 
 @dataclass(frozen=True, eq=False)

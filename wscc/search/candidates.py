@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from wscc.compiler import compile_graph
+from wscc.compiler import program_of
 from wscc.diagnostics import Code, CompileError
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
@@ -16,7 +16,7 @@ from wscc.machine.links import CUT_THROUGH
 from wscc.passes import default_passes
 from wscc.passes.base import Pass
 from wscc.passes.choices import DEFAULT, Choices
-from wscc.passes.plan_memory_report import size
+from wscc.passes.plan_memory_report import memory_report, size
 from wscc.search.estimate import estimate, resting_bytes
 from wscc.search.space import Strategy, spell
 from wscc.simulation import simulate
@@ -74,17 +74,14 @@ def estimated(problem: Problem, strategy: Strategy) -> float | Refused:
 
 
 def simulated(problem: Problem, strategy: Strategy) -> Simulated | Refused:
-    """What its compiled program does: all starts at once, and bounds of routes are left out."""
-    choices = replace(problem.choices, stagger="")
+    """What its compiled program does."""
     try:
         graph = problem.graph(strategy)
-        artifact = compile_graph(graph, LEVEL, choices=choices, bounds=False).artifact
+        artifact, planned = program_of(graph, LEVEL, choices=problem.choices)
         found = simulate(artifact, problem.link_model, wafer=graph.machine).figures()
     except CompileError as error:
         return _refused(error)
-    return Simulated(
-        found.step_seconds, found.mfu, artifact.report["memory"]["peak_bytes_per_die_max"]
-    )
+    return Simulated(found.step_seconds, found.mfu, memory_report(planned).peak)
 
 
 def too_large(module: Module, needed: int) -> Refused | None:

@@ -17,6 +17,8 @@ from wscc.report import seen, working_axes
 
 _LOCAL_SHARE: Final = 8
 _ARRAY_SHARE: Final = 2
+# What moves is received, used and sent on.
+_TOUCHES: Final = 3
 # Of a group of n, the shares of the whole tensor that cross a link, per ring direction.
 _PASSES: Final = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}
 
@@ -63,11 +65,7 @@ class _Costs:
         work = max(self._compute(op), self._hbm(op, formals))
         if op.stream is None:
             return work
-        moving = [op.operands[i] for i in op.stream.moving_in] + [
-            op.results[j] for j in op.stream.moving_out
-        ]
-        size = self.module.sizes[op.stream.axis]
-        whole = size * sum(map(self._local, moving))
+        whole = self.module.sizes[op.stream.axis] * sum(map(self._local, self._moving(op)))
         return max(work, self._moved(op.stream.axis, whole, 1)) + self._latency(op.stream.axis)
 
     # -- work on a die ----------------------------------------------------------------------------------
@@ -99,10 +97,26 @@ class _Costs:
         return prod(sides) / prod(-(-side // tile) * tile for side in sides)
 
     def _hbm(self, op: Op, formals: set[str]) -> float:
-        amounts = {v.name: self._local(v) for v in (*op.operands, *op.results) if self._lies(v, formals)}
+        """A turn of a stream passes over all that is not cut in chunks, and over the shard that it has of what moves."""
+        turns = self.module.sizes[op.stream.axis] if op.stream else 1
+        moving = self._moving(op)
+        amounts: dict[str, int] = {}
+        for v, term in op.terms():
+            if self._lies(v, formals):
+                is_cut = op.stream is not None and op.stream.factor in term
+                times = _TOUCHES * turns if v in moving else 1 if is_cut else turns
+                amounts[v.name] = self._local(v) * times
         if op.kind in ("embedding", "pick"):  # rows of a table
             amounts.pop(op.operands[-1 if op.kind == "embedding" else 0].name, None)
         return self._read(sum(amounts.values()))
+
+    def _moving(self, op: Op) -> list[Value]:
+        if op.stream is None:
+            return []
+        return [
+            *(op.operands[i] for i in op.stream.moving_in),
+            *(op.results[j] for j in op.stream.moving_out),
+        ]
 
     def _read(self, amount: int) -> float:
         bandwidth = self.module.machine.die.hbm_bandwidth
