@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from wscc.backends.emit_files import Artifact
+from wscc.backends.simulator.costs import SECOND
+from wscc.backends.simulator.least import least_ticks
 from wscc.compiler import program_of
 from wscc.diagnostics import Code, CompileError
 from wscc.frontend import ast
@@ -13,13 +16,16 @@ from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.frontend.resolve import resolve
 from wscc.ir.module import Module
 from wscc.machine.links import CUT_THROUGH
+from wscc.machine.wafer import Wafer
 from wscc.passes import default_passes
 from wscc.passes.base import Pass
 from wscc.passes.choices import DEFAULT, Choices
+from wscc.passes.differentiate import Differentiate
+from wscc.passes.place import Place
 from wscc.passes.plan_memory_report import memory_report, size
 from wscc.search.estimate import estimate, resting_bytes
-from wscc.search.space import Strategy, spell
-from wscc.simulation import simulate
+from wscc.search.space import Strategy, replicas_of, spell
+from wscc.simulation import builder_of, simulate
 
 LEVEL = 2
 
@@ -34,12 +40,21 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Simulated:
-    """Figures of a compiled program."""
+class Compiled:
+    """A program, the least seconds that it takes in whatever order, and the bytes of its fullest die."""
+
+    artifact: Artifact
+    wafer: Wafer
+    seconds: float
+    peak_bytes_per_die_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a simulated program does."""
 
     step_seconds: float
     mfu: float
-    peak_bytes_per_die_max: int
 
 
 @dataclass(frozen=True)
@@ -55,33 +70,51 @@ class Problem:
         """The forward module under a strategy. Raises `CompileError`."""
         return elaborate(resolve(self.file, replace(self.overrides, parallel=spell(strategy))))
 
+    def differentiated(self, strategy: Strategy) -> Module:
+        """The training step under a strategy. Programs of the same replicas differ in nothing but their axes."""
+        replicas = replicas_of(strategy)
+        if replicas not in self._differentiated:
+            self._differentiated[replicas] = Differentiate().run(self.graph(replicas))
+        return self._differentiated[replicas].with_(axes=strategy)
+
     @cached_property
-    def _passes(self) -> list[Pass]:
-        """Those that shard."""
+    def _differentiated(self) -> dict[Strategy, Module]:
+        return {}
+
+    @cached_property
+    def sharding(self) -> list[Pass]:
+        """The passes from there to the one that places."""
         passes = default_passes(LEVEL, self.choices)
-        return passes[: [p.name for p in passes].index("place")]
+        names = [p.name for p in passes]
+        return passes[names.index(Differentiate.name) + 1 : names.index(Place.name)]
 
 
 def estimated(problem: Problem, strategy: Strategy) -> float | Refused:
     """Seconds of a step by the sharded module."""
     try:
-        module = problem.graph(strategy)
-        for p in problem._passes:
+        module = problem.differentiated(strategy)
+        for p in problem.sharding:
             module = p.run(module)
     except CompileError as error:
-        return _refused(error)
+        return refused(error)
     return too_large(module, resting_bytes(module)) or estimate(module)
 
 
-def simulated(problem: Problem, strategy: Strategy) -> Simulated | Refused:
-    """What its compiled program does."""
+def compiled(problem: Problem, strategy: Strategy) -> Compiled | Refused:
+    """The program of a strategy, as `--parallel` would make it."""
     try:
         graph = problem.graph(strategy)
         artifact, planned = program_of(graph, LEVEL, choices=problem.choices)
-        found = simulate(artifact, problem.link_model, wafer=graph.machine).figures()
+        ticks = least_ticks(builder_of(artifact, problem.link_model, wafer=graph.machine))
     except CompileError as error:
-        return _refused(error)
-    return Simulated(found.step_seconds, found.mfu, memory_report(planned).peak)
+        return refused(error)
+    return Compiled(artifact, graph.machine, ticks / SECOND, memory_report(planned).peak)
+
+
+def simulated(problem: Problem, program: Compiled) -> Figures:
+    """A step of a program."""
+    found = simulate(program.artifact, problem.link_model, wafer=program.wafer).figures()
+    return Figures(found.step_seconds, found.mfu)
 
 
 def too_large(module: Module, needed: int) -> Refused | None:
@@ -93,6 +126,6 @@ def too_large(module: Module, needed: int) -> Refused | None:
     return Refused(Code.OUT_OF_MEMORY, message, needed)
 
 
-def _refused(error: CompileError) -> Refused:
+def refused(error: CompileError) -> Refused:
     first = error.diagnostics[0]
     return Refused(first.code, first.message)

@@ -19,7 +19,6 @@ from math import prod
 
 from wscc.ir.module import Kind, Module, Op, calls
 from wscc.machine.wafer import Wafer
-from wscc.passes.differentiate import Differentiate
 from wscc.passes.plan_memory_arrays import array_bytes
 from wscc.report import model_flops
 from wscc.search.space import Strategy
@@ -41,7 +40,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ClosedForms:
-    """Of the forward module of a strategy's replicas: all that differs between strategies are degrees."""
+    """Of all strategies with the same replicas, which differ in nothing but degrees."""
 
     wafer: Wafer
     microbatches: int
@@ -52,8 +51,8 @@ class ClosedForms:
     kept: dict[Kind, int]
 
     @staticmethod
-    def of(graph: Module) -> ClosedForms:
-        step = Differentiate().run(graph)
+    def of(graph: Module, step: Module) -> ClosedForms:
+        """Of a forward module, and the same differentiated."""
         needed = array_bytes(step)
         kept = {k: sum(needed[a.name] for a in step.arrays if a.kind is k) for k in _KEPT}
         train = graph.train

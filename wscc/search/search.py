@@ -9,102 +9,45 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
-from wscc.diagnostics import Code, CompileError, fail
+from wscc.diagnostics import CompileError
 from wscc.machine.topology import mesh_topology
-from wscc.passes.plan_memory_report import size
-from wscc.search.candidates import Problem, Refused, Simulated, estimated, simulated, too_large
+from wscc.search.candidates import Problem, Refused, compiled, estimated, refused, simulated, too_large
 from wscc.search.closed_forms import Bound, ClosedForms
-from wscc.search.space import ONE_DIE, Strategy, spell, strategies
+from wscc.search.outcome import Candidate, End, Found, none_fits
+from wscc.search.space import ONE_DIE, Strategy, replicas_of, strategies
 from wscc.search.workers import Workers
-from wscc.strategy import BATCH, dies_of, policy
 
-BUDGET: Final = 8
+BUDGET: Final = 10
 # Strategies of fewer dies are looked at until so many could fit; so many are estimated at most.
 WIDE: Final = 64
 MOST_ESTIMATED: Final = 400
-# Strategies that are compiled before what is known of the best counts.
-ROUND: Final = 4
+# Strategies that are compiled, and programs that are simulated, before what they tell counts.
+_COMPILED_AT_ONCE: Final = 4
+_SIMULATED_AT_ONCE: Final = 2
 # Fewer are not worth starting processes for.
 _FEW: Final = 24
 
 Progress = Callable[[str, int, int], None]
 
 
-class End(StrEnum):
-    """Why the search stopped."""
-
-    SIMULATED = "every strategy that compiles was simulated"
-    BOUND = "no other strategy can be faster, by its bound"
-    BUDGET = "the budget of compiled strategies was used up"
-
-
-@dataclass(slots=True)
-class Candidate:
-    """A strategy that the closed forms let pass; `seconds` is the estimate, where it was sharded."""
-
-    strategy: Strategy
-    bound: Bound
-    seconds: float | None = None
-    figures: Simulated | None = None
-
-    @property
-    def dies(self) -> int:
-        return dies_of(self.strategy)
-
-
-@dataclass(slots=True)
-class Found:
-    """The outcome. `dies` are the numbers of dies that were looked at, `live` how many can reach each other;
-    `simulated` is in order of time, `others` of estimate, without those that were refused."""
-
-    live: int
-    dies: list[int] = field(default_factory=list)
-    simulated: list[Candidate] = field(default_factory=list)
-    others: list[Candidate] = field(default_factory=list)
-    refused: list[tuple[Strategy, Refused]] = field(default_factory=list)
-    estimated: int = 0
-    end: End = End.SIMULATED
-
-    @property
-    def best(self) -> Candidate:
-        return self.simulated[0]
-
-    @property
-    def seconds(self) -> float:
-        """Of the best simulated step."""
-        assert self.best.figures is not None
-        return self.best.figures.step_seconds
-
-    @property
-    def bound(self) -> float:
-        """Seconds that no strategy of those looked at goes below."""
-        return min([self.seconds, *(c.bound.seconds for c in self.others)])
-
-    @property
-    def strategies(self) -> int:
-        return len(self.simulated) + len(self.others) + len(self.refused)
-
-
 def search(
     problem: Problem, budget: int = BUDGET, jobs: int = 1,
     progress: Progress = lambda words, done, of: None,
 ) -> Found:  # fmt: skip
-    """The strategies of a program. Raises the program's own `CompileError`, or W204 if none fits."""
+    """The strategies of a program, of which `budget` are compiled at most. Raises the program's own `CompileError`, or
+    W204 if none fits."""
     space = _Space(problem)
     found = Found(space.live)
     fitting = space.fitting(found)
     with Workers(problem, jobs if len(fitting) > _FEW else 1) as workers:
-        ranked = _ranked(fitting, found, workers, progress)
-        _measure(ranked, found, workers, budget, progress)
+        run = _Search(found, workers, progress)
+        run.estimate(fitting)
+        run.measure(budget)
     if not found.simulated:
-        raise _none_fits(found)
+        raise none_fits(found)
     return found
-
-
-# ---- which there are
 
 
 @dataclass
@@ -134,110 +77,92 @@ class _Space:
         return sorted(fitting, key=lambda c: (c.bound.seconds, -c.dies, c.strategy))
 
     def _judged(self, strategy: Strategy) -> Bound | Refused:
-        forms = self._forms(tuple((a, n) for a, n in strategy if policy(a).seed == (BATCH,)))
+        replicas = replicas_of(strategy)
+        if replicas not in self.forms:
+            self.forms[replicas] = self._closed_forms(replicas)
+        forms = self.forms[replicas]
         if isinstance(forms, Refused):
             return forms
         bound = forms.bound(strategy)
         return too_large(self.base, bound.bytes) or bound
 
-    def _forms(self, replicas: Strategy) -> ClosedForms | Refused:
-        """The graph depends on axes of replicas alone."""
-        if replicas not in self.forms:
-            try:
-                self.forms[replicas] = ClosedForms.of(self.problem.graph(replicas))
-            except CompileError as error:
-                first = error.diagnostics[0]
-                self.forms[replicas] = Refused(first.code, first.message)
-        return self.forms[replicas]
+    def _closed_forms(self, replicas: Strategy) -> ClosedForms | Refused:
+        try:
+            return ClosedForms.of(self.problem.graph(replicas), self.problem.differentiated(replicas))
+        except CompileError as error:
+            return refused(error)
 
 
-# ---- the two levels
+@dataclass
+class _Search:
+    found: Found
+    workers: Workers
+    progress: Progress
 
-
-def _ranked(
-    fitting: list[Candidate], found: Found, workers: Workers, progress: Progress
-) -> list[Candidate]:
-    """The candidates by estimate; those beyond `MOST_ESTIMATED` stay without one, among the others."""
-    first, found.others = fitting[:MOST_ESTIMATED], fitting[MOST_ESTIMATED:]
-    found.estimated = len(first)
-    ranked = []
-    results = workers.results(estimated, [c.strategy for c in first])
-    for done, (candidate, seconds) in enumerate(zip(first, results, strict=True), 1):
-        progress("estimated", done, len(first))
-        if isinstance(seconds, Refused):
-            found.refused.append((candidate.strategy, seconds))
-        else:
-            candidate.seconds = seconds
-            ranked.append(candidate)
-    return sorted(ranked, key=lambda c: (c.seconds, -c.dies, c.strategy))
-
-
-def _measure(
-    ranked: list[Candidate], found: Found, workers: Workers, budget: int, progress: Progress
-) -> None:
-    """Compile and simulate in rounds of one size, however many processes there are: so that it depends on the
-    strategies alone what is known when a round is chosen. Beyond the budget only as long as nothing has compiled."""
-    waiting, used = ranked, 0
-    while waiting and (used < budget or not found.simulated):
-        wanted = [c for c in waiting if not found.simulated or c.bound.seconds < found.seconds]
-        turn = wanted[: min(ROUND, budget - used) if used < budget else ROUND]
-        if not turn:
-            break
-        for c, figures in zip(turn, workers.results(simulated, [c.strategy for c in turn]), strict=True):
-            used += 1
-            progress("simulated", used, budget)
-            if isinstance(figures, Refused):
-                found.refused.append((c.strategy, figures))
+    def estimate(self, fitting: list[Candidate]) -> None:
+        """Rank by estimate, as the others; those beyond `MOST_ESTIMATED` come last, without one."""
+        first, rest = fitting[:MOST_ESTIMATED], fitting[MOST_ESTIMATED:]
+        ranked = []
+        results = self.workers.results(estimated, [c.strategy for c in first])
+        for candidate, seconds in zip(first, results, strict=True):
+            self.found.estimated += 1
+            self.progress("estimated", self.found.estimated, len(first))
+            if isinstance(seconds, Refused):
+                self.found.refused.append((candidate.strategy, seconds))
             else:
-                c.figures = figures
-                found.simulated.append(c)
-        waiting = [c for c in waiting if c not in turn]
-        found.simulated.sort(key=_seconds)
-    found.others = waiting + found.others
-    if found.simulated and found.others:
-        found.end = End.BOUND if found.bound >= found.seconds else End.BUDGET
+                candidate.estimate = seconds
+                ranked.append(candidate)
+        self.found.others = [*sorted(ranked, key=_by_estimate), *rest]
+
+    def measure(self, budget: int) -> None:
+        """Compile in the order of estimates, but not what its bound rules out, and simulate the best of what compiled;
+        beyond the budget only as long as nothing has compiled. Rounds are of one size, however many processes there are,
+        so that what is known in each depends on the strategies alone."""
+        found = self.found
+        while found.others and (found.compiled < budget or not found.simulated):
+            left = budget - found.compiled
+            size = min(_COMPILED_AT_ONCE, left) if left > 0 else _COMPILED_AT_ONCE
+            turn = [c for c in found.others if c.bound.seconds < found.seconds and c.estimate][:size]
+            if not turn:
+                break
+            self._compile(turn, budget)
+            self._simulate([c for c in turn if c.program])
+        found.end = self._end()
+
+    def _compile(self, turn: list[Candidate], budget: int) -> None:
+        found = self.found
+        for c, made in zip(turn, self.workers.results(compiled, [c.strategy for c in turn]), strict=True):
+            found.compiled += 1
+            found.others.remove(c)
+            self.progress("compiled", found.compiled, max(budget, found.compiled))
+            if isinstance(made, Refused):
+                found.refused.append((c.strategy, made))
+            else:
+                c.program, c.least = made, max(c.least, made.seconds)
+                c.peak_bytes_per_die_max = made.peak_bytes_per_die_max
+
+    def _simulate(self, programs: list[Candidate]) -> None:
+        """The lowest bound first, as long as it is below the best step."""
+        waiting = sorted(programs, key=lambda c: (c.least, c.strategy))
+        while waiting:
+            turn, waiting = waiting[:_SIMULATED_AT_ONCE], waiting[_SIMULATED_AT_ONCE:]
+            for c in [c for c in turn if c.least >= self.found.seconds]:
+                turn.remove(c)
+                self.found.slower.append(c)
+            figures = self.workers.results(simulated, [c.program for c in turn if c.program])
+            for c, what in zip(turn, figures, strict=True):
+                c.figures, c.least = what, what.step_seconds
+                self.found.simulated.append(c)
+            self.found.simulated.sort(key=lambda c: (c.least, c.strategy))
+        for c in programs:
+            c.program = None  # large, and no longer needed
+
+    def _end(self) -> End:
+        if self.found.bound >= self.found.seconds:
+            return End.BOUND if self.found.others or self.found.slower else End.SIMULATED
+        return End.BUDGET
 
 
-def _seconds(c: Candidate) -> float:
-    assert c.figures is not None
-    return c.figures.step_seconds
-
-
-def _none_fits(found: Found) -> CompileError:
-    """W204 with how many were refused for what, and the one that is nearest to fitting."""
-    words = "; ".join(f"{r.count} {r.code}, such as `{r.example}`: {r.message}" for r in refusals(found))
-    message = f"none of {found.strategies} strategies of {spoken(found.dies)} fits: {words}"
-    short = [(r.bytes, s) for s, r in found.refused if r.bytes]
-    help = "enlarge the mesh, or change `batch` and `microbatch`"
-    if short:
-        needed, strategy = min(short)
-        help = f"`{spell(strategy)}` is nearest: it needs {size(needed)} on each die; " + help
-    return fail(Code.NO_STRATEGY, message, help=help)
-
-
-# ---- what is told of it
-
-
-@dataclass(frozen=True, slots=True)
-class Refusals:
-    """Strategies refused with one code, and the first of them."""
-
-    code: Code
-    count: int
-    example: str
-    message: str
-
-
-def refusals(found: Found) -> list[Refusals]:
-    """By code, the most frequent first."""
-    by_code: dict[Code, list[tuple[Strategy, Refused]]] = {}
-    for strategy, r in found.refused:
-        by_code.setdefault(r.code, []).append((strategy, r))
-    rows = [
-        Refusals(code, len(all_), spell(all_[0][0]), all_[0][1].message) for code, all_ in by_code.items()
-    ]
-    return sorted(rows, key=lambda r: (-r.count, r.code))
-
-
-def spoken(dies: list[int]) -> str:
-    return f"{dies[0]} dies" if len(dies) == 1 else f"{dies[0]} to {dies[-1]} dies"
+def _by_estimate(c: Candidate) -> tuple[float, int, Strategy]:
+    assert c.estimate is not None
+    return c.estimate, -c.dies, c.strategy

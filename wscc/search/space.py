@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from wscc.strategy import POLICIES, mesh_axes
+from wscc.strategy import BATCH, POLICIES, mesh_axes, policy
 
 # The degrees of the axes above 1, in the order of the logical mesh.
 Strategy = tuple[tuple[str, int], ...]
@@ -27,6 +27,11 @@ def _factorisations(n: int, parts: int) -> Iterator[tuple[int, ...]]:
         if n % first == 0:
             for rest in _factorisations(n // first, parts - 1):
                 yield first, *rest
+
+
+def replicas_of(strategy: Strategy) -> Strategy:
+    """The axes that repeat the model for sequences of their own: a graph depends on no others."""
+    return tuple((axis, degree) for axis, degree in strategy if policy(axis).seed == (BATCH,))
 
 
 def spell(strategy: Strategy) -> str:

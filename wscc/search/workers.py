@@ -1,4 +1,4 @@
-"""The same work on many strategies, in processes of their own, with results in order."""
+"""The same work on many things, in processes of their own, with results in order."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from types import TracebackType
 from typing import TypeVar
 
 from wscc.search.candidates import Problem
-from wscc.search.space import Strategy
 
+S = TypeVar("S")
 T = TypeVar("T")
-Work = Callable[[Problem, Strategy], T]
 
 _problem: Problem | None = None  # of this process, if it is a worker
 
@@ -37,19 +36,19 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def results(self, work: Work[T], strategies: Sequence[Strategy]) -> Iterator[T]:
-        """Of each strategy in turn."""
+    def results(self, work: Callable[[Problem, S], T], items: Sequence[S]) -> Iterator[T]:
+        """What the work, a function of a module, makes of each item in turn."""
         done = 0
         if self._pool is not None:
             try:
-                for made in self._pool.map(_do, repeat(work), strategies):
+                for made in self._pool.map(_do, repeat(work), items):
                     done += 1
                     yield made
             except BrokenProcessPool:
                 # A process was killed, most likely for want of memory: this one goes on alone.
                 self._pool = None
-        for strategy in strategies[done:]:
-            yield work(self.problem, strategy)
+        for item in items[done:]:
+            yield work(self.problem, item)
 
 
 def _pool(problem: Problem, jobs: int) -> ProcessPoolExecutor:
@@ -62,6 +61,6 @@ def _start(problem: Problem) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asks hears of it
 
 
-def _do(work: Work[T], strategy: Strategy) -> T:
+def _do(work: Callable[[Problem, S], T], item: S) -> T:
     assert _problem is not None
-    return work(_problem, strategy)
+    return work(_problem, item)

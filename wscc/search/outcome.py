@@ -1,0 +1,116 @@
+"""What a search has found: strategies with their figures, what no other goes below, and why others were refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import inf
+
+from wscc.diagnostics import Code, CompileError, fail
+from wscc.passes.plan_memory_report import size
+from wscc.search.candidates import Compiled, Figures, Refused
+from wscc.search.closed_forms import Bound
+from wscc.search.space import Strategy, spell
+from wscc.strategy import dies_of
+
+
+class End(StrEnum):
+    """Why the search stopped."""
+
+    SIMULATED = "all that compile were simulated"
+    BOUND = "bounds rule out all others"
+    BUDGET = "budget used up"
+
+
+@dataclass(slots=True, eq=False)
+class Candidate:
+    """A strategy that the closed forms let pass. `estimate` is the seconds of its sharded module, if that was made;
+    `program` its compiled one, as long as it may have to be simulated; `least` the seconds of a step, or, before it
+    is simulated, what is known of them."""
+
+    strategy: Strategy
+    bound: Bound
+    estimate: float | None = None
+    program: Compiled | None = None
+    figures: Figures | None = None
+    peak_bytes_per_die_max: int | None = None
+    least: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.least = self.bound.seconds
+
+    @property
+    def dies(self) -> int:
+        return dies_of(self.strategy)
+
+
+@dataclass(slots=True)
+class Found:
+    """The outcome. `dies` are the numbers of dies that were looked at, `live` how many can reach each other. Of the
+    strategies, `simulated` come in order of time, `slower` were compiled and are slower by the bound of their
+    program, `others` were estimated, in order, or not even that; `refused` are all the rest. `compiled` counts those that
+    were tried, refused or not."""
+
+    live: int
+    dies: list[int] = field(default_factory=list)
+    simulated: list[Candidate] = field(default_factory=list)
+    slower: list[Candidate] = field(default_factory=list)
+    others: list[Candidate] = field(default_factory=list)
+    refused: list[tuple[Strategy, Refused]] = field(default_factory=list)
+    estimated: int = 0
+    compiled: int = 0
+    end: End = End.SIMULATED
+
+    @property
+    def best(self) -> Candidate:
+        return self.simulated[0]
+
+    @property
+    def seconds(self) -> float:
+        """Of the best simulated step, if there is one."""
+        return self.best.least if self.simulated else inf
+
+    @property
+    def bound(self) -> float:
+        """Seconds that no strategy of those looked at goes below."""
+        return min([self.seconds, *(c.bound.seconds for c in self.others)])
+
+    @property
+    def strategies(self) -> int:
+        return sum(map(len, (self.simulated, self.slower, self.others, self.refused)))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Strategies refused with one code, and the first of them."""
+
+    code: Code
+    count: int
+    example: str
+    message: str
+
+
+def refusals(found: Found) -> list[Refusals]:
+    """By code, the most frequent first."""
+    by_code: dict[Code, list[tuple[Strategy, Refused]]] = {}
+    for strategy, r in found.refused:
+        by_code.setdefault(r.code, []).append((strategy, r))
+    rows = [Refusals(code, len(of), spell(of[0][0]), of[0][1].message) for code, of in by_code.items()]
+    return sorted(rows, key=lambda r: (-r.count, r.code))
+
+
+def none_fits(found: Found) -> CompileError:
+    """W204 with how many were refused for what, and the one that is nearest to fitting."""
+    words = "; ".join(f"{r.count} {r.code}, such as `{r.example}`: {r.message}" for r in refusals(found))
+    help = "enlarge the mesh, or change `batch` and `microbatch`"
+    if short := [(r.bytes, s) for s, r in found.refused if r.bytes]:
+        needed, strategy = min(short)
+        help = f"`{spell(strategy)}` is nearest: each die needs {size(needed)}; or {help}"
+    return fail(
+        Code.NO_STRATEGY, f"none of {found.strategies} strategies of {spoken(found.dies)} fits: {words}", help=help
+    )
+
+
+def spoken(dies: Sequence[int]) -> str:
+    return f"{dies[0]} dies" if len(dies) == 1 else f"{dies[0]} to {dies[-1]} dies"
