@@ -9,13 +9,16 @@ import click
 
 from wscc.backends.emit_files import write_artifact
 from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
+from wscc.cli.search import Progress, cores, in_words
 from wscc.cli.wafer_map import wafer_map
 from wscc.compiler import Compiled, compile_file
 from wscc.ir.module import Module
 from wscc.ir.print import to_text
 from wscc.passes import PASSES
 from wscc.passes.stagger import Stagger
+from wscc.search.optimise import compile_searched
 
+SEARCHED = 3  # the level at which the strategy may be left open
 # The pass after which each level is complete.
 LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
 
@@ -24,7 +27,12 @@ LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
 @click.argument("model")
 @click.option("-o", "--output", metavar="DIR", help="where to write the artifact (default: MODEL.out)")
 @click.option(
-    "-O", "level", type=click.IntRange(0, 2), default=2, show_default=True, help="optimisation level"
+    "-O",
+    "level",
+    type=click.IntRange(0, 3),
+    default=2,
+    show_default=True,
+    help="0: nothing is fused, nothing overlaps; 1: both; 2: routes go around what is full; 3: `parallel auto` is searched",
 )
 @click.option("--emit", type=click.Choice(list(LEVELS)), help="print a level and write nothing")
 @click.option(
@@ -52,7 +60,13 @@ def compile_command(
                 say(f"after {name}:")
             click.echo(to_text(module), nl=False)
 
-    compiled = compile_file(model, options.overrides, level, choices=options.choices, observe=observe)
+    if level == SEARCHED:
+        progress = Progress()
+        compiled = compile_searched(
+            model, options.overrides, choices=options.choices, jobs=cores(), observe=observe, progress=progress.one
+        )
+    else:
+        compiled = compile_file(model, options.overrides, level, choices=options.choices, observe=observe)
     if time_passes:
         _show_times(compiled)
     if emit:
@@ -105,6 +119,7 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
         ("parameters", f"{r['params']:,}"),
         ("FLOPs per step", f"{r['flops_per_step']:,}"),
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
+        *([("searched", in_words(r["search"]))] if "search" in r else []),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
         *_replication(r["replicated_flops"], r["flops_per_step"]),
         ("routes", _routes(r["phases"])),

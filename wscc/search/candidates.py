@@ -12,8 +12,8 @@ from wscc.compiler import program_of
 from wscc.diagnostics import Code, CompileError
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
-from wscc.frontend.overrides import NO_OVERRIDES, Overrides
-from wscc.frontend.resolve import resolve
+from wscc.frontend.overrides import NO_OVERRIDES, Overrides, UsageError
+from wscc.frontend.resolve import leaves_strategy_open, resolve
 from wscc.ir.module import Module
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.wafer import Wafer
@@ -26,6 +26,7 @@ from wscc.passes.plan_memory_report import memory_report, size
 from wscc.search.estimate import estimate, resting_bytes
 from wscc.search.space import Strategy, replicas_of, spell
 from wscc.simulation import builder_of, simulate
+from wscc.strategy import mesh_axes
 
 LEVEL = 2
 
@@ -69,6 +70,18 @@ class Problem:
     def graph(self, strategy: Strategy) -> Module:
         """The forward module under a strategy. Raises `CompileError`."""
         return elaborate(resolve(self.file, replace(self.overrides, parallel=spell(strategy))))
+
+    @cached_property
+    def given(self) -> Strategy | None:
+        """The strategy that the program has, if it has one that fits its batch and its wafer."""
+        if leaves_strategy_open(self.file, self.overrides):
+            return None
+        try:
+            return mesh_axes(dict(resolve(self.file, self.overrides).config.strategy))
+        except UsageError:
+            raise
+        except CompileError:
+            return None  # what is wrong besides is told of one die
 
     def differentiated(self, strategy: Strategy) -> Module:
         """The training step under a strategy. Programs of the same replicas differ in nothing but their axes."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
+from typing import Any
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.passes.plan_memory_report import size
@@ -27,10 +28,11 @@ class End(StrEnum):
 class Candidate:
     """A strategy that the closed forms let pass. `estimate` is the seconds of its sharded module, if that was made;
     `program` its compiled one, as long as it may have to be simulated; `least` the seconds of a step, or, before it
-    is simulated, what is known of them."""
+    is simulated, what is known of them; `is_given`: it is the program's own."""
 
     strategy: Strategy
     bound: Bound
+    is_given: bool = False
     estimate: float | None = None
     program: Compiled | None = None
     figures: Figures | None = None
@@ -114,3 +116,20 @@ def none_fits(found: Found) -> CompileError:
 
 def spoken(dies: Sequence[int]) -> str:
     return f"{dies[0]} dies" if len(dies) == 1 else f"{dies[0]} to {dies[-1]} dies"
+
+
+def summary(found: Found) -> dict[str, Any]:
+    """What there was, what was done, and what came of it: no strategies one by one."""
+    return {
+        "live_dies": found.live,
+        "dies": found.dies,
+        "strategies": found.strategies,
+        "estimated": found.estimated,
+        "compiled": found.compiled,
+        "simulated": len(found.simulated),
+        "refused": {str(r.code): r.count for r in refusals(found)},
+        "ended": str(found.end),
+        "best": spell(found.best.strategy),
+        "step_seconds": found.seconds,
+        "bound_seconds": found.bound,
+    }

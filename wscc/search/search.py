@@ -18,6 +18,7 @@ from wscc.search.closed_forms import Bound, ClosedForms
 from wscc.search.outcome import Candidate, End, Found, none_fits
 from wscc.search.space import ONE_DIE, Strategy, replicas_of, strategies
 from wscc.search.workers import Workers
+from wscc.strategy import dies_of
 
 BUDGET: Final = 10
 # Strategies of fewer dies are looked at until so many could fit; so many are estimated at most.
@@ -62,19 +63,25 @@ class _Space:
         self.live = len(mesh_topology(self.base.machine).islands[0])
 
     def fitting(self, found: Found) -> list[Candidate]:
-        """Those whose replicas divide the batch and that may have room, the lowest bound first."""
+        """Those whose replicas divide the batch and that may have room, the lowest bound first; the program's own too."""
+        own = self.problem.given
         fitting: list[Candidate] = []
         for dies in range(self.live, 0, -1):
             if len(fitting) >= WIDE:
                 break
             found.dies.append(dies)
             for strategy in strategies(dies):
-                what = self._judged(strategy)
-                if isinstance(what, Refused):
-                    found.refused.append((strategy, what))
-                else:
-                    fitting.append(Candidate(strategy, what))
+                self._sort_out(strategy, fitting, found)
+        if own is not None and dies_of(own) not in found.dies:
+            self._sort_out(own, fitting, found)
         return sorted(fitting, key=lambda c: (c.bound.seconds, -c.dies, c.strategy))
+
+    def _sort_out(self, strategy: Strategy, fitting: list[Candidate], found: Found) -> None:
+        what = self._judged(strategy)
+        if isinstance(what, Refused):
+            found.refused.append((strategy, what))
+        else:
+            fitting.append(Candidate(strategy, what, is_given=strategy == self.problem.given))
 
     def _judged(self, strategy: Strategy) -> Bound | Refused:
         replicas = replicas_of(strategy)
@@ -163,6 +170,7 @@ class _Search:
         return End.BUDGET
 
 
-def _by_estimate(c: Candidate) -> tuple[float, int, Strategy]:
+def _by_estimate(c: Candidate) -> tuple[bool, float, int, Strategy]:
+    """The program's own is compiled first, so that the search does not end with a worse one."""
     assert c.estimate is not None
-    return c.estimate, -c.dies, c.strategy
+    return not c.is_given, c.estimate, -c.dies, c.strategy
