@@ -34,7 +34,8 @@ def cli() -> None:
 
 for command in (
     compile_command, run_command, verify_command, simulate_command, monitor_command, search_command,
-    faults_command, import_command, route_command, collective_command, opt_command, passes_command, explain_command, fmt_command,
+    faults_command, import_command, route_command, collective_command, opt_command, passes_command,
+    explain_command, fmt_command,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -32,7 +32,7 @@ LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
     type=click.IntRange(0, 3),
     default=2,
     show_default=True,
-    help="0: nothing is fused, nothing overlaps; 1: both; 2: routes go around what is full; 3: `parallel auto` is searched",
+    help="0: nothing fused, nothing overlaps; 1: both; 2: routes avoid what is full; 3: `parallel auto` is searched",
 )
 @click.option("--emit", type=click.Choice(list(LEVELS)), help="print a level and write nothing")
 @click.option(
@@ -63,7 +63,12 @@ def compile_command(
     if level == SEARCHED:
         progress = Progress()
         compiled = compile_searched(
-            model, options.overrides, choices=options.choices, jobs=cores(), observe=observe, progress=progress.one
+            model,
+            options.overrides,
+            choices=options.choices,
+            jobs=cores(),
+            observe=observe,
+            progress=progress.one,
         )
     else:
         compiled = compile_file(model, options.overrides, level, choices=options.choices, observe=observe)

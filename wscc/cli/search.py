@@ -24,7 +24,11 @@ from wscc.search.space import spell
 @click.argument("model")
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="strategies to show")
 @click.option(
-    "--budget", type=click.IntRange(1), default=BUDGET, show_default=True, help="strategies to compile at most"
+    "--budget",
+    type=click.IntRange(1),
+    default=BUDGET,
+    show_default=True,
+    help="strategies to compile at most",
 )
 @click.option("--jobs", type=click.IntRange(1, 64), help="processes (default: one for each core)")
 @click.option("--link-model", type=click.Choice(LINK_MODELS), default=LINK_MODELS[0], show_default=True)
@@ -88,7 +92,8 @@ def _as_json(found: Found, top: int) -> dict[str, Any]:
             "dies_used": c.dies,
             "given": c.is_given,
             "estimate_seconds": c.estimate,
-            "bound_seconds": c.least if c.figures is None else c.bound.seconds,
+            "bound_seconds": c.bound.seconds,
+            "least_seconds": c.least,
             "step_seconds": c.figures.step_seconds if c.figures else None,
             "mfu": c.figures.mfu if c.figures else None,
             "peak_bytes_per_die_max": c.peak_bytes_per_die_max,
@@ -109,15 +114,14 @@ def _show(found: Found, top: int) -> None:
 
 
 def _row(c: Candidate) -> str:
-    step = f">{c.least:.4g} s" if c.peak_bytes_per_die_max else ""
-    mfu = ""
+    estimate = f"{c.estimate:.4g} s" if c.estimate is not None else ""
+    step = mfu = memory = ""
+    if c.peak_bytes_per_die_max is not None:
+        step, memory = f">{c.least:.4g} s", size(c.peak_bytes_per_die_max)
     if c.figures:
         step, mfu = f"{c.figures.step_seconds:.4g} s", f"{c.figures.mfu:.2%}"
-    estimate = f"{c.estimate:.4g} s" if c.estimate else ""
-    memory = size(c.peak_bytes_per_die_max) if c.peak_bytes_per_die_max else ""
-    given = "  given" if c.is_given else ""
-    row = f"{spell(c.strategy):<28}{c.dies:>5}{estimate:>12}{step:>14}{f'{c.bound.seconds:.4g} s':>12}{mfu:>9}{memory:>10}"
-    return f"{row}{given}".rstrip()
+    row = f"{spell(c.strategy):<28}{c.dies:>5}{estimate:>12}{step:>14}{f'{c.bound.seconds:.4g} s':>12}"
+    return f"{row}{mfu:>9}{memory:>10}{'  given' * c.is_given}".rstrip()
 
 
 def _facts(found: Found) -> Iterator[tuple[str, str]]:

@@ -1,12 +1,12 @@
 """What no program of a strategy goes below, from the model alone: seconds of a step, and bytes of a die.
 
-Sound for whatever the passes make of the strategy, as long as a micro-batch goes through the layers in their order, there
-and back, and every split is even. They are used to leave candidates out, never to rank them.
+Sound for whatever the passes make of the strategy, as long as a micro-batch goes through the layers in their order,
+there and back, and every split is even. They are used to leave candidates out, never to rank them.
 
 *compute*: FLOPs of the model at the peak of the dies used. On p stages with m micro-batches, stage k works on its first
-after the stages before it, and they have to end after its last: step >= w_1 + .. + w_(k-1) + m w_k for the seconds w of a
+after the stages before it, which end after its last: step >= w_1 + .. + w_(k-1) + m w_k for the seconds w of a
 micro-batch, forward and backward. However W = w_1 + .. + w_p is divided, one of these is at least
-W / (1 - (1 - 1 / m)^p); for equal stages it is W (m + p - 1) / p (Huang et al., GPipe, arXiv 1811.06965, section 2.3).
+W / (1 - (1 - 1 / m)^p); for equal stages it is W (m + p - 1) / p (GPipe, arXiv 1811.06965, section 2.3).
 
 *hbm*: a pass over X bytes reads at least X - SRAM of them from HBM. Each micro-batch passes over the weights of its
 products forward and backward; the update reads weights, gradients and state, and writes weights and state.
@@ -47,7 +47,9 @@ class ClosedForms:
     interleave: int
     zero: int
     flops: int
-    streamed: int  # bytes of the weights of products, in the smaller of the types they rest and are multiplied in
+    streamed: (
+        int  # bytes of the weights of products, in the smaller of the types they rest and are multiplied in
+    )
     kept: dict[Kind, int]
 
     @staticmethod

@@ -1,8 +1,8 @@
 """Seconds of a step by the sharded module alone: a guess that says which strategies are worth compiling.
 
-Of each op: the longer of its FLOPs at the efficiency of its tiles, and its bytes in HBM; a stream also hides what it moves.
-Reshards are added: rounds of neighbours, on links that groups of inner axes share. A value is taken to lie in HBM if it is
-larger than an eighth of the SRAM, an array if those of its stage fill more than half of it.
+Of each op: the longer of its FLOPs at the efficiency of its tiles, and its bytes in HBM; a stream also hides what it
+moves. Reshards are added: rounds of neighbours, on links that groups of inner axes share. A value is taken to lie in
+HBM if it is larger than an eighth of the SRAM, an array if those of its stage fill more than half of it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class _Costs:
         return prod(sides) / prod(-(-side // tile) * tile for side in sides)
 
     def _hbm(self, op: Op, formals: set[str]) -> float:
-        """A turn of a stream passes over all that is not cut in chunks, and over the shard that it has of what moves."""
+        """A turn of a stream passes over all that is not cut in chunks, and over its shard of what moves."""
         turns = self.module.sizes[op.stream.axis] if op.stream else 1
         moving = self._moving(op)
         amounts: dict[str, int] = {}

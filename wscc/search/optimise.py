@@ -22,8 +22,8 @@ def compile_searched(
     path: str, overrides: Overrides, *, choices: Choices = DEFAULT, jobs: int = 1,
     observe: Observer = lambda name, module: None, progress: Progress = lambda words, done, of: None,
 ) -> Compiled:  # fmt: skip
-    """Compile a `.wsl` file; where it says `parallel auto`, with the best strategy of a search, of which the report then
-    has a `search`."""
+    """Compile a `.wsl` file; where it says `parallel auto`, with the best strategy of a search, of which the report
+    then has a `search`."""
     file = parse(read_source(path))
     if not leaves_strategy_open(file, overrides):
         return compile_file(path, overrides, LEVEL, choices=choices, observe=observe)

@@ -51,8 +51,8 @@ class Candidate:
 class Found:
     """The outcome. `dies` are the numbers of dies that were looked at, `live` how many can reach each other. Of the
     strategies, `simulated` come in order of time, `slower` were compiled and are slower by the bound of their
-    program, `others` were estimated, in order, or not even that; `refused` are all the rest. `compiled` counts those that
-    were tried, refused or not."""
+    program, `others` were estimated, in order, or not even that; `refused` are all the rest. `compiled` counts those
+    that were tried, refused or not."""
 
     live: int
     dies: list[int] = field(default_factory=list)
@@ -80,7 +80,8 @@ class Found:
 
     @property
     def strategies(self) -> int:
-        return sum(map(len, (self.simulated, self.slower, self.others, self.refused)))
+        known = len(self.simulated) + len(self.slower) + len(self.others)
+        return known + len(self.refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,9 @@ def none_fits(found: Found) -> CompileError:
         needed, strategy = min(short)
         help = f"`{spell(strategy)}` is nearest: each die needs {size(needed)}; or {help}"
     return fail(
-        Code.NO_STRATEGY, f"none of {found.strategies} strategies of {spoken(found.dies)} fits: {words}", help=help
+        Code.NO_STRATEGY,
+        f"none of {found.strategies} strategies of {spoken(found.dies)} fits: {words}",
+        help=help,
     )
 
 

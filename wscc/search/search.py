@@ -1,8 +1,8 @@
 """The search, at two levels: estimates of all strategies, then simulation of the compiled programs of the best.
 
-Dual-level search after TEMP (arXiv 2512.14256): a cheap model ranks, and what it ranks first is measured. The cost model is
-never trusted: the winner is decided by simulated steps. Work is bounded by numbers of strategies, never by time, so that the
-outcome is the same on any machine.
+Dual-level search after TEMP (arXiv 2512.14256): a cheap model ranks, and what it ranks first is measured. The cost
+model is never trusted: the winner is decided by simulated steps. Work is bounded by numbers of strategies, never by
+time, so that the outcome is the same on any machine.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class _Space:
         self.live = len(mesh_topology(self.base.machine).islands[0])
 
     def fitting(self, found: Found) -> list[Candidate]:
-        """Those whose replicas divide the batch and that may have room, the lowest bound first; the program's own too."""
+        """Those whose replicas divide the batch and that may have room, the program's own among them, the lowest bound
+        first."""
         own = self.problem.given
         fitting: list[Candidate] = []
         for dies in range(self.live, 0, -1):
@@ -123,17 +124,17 @@ class _Search:
 
     def measure(self, budget: int) -> None:
         """Compile in the order of estimates, but not what its bound rules out, and simulate the best of what compiled;
-        beyond the budget only as long as nothing has compiled. Rounds are of one size, however many processes there are,
-        so that what is known in each depends on the strategies alone."""
+        beyond the budget only as long as nothing has compiled. Rounds are of one size, however many processes there
+        are, so that what is known in each depends on the strategies alone."""
         found = self.found
-        while found.others and (found.compiled < budget or not found.simulated):
+        while found.compiled < budget or not found.simulated:
             left = budget - found.compiled
             size = min(_COMPILED_AT_ONCE, left) if left > 0 else _COMPILED_AT_ONCE
-            turn = [c for c in found.others if c.bound.seconds < found.seconds and c.estimate][:size]
-            if not turn:
+            open_ = [c for c in found.others if c.estimate is not None and c.bound.seconds < found.seconds]
+            if not open_:
                 break
-            self._compile(turn, budget)
-            self._simulate([c for c in turn if c.program])
+            self._compile(open_[:size], budget)
+            self._simulate([c for c in open_[:size] if c.program])
         found.end = self._end()
 
     def _compile(self, turn: list[Candidate], budget: int) -> None:
