@@ -10,6 +10,7 @@ from wscc.ir.profile import Origin, ProcedureOrigins, Profile
 from wscc.ir.program import Streams
 
 STREAM = "stream"
+LOCAL = "copies from and to HBM"
 
 
 def profile_of(
@@ -49,7 +50,8 @@ class _Maker:
         channels: dict[int, int] = {}
         for stmt in routed.body:
             if isinstance(stmt, Transfer):
-                channels[stmt.channel] = self._origin(stmt.source, ops, lines)
+                kind = LOCAL if stmt.is_local else ""
+                channels[stmt.channel] = self._origin(stmt.source, ops, lines, kind=kind)
         return ProcedureOrigins(
             planned.name,
             tuple(channels.get(c, -1) for c in range(1 + max(channels, default=-1))),
@@ -58,12 +60,15 @@ class _Maker:
         )
 
     def _origin(
-        self, name: str, ops: dict[str, Op], lines: dict[str, int], kernel: Kernel | None = None
-    ) -> int:
+        self, name: str, ops: dict[str, Op], lines: dict[str, int], kernel: Kernel | None = None,
+        kind: str = "",
+    ) -> int:  # fmt: skip
         op = ops.get(name)
         line = kernel.span.line if kernel is not None else 0
         line = line or lines.get(name, 0) or self._array_line(name)
-        if kernel is not None:
+        if kind:
+            pass
+        elif kernel is not None:
             kind = kernel.opcode
         elif op is None:
             kind = "message"

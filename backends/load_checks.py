@@ -110,7 +110,7 @@ def column(value: object, rows: Ints) -> Ints:
 
 
 def check_messages(streams: Streams, manifest: Manifest, routines: dict[int, dict[str, Routine]]) -> None:
-    """Peers are other dies; every route leads from its sender to its receiver over live links."""
+    """Peers are dies; every route leads from its sender to its receiver over live links."""
     valid: set[int] = set()
     for role, by_name in routines.items():
         logical = np.flatnonzero(np.asarray(streams.roles) == role)
@@ -137,9 +137,9 @@ def _check_message(
 ) -> None:
     peers = column(t.attrs[1], rows)
     for die, peer in zip(logical.tolist(), peers.tolist(), strict=True):
-        if peer == die or not 0 <= peer < len(streams.dies):
+        if not 0 <= peer < len(streams.dies):
             name = die_name(streams.dies[die], manifest)
-            raise fail(Code.ARTIFACT, f"die {name} exchanges messages with {peer}, which is no other die")
+            raise fail(Code.ARTIFACT, f"die {name} exchanges messages with {peer}, which is no die")
     if t.opcode == "post":
         return
     routes = column(t.attrs[2], rows)

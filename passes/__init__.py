@@ -13,6 +13,7 @@ from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.partition import Partition
 from wscc.passes.place import Place
 from wscc.passes.plan_memory import PlanMemory
+from wscc.passes.promote import Promote
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
 from wscc.passes.stages import Stages
@@ -27,6 +28,7 @@ PASSES: Final[dict[str, type[Pass]]] = {
         Fuse,
         Place,
         LowerCollectives,
+        Promote,
         FormPhases,
         Route,
         Stagger,
@@ -41,6 +43,7 @@ __all__ = ["PASSES", "Fact", "Pass", "default_passes"]
 def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
     """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both. `-O2`: routes around what is full."""
     fused: list[Pass] = [Fuse()] if level > 0 else []
+    promoted: list[Pass] = [Promote()] if level > 1 else []
     return [
         Differentiate(),
         Partition(),
@@ -48,6 +51,7 @@ def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
         *fused,
         Place(choices.mapper),
         LowerCollectives(choices.allgather),
+        *promoted,
         FormPhases(),
         Route(adaptive=(choices.routing or ROUTINGS[level > 1]) == "adaptive"),
         Schedule(overlap=level > 0),

@@ -18,6 +18,7 @@ class Fact(StrEnum):
     STAGED = "cut into stages"
     PLACED = "placed"
     LOWERED = "lowered to the fabric"
+    PROMOTED = "promoted to SRAM"
     PHASED = "grouped in phases"
     ROUTED = "routed"
     STAGGERED = "staggered"

@@ -60,7 +60,7 @@ class FormPhases(Pass):
             walked = span.last + 1
             phases.update((i, phase) for i in span.transfers)
         body = tuple(
-            replace(s, phase=phases[i]) if isinstance(s, Transfer) else s
+            replace(s, phase=phases[i]) if isinstance(s, Transfer) and i in phases else s
             for i, s in enumerate(procedure.body)
         )
         return replace(procedure, body=body)
@@ -76,10 +76,10 @@ class GroupSpan:
 
 
 def group_spans(procedure: Procedure) -> list[GroupSpan]:
-    """Disjoint spans in program order; a transfer without a group is one by itself."""
+    """Disjoint spans in program order; a transfer without a group is one by itself, a local one in none."""
     groups: dict[str | int, list[int]] = {}
     for i, stmt in enumerate(procedure.body):
-        if isinstance(stmt, Transfer):
+        if isinstance(stmt, Transfer) and not stmt.is_local:
             groups.setdefault(stmt.group or i, []).append(i)
     spans: list[GroupSpan] = []
     for positions in groups.values():

@@ -12,6 +12,7 @@ from wscc.passes.lower_kernels import KERNELS
 from wscc.passes.lower_reshards import Along, add_arrived, all_gather, arriving
 from wscc.passes.lower_runs import Coordinates, Run, Runs, split_axes
 from wscc.passes.lower_site import Site
+from wscc.passes.lower_slices import slices
 
 Event = tuple[str, int]
 Shards = tuple[int, ...]
@@ -20,7 +21,8 @@ Shards = tuple[int, ...]
 @dataclass(frozen=True, slots=True)
 class StreamSite:
     """One streamed op on its local views: shards where it moves, whole along the factor elsewhere. `more` says, by
-    result, that it is to be added to what is there."""
+    result, that it is to be added to what is there. Of each shard along the factor, this is `part` (i, n): the i-th
+    of n."""
 
     along: Along
     op: Op
@@ -30,6 +32,7 @@ class StreamSite:
     coordinates: Coordinates
     runs: Runs
     more: tuple[bool, ...]
+    part: tuple[int, int] = (0, 1)
 
     @property
     def build(self) -> FabricBuilder:
@@ -51,7 +54,10 @@ class StreamSite:
         """The view at the chunk of each die's shard; itself where it lacks the factor."""
         if self.stream.factor not in term:
             return view
-        return self.along.at(view, term.index(self.stream.factor), self.along.by_position(shards))
+        dim, (index, parts) = term.index(self.stream.factor), self.part
+        shard = self.along.at(view, dim, self.along.by_position(shards))
+        size = shard.shape[dim] // parts
+        return sliced(shard, dim, index * size, size)
 
     def run(
         self, shards: Shards, reads: tuple[View, ...], writes: tuple[View, ...], more: tuple[bool, ...],
@@ -72,10 +78,11 @@ class StreamSite:
 
 def lower_stream(s: StreamSite) -> None:
     """Operands that move are received while earlier chunks are worked on; results that move grow on the way."""
-    if s.stream.moving_out:
-        _reduce_as_it_goes(s)
-    else:
-        _gather_as_it_goes(s)
+    for part in slices(s):
+        if s.stream.moving_out:
+            _reduce_as_it_goes(part)
+        else:
+            _gather_as_it_goes(part)
 
 
 # --------------------------------------------------------------------------------------- operands that move

@@ -1,29 +1,71 @@
-"""What it costs a buffer of a procedure to lie in the slow memory (HBM) instead of the fast one (SRAM)."""
+"""What it costs a buffer of a procedure to lie in the slow memory (HBM) instead of the fast one (SRAM), and how long
+the statements of a procedure take."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
+from typing import Final
 
-from wscc.ir.fabric import Kernel, View
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.ir.fabric import Kernel, Post, Send, Transfer, View
 from wscc.ir.module import Procedure
 from wscc.machine.wafer import Die
 
+# What hides behind work takes the memory's port all the same, from others: this part of its time is counted.
+_HIDDEN: Final = 0.25
+
 
 def slow_costs(procedure: Procedure, die: Die) -> dict[str, float]:
-    """By buffer and formal, the seconds that kernels take longer if its bytes come from the slow memory: those of a
-    gemm are partly hidden behind its work."""
+    """By buffer and formal, the seconds that statements take longer if its bytes come from the slow memory: those of
+    a gemm are partly hidden behind its work, those of messages behind that of others."""
     costs: dict[str, float] = {}
     if not die.hbm_bandwidth:
         return costs
+
+    def add(view: View, shown: float) -> None:
+        costs[view.buffer] = costs.get(view.buffer, 0.0) + shown * touched(view) / die.hbm_bandwidth
+
     for stmt in procedure.body:
-        if isinstance(stmt, Kernel):
-            views = (*stmt.writes, *stmt.reads)
-            work = gemm_flops(stmt) / die.peak
-            slow = sum(touched(v) for v in views) / die.hbm_bandwidth
-            shown = max(0.0, 1 - work / slow) if slow else 0.0
-            for v in views:
-                costs[v.buffer] = costs.get(v.buffer, 0.0) + shown * touched(v) / die.hbm_bandwidth
+        match stmt:
+            case Kernel():
+                views = (*stmt.writes, *stmt.reads)
+                work = gemm_flops(stmt) / die.peak
+                slow = sum(touched(v) for v in views) / die.hbm_bandwidth
+                shown = max(_HIDDEN, 1 - work / slow) if slow else 0.0
+                for v in views:
+                    add(v, shown)
+            case Transfer() if not stmt.is_local:
+                add(stmt.read, _HIDDEN)
+                add(stmt.write, _HIDDEN)
+            case Post():
+                add(stmt.write, _HIDDEN)
+            case Send():
+                add(stmt.read, _HIDDEN)
     return costs
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`seconds[i]` is what the kernels before statement i of a body take at the peak of the die."""
+
+    seconds: NDArray[np.float64]
+
+    def before(self, i: int, seconds: float) -> int:
+        """The last statement from which on there is so much work before statement i; 0 if there is none."""
+        return max(0, int(np.searchsorted(self.seconds, self.seconds[i] - seconds, side="right")) - 1)
+
+    def after(self, i: int, seconds: float) -> int:
+        """The first statement before which there is so much work after statement i; the end if there is none."""
+        return min(len(self.seconds) - 1, int(np.searchsorted(self.seconds, self.seconds[i + 1] + seconds)))
+
+
+def pace(procedure: Procedure, die: Die) -> Pace:
+    """How fast a body goes on, apart from all waiting."""
+    work = [gemm_flops(s) / die.peak if isinstance(s, Kernel) else 0.0 for s in procedure.body]
+    return Pace(np.cumsum([0.0, *work]))
 
 
 def touched(view: View) -> int:

@@ -24,10 +24,15 @@ def pack_fast(lives: tuple[Lifetime, ...], fast: int) -> tuple[dict[str, int], i
     offsets, size = pack(lives)
     if size <= fast:
         return offsets, size
-    best = max((_filled(lives, order, fast) for order in _ORDERS), key=lambda found: _saved(lives, found))
+    best = fill_fast(lives, fast)
     slow, end = pack(tuple(x for x in lives if x.name not in best))
     base = aligned(fast)
     return best | {name: base + offset for name, offset in slow.items()}, base + end
+
+
+def fill_fast(lives: tuple[Lifetime, ...], fast: int) -> dict[str, int]:
+    """The offsets of those buffers that lie in the fast memory: of several orders, the one that saves most."""
+    return max((_filled(lives, order, fast) for order in _ORDERS), key=lambda found: _saved(lives, found))
 
 
 _ORDERS: Final[tuple[Callable[[Lifetime], tuple[float, ...]], ...]] = (

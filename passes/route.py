@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from wscc.ir.die_arrays import DieArray, as_ints
+from wscc.ir.die_arrays import DieArray, as_array, as_ints
 from wscc.ir.fabric import NOBODY, Transfer
 from wscc.ir.module import Module, Procedure
 from wscc.machine.topology import mesh_topology
@@ -60,6 +60,9 @@ class Route(Pass):
         for phase, routing in zip(phases, routings, strict=True):
             numbers = table.numbers(routing)
             routed.setdefault(phase.procedure, {}).update(_routed(phase, numbers, dies))
+        for p in module.procedures:
+            local = [s for s in p.body if isinstance(s, Transfer) and s.is_local]
+            routed.setdefault(p.name, {}).update(_local(local, table, dies))
         procedures = tuple(_with(p, routed.get(p.name, {})) for p in module.procedures)
         return module.with_(procedures=procedures, routes=table.routes)
 
@@ -71,6 +74,16 @@ def _routed(phase: PhaseFlows, routes: DieArray, dies: DieArray) -> dict[Transfe
         flows = phase.numbers(t, dies)
         found[t] = replace(t, route=as_ints(np.where(flows == NOBODY, NOBODY, routes[flows])))
     return found
+
+
+def _local(transfers: list[Transfer], table: RouteTable, dies: DieArray) -> dict[Transfer, Transfer]:
+    if not transfers:
+        return {}
+    numbers = table.stay(dies)
+    return {
+        t: replace(t, route=as_ints(np.where(as_array(t.to, len(dies)) == NOBODY, NOBODY, numbers)))
+        for t in transfers
+    }
 
 
 def _with(procedure: Procedure, routed: dict[Transfer, Transfer]) -> Procedure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeGuard
 
 import numpy as np
 
@@ -59,9 +59,7 @@ def module_flows(module: Module) -> tuple[PhaseFlows, ...]:
 def unphased_flows(module: Module) -> tuple[PhaseFlows, ...]:
     """All that each procedure sends, as if it were one phase; procedures that send nothing are left out."""
     dies = np.asarray(module.dies, np.int64)
-    sent = {
-        p.name: [t for t in p.body if isinstance(t, Transfer) and t.to != NOBODY] for p in module.procedures
-    }
+    sent = {p.name: [t for t in p.body if _takes_links(t)] for p in module.procedures}
     return tuple(_phase_flows(name, 0, found, dies) for name, found in sent.items() if found)
 
 
@@ -72,7 +70,7 @@ def _procedure_flows(procedure: Procedure, dies: DieArray) -> list[PhaseFlows]:
     for stmt in procedure.body:
         if isinstance(stmt, Kernel):
             waiting += gemm_flops(stmt)
-        elif isinstance(stmt, Transfer) and stmt.to != NOBODY:
+        elif _takes_links(stmt):
             if stmt.phase in by_phase:
                 work[stmt.phase] = work.get(stmt.phase, 0) + waiting
             by_phase.setdefault(stmt.phase, []).append(stmt)
@@ -81,6 +79,10 @@ def _procedure_flows(procedure: Procedure, dies: DieArray) -> list[PhaseFlows]:
         replace(_phase_flows(procedure.name, phase, found, dies), flops=work.get(phase, 0))
         for phase, found in by_phase.items()
     ]
+
+
+def _takes_links(stmt: object) -> TypeGuard[Transfer]:
+    return isinstance(stmt, Transfer) and stmt.to != NOBODY and not stmt.is_local
 
 
 def _phase_flows(name: str, phase: int, transfers: Sequence[Transfer], dies: DieArray) -> PhaseFlows:

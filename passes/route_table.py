@@ -26,6 +26,11 @@ class RouteTable:
     def routes(self) -> tuple[Route, ...]:
         return tuple(self._numbers)
 
+    def stay(self, dies: DieArray) -> DieArray:
+        """By die, the number of the route that leads from it to itself."""
+        routes = [Route.along((die,)) for die in dies.tolist()]
+        return np.array([self._numbers.setdefault(r, len(self._numbers)) for r in routes], np.int64)
+
     def numbers(self, routing: Routing) -> DieArray:
         """By flow of the routing, the number of its route."""
         found = np.full(len(routing.flows), NOBODY, np.int64)

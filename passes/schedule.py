@@ -21,8 +21,8 @@ class Schedule(Pass):
     Without `overlap` the four stand where the transfer stood. With it, posts and sends move up as far as
     their data and slot allow, waits down to just before the first statement that needs them. Since a message
     on its way occupies memory at both ends, nothing moves over more than `ahead` other groups or `window`
-    other transfers. Kernels keep their order. A send of a later phase follows the waits (received) of earlier
-    phases.
+    other transfers, and a local transfer over no more work than hides it. Kernels keep their order. A send of a
+    later phase follows the waits (received) of earlier phases.
 
     Invariants:
     - Each die's memory ends as if all transfers and kernels had run one by one in the order of the input.
@@ -44,16 +44,16 @@ class Schedule(Pass):
     window: int = 2
 
     def run(self, module: Module) -> Module:
-        names, dies = aliases(module), module.dies_used
+        names = aliases(module)
         return module.with_(
-            procedures=tuple(self._scheduled(p, dies, names[p.name]) for p in module.procedures)
+            procedures=tuple(self._scheduled(p, module, names[p.name]) for p in module.procedures)
         )
 
-    def _scheduled(self, procedure: Procedure, dies: int, names: dict[str, str]) -> Procedure:
-        body = procedure.body
+    def _scheduled(self, procedure: Procedure, module: Module, names: dict[str, str]) -> Procedure:
+        body, dies = procedure.body, module.dies_used
         where: dict[int, Moments] = {}
         if self.overlap:
-            reach = Reach(max(self.ahead, 0), max(self.window, 0))
+            reach = Reach(max(self.ahead, 0), max(self.window, 0), module.machine.die)
             where = moments(procedure, accesses(procedure, dies, names), reach)
         # (moment, rank at that moment, position in the input) of each statement
         placed: list[tuple[int, int, int, FabricStmt]] = []

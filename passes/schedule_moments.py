@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Procedure
+from wscc.machine.wafer import Die
 from wscc.passes.accesses import Accesses
 from wscc.passes.form_phases import group_spans
+from wscc.passes.plan_memory_cost import pace
 
 START = -1
 Numbers = NDArray[np.int64]
@@ -38,10 +40,16 @@ class Moments:
 @dataclass(frozen=True, slots=True)
 class Reach:
     """How far parts of a transfer may move, since a message on its way occupies memory at both ends: over
-    `groups` other groups, and over `transfers` other transfers (of one stream: some rounds)."""
+    `groups` other groups, and over `transfers` other transfers (of one stream: some rounds). Local ones move over
+    as much work of the `die` as hides them."""
 
     groups: int
     transfers: int
+    die: Die
+
+    def seconds(self, transfer: Transfer) -> float:
+        """Twice what a local transfer takes: others use the memory meanwhile."""
+        return 2 * transfer.read.bytes / self.die.hbm_bandwidth
 
 
 def moments(procedure: Procedure, found: Accesses, reach: Reach) -> dict[int, Moments]:
@@ -89,7 +97,7 @@ def _waits(procedure: Procedure, found: Accesses, bounds: dict[int, _Bounds]) ->
         if isinstance(stmt, Transfer):
             (source,), (slot,) = touches.reads, touches.writes
             later = int(next_of_phase[stmt.phase + 1 :].min(initial=end)) if stmt.phase >= 0 else end
-            received = min(int(next_touch[found.meeting[slot]].min()), later)
+            received = min(int(next_touch[found.meeting[slot]].min()), later, bounds[i].arrival)
             sent = min(int(next_write[found.meeting[source]].min()), bounds[i].release)
             result[i] = (2 * received, 2 * sent)
             if stmt.phase >= 0:
@@ -101,16 +109,19 @@ def _waits(procedure: Procedure, found: Accesses, bounds: dict[int, _Bounds]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """The moment above which a post or send does not move; the statement before which a message has left."""
+    """The moment above which a post or send does not move; the statements before which a message has left, and has
+    arrived."""
 
     floor: int
     release: int
+    arrival: int
 
 
 def _bounds(procedure: Procedure, reach: Reach) -> dict[int, _Bounds]:
     """The bounds of each transfer."""
     end = len(procedure.body)
-    transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
+    both = [(i, s) for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
+    transfers = [i for i, s in both if not s.is_local]
     starts = [(span.first, span.transfers) for span in group_spans(procedure)]
     group_of = {i: k for k, (_, members) in enumerate(starts) for i in members}
     firsts = [first for first, _ in starts]
@@ -119,7 +130,16 @@ def _bounds(procedure: Procedure, reach: Reach) -> dict[int, _Bounds]:
         k = group_of[i]
         floor = max(_get(firsts, k - reach.groups, START), _get(transfers, n - reach.transfers, START))
         release = min(_get(firsts, k + reach.groups + 1, end), _get(transfers, n + reach.transfers + 1, end))
-        result[i] = _Bounds(2 * floor if floor > START else START, release)
+        result[i] = _Bounds(2 * floor if floor > START else START, release, end)
+    formals = {v.name for v in procedure.formals}
+    rhythm = pace(procedure, reach.die)
+    for i, stmt in both:
+        if stmt.is_local:
+            seconds = reach.seconds(stmt)
+            after = max(i + 1, rhythm.after(i, seconds))
+            # A copy in stands where others may begin to need it.
+            arrival = i + 1 if stmt.read.buffer in formals else after
+            result[i] = _Bounds(2 * rhythm.before(i, seconds), after, arrival)
     return result
 
 

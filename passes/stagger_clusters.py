@@ -87,7 +87,7 @@ class Conflicts:
         phases: dict[tuple[str, int], list[Transfer]] = defaultdict(list)
         for p in self.module.procedures:
             for t in p.body:
-                if p.name in procedures and isinstance(t, Transfer) and t.to != NOBODY:
+                if p.name in procedures and isinstance(t, Transfer) and t.to != NOBODY and not t.is_local:
                     phases[p.name, t.phase].append(t)
         return list(phases.values())
 

@@ -18,18 +18,20 @@ from wscc.host.compare import Check, Run, by_layer, judge
 from wscc.host.data import Batches, inputs_of, vocabulary
 from wscc.ir.module import Kind, Module
 from wscc.ir.types import DType
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import Die, Wafer
 from wscc.reference.training import History, train
 from wscc.trainer import RunOptions, Trainer, initial_parameters
 
 RECOMPUTE = ("none", "selective", "full")
 
 DEGREES = [dict(zip(("dp", "tp", "tatp"), d, strict=True)) for d in product((1, 2, 4), repeat=3)]
+# An SRAM that holds a small part of the arrays, and an HBM so slow that copies between the two pay.
+TIGHT = Die(sram=12_000, hbm_bandwidth=10**9)
 MESHES = {
     "2x4": Wafer("w", 2, 4),
-    "2x4 dead": Wafer("w", 2, 4, dead_dies=frozenset({(0, 1)})),
+    "2x4 dead": Wafer("w", 2, 4, TIGHT, dead_dies=frozenset({(0, 1)})),
     "4x4": Wafer("w", 4, 4),
-    "4x4 dead": Wafer("w", 4, 4, dead_dies=frozenset({(1, 2)})),
+    "4x4 dead": Wafer("w", 4, 4, TIGHT, dead_dies=frozenset({(1, 2)})),
 }
 SMALL = {"2x4": 0, "2x4 dead": 0, "4x4": 8, "4x4 dead": 7}  # strategies of no more dies run on the 2x4 mesh
 

@@ -284,6 +284,7 @@ def test_work_hides_bytes_of_a_gemm_and_nothing_those_of_an_addition() -> None:
         return slow_costs(Procedure("p", (), (), (kernel,)), die)["a"]
 
     assert cost(16, "add") == pytest.approx(8 * 16 * 16 / 1e9)
-    # 2 n^3 flops in 2 n^3 / 10^12 s against 24 n^2 bytes in 24 n^2 / 10^9 s: all hidden from n = 12,000 on.
+    # 2 n^3 flops in 2 n^3 / 10^12 s against 24 n^2 bytes in 24 n^2 / 10^9 s: all hidden from n = 12,000 on. What is
+    # hidden takes the port of the memory from others all the same.
     assert cost(6000, "gemm") == pytest.approx(cost(6000, "add") / 2)
-    assert cost(12000, "gemm") == pytest.approx(0, abs=1e-9)
+    assert cost(12000, "gemm") == pytest.approx(cost(12000, "add") / 4)

@@ -207,11 +207,11 @@ class Simulation:
         cargo = message.cargo
         assert cargo is not None
         shared = self._trees[cargo.source, *cargo.tree, flight.number] if cargo.tree[0] >= 0 else None
+        if flight.at == 0 and message.read:
+            time = self._read(flight, time, shared)
         if flight.at == len(leg.links):
             self._fill(flight, time)
             return
-        if flight.at == 0 and message.read:
-            time = self._read(flight, time, shared)
         link = leg.links[flight.at]
         latency = self.costs.latency
         if shared is not None and link in shared:
@@ -269,6 +269,8 @@ class Simulation:
         if message.write:
             ticks = _share(message.write, flight.leg.part, message.cargo.bytes)
             end = max(end, self._port(message.cargo.to, time, ticks))
+        if not flight.leg.links:  # from a die to itself
+            self._leave(message, end)
         message.legs_on_way -= 1
         message.arriving = max(message.arriving, end)
         if not message.legs_on_way:

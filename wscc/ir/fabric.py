@@ -142,6 +142,13 @@ class Transfer:
     one_hop: bool = False
     source: str = ""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether every sender sends to itself: a copy within its memory that takes no link, and goes on while the
+        die computes. A transfer is local on all its dies or on none."""
+        values = (self.to,) if isinstance(self.to, int) else self.to.values
+        return next((i == j for i, j in enumerate(values) if j != NOBODY), False)
+
     def pairs(self, dies: int) -> list[tuple[int, int]]:
         """(sender, receiver) of every message, in logical die order."""
         return [(i, at(self.to, i)) for i in range(dies) if at(self.to, i) != NOBODY]

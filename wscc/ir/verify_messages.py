@@ -124,7 +124,7 @@ class Messages:
         return target != NOBODY, receiving
 
     def _wrong_permutation(self, to: Ints) -> str | None:
-        """Two senders to one die, a receiver that is none, or a die that sends to itself."""
+        """Two senders to one die, a receiver that is none, or only some of the senders send to themselves."""
         dies = self.views.dies
         if wrong := wrong_ints(to, dies):
             return wrong
@@ -134,8 +134,8 @@ class Messages:
             return f"it goes to a die beyond the {dies} of the module"
         if len(np.unique(receivers)) != len(receivers):
             return "two dies send to one die"
-        if (target == np.arange(dies)).any():
-            return "a die sends to itself"
+        if len({*(target == np.arange(dies))[target != NOBODY].tolist()}) > 1:
+            return "a die sends to itself, and others do not"
         return None
 
     def _place(self, word: str, channel: int) -> Place:

@@ -49,8 +49,8 @@ def _check_route(w: Wafer, place: Place, route: Route) -> Findings:
         return
     for leg in route.legs:
         path = leg.path
-        if len(path) < 2:
-            yield place.wrong("a path has at least two dies")
+        if not path:
+            yield place.wrong("a path has at least one die")
         elif len(set(path)) != len(path):
             yield place.wrong("it comes twice to one die")
         elif dead := [d for d in path if not _is_live(w, d)]:

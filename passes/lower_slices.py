@@ -1,0 +1,89 @@
+"""Streams in slices: along a factor that all results and all that moves have, so that slots fit the fast memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from wscc.ir.fabric import View
+from wscc.passes.lower_context import sliced
+
+if TYPE_CHECKING:
+    from wscc.passes.lower_streams import StreamSite
+
+# Of the bytes that temporaries may take, the part of one shard on its way: a stream holds several at once.
+_SHARDS: Final = 3
+# Operands that are gathered because results move may take so many times those bytes.
+_GATHERED: Final = 2
+# Fewer rows or columns would not fill a matrix unit.
+_TILE: Final = 128
+
+
+def slices(s: StreamSite) -> list[StreamSite]:
+    """The stream itself if its shards are small, else in as few slices as make them so."""
+    wanted = -(-_needed(s) // s.build.fast_bytes)
+    if wanted <= 1:
+        return [s]
+    if s.stream.moving_out:
+        j = s.stream.moving_out[0]
+        term, shape = s.outs()[j], s.writes[j].shape
+    else:
+        i = s.stream.moving_in[0]
+        term, shape = s.ins()[i], s.reads[i].shape
+    tile = _TILE if s.op.kind == "matmul" else 1
+    choices = [(_parts(shape[term.index(f)], wanted, tile), f) for f in _free(s, term)]
+    parts, factor = next((c for c in choices if c[0] >= wanted), max(choices, default=(1, "")))
+    return [_slice(s, factor, i, parts) for i in range(parts)] if parts > 1 else [s]
+
+
+def _needed(s: StreamSite) -> int:
+    """Bytes that would have to be at most those of temporaries."""
+    operands = [s.reads[i].bytes for i in s.stream.moving_in]
+    results = [s.writes[j].bytes for j in s.stream.moving_out]
+    gathered = sum(operands) * s.along.size // _GATHERED if results else 0
+    return max(*(n * _SHARDS for n in (*operands, *results)), gathered)
+
+
+def _free(s: StreamSite, term: Sequence[str]) -> list[str]:
+    """Factors that may be cut: all that moves and all results have them, and no kernel asks where they begin."""
+    assert s.op.rule is not None
+    rule = s.op.rule
+    terms = [*(s.ins()[i] for i in s.stream.moving_in), *rule.outs]
+    free = [
+        f for f in term if f not in rule.whole | rule.streamed | rule.indexed and all(f in t for t in terms)
+    ]
+    # Shards that were gathered are whole: the streamed factor comes last, and only where they were not.
+    cut = s.stream.factor
+    last = [cut] if cut in free and not (s.stream.moving_in and s.stream.moving_out) else []
+    return [f for f in free if f != cut] + last
+
+
+def _parts(size: int, wanted: int, tile: int) -> int:
+    """At least `wanted` parts, if that leaves whole tiles; else as many as do."""
+    fits = [n for n in range(1, size + 1) if size % n == 0 and (size // n) % tile == 0]
+    return min((n for n in fits if n >= wanted), default=max(fits, default=1))
+
+
+def _slice(s: StreamSite, factor: str, index: int, parts: int) -> StreamSite:
+    inner = factor == s.stream.factor
+
+    def cut(view: View, term: Sequence[str], *, moves: bool) -> View:
+        if factor not in term or (inner and not moves):
+            return view
+        dim = term.index(factor)
+        size = view.shape[dim] // parts
+        return sliced(view, dim, index * size, size)
+
+    return replace(
+        s,
+        reads=tuple(
+            cut(v, t, moves=i in s.stream.moving_in)
+            for i, (v, t) in enumerate(zip(s.reads, s.ins(), strict=True))
+        ),
+        writes=tuple(
+            cut(v, t, moves=j in s.stream.moving_out)
+            for j, (v, t) in enumerate(zip(s.writes, s.outs(), strict=True))
+        ),
+        part=(index, parts) if inner else (0, 1),
+    )

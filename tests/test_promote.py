@@ -1,0 +1,121 @@
+"""`promote`: statements touch copies in the fast memory, and memory ends as if they had touched the formals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.fabric_engine import assert_same, initial_state, run_in_order, run_scheduled
+from tests.fabric_modules import CASES, DTYPE, ELEMENTS, Case, module_of, some
+from tests.models import Shape, gpt
+from wscc.compiler import compile_graph
+from wscc.ir.fabric import Kernel, Post, Send, Transfer, View
+from wscc.ir.module import Module
+from wscc.ir.verify import verify
+from wscc.machine.wafer import Die, Wafer
+from wscc.passes.aliases import aliases
+from wscc.passes.form_phases import FormPhases
+from wscc.passes.promote import Promote, promoted
+from wscc.passes.promote_choice import Formal
+from wscc.passes.route import Route
+from wscc.passes.schedule import Schedule
+from wscc.simulation import simulate
+
+
+def promoted_at_random(module: Module, rng: Random) -> Module:
+    """Any formals that share their bytes with no other, whether that gains or not."""
+    names = aliases(module)
+    return module.with_(
+        procedures=tuple(
+            promoted(
+                p,
+                [
+                    Formal(name, ELEMENTS, DTYPE, held=True)
+                    for name in dict.fromkeys(v.name for v in p.formals)
+                    if name not in names[p.name] and rng.random() < 0.7
+                ],
+                module.dies_used,
+            )
+            for p in module.procedures
+        )
+    )
+
+
+@some
+@given(CASES, st.integers(0, 999), st.booleans())
+def test_memory_ends_as_without_copies(case: Case, seed: int, overlap: bool) -> None:
+    module = case.module
+    assume(not list(verify(module)))
+    near = promoted_at_random(module, Random(seed))
+    assert not list(verify(near))
+    state = initial_state(module, seed)
+    expected = run_in_order(module, state)
+    assert_same(expected, run_in_order(near, state))
+    scheduled = Schedule(overlap=overlap).run(Route().run(FormPhases().run(near)))
+    assert not list(verify(scheduled))
+    assert_same(expected, run_scheduled(scheduled, state, Random(seed)))
+
+
+def view(name: str) -> View:
+    return View(name, 0, (ELEMENTS,), (1,), DTYPE)
+
+
+def reads_often(times: int, gemms: list[Kernel], *, arrays: int, sram: int) -> Module:
+    """`in0` is read so many times; `out0` is written once, by a gemm if there are any."""
+    body = [Kernel("copy", (view(f"t{i % 3}"),), (view("in0"),)) for i in range(times)]
+    last = _gemm("out0") if gemms else Kernel("copy", (view("out0"),), (view("t0"),))
+    module = module_of(2, [*body, *gemms, last])
+    more = tuple(replace(module.arrays[0], name=f"a{i}") for i in range(arrays))
+    wafer = Wafer("w", 1, 2, Die(peak=25 * 10**7, sram=sram, hbm_bandwidth=10**9))
+    return module.with_(machine=wafer, arrays=(*module.arrays, *more))
+
+
+def copied(module: Module) -> list[tuple[str, str]]:
+    """What the local transfers of the procedure read and write."""
+    (p,) = Promote().run(module).procedures
+    return [(s.read.buffer, s.write.buffer) for s in p.body if isinstance(s, Transfer)]
+
+
+def test_what_is_read_often_is_copied_in_and_what_is_written_once_is_not() -> None:
+    gemms = [_gemm()] * 4  # behind which a copy hides
+    whole = 8 * ELEMENTS
+    assert copied(reads_often(3, gemms, arrays=100, sram=6 * whole)) == [("in0", "in0.near")]
+    assert copied(reads_often(3, gemms, arrays=1, sram=6 * whole)) == [], "all arrays lie in SRAM"
+    assert copied(reads_often(3, gemms, arrays=100, sram=whole // 2)) == [], "nothing fits SRAM"
+    assert copied(reads_often(1, [], arrays=100, sram=6 * whole)) == [], "one read is as long as a copy"
+
+
+def test_a_copy_is_under_way_while_the_die_works() -> None:
+    """It starts as early as work hides it, and no earlier."""
+    near = promoted(
+        module_of(1, [*[_gemm()] * 9, Kernel("add", (view("out0"),), (view("in0"), view("in0")))]).procedures[
+            0
+        ],
+        [Formal("in0", ELEMENTS, DTYPE, held=True)],
+        1,
+    )
+    # A gemm takes 2 x 4 x 4 x 1 FLOPs, twice the copy 2 x 192 bytes: 384 ns, 3 gemms of 128 ns.
+    die = Die(peak=25 * 10**7, hbm_bandwidth=10**9)
+    module = module_of(1, []).with_(procedures=(near,), machine=Wafer("w", 1, 1, die))
+    (p,) = Schedule().run(Route().run(FormPhases().run(module))).procedures
+    kinds = [type(s) for s in p.body]
+    assert kinds[: kinds.index(Post)] == [Kernel] * 6
+    assert kinds[kinds.index(Post) : kinds.index(Post) + 2] == [Post, Send]
+
+
+def _gemm(result: str = "t0") -> Kernel:
+    out = View(result, 0, (4, 4), (4, 1), DTYPE)
+    a, b = View("t1", 0, (4, 1), (1, 1), DTYPE), View("t1", 0, (1, 4), (4, 1), DTYPE)
+    return Kernel("gemm", (out,), (a, b), (("scale", 1.0), ("accumulate", False)))
+
+
+@pytest.mark.parametrize("degrees", [{"tatp": 4}, {"tp": 2, "tatp": 2}], ids=str)
+def test_a_step_takes_less_time_with_copies(degrees: dict[str, int]) -> None:
+    die = Die(sram=20_000, hbm_bandwidth=10**9)
+    module = gpt(degrees, Shape(), wafer=Wafer("w", 2, 4, die))
+    fast, slow = (compile_graph(module, level).artifact for level in (2, 1))
+    assert simulate(fast).figures().step_seconds < simulate(slow).figures().step_seconds
