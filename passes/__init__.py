@@ -41,7 +41,8 @@ __all__ = ["PASSES", "Fact", "Pass", "default_passes"]
 
 
 def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
-    """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both. `-O2`: routes around what is full."""
+    """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both. `-O2`: routes around what is full.
+    `-O3` is `-O2` for a strategy that `wscc.search` has found."""
     fused: list[Pass] = [Fuse()] if level > 0 else []
     promoted: list[Pass] = [Promote()] if level > 1 else []
     return [
