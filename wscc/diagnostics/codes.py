@@ -189,20 +189,19 @@ Example:
 
 Fix: change the size or the degree; the message gives the nearest that would work.""",
     Code.NO_SEARCH: """\
-`parallel auto` leaves the strategy to a search, which takes many compilations: it is made only where asked for.
+`parallel auto` leaves the strategy to a search, which is many compilations and made only where asked for.
 
 Example:
     parallel auto
 
-Fix: `wscc compile -O3` searches and compiles the best; `wscc search` shows what there is, and `--parallel` takes
-one of them.""",
+Fix: `wscc compile -O3` searches and compiles the best; `wscc search` shows what there is, for `--parallel`.""",
     Code.NO_STRATEGY: """\
 No strategy fits the model on the wafer: every product of degrees for its dies, and for fewer, is refused.
 
 Example:
     parallel auto                175 billion parameters on four dies of 72 GB
 
-Fix: the message counts the refusals by code, each with an example, and names the strategy that comes nearest.""",
+Fix: the message counts refusals by code, each with an example, and names the strategy that comes nearest.""",
     Code.TOO_MANY_DIES: """\
 The strategy needs more dies than the wafer has alive.
 
