@@ -9,6 +9,7 @@ from wscc.passes.choices import DEFAULT, ROUTINGS, Choices
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.fuse import Fuse
+from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.partition import Partition
 from wscc.passes.place import Place
@@ -25,6 +26,7 @@ PASSES: Final[dict[str, type[Pass]]] = {
         Differentiate,
         Partition,
         Stages,
+        HoistCasts,
         Fuse,
         Place,
         LowerCollectives,
@@ -41,15 +43,15 @@ __all__ = ["PASSES", "Fact", "Pass", "default_passes"]
 
 
 def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
-    """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both. `-O2`: routes around what is full.
-    `-O3` is `-O2` for a strategy that `wscc.search` has found."""
-    fused: list[Pass] = [Fuse()] if level > 0 else []
+    """`-O0`: no working copies, no fusion, no overlap, for debugging. `-O1` and above: all of them. `-O2`: copies in
+    SRAM, routes around what is full. `-O3` is `-O2` for a strategy that `wscc.search` has found."""
+    smaller: list[Pass] = [HoistCasts(), Fuse()] if level > 0 else []
     promoted: list[Pass] = [Promote()] if level > 1 else []
     return [
         Differentiate(),
         Partition(),
         Stages(),
-        *fused,
+        *smaller,
         Place(choices.mapper),
         LowerCollectives(choices.allgather),
         *promoted,

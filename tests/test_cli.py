@@ -50,12 +50,14 @@ def test_the_report_has_the_promised_fields(
     assert set(report) == {
         "strategy", "dies_used", "compile_seconds", "params", "flops_per_step", "memory", "placement", "phases",
         "procedures", "traffic_bytes", "instructions", "replicated_flops", "hidden_flops", "sequence_order",
+        "weights_converted",
     }  # fmt: skip
     assert report == json.loads((tmp_path / "o" / "report.json").read_text())
     assert set(report["placement"]) == {"method", "rings", "paths", "axes"}
     assert set(report["phases"][0]) == {
         "name", "xy_max_link_bytes", "max_link_bytes", "lp_bound_bytes", "gap_percent"
     }  # fmt: skip
+    assert report["weights_converted"] == "never twice"
     assert sum(report["memory"]["by_category"].values()) == report["memory"]["peak_bytes_per_die_max"]
 
 

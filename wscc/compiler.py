@@ -21,6 +21,7 @@ from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, calls
 from wscc.ir.print import to_text
 from wscc.passes.choices import DEFAULT, Choices
+from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.place import placement
 from wscc.passes.route_loads import link_bytes, phase_loads, procedure_loads
 from wscc.passes.stagger import Stagger
@@ -138,8 +139,9 @@ class _Linked:
         self.timings.passes["emit"] = time.perf_counter() - started
         place = placement(self.modules["place"], self.choices.mapper)
         report = build_report(
-            self.graph, self._sharded, planned, place, self.loads, artifact.streams, self.timings
-        )
+            self.graph, self._sharded, planned, place, self.loads, artifact.streams, self.timings,
+            hoisting=HoistCasts.name in self.modules,
+        )  # fmt: skip
         return Compiled(self.graph, self.modules, replace(artifact, report=report))
 
     @property

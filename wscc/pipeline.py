@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from wscc.ir.verify import verify
 from wscc.passes import default_passes
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import DEFAULT, Choices
+from wscc.passes.hoist_casts import HoistCasts
 from wscc.strategy import stage_axes
 
 Observer = Callable[[str, Module], None]
@@ -21,7 +22,7 @@ Observer = Callable[[str, Module], None]
 
 @dataclass(slots=True)
 class Timings:
-    """Seconds of each pass, in order."""
+    """Seconds of each pass, in order; of all its runs, where a program is compiled again."""
 
     passes: dict[str, float] = field(default_factory=dict)
 
@@ -54,7 +55,7 @@ def run_passes(
         check(module, p.name, valid)
         valid = module
         if timings is not None:
-            timings.passes[p.name] = time.perf_counter() - started
+            timings.passes[p.name] = timings.passes.get(p.name, 0.0) + time.perf_counter() - started
         facts |= p.provides
         observe(p.name, module)
     return module
@@ -101,4 +102,34 @@ def compile_module(
 ) -> Module:
     """A forward module to a scheduled and planned fabric module, at optimisation level 0 to 2."""
     check(module, "elaborate")
-    return run_passes(module, default_passes(level, choices), observe=observe, timings=timings)
+    return run_fitting(module, default_passes(level, choices), observe=observe, timings=timings)
+
+
+def run_fitting(
+    module: Module,
+    passes: Sequence[Pass],
+    *,
+    observe: Observer = lambda name, module: None,
+    timings: Timings | None = None,
+) -> Module:
+    """`run_passes`, without what takes memory to save time where the program does not fit with it.
+
+    That is `hoist_casts`: where `plan_memory` refuses what comes of it (W401), the passes behind it run once more on
+    what it was given. `observe` sees them again, so that what it saw last of a pass is what counts.
+    """
+    at = next((i for i, p in enumerate(passes) if isinstance(p, HoistCasts)), len(passes))
+
+    def run(module: Module, first: int, last: int) -> Module:
+        known = frozenset[Fact]().union(*(p.provides for p in passes[:first]))
+        return run_passes(module, passes[first:last], facts=known, observe=observe, timings=timings)
+
+    plain = run(module, 0, at)
+    hoisted = run(plain, at, at + 1)
+    if hoisted is not plain:
+        try:
+            return run(hoisted, at + 1, len(passes))
+        except CompileError as error:
+            if error.diagnostics[0].code is not Code.OUT_OF_MEMORY:
+                raise
+        observe(HoistCasts.name, plain)
+    return run(plain, at + 1, len(passes))

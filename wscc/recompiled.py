@@ -28,7 +28,7 @@ from wscc.ir.program import (
 from wscc.passes import PASSES, default_passes
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import ALLGATHERS, Choices
-from wscc.pipeline import run_passes
+from wscc.pipeline import run_fitting
 
 # -O1 and -O2 differ in routes alone.
 LEVELS = (2, 0)
@@ -58,7 +58,7 @@ def differences(artifact: Artifact, graph: Module) -> Iterator[Finding]:
     for level, allgather in product(LEVELS, ALLGATHERS):
         default = default_passes(level, Choices(allgather=allgather))
         passes = [_As(artifact.streams.dies) if p.name == "place" else p for p in default]
-        streams, manifest = emit(run_passes(graph, passes))
+        streams, manifest = emit(run_fitting(graph, passes))
         found = list(_between(artifact, streams, manifest))
         if not found:
             return

@@ -9,6 +9,7 @@ from typing import Any
 
 from wscc.ir.module import Kind, Module, Op, calls
 from wscc.ir.program import Streams
+from wscc.passes.hoist_casts_find import repeated_casts
 from wscc.passes.lower_runs import split_axes
 from wscc.passes.place_types import Placement
 from wscc.passes.plan_memory_report import memory_report
@@ -27,9 +28,9 @@ class Loads:
 
 def build_report(
     graph: Module, sharded: Module, planned: Module, place: Placement, loads: Loads, streams: Streams,
-    timings: Timings,
+    timings: Timings, *, hoisting: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """`graph` is the forward module; `sharded` the partitioned one."""
+    """`graph` is the forward module; `sharded` the partitioned one; `hoisting` whether `hoist_casts` has run."""
     memory = memory_report(planned)
     return {
         "strategy": dict(graph.axes),
@@ -46,6 +47,7 @@ def build_report(
             "by_category": memory.by_category,
             "capacity": memory.capacity,
         },
+        "weights_converted": weights_converted(sharded, planned, hoisting=hoisting),
         "placement": {
             "method": place.method,
             "rings": place.rings,
@@ -60,6 +62,15 @@ def build_report(
         "traffic_bytes": loads.traffic_bytes,
         "instructions": sum(len(c.body) for p in streams.programs for c in p.procedures),
     }
+
+
+def weights_converted(sharded: Module, planned: Module, *, hoisting: bool) -> str:
+    """How often weights are converted to the type of computation."""
+    if any(a.kind is Kind.WORKING for a in planned.arrays):
+        return "once a step"
+    if not repeated_casts(sharded):
+        return "never twice"
+    return "at each use: working copies do not fit" if hoisting else "at each use"
 
 
 def replicated_flops(sharded: Module) -> dict[str, int]:

@@ -16,6 +16,7 @@ from wscc.ir.module import Module
 from wscc.ir.print import to_text
 from wscc.passes import PASSES
 from wscc.passes.stagger import Stagger
+from wscc.pipeline import Observer
 from wscc.search.optimise import compile_searched
 
 SEARCHED = 3  # the level at which the strategy may be left open
@@ -32,7 +33,7 @@ LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
     type=click.IntRange(0, 3),
     default=2,
     show_default=True,
-    help="0: nothing fused, nothing overlaps; 1: both; 2: routes avoid what is full; 3: `parallel auto` is searched",
+    help="0: for debugging; 1: fused, overlapping; 2: routes avoid what is full; 3: `parallel auto` is searched",
 )
 @click.option("--emit", type=click.Choice(list(LEVELS)), help="print a level and write nothing")
 @click.option(
@@ -48,30 +49,19 @@ def compile_command(
     """Compile MODEL (a .wsl file) to an artifact: one instruction stream per die."""
     last = Stagger.name if emit == "fabric" and options.choices.stagger else LEVELS.get(emit or "", "")
     wanted = {*print_after, *([last] if emit else [])}
-    texts: dict[str, str] = {}  # with --json: one object, so modules wait for its end
+    texts: dict[str, str] = {}  # shown at the end: a pass may run again, and with --json there is one object
 
     def observe(name: str, module: Module) -> None:
         if on_terminal():
             say(f"  {name}")
-        if name in wanted and as_json:
+        if name in wanted:
             texts[name] = to_text(module)
-        elif name in wanted:
-            if len(wanted) > 1:
-                say(f"after {name}:")
-            click.echo(to_text(module), nl=False)
 
-    if level == SEARCHED:
-        progress = Progress()
-        compiled = compile_searched(
-            model,
-            options.overrides,
-            choices=options.choices,
-            jobs=cores(),
-            observe=observe,
-            progress=progress.one,
-        )
-    else:
-        compiled = compile_file(model, options.overrides, level, choices=options.choices, observe=observe)
+    try:
+        compiled = _compiled(model, level, options, observe)
+    finally:
+        if not as_json:
+            _show_modules(texts, titled=len(wanted) > 1)
     if time_passes:
         _show_times(compiled)
     if emit:
@@ -85,6 +75,22 @@ def compile_command(
     elif not print_after:
         _show_summary(compiled, folder)
     return 0
+
+
+def _show_modules(texts: dict[str, str], *, titled: bool) -> None:
+    for name, text in texts.items():
+        if titled:
+            say(f"after {name}:")
+        click.echo(text, nl=False)
+
+
+def _compiled(model: str, level: int, options: ModelOptions, observe: Observer) -> Compiled:
+    if level != SEARCHED:
+        return compile_file(model, options.overrides, level, choices=options.choices, observe=observe)
+    progress = Progress()
+    return compile_searched(
+        model, options.overrides, choices=options.choices, jobs=cores(), observe=observe, progress=progress.one
+    )
 
 
 def _show_times(compiled: Compiled) -> None:
@@ -124,6 +130,7 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
         ("parameters", f"{r['params']:,}"),
         ("FLOPs per step", f"{r['flops_per_step']:,}"),
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
+        *([("weights", f"converted {r['weights_converted']}")] if "fit" in r["weights_converted"] else []),
         *([("searched", in_words(r["search"]))] if "search" in r else []),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
         *_replication(r["replicated_flops"], r["flops_per_step"]),

@@ -22,6 +22,7 @@ from wscc.machine.wafer import Wafer
 from wscc.passes import default_passes
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import DEFAULT, Choices
+from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.place import placement
 from wscc.passes.place_refuse import smaller_strategies, spell
 from wscc.passes.place_types import AxisSpec
@@ -157,8 +158,8 @@ class Study:
     # -- the passes, in three parts -----------------------------------------------------------------------
 
     def _passes(self) -> tuple[list[Pass], list[Pass], list[Pass]]:
-        """Up to the one that places, up to routes, and the rest."""
-        passes = default_passes(self.level, self.choices)
+        """Up to the one that places, up to routes, and the rest; a program that fits without working copies does."""
+        passes = [p for p in default_passes(self.level, self.choices) if not isinstance(p, HoistCasts)]
         place, route = ([p.name for p in passes].index(name) for name in ("place", "route"))
         return passes[:place], passes[place : route + 1], passes[route + 1 :]
 

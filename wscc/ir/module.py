@@ -143,6 +143,7 @@ class Kind(StrEnum):
     """What an array is for; memory is reported by it."""
 
     PARAM = "param"
+    WORKING = "working"  # a parameter in the type of computation, made of it in every step
     GRAD = "grad"
     STATE = "state"
     INPUT = "input"
