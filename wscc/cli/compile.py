@@ -89,7 +89,12 @@ def _compiled(model: str, level: int, options: ModelOptions, observe: Observer) 
         return compile_file(model, options.overrides, level, choices=options.choices, observe=observe)
     progress = Progress()
     return compile_searched(
-        model, options.overrides, choices=options.choices, jobs=cores(), observe=observe, progress=progress.one
+        model,
+        options.overrides,
+        choices=options.choices,
+        jobs=cores(),
+        observe=observe,
+        progress=progress.one,
     )
 
 
