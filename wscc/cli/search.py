@@ -124,10 +124,15 @@ def _row(c: Candidate) -> str:
     return f"{row}{mfu:>9}{memory:>10}{'  given' * c.is_given}".rstrip()
 
 
+def _gap(found: Found) -> str:
+    if found.bound == found.seconds:
+        return ", which the best takes"
+    return f"; the best takes {found.seconds / found.bound:.3g} times that" if found.bound else ""
+
+
 def _facts(found: Found) -> Iterator[tuple[str, str]]:
     yield "looked at", in_words(summary(found))
-    ratio = f": the best takes {found.seconds / found.bound:.3g} times that" if found.bound else ""
-    yield "bound", f"none of them takes less than {found.bound:.4g} s{ratio}"
+    yield "bound", f"none of them takes less than {found.bound:.4g} s{_gap(found)}"
     label = "refused"
     for r in refusals(found):
         yield label, f"{r.count} {r.code}, such as `{r.example}`: {r.message}"

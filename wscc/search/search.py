@@ -135,6 +135,7 @@ class _Search:
                 break
             self._compile(open_[:size], budget)
             self._simulate([c for c in open_[:size] if c.program])
+        found.slower.sort(key=_by_least)
         found.end = self._end()
 
     def _compile(self, turn: list[Candidate], budget: int) -> None:
@@ -151,7 +152,7 @@ class _Search:
 
     def _simulate(self, programs: list[Candidate]) -> None:
         """The lowest bound first, as long as it is below the best step."""
-        waiting = sorted(programs, key=lambda c: (c.least, c.strategy))
+        waiting = sorted(programs, key=_by_least)
         while waiting:
             turn, waiting = waiting[:_SIMULATED_AT_ONCE], waiting[_SIMULATED_AT_ONCE:]
             for c in [c for c in turn if c.least >= self.found.seconds]:
@@ -161,7 +162,7 @@ class _Search:
             for c, what in zip(turn, figures, strict=True):
                 c.figures, c.least = what, what.step_seconds
                 self.found.simulated.append(c)
-            self.found.simulated.sort(key=lambda c: (c.least, c.strategy))
+            self.found.simulated.sort(key=_by_least)
         for c in programs:
             c.program = None  # large, and no longer needed
 
@@ -169,6 +170,10 @@ class _Search:
         if self.found.bound >= self.found.seconds:
             return End.BOUND if self.found.others or self.found.slower else End.SIMULATED
         return End.BUDGET
+
+
+def _by_least(c: Candidate) -> tuple[float, Strategy]:
+    return c.least, c.strategy
 
 
 def _by_estimate(c: Candidate) -> tuple[bool, float, int, Strategy]:
