@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
+from statistics import geometric_mean
 from typing import Final
 
 from wscc.diagnostics import CompileError
@@ -63,8 +65,7 @@ class _Space:
         self.live = len(mesh_topology(self.base.machine).islands[0])
 
     def fitting(self, found: Found) -> list[Candidate]:
-        """Those whose replicas divide the batch and that may have room, the program's own among them, the lowest bound
-        first."""
+        """Those whose replicas divide the batch and that may have room: the program's own, then the lowest bound first."""
         own = self.problem.given
         fitting: list[Candidate] = []
         for dies in range(self.live, 0, -1):
@@ -75,7 +76,7 @@ class _Space:
                 self._sort_out(strategy, fitting, found)
         if own is not None and dies_of(own) not in found.dies:
             self._sort_out(own, fitting, found)
-        return sorted(fitting, key=lambda c: (c.bound.seconds, -c.dies, c.strategy))
+        return sorted(fitting, key=lambda c: (not c.is_given, c.bound.seconds, -c.dies, c.strategy))
 
     def _sort_out(self, strategy: Strategy, fitting: list[Candidate], found: Found) -> None:
         what = self._judged(strategy)
@@ -120,7 +121,7 @@ class _Search:
             else:
                 candidate.estimate = seconds
                 ranked.append(candidate)
-        self.found.others = [*sorted(ranked, key=_by_estimate), *rest]
+        self.found.others = [*sorted(ranked, key=self._rank), *rest]
 
     def measure(self, budget: int) -> None:
         """Compile in the order of estimates, but not what its bound rules out, and simulate the best of what compiled;
@@ -135,6 +136,7 @@ class _Search:
                 break
             self._compile(open_[:size], budget)
             self._simulate([c for c in open_[:size] if c.program])
+            found.others.sort(key=self._rank)
         found.slower.sort(key=_by_least)
         found.end = self._end()
 
@@ -166,6 +168,16 @@ class _Search:
         for c in programs:
             c.program = None  # large, and no longer needed
 
+    def _rank(self, c: Candidate) -> tuple[bool, float, int, Strategy]:
+        """The program's own is compiled first, so that the search does not end with a worse one. Then by estimate, so
+        much longer as those of what was compiled turned out: of strategies with the same axes, or else of all."""
+        if c.estimate is None:
+            return True, inf, -c.dies, c.strategy
+        known = [k for k in (*self.found.simulated, *self.found.slower) if k.estimate and k.least]
+        alike = [k for k in known if {a for a, _ in k.strategy} == {a for a, _ in c.strategy}]
+        factor = geometric_mean([k.least / k.estimate for k in alike or known if k.estimate] or [1.0])
+        return not c.is_given, c.estimate * factor, -c.dies, c.strategy
+
     def _end(self) -> End:
         if self.found.bound >= self.found.seconds:
             return End.BOUND if self.found.others or self.found.slower else End.SIMULATED
@@ -174,9 +186,3 @@ class _Search:
 
 def _by_least(c: Candidate) -> tuple[float, Strategy]:
     return c.least, c.strategy
-
-
-def _by_estimate(c: Candidate) -> tuple[bool, float, int, Strategy]:
-    """The program's own is compiled first, so that the search does not end with a worse one."""
-    assert c.estimate is not None
-    return not c.is_given, c.estimate, -c.dies, c.strategy
