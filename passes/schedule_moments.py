@@ -48,8 +48,8 @@ class Reach:
     die: Die
 
     def seconds(self, transfer: Transfer) -> float:
-        """Twice what a local transfer takes: others use the memory meanwhile."""
-        return 2 * transfer.read.bytes / self.die.hbm_bandwidth
+        """What a local transfer takes of its memory."""
+        return transfer.read.bytes / self.die.hbm_bandwidth
 
 
 def moments(procedure: Procedure, found: Accesses, reach: Reach) -> dict[int, Moments]:
@@ -136,10 +136,10 @@ def _bounds(procedure: Procedure, reach: Reach) -> dict[int, _Bounds]:
     for i, stmt in both:
         if stmt.is_local:
             seconds = reach.seconds(stmt)
-            after = max(i + 1, rhythm.after(i, seconds))
+            after = max(i + 1, rhythm.after(i, 4 * seconds))
             # A copy in stands where others may begin to need it.
             arrival = i + 1 if stmt.read.buffer in formals else after
-            result[i] = _Bounds(2 * rhythm.before(i, seconds), after, arrival)
+            result[i] = _Bounds(2 * rhythm.before(i, 3 * seconds), after, arrival)
     return result
 
 
