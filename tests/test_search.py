@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from wscc.cli import main
 from wscc.compiler import compile_file
-from wscc.diagnostics import CompileError
+from wscc.diagnostics import Code, CompileError, fail
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source
@@ -220,6 +221,11 @@ def test_another_process_and_hash_seed_change_nothing(monkeypatch: pytest.Monkey
     assert here.artifact.manifest == there.artifact.manifest
     assert here.artifact.graph == there.artifact.graph
     assert figures == simulated(own, here)
+
+
+def test_an_error_of_another_process_is_the_same() -> None:
+    error = fail(Code.DEADLOCK, "dies wait", help="compile again")
+    assert pickle.loads(pickle.dumps(error)).diagnostics == error.diagnostics
 
 
 # ---- the command line

@@ -65,7 +65,7 @@ class _Space:
         self.live = len(mesh_topology(self.base.machine).islands[0])
 
     def fitting(self, found: Found) -> list[Candidate]:
-        """Those whose replicas divide the batch and that may have room: the program's own, then the lowest bound first."""
+        """Those whose replicas divide the batch and that may have room: the program's own, then by bound."""
         own = self.problem.given
         fitting: list[Candidate] = []
         for dies in range(self.live, 0, -1):
