@@ -24,9 +24,10 @@ from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source
 from wscc.ir.module import Kind
 from wscc.machine.wafer import Die, Wafer
-from wscc.search import workers
+from wscc.search import candidates, workers
 from wscc.search.candidates import Compiled, Problem, compiled, estimated, simulated
 from wscc.search.closed_forms import ClosedForms
+from wscc.search.estimate import estimate
 from wscc.search.outcome import End, Found, refusals
 from wscc.search.search import search
 from wscc.search.space import spell, strategies
@@ -141,6 +142,13 @@ def test_bounds_are_below_what_they_bound(machine: str) -> None:
     assert tight or machine == "starved"
     for strategy, r in found.refused:
         assert r.bytes == 0 or expected.refused[spell(strategy)] == "W401"
+
+
+def test_a_wrong_estimate_costs_work_and_not_the_winner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "estimate", lambda module: 1 / estimate(module))
+    found = search(problem(*STARVED), budget=100)
+    assert found.seconds == searched("starved").seconds
+    assert found.best.estimate != min(c.estimate for c in found.simulated if c.estimate)
 
 
 def test_a_small_budget_is_kept_and_said() -> None:
