@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -151,6 +152,17 @@ def test_a_wrong_estimate_costs_work_and_not_the_winner(monkeypatch: pytest.Monk
     assert found.best.estimate != min(c.estimate for c in found.simulated if c.estimate)
 
 
+def test_reasons_are_counted_apart() -> None:
+    """Without stages nothing can be interleaved, with two there are too few layers, three replicas do not divide 8."""
+    with pytest.raises(CompileError) as told:
+        search(problem("train.interleave=2"))
+    message = told.value.diagnostics[0].message
+    assert message.startswith(
+        "none of 26 strategies of 4 to 1 dies fits: 15 W201, such as `dp=2,sp=2`: `interleave 2`"
+    )
+    assert re.search(r"; 6 W201, .* 2; 1 W201, such as `dp=3`: batch 8 .* = 6$", message)
+
+
 def test_a_small_budget_is_kept_and_said() -> None:
     found = search(problem("wafer.mesh=1x2"), budget=1)
     assert (found.compiled, len(found.simulated), found.end) == (1, 1, End.BUDGET)
@@ -261,6 +273,7 @@ def test_o3_compiles_the_winner(tmp_path: Path, capsys: pytest.CaptureFixture[st
             ["W204", "W401", "nearest"],
         ),
         (["search", "--set", "train.batch=3"], 1, ["W201", "microbatch"]),
+        (["search", "--set", "wafer.mesh=1x1", "--dead", "die:0,0"], 1, ["W301", "dead die"]),
         (["search", "--parallel", "xp=2"], 2, ["xp"]),
         (["search", "--budget", "0"], 2, ["--budget"]),
     ],

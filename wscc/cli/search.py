@@ -19,6 +19,8 @@ from wscc.search.outcome import Candidate, Found, refusals, spoken, summary
 from wscc.search.search import BUDGET, search
 from wscc.search.space import spell
 
+_REASONS = 6  # of refusals, that the table names; --json has all
+
 
 @click.command("search")
 @click.argument("model")
@@ -75,10 +77,9 @@ class Progress:
 
 def in_words(told: dict[str, Any]) -> str:
     """A summary in one line."""
-    return (
-        f"{told['strategies']:,} strategies of {spoken(told['dies'])}: {told['estimated']:,} estimated, "
-        f"{told['compiled']} compiled, {told['simulated']} simulated; {told['ended']}"
-    )
+    count = f"{told['strategies']:,} {'strategies' if told['strategies'] > 1 else 'strategy'}"
+    done = f"{told['estimated']:,} estimated, {told['compiled']} compiled, {told['simulated']} simulated"
+    return f"{count} of {spoken(told['dies'])}: {done}; {told['ended']}"
 
 
 def _best(found: Found, top: int) -> list[Candidate]:
@@ -134,7 +135,7 @@ def _facts(found: Found) -> Iterator[tuple[str, str]]:
     yield "looked at", in_words(summary(found))
     yield "bound", f"none of them takes less than {found.bound:.4g} s{_gap(found)}"
     label = "refused"
-    for r in refusals(found):
+    for r in refusals(found)[:_REASONS]:
         yield label, f"{r.count} {r.code}, such as `{r.example}`: {r.message}"
         label = ""
     yield "use", f"--parallel {spell(found.best.strategy)}"

@@ -9,7 +9,7 @@ from wscc.backends.emit_files import Artifact
 from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.least import least_ticks
 from wscc.compiler import program_of
-from wscc.diagnostics import Code, CompileError
+from wscc.diagnostics import NO_SPAN, Code, CompileError, Label
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides, UsageError
@@ -24,7 +24,7 @@ from wscc.passes.differentiate import Differentiate
 from wscc.passes.place import Place
 from wscc.passes.plan_memory_report import memory_report, size
 from wscc.search.estimate import estimate, resting_bytes
-from wscc.search.space import Strategy, replicas_of, spell
+from wscc.search.space import ONE_DIE, Strategy, replicas_of, spell
 from wscc.simulation import builder_of, simulate
 from wscc.strategy import mesh_axes
 
@@ -70,6 +70,21 @@ class Problem:
     def graph(self, strategy: Strategy) -> Module:
         """The forward module under a strategy. Raises `CompileError`."""
         return elaborate(resolve(self.file, replace(self.overrides, parallel=spell(strategy))))
+
+    def one_die(self) -> Module:
+        """The forward module on one die: what is wrong with it is wrong with the program, and is raised."""
+        try:
+            return self.graph(ONE_DIE)
+        except CompileError as error:
+            ours = f"--parallel {spell(ONE_DIE)}"
+            raise type(error)(
+                *(
+                    replace(d, label=Label(NO_SPAN))
+                    if d.label.span.source and d.label.span.source.text == ours
+                    else d
+                    for d in error.diagnostics
+                )
+            ) from None
 
     @cached_property
     def given(self) -> Strategy | None:

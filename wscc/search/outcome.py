@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.passes.plan_memory_report import size
@@ -14,6 +16,10 @@ from wscc.search.candidates import Compiled, Figures, Refused
 from wscc.search.closed_forms import Bound
 from wscc.search.space import Strategy, spell
 from wscc.strategy import dies_of
+
+_TOLD: Final = 3  # reasons in a message
+# Of a message: names, lists, numbers with their unit, and what explains them.
+_DETAIL: Final = re.compile(r"`[^`]*`|\[[^]]*\]|\d[\d.,]*( [kMGT]?B\b)?|[(:].*")
 
 
 class End(StrEnum):
@@ -86,7 +92,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Strategies refused with one code, and the first of them."""
+    """Strategies refused with one code and the same words, but for numbers and names; and the first of them."""
 
     code: Code
     count: int
@@ -95,17 +101,18 @@ class Refusals:
 
 
 def refusals(found: Found) -> list[Refusals]:
-    """By code, the most frequent first."""
-    by_code: dict[Code, list[tuple[Strategy, Refused]]] = {}
+    """By reason, the most frequent first."""
+    alike: dict[tuple[Code, str], list[tuple[Strategy, Refused]]] = {}
     for strategy, r in found.refused:
-        by_code.setdefault(r.code, []).append((strategy, r))
-    rows = [Refusals(code, len(of), spell(of[0][0]), of[0][1].message) for code, of in by_code.items()]
-    return sorted(rows, key=lambda r: (-r.count, r.code))
+        alike.setdefault((r.code, _DETAIL.sub("", r.message)), []).append((strategy, r))
+    rows = [Refusals(code, len(of), spell(of[0][0]), of[0][1].message) for (code, _), of in alike.items()]
+    return sorted(rows, key=lambda r: (-r.count, r.code, r.example))
 
 
 def none_fits(found: Found) -> CompileError:
     """W204 with how many were refused for what, and the one that is nearest to fitting."""
-    words = "; ".join(f"{r.count} {r.code}, such as `{r.example}`: {r.message}" for r in refusals(found))
+    rows = refusals(found)[:_TOLD]
+    words = "; ".join(f"{r.count} {r.code}, such as `{r.example}`: {r.message}" for r in rows)
     help = "enlarge the mesh, or change `batch` and `microbatch`"
     if short := [(r.bytes, s) for s, r in found.refused if r.bytes]:
         needed, strategy = min(short)
@@ -118,7 +125,9 @@ def none_fits(found: Found) -> CompileError:
 
 
 def spoken(dies: Sequence[int]) -> str:
-    return f"{dies[0]} dies" if len(dies) == 1 else f"{dies[0]} to {dies[-1]} dies"
+    """`48 dies`, `8 to 4 dies`."""
+    most = f"{dies[0]} die{'s' * (dies[0] > 1)}"
+    return most if len(dies) == 1 else f"{dies[0]} to {dies[-1]} dies"
 
 
 def summary(found: Found) -> dict[str, Any]:
@@ -130,7 +139,7 @@ def summary(found: Found) -> dict[str, Any]:
         "estimated": found.estimated,
         "compiled": found.compiled,
         "simulated": len(found.simulated),
-        "refused": {str(r.code): r.count for r in refusals(found)},
+        "refused": dict(sorted(Counter(str(r.code) for _, r in found.refused).items())),
         "ended": str(found.end),
         "best": spell(found.best.strategy),
         "step_seconds": found.seconds,

@@ -18,7 +18,7 @@ from wscc.machine.topology import mesh_topology
 from wscc.search.candidates import Problem, Refused, compiled, estimated, refused, simulated, too_large
 from wscc.search.closed_forms import Bound, ClosedForms
 from wscc.search.outcome import Candidate, End, Found, none_fits
-from wscc.search.space import ONE_DIE, Strategy, replicas_of, strategies
+from wscc.search.space import Strategy, replicas_of, strategies
 from wscc.search.workers import Workers
 from wscc.strategy import dies_of
 
@@ -61,7 +61,7 @@ class _Space:
     forms: dict[Strategy, ClosedForms | Refused] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.base = self.problem.graph(ONE_DIE)  # what is wrong with one die is wrong with the program
+        self.base = self.problem.one_die()
         self.live = len(mesh_topology(self.base.machine).islands[0])
 
     def fitting(self, found: Found) -> list[Candidate]:
