@@ -3,7 +3,7 @@
     programs.wsa    one program per role, and the step      bindings.npy   the binding table, a row per die
     routes.json     how messages go from die to die         graph.wir      the step at the graph level
     manifest.json   what the host must know; the hashes     data.bin       a copy of the data file, if any
-    profile.json    where instructions come from, if known
+    profile.json    where instructions come from, if known  schedule.txt   a table of calls, if it was given one
     report.json     about the compilation; not hashed, so that it may hold seconds
 
 Invariant: equal arguments give equal bytes, report.json aside; `load_artifact(write_artifact(x))` gives x.
@@ -34,13 +34,15 @@ FORMAT: Final = 2
 MANIFEST, REPORT = "manifest.json", "report.json"
 PROGRAMS, BINDINGS, ROUTES, GRAPH = "programs.wsa", "bindings.npy", "routes.json", "graph.wir"
 PROFILE: Final = "profile.json"
-FILES: Final = frozenset((MANIFEST, REPORT, DATA, PROGRAMS, BINDINGS, ROUTES, GRAPH, PROFILE))
+SCHEDULE: Final = "schedule.txt"
+FILES: Final = frozenset((MANIFEST, REPORT, DATA, PROGRAMS, BINDINGS, ROUTES, GRAPH, PROFILE, SCHEDULE))
 
 
 @dataclass(frozen=True, eq=False)
 class Artifact:
     """`data` are the bytes of the data file, None without one; `report` is any JSON object; `profile` is what
-    `wscc simulate` and `monitor` need."""
+    `wscc simulate` and `monitor` need; `schedule` the table of calls whose order the step takes, if it is not that
+    which the compiler takes by itself."""
 
     streams: Streams
     manifest: Manifest
@@ -48,6 +50,7 @@ class Artifact:
     data: bytes | None = None
     report: dict[str, Any] = field(default_factory=dict)
     profile: Profile | None = None
+    schedule: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,8 @@ def _hashed_files(artifact: Artifact) -> dict[str, bytes]:
     }
     if artifact.data is not None:
         files[DATA] = artifact.data
+    if artifact.schedule:
+        files[SCHEDULE] = artifact.schedule.encode()
     if artifact.profile is not None:
         files[PROFILE] = canonical(encode(artifact.profile))
     manifest = {
@@ -138,7 +143,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise refuse(path, "was changed after it was compiled: it does not have the hash that it states")
     wanted = {PROGRAMS, BINDINGS, ROUTES, GRAPH}
     listed = manifest.get("files")
-    if not isinstance(listed, dict) or not wanted <= set(listed) <= wanted | {DATA, PROFILE}:
+    if not isinstance(listed, dict) or not wanted <= set(listed) <= wanted | {DATA, PROFILE, SCHEDULE}:
         raise refuse(path, "does not list the files of an artifact")
     return manifest
 
@@ -165,7 +170,8 @@ def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str
         raise ValueError("programs and steps are not of the same stages")
     streams = Streams(programs, steps, program.dies, program.roles, bindings, routes, program.arena_bytes)
     profile = decode(Profile, json.loads(files[PROFILE])) if PROFILE in files else None
-    return Artifact(streams, program.host, files[GRAPH].decode(), files.get(DATA), report, profile)
+    schedule = files.get(SCHEDULE, b"").decode()
+    return Artifact(streams, program.host, files[GRAPH].decode(), files.get(DATA), report, profile, schedule)
 
 
 def _report(folder: Path) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
     return [
         Differentiate(),
         Partition(),
-        Stages(),
+        Stages(choices.schedule),
         *smaller,
         Place(choices.mapper),
         LowerCollectives(choices.allgather),

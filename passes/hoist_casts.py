@@ -42,8 +42,8 @@ class HoistCasts(Pass):
     Before: loop mb { .. @block.fwd(w[l], x[l], x[l + 1]) .. }
     After:  loop l { @block.cast(w[l], w.bf16[l]) }  loop mb { .. @block.fwd(w.bf16[l], x[l], x[l + 1]) .. }
 
-    Leaves a module as it is whose arrays alone would fill more than the memory of a die; only `plan_memory` knows
-    whether locals fit beside them.
+    Copies take memory to save time: a module whose arrays alone would then be more than a die holds is left as it is.
+    Whether locals fit beside them only `plan_memory` knows (`wscc.pipeline.run_fitting`).
     """
 
     name: ClassVar[str] = "hoist_casts"
@@ -66,8 +66,8 @@ def _arrays_fit(module: Module) -> bool:
 
 @dataclass(slots=True)
 class _Reader:
-    """A procedure that reads working copies; `inputs` are its inputs as places of those it had before: whether a
-    copy stands for one, and which."""
+    """A procedure that reads working copies; for each of its inputs, the place of the one that it was before, and
+    whether a copy stands for it."""
 
     procedure: Procedure
     inputs: list[tuple[int, bool]]

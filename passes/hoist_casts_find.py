@@ -31,7 +31,7 @@ def repeated_casts(module: Module) -> Casts:
 
 
 def _conversions(procedure: Procedure, dtype: DType) -> dict[int, tuple[Op, ...]]:
-    """By place, the ops that narrow an input to `dtype`, for the procedure itself: what it hands on, it makes."""
+    """By place, the ops that narrow an input to `dtype`; a result must be made, so what is handed on is not counted."""
     handed = {o.value.name for o in procedure.outputs}
     found: dict[str, list[Op]] = {}
     for op in procedure.ops:

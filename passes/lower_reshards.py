@@ -6,7 +6,7 @@ and then copied; or, when small, from the same parts in the same order by everyo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,6 +82,12 @@ def arriving(move: Move) -> tuple[tuple[int, ...], tuple[bool, ...]]:
 
 def all_gather(a: Along, x: View, out: View, dim: int, group: str) -> None:
     """Every shard to its place in `out`; shards already in `out` are relayed from there."""
+    for _ in gathering(a, x, out, dim, group):
+        pass
+
+
+def gathering(a: Along, x: View, out: View, dim: int, group: str) -> Iterator[None]:
+    """`all_gather` a round at a time."""
     mine = a.at(out, dim, a.own)
     if x != mine:
         a.build.kernel("copy", [mine], [x])
@@ -93,6 +99,7 @@ def all_gather(a: Along, x: View, out: View, dim: int, group: str) -> None:
             shard, _ = arriving(move)
             source = x if r == 0 else a.at(out, dim, a.by_position(move.shard))
             a.send(move, source, a.at(out, dim, a.by_position(shard)), group)
+        yield
 
 
 def _to_all(a: Along, x: View, out: View, dim: int, group: str) -> None:

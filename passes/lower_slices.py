@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Of the bytes that temporaries may take, the part of one shard on its way: a stream holds several at once.
 _SHARDS: Final = 3
 # Operands that are gathered because results move may take so many times those bytes.
-_GATHERED: Final = 2
+_GATHERED: Final = 1
 # Fewer rows or columns would not fill a matrix unit.
 _TILE: Final = 128
 

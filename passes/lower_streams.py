@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from wscc.ir.fabric import NOBODY, Ints, View
 from wscc.ir.module import Op, Stream
 from wscc.passes.gather_plan import GatherPlan, Move
 from wscc.passes.lower_context import FabricBuilder, mask, sliced
 from wscc.passes.lower_kernels import KERNELS
-from wscc.passes.lower_reshards import Along, add_arrived, all_gather, arriving
+from wscc.passes.lower_reshards import Along, add_arrived, arriving, gathering
 from wscc.passes.lower_runs import Coordinates, Run, Runs, split_axes
 from wscc.passes.lower_site import Site
 from wscc.passes.lower_slices import slices
@@ -78,11 +80,16 @@ class StreamSite:
 
 def lower_stream(s: StreamSite) -> None:
     """Operands that move are received while earlier chunks are worked on; results that move grow on the way."""
-    for part in slices(s):
-        if s.stream.moving_out:
-            _reduce_as_it_goes(part)
-        else:
+    if not s.stream.moving_out:
+        for part in slices(s):
             _gather_as_it_goes(part)
+        return
+    # Rounds in which the next slice gathers its operands stand between those of one slice.
+    parts = [_with_operands_gathered(part) for part in slices(s)]
+    for _ in parts[0][1]:
+        pass
+    for (part, _), (_, rounds) in pairwise([*parts, (s, iter(()))]):
+        _reduce_as_it_goes(part, rounds)
 
 
 # --------------------------------------------------------------------------------------- operands that move
@@ -177,13 +184,14 @@ def _first_free(life: dict[int, list[int]]) -> dict[int, int]:
 # ---------------------------------------------------------------------------------------- results that move
 
 
-def _reduce_as_it_goes(s: StreamSite) -> None:
-    """The time reversal: the farthest shard's part is computed and sent first, one's own last."""
-    s = _with_operands_gathered(s)
+def _reduce_as_it_goes(s: StreamSite, meanwhile: Iterator[None]) -> None:
+    """The time reversal: the farthest shard's part is computed and sent first, one's own last. `meanwhile` builds a
+    round of something else."""
     outs = s.stream.moving_out
     _clear_kept_results(s)
     pending: dict[int, list[tuple[Move, View]]] = {j: [] for j in outs}
     for r, moves in enumerate(reversed(s.along.plan.rounds)):
+        next(meanwhile, None)
         back = [m.backwards() for m in moves]
         parts: dict[Shards, dict[int, View]] = {}
         for move in back:
@@ -197,24 +205,26 @@ def _reduce_as_it_goes(s: StreamSite) -> None:
                 s.along.send(move, source, slot, s.group)
                 arrived[j].append((move, slot))
         pending = arrived
+    for _ in meanwhile:
+        pass
     own = tuple(range(s.along.size))
     _contribute(s, own, {j: s.writes[j] for j in outs}, 1)
     for j in outs:
         add_arrived(s.along, s.writes[j], own, pending[j])
 
 
-def _with_operands_gathered(s: StreamSite) -> StreamSite:
+def _with_operands_gathered(s: StreamSite) -> tuple[StreamSite, Iterator[None]]:
     """Operands that move together with accumulators are gathered first: the accumulator of the farthest
-    shard starts, which needs the farthest operand."""
-    reads = list(s.reads)
+    shard starts, which needs the farthest operand. Also the rounds that gather them."""
+    reads, rounds = list(s.reads), []
     for i in s.stream.moving_in:
         dim = s.ins()[i].index(s.stream.factor)
         shape = list(reads[i].shape)
         shape[dim] *= s.along.size
         full = s.build.buffer(f"{s.group}.gathered{i}", shape, reads[i].dtype)
-        all_gather(s.along, reads[i], full, dim, s.group)
+        rounds.append(gathering(s.along, reads[i], full, dim, s.group))
         reads[i] = full
-    return replace(s, reads=tuple(reads))
+    return replace(s, reads=tuple(reads)), (None for _ in zip(*rounds, strict=True))
 
 
 def _kept(s: StreamSite) -> list[int]:

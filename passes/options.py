@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import fields
 from difflib import get_close_matches
 
-from wscc.diagnostics import Code, CompileError, fail
+from wscc.diagnostics import Code, CompileError, Source, fail
 from wscc.passes import PASSES, Pass
 
 _ITEM = re.compile(r"\s*(\w+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
 
 
-def parse_passes(text: str) -> list[Pass]:
-    """The passes of a list; W006 for an unknown pass or option, or a value of another type."""
+def parse_passes(text: str, read: Callable[[str], Source] | None = None) -> list[Pass]:
+    """The passes of a list; W006 for an unknown pass or option, or a value of another type. `read` gives the files
+    that options name, and raises what it likes for those that it cannot give."""
     passes: list[Pass] = []
     at = 0
     while text[at:].strip():
@@ -22,12 +24,12 @@ def parse_passes(text: str) -> list[Pass]:
             raise fail(
                 Code.OPTION, f"`{text[at:]}` is not a list of passes", help="write `partition,fuse,place`"
             )
-        passes.append(_made(found[1], found[2] or ""))
+        passes.append(_made(found[1], found[2] or "", read))
         at = found.end()
     return passes
 
 
-def _made(name: str, options: str) -> Pass:
+def _made(name: str, options: str, read: Callable[[str], Source] | None) -> Pass:
     cls = PASSES.get(name)
     if cls is None:
         raise _unknown("pass", name, list(PASSES))
@@ -37,7 +39,9 @@ def _made(name: str, options: str) -> Pass:
         key, _, value = item.partition("=")
         if key not in known:
             raise _unknown(f"option of `{name}`", key, list(known))
-        values[key] = _value(name, key, str(known[key].type), value)
+        kind = str(known[key].type)
+        is_file = kind.startswith(Source.__name__)
+        values[key] = read(value) if is_file and read else _value(name, key, kind, value)
     return cls(**values)
 
 

@@ -129,7 +129,7 @@ class _Rewriter:
         # How gradients lie once they are complete, where that is not how contributions are added up.
         self.owned: dict[str, Layout] = {}
         self.done: dict[str, Procedure] = {}
-        resting = Resting(chain, module.sizes, assigned, module.train.zero)
+        resting = Resting(chain, module.sizes, assigned, module.train.zero, module.machine.die.tile)
         for a in module.arrays:
             if a.kind is Kind.INPUT:
                 self.layouts[a.name] = _seeded(a, split[a.name], module)

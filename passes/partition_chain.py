@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+from typing import Final
 
 from wscc.diagnostics import Code, fail
 from wscc.ir.module import Array, Call, Kind, Loop, Mode, Module, Op, Procedure, Value
@@ -114,14 +115,19 @@ def _no_seed(axis: str, degree: int, array: Array, taken: dict[str, int], module
     )
 
 
+# Empty parts of tiles, up to so much, are cheaper than adding up results chunk by chunk.
+_RAGGED: Final = 0.05
+
+
 @dataclass(frozen=True, slots=True)
 class Resting:
-    """Decides how parameters lie between steps."""
+    """Decides how parameters lie between steps, on dies whose matrix units have a side of `tile`."""
 
     chain: Chain
     sizes: dict[str, int]
     assigned: dict[tuple[str, str], Assignment]
     zero: int = 0
+    tile: int = 1
 
     def owned(self, name: str, rest: Layout) -> Layout:
         """How what the optimizer keeps of a parameter lies, and the gradient that it reads: as the parameter
@@ -172,10 +178,18 @@ class Resting:
             )
         streams = {d for d in fitting if any(policy(a).stream for a in layout.dims[d])}
         if policy(axis).stream:
-            best = min(roomy or fitting, key=lambda d: (_stream_price(users, d), -shape[d], d))
+            best = min(
+                roomy or fitting,
+                key=lambda d: (self._is_ragged(left[d] // degree), _stream_price(users, d), -shape[d], d),
+            )
         else:
             best = min(roomy or fitting, key=lambda d: (d not in streams, d))
         return layout.closed(best, axis)
+
+
+    def _is_ragged(self, chunk: int) -> bool:
+        """Whether tiles are far from full where a chunk is one side of a GEMM."""
+        return -(-chunk // self.tile) * self.tile > (1 + _RAGGED) * chunk
 
 
 def _stream_price(users: list[tuple[Site, int]], dim: int) -> tuple[bool, int, int]:

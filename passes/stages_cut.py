@@ -112,7 +112,7 @@ def _spread(layers: int, chunks: int) -> list[int]:
 
 
 def _check_layers(module: Module, layers: int, stages: int, each: int) -> None:
-    if layers >= stages * each:
+    if layers >= stages * each or stages * each == 1:
         return
     axis = module.axes[0][0]
     inside = f" x interleave {each}" if each > 1 else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from wscc.ir.module import Affine, Array, Call, Kind, Mode, Module, Op, Output, Procedure, Ref, Value
@@ -72,8 +72,10 @@ class Exchanges:
 
     # -- between chunks ---------------------------------------------------------------------------------
 
-    def items(self, events: list[Timed], stages: int) -> list[list[Item]]:
-        """By stage, its work and its exchanges in order: after each slot, pair by pair."""
+    def items(
+        self, events: list[Timed], stages: int, work: Callable[[Timed], list[Item]]
+    ) -> list[list[Item]]:  # fmt: skip
+        """By stage, its `work` and its exchanges in order: after each slot, pair by pair."""
         out: list[list[Item]] = [[] for _ in range(stages)]
         slot = 0
         pending: list[tuple[Crossing, int]] = []
@@ -82,9 +84,8 @@ class Exchanges:
                 self._exchange(pending, out)
                 pending, slot = [], e.slot if e else slot
             if e is not None:
-                key = (e.task.backward, e.task.chunk)
-                out[e.stage].append(Item(key, (e.task.microbatch,)))
-                for m in self.messages:
+                out[e.stage] += work(e)
+                for m in self.messages if e.task.last else ():
                     crossing = Crossing(m, e.task.backward)
                     if crossing.chunks[0] == e.task.chunk:
                         pending.append((crossing, e.task.microbatch))

@@ -14,20 +14,35 @@ Sources = dict[int, frozenset[int]]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Forward (or `backward`) work of one chunk of layers on one micro-batch."""
+    """Forward (or `backward`) work of one chunk of layers on one micro-batch, or one `part` of several of it, of which
+    the `last` completes it."""
 
     backward: bool
     chunk: int
     microbatch: int
+    part: int = 0
+    last: bool = True
+
+    @property
+    def whole(self) -> Task:
+        return Task(self.backward, self.chunk, self.microbatch)
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A task in the slot in which it may run first, all tasks taking one slot."""
+    """A task in the slot in which it may run first, all tasks and parts of tasks taking one slot."""
 
     slot: int
     stage: int
     task: Task
+
+
+class StuckError(Exception):
+    """Stages that wait for one another: by stage, its next task with what that needs first, None for one at its end."""
+
+    def __init__(self, waits: list[tuple[Task, Task] | None]) -> None:
+        super().__init__("the order of a stage waits for itself")
+        self.waits = waits
 
 
 def one_f_one_b(stages: int, each: int, microbatches: int) -> list[list[Task]]:
@@ -62,7 +77,8 @@ def _tasks(stages: int, each: int, microbatches: int, stage: int, *, backward: b
 
 def timed(orders: list[list[Task]], sources: Sources) -> list[Timed]:
     """When each task runs, in order of slots: as soon as its stage is free and what it needs has been made in an
-    earlier slot. A forward task needs its sources; a backward task its forward task and its readers' gradients."""
+    earlier slot. A forward task needs its sources; a backward task its forward task and its readers' gradients.
+    Raises `StuckError` where none can go on."""
     readers: dict[int, list[int]] = {}
     for chunk, sources_of in sources.items():
         for s in sources_of:
@@ -78,9 +94,13 @@ def timed(orders: list[list[Task]], sources: Sources) -> list[Timed]:
                 task = order[position[stage]]
                 if all(done.get(n, slot) < slot for n in _needs(task, sources, readers)):
                     now.append(Timed(slot, stage, task))
-        assert now, "the order of a stage waits for itself"
+        if not now:
+            heads = [order[p] if p < len(order) else None for p, order in zip(position, orders, strict=True)]
+            missing = {t: next(n for n in _needs(t, sources, readers) if n not in done) for t in heads if t}
+            raise StuckError([(t, missing[t]) if t else None for t in heads])
         for t in now:
-            done[t.task] = slot
+            if t.task.last:
+                done[t.task.whole] = slot
             position[t.stage] += 1
         out += now
         slot += 1

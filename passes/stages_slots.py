@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from wscc.passes.stages_cut import Message
 from wscc.passes.stages_order import Task, Timed
 
-# A task runs at twice its slot, and what it made crosses to other stages right after.
+# A task runs at twice its slot (from the first of its parts to the last), and what it made crosses to other stages
+# right after.
 Span = tuple[int, int]
 
 
@@ -24,8 +27,12 @@ class Slots:
 
 def in_flight(events: list[Timed], messages: list[Message], chunks: int) -> list[Slots]:
     """The slots that each chunk needs."""
-    at = {e.task: 2 * e.slot for e in events}
-    count = 1 + max((t.microbatch for t in at), default=0)
+    begin: dict[Task, int] = {}
+    end: dict[Task, int] = {}
+    for e in events:
+        begin.setdefault(e.task.whole, 2 * e.slot)
+        end[e.task.whole] = 2 * e.slot
+    count = 1 + max((t.microbatch for t in end), default=0)
     found = []
     for c in range(chunks):
         sources = {m.source for m in messages if m.target == c}
@@ -34,19 +41,21 @@ def in_flight(events: list[Timed], messages: list[Message], chunks: int) -> list
         saved: list[Span] = []
         gradients: list[Span] = []
         for m in range(count):
-            made, back = at[Task(False, c, m)], at[Task(True, c, m)]
+            made, first, back = begin[Task(False, c, m)], begin[Task(True, c, m)], end[Task(True, c, m)]
             saved.append((made, back))
-            carried.append((min([made, *(at[Task(False, s, m)] + 1 for s in sources)]), back))
-            gradients.append((min([back, *(at[Task(True, r, m)] + 1 for r in readers)]), back + 1))
+            carried.append((min([made, *(end[Task(False, s, m)] + 1 for s in sources)]), back))
+            gradients.append((min([first, *(end[Task(True, r, m)] + 1 for r in readers)]), back + 1))
         found.append(Slots(*map(_needed, (carried, saved, gradients))))
     return found
 
 
 def _needed(spans: list[Span]) -> int:
     """The least K of which i and i + K (and i + K + 1, ..) are never live together."""
+    first, last = np.array(spans, np.int64).reshape(-1, 2).T
     widest = 0
-    for i, (first, last) in enumerate(spans):
-        for j in range(i + widest + 1, len(spans)):
-            if spans[j][0] <= last and first <= spans[j][1]:
-                widest = j - i
+    for i in range(len(spans)):
+        later = slice(i + widest + 1, None)
+        together = np.flatnonzero((first[later] <= last[i]) & (first[i] <= last[later]))
+        if together.size:
+            widest += 1 + int(together[-1])
     return widest + 1

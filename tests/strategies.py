@@ -13,6 +13,7 @@ from itertools import product
 from math import prod
 
 from tests.models import Shape, gpt
+from wscc.backends.emit_files import Artifact
 from wscc.compiler import compile_graph
 from wscc.host.compare import Check, Run, by_layer, judge
 from wscc.host.data import Batches, inputs_of, vocabulary
@@ -65,7 +66,12 @@ def reference(family: Callable[..., Module], shape: Shape, dtype: DType, optimiz
 
 def judged(module: Module, want: History, dtype: DType, *, checked: bool = True) -> Check:
     """Run the compiled module and judge it by a reference that was computed before."""
-    artifact = compile_graph(module).artifact
+    return judged_artifact(compile_graph(module).artifact, module, want, dtype, checked=checked)
+
+
+def judged_artifact(
+    artifact: Artifact, module: Module, want: History, dtype: DType, *, checked: bool = True
+) -> Check:  # fmt: skip
     trainer = Trainer(artifact, RunOptions(steps=2, checked=checked, threads=1))
     losses, grads = [], {}
     for i, loss in enumerate(trainer.steps()):

@@ -50,6 +50,7 @@ def test_the_report_has_the_promised_fields(
     assert set(report) == {
         "strategy", "dies_used", "compile_seconds", "params", "flops_per_step", "memory", "placement", "phases",
         "procedures", "traffic_bytes", "instructions", "replicated_flops", "hidden_flops", "sequence_order",
+        "storage",
         "weights_converted",
     }  # fmt: skip
     assert report == json.loads((tmp_path / "o" / "report.json").read_text())

@@ -85,10 +85,14 @@ def test_memory_by_category(degrees: dict[str, int]) -> None:
     layer = sum(up(n // share) for n in split) + sum(map(up, vectors)) + sum(up(n // tp) for n in by_tp)
     position = {1: s.seq * s.d}.get(tp, s.seq * s.d // tp)  # split by tp along the sequence or the width
     whole = s.layers * layer + up(s.vocab * s.d // share) + up(position) + 2 * up(s.d)
-    of = compiled(degrees).report["memory"]["by_category"]
+    report = compiled(degrees).report
+    of = report["memory"]["by_category"]
     assert of["param"] == whole
     assert of["grad"] == whole
     assert of["state"] == 2 * whole
+    once = F64 * (s.layers * (matrices(s) + 9 * s.d + s.ffn) + s.vocab * s.d + s.seq * s.d + 2 * s.d)
+    for kind, times in (("param", 1), ("grad", 1), ("state", 2)):
+        assert report["storage"]["by_kind"][kind]["once_bytes"] == times * once
 
 
 def link_bytes(degrees: dict[str, int]) -> dict[tuple[int, int], int]:

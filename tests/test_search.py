@@ -270,10 +270,11 @@ def test_o3_compiles_the_winner(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (
             ["compile", "-O3", "--set", "wafer.die.sram=1 kB", "--set", "wafer.die.hbm=1 kB"],
             1,
-            ["W204", "W401", "nearest"],
+            ["W206", "W401", "nearest"],
         ),
         (["search", "--set", "train.batch=3"], 1, ["W201", "microbatch"]),
         (["search", "--set", "wafer.mesh=1x1", "--dead", "die:0,0"], 1, ["W301", "dead die"]),
+        (["compile", "-O3", "--schedule", MODEL], 2, ["W006", "--schedule"]),
         (["search", "--parallel", "xp=2"], 2, ["xp"]),
         (["search", "--budget", "0"], 2, ["--budget"]),
     ],

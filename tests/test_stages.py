@@ -19,7 +19,7 @@ from wscc.machine.wafer import Wafer
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
-from wscc.passes.stages_loops import Item, Repeated, compressed, short_count
+from wscc.passes.stages_loops import Item, Repeated, compressed, compressed_throughout, short_count
 from wscc.passes.stages_order import Task, one_f_one_b, timed
 
 SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 3)).flatmap(
@@ -84,6 +84,7 @@ def test_a_short_schedule_lengthened_is_the_long_one(case: tuple[int, int, int])
 def test_compressing_loses_nothing(words: list[tuple[Hashable, int]], period: int) -> None:
     items = [Item(k, (m,)) for k, m in words]
     assert unrolled(compressed(items, period, 0)) == items
+    assert unrolled(compressed_throughout(items)) == items
 
 
 # -- the pass: it keeps meaning -----------------------------------------------------------------------------

@@ -17,15 +17,20 @@ from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
 from wscc.frontend.scan import read_source
 from wscc.host.data import read_text
+from wscc.ir.call_table import to_table_text
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, calls
 from wscc.ir.print import to_text
+from wscc.passes import default_passes
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.hoist_casts import HoistCasts
+from wscc.passes.partition import Partition
 from wscc.passes.place import placement
 from wscc.passes.route_loads import link_bytes, phase_loads, procedure_loads
+from wscc.passes.stages import Stages
+from wscc.passes.stages_default import call_table
 from wscc.passes.stagger import Stagger
-from wscc.pipeline import Observer, Timings, check, compile_module
+from wscc.pipeline import Observer, Timings, check, compile_module, run_passes
 from wscc.report import Loads, build_report, hidden_model_flops, model_flops
 from wscc.staggering import choose
 
@@ -65,6 +70,21 @@ def compile_file(
         )
     except CompileError as error:
         raise at_strategy(error, resolved.config.strategy_span) from error
+
+
+def schedule_table(path: str, overrides: Overrides = NO_OVERRIDES, choices: Choices = DEFAULT) -> str:
+    """The calls of a step of a `.wsl` file as a table that `Choices.schedule` takes back. Raises as `compile_file`."""
+    resolved = resolve(parse(read_source(path)), overrides)
+    graph = elaborate(resolved)
+    passes = default_passes(2, choices)
+    try:
+        sharded = run_passes(graph, passes[: [p.name for p in passes].index(Stages.name)])
+        table = call_table(sharded)
+    except CompileError as error:
+        raise at_strategy(error, resolved.config.strategy_span) from error
+    strategy = " ".join(f"{a}={n}" for a, n in graph.axes) or "one die"
+    title = f"{graph.name}, {strategy}: the calls of a step, {graph.train.microbatches} micro-batches"
+    return to_table_text(table, title)
 
 
 def at_strategy(error: CompileError, span: Span) -> CompileError:
@@ -131,7 +151,17 @@ class _Linked:
         lowered = place.with_(procedures=(*place.procedures, *added))
         flops = model_flops(self.graph) - hidden_model_flops(self._sharded)
         profile = profile_of(self.graph, lowered, routed, planned, streams, flops, self.file)
-        return Artifact(streams, manifest, to_text(self.graph), self.data, profile=profile)
+        return Artifact(
+            streams, manifest, to_text(self.graph), self.data, profile=profile, schedule=self._schedule
+        )
+
+    @property
+    def _schedule(self) -> str:
+        """The table of calls, where it asks for another step than would be made without it."""
+        table = self.choices.schedule
+        if table is None or Stages().run(self.modules[Partition.name]) == self.modules[Stages.name]:
+            return ""
+        return table.text
 
     def compiled(self, routed: Module, planned: Module) -> Compiled:
         started = time.perf_counter()

@@ -8,10 +8,11 @@ from itertools import product
 from typing import Any, ClassVar
 
 from wscc.backends.emit import emit
-from wscc.backends.emit_files import Artifact
+from wscc.backends.emit_files import SCHEDULE, Artifact
 from wscc.backends.load_checks import die_name
 from wscc.backends.verify_findings import Finding
 from wscc.backends.verify_views import Ints
+from wscc.diagnostics import Source
 from wscc.ir.artifact import Manifest
 from wscc.ir.module import Module
 from wscc.ir.program import (
@@ -55,8 +56,9 @@ def differences(artifact: Artifact, graph: Module) -> Iterator[Finding]:
     cannot be compiled.
     """
     best: list[Finding] = []
+    schedule = Source(SCHEDULE, artifact.schedule) if artifact.schedule else None
     for level, allgather in product(LEVELS, ALLGATHERS):
-        default = default_passes(level, Choices(allgather=allgather))
+        default = default_passes(level, Choices(allgather=allgather, schedule=schedule))
         passes = [_As(artifact.streams.dies) if p.name == "place" else p for p in default]
         streams, manifest = emit(run_fitting(graph, passes))
         found = list(_between(artifact, streams, manifest))

@@ -15,6 +15,7 @@ from wscc.passes.place_types import Placement
 from wscc.passes.plan_memory_report import memory_report
 from wscc.passes.route_loads import PhaseLoad, ProcedureLoad
 from wscc.pipeline import Timings
+from wscc.storage import storage_report
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def build_report(
             "by_category": memory.by_category,
             "capacity": memory.capacity,
         },
+        "storage": storage_report(planned),
         "weights_converted": weights_converted(sharded, planned, hoisting=hoisting),
         "placement": {
             "method": place.method,

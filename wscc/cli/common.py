@@ -11,9 +11,10 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from wscc.diagnostics import Code, CompileError, Diagnostic
+from wscc.diagnostics import Code, CompileError, Diagnostic, Source
 from wscc.diagnostics.render import one_line, render
 from wscc.frontend.overrides import Overrides, UsageError
+from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
 from wscc.machine.links import CUT_THROUGH
 from wscc.passes.choices import ALLGATHERS, ROUTINGS, Choices
 from wscc.passes.place_solver import MAPPERS
@@ -49,6 +50,7 @@ _MODEL_OPTIONS: Final = (
     click.option(
         "--routing", type=click.Choice(ROUTINGS), help="routes of messages (default: adaptive from -O2)"
     ),
+    click.option("--schedule", metavar="FILE", help="calls in the order of this table; see `wscc schedule`"),
     click.option(
         "--mapper",
         type=click.Choice(MAPPERS),
@@ -58,21 +60,27 @@ _MODEL_OPTIONS: Final = (
 
 
 def model_options(command: F) -> F:
-    """`--set --parallel --dead --dtype --mapper --routing --allgather --stagger`, as one argument `options`."""
+    """`--set --parallel --dead --dtype --mapper --routing --allgather --stagger --schedule`, as one argument
+    `options`."""
 
     @wraps(command)
     def collected(
         *, sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None,
-        mapper: str | None, routing: str | None, allgather: str | None, stagger: bool, **others: object,
+        mapper: str | None, routing: str | None, allgather: str | None, stagger: bool,
+        schedule: str | None, **others: object,
     ) -> object:  # fmt: skip
         given = {
             "--set": sets, "--parallel": parallel, "--dead": dead, "--dtype": dtype, "--mapper": mapper,
-            "--routing": routing, "--allgather": allgather, "--stagger": stagger,
+            "--routing": routing, "--allgather": allgather, "--stagger": stagger, "--schedule": schedule,
         }  # fmt: skip
         options = ModelOptions(
             Overrides(sets=sets, parallel=parallel, dead=dead, dtype=dtype),
             Choices(
-                mapper or DEFAULT_MAPPER, routing or "", allgather or ALLGATHERS[0], CUT_THROUGH * stagger
+                mapper or DEFAULT_MAPPER,
+                routing or "",
+                allgather or ALLGATHERS[0],
+                CUT_THROUGH * stagger,
+                read_table_file(schedule) if schedule else None,
             ),
             tuple(name for name, value in given.items() if value),
         )
@@ -82,6 +90,14 @@ def model_options(command: F) -> F:
     for option in _MODEL_OPTIONS:
         made = option(made)
     return made  # type: ignore[no-any-return]
+
+
+def read_table_file(path: str) -> Source:
+    """The text of a table of calls."""
+    return read_source(path, _TABLE)
+
+
+_TABLE: Final = TextKind("a table of calls", 8 * MAX_CHARACTERS, "write what repeats as a loop")
 
 
 def json_option(command: F) -> F:

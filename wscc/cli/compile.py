@@ -18,6 +18,7 @@ from wscc.passes import PASSES
 from wscc.passes.stagger import Stagger
 from wscc.pipeline import Observer
 from wscc.search.optimise import compile_searched
+from wscc.storage import storage_words
 
 SEARCHED = 3  # the level at which the strategy may be left open
 # The pass after which each level is complete.
@@ -135,6 +136,7 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
         ("parameters", f"{r['params']:,}"),
         ("FLOPs per step", f"{r['flops_per_step']:,}"),
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
+        *storage_words(r["storage"]),
         *([("weights", f"converted {r['weights_converted']}")] if "fit" in r["weights_converted"] else []),
         *([("searched", in_words(r["search"]))] if "search" in r else []),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import click
 
-from wscc.cli.common import json_option, show_json
+from wscc.cli.common import json_option, read_table_file, show_json
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.diagnostics.render import explain
 from wscc.frontend.fmt import fmt
@@ -34,7 +34,7 @@ T = TypeVar("T")
 @json_option
 def opt_command(ir: str, chosen: str, as_json: bool) -> int:
     """Run passes on a textual IR file and print the result; without --passes, print it canonically."""
-    passes = _asked(parse_passes, chosen)
+    passes = _asked(lambda words: parse_passes(words, read_table_file), chosen)
     module = parse_wir(read_source(ir))
     check(module, "parse")
     module = run_passes(module, passes, facts=facts_of(module))

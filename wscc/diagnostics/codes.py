@@ -30,7 +30,9 @@ class Code(StrEnum):
     DEGREE = "W201"
     UNEVEN = "W202"
     NO_SEARCH = "W203"
-    NO_STRATEGY = "W204"
+    CALL_TABLE = "W204"
+    CALL_ORDER = "W205"
+    NO_STRATEGY = "W206"
     TOO_MANY_DIES = "W301"
     DISCONNECTED = "W302"
     NO_PATH = "W303"
@@ -195,6 +197,26 @@ Example:
     parallel auto
 
 Fix: `wscc compile -O3` searches and compiles the best; `wscc search` shows what there is, for `--parallel`.""",
+    Code.CALL_TABLE: """\
+The file given with `--schedule` is no table of the calls of this program: a line has another form, names a
+call, layer or micro-batch that its stage does not have, or a call is made twice or never.
+
+Example:
+    stage 0
+    block.fwd   0..3   0
+    block.fwd   3      0         layer 3 again
+
+Fix: begin with the table that `wscc schedule MODEL` prints with the same options, and only move lines, split
+them or merge them: every call must stay, once.""",
+    Code.CALL_ORDER: """\
+In the order of the table given with `--schedule` a call would read what is not there yet, overwrite what is
+still needed, or stages would wait for one another in a circle.
+
+Example:
+    block.bwd   3..0   1         above block.fwd of micro-batch 1
+
+Fix: the message names both calls and their lines; put the one that must come first above the other. On each
+stage a micro-batch goes forward before it goes backward, and no sooner than on the stages that feed it.""",
     Code.NO_STRATEGY: """\
 No strategy fits the model on the wafer: every product of degrees for its dies, and for fewer, is refused.
 

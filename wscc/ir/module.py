@@ -193,7 +193,9 @@ class Affine:
     modulus: int = 0
 
     def at(self, variables: dict[str, int]) -> int:
-        n = self.base + sum(c * variables[v] for v, c in self.terms)
+        n = self.base
+        for v, c in self.terms:
+            n += c * variables[v]
         return n % self.modulus if self.modulus else n
 
 

@@ -110,7 +110,7 @@ def refusals(found: Found) -> list[Refusals]:
 
 
 def none_fits(found: Found) -> CompileError:
-    """W204 with how many were refused for what, and the one that is nearest to fitting."""
+    """W206 with how many were refused for what, and the one that is nearest to fitting."""
     rows = refusals(found)[:_TOLD]
     words = "; ".join(f"{r.count} {r.code}, such as `{r.example}`: {r.message}" for r in rows)
     help = "enlarge the mesh, or change `batch` and `microbatch`"

@@ -13,7 +13,8 @@ from math import inf
 from statistics import geometric_mean
 from typing import Final
 
-from wscc.diagnostics import CompileError
+from wscc.diagnostics import Code, CompileError, Diagnostic
+from wscc.frontend.overrides import UsageError
 from wscc.machine.topology import mesh_topology
 from wscc.search.candidates import Problem, Refused, compiled, estimated, refused, simulated, too_large
 from wscc.search.closed_forms import Bound, ClosedForms
@@ -40,7 +41,10 @@ def search(
     progress: Progress = lambda words, done, of: None,
 ) -> Found:  # fmt: skip
     """The strategies of a program, of which `budget` are compiled at most. Raises the program's own `CompileError`, or
-    W204 if none fits."""
+    W206 if none fits, W006 for a table of calls."""
+    if problem.choices.schedule is not None:
+        message = "a table of calls is of one strategy, and the search looks at many"
+        raise UsageError(Diagnostic(Code.OPTION, message, help="leave out `--schedule`, or `parallel auto`"))
     space = _Space(problem)
     found = Found(space.live)
     fitting = space.fitting(found)

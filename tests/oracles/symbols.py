@@ -1,0 +1,125 @@
+"""What a step computes, in symbols: each element of an array holds the name of how it was made.
+
+Two sharded steps with equal symbols in the end compute the same, whatever their order, slots and exchanges. Stages run
+as they would on dies: each by itself, until a call in which it meets others. Shares no code with the passes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any
+
+from wscc.ir.module import Call, Kind, Mode, Module, Procedure, walk
+
+Place = tuple[int, str, tuple[int, ...]]
+
+
+class Waiting(AssertionError):
+    """Stages that wait for one another."""
+
+
+class Symbols:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.arrays = {a.name: a for a in module.arrays}
+        self.procedures = {p.name: p for p in module.procedures}
+        self.held: dict[Place, Hashable] = {}
+
+    def _place(self, stage: int, array: str, index: tuple[int, ...]) -> Place:
+        a = self.arrays[array]
+        assert a.stage in (-1, stage), f"stage {stage} has no {array}"
+        assert len(index) == len(a.extents)
+        assert all(0 <= i < n for i, n in zip(index, a.extents, strict=True))
+        return stage, a.storage or a.name, index
+
+    def _read(self, place: Place) -> Hashable:
+        array = self.arrays[place[1]]
+        kept = array.kind in (Kind.PARAM, Kind.STATE, Kind.INPUT) or place[1] == "t"
+        if kept:
+            # Parts of an array are known by the elements of the whole.
+            index = (place[2][0] + array.first, *place[2][1:]) if array.of and place[2] else place[2]
+            return self.held.setdefault(place, ("at first", array.of or array.name, index))
+        return self.held[place]  # a KeyError is a read of what nobody wrote
+
+    def _store(self, place: Place, value: Hashable, mode: Mode) -> None:
+        if mode is Mode.WRITE:
+            self.held[place] = value
+            return
+        total: Counter[Hashable] = Counter()
+        for part in (self._read(place), value):
+            total.update(dict(part[1]) if isinstance(part, tuple) and part[0] == "sum" else {part: 1})
+        self.held[place] = ("sum", frozenset(total.items()))
+
+    def _local(self, stage: int, call: Call, at: dict[str, int]) -> None:
+        p = self.procedures[call.procedure]
+        places = [self._place(stage, r.array, tuple(i.at(at) for i in r.index)) for r in call.args]
+        n = len(p.inputs)
+        given = [self._read(x) for x in places[:n]]
+        names = [v.name for v in p.inputs]
+        made = hash((p.name, tuple(given)))  # short, and equal in every run of this process
+        for out, place in zip(p.outputs, places[n:], strict=True):
+            passed = out.value.name in names
+            value = given[names.index(out.value.name)] if passed else ("made", made, out.value.name)
+            self._store(place, value, out.mode)
+
+    def _meet(self, call: Call, at: dict[str, int], p: Procedure) -> None:
+        n, indices = len(p.inputs), [tuple(i.at(at) for i in r.index) for r in call.args]
+        if p.ops[0].kind == "stage_sum":
+            (x, y), stages = call.args, range(self.module.stages)
+            total: Counter[Hashable] = Counter()
+            for s in stages:
+                part: Any = self._read(self._place(s, x.array, indices[0]))
+                total.update(dict(part[1]) if part[0] == "sum" else {part: 1})
+            for s in stages:
+                self.held[self._place(s, y.array, indices[1])] = ("sum", frozenset(total.items()))
+            return
+        ends = [(self.arrays[r.array].stage, r.array, i) for r, i in zip(call.args, indices, strict=True)]
+        values = [self._read(self._place(*e)) for e in ends[:n]]
+        for value, end in zip(values, ends[n:], strict=True):
+            self.held[self._place(*end)] = value
+
+    def _who(self, p: Procedure) -> frozenset[Any]:
+        if any(op.kind == "stage_sum" for op in p.ops):
+            return frozenset(range(self.module.stages))
+        moves = [op for op in p.ops if op.kind == "permute"]
+        return frozenset(op.attr(end) for op in moves for end in ("source", "target"))
+
+    def run(self) -> dict[Hashable, Hashable]:
+        """Symbols of loss, gradients, parameters and optimizer state after a step, by element of the whole array."""
+        queues = [list(walk(s)) for s in self.module.steps()]
+        at = [0] * len(queues)
+        while any(i < len(q) for i, q in zip(at, queues, strict=True)):
+            moved = False
+            for s, q in enumerate(queues):
+                while at[s] < len(q) and not self._who(self.procedures[q[at[s]][0].procedure]):
+                    self._local(s, *q[at[s]])
+                    at[s] += 1
+                    moved = True
+            heads = [q[i] if i < len(q) else None for i, q in zip(at, queues, strict=True)]
+            for head in heads:
+                if head is None:
+                    continue
+                call, variables = head
+                who = self._who(self.procedures[call.procedure])
+                named = [
+                    h and (h[0].procedure, [[i.at(h[1]) for i in r.index] for r in h[0].args]) for h in heads
+                ]
+                if who and all(named[s] == named[heads.index(head)] for s in who):
+                    self._meet(call, variables, self.procedures[call.procedure])
+                    for s in who:
+                        at[s] += 1
+                    moved = True
+                    break
+            if not moved:
+                raise Waiting([h[0].procedure if h else None for h in heads])
+        return self._outcome()
+
+    def _outcome(self) -> dict[Hashable, Hashable]:
+        found: dict[Hashable, Hashable] = {}
+        for (stage, name, index), symbol in self.held.items():
+            a = self.arrays[name]
+            if a.kind in (Kind.PARAM, Kind.STATE, Kind.GRAD) or name in ("loss", "norm2"):
+                index = (index[0] + a.first, *index[1:]) if a.of and index else index
+                found[a.of or a.name, index, stage] = symbol
+        return found

@@ -1,0 +1,34 @@
+"""`wscc schedule`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from wscc.cli.common import ModelOptions, json_option, model_options, show_json
+from wscc.compiler import schedule_table
+from wscc.diagnostics import Code, fail
+
+
+@click.command("schedule")
+@click.argument("model")
+@click.option("-o", "--output", metavar="FILE", help="where to write the table (default: to stdout)")
+@model_options
+@json_option
+def schedule_command(model: str, output: str | None, options: ModelOptions, as_json: bool) -> int:
+    """Print the calls of a step of MODEL as a table, to be edited and given back with --schedule."""
+    text = schedule_table(model, options.overrides, options.choices)
+    if output:
+        try:
+            Path(output).write_text(text, encoding="utf-8")
+        except OSError as problem:
+            reason = (problem.strerror or str(problem)).lower()
+            raise fail(
+                Code.UNREADABLE, f"cannot write `{output}`: {reason}", help="without `-o` it is printed"
+            ) from None
+    if as_json:
+        show_json({"schedule": text})
+    elif not output:
+        click.echo(text, nl=False)
+    return 0
