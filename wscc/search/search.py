@@ -31,7 +31,7 @@ MOST_ESTIMATED: Final = 400
 _COMPILED_AT_ONCE: Final = 4
 _SIMULATED_AT_ONCE: Final = 2
 # Fewer are not worth starting processes for.
-_FEW: Final = 24
+_FEW: Final = 12
 
 Progress = Callable[[str, int, int], None]
 
