@@ -17,8 +17,10 @@ from wscc.report import seen, working_axes
 
 _LOCAL_SHARE: Final = 8
 _ARRAY_SHARE: Final = 2
-# What moves is received, used and sent on.
-_TOUCHES: Final = 3
+# The shards of a stream that a die holds slots for, and the part of the SRAM that these may take, so that estimates
+# come near to simulated steps of the samples.
+_SLOTS: Final = 3
+_SLOTS_SHARE: Final = 4
 # Of a group of n, the shares of the whole tensor that cross a link, per ring direction.
 _PASSES: Final = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}
 
@@ -97,18 +99,24 @@ class _Costs:
         return prod(sides) / prod(-(-side // tile) * tile for side in sides)
 
     def _hbm(self, op: Op, formals: set[str]) -> float:
-        """A turn of a stream passes over all that is not cut in chunks, and over its shard of what moves."""
+        """A turn of a stream passes over all that is not cut in chunks, and each of its slices over every operand; what
+        moves is read where it rests, and then lies in slots."""
         turns = self.module.sizes[op.stream.axis] if op.stream else 1
-        moving = self._moving(op)
+        moving, slices = self._moving(op), self._slices(op)
         amounts: dict[str, int] = {}
         for v, term in op.terms():
             if self._lies(v, formals):
                 is_cut = op.stream is not None and op.stream.factor in term
-                times = _TOUCHES * turns if v in moving else 1 if is_cut else turns
+                times = 1 if v in moving else (1 if is_cut else turns) * (slices if v in op.operands else 1)
                 amounts[v.name] = self._local(v) * times
         if op.kind in ("embedding", "pick"):  # rows of a table
             amounts.pop(op.operands[-1 if op.kind == "embedding" else 0].name, None)
         return self._read(sum(amounts.values()))
+
+    def _slices(self, op: Op) -> int:
+        """Parts in which shards travel, so that the slots for them fit the SRAM."""
+        slots = _SLOTS * max(map(self._local, self._moving(op)), default=0)
+        return max(1, -(-slots * _SLOTS_SHARE // self.module.machine.die.sram))
 
     def _moving(self, op: Op) -> list[Value]:
         if op.stream is None:
