@@ -23,7 +23,7 @@ from wscc.search.space import Strategy, replicas_of, strategies
 from wscc.search.workers import Workers
 from wscc.strategy import dies_of
 
-BUDGET: Final = 10
+BUDGET: Final = 8
 # Strategies of fewer dies are looked at until so many could fit; so many are estimated at most.
 WIDE: Final = 64
 MOST_ESTIMATED: Final = 400
