@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from wscc.ir.fabric import View
@@ -11,6 +12,9 @@ from wscc.passes.lower_context import sliced
 
 if TYPE_CHECKING:
     from wscc.passes.lower_streams import StreamSite
+
+# The first index and the number of indices.
+Span = tuple[int, int]
 
 # Of the bytes that temporaries may take, the part of one shard on its way: a stream holds several at once.
 _SHARDS: Final = 3
@@ -32,9 +36,15 @@ def slices(s: StreamSite) -> list[StreamSite]:
         i = s.stream.moving_in[0]
         term, shape = s.ins()[i], s.reads[i].shape
     tile = _TILE if s.op.kind == "matmul" else 1
-    choices = [(_parts(shape[term.index(f)], wanted, tile), f) for f in _free(s, term)]
-    parts, factor = next((c for c in choices if c[0] >= wanted), max(choices, default=(1, "")))
-    return [_slice(s, factor, i, parts) for i in range(parts)] if parts > 1 else [s]
+    choices = [(_spans(shape[term.index(f)], wanted, tile), f) for f in _free(s, term)]
+    spans, factor = next(
+        (c for c in choices if len(c[0]) == wanted), max(choices, key=_count, default=([], ""))
+    )
+    return [_slice(s, factor, span) for span in spans] if len(spans) > 1 else [s]
+
+
+def _count(choice: tuple[list[Span], str]) -> int:
+    return len(choice[0])
 
 
 def _needed(s: StreamSite) -> int:
@@ -59,21 +69,21 @@ def _free(s: StreamSite, term: Sequence[str]) -> list[str]:
     return [f for f in free if f != cut] + last
 
 
-def _parts(size: int, wanted: int, tile: int) -> int:
-    """At least `wanted` parts, if that leaves whole tiles; else as many as do."""
-    fits = [n for n in range(1, size + 1) if size % n == 0 and (size // n) % tile == 0]
-    return min((n for n in fits if n >= wanted), default=max(fits, default=1))
+def _spans(size: int, wanted: int, tile: int) -> list[Span]:
+    """So many spans, or fewer, of about equal size, all but the last of whole tiles."""
+    tiles = -(-size // tile)
+    parts = min(wanted, tiles)
+    edges = [min(tiles * i // parts * tile, size) for i in range(parts + 1)]
+    return [(low, high - low) for low, high in pairwise(edges)]
 
 
-def _slice(s: StreamSite, factor: str, index: int, parts: int) -> StreamSite:
+def _slice(s: StreamSite, factor: str, span: Span) -> StreamSite:
     inner = factor == s.stream.factor
 
     def cut(view: View, term: Sequence[str], *, moves: bool) -> View:
         if factor not in term or (inner and not moves):
             return view
-        dim = term.index(factor)
-        size = view.shape[dim] // parts
-        return sliced(view, dim, index * size, size)
+        return sliced(view, term.index(factor), *span)
 
     return replace(
         s,
@@ -85,5 +95,5 @@ def _slice(s: StreamSite, factor: str, index: int, parts: int) -> StreamSite:
             cut(v, t, moves=j in s.stream.moving_out)
             for j, (v, t) in enumerate(zip(s.writes, s.outs(), strict=True))
         ),
-        part=(index, parts) if inner else (0, 1),
+        part=span if inner else None,
     )

@@ -23,8 +23,8 @@ Shards = tuple[int, ...]
 @dataclass(frozen=True, slots=True)
 class StreamSite:
     """One streamed op on its local views: shards where it moves, whole along the factor elsewhere. `more` says, by
-    result, that it is to be added to what is there. Of each shard along the factor, this is `part` (i, n): the i-th
-    of n."""
+    result, that it is to be added to what is there. Of each shard along the factor, this is `part`: its
+    first index and size."""
 
     along: Along
     op: Op
@@ -34,7 +34,7 @@ class StreamSite:
     coordinates: Coordinates
     runs: Runs
     more: tuple[bool, ...]
-    part: tuple[int, int] = (0, 1)
+    part: tuple[int, int] | None = None
 
     @property
     def build(self) -> FabricBuilder:
@@ -56,10 +56,9 @@ class StreamSite:
         """The view at the chunk of each die's shard; itself where it lacks the factor."""
         if self.stream.factor not in term:
             return view
-        dim, (index, parts) = term.index(self.stream.factor), self.part
+        dim = term.index(self.stream.factor)
         shard = self.along.at(view, dim, self.along.by_position(shards))
-        size = shard.shape[dim] // parts
-        return sliced(shard, dim, index * size, size)
+        return sliced(shard, dim, *self.part) if self.part else shard
 
     def run(
         self, shards: Shards, reads: tuple[View, ...], writes: tuple[View, ...], more: tuple[bool, ...],

@@ -186,7 +186,6 @@ class Resting:
             best = min(roomy or fitting, key=lambda d: (d not in streams, d))
         return layout.closed(best, axis)
 
-
     def _is_ragged(self, chunk: int) -> bool:
         """Whether tiles are far from full where a chunk is one side of a GEMM."""
         return -(-chunk // self.tile) * self.tile > (1 + _RAGGED) * chunk
