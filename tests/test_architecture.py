@@ -31,6 +31,8 @@ MAY: dict[str, set[str]] = {
     "passes": BASE | {"routing", "passes"},
     "backends": BASE | {"backends", "collectives", "host"},
     "wscc/pipeline.py": BASE | {"passes"},
+    "wscc/search": BASE
+    | {"frontend", "passes", "backends", "pipeline", "compiler", "report", "simulation", "search"},
     "wscc/faults": BASE | {"frontend", "passes", "pipeline", "report", "faults"},
 }
 

@@ -121,6 +121,15 @@ def compile_graph(
     return _staggered(compiled, planned, linked, observe) if choices.stagger else compiled
 
 
+def program_of(graph: Module, level: int = 2, *, choices: Choices = DEFAULT) -> tuple[Artifact, Module]:
+    """The artifact of a forward module without its report, which takes as long as all else, and the last module: what a
+    simulation needs. All dies start at once."""
+    modules: dict[str, Module] = {}
+    planned = compile_module(graph, level, choices=choices, observe=modules.__setitem__)
+    linked = _Linked(graph, modules, choices, Loads((), (), 0), Timings(), None, "")
+    return linked.artifact(modules["route"], planned), planned
+
+
 @dataclass(frozen=True, eq=False)
 class _Linked:
     """All that the artifact of a program with known routes needs besides its last modules."""

@@ -17,6 +17,7 @@ from wscc.ir.parse import parse
 from wscc.ir.profile import Profile
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.topology import mesh_topology
+from wscc.machine.wafer import Wafer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,10 +35,11 @@ class Simulated:
 
 
 def simulate(
-    artifact: Artifact, link_model: str = CUT_THROUGH, *, tracing: bool = False, bandwidth_factor: int = 1
-) -> Simulated:
-    """Simulate a step, on links so many times as fast as those of the wafer. `CompileError` W501 if the artifact does
-    not fit itself, W502 if dies wait for one another."""
+    artifact: Artifact, link_model: str = CUT_THROUGH, *, tracing: bool = False, bandwidth_factor: int = 1,
+    wafer: Wafer | None = None,
+) -> Simulated:  # fmt: skip
+    """Simulate a step, on links so many times as fast as those of the wafer, which is read from the artifact if it is
+    not given. `CompileError` W501 if the artifact does not fit itself, W502 if dies wait for one another."""
     profile = artifact.profile
     if profile is None:
         raise fail(
@@ -45,16 +47,18 @@ def simulate(
             "the artifact has no profile.json, which says what its instructions are for",
             help="compile the model again",
         )
-    builder = builder_of(artifact, link_model, bandwidth_factor=bandwidth_factor)
+    builder = builder_of(artifact, link_model, bandwidth_factor=bandwidth_factor, wafer=wafer)
     trace = Trace(builder, profile) if tracing else None
     composer = Composer(builder, trace.observer if trace else None).run()
     return Simulated(builder, profile, account(composer, profile), trace)
 
 
-def builder_of(artifact: Artifact, link_model: str, *, bandwidth_factor: int = 1) -> Builder:
+def builder_of(
+    artifact: Artifact, link_model: str, *, bandwidth_factor: int = 1, wafer: Wafer | None = None
+) -> Builder:
     """The streams of an artifact on its wafer. `CompileError` W501 if they do not fit it."""
     check_dies(artifact.streams, artifact.manifest)
-    wafer = parse(Source("graph.wir", artifact.graph)).machine
+    wafer = wafer or parse(Source("graph.wir", artifact.graph)).machine
     wafer = replace(wafer, link=replace(wafer.link, bandwidth=wafer.link.bandwidth * bandwidth_factor))
     if artifact.streams.arena_bytes > wafer.die.sram + wafer.die.hbm:
         raise fail(Code.ARTIFACT, "the arena of the artifact is larger than the memories of a die")

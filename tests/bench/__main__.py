@@ -14,6 +14,7 @@ from tests.bench.damage import show_damage
 from tests.bench.placing import show_places
 from tests.bench.routing import cases, measure
 from tests.bench.scaling import show_scaling
+from tests.bench.searching import show_searches
 from tests.bench.staggering import show_staggering
 from tests.bench.steps import Contender, Times, race
 
@@ -27,7 +28,17 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument(
         "--only",
-        choices=("compile", "sizes", "interpreter", "place", "route", "collectives", "damage", "stagger"),
+        choices=(
+            "compile",
+            "sizes",
+            "interpreter",
+            "place",
+            "route",
+            "collectives",
+            "damage",
+            "stagger",
+            "search",
+        ),
         help="one of the tables; `damage` and `stagger` only so",
     )
     given = parser.parse_args()
@@ -46,6 +57,8 @@ def main() -> None:
         show_damage(given.quick)
     if given.only == "stagger":
         show_staggering(given.quick)
+    if given.only in (None, "search"):
+        show_searches(given.quick)
     if given.only in (None, "interpreter"):
         show_steps(5 if given.quick else 21)
 

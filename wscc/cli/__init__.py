@@ -21,6 +21,7 @@ from wscc.cli.monitor import monitor_command
 from wscc.cli.route import route_command
 from wscc.cli.run import run_command
 from wscc.cli.schedule import schedule_command
+from wscc.cli.search import search_command
 from wscc.cli.simulate import simulate_command
 from wscc.cli.verify import verify_command
 from wscc.diagnostics import CompileError
@@ -33,9 +34,9 @@ def cli() -> None:
 
 
 for command in (
-    compile_command, run_command, verify_command, simulate_command, monitor_command, faults_command,
-    schedule_command, import_command, route_command, collective_command, opt_command, passes_command,
-    explain_command, fmt_command,
+    compile_command, run_command, verify_command, simulate_command, monitor_command, search_command,
+    faults_command, schedule_command, import_command, route_command, collective_command, opt_command,
+    passes_command, explain_command, fmt_command,
 ):  # fmt: skip
     cli.add_command(command)
 

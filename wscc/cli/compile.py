@@ -9,14 +9,18 @@ import click
 
 from wscc.backends.emit_files import write_artifact
 from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
+from wscc.cli.search import Progress, cores, in_words
 from wscc.cli.wafer_map import wafer_map
 from wscc.compiler import Compiled, compile_file
 from wscc.ir.module import Module
 from wscc.ir.print import to_text
 from wscc.passes import PASSES
 from wscc.passes.stagger import Stagger
+from wscc.pipeline import Observer
+from wscc.search.optimise import compile_searched
 from wscc.storage import storage_words
 
+SEARCHED = 3  # the level at which the strategy may be left open
 # The pass after which each level is complete.
 LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
 
@@ -25,7 +29,12 @@ LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
 @click.argument("model")
 @click.option("-o", "--output", metavar="DIR", help="where to write the artifact (default: MODEL.out)")
 @click.option(
-    "-O", "level", type=click.IntRange(0, 2), default=2, show_default=True, help="optimisation level"
+    "-O",
+    "level",
+    type=click.IntRange(0, 3),
+    default=2,
+    show_default=True,
+    help="0: for debugging; 1: fused, overlapping; 2: routes avoid what is full; 3: `parallel auto` is searched",
 )
 @click.option("--emit", type=click.Choice(list(LEVELS)), help="print a level and write nothing")
 @click.option(
@@ -50,7 +59,7 @@ def compile_command(
             texts[name] = to_text(module)
 
     try:
-        compiled = compile_file(model, options.overrides, level, choices=options.choices, observe=observe)
+        compiled = _compiled(model, level, options, observe)
     finally:
         if not as_json:
             _show_modules(texts, titled=len(wanted) > 1)
@@ -74,6 +83,20 @@ def _show_modules(texts: dict[str, str], *, titled: bool) -> None:
         if titled:
             say(f"after {name}:")
         click.echo(text, nl=False)
+
+
+def _compiled(model: str, level: int, options: ModelOptions, observe: Observer) -> Compiled:
+    if level != SEARCHED:
+        return compile_file(model, options.overrides, level, choices=options.choices, observe=observe)
+    progress = Progress()
+    return compile_searched(
+        model,
+        options.overrides,
+        choices=options.choices,
+        jobs=cores(),
+        observe=observe,
+        progress=progress.one,
+    )
 
 
 def _show_times(compiled: Compiled) -> None:
@@ -115,6 +138,7 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
         *storage_words(r["storage"]),
         *([("weights", f"converted {r['weights_converted']}")] if "fit" in r["weights_converted"] else []),
+        *([("searched", in_words(r["search"]))] if "search" in r else []),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
         *_replication(r["replicated_flops"], r["flops_per_step"]),
         ("routes", _routes(r["phases"])),

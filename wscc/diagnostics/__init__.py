@@ -66,6 +66,10 @@ class CompileError(Exception):
         super().__init__("; ".join(f"{d.code}: {d.message}" for d in diagnostics))
         self.diagnostics = diagnostics
 
+    def __reduce__(self) -> tuple[type[CompileError], tuple[Diagnostic, ...]]:
+        """For errors that cross from one process to another: made again from its diagnostics."""
+        return type(self), self.diagnostics
+
 
 def fail(code: Code, message: str, span: Span = NO_SPAN, *, label: str = "", help: str = "") -> CompileError:
     """A `CompileError` of one diagnostic, for `raise fail(...)`."""

@@ -32,6 +32,7 @@ class Code(StrEnum):
     NO_SEARCH = "W203"
     CALL_TABLE = "W204"
     CALL_ORDER = "W205"
+    NO_STRATEGY = "W206"
     TOO_MANY_DIES = "W301"
     DISCONNECTED = "W302"
     NO_PATH = "W303"
@@ -191,12 +192,12 @@ Example:
 
 Fix: change the size or the degree; the message gives the nearest that would work.""",
     Code.NO_SEARCH: """\
-`parallel auto` asks the compiler to choose the strategy, which this version cannot do yet.
+`parallel auto` leaves the strategy to a search, which is many compilations and made only where asked for.
 
 Example:
     parallel auto
 
-Fix: write the degrees, as in `parallel dp = 2, tp = 4`, or give `--parallel dp=2,tp=4`.""",
+Fix: `wscc compile -O3` searches and compiles the best; `wscc search` shows what there is, for `--parallel`.""",
     Code.CALL_TABLE: """\
 The file given with `--schedule` is no table of the calls of this program: a line has another form, names a
 call, layer or micro-batch that its stage does not have, or a call is made twice or never.
@@ -217,6 +218,13 @@ Example:
 
 Fix: the message names both calls and their lines; put the one that must come first above the other. On each
 stage a micro-batch goes forward before it goes backward, and no sooner than on the stages that feed it.""",
+    Code.NO_STRATEGY: """\
+No strategy fits the model on the wafer: every product of degrees for its dies, and for fewer, is refused.
+
+Example:
+    parallel auto                175 billion parameters on four dies of 72 GB
+
+Fix: the message counts refusals by code, each with an example, and names the strategy that comes nearest.""",
     Code.TOO_MANY_DIES: """\
 The strategy needs more dies than the wafer has alive.
 

@@ -52,6 +52,16 @@ def resolve(file: ast.File, overrides: Overrides = NO_OVERRIDES) -> Resolved:
         raise as_usage_error(error) from None
 
 
+def leaves_strategy_open(file: ast.File, overrides: Overrides = NO_OVERRIDES) -> bool:
+    """Whether the program says `parallel auto`. Raises as `resolve` does for what cannot be selected or overridden."""
+    try:
+        selection = override(select(file), overrides)
+    except CompileError as error:
+        raise as_usage_error(error) from None
+    settings = selection.train.body.lines
+    return any(isinstance(s.value, ast.Strategy) and s.value.is_auto for s in settings)
+
+
 def _resolve(selection: Selection) -> Resolved:
     report = Report()
     wafer = resolve_wafer(selection.wafer, report)

@@ -162,9 +162,9 @@ def _strategy(settings: Mapping[str, ast.Setting], report: Report) -> dict[str, 
     if strategy.is_auto:
         report.add(
             Code.NO_SEARCH,
-            "`parallel auto` needs the strategy search, which does not exist yet",
+            "`parallel auto` leaves the strategy to a search",
             settings["parallel"].span,
-            help="write the degrees, as in `parallel dp = 2, tp = 4`, or give `--parallel dp=2,tp=4`",
+            help="`wscc compile -O3` or `wscc search` makes it; or write the degrees: `parallel dp = 2, tp = 4`",
         )
     report.unique(((a.name.id, a.name.span) for a in strategy.axes), "axis")
     degrees: dict[str, int] = {}

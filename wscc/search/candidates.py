@@ -1,0 +1,159 @@
+"""What becomes of one strategy: estimated from its sharded module, or compiled and simulated, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from wscc.backends.emit_files import Artifact
+from wscc.backends.simulator.costs import SECOND
+from wscc.backends.simulator.least import least_ticks
+from wscc.compiler import program_of
+from wscc.diagnostics import NO_SPAN, Code, CompileError, Label
+from wscc.frontend import ast
+from wscc.frontend.elaborate import elaborate
+from wscc.frontend.overrides import NO_OVERRIDES, Overrides, UsageError
+from wscc.frontend.resolve import leaves_strategy_open, resolve
+from wscc.ir.module import Module
+from wscc.machine.links import CUT_THROUGH
+from wscc.machine.wafer import Wafer
+from wscc.passes import default_passes
+from wscc.passes.base import Pass
+from wscc.passes.choices import DEFAULT, Choices
+from wscc.passes.differentiate import Differentiate
+from wscc.passes.place import Place
+from wscc.passes.plan_memory_report import memory_report, size
+from wscc.search.estimate import estimate, resting_bytes
+from wscc.search.space import ONE_DIE, Strategy, replicas_of, spell
+from wscc.simulation import builder_of, simulate
+from wscc.strategy import mesh_axes
+
+LEVEL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """`bytes`: what a die would need, where that is what is wrong and as far as known."""
+
+    code: Code
+    message: str
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A program, the least seconds that it takes in whatever order, and the bytes of its fullest die."""
+
+    artifact: Artifact
+    wafer: Wafer
+    seconds: float
+    peak_bytes_per_die_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a simulated program does."""
+
+    step_seconds: float
+    mfu: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A program whose strategy is open, and how others are compiled and simulated."""
+
+    file: ast.File
+    overrides: Overrides = NO_OVERRIDES
+    choices: Choices = DEFAULT
+    link_model: str = CUT_THROUGH
+
+    def graph(self, strategy: Strategy) -> Module:
+        """The forward module under a strategy. Raises `CompileError`."""
+        return elaborate(resolve(self.file, replace(self.overrides, parallel=spell(strategy))))
+
+    def one_die(self) -> Module:
+        """The forward module on one die: what is wrong with it is wrong with the program, and is raised."""
+        try:
+            return self.graph(ONE_DIE)
+        except CompileError as error:
+            ours = f"--parallel {spell(ONE_DIE)}"
+            raise type(error)(
+                *(
+                    replace(d, label=Label(NO_SPAN))
+                    if d.label.span.source and d.label.span.source.text == ours
+                    else d
+                    for d in error.diagnostics
+                )
+            ) from None
+
+    @cached_property
+    def given(self) -> Strategy | None:
+        """The strategy that the program has, if it has one that fits its batch and its wafer."""
+        if leaves_strategy_open(self.file, self.overrides):
+            return None
+        try:
+            return mesh_axes(dict(resolve(self.file, self.overrides).config.strategy))
+        except UsageError:
+            raise
+        except CompileError:
+            return None  # what is wrong besides is told of one die
+
+    def differentiated(self, strategy: Strategy) -> Module:
+        """The training step under a strategy. Programs of the same replicas differ in nothing but their axes."""
+        replicas = replicas_of(strategy)
+        if replicas not in self._differentiated:
+            self._differentiated[replicas] = Differentiate().run(self.graph(replicas))
+        return self._differentiated[replicas].with_(axes=strategy)
+
+    @cached_property
+    def _differentiated(self) -> dict[Strategy, Module]:
+        return {}
+
+    @cached_property
+    def sharding(self) -> list[Pass]:
+        """The passes from there to the one that places."""
+        passes = default_passes(LEVEL, self.choices)
+        names = [p.name for p in passes]
+        return passes[names.index(Differentiate.name) + 1 : names.index(Place.name)]
+
+
+def estimated(problem: Problem, strategy: Strategy) -> float | Refused:
+    """Seconds of a step by the sharded module."""
+    try:
+        module = problem.differentiated(strategy)
+        for p in problem.sharding:
+            module = p.run(module)
+    except CompileError as error:
+        return refused(error)
+    return too_large(module, resting_bytes(module)) or estimate(module)
+
+
+def compiled(problem: Problem, strategy: Strategy) -> Compiled | Refused:
+    """The program of a strategy, as `--parallel` would make it."""
+    try:
+        graph = problem.graph(strategy)
+        artifact, planned = program_of(graph, LEVEL, choices=problem.choices)
+        ticks = least_ticks(builder_of(artifact, problem.link_model, wafer=graph.machine))
+    except CompileError as error:
+        return refused(error)
+    return Compiled(artifact, graph.machine, ticks / SECOND, memory_report(planned).peak)
+
+
+def simulated(problem: Problem, program: Compiled) -> Figures:
+    """A step of a program."""
+    found = simulate(program.artifact, problem.link_model, wafer=program.wafer).figures()
+    return Figures(found.step_seconds, found.mfu)
+
+
+def too_large(module: Module, needed: int) -> Refused | None:
+    """Where what rests on a die alone does not fit it."""
+    capacity = module.machine.die.sram + module.machine.die.hbm
+    if needed <= capacity:
+        return None
+    message = f"what rests on each die needs {size(needed)} of {size(capacity)}"
+    return Refused(Code.OUT_OF_MEMORY, message, needed)
+
+
+def refused(error: CompileError) -> Refused:
+    first = error.diagnostics[0]
+    return Refused(first.code, first.message)

@@ -1,0 +1,129 @@
+"""What no program of a strategy goes below, from the model alone: seconds of a step, and bytes of a die.
+
+Sound for whatever the passes make of the strategy, as long as a micro-batch goes through the layers in their order,
+there and back, and every split is even. They are used to leave candidates out, never to rank them.
+
+*compute*: FLOPs of the model at the peak of the dies used. On p stages with m micro-batches, stage k works on its first
+after the stages before it, which end after its last: step >= w_1 + .. + w_(k-1) + m w_k for the seconds w of a
+micro-batch, forward and backward. However W = w_1 + .. + w_p is divided, one of these is at least
+W / (1 - (1 - 1 / m)^p); for equal stages it is W (m + p - 1) / p (GPipe, arXiv 1811.06965, section 2.3).
+
+*hbm*: a pass over X bytes reads at least X - SRAM of them from HBM. Each micro-batch passes over the weights of its
+products forward and backward; the update reads weights, gradients and state, and writes weights and state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from wscc.ir.module import Kind, Module, Op, calls
+from wscc.machine.wafer import Wafer
+from wscc.passes.plan_memory_arrays import array_bytes
+from wscc.report import model_flops
+from wscc.search.space import Strategy
+from wscc.strategy import dies_of, policy, store
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Seconds of a step, and bytes of a die, that no program of a strategy goes below."""
+
+    compute: float
+    hbm: float
+    bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return max(self.compute, self.hbm)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedForms:
+    """Of all strategies with the same replicas, which differ in nothing but degrees."""
+
+    wafer: Wafer
+    microbatches: int
+    interleave: int
+    zero: int
+    flops: int
+    streamed: (
+        int  # bytes of the weights of products, in the smaller of the types they rest and are multiplied in
+    )
+    kept: dict[Kind, int]
+
+    @staticmethod
+    def of(graph: Module, step: Module) -> ClosedForms:
+        """Of a forward module, and the same differentiated."""
+        needed = array_bytes(step)
+        kept = {k: sum(needed[a.name] for a in step.arrays if a.kind is k) for k in _KEPT}
+        train = graph.train
+        return ClosedForms(
+            graph.machine, train.microbatches, train.interleave, train.zero,
+            model_flops(graph) - _masked(graph), _multiplied(graph), kept,
+        )  # fmt: skip
+
+    def bound(self, strategy: Strategy) -> Bound:
+        owned = {kind: amount // _shards(strategy, kind, self.zero) for kind, amount in self.kept.items()}
+        return Bound(self._compute(strategy), self._hbm(strategy, owned), sum(owned.values()))
+
+    def _compute(self, strategy: Strategy) -> float:
+        stages = prod(n for a, n in strategy if policy(a).splits == "layers")
+        plain = self.flops / dies_of(strategy) / self.wafer.die.peak
+        if stages == 1 or self.interleave > 1:
+            return plain
+        m = self.microbatches
+        return float(plain * stages / (m * (1 - (1 - 1 / m) ** stages)))
+
+    def _hbm(self, strategy: Strategy, owned: dict[Kind, int]) -> float:
+        die = self.wafer.die
+        if not die.hbm_bandwidth:
+            return 0.0
+        weights = self.streamed // _shards(strategy, Kind.PARAM, self.zero)
+        written = owned[Kind.PARAM] + owned[Kind.STATE]
+        passes = (*[weights] * 2 * self.microbatches, written + owned[Kind.GRAD], written)
+        return sum(max(0, amount - die.sram) for amount in passes) / die.hbm_bandwidth
+
+
+_KEPT = (Kind.PARAM, Kind.GRAD, Kind.STATE)
+
+
+def _shards(strategy: Strategy, kind: Kind, zero: int) -> int:
+    """The dies that parameters, or what belongs to them, can be cut for at most."""
+
+    def cuts(axis: str) -> bool:
+        split = policy(axis).splits != "tokens" or store(axis, zero) == "shard"
+        return split or (kind is not Kind.PARAM and store(axis, zero) == "state")
+
+    return prod(n for a, n in strategy if cuts(a))
+
+
+def _masked(graph: Module) -> int:
+    """FLOPs of attention that a causal mask may hide; of forward and backward."""
+    return 3 * sum(
+        times * op.flops // 2
+        for call, times in calls(graph.step)
+        for op in graph.procedure(call.procedure).ops
+        if op.definition.positional and op.flops and op.attr("causal")
+    )
+
+
+def _multiplied(graph: Module) -> int:
+    """Bytes of the parameters that are operands of products; a tied one counts once."""
+    size = min(graph.train.params.size, graph.train.compute.size)
+    found: set[str] = set()
+    for call, _ in calls(graph.step):
+        procedure = graph.procedure(call.procedure)
+        heavy = _heavy_operands(procedure.ops)
+        found |= {
+            ref.array
+            for v, ref in zip(procedure.inputs, call.args, strict=False)
+            if v.name in heavy and graph.array(ref.array).kind is Kind.PARAM
+        }
+    return sum(a.count * a.type.elements * size for a in graph.arrays if a.name in found)
+
+
+def _heavy_operands(ops: tuple[Op, ...]) -> set[str]:
+    """Values that products read, as they are or converted."""
+    heavy = {v.name for op in ops if op.definition.heavy for v in op.operands}
+    return heavy | {op.operands[0].name for op in ops if op.kind == "cast" and op.results[0].name in heavy}

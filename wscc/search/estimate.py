@@ -1,0 +1,169 @@
+"""Seconds of a step by the sharded module alone: a guess that says which strategies are worth compiling.
+
+Of each op: the longer of its FLOPs at the efficiency of its tiles, and its bytes in HBM; a stream also hides what it
+moves. Reshards are added: rounds of neighbours, on links that groups of inner axes share. A value is taken to lie in
+HBM if it is larger than an eighth of the SRAM, an array if those of its stage fill more than half of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isqrt, prod
+from typing import Final
+
+from wscc.ir.module import Module, Op, Procedure, Value, calls
+from wscc.passes.plan_memory_arrays import array_bytes
+from wscc.report import seen, working_axes
+
+_LOCAL_SHARE: Final = 8
+_ARRAY_SHARE: Final = 2
+# The shards of a stream that a die holds slots for, and the part of the SRAM that these may take, so that estimates
+# come near to simulated steps of the samples.
+_SLOTS: Final = 3
+_SLOTS_SHARE: Final = 4
+# Of a group of n, the shares of the whole tensor that cross a link, per ring direction.
+_PASSES: Final = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}
+
+
+def resting_bytes(sharded: Module) -> int:
+    """Bytes of arrays on a die of the fullest stage: without the locals of procedures."""
+    needed = array_bytes(sharded)
+    return max(
+        sum(needed[a.name] for a in sharded.arrays if a.stage in (-1, stage))
+        for stage in range(sharded.stages)
+    )
+
+
+def estimate(sharded: Module) -> float:
+    """Seconds of a step; the slowest stage sets the pace, (m v + p - 1) / (m v) for filling the pipeline."""
+    costs = _Costs(sharded, resting_bytes(sharded) * _ARRAY_SHARE > sharded.machine.die.sram)
+    seconds = {p.name: costs.procedure(p) for p in sharded.procedures}
+    slowest = max(sum(times * seconds[c.procedure] for c, times in calls(step)) for step in sharded.steps())
+    train = sharded.train
+    slots = train.microbatches * (train.interleave if sharded.stages > 1 else 1)
+    return slowest * (slots + sharded.stages - 1) / slots
+
+
+@dataclass(slots=True)
+class _Costs:
+    module: Module
+    arrays_in_hbm: bool
+    hops: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Peers of an outer axis are about as far apart as a square of the dies of the inner ones is wide."""
+        inner = 1
+        for axis, size in reversed(self.module.axes):
+            self.hops[axis] = isqrt(inner - 1) + 1 if inner > 1 else 1
+            inner *= size
+
+    def procedure(self, p: Procedure) -> float:
+        formals = {v.name for v in p.formals}
+        return sum(self._op(op, formals) for op in p.ops)
+
+    def _op(self, op: Op, formals: set[str]) -> float:
+        if op.is_reshard:
+            return self._reshard(op, formals)
+        work = max(self._compute(op), self._hbm(op, formals))
+        if op.stream is None:
+            return work
+        whole = self.module.sizes[op.stream.axis] * sum(map(self._local, self._moving(op)))
+        return max(work, self._moved(op.stream.axis, whole, 1)) + self._latency(op.stream.axis)
+
+    # -- work on a die ----------------------------------------------------------------------------------
+
+    def _compute(self, op: Op) -> float:
+        if not op.flops:
+            return 0.0
+        split = prod(self.module.sizes[a] for a in working_axes(op))
+        flops = op.flops * float(seen(op, self.module)) / split
+        return flops / self._efficiency(op) / self.module.machine.die.peak
+
+    def _efficiency(self, op: Op) -> float:
+        """Products of whole tiles to products of what is in them."""
+        assert op.rule is not None
+        local: dict[str, int] = {}
+        for value, term in op.terms():
+            for factor, n in zip(term, value.type.local_shape(self.module.sizes), strict=True):
+                local[factor] = max(n, local.get(factor, 1))
+        if op.stream is not None:
+            factor = op.stream.factor
+            local[factor] = max(1, local[factor] // self.module.sizes[op.stream.axis])
+        a, b, out = op.rule.ins[0], op.rule.ins[1], op.rule.outs[0]
+        if op.definition.positional:  # products of queries, keys and widths, one for each head
+            sides = [local[a[1]], local[b[1]], local[a[-1]]]
+        else:
+            rows, columns, inner = set(a) - set(b), set(b) - set(a), (set(a) & set(b)) - set(out)
+            sides = [prod(local[f] for f in side) for side in (rows, columns, inner)]
+        tile = self.module.machine.die.tile
+        return prod(sides) / prod(-(-side // tile) * tile for side in sides)
+
+    def _hbm(self, op: Op, formals: set[str]) -> float:
+        """A turn of a stream passes over all that is not cut in chunks, and each of its slices over every operand; what
+        moves is read where it rests, and then lies in slots."""
+        turns = self.module.sizes[op.stream.axis] if op.stream else 1
+        moving, slices = self._moving(op), self._slices(op)
+        amounts: dict[str, int] = {}
+        for v, term in op.terms():
+            if self._lies(v, formals):
+                is_cut = op.stream is not None and op.stream.factor in term
+                times = 1 if v in moving else (1 if is_cut else turns) * (slices if v in op.operands else 1)
+                amounts[v.name] = self._local(v) * times
+        if op.kind in ("embedding", "pick"):  # rows of a table
+            amounts.pop(op.operands[-1 if op.kind == "embedding" else 0].name, None)
+        return self._read(sum(amounts.values()))
+
+    def _slices(self, op: Op) -> int:
+        """Parts in which shards travel, so that the slots for them fit the SRAM."""
+        slots = _SLOTS * max(map(self._local, self._moving(op)), default=0)
+        return max(1, -(-slots * _SLOTS_SHARE // self.module.machine.die.sram))
+
+    def _moving(self, op: Op) -> list[Value]:
+        if op.stream is None:
+            return []
+        return [
+            *(op.operands[i] for i in op.stream.moving_in),
+            *(op.results[j] for j in op.stream.moving_out),
+        ]
+
+    def _read(self, amount: int) -> float:
+        bandwidth = self.module.machine.die.hbm_bandwidth
+        return amount / bandwidth if amount and bandwidth else 0.0
+
+    def _lies(self, v: Value, formals: set[str]) -> bool:
+        """Whether the value is taken to lie in HBM."""
+        if v.name in formals and self.arrays_in_hbm:
+            return True
+        return self._local(v) * _LOCAL_SHARE > self.module.machine.die.sram
+
+    def _local(self, v: Value) -> int:
+        return prod(v.type.local_shape(self.module.sizes)) * v.type.dtype.size
+
+    # -- links ------------------------------------------------------------------------------------------
+
+    def _reshard(self, op: Op, formals: set[str]) -> float:
+        ends = (*op.operands, *op.results)
+        memory = self._read(sum(self._local(v) for v in ends if self._lies(v, formals)))
+        if op.kind in ("slice", "mask"):
+            return memory
+        axis = str(op.attr("axis"))
+        whole = max(map(self._local, ends))
+        if op.kind in _PASSES:
+            moved = self._moved(axis, whole, _PASSES[op.kind])
+        elif op.kind == "all_to_all":
+            moved = self._over(axis, whole * self.module.sizes[axis] // 8)
+        else:
+            moved = self._over(axis, whole)
+        return max(moved, memory) + self._latency(axis)
+
+    def _moved(self, axis: str, whole: int, passes: int) -> float:
+        """Shards go round both ways; two dies exchange theirs."""
+        n = self.module.sizes[axis]
+        return self._over(axis, passes * whole * (n - 1) // n // (2 if n > 2 else 1))
+
+    def _over(self, axis: str, amount: int) -> float:
+        return amount * self.hops[axis] / self.module.machine.link.bandwidth
+
+    def _latency(self, axis: str) -> float:
+        rounds = max(1, self.module.sizes[axis] // 2)
+        return rounds * self.hops[axis] * self.module.machine.link.latency

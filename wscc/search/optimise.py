@@ -1,0 +1,38 @@
+"""`-O3`: the strategy that a program leaves open is searched, and the best compiled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from wscc.compiler import Compiled, compile_file
+from wscc.frontend.overrides import Overrides
+from wscc.frontend.parse import parse
+from wscc.frontend.resolve import leaves_strategy_open
+from wscc.frontend.scan import read_source
+from wscc.passes.choices import DEFAULT, Choices
+from wscc.pipeline import Observer
+from wscc.search.candidates import LEVEL, Problem
+from wscc.search.outcome import Found, summary
+from wscc.search.search import Progress, search
+from wscc.search.space import spell
+
+
+def compile_searched(
+    path: str, overrides: Overrides, *, choices: Choices = DEFAULT, jobs: int = 1,
+    observe: Observer = lambda name, module: None, progress: Progress = lambda words, done, of: None,
+) -> Compiled:  # fmt: skip
+    """Compile a `.wsl` file; where it says `parallel auto`, with the best strategy of a search, of which the report
+    then has a `search`."""
+    file = parse(read_source(path))
+    if not leaves_strategy_open(file, overrides):
+        return compile_file(path, overrides, LEVEL, choices=choices, observe=observe)
+    found = search(Problem(file, overrides, choices), jobs=jobs, progress=progress)
+    settled = replace(overrides, parallel=spell(found.best.strategy))
+    compiled = compile_file(path, settled, LEVEL, choices=choices, observe=observe)
+    return _with_report(compiled, found)
+
+
+def _with_report(compiled: Compiled, found: Found) -> Compiled:
+    report: dict[str, Any] = compiled.report | {"search": summary(found)}
+    return replace(compiled, artifact=replace(compiled.artifact, report=report))

@@ -1,0 +1,147 @@
+"""What a search has found: strategies with their figures, what no other goes below, and why others were refused."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import inf
+from typing import Any, Final
+
+from wscc.diagnostics import Code, CompileError, fail
+from wscc.passes.plan_memory_report import size
+from wscc.search.candidates import Compiled, Figures, Refused
+from wscc.search.closed_forms import Bound
+from wscc.search.space import Strategy, spell
+from wscc.strategy import dies_of
+
+_TOLD: Final = 3  # reasons in a message
+# Of a message: names, lists, numbers with their unit, and what explains them.
+_DETAIL: Final = re.compile(r"`[^`]*`|\[[^]]*\]|\d[\d.,]*( [kMGT]?B\b)?|[(:].*")
+
+
+class End(StrEnum):
+    """Why the search stopped."""
+
+    SIMULATED = "all that compile were simulated"
+    BOUND = "bounds rule out all others"
+    BUDGET = "budget used up"
+
+
+@dataclass(slots=True, eq=False)
+class Candidate:
+    """A strategy that the closed forms let pass. `estimate` is the seconds of its sharded module, if that was made;
+    `program` its compiled one, as long as it may have to be simulated; `least` the seconds of a step, or, before it
+    is simulated, what is known of them; `is_given`: it is the program's own."""
+
+    strategy: Strategy
+    bound: Bound
+    is_given: bool = False
+    estimate: float | None = None
+    program: Compiled | None = None
+    figures: Figures | None = None
+    peak_bytes_per_die_max: int | None = None
+    least: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.least = self.bound.seconds
+
+    @property
+    def dies(self) -> int:
+        return dies_of(self.strategy)
+
+
+@dataclass(slots=True)
+class Found:
+    """The outcome. `dies` are the numbers of dies that were looked at, `live` how many can reach each other. Of the
+    strategies, `simulated` come in order of time, `slower` were compiled and are slower by the bound of their
+    program, `others` were estimated, in order, or not even that; `refused` are all the rest. `compiled` counts those
+    that were tried, refused or not."""
+
+    live: int
+    dies: list[int] = field(default_factory=list)
+    simulated: list[Candidate] = field(default_factory=list)
+    slower: list[Candidate] = field(default_factory=list)
+    others: list[Candidate] = field(default_factory=list)
+    refused: list[tuple[Strategy, Refused]] = field(default_factory=list)
+    estimated: int = 0
+    compiled: int = 0
+    end: End = End.SIMULATED
+
+    @property
+    def best(self) -> Candidate:
+        return self.simulated[0]
+
+    @property
+    def seconds(self) -> float:
+        """Of the best simulated step, if there is one."""
+        return self.best.least if self.simulated else inf
+
+    @property
+    def bound(self) -> float:
+        """Seconds that no strategy of those looked at goes below."""
+        return min([self.seconds, *(c.bound.seconds for c in self.others)])
+
+    @property
+    def strategies(self) -> int:
+        known = len(self.simulated) + len(self.slower) + len(self.others)
+        return known + len(self.refused)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Strategies refused with one code and the same words, but for numbers and names; and the first of them."""
+
+    code: Code
+    count: int
+    example: str
+    message: str
+
+
+def refusals(found: Found) -> list[Refusals]:
+    """By reason, the most frequent first."""
+    alike: dict[tuple[Code, str], list[tuple[Strategy, Refused]]] = {}
+    for strategy, r in found.refused:
+        alike.setdefault((r.code, _DETAIL.sub("", r.message)), []).append((strategy, r))
+    rows = [Refusals(code, len(of), spell(of[0][0]), of[0][1].message) for (code, _), of in alike.items()]
+    return sorted(rows, key=lambda r: (-r.count, r.code, r.example))
+
+
+def none_fits(found: Found) -> CompileError:
+    """W206 with how many were refused for what, and the one that is nearest to fitting."""
+    rows = refusals(found)[:_TOLD]
+    words = "; ".join(f"{r.count} {r.code}, such as `{r.example}`: {r.message}" for r in rows)
+    help = "enlarge the mesh, or change `batch` and `microbatch`"
+    if short := [(r.bytes, s) for s, r in found.refused if r.bytes]:
+        needed, strategy = min(short)
+        help = f"`{spell(strategy)}` is nearest: each die needs {size(needed)}; or {help}"
+    return fail(
+        Code.NO_STRATEGY,
+        f"none of {found.strategies} strategies of {spoken(found.dies)} fits: {words}",
+        help=help,
+    )
+
+
+def spoken(dies: Sequence[int]) -> str:
+    """`48 dies`, `8 to 4 dies`."""
+    most = f"{dies[0]} die{'s' * (dies[0] > 1)}"
+    return most if len(dies) == 1 else f"{dies[0]} to {dies[-1]} dies"
+
+
+def summary(found: Found) -> dict[str, Any]:
+    """What there was, what was done, and what came of it: no strategies one by one."""
+    return {
+        "live_dies": found.live,
+        "dies": found.dies,
+        "strategies": found.strategies,
+        "estimated": found.estimated,
+        "compiled": found.compiled,
+        "simulated": len(found.simulated),
+        "refused": dict(sorted(Counter(str(r.code) for _, r in found.refused).items())),
+        "ended": str(found.end),
+        "best": spell(found.best.strategy),
+        "step_seconds": found.seconds,
+        "bound_seconds": found.bound,
+    }
