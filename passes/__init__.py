@@ -10,6 +10,7 @@ from wscc.passes.differentiate import Differentiate
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.fuse import Fuse
 from wscc.passes.lower_collectives import LowerCollectives
+from wscc.passes.overlap_calls import OverlapCalls
 from wscc.passes.partition import Partition
 from wscc.passes.place import Place
 from wscc.passes.plan_memory import PlanMemory
@@ -31,6 +32,7 @@ PASSES: Final[dict[str, type[Pass]]] = {
         Route,
         Stagger,
         Schedule,
+        OverlapCalls,
         PlanMemory,
     )
 }
@@ -41,6 +43,7 @@ __all__ = ["PASSES", "Fact", "Pass", "default_passes"]
 def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
     """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both. `-O2`: routes around what is full."""
     fused: list[Pass] = [Fuse()] if level > 0 else []
+    merged: list[Pass] = [OverlapCalls()] if level > 0 else []
     return [
         Differentiate(),
         Partition(),
@@ -51,5 +54,6 @@ def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
         FormPhases(),
         Route(adaptive=(choices.routing or ROUTINGS[level > 1]) == "adaptive"),
         Schedule(overlap=level > 0),
+        *merged,
         PlanMemory(),
     ]

@@ -115,12 +115,8 @@ class _Linked:
     def artifact(self, routed: Module, planned: Module) -> Artifact:
         """Without a report; `routed` still has its transfers."""
         streams, manifest = emit(planned)
-        place = self.modules["place"]
-        known = {p.name for p in place.procedures}
-        added = (replace(p, body=()) for p in routed.procedures if p.name not in known)
-        lowered = place.with_(procedures=(*place.procedures, *added))
         flops = model_flops(self.graph) - hidden_model_flops(self._sharded)
-        profile = profile_of(self.graph, lowered, routed, planned, streams, flops, self.file)
+        profile = profile_of(self.graph, self.modules["place"], planned, streams, flops, self.file)
         return Artifact(streams, manifest, to_text(self.graph), self.data, profile=profile)
 
     def compiled(self, routed: Module, planned: Module) -> Compiled:

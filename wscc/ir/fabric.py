@@ -165,12 +165,14 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Start the message of `channel` to die `to`; `read` must stay as it is until `wait sent`."""
+    """Start the message of `channel` to die `to`; `read` must stay as it is until `wait sent`. `source` names the op
+    that it came from."""
 
     channel: int
     to: Ints
     read: View
     route: Ints
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
