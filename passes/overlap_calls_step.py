@@ -11,6 +11,7 @@ from wscc.ir.die_arrays import as_array
 from wscc.ir.fabric import NOBODY, Send
 from wscc.ir.module import Affine, Call, Loop, Module, Procedure, calls
 from wscc.ir.naming import Names
+from wscc.passes.aliases import aliases
 from wscc.passes.overlap_calls_bodies import merged
 from wscc.passes.overlap_calls_order import Order
 from wscc.passes.overlap_calls_time import Seconds
@@ -32,6 +33,7 @@ class Merger:
         self.made: dict[str, Procedure] = {}
         self._seconds = {p.name: Seconds.of(p, module.machine) for p in module.procedures}
         self._names = Names(self.procedures)
+        self._aliases = aliases(module)
 
     def work(self, procedure: str) -> float:
         return sum(self._seconds[procedure].work)
@@ -48,7 +50,7 @@ class Merger:
         p, q = self.procedures[first.procedure], self.procedures[second.procedure]
         name = self._names.of((p.name, q.name), f"{p.name}.{q.name}")
         if name not in self.made:
-            made = merged(p, q, name, (self._seconds[p.name], self._seconds[q.name]))
+            made = merged(p, q, name, (self._seconds[p.name], self._seconds[q.name]), self._aliases[q.name])
             self.made[name] = self.procedures[name] = made
         a, b = len(p.inputs), len(q.inputs)
         return Call(name, (*first.args[:a], *second.args[:b], *first.args[a:], *second.args[b:]))
