@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wscc.ir.module import Module, Stage, Step, calls
+from wscc.ir.memory import aligned
+from wscc.ir.module import Call, Loop, Module, Procedure, Stage, Step, calls
 from wscc.passes.base import Fact, Pass
-from wscc.passes.overlap_calls_step import Merger, StepWriter
+from wscc.passes.overlap_calls_merger import Merger
+from wscc.passes.overlap_calls_step import StepWriter
+from wscc.passes.plan_memory_arrays import place_arrays
+from wscc.passes.plan_memory_fast import pack_fast
+from wscc.passes.plan_memory_live import lifetimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +38,29 @@ class OverlapCalls(Pass):
     def run(self, module: Module) -> Module:
         merger = Merger(module)
         step: Step = tuple(
-            replace(s, body=tuple(StepWriter.of(merger, s.body).overlapped(list(s.body))))
-            for s in module.step
-            if isinstance(s, Stage)
+            replace(s, body=_overlapped(merger, s.body)) if isinstance(s, Stage) else s for s in module.step
         )
-        if not step:
-            (body,) = module.steps()
-            step = tuple(StepWriter.of(merger, body).overlapped(list(body)))
-        if not merger.made:
-            return module
+        if module.stages == 1 and not any(isinstance(s, Stage) for s in step):
+            step = _overlapped(merger, module.steps()[0])
         before = {c.procedure for c, _ in calls(module.step)}
         after = {c.procedure for c, _ in calls(step)}
-        kept = [
-            p
-            for p in merger.procedures.values()
-            if p.name in after or p.name not in before | merger.made.keys()
-        ]
-        return module.with_(step=step, procedures=tuple(kept))
+        own = {p.name for p in module.procedures}
+        kept = (n for n in merger.procedures if n in after or n in own - before)
+        procedures = tuple(map(merger.abreast, kept))
+        new = [p for p in procedures if p not in module.procedures]
+        return module.with_(step=step, procedures=procedures) if new and _fit(module, new) else module
+
+
+def _overlapped(merger: Merger, body: tuple[Call | Loop, ...]) -> tuple[Call | Loop, ...]:
+    return tuple(StepWriter.of(merger, body).overlapped(list(body)))
+
+
+def _fit(module: Module, procedures: list[Procedure]) -> bool:
+    """Whether memory suffices for the locals of these procedures beside all arrays."""
+    die = module.machine.die
+    capacity = die.sram + die.hbm
+    without_reuse = max(sum(aligned(b.bytes) for b in p.buffers) for p in procedures)
+    if place_arrays(module, without_reuse)[1] <= capacity:
+        return True
+    needed = max(pack_fast(lifetimes(p, die), die.sram)[1] for p in procedures)
+    return place_arrays(module, needed)[1] <= capacity

@@ -1,4 +1,4 @@
-"""Two scheduled procedures as one, so that the messages of the second are on their way while the first works."""
+"""Scheduled procedures whose messages are on their way while something else works: two as one, or parts of one."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from itertools import accumulate
 from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, View, Wait
 from wscc.ir.module import Op, Output, Procedure
 from wscc.ir.naming import fresh
+from wscc.passes.overlap_calls_strands import Strands
 from wscc.passes.overlap_calls_time import Seconds
 
 
 def merged(
-    first: Procedure, second: Procedure, name: str, times: tuple[Seconds, Seconds], aliases: dict[str, str]
+    first: Procedure, second: Procedure, name: str, times: tuple[Seconds, Seconds], strands: Strands
 ) -> Procedure:
-    """A procedure that takes the inputs of both, then the outputs of both, and does what both do.
+    """A procedure that takes the inputs of both, then the outputs of both, and does what both do; `strands` are those
+    of the second.
 
     Calls of the two must touch nothing in common that one of them writes. Then every order of their statements that
-    keeps the order of each is right, and since posts and sends do not block, free of deadlock: each message has its
-    post and send above its waits in the one order, as before. Buffers, formals and channels of the second are renamed
-    apart; sources of both become `procedure/source`. `aliases`: common names of formals of the second that may be
-    the same memory.
+    keeps the order of each strand is right, and since posts and sends do not block, free of deadlock: each message has
+    its post and send above its waits in the one order, as before. Buffers, formals and channels of the second are
+    renamed apart; sources of both become `procedure/source`.
     """
     taken = {v.name for v in first.formals} | {b.name for b in first.buffers}
     names: dict[str, str] = {}
@@ -31,63 +32,33 @@ def merged(
             taken.add(names[old])
     channels = 1 + max((s.channel for s in first.body if not isinstance(s, Op | Kernel)), default=-1)
     own = [_renamed(s, first.name, {}, 0) for s in first.body]
-    due = _due(second, times[1], strands(second, aliases))
     other = [
-        (due[i], _renamed(second.body[i], second.name, names, channels))
-        for i in sorted(due, key=due.__getitem__)
+        (due, _renamed(s, second.name, names, channels)) for due, s in _abreast(second, times[1], strands)
     ]
+    given = (Output(replace(o.value, name=names[o.value.name]), o.mode) for o in second.outputs)
     return Procedure(
         name,
         (*first.inputs, *(replace(v, name=names[v.name]) for v in second.inputs)),
-        (
-            *first.outputs,
-            *(Output(replace(o.value, name=names[o.value.name]), o.mode) for o in second.outputs),
-        ),
+        (*first.outputs, *given),
         tuple(_interleaved(own, other, times[0])),
         (*first.buffers, *(replace(b, name=names[b.name]) for b in second.buffers)),
     )
 
 
-def strands(procedure: Procedure, aliases: dict[str, str]) -> list[list[int]]:
-    """The statements, by position, in sets that have no memory and no message in common, each in order."""
-    root: dict[str | int, str | int] = {}
-
-    def find(x: str | int) -> str | int:
-        while root.setdefault(x, x) != x:
-            x = root[x]
-        return x
-
-    touched = [[aliases.get(x, x) if isinstance(x, str) else x for x in _touched(s)] for s in procedure.body]
-    for names in touched:
-        for x in names[1:]:
-            root[find(x)] = find(names[0])
-    found: dict[str | int, list[int]] = {}
-    for i, names in enumerate(touched):
-        found.setdefault(find(names[0]) if names else -1, []).append(i)
-    return list(found.values())
+def abreast(procedure: Procedure, times: Seconds, strands: Strands) -> Procedure:
+    """The procedure with its strands side by side instead of one after the other."""
+    return replace(procedure, body=tuple(s for _, s in _abreast(procedure, times, strands)))
 
 
-def _touched(stmt: Op | FabricStmt) -> list[str | int]:
-    """Buffers, and the channel of a message."""
-    match stmt:
-        case Kernel():
-            return [v.buffer for v in (*stmt.writes, *stmt.reads)]
-        case Post():
-            return [stmt.channel, stmt.write.buffer]
-        case Send():
-            return [stmt.channel, stmt.read.buffer]
-        case Wait():
-            return [stmt.channel]
-        case Transfer() | Op():
-            raise AssertionError("only scheduled procedures are merged")
-
-
-def _due(procedure: Procedure, times: Seconds, parts: list[list[int]]) -> dict[int, float]:
-    """By position of each statement, strand by strand: the part of its strand's messages that has arrived with it."""
+def _abreast(procedure: Procedure, times: Seconds, strands: Strands) -> Iterator[tuple[float, FabricStmt]]:
+    """Every statement with the part of its strand's messages that has arrived with it, in that order."""
     due: dict[int, float] = {}
-    for part in parts:
+    for part in strands:
         due.update(zip(part, _shares([times.messages[i] for i in part]), strict=True))
-    return due
+    for i in sorted(due, key=due.__getitem__):
+        stmt = procedure.body[i]
+        assert not isinstance(stmt, Op)
+        yield due[i], stmt
 
 
 def _interleaved(
@@ -117,20 +88,17 @@ def _renamed(stmt: Op | FabricStmt, procedure: str, names: dict[str, str], chann
         return replace(v, buffer=names.get(v.buffer, v.buffer))
 
     def source(s: str) -> str:
-        return f"{procedure}/{s}" if s and "/" not in s else s
+        return f"{procedure}/{s}" if s else s
 
     match stmt:
-        case Kernel():
-            return replace(
-                stmt, writes=tuple(map(view, stmt.writes)), reads=tuple(map(view, stmt.reads)),
-                source=source(stmt.source),
-            )  # fmt: skip
+        case Kernel(_, writes, reads):
+            moved = replace(stmt, writes=tuple(map(view, writes)), reads=tuple(map(view, reads)))
+            return replace(moved, source=source(stmt.source))
         case Post():
             return replace(stmt, channel=stmt.channel + channels, write=view(stmt.write))
         case Send():
-            return replace(
-                stmt, channel=stmt.channel + channels, read=view(stmt.read), source=source(stmt.source)
-            )
+            moved_send = replace(stmt, channel=stmt.channel + channels, read=view(stmt.read))
+            return replace(moved_send, source=source(stmt.source))
         case Wait():
             return replace(stmt, channel=stmt.channel + channels)
         case Transfer() | Op():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wscc.ir.module import Affine, Call, Loop, Mode, Module, Ref
+from wscc.ir.module import Affine, Call, Loop, Module, Procedure, Ref
 from wscc.passes.aliases import apart
 
 Use = tuple[Ref, bool]  # an element, and whether it is written
@@ -15,8 +15,11 @@ class Order:
 
     def __init__(self, module: Module) -> None:
         self._storage = {a.name: a.storage or a.name for a in module.arrays}
-        self._outputs = {p.name: tuple((o.mode is Mode.ADD) for o in p.outputs) for p in module.procedures}
         self._inputs = {p.name: len(p.inputs) for p in module.procedures}
+
+    def learn(self, procedure: Procedure) -> None:
+        """A procedure that the module does not have."""
+        self._inputs[procedure.name] = len(procedure.inputs)
 
     def meet(self, a: Call | Loop, b: Call | Loop) -> bool:
         """Whether both touch an array that one of them writes."""
@@ -29,7 +32,7 @@ class Order:
     def pairing(self, first: Loop, second: Loop) -> Affine | None:
         """By iteration of `first` (a loop over one call), the one of `second` that touches what it touched; none
         touches what another does. None if that is not so, or if iterations of `second` depend on each other."""
-        a, b = _only(first), _only(second)
+        a, b = only_call(first), only_call(second)
         if a is None or b is None or first.count != second.count:
             return None
         own = list(self._uses(b))
@@ -66,9 +69,11 @@ class Order:
                     yield x, y
 
 
-def _only(loop: Loop) -> Call | None:
-    """The call of a loop over one call."""
-    call = loop.body[0] if len(loop.body) == 1 else None
+def only_call(stmt: Call | Loop) -> Call | None:
+    """The call of a statement that has but one."""
+    if isinstance(stmt, Call):
+        return stmt
+    call = stmt.body[0] if len(stmt.body) == 1 else None
     return call if isinstance(call, Call) else None
 
 

@@ -26,8 +26,9 @@ class Seconds:
         work, messages = [], []
         for s in procedure.body:
             work.append(_work(s, formals, wafer) if isinstance(s, Kernel) else 0.0)
-            arrives = isinstance(s, Wait) and not s.sent
-            messages.append(wafer.link.latency + sent[s.channel] / wafer.link.bandwidth if arrives else 0.0)
+            amount = sent[s.channel] if isinstance(s, Wait) and not s.sent else None
+            link = wafer.link
+            messages.append(0.0 if amount is None else link.latency + amount / link.bandwidth)
         return Seconds(tuple(work), tuple(messages))
 
 
