@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import Final
 
 from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, View, Wait
 from wscc.ir.module import Op, Output, Procedure
 from wscc.ir.naming import fresh
-from wscc.passes.overlap_calls_strands import Strands
+from wscc.passes.overlap_calls_strands import Strands, rows
 from wscc.passes.overlap_calls_time import Seconds
+
+# Less than any message's part of its strand.
+_BEFORE: Final = 1e-9
 
 
 def merged(
@@ -46,8 +50,18 @@ def merged(
 
 
 def abreast(procedure: Procedure, times: Seconds, strands: Strands) -> Procedure:
-    """The procedure with its strands side by side instead of one after the other."""
-    return replace(procedure, body=tuple(s for _, s in _abreast(procedure, times, strands)))
+    """The procedure with strands side by side instead of one after the other, where links have room for them. A row of
+    them begins before the last messages of the row before have arrived."""
+    found = rows(strands, times)
+    if len(found) == len(strands):
+        return procedure
+    placed = [
+        (row + due if due or not row else row - _BEFORE, stmt)
+        for row, some in enumerate(found)
+        for due, stmt in _abreast(procedure, times, some)
+    ]
+    placed.sort(key=lambda p: p[0])
+    return replace(procedure, body=tuple(stmt for _, stmt in placed))
 
 
 def _abreast(procedure: Procedure, times: Seconds, strands: Strands) -> Iterator[tuple[float, FabricStmt]]:
@@ -64,9 +78,9 @@ def _abreast(procedure: Procedure, times: Seconds, strands: Strands) -> Iterator
 def _interleaved(
     own: Sequence[FabricStmt], other: Sequence[tuple[float, FabricStmt]], times: Seconds
 ) -> Iterator[FabricStmt]:
-    """Waits of `other` come when the same part of the work of `own` is done as of their strand's messages should have
+    """Waits of `other` come when the same part of the room of `own` is over as of their strand's messages should have
     arrived, what follows a wait at once. Only before kernels, so that what `own` sends together stays together."""
-    done = [0.0, *_shares(times.work)]
+    done = [0.0, *_shares(times.room)]
     at = 0
     for i, stmt in enumerate(own):
         if isinstance(stmt, Kernel):

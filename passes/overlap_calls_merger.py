@@ -11,8 +11,9 @@ from wscc.ir.naming import Names
 from wscc.passes.aliases import aliases
 from wscc.passes.overlap_calls_bodies import abreast, merged
 from wscc.passes.overlap_calls_order import Order
-from wscc.passes.overlap_calls_strands import Strands, part, strands
+from wscc.passes.overlap_calls_strands import Strands, part, strands, waiting
 from wscc.passes.overlap_calls_time import Seconds
+from wscc.passes.plan_memory_arrays import place_arrays
 
 
 class Merger:
@@ -24,6 +25,7 @@ class Merger:
         self.merged: dict[str, None] = {}
         self._module = module
         self._aliases = aliases(module)
+        self._in_sram = place_arrays(module, 0)[1] <= module.machine.die.sram
         self._names = Names(self.procedures)
         self._seconds: dict[str, Seconds] = {}
         self._strands: dict[str, Strands] = {}
@@ -32,7 +34,8 @@ class Merger:
 
     def seconds(self, procedure: str) -> Seconds:
         if procedure not in self._seconds:
-            self._seconds[procedure] = Seconds.of(self.procedures[procedure], self._module.machine)
+            found = self.procedures[procedure]
+            self._seconds[procedure] = Seconds.of(found, self._module.machine, in_sram=self._in_sram)
         return self._seconds[procedure]
 
     def strands(self, procedure: str) -> Strands:
@@ -43,8 +46,16 @@ class Merger:
     def work(self, procedure: str) -> float:
         return sum(self.seconds(procedure).work)
 
+    def room(self, procedure: str) -> float:
+        return sum(self.seconds(procedure).room)
+
     def messages(self, procedure: str) -> float:
-        return sum(self.seconds(procedure).messages)
+        return waiting(self.strands(procedure), self.seconds(procedure))
+
+    def saved(self, procedure: str, some: Strands) -> float:
+        """Seconds that the messages of a procedure take less without some of its strands."""
+        left = [x for x in self.strands(procedure) if x not in some]
+        return self.messages(procedure) - waiting(left, self.seconds(procedure))
 
     def waits(self, procedure: str) -> bool:
         """Whether it mostly waits for messages."""
@@ -89,7 +100,7 @@ class Merger:
     def abreast(self, procedure: str) -> Procedure:
         """The procedure, its strands side by side if it mostly waits and is not merged."""
         found = self.procedures[procedure]
-        if procedure in self.merged or not self.waits(procedure) or len(self.strands(procedure)) < 2:
+        if procedure in self.merged or not self.waits(procedure):
             return found
         return abreast(found, self.seconds(procedure), self.strands(procedure))
 

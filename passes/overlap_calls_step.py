@@ -13,7 +13,7 @@ from wscc.passes.stages_step import substituted
 
 Body = list[Call | Loop]
 
-# A merged procedure is one more to store, so it has to hide at least this part of the work of its stage.
+# A merged procedure is one more to store, so it has to hide at least this part of the time of its stage.
 WORTH: Final = 0.002
 
 
@@ -26,8 +26,8 @@ class StepWriter:
 
     @staticmethod
     def of(merger: Merger, body: tuple[Call | Loop, ...]) -> StepWriter:
-        work = sum(times * merger.work(call.procedure) for call, times in calls(body))
-        return StepWriter(merger, WORTH * work)
+        each = ((times, call.procedure) for call, times in calls(body))
+        return StepWriter(merger, WORTH * sum(n * (merger.work(p) + merger.messages(p)) for n, p in each))
 
     def overlapped(self, body: Body) -> Body:
         """Each call that mostly waits for messages merged with one that works, where one may run beside it: first those
@@ -76,13 +76,15 @@ class StepWriter:
             waiting.setdefault(self._met(body, at, self.merger.part(call, [strand])), []).append(strand)
         left: Strands = []
         for met, some in sorted(waiting.items(), reverse=True):
-            guest = call if len(waiting) == 1 else self.merger.part(call, some)
-            hosted = self._hosted(guest, body[met + 1 : at])
+            hosted = None
+            if self.merger.saved(call.procedure, some) >= self.least:
+                guest = call if len(waiting) == 1 else self.merger.part(call, some)
+                hosted = self._hosted(guest, body[met + 1 : at])
             if hosted is None:
                 left += some
             else:
                 body, at = [*body[: met + 1], *hosted, *body[at:]], met + 1 + len(hosted)
-        if sum(map(len, waiting.values())) == len(left):
+        if len(left) == len(self.merger.strands(call.procedure)):
             return None
         return [*body[:at], *([self.merger.part(call, left)] if left else []), *body[at + 1 :]]
 
@@ -116,7 +118,7 @@ class StepWriter:
         m = self.merger
         if not (times and m.may_merge(host.procedure) and m.may_merge(guest.procedure)):
             return False
-        return times * min(m.work(host.procedure), m.messages(guest.procedure)) >= self.least
+        return times * min(m.room(host.procedure), m.messages(guest.procedure)) >= self.least
 
 
 def _at(stmt: Call, variable: str, value: Affine) -> Call:

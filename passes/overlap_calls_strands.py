@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, Wait
 from wscc.ir.module import Op, Procedure
+from wscc.passes.overlap_calls_time import Seconds
 
 # Positions of statements, each strand in the order of the body.
 Strands = list[list[int]]
@@ -31,6 +32,26 @@ def strands(procedure: Procedure, aliases: dict[str, str]) -> Strands:
     for i, names in enumerate(touched):
         found.setdefault(find(names[0]) if names else "", []).append(i)
     return list(found.values())
+
+
+def rows(some: Strands, times: Seconds) -> list[Strands]:
+    """The strands, in order, in rows: the messages of a row do not fill a link when they are on their way together."""
+    found: list[Strands] = []
+    full = 0.0
+    for strand in some:
+        whole = sum(times.messages[i] for i in strand)
+        share = sum(times.busy[i] for i in strand) / whole if whole else 0.0
+        if not found or full + share > 1:
+            found.append([])
+            full = 0.0
+        found[-1].append(strand)
+        full += share
+    return found
+
+
+def waiting(some: Strands, times: Seconds) -> float:
+    """Seconds that messages of the strands take, row by row."""
+    return sum(max(sum(times.messages[i] for i in strand) for strand in row) for row in rows(some, times))
 
 
 def part(procedure: Procedure, name: str, positions: Iterable[int]) -> tuple[Procedure, list[int]]:
