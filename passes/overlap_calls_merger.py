@@ -50,6 +50,7 @@ class Merger:
         return sum(self.seconds(procedure).room)
 
     def messages(self, procedure: str) -> float:
+        """Seconds of messages, strands side by side."""
         return waiting(self.strands(procedure), self.seconds(procedure))
 
     def saved(self, procedure: str, some: Strands) -> float:
@@ -58,8 +59,8 @@ class Merger:
         return self.messages(procedure) - waiting(left, self.seconds(procedure))
 
     def waits(self, procedure: str) -> bool:
-        """Whether it mostly waits for messages."""
-        return self.messages(procedure) > self.work(procedure)
+        """Whether messages, one after the other, take longer than its work."""
+        return sum(self.seconds(procedure).messages) > self.work(procedure)
 
     def may_merge(self, procedure: str) -> bool:
         """Not twice, and not where messages come from another stage, which would call something else."""
@@ -98,7 +99,7 @@ class Merger:
         return Call(name, tuple(call.args[i] for i in kept))
 
     def abreast(self, procedure: str) -> Procedure:
-        """The procedure, its strands side by side if it mostly waits and is not merged."""
+        """The procedure, its strands side by side if it waits and is not merged."""
         found = self.procedures[procedure]
         if procedure in self.merged or not self.waits(procedure):
             return found

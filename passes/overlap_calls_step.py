@@ -30,22 +30,20 @@ class StepWriter:
         return StepWriter(merger, WORTH * sum(n * (merger.work(p) + merger.messages(p)) for n, p in each))
 
     def overlapped(self, body: Body) -> Body:
-        """Each call that mostly waits for messages merged with one that works, where one may run beside it: first those
-        in loops, which need whole loops to hide behind."""
+        """Calls with messages merged into earlier ones that they may run beside: first those in loops, which need whole
+        loops to hide behind."""
         for kind in (Loop, Call):
             at = 0
             while at < len(body):
                 after = len(body) - at - 1
-                if isinstance(body[at], kind) and self._waits(body[at]):
+                if isinstance(body[at], kind) and self._has_messages(body[at]):
                     body = self._hidden(body, at) or body
                 at = len(body) - after
         return body
 
-    def _waits(self, stmt: Call | Loop) -> bool:
+    def _has_messages(self, stmt: Call | Loop) -> bool:
         call = only_call(stmt)
-        return (
-            call is not None and self.merger.may_merge(call.procedure) and self.merger.waits(call.procedure)
-        )
+        return call is not None and self.merger.messages(call.procedure) > 0
 
     def _hidden(self, body: Body, at: int) -> Body | None:
         """The statements with the one at `at` merged into earlier ones; None if that cannot be, or is not worth it."""
