@@ -5,7 +5,7 @@ from __future__ import annotations
 from wscc.backends.emit_statements import participants
 from wscc.ir.die_arrays import as_array
 from wscc.ir.fabric import Kernel, Send
-from wscc.ir.module import Module, Op, Procedure
+from wscc.ir.module import Module, Procedure
 from wscc.ir.profile import Origin, ProcedureOrigins, Profile
 from wscc.ir.program import Streams
 

@@ -25,8 +25,10 @@ class OverlapCalls(Pass):
     the other works. Nothing is in flight between calls. Iterations that nothing follows stay alone or join the next
     call that works.
 
-    The order of all calls that touch the same elements stays, and what each computes. A merged procedure has to hide a
-    fixed part of the step's work, so that what is small stays as it is.
+    The order of all calls that touch the same elements stays, and what each computes. A merged procedure is one more
+    to store, so it has to hide `worth` thousandths of the time of its stage, by an estimate. Nothing is merged where
+    memory does not suffice for the locals of both. Within a call that waits and is not merged, messages of what has no
+    memory in common (the gradients of several parameters) are on their way together, as far as links have room.
 
     Before: loop mb < 8 { .. loop l < 12 { @block.bwd(11 - l) } }; loop l < 12 { @complete(l) }
     After:  loop mb < 7 { .. }; ..; @block.bwd(11); loop l < 11 { @block.bwd.complete(10 - l, 11 - l) }; @complete(0)
@@ -35,13 +37,16 @@ class OverlapCalls(Pass):
     name: ClassVar[str] = "overlap_calls"
     requires: ClassVar[frozenset[Fact]] = frozenset({Fact.SCHEDULED})
 
+    worth: int = 2
+
     def run(self, module: Module) -> Module:
         merger = Merger(module)
         step: Step = tuple(
-            replace(s, body=_overlapped(merger, s.body)) if isinstance(s, Stage) else s for s in module.step
+            replace(s, body=self._overlapped(merger, s.body)) if isinstance(s, Stage) else s
+            for s in module.step
         )
         if module.stages == 1 and not any(isinstance(s, Stage) for s in step):
-            step = _overlapped(merger, module.steps()[0])
+            step = self._overlapped(merger, module.steps()[0])
         before = {c.procedure for c, _ in calls(module.step)}
         after = {c.procedure for c, _ in calls(step)}
         own = {p.name for p in module.procedures}
@@ -50,9 +55,8 @@ class OverlapCalls(Pass):
         new = [p for p in procedures if p not in module.procedures]
         return module.with_(step=step, procedures=procedures) if new and _fit(module, new) else module
 
-
-def _overlapped(merger: Merger, body: tuple[Call | Loop, ...]) -> tuple[Call | Loop, ...]:
-    return tuple(StepWriter.of(merger, body).overlapped(list(body)))
+    def _overlapped(self, merger: Merger, body: tuple[Call | Loop, ...]) -> tuple[Call | Loop, ...]:
+        return tuple(StepWriter.of(merger, body, self.worth / 1000).overlapped(list(body)))
 
 
 def _fit(module: Module, procedures: list[Procedure]) -> bool:

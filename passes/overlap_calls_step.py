@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 from wscc.ir.module import Affine, Call, Loop, calls
 from wscc.passes.overlap_calls_merger import Merger
@@ -12,9 +11,6 @@ from wscc.passes.overlap_calls_strands import Strands
 from wscc.passes.stages_step import substituted
 
 Body = list[Call | Loop]
-
-# A merged procedure is one more to store, so it has to hide at least this part of the time of its stage.
-WORTH: Final = 0.002
 
 
 @dataclass(slots=True)
@@ -25,9 +21,10 @@ class StepWriter:
     least: float
 
     @staticmethod
-    def of(merger: Merger, body: tuple[Call | Loop, ...]) -> StepWriter:
+    def of(merger: Merger, body: tuple[Call | Loop, ...], share: float) -> StepWriter:
+        """What is merged hides at least this share of what work and messages of the stage add up to."""
         each = ((times, call.procedure) for call, times in calls(body))
-        return StepWriter(merger, WORTH * sum(n * (merger.work(p) + merger.messages(p)) for n, p in each))
+        return StepWriter(merger, share * sum(n * (merger.work(p) + merger.messages(p)) for n, p in each))
 
     def overlapped(self, body: Body) -> Body:
         """Calls with messages merged into earlier ones that they may run beside: first those in loops, which need whole

@@ -86,9 +86,9 @@ def test_every_pass_says_what_it_does(name: str) -> None:
 
 
 def test_the_default_pipeline_is_the_list_of_passes() -> None:
-    """In order; delays are for those who ask, and `-O0` leaves out fusion."""
+    """In order; delays are for those who ask, and `-O0` neither fuses ops nor overlaps calls."""
     assert [p.name for p in default_passes(2)] == [n for n in PASSES if n != "stagger"]
-    assert [p.name for p in default_passes(0)] == [n for n in PASSES if n not in ("fuse", "stagger")]
+    assert [p.name for p in default_passes(0)] == [n for n in PASSES if n not in ("fuse", "overlap_calls", "stagger")]
 
 
 def test_every_instruction_has_a_meaning() -> None:
