@@ -16,6 +16,7 @@ from wscc.passes.place import Place
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
+from wscc.passes.spread_messages import SpreadMessages
 from wscc.passes.stages import Stages
 from wscc.passes.stagger import Stagger
 
@@ -32,6 +33,7 @@ PASSES: Final[dict[str, type[Pass]]] = {
         Route,
         Stagger,
         Schedule,
+        SpreadMessages,
         OverlapCalls,
         PlanMemory,
     )
@@ -43,7 +45,7 @@ __all__ = ["PASSES", "Fact", "Pass", "default_passes"]
 def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
     """`-O0`: no fusion, no overlap, for debugging. `-O1` and above: both. `-O2`: routes around what is full."""
     fused: list[Pass] = [Fuse()] if level > 0 else []
-    merged: list[Pass] = [OverlapCalls()] if level > 0 else []
+    overlapped: list[Pass] = [SpreadMessages(), OverlapCalls()] if level > 0 else []
     return [
         Differentiate(),
         Partition(),
@@ -54,6 +56,6 @@ def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
         FormPhases(),
         Route(adaptive=(choices.routing or ROUTINGS[level > 1]) == "adaptive"),
         Schedule(overlap=level > 0),
-        *merged,
+        *overlapped,
         PlanMemory(),
     ]

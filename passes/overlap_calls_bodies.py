@@ -68,7 +68,7 @@ def _abreast(procedure: Procedure, times: Seconds, strands: Strands) -> Iterator
     """Every statement with the part of its strand's messages that has arrived with it, in that order."""
     due: dict[int, float] = {}
     for part in strands:
-        due.update(zip(part, _shares([times.messages[i] for i in part]), strict=True))
+        due.update(zip(part, shares([times.messages[i] for i in part]), strict=True))
     for i in sorted(due, key=due.__getitem__):
         stmt = procedure.body[i]
         assert not isinstance(stmt, Op)
@@ -80,7 +80,7 @@ def _interleaved(
 ) -> Iterator[FabricStmt]:
     """Waits of `other` come when the same part of the room of `own` is over as of their strand's messages should have
     arrived, what follows a wait at once. Only before kernels, so that what `own` sends together stays together."""
-    done = [0.0, *_shares(times.room)]
+    done = [0.0, *shares(times.room)]
     at = 0
     for i, stmt in enumerate(own):
         if isinstance(stmt, Kernel):
@@ -91,7 +91,7 @@ def _interleaved(
     yield from (stmt for _, stmt in other[at:])
 
 
-def _shares(seconds: Sequence[float]) -> list[float]:
+def shares(seconds: Sequence[float]) -> list[float]:
     """By statement, the part of all seconds that is over with it."""
     whole = sum(seconds)
     return [n / whole if whole else 0.0 for n in accumulate(seconds)]

@@ -1,0 +1,66 @@
+"""`spread_messages`: statements that touch the same memory keep their order, and gathered weights come earlier."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fabric_engine import assert_same, initial_state, run_scheduled
+from tests.fabric_modules import CASES, Case
+from tests.models import Shape, gpt
+from wscc.ir.fabric import Kernel, Send, Transfer
+from wscc.ir.module import Module, Procedure
+from wscc.passes import default_passes
+from wscc.passes.form_phases import FormPhases
+from wscc.passes.route import Route
+from wscc.passes.schedule import Schedule
+from wscc.passes.spread_messages import SpreadMessages
+from wscc.pipeline import check, run_passes
+
+
+def marked(module: Module, rng: Random) -> Module:
+    """The module with a few names of ops on its statements, so that some belong together."""
+
+    def body(p: Procedure) -> Procedure:
+        named = (
+            replace(s, source=rng.choice(["", "one", "two"]))
+            for s in p.body
+            if isinstance(s, Kernel | Transfer)
+        )
+        return replace(p, body=tuple(named))
+
+    return module.with_(procedures=tuple(map(body, module.procedures)))
+
+
+@settings(deadline=None, max_examples=25)
+@given(CASES, st.integers(0, 999))
+def test_memory_ends_as_before(case: Case, seed: int) -> None:
+    module = marked(case.module, Random(seed))
+    scheduled = Schedule().run(Route().run(FormPhases().run(module)))
+    spread = SpreadMessages().run(scheduled)
+    state = initial_state(module, seed)
+    assert_same(run_scheduled(scheduled, state, Random(seed)), run_scheduled(spread, state, Random(seed)))
+    for before, after in zip(scheduled.procedures, spread.procedures, strict=True):
+        assert sorted(map(repr, before.body)) == sorted(map(repr, after.body))
+
+
+def test_a_weight_is_gathered_while_the_one_before_it_is_used() -> None:
+    passes = default_passes(2)
+    names = [p.name for p in passes]
+    graph = gpt({"dp": 4}, Shape(batch=8, d=32, ffn=64), zero=3)
+    scheduled = run_passes(graph, passes[: names.index("spread_messages")])
+    spread = SpreadMessages().run(scheduled)
+    check(spread, "spread_messages")
+
+    def products_before(module: Module, weight: str) -> int:
+        """How many products stand above the first message that gathers a weight."""
+        body = module.procedure("block.fwd").body
+        sends = [i for i, s in enumerate(body) if isinstance(s, Send) and s.source.startswith(f"{weight}.")]
+        first = sends[0]
+        return sum(isinstance(s, Kernel) and s.opcode == "gemm" for s in body[:first])
+
+    for weight in ("w1", "w2"):
+        assert products_before(spread, weight) < products_before(scheduled, weight)
