@@ -69,8 +69,8 @@ def _spread(procedure: Procedure, times: Seconds, dies: int, names: dict[str, st
     for group in groups:
         line = [g for g in groups if g.line == group.line]
         at = line.index(group)
-        before = line[at - 1].members if at else ()
-        after = line[at + 1].members if at + 1 < len(line) else ()
+        before = [i for g in line[:at][-1:] for i in g.members if times.messages[i]]
+        after = [i for g in line[at + 1 :][:1] for i in g.members if isinstance(procedure.body[i], Send)]
         order = _placed(order, group, before, after, procedure, times)
     if order == sorted(order):
         return procedure
@@ -122,7 +122,7 @@ def _placed(
     times: Seconds,
 ) -> list[int]:
     """The order with the group's statements spread over the work in which they may stand: behind the group `before`
-    it in its line, if it waits for nothing, or above the group `after` it."""
+    it in its line has arrived, if it waits for nothing, or above the first sends of the group `after` it."""
     members, free = set(group.members), group.line[0]
     others = [i for i in order if i not in members]
     low = {*group.follows, *(before if free else ())}
