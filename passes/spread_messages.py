@@ -28,7 +28,8 @@ class SpreadMessages(Pass):
     work is done as of the messages should have arrived, by an estimate. Statements that touch the same memory keep
     their order, posts and sends stand above their waits, so results stay what they were, and nothing can deadlock.
 
-    A procedure stays as it is where its locals would then need more memory at once, unless they fit the fast memory.
+    A procedure stays as it is if it has no products to hide anything behind, or where its locals would then need more
+    memory at once, unless they fit the fast memory.
 
     Before: gemm ..; post 0; send 0; wait 0; gemm .. of what came
     After:  post 0; send 0; gemm ..; wait 0; gemm .. of what came
@@ -64,21 +65,26 @@ class _Group:
 
 
 def _spread(procedure: Procedure, times: Seconds, dies: int, names: dict[str, str]) -> Procedure:
+    if not any(_is_gemm(procedure, i) for i in range(len(procedure.body))):
+        return procedure
     groups = list(_groups(procedure, times, dies, names))
     order = list(range(len(procedure.body)))
     for group in groups:
         line = [g for g in groups if g.line == group.line]
         at = line.index(group)
-        before = [i for g in line[:at][-1:] for i in g.members if times.messages[i]]
-        after = [i for g in line[at + 1 :][:1] for i in g.members if isinstance(procedure.body[i], Send)]
-        order = _placed(order, group, before, after, procedure, times)
+        if group.line[0]:
+            near = [i for g in line[:at][-1:] for i in g.members if times.messages[i]]
+        else:
+            near = [i for g in line[at + 1 :][:1] for i in g.members if isinstance(procedure.body[i], Send)]
+        order = _placed(order, group, near, procedure, times)
     if order == sorted(order):
         return procedure
     return replace(procedure, body=tuple(procedure.body[i] for i in order))
 
 
 def _groups(procedure: Procedure, times: Seconds, dies: int, names: dict[str, str]) -> Iterator[_Group]:
-    """Reshards whose messages take longer than their own work. Those in a line do the same along the same axis."""
+    """Reshards of several rounds that either wait for nothing or that nothing waits for, and whose messages take longer
+    than their own work. Those in a line do the same along the same axis."""
     sources = {s.channel: s.source for s in procedure.body if isinstance(s, Send)}
     by_source: dict[str, list[int]] = {}
     for i, s in enumerate(procedure.body):
@@ -87,19 +93,26 @@ def _groups(procedure: Procedure, times: Seconds, dies: int, names: dict[str, st
         by_source.setdefault(source, []).append(i)
     order: Order | None = None
     for source, members in by_source.items():
-        messages = sum(times.messages[i] for i in members)
-        streams = any(_is_gemm(procedure, i) for i in members)
-        if not source or streams or messages <= sum(times.work[i] for i in members):
+        if not source or not _goes_round(members, procedure, times):
             continue
         order = order or Order.of(procedure, dies, names)
         follows, precedes = order.around(members)
         if len(follows) and all(_is_first(i, procedure, order) for i in follows.tolist()):
             members = sorted({*members, *follows.tolist()})
             follows, precedes = order.around(members)
-        to = frozenset(s.to for i in members if isinstance(s := procedure.body[i], Send))
-        yield _Group(
-            tuple(members), frozenset(follows.tolist()), frozenset(precedes.tolist()), (len(follows) == 0, to)
-        )
+        if (len(follows) == 0) != (len(precedes) == 0):
+            to = frozenset(s.to for i in members if isinstance(s := procedure.body[i], Send))
+            line = len(follows) == 0, to
+            yield _Group(tuple(members), frozenset(follows.tolist()), frozenset(precedes.tolist()), line)
+
+
+def _goes_round(members: Sequence[int], procedure: Procedure, times: Seconds) -> bool:
+    """Whether some messages wait for others, all take longer than the work, and no product is among that."""
+    if any(_is_gemm(procedure, i) for i in members):
+        return False
+    arrived = next((i for i in members if times.messages[i]), len(procedure.body))
+    again = any(i > arrived and isinstance(procedure.body[i], Send) for i in members)
+    return again and sum(times.messages[i] for i in members) > sum(times.work[i] for i in members)
 
 
 def _is_first(statement: int, procedure: Procedure, order: Order) -> bool:
@@ -114,21 +127,23 @@ def _is_gemm(procedure: Procedure, statement: int) -> bool:
 
 
 def _placed(
-    order: list[int],
-    group: _Group,
-    before: Sequence[int],
-    after: Sequence[int],
-    procedure: Procedure,
-    times: Seconds,
+    order: list[int], group: _Group, near: Sequence[int], procedure: Procedure, times: Seconds
 ) -> list[int]:
-    """The order with the group's statements spread over the work in which they may stand: behind the group `before`
-    it in its line has arrived, if it waits for nothing, or above the first sends of the group `after` it."""
+    """The order with the group's statements spread over the work in which they may stand. Where it waits for nothing:
+    from when those `near` have arrived, but never later than before; else until `near` begin, but never earlier."""
     members, free = set(group.members), group.line[0]
     others = [i for i in order if i not in members]
-    low = {*group.follows, *(before if free else ())}
-    high = {*group.precedes, *(() if free else after)}
-    start = 1 + max((k for k, i in enumerate(others) if i in low), default=-1)
-    end = min((k for k, i in enumerate(others) if i in high), default=len(others))
+    where = {i: k for k, i in enumerate(others)}
+    start = 1 + max((where[i] for i in group.follows), default=-1)
+    end = min((where[i] for i in group.precedes), default=len(others))
+    began = [order.index(i) for i in group.members if isinstance(procedure.body[i], Send)]
+    ended = [order.index(i) for i in group.members if times.messages[i]]
+    if free and near:
+        start = max(
+            start, min(1 + max(where[i] for i in near), sum(i not in members for i in order[: began[0]]))
+        )
+    elif near:
+        end = min(end, max(min(where[i] for i in near), sum(i not in members for i in order[: ended[-1]])))
     window = others[start:end]
     room = shares([times.room[i] for i in window])
     if not room or not room[-1]:
@@ -136,10 +151,9 @@ def _placed(
     due = shares([times.messages[i] for i in group.members])
     placed, at = [], 0
     for k, i in enumerate(window):
-        while (
-            isinstance(procedure.body[i], Kernel) and at < len(due) and due[at] <= (room[k - 1] if k else 0.0)
-        ):
-            placed.append(group.members[at])
-            at += 1
+        if isinstance(procedure.body[i], Kernel):
+            while at < len(due) and due[at] <= (room[k - 1] if k else 0.0):
+                placed.append(group.members[at])
+                at += 1
         placed.append(i)
     return [*others[:start], *placed, *group.members[at:], *others[end:]]

@@ -86,9 +86,10 @@ def test_every_pass_says_what_it_does(name: str) -> None:
 
 
 def test_the_default_pipeline_is_the_list_of_passes() -> None:
-    """In order; delays are for those who ask, and `-O0` neither fuses ops nor overlaps calls."""
+    """In order; delays are for those who ask, and `-O0` neither fuses ops nor lets messages and work overlap."""
     assert [p.name for p in default_passes(2)] == [n for n in PASSES if n != "stagger"]
-    assert [p.name for p in default_passes(0)] == [n for n in PASSES if n not in ("fuse", "overlap_calls", "stagger")]
+    more = ("fuse", "spread_messages", "overlap_calls", "stagger")
+    assert [p.name for p in default_passes(0)] == [n for n in PASSES if n not in more]
 
 
 def test_every_instruction_has_a_meaning() -> None:

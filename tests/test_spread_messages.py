@@ -55,14 +55,17 @@ def test_a_weight_is_gathered_while_the_one_before_it_is_used() -> None:
     spread = SpreadMessages().run(scheduled)
     check(spread, "spread_messages")
 
-    def work_after(module: Module, weight: str) -> int:
-        """How many statements that compute stand between the last message of a weight and the sum that it is for."""
+    def places(module: Module, weight: str) -> tuple[list[int], list[int]]:
+        """Of the messages that gather a weight, and of the products."""
         body = module.procedure("block.fwd").body
-        last = max(i for i, s in enumerate(body) if isinstance(s, Send) and s.source == f"{weight}.dp")
-        used = next(
-            i for i, s in enumerate(body) if i > last and isinstance(s, Kernel) and s.opcode == "gemm"
-        )
-        return sum(isinstance(s, Kernel) for s in body[last:used])
+        sends = [i for i, s in enumerate(body) if isinstance(s, Send) and s.source == f"{weight}.dp"]
+        return sends, [i for i, s in enumerate(body) if isinstance(s, Kernel) and s.opcode == "gemm"]
 
-    assert [work_after(scheduled, w) for w in ("w1", "w2")] == [0, 0]
-    assert all(work_after(spread, w) for w in ("w1", "w2"))
+    late = {id(scheduled): 0, id(spread): 0}
+    for weight in ("wo", "w1", "w2"):
+        sends, products = places(scheduled, weight)
+        use = sum(i < sends[-1] for i in products)
+        for module in (scheduled, spread):
+            sends, products = places(module, weight)
+            late[id(module)] += sum(products[use - 1] < i < products[use] for i in sends)
+    assert late[id(spread)] < late[id(scheduled)] == 6
