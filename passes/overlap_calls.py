@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wscc.ir.memory import aligned
-from wscc.ir.module import Call, Loop, Module, Procedure, Stage, Step, calls
+from wscc.ir.module import Call, Loop, Module, Stage, Step, calls
 from wscc.passes.base import Fact, Pass
+from wscc.passes.locals_fit import fit
 from wscc.passes.overlap_calls_merger import Merger
 from wscc.passes.overlap_calls_step import StepWriter
-from wscc.passes.plan_memory_arrays import place_arrays
-from wscc.passes.plan_memory_fast import pack_fast
-from wscc.passes.plan_memory_live import lifetimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +50,7 @@ class OverlapCalls(Pass):
         kept = (n for n in merger.procedures if n in after or n in own - before)
         procedures = tuple(map(merger.abreast, kept))
         new = [p for p in procedures if p not in module.procedures]
-        return module.with_(step=step, procedures=procedures) if new and _fit(module, new) else module
+        return module.with_(step=step, procedures=procedures) if new and fit(module, new) else module
 
     def _overlapped(self, merger: Merger, body: tuple[Call | Loop, ...]) -> tuple[Call | Loop, ...]:
         return tuple(StepWriter.of(merger, body, self.worth / 1000).overlapped(list(body)))
-
-
-def _fit(module: Module, procedures: list[Procedure]) -> bool:
-    """Whether memory suffices for the locals of these procedures beside all arrays."""
-    die = module.machine.die
-    capacity = die.sram + die.hbm
-    without_reuse = max(sum(aligned(b.bytes) for b in p.buffers) for p in procedures)
-    if place_arrays(module, without_reuse)[1] <= capacity:
-        return True
-    needed = max(pack_fast(lifetimes(p, die), die.sram)[1] for p in procedures)
-    return place_arrays(module, needed)[1] <= capacity

@@ -8,13 +8,12 @@ from typing import ClassVar
 
 from wscc.ir.fabric import Ints, Kernel, Send
 from wscc.ir.module import Module, Op, Procedure
-from wscc.machine.wafer import Die
 from wscc.passes.aliases import aliases
 from wscc.passes.base import Fact, Pass
+from wscc.passes.locals_fit import all_fast, fit
 from wscc.passes.overlap_calls_bodies import shares
 from wscc.passes.overlap_calls_time import Seconds
 from wscc.passes.plan_memory_arrays import place_arrays
-from wscc.passes.plan_memory_live import lifetimes, live_peak
 from wscc.passes.spread_messages_order import Order
 
 
@@ -28,8 +27,8 @@ class SpreadMessages(Pass):
     work is done as of the messages should have arrived, by an estimate. Statements that touch the same memory keep
     their order, posts and sends stand above their waits, so results stay what they were, and nothing can deadlock.
 
-    A procedure stays as it is if it has no products to hide anything behind, or where its locals would then need more
-    memory at once, unless they fit the fast memory.
+    A procedure stays as it is if it has no products to hide anything behind, or where its locals would then not all fit
+    the fast memory: messages that live longer would push others out of it.
 
     Before: gemm ..; post 0; send 0; wait 0; gemm .. of what came
     After:  post 0; send 0; gemm ..; wait 0; gemm .. of what came
@@ -45,13 +44,9 @@ class SpreadMessages(Pass):
         for p in module.procedures:
             times = Seconds.of(p, module.machine, in_sram=in_sram)
             spread = _spread(p, times, module.dies_used, names[p.name])
-            made.append(spread if spread is p or _is_small(spread, p, die) else p)
+            fits = spread is not p and all_fast(spread, die) and fit(module, [spread])
+            made.append(spread if fits else p)
         return module.with_(procedures=tuple(made))
-
-
-def _is_small(spread: Procedure, before: Procedure, die: Die) -> bool:
-    peak = live_peak(lifetimes(spread, die))
-    return peak <= die.sram or peak <= live_peak(lifetimes(before, die))
 
 
 @dataclass(frozen=True, slots=True)
