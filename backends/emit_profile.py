@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from wscc.backends.emit_statements import participants
 from wscc.ir.die_arrays import as_array
-from wscc.ir.fabric import Kernel, Transfer
-from wscc.ir.module import Module, Op, Procedure
+from wscc.ir.fabric import Kernel, Send
+from wscc.ir.module import Module, Procedure
 from wscc.ir.profile import Origin, ProcedureOrigins, Profile
 from wscc.ir.program import Streams
 
@@ -14,18 +14,11 @@ LOCAL = "copies from and to HBM"
 
 
 def profile_of(
-    model: Module,
-    sharded: Module,
-    routed: Module,
-    planned: Module,
-    streams: Streams,
-    model_flops: int,
-    file: str,
+    model: Module, sharded: Module, planned: Module, streams: Streams, model_flops: int, file: str
 ) -> Profile:
-    """`model` is the forward module, `sharded` the one that was lowered; `routed` still has its transfers, `planned`
-    was emitted."""
+    """`model` is the forward module, `sharded` the one that was lowered, `planned` was emitted."""
     maker = _Maker(model, sharded, planned, streams)
-    procedures = tuple(maker.procedure(p, routed.procedure(p.name)) for p in planned.procedures)
+    procedures = tuple(map(maker.procedure, planned.procedures))
     return Profile(model_flops, file, tuple(maker.origins), tuple(maker.roles), procedures)
 
 
@@ -33,7 +26,10 @@ class _Maker:
     """Numbers origins and sets of roles as they are asked for."""
 
     def __init__(self, model: Module, sharded: Module, planned: Module, streams: Streams) -> None:
-        self.sharded = sharded
+        self.ops = {
+            p.name: {op.results[0].name: op for op in p.ops if op.results} for p in sharded.procedures
+        }
+        self.lines = {p.name: _lines(p) for p in sharded.procedures}
         self.dies = planned.dies_used
         firsts: dict[int, int] = {}
         for die, role in enumerate(streams.roles):
@@ -43,29 +39,27 @@ class _Maker:
         self.roles: dict[tuple[int, ...], int] = {}
         self.arrays = {a.name: a.span.line for a in model.arrays if a.span.line}
 
-    def procedure(self, planned: Procedure, routed: Procedure) -> ProcedureOrigins:
-        ops = {op.results[0].name: op for op in self.sharded.procedure(planned.name).ops if op.results}
-        lines = _lines(self.sharded.procedure(planned.name))
+    def procedure(self, planned: Procedure) -> ProcedureOrigins:
         kernels = [s for s in planned.body if isinstance(s, Kernel) and participants(s, self.dies) != 0]
         channels: dict[int, int] = {}
-        for stmt in routed.body:
-            if isinstance(stmt, Transfer):
+        for stmt in planned.body:
+            if isinstance(stmt, Send):
                 kind = LOCAL if stmt.is_local else ""
-                channels[stmt.channel] = self._origin(stmt.source, ops, lines, kind=kind)
+                channels[stmt.channel] = self._origin(planned.name, stmt.source, kind=kind)
         return ProcedureOrigins(
             planned.name,
             tuple(channels.get(c, -1) for c in range(1 + max(channels, default=-1))),
-            tuple(self._origin(k.source, ops, lines, k) for k in kernels),
+            tuple(self._origin(planned.name, k.source, k) for k in kernels),
             tuple(self._mask(k) for k in kernels),
         )
 
-    def _origin(
-        self, name: str, ops: dict[str, Op], lines: dict[str, int], kernel: Kernel | None = None,
-        kind: str = "",
-    ) -> int:  # fmt: skip
-        op = ops.get(name)
+    def _origin(self, procedure: str, source: str, kernel: Kernel | None = None, *, kind: str = "") -> int:
+        """In a merged procedure, sources say which of the merged ones they are of."""
+        merged, _, name = source.rpartition("/")
+        home = merged or procedure
+        op = self.ops.get(home, {}).get(name)
         line = kernel.span.line if kernel is not None else 0
-        line = line or lines.get(name, 0) or self._array_line(name)
+        line = line or self.lines.get(home, {}).get(name, 0) or self._array_line(name)
         if kind:
             pass
         elif kernel is not None:

@@ -11,12 +11,14 @@ from wscc.passes.form_phases import FormPhases
 from wscc.passes.fuse import Fuse
 from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.lower_collectives import LowerCollectives
+from wscc.passes.overlap_calls import OverlapCalls
 from wscc.passes.partition import Partition
 from wscc.passes.place import Place
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.promote import Promote
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
+from wscc.passes.spread_messages import SpreadMessages
 from wscc.passes.stages import Stages
 from wscc.passes.stagger import Stagger
 
@@ -35,6 +37,8 @@ PASSES: Final[dict[str, type[Pass]]] = {
         Route,
         Stagger,
         Schedule,
+        SpreadMessages,
+        OverlapCalls,
         PlanMemory,
     )
 }
@@ -47,6 +51,7 @@ def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
     SRAM, routes around what is full. `-O3` is `-O2` for a strategy that `wscc.search` has found."""
     smaller: list[Pass] = [HoistCasts(), Fuse()] if level > 0 else []
     promoted: list[Pass] = [Promote()] if level > 1 else []
+    overlapped: list[Pass] = [SpreadMessages(), OverlapCalls()] if level > 0 else []
     return [
         Differentiate(),
         Partition(),
@@ -58,5 +63,6 @@ def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
         FormPhases(),
         Route(adaptive=(choices.routing or ROUTINGS[level > 1]) == "adaptive"),
         Schedule(overlap=level > 0),
+        *overlapped,
         PlanMemory(),
     ]

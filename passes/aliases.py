@@ -20,7 +20,7 @@ def aliases(module: Module) -> dict[str, dict[str, str]]:
         for formal, ref in zip(module.procedure(name).formals, args, strict=True):
             sharing.setdefault(storage[ref.array], []).append((formal.name, ref))
         for (a, x), (b, y) in (pair for group in sharing.values() for pair in combinations(group, 2)):
-            if a != b and not _apart(x, y):
+            if a != b and not apart(x, y):
                 _join(found[name], a, b)
     return found
 
@@ -36,7 +36,7 @@ def _join(root: dict[str, str], a: str, b: str) -> None:
     root.update((k, new) for k, r in root.items() if r == old)
 
 
-def _apart(x: Ref, y: Ref) -> bool:
+def apart(x: Ref, y: Ref) -> bool:
     """Whether the two elements differ in every iteration."""
     return any(_differ(i, j) for i, j in zip(x.index, y.index, strict=True))
 

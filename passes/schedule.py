@@ -74,7 +74,7 @@ def _split(i: int, t: Transfer, when: Moments, dies: int) -> list[tuple[int, int
     waits = 0 if when.received > when.send else 3
     return [
         (when.post, 1, i, Post(t.channel, by_receiver, t.write)),
-        (when.send, 2, i, Send(t.channel, t.to, t.read, t.route)),
+        (when.send, 2, i, Send(t.channel, t.to, t.read, t.route, t.source)),
         (when.received, waits, i, Wait(t.channel, sent=False, where=present(by_receiver, dies))),
         (when.sent, waits, i, Wait(t.channel, sent=True, where=present(t.to, dies))),
     ]

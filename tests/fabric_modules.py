@@ -318,7 +318,7 @@ class _Body:
         for t in range(n - 1):
             write = View(slots[t % 2], 0, (8,), (1,), DTYPE)
             self.send(ring, read, write, f"stream.{slots[0]}")
-            target = self.apart(self.target((8,)), read)
+            target = self.target((8,))
             if not self.same(target, read):
                 reads = (read, read)
                 self.stmts.append(Kernel("add", (target,), reads))

@@ -188,7 +188,8 @@ class Body:
         dies = len(self.fabric.dies)
         goals = to.values if isinstance(to, PerDie) else (to,) * dies
         comes = per_die(goals.index(i) if i in goals else NOBODY for i in range(dies))
-        starts: list[FabricStmt] = [Post(self.channel, comes, write), Send(self.channel, to, read, route)]
+        send = Send(self.channel, to, read, route, d.choice(("", d.name())))
+        starts: list[FabricStmt] = [Post(self.channel, comes, write), send]
         ends: list[FabricStmt] = [
             Wait(self.channel, True, _present(to)),
             Wait(self.channel, False, _present(comes)),

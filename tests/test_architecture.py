@@ -88,10 +88,11 @@ def test_every_pass_says_what_it_does(name: str) -> None:
 
 
 def test_the_default_pipeline_is_the_list_of_passes() -> None:
-    """In order; delays are for those who ask; `-O0` leaves out working copies and fusion, `-O1` copies in SRAM."""
+    """In order; delays are for those who ask; `-O0` has no working copies, no fusion and no overlap,
+    `-O1` no copies in SRAM."""
     assert [p.name for p in default_passes(2)] == [n for n in PASSES if n != "stagger"]
     assert [p.name for p in default_passes(1)] == [n for n in PASSES if n not in ("promote", "stagger")]
-    left_out = ("hoist_casts", "fuse", "promote", "stagger")
+    left_out = ("hoist_casts", "fuse", "promote", "spread_messages", "overlap_calls", "stagger")
     assert [p.name for p in default_passes(0)] == [n for n in PASSES if n not in left_out]
 
 

@@ -21,7 +21,7 @@ from wscc.simulation import simulate
 from wscc.trainer import RunOptions, Trainer
 
 # With little SRAM, layers lie partly in HBM, and turns of a loop differ.
-TIGHT = "wafer.die.sram=320 kB"
+TIGHT = "wafer.die.sram=600 kB"
 PROGRAMS = {
     "dp": ("gpt-tiny", "dp=4"),
     "tp": ("gpt-tiny", "tp=4"),

@@ -39,6 +39,7 @@ from wscc.machine.links import CUT_THROUGH, LINK_MODELS, STORE_AND_FORWARD
 from wscc.machine.wafer import Link, Wafer
 from wscc.passes.choices import Choices
 from wscc.passes.form_phases import FormPhases
+from wscc.passes.overlap_calls import OverlapCalls
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
@@ -205,7 +206,7 @@ def planned(link_model: str = "") -> Compiled:
 def delayed() -> tuple[Module, Artifact]:
     """All delays, whether they help or not."""
     made = planned()
-    module = PlanMemory().run(Schedule().run(Stagger().run(made.modules["route"])))
+    module = PlanMemory().run(OverlapCalls().run(Schedule().run(Stagger().run(made.modules["route"]))))
     streams, _ = emit(module)
     return module, replace(made.artifact, streams=streams)
 

@@ -27,10 +27,11 @@ from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.partition import Partition
 from wscc.passes.place import placement
 from wscc.passes.route_loads import link_bytes, phase_loads, procedure_loads
+from wscc.passes.schedule import Schedule
 from wscc.passes.stages import Stages
 from wscc.passes.stages_default import call_table
 from wscc.passes.stagger import Stagger
-from wscc.pipeline import Observer, Timings, check, compile_module, run_passes
+from wscc.pipeline import Observer, Timings, compile_module, facts_of, run_passes
 from wscc.report import Loads, build_report, hidden_model_flops, model_flops
 from wscc.staggering import choose
 
@@ -116,8 +117,8 @@ def compile_graph(
     phases = phase_loads(modules["route"], bounds=True)
     loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
     timings.passes["bounds"] = time.perf_counter() - started
-    linked = _Linked(graph, modules, choices, loads, timings, data, file)
-    compiled = linked.compiled(modules["route"], planned)
+    linked = _Linked(graph, modules, level, choices, loads, timings, data, file)
+    compiled = linked.compiled(planned)
     return _staggered(compiled, planned, linked, observe) if choices.stagger else compiled
 
 
@@ -136,21 +137,18 @@ class _Linked:
 
     graph: Module
     modules: dict[str, Module]
+    level: int
     choices: Choices
     loads: Loads
     timings: Timings
     data: bytes | None
     file: str
 
-    def artifact(self, routed: Module, planned: Module) -> Artifact:
-        """Without a report; `routed` still has its transfers."""
+    def artifact(self, planned: Module) -> Artifact:
+        """Without a report."""
         streams, manifest = emit(planned)
-        place = self.modules["place"]
-        known = {p.name for p in place.procedures}
-        added = (replace(p, body=()) for p in routed.procedures if p.name not in known)
-        lowered = place.with_(procedures=(*place.procedures, *added))
         flops = model_flops(self.graph) - hidden_model_flops(self._sharded)
-        profile = profile_of(self.graph, lowered, routed, planned, streams, flops, self.file)
+        profile = profile_of(self.graph, self.modules["place"], planned, streams, flops, self.file)
         return Artifact(
             streams, manifest, to_text(self.graph), self.data, profile=profile, schedule=self._schedule
         )
@@ -163,9 +161,9 @@ class _Linked:
             return ""
         return table.text
 
-    def compiled(self, routed: Module, planned: Module) -> Compiled:
+    def compiled(self, planned: Module) -> Compiled:
         started = time.perf_counter()
-        artifact = self.artifact(routed, planned)
+        artifact = self.artifact(planned)
         self.timings.passes["emit"] = time.perf_counter() - started
         place = placement(self.modules["place"], self.choices.mapper)
         report = build_report(
@@ -173,6 +171,16 @@ class _Linked:
             hoisting=HoistCasts.name in self.modules,
         )  # fmt: skip
         return Compiled(self.graph, self.modules, replace(artifact, report=report))
+
+    def delayed(self, keep: tuple[int, ...]) -> Module:
+        """The planned module with the delays of these numbers."""
+        routed, scheduled = self.modules["route"], self.modules["schedule"]
+        late = Stagger("+".join(map(str, keep))).run(routed)
+        added = late.procedures[len(routed.procedures) :]
+        scheduled = scheduled.with_(step=late.step, procedures=(*scheduled.procedures, *added))
+        passes = default_passes(self.level, self.choices)
+        names = [p.name for p in passes]
+        return run_passes(scheduled, passes[names.index(Schedule.name) + 1 :], facts=facts_of(scheduled))
 
     @property
     def _sharded(self) -> Module:
@@ -183,24 +191,16 @@ def _staggered(compiled: Compiled, planned: Module, linked: _Linked, observe: Ob
     """The program with the delays that make its simulated step shorter; its report says what they do."""
     started = time.perf_counter()
     routed = compiled.modules["route"]
-
-    def delayed(keep: tuple[int, ...]) -> tuple[Module, Module]:
-        """The last modules: a delay has no memory, so that the plan is as it was."""
-        late = Stagger("+".join(map(str, keep))).run(routed)
-        added = late.procedures[len(routed.procedures) :]
-        return late, planned.with_(step=late.step, procedures=(*planned.procedures, *added))
-
     found = len(Stagger().run(routed).procedures) - len(routed.procedures)
     outcome = choose(
-        compiled.artifact, linked.choices.stagger, found, lambda keep: linked.artifact(*delayed(keep))
+        compiled.artifact, linked.choices.stagger, found, lambda keep: linked.artifact(linked.delayed(keep))
     )
     if outcome.kept:
-        routed, planned = delayed(outcome.kept)
-        check(planned, Stagger.name)
+        planned = linked.delayed(outcome.kept)
     linked.timings.passes[Stagger.name] = time.perf_counter() - started
     linked.modules[Stagger.name] = planned
     observe(Stagger.name, planned)
-    made = linked.compiled(routed, planned) if outcome.kept else compiled
+    made = linked.compiled(planned) if outcome.kept else compiled
     report = made.report | {"stagger": outcome.report(), "compile_seconds": linked.timings.report()}
     return replace(made, artifact=replace(made.artifact, report=report))
 

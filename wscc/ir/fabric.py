@@ -121,6 +121,11 @@ class Kernel:
         return next(v for k, v in self.attrs if k == name)
 
 
+def _stays(to: Ints) -> bool:
+    values = (to,) if isinstance(to, int) else to.values
+    return next((i == j for i, j in enumerate(values) if j != NOBODY), False)
+
+
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """A partial permutation: die i sends `read` to die `to[i]` (`NOBODY`: it sends nothing), which receives
@@ -146,8 +151,7 @@ class Transfer:
     def is_local(self) -> bool:
         """Whether every sender sends to itself: a copy within its memory that takes no link, and goes on while the
         die computes. A transfer is local on all its dies or on none."""
-        values = (self.to,) if isinstance(self.to, int) else self.to.values
-        return next((i == j for i, j in enumerate(values) if j != NOBODY), False)
+        return _stays(self.to)
 
     def pairs(self, dies: int) -> list[tuple[int, int]]:
         """(sender, receiver) of every message, in logical die order."""
@@ -172,12 +176,19 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Start the message of `channel` to die `to`; `read` must stay as it is until `wait sent`."""
+    """Start the message of `channel` to die `to`; `read` must stay as it is until `wait sent`. `source` names the op
+    that it came from."""
 
     channel: int
     to: Ints
     read: View
     route: Ints
+    source: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """As `Transfer.is_local`."""
+        return _stays(self.to)
 
 
 @dataclass(frozen=True, slots=True)

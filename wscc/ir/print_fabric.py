@@ -41,8 +41,9 @@ def fabric_line(stmt: FabricStmt, dtypes: Mapping[str, DType]) -> str:
             return f"  {_transfer(stmt, dtypes)}"
         case Post(channel, sender, write):
             return f"  post {channel} {_view(write, dtypes)} from {ints(sender)}"
-        case Send(channel, to, read, route):
-            return f"  send {channel} {_view(read, dtypes)} to {ints(to)} route {ints(route)}"
+        case Send(channel, to, read, route, source):
+            moved = f"{_view(read, dtypes)} to {ints(to)} route {ints(route)}"
+            return f"  send {channel} {moved}{_source(source)}"
         case Wait(channel, sent, where):
             return f"  wait {'sent' if sent else 'received'} {channel}{_where(where)}"
         case _:

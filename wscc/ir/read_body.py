@@ -166,8 +166,9 @@ class _Body:
 
     def send(self, node: Node) -> Send:
         channel, read, _ = tokens(node)
-        to, route = (self.r.ints(tokens(n)[0]) for n in nodes(node))
-        return Send(self.r.integer(channel), to, self._view(read), route)
+        parts = {str(n.data): n for n in nodes(node)}
+        to, route = (self.r.ints(tokens(parts[name])[0]) for name in ("to", "route_of"))
+        return Send(self.r.integer(channel), to, self._view(read), route, self._source(parts))
 
     def wait(self, node: Node) -> Wait:
         side, channel, _ = tokens(node)

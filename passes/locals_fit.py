@@ -1,0 +1,28 @@
+"""Whether locals of changed procedures fit the memory of a die, or its fast part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wscc.ir.memory import aligned
+from wscc.ir.module import Module, Procedure
+from wscc.machine.wafer import Die
+from wscc.passes.plan_memory_arrays import place_arrays
+from wscc.passes.plan_memory_fast import pack_fast
+from wscc.passes.plan_memory_live import lifetimes
+
+
+def fit(module: Module, procedures: Sequence[Procedure]) -> bool:
+    """Whether memory suffices for the locals of scheduled procedures (one at a time) beside all arrays."""
+    die = module.machine.die
+    capacity = die.sram + die.hbm
+    without_reuse = max((sum(aligned(b.bytes) for b in p.buffers) for p in procedures), default=0)
+    if place_arrays(module, without_reuse)[1] <= capacity:
+        return True
+    needed = max(pack_fast(lifetimes(p, die), die.sram)[1] for p in procedures)
+    return place_arrays(module, needed)[1] <= capacity
+
+
+def all_fast(procedure: Procedure, die: Die) -> bool:
+    """Whether all locals of a scheduled procedure fit the fast memory."""
+    return pack_fast(lifetimes(procedure, die), die.sram)[1] <= die.sram
