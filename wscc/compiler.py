@@ -127,8 +127,8 @@ def program_of(graph: Module, level: int = 2, *, choices: Choices = DEFAULT) -> 
     simulation needs. All dies start at once."""
     modules: dict[str, Module] = {}
     planned = compile_module(graph, level, choices=choices, observe=modules.__setitem__)
-    linked = _Linked(graph, modules, choices, Loads((), (), 0), Timings(), None, "")
-    return linked.artifact(modules["route"], planned), planned
+    linked = _Linked(graph, modules, level, choices, Loads((), (), 0), Timings(), None, "")
+    return linked.artifact(planned), planned
 
 
 @dataclass(frozen=True, eq=False)
