@@ -7,6 +7,7 @@ a kernel) and what follows at once. -1 is the start, 2 n the end of a body of n 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from wscc.passes.form_phases import group_spans
 from wscc.passes.plan_memory_cost import pace
 
 START = -1
+# How much work a local transfer is given to hide behind, in times of its own: others use the memory meanwhile.
+_EARLY: Final = 3  # before it is needed
+_LATE: Final = 4  # after it could begin
 Numbers = NDArray[np.int64]
 
 
@@ -136,10 +140,10 @@ def _bounds(procedure: Procedure, reach: Reach) -> dict[int, _Bounds]:
     for i, stmt in both:
         if stmt.is_local:
             seconds = reach.seconds(stmt)
-            after = max(i + 1, rhythm.after(i, 4 * seconds))
+            after = max(i + 1, rhythm.after(i, _LATE * seconds))
             # A copy in stands where others may begin to need it.
             arrival = i + 1 if stmt.read.buffer in formals else after
-            result[i] = _Bounds(2 * rhythm.before(i, 3 * seconds), after, arrival)
+            result[i] = _Bounds(2 * rhythm.before(i, _EARLY * seconds), after, arrival)
     return result
 
 
