@@ -7,6 +7,7 @@ touched and share a byte. Formals that a call may bind to the same bytes count a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -80,6 +81,8 @@ def accesses(procedure: Procedure, dies: int, aliases: dict[str, str]) -> Access
     return Accesses(regions, tuple(touches), _meeting(regions, dies))
 
 
+# Passes one after the other ask for the same regions of every procedure.
+@lru_cache(maxsize=64)
 def _meeting(regions: tuple[Region, ...], dies: int) -> tuple[Index, ...]:
     by_buffer: dict[str, list[int]] = {}
     for i, region in enumerate(regions):
@@ -111,15 +114,14 @@ class _Layout:
         found = near.any(axis=1)
         found[k] = True
         # Intervals are exact for runs; the others are asked byte by byte.
-        for other in np.flatnonzero(found & ~(self.is_run & self.is_run[k])):
+        unsure = np.flatnonzero(found & ~(self.is_run & self.is_run[k]))
+        shifts = self.low[unsure] - self.low[k]
+        mine = self.regions[k].dims
+        for other, shift, close in zip(unsure.tolist(), shifts, near[unsure], strict=True):
             if other != k:
-                found[other] = self._meets(k, int(other), near[other])
+                dims = self.regions[other].dims
+                found[other] = any(meets(mine, dims, s) for s in set(shift[close].tolist()))
         return np.flatnonzero(found)
-
-    def _meets(self, k: int, other: int, near: NDArray[np.bool_]) -> bool:
-        shifts = set((self.low[other][near] - self.low[k][near]).tolist())
-        a, b = self.regions[k].dims, self.regions[other].dims
-        return any(meets(a, b, shift) for shift in shifts)
 
 
 def _representatives(regions: list[Region], dies: int) -> Index:

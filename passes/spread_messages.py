@@ -14,6 +14,7 @@ from wscc.passes.locals_fit import all_fast, fit
 from wscc.passes.overlap_calls_bodies import shares
 from wscc.passes.overlap_calls_time import Seconds
 from wscc.passes.plan_memory_arrays import place_arrays
+from wscc.passes.plan_memory_live import lifetimes, live_peak
 from wscc.passes.spread_messages_order import Order
 
 
@@ -42,6 +43,9 @@ class SpreadMessages(Pass):
         in_sram = place_arrays(module, 0)[1] <= die.sram
         made = []
         for p in module.procedures:
+            if live_peak(lifetimes(p, die)) > die.sram:
+                made.append(p)
+                continue
             times = Seconds.of(p, module.machine, in_sram=in_sram)
             spread = _spread(p, times, module.dies_used, names[p.name])
             fits = spread is not p and all_fast(spread, die) and fit(module, [spread])

@@ -30,7 +30,7 @@ DEGREES = [dict(zip(("dp", "tp", "tatp"), d, strict=True)) for d in product((1, 
 TIGHT = Die(sram=12_000, hbm_bandwidth=10**9)
 MESHES = {
     "2x4": Wafer("w", 2, 4),
-    "2x4 dead": Wafer("w", 2, 4, TIGHT, dead_dies=frozenset({(0, 1)})),
+    "2x4 dead": Wafer("w", 2, 4, dead_dies=frozenset({(0, 1)})),
     "4x4": Wafer("w", 4, 4),
     "4x4 dead": Wafer("w", 4, 4, TIGHT, dead_dies=frozenset({(1, 2)})),
 }
