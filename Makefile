@@ -44,7 +44,7 @@ wheel-test: $(READY)  ## build the wheel, install it in a fresh environment, tra
 fuzz: $(READY)  ## random programs against one device; SECONDS=600 sets how long, SEED where from
 	$(BIN)/python -m tests.fuzz $${SECONDS:-600} $${SEED}
 
-fuzz-all: $(READY)  ## every composition of the five axes, every dp, tp, tatp in f32 (half an hour)
+fuzz-all: $(READY)  ## every composition of the five axes, every dp, tp, tatp in f64 and f32 (half an hour)
 	$(BIN)/python -m tests.compositions
 	$(BIN)/python -m tests.strategies
 

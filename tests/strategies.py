@@ -1,7 +1,7 @@
 """Every combination of dp, tp and tatp in {1, 2, 4} that fits 2x4 or 4x4, with and without a dead die, against one
 device: what tests/test_equality.py and `make fuzz-all` draw from.
 
-    python -m tests.strategies      all of them in f32, in every recompute mode; exit status 1 if one fails
+    python -m tests.strategies      all of them in f64 and f32, in every recompute mode; exit status 1 if one fails
 """
 
 from __future__ import annotations
@@ -102,12 +102,12 @@ def in_f32(case: tuple[str, dict[str, int]], recompute: str) -> Check:
 
 def main() -> int:
     wrong = 0
-    for case, recompute in product(cases(), RECOMPUTE):
-        check = in_f32(case, recompute)
+    for case, recompute, judge_in in product(cases(), RECOMPUTE, (in_f64, in_f32)):
+        check = judge_in(case, recompute)
         if not check.ok:
             wrong += 1
-            print(f"{name(case)}, recompute {recompute}: {check}", flush=True)
-    print(f"{len(cases()) * len(RECOMPUTE)} strategies in f32, {wrong} wrong")
+            print(f"{name(case)}, recompute {recompute}, {judge_in.__name__}: {check}", flush=True)
+    print(f"{len(cases()) * len(RECOMPUTE)} strategies in f64 and f32, {wrong} wrong")
     return int(wrong > 0)
 
 

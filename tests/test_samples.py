@@ -35,7 +35,7 @@ def shrunk(path: Path) -> tuple[str, ...]:
     degree = dict(graph.axes)
     tp, dp = degree.get("tp", 1), degree.get("dp", 1)
     d = 2 * tp * 8
-    layers = 2 if graph.dies_used <= 32 else 1
+    layers = 2 if graph.dies_used <= 16 else 1
     small = {
         "layers": layers, "d": d, "heads": 2 * tp, "kv": tp, "ffn": 2 * d, "vocab": 256, "seq": 16,
     }  # fmt: skip
