@@ -37,6 +37,7 @@ class Cost:
     refused: str = ""
 
 
+FULL = "--set train.recompute=full"
 GPT3, LLAMA7, LLAMA70 = "samples/gpt3-175b.wsl", "samples/llama2-7b.wsl", "samples/llama2-70b.wsl"
 CASES = (
     Case("gpt3-175b 6x8", GPT3),
@@ -52,16 +53,17 @@ CASES = (
     Case(
         "gpt3-175b 12x12", f"{GPT3} --set wafer.mesh=12x12 --set train.batch=576 --parallel dp=3,tp=6,tatp=8"
     ),
-    Case("llama2-7b 4x8", f"{LLAMA7} --set wafer.mesh=4x8 --parallel dp=4,tatp=8"),
+    Case("llama2-7b 4x8", LLAMA7),
     Case("llama2-7b 6x8", f"{LLAMA7} --set wafer.mesh=6x8 --set train.batch=96 --parallel dp=6,tatp=8"),
     Case("llama2-7b 12x12", f"{LLAMA7} --set wafer.mesh=12x12 --set train.batch=144 --parallel dp=18,tatp=8"),
-    Case("llama2-70b 4x8", f"{LLAMA70} --set wafer.mesh=4x8 --parallel tp=2,tatp=16"),
+    Case("llama2-70b 4x8", LLAMA70),
     Case(
-        "llama2-70b 6x8", f"{LLAMA70} --set wafer.mesh=6x8 --set train.batch=96 --parallel dp=3,tp=2,tatp=8"
+        "llama2-70b 6x8",
+        f"{LLAMA70} {FULL} --set wafer.mesh=6x8 --set train.batch=96 --parallel dp=3,tp=2,tatp=8",
     ),
     Case(
         "llama2-70b 12x12",
-        f"{LLAMA70} --set wafer.mesh=12x12 --set train.batch=144 --parallel dp=9,tp=2,tatp=8",
+        f"{LLAMA70} {FULL} --set wafer.mesh=12x12 --set train.batch=144 --parallel dp=9,tp=2,tatp=8",
     ),
     Case(
         "gpt3-175b 32x32", f"{GPT3} --set wafer.mesh=32x32 --set train.batch=512 --parallel dp=4,tp=8,tatp=32"

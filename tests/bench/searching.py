@@ -19,7 +19,7 @@ class Case:
 
 CASES = (
     Case("gpt-tiny 2x4", "samples/gpt-tiny.wsl"),
-    Case("llama2-7b 2x2", "samples/llama2-7b.wsl"),
+    Case("llama2-7b 2x2", "samples/llama2-7b.wsl", ("wafer.mesh=2x2", "train.batch=64")),
     Case("llama2-7b 6x8", "samples/llama2-7b.wsl", ("wafer.mesh=6x8", "train.batch=96")),
     Case("gpt3-175b 6x8", "samples/gpt3-175b.wsl"),
 )
