@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Span = tuple[int, int]
 
 # Of the bytes that temporaries may take, the part of one shard on its way: a stream holds several at once.
-_SHARDS: Final = 7
+_SHARDS: Final = 6
 # Operands that are gathered because results move may take so many times those bytes.
 _GATHERED: Final = 1
 # What every slice reads may take so many times those bytes, with what it stays beside.

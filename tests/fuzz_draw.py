@@ -61,6 +61,7 @@ class Draw:
     dead_dies: frozenset[Coordinate] = frozenset()
     dead_links: frozenset[tuple[Coordinate, Coordinate]] = frozenset()
     sram: int = ROOMY
+    is_slow: bool = False
     d: int = 8
     f: int = 8
     kv: int = 2
@@ -85,6 +86,13 @@ class Draw:
     tile: int = 128  # small ones make zigzag order pay
     level: int = 2
     mask: str = "none"
+
+    @property
+    def _memory(self) -> str:
+        """As much in all; or little SRAM before a slow HBM, between which copies pay."""
+        if self.sram == ROOMY and self.is_slow:
+            return f"sram 6000 B, hbm {ROOMY} B at 1 GB/s"
+        return f"sram {self.sram} B"
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -153,7 +161,7 @@ class Draw:
         block = BLOCK if any(line.of.hidden for _, line, _ in self._lines()) else ""
         return f"""wafer w {{
   mesh {self.rows} x {self.cols}
-  die {{ peak 1 TFLOP/s, sram {self.sram} B, tile {self.tile} }}
+  die {{ peak 1 TFLOP/s, {self._memory}, tile {self.tile} }}
   link {{ bandwidth 1 TB/s, latency 100 ns }}
   {"  ".join(dead)}
 }}
@@ -235,6 +243,7 @@ def drawn(rng: random.Random) -> Draw:
         zero=rng.choice(ZERO), interleave=rng.choice(INTERLEAVE), tile=rng.choice([1, 128]),
         level=rng.choice([0, 1, 2, 2]),
         mask=rng.choice([*MASKS, "none", "none"]),
+        is_slow=rng.random() < 0.4,
     )  # fmt: skip
 
 

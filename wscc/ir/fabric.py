@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 
 from wscc.diagnostics import NO_SPAN, Span
@@ -79,6 +80,7 @@ class View:
         )
 
 
+@lru_cache(maxsize=8192)
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides in elements."""
     return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))

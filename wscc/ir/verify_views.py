@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -49,9 +49,19 @@ class Views:
 
     dies: int
     extents: dict[str, tuple[int, DType]]
+    _sound: set[tuple[View, bool]] = field(default_factory=set, repr=False, compare=False)
 
     def check(self, place: Place, view: View, active: Mask | None, *, is_written: bool) -> Findings:
-        """`active`: the dies that use the view; None is all."""
+        """`active`: the dies that use the view; None is all. A view that all of them use is looked at once."""
+        key = view, is_written
+        if key in self._sound:
+            return
+        found = list(self._check(place, view, active, is_written=is_written))
+        if active is None and not found:
+            self._sound.add(key)
+        yield from found
+
+    def _check(self, place: Place, view: View, active: Mask | None, *, is_written: bool) -> Findings:
         known = self.extents.get(view.buffer)
         name = f"`%{view.buffer}`"
         if known is None:

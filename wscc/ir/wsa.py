@@ -32,7 +32,10 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 def to_wsa(programs: Sequence[Program], steps: Sequence[ProgramStep]) -> str:
     """One instruction per line, as `grammar/wsa.lark` describes it; a step for each stage."""
-    lines = [line for program in programs for line in _program(program)]
+    # Roles share most of their instructions: those objects are written out once.
+    bodies = (c.body for program in programs for c in program.procedures)
+    texts = {id(x): instruction_text(x) for x in {id(x): x for body in bodies for x in body}.values()}
+    lines = [line for program in programs for line in _program(program, texts)]
     for step in steps:
         lines += ["step {", *_step(step, "  "), "}"]
     return "\n".join([*lines, ""])
@@ -73,13 +76,13 @@ def _scalar(value: Scalar) -> str:
             return repr(value)
 
 
-def _program(program: Program) -> Iterator[str]:
+def _program(program: Program, texts: dict[int, str]) -> Iterator[str]:
     stage = f" stage {program.stage}" if program.stage else ""
     yield f"role {program.role}{stage} {{"
     for code in program.procedures:
         yield f"  procedure {_name(code.name)}({code.args}) {{"
         for x in code.body:
-            yield f"    {instruction_text(x)}"
+            yield f"    {texts[id(x)]}"
         yield "  }"
     yield "}"
 
