@@ -26,7 +26,7 @@ from wscc.ir.naming import Names, fresh
 from wscc.passes.backward import BACKWARD, FORWARD
 from wscc.passes.base import Fact, Pass
 from wscc.passes.hoist_casts_find import Casts, repeated_casts
-from wscc.passes.plan_memory_arrays import array_bytes
+from wscc.passes.plan_memory_arrays import resting_bytes
 
 Body = list[Call | Loop]
 
@@ -54,14 +54,8 @@ class HoistCasts(Pass):
         if not casts:
             return module
         hoisted = _Hoisting(module, casts).run()
-        return hoisted if _arrays_fit(hoisted) else module
-
-
-def _arrays_fit(module: Module) -> bool:
-    """Whether a die of every stage has memory for all its arrays."""
-    needed, die = array_bytes(module), module.machine.die
-    held = (sum(needed[a.name] for a in module.arrays if a.stage in (-1, s)) for s in range(module.stages))
-    return max(held) <= die.sram + die.hbm
+        die = module.machine.die
+        return hoisted if resting_bytes(hoisted) <= die.sram + die.hbm else module
 
 
 @dataclass(slots=True)

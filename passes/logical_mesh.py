@@ -40,7 +40,7 @@ class LogicalMesh:
 
     def by_position(self, axis: str, values: Sequence[int]) -> Ints:
         """A value for each position along the axis, as a value for each die."""
-        return per_die(values[p] for p in self.coordinates(axis))
+        return per_die(map(values.__getitem__, self.coordinates(axis)))
 
     def peers(self, axis: str, targets: Sequence[int]) -> Ints:
         """By die, the die of its group at position `targets[own position]` (`NOBODY` stays)."""

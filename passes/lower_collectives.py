@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import ClassVar, Final
 
 from wscc.diagnostics import Code, fail
-from wscc.ir.fabric import NOBODY, Buffer, FabricStmt, Ints, Kernel, Transfer, View, at, per_die
+from wscc.ir.fabric import NOBODY, Buffer, FabricStmt, Ints, Kernel, Transfer, View, at, per_die, views_of
 from wscc.ir.module import Level, Mode, Module, Op, Output, Procedure, Ref, Value, calls
 from wscc.machine.topology import mesh_topology
 from wscc.passes.base import Fact, Pass
@@ -57,11 +57,12 @@ class LowerCollectives(Pass):
         bindings = {c.procedure: c.args for c, _ in calls(module.step)}
         storage = {a.name: a.storage or a.name for a in module.arrays}
         callers = _callers(module)
-        multicast, fast = self.allgather == "multicast", module.machine.die.sram // _TEMPORARIES
+        multicast, die = self.allgather == "multicast", module.machine.die
+        fast, tile = die.sram // _TEMPORARIES, die.tile
         procedures = tuple(
             _made_by(
                 _Procedure(
-                    coordinates, lies, p, _bound(p, bindings[p.name], storage), multicast, fast
+                    coordinates, lies, p, _bound(p, bindings[p.name], storage), multicast, fast, tile
                 ).lower(),
                 callers[p.name],
             )
@@ -132,7 +133,7 @@ class _Procedure:
 
     def __init__(
         self, coordinates: Coordinates, lies: dict[str, str], procedure: Procedure, bound: Bound,
-        multicast: bool, fast_bytes: int,
+        multicast: bool, fast_bytes: int, tile: int,
     ) -> None:  # fmt: skip
         self.coordinates = coordinates
         self.mesh = mesh = coordinates.mesh
@@ -140,7 +141,7 @@ class _Procedure:
         self.procedure = procedure
         self.formals = [self._formal(j, bound) for j in range(len(procedure.outputs))]
         names = {v.name for v in procedure.inputs} | set(self.formals)
-        self.build = FabricBuilder(mesh, {}, [], names, multicast, fast_bytes)
+        self.build = FabricBuilder(mesh, {}, [], names, multicast, fast_bytes, tile)
         self.env = {v.name: whole_view(v.name, self._local(v), v.type.dtype) for v in procedure.inputs}
         self.alone = bound.alone
         self.places: dict[str, View] = {}
@@ -205,7 +206,7 @@ class _Procedure:
             Output(Value(f, o.value.type), o.mode)
             for f, o in zip(self.formals, self.procedure.outputs, strict=True)
         )
-        used = {b for s in self.build.body for b in _buffers(s)}
+        used = {v.buffer for s in self.build.body for v, _ in views_of(s)}
         buffers: tuple[Buffer, ...] = tuple(b for b in self.build.buffers.values() if b.name in used)
         return replace(self.procedure, outputs=outputs, buffers=buffers, body=tuple(self.build.body))
 
@@ -255,13 +256,3 @@ class _Procedure:
         # Positions that were gathered lie as they lay before.
         folded = next(iter(self.coordinates.zigzag), "") if op.definition.positional else ""
         return self.coordinates.runs(split_axes(op, factor), op.sizes[factor], folded=folded)
-
-
-def _buffers(stmt: object) -> set[str]:
-    views: list[View] = []
-    for name in ("writes", "reads"):
-        views += getattr(stmt, name, ())
-    for name in ("write", "read"):
-        if isinstance(view := getattr(stmt, name, None), View):
-            views.append(view)
-    return {v.buffer for v in views}

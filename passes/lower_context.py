@@ -92,7 +92,7 @@ def flat(view: View) -> View:
 class FabricBuilder:
     """The body and buffers of one procedure; `taken` are the names in use, formals included; `source` and `span`
     mark what is emitted next. With `multicast`, dies that gather send to all others at once.
-    Temporaries of one op should not take more than `fast_bytes`."""
+    Temporaries of one op should not take more than `fast_bytes`; `tile` is the side of a matrix unit."""
 
     mesh: LogicalMesh
     buffers: dict[str, Buffer]
@@ -100,6 +100,7 @@ class FabricBuilder:
     taken: set[str]
     multicast: bool = False
     fast_bytes: int = 1 << 62
+    tile: int = 1
     channel: int = 0
     source: str = ""
     span: Span = NO_SPAN

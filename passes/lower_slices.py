@@ -18,12 +18,8 @@ Span = tuple[int, int]
 
 # Of the bytes that temporaries may take, the part of one shard on its way: a stream holds several at once.
 _SHARDS: Final = 6
-# Operands that are gathered because results move may take so many times those bytes.
-_GATHERED: Final = 1
 # What every slice reads may take so many times those bytes, with what it stays beside.
 _NEAR: Final = 6
-# Fewer rows or columns would not fill a matrix unit.
-_TILE: Final = 128
 
 
 def slices(s: StreamSite) -> list[StreamSite]:
@@ -37,7 +33,7 @@ def slices(s: StreamSite) -> list[StreamSite]:
     else:
         i = s.stream.moving_in[0]
         term, shape = s.ins()[i], s.reads[i].shape
-    tile = _TILE if s.op.kind == "matmul" else 1
+    tile = s.build.tile if s.op.kind == "matmul" else 1
     choices = [(_spans(shape[term.index(f)], wanted, tile), f) for f in _free(s, term)]
     spans, factor = next(
         (c for c in choices if len(c[0]) == wanted), max(choices, key=_count, default=([], ""))
@@ -66,7 +62,7 @@ def _needed(s: StreamSite) -> int:
     """Bytes that would have to be at most those of temporaries."""
     operands = [s.reads[i].bytes for i in s.stream.moving_in]
     results = [s.writes[j].bytes for j in s.stream.moving_out]
-    gathered = sum(operands) * s.along.size // _GATHERED if results else 0
+    gathered = sum(operands) * s.along.size if results else 0
     return max(*(n * _SHARDS for n in (*operands, *results)), gathered)
 
 

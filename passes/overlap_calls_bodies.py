@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
-from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, View, Wait
+from wscc.ir.fabric import FabricStmt, Kernel, Send, Transfer, with_views
 from wscc.ir.module import Op, Output, Procedure
 from wscc.ir.naming import fresh
 from wscc.passes.overlap_calls_strands import Strands, rows
@@ -98,22 +98,8 @@ def shares(seconds: Sequence[float]) -> list[float]:
 
 
 def _renamed(stmt: Op | FabricStmt, procedure: str, names: dict[str, str], channels: int) -> FabricStmt:
-    def view(v: View) -> View:
-        return replace(v, buffer=names.get(v.buffer, v.buffer))
-
-    def source(s: str) -> str:
-        return f"{procedure}/{s}" if s else s
-
-    match stmt:
-        case Kernel(_, writes, reads):
-            moved = replace(stmt, writes=tuple(map(view, writes)), reads=tuple(map(view, reads)))
-            return replace(moved, source=source(stmt.source))
-        case Post():
-            return replace(stmt, channel=stmt.channel + channels, write=view(stmt.write))
-        case Send():
-            moved_send = replace(stmt, channel=stmt.channel + channels, read=view(stmt.read))
-            return replace(moved_send, source=source(stmt.source))
-        case Wait():
-            return replace(stmt, channel=stmt.channel + channels)
-        case Transfer() | Op():
-            raise AssertionError("only scheduled procedures are merged")
+    assert not isinstance(stmt, Op | Transfer), "only scheduled procedures are merged"
+    moved = with_views(stmt, lambda v: replace(v, buffer=names.get(v.buffer, v.buffer)))
+    if isinstance(moved, Kernel | Send) and moved.source:
+        moved = replace(moved, source=f"{procedure}/{moved.source}")
+    return moved if isinstance(moved, Kernel) else replace(moved, channel=moved.channel + channels)

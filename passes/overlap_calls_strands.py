@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, Wait
+from wscc.ir.fabric import FabricStmt, Kernel, Transfer, views_of
 from wscc.ir.module import Op, Procedure
 from wscc.passes.overlap_calls_time import Seconds
 
@@ -72,14 +72,6 @@ def part(procedure: Procedure, name: str, positions: Iterable[int]) -> tuple[Pro
 
 def _touched(stmt: Op | FabricStmt) -> list[str | int]:
     """Buffers, and the channel of a message."""
-    match stmt:
-        case Kernel():
-            return [v.buffer for v in (*stmt.writes, *stmt.reads)]
-        case Post():
-            return [stmt.channel, stmt.write.buffer]
-        case Send():
-            return [stmt.channel, stmt.read.buffer]
-        case Wait():
-            return [stmt.channel]
-        case Transfer() | Op():
-            raise AssertionError("only scheduled procedures have strands")
+    assert not isinstance(stmt, Op | Transfer), "only scheduled procedures have strands"
+    channel = [] if isinstance(stmt, Kernel) else [stmt.channel]
+    return [*channel, *(view.buffer for view, _ in views_of(stmt))]

@@ -13,7 +13,7 @@ from wscc.passes.plan_memory_cost import gemm_flops, touched
 @dataclass(frozen=True, slots=True)
 class Seconds:
     """By statement of a procedure: how long a kernel works, how long the message of a `wait received` is on its way
-    over one link, and for how much of that it keeps the link busy; 0 for all others."""
+    over one link, and for how much of that it keeps the link busy; 0 for all others, and for copies within a die."""
 
     work: tuple[float, ...]
     messages: tuple[float, ...]
@@ -28,12 +28,12 @@ class Seconds:
     def of(procedure: Procedure, wafer: Wafer, *, in_sram: bool) -> Seconds:
         """Locals are taken to lie in SRAM, arguments of a call too or else in HBM."""
         slow = set() if in_sram else {v.name for v in procedure.formals}
-        sent = {s.channel: s.read.bytes for s in procedure.body if isinstance(s, Send)}
+        sent = {s.channel: s.read.bytes for s in procedure.body if isinstance(s, Send) and not s.is_local}
         link = wafer.link
         work, messages, busy = [], [], []
         for s in procedure.body:
             work.append(_work(s, slow, wafer) if isinstance(s, Kernel) else 0.0)
-            amount = sent[s.channel] if isinstance(s, Wait) and not s.sent else None
+            amount = sent.get(s.channel) if isinstance(s, Wait) and not s.sent else None
             busy.append(0.0 if amount is None else amount / link.bandwidth)
             messages.append(0.0 if amount is None else link.latency + busy[-1])
         return Seconds(tuple(work), tuple(messages), tuple(busy))

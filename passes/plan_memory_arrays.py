@@ -24,6 +24,17 @@ def array_bytes(module: Module) -> dict[str, int]:
     return needed
 
 
+def held(module: Module, stage: int) -> list[Array]:
+    """The arrays of a die of the stage."""
+    return [a for a in module.arrays if a.stage in (-1, stage)]
+
+
+def resting_bytes(module: Module) -> int:
+    """Bytes of arrays on a die of the fullest stage: without the locals of procedures."""
+    needed = array_bytes(module)
+    return max(sum(needed[a.name] for a in held(module, stage)) for stage in range(module.stages))
+
+
 def place_arrays(module: Module, base: int) -> tuple[tuple[Placement, ...], int]:
     """The place of each array, from `base` on, and the end of the last.
 

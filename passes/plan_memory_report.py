@@ -8,8 +8,8 @@ from math import prod
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.memory import aligned
-from wscc.ir.module import Array, Kind, Module
-from wscc.passes.plan_memory_arrays import array_bytes
+from wscc.ir.module import Kind, Module
+from wscc.passes.plan_memory_arrays import array_bytes, held
 from wscc.strategy import BATCH, POLICIES
 
 LOCALS = "locals"
@@ -36,20 +36,15 @@ def memory_report(module: Module) -> MemoryReport:
     needed = array_bytes(module)
     locals_ = aligned(memory.scratch_bytes)
     stages = tuple(
-        locals_ + sum(needed[a.name] for a in _held(module, stage)) for stage in range(module.stages)
+        locals_ + sum(needed[a.name] for a in held(module, stage)) for stage in range(module.stages)
     )
     fullest = stages.index(max(stages))
     by_category = {LOCALS: locals_}
     for kind in Kind:
-        by_category[str(kind)] = sum(needed[a.name] for a in _held(module, fullest) if a.kind is kind)
+        by_category[str(kind)] = sum(needed[a.name] for a in held(module, fullest) if a.kind is kind)
     die = module.machine.die
     live = max(stages) - memory.scratch_bytes + memory.live_bytes
     return MemoryReport(max(stages), live, die.sram + die.hbm, by_category, stages, fullest)
-
-
-def _held(module: Module, stage: int) -> list[Array]:
-    """The arrays of a die of the stage."""
-    return [a for a in module.arrays if a.stage in (-1, stage)]
 
 
 def check_capacity(module: Module) -> None:
@@ -63,8 +58,9 @@ def _too_large(module: Module, report: MemoryReport) -> CompileError:
     excess = report.peak - report.capacity
     categories = sorted(report.by_category.items(), key=lambda c: (-c[1], c[0]))
     needed = array_bytes(module)
-    held = _held(module, report.fullest)
-    arrays = sorted(((needed[a.name], a.name) for a in held), key=lambda x: (-x[0], x[1]))
+    arrays = sorted(
+        ((needed[a.name], a.name) for a in held(module, report.fullest)), key=lambda x: (-x[0], x[1])
+    )
     words = ", ".join(f"{name} {size(n)}" for name, n in categories[:4] if n)
     largest = ", ".join(f"`{name}` {size(n)}" for n, name in arrays[:3] if n)
     return fail(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar, Final
@@ -10,13 +11,13 @@ from typing import ClassVar, Final
 import numpy as np
 
 from wscc.ir.die_arrays import as_array, as_ints, present, senders
-from wscc.ir.fabric import NOBODY, Buffer, FabricStmt, Ints, Kernel, Transfer, View
+from wscc.ir.fabric import NOBODY, Buffer, FabricStmt, Ints, Kernel, Transfer, View, with_views
 from wscc.ir.module import Mode, Module, Op, Procedure
 from wscc.ir.naming import fresh
 from wscc.passes.aliases import aliases
 from wscc.passes.base import Fact, Pass
 from wscc.passes.lower_context import whole_view
-from wscc.passes.plan_memory_arrays import array_bytes
+from wscc.passes.plan_memory_arrays import resting_bytes
 from wscc.passes.promote_boxes import Formal
 from wscc.passes.promote_choice import Copy, chosen, needed_from
 
@@ -45,7 +46,7 @@ class Promote(Pass):
 
     def run(self, module: Module) -> Module:
         die = module.machine.die
-        if not die.hbm_bandwidth or sum(array_bytes(module).values()) <= _MANY * die.sram:
+        if not die.hbm_bandwidth or resting_bytes(module) <= _MANY * die.sram:
             return module
         names = aliases(module)
         return module.with_(
@@ -91,10 +92,14 @@ def promoted(procedure: Procedure, copies: list[Copy], dies: int) -> Procedure:
             view = c.box.inside(t.view)
             assert view is not None
             moved[t.at, t.view] = replace(view, buffer=name)
+
+    def on_copies(i: int) -> Callable[[View], View]:
+        return lambda v: moved.get((i, v), v)
+
     body: list[FabricStmt] = []
     for i, stmt in enumerate(procedure.body):
         assert not isinstance(stmt, Op)
-        body += [*before[i], _renamed(i, stmt, moved), *after[i]]
+        body += [*before[i], with_views(stmt, on_copies(i)), *after[i]]
     return replace(procedure, body=tuple(body), buffers=(*procedure.buffers, *buffers))
 
 
@@ -110,13 +115,3 @@ def _dies(procedure: Procedure, c: Copy, dies: int) -> Ints:
             where = present(senders(stmt.to, dies) if t.writes else stmt.to, dies)
         here |= as_array(where, dies) != 0
     return as_ints(np.where(here, np.arange(dies), NOBODY))
-
-
-def _renamed(i: int, stmt: FabricStmt, moved: dict[tuple[int, View], View]) -> FabricStmt:
-    def view(v: View) -> View:
-        return moved.get((i, v), v)
-
-    if isinstance(stmt, Kernel):
-        return replace(stmt, writes=tuple(map(view, stmt.writes)), reads=tuple(map(view, stmt.reads)))
-    assert isinstance(stmt, Transfer)
-    return replace(stmt, read=view(stmt.read), write=view(stmt.write))

@@ -46,7 +46,7 @@ def boxes(formal: Formal, views: Iterable[View]) -> list[Box]:
     for view in sorted(dict.fromkeys(views), key=lambda v: -v.elements):
         if any(box.inside(view) for box in found):
             continue
-        if not formal.held or not isinstance(view.offset, int) or _repeats(view):
+        if not formal.held or not isinstance(view.offset, int) or not _is_plain(view):
             return [Box(formal.whole, whole=True)]
         found.append(Box(view))
     if any(_meet(a.view, b.view) for a, b in combinations(found, 2)):
@@ -80,8 +80,14 @@ def _moved(view: View, box: View) -> View | None:
     return replace(view, offset=offset, strides=tuple(strides))
 
 
-def _repeats(view: View) -> bool:
-    return any(n > 1 and s == 0 for n, s in zip(view.shape, view.strides, strict=True))
+def _is_plain(view: View) -> bool:
+    """Whether no two of its indices are the same element, nor its dimensions woven into one another."""
+    reach = 1
+    for stride, n in sorted((s, n) for n, s in zip(view.shape, view.strides, strict=True) if n > 1):
+        if stride < reach:
+            return False
+        reach += (n - 1) * stride
+    return True
 
 
 def _meet(a: View, b: View) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from wscc.ir.fabric import NOBODY, Kernel, Transfer, View
+from wscc.ir.fabric import Transfer, View, views_of
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
 from wscc.machine.wafer import Die, Wafer
@@ -15,16 +15,13 @@ from wscc.passes.plan_memory_cost import Pace, pace, slow_costs, statement_costs
 from wscc.passes.plan_memory_fast import fill_fast
 from wscc.passes.plan_memory_live import Lifetime
 from wscc.passes.promote_boxes import Box, Formal, boxes
+from wscc.passes.schedule_moments import WINDOW
 
 # Copies go on behind work as far as there is any: this part of their time is counted all the same.
 _SHOWN: Final = 0.25
 _NO_TIME: Final = 1e-30
 # What saves less than this part of a link's latency is not worth its instructions.
 _WORTH: Final = 0.1
-# Messages are begun and end over so many other transfers (`Schedule.window`).
-_WINDOW: Final = 2
-
-
 # Uses of what is only read have a copy each if there is work between them for so many copies.
 _APART: Final = 6
 
@@ -118,16 +115,6 @@ def _touches(procedure: Procedure) -> dict[str, list[Touch]]:
     return found
 
 
-def views_of(stmt: object) -> Iterator[tuple[View, bool]]:
-    """The views of a kernel or transfer, and whether it writes them."""
-    if isinstance(stmt, Kernel):
-        yield from ((v, True) for v in stmt.writes)
-        yield from ((v, False) for v in stmt.reads)
-    elif isinstance(stmt, Transfer) and stmt.to != NOBODY:
-        yield stmt.read, False
-        yield stmt.write, True
-
-
 def _costs(procedure: Procedure, die: Die) -> dict[tuple[int, View], float]:
     found: dict[tuple[int, View], float] = {}
     for i, view, seconds in statement_costs(procedure, die):
@@ -155,7 +142,7 @@ def needed_from(procedure: Procedure, first: int) -> int:
     if not isinstance(procedure.body[first], Transfer):
         return first
     earlier = [i for i, s in enumerate(procedure.body[: first + 1]) if isinstance(s, Transfer)]
-    return earlier[max(0, len(earlier) - 1 - _WINDOW)]
+    return earlier[max(0, len(earlier) - 1 - WINDOW)]
 
 
 def _uses(procedure: Procedure) -> dict[str, tuple[int, int]]:
@@ -167,9 +154,9 @@ def _uses(procedure: Procedure) -> dict[str, tuple[int, int]]:
         for view, writes in views_of(stmt):
             first = last = i
             if isinstance(stmt, Transfer) and writes:
-                first = transfers[max(0, number[i] - _WINDOW)]
+                first = transfers[max(0, number[i] - WINDOW)]
             elif isinstance(stmt, Transfer):
-                last = transfers[min(len(transfers) - 1, number[i] + _WINDOW)]
+                last = transfers[min(len(transfers) - 1, number[i] + WINDOW)]
             low, high = uses.get(view.buffer, (first, last))
             uses[view.buffer] = min(low, first), max(high, last)
     return uses

@@ -117,14 +117,16 @@ class _Links:
         """Bytes by link, in the order of `Topology.links`."""
         load = np.zeros(len(self.numbers), np.int64)
         own = slice(None) if senders is None else slice(senders.start, senders.stop)
-        sent: dict[tuple[int, int], int] = {}
+        routes = self.module.routes
+        sent: dict[int, DieArray] = {}  # by size of a message, how many take each route
         for t in transfers:
             route = as_array(t.route, self.module.dies_used)[own]
-            for number, times in zip(*np.unique(route[route != NOBODY], return_counts=True), strict=True):
-                kind = int(number), t.read.bytes
-                sent[kind] = sent.get(kind, 0) + int(times)
-        for (number, amount), times in sent.items():
-            parts = self.module.routes[number].parts(amount)
-            for leg, hop in self.crossed[number]:
-                load[self.numbers[hop]] += parts[leg] * times
+            times = np.bincount(route[route != NOBODY], minlength=len(routes))
+            amount = t.read.bytes
+            sent[amount] = sent[amount] + times if amount in sent else times
+        for amount, times in sent.items():
+            for number in np.flatnonzero(times).tolist():
+                parts = routes[number].parts(amount)
+                for leg, hop in self.crossed[number]:
+                    load[self.numbers[hop]] += parts[leg] * times[number]
         return load

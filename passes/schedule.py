@@ -11,7 +11,7 @@ from wscc.ir.module import Module, Procedure
 from wscc.passes.accesses import accesses
 from wscc.passes.aliases import aliases
 from wscc.passes.base import Fact, Pass
-from wscc.passes.schedule_moments import Moments, Reach, moments
+from wscc.passes.schedule_moments import WINDOW, Moments, Reach, moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Schedule(Pass):
 
     overlap: bool = True
     ahead: int = 1
-    window: int = 2
+    window: int = WINDOW
 
     def run(self, module: Module) -> Module:
         names = aliases(module)

@@ -20,6 +20,8 @@ from wscc.passes.form_phases import group_spans
 from wscc.passes.plan_memory_cost import pace
 
 START = -1
+# Unless told otherwise, messages begin and end over at most so many other transfers.
+WINDOW: Final = 2
 # How much work a local transfer is given to hide behind, in times of its own: others use the memory meanwhile.
 _EARLY: Final = 3  # before it is needed
 _LATE: Final = 4  # after it could begin

@@ -27,7 +27,7 @@ RECOMPUTE = ("none", "selective", "full")
 
 DEGREES = [dict(zip(("dp", "tp", "tatp"), d, strict=True)) for d in product((1, 2, 4), repeat=3)]
 # An SRAM that holds a small part of the arrays, and an HBM so slow that copies between the two pay.
-TIGHT = Die(sram=12_000, hbm_bandwidth=10**9)
+TIGHT = Die(sram=12_000, hbm_bandwidth=10**9, tile=8)
 MESHES = {
     "2x4": Wafer("w", 2, 4),
     "2x4 dead": Wafer("w", 2, 4, dead_dies=frozenset({(0, 1)})),

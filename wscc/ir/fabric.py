@@ -5,10 +5,11 @@ Nothing here is an object per die: where dies differ, a `PerDie` holds an intege
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
+from operator import add
 
 from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.types import DType
@@ -33,7 +34,7 @@ NOBODY = -1
 
 def per_die(values: Iterable[int]) -> Ints:
     """The values as a plain integer where all dies agree."""
-    items = tuple(int(v) for v in values)
+    items = tuple(map(int, values))
     return items[0] if len(set(items)) == 1 else PerDie(items)
 
 
@@ -48,7 +49,7 @@ def plus(a: Ints, b: Ints) -> Ints:
         if isinstance(b, int):
             return a + b
         return plus(b, a)
-    return per_die(x + at(b, i) for i, x in enumerate(a.values))
+    return per_die(x + b for x in a.values) if isinstance(b, int) else per_die(map(add, a.values, b.values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,3 +204,32 @@ class Wait:
 
 
 FabricStmt = Kernel | Transfer | Post | Send | Wait
+
+
+def views_of(stmt: object) -> Iterator[tuple[View, bool]]:
+    """The views of a statement, and whether it writes them; a wait, or an op, has none."""
+    match stmt:
+        case Kernel():
+            yield from ((v, True) for v in stmt.writes)
+            yield from ((v, False) for v in stmt.reads)
+        case Transfer():
+            yield stmt.write, True
+            yield stmt.read, False
+        case Post():
+            yield stmt.write, True
+        case Send():
+            yield stmt.read, False
+
+
+def with_views(stmt: FabricStmt, view: Callable[[View], View]) -> FabricStmt:
+    """The statement on other views."""
+    match stmt:
+        case Kernel():
+            return replace(stmt, writes=tuple(map(view, stmt.writes)), reads=tuple(map(view, stmt.reads)))
+        case Transfer():
+            return replace(stmt, read=view(stmt.read), write=view(stmt.write))
+        case Post():
+            return replace(stmt, write=view(stmt.write))
+        case Send():
+            return replace(stmt, read=view(stmt.read))
+    return stmt

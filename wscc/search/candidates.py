@@ -22,8 +22,9 @@ from wscc.passes.base import Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.place import Place
+from wscc.passes.plan_memory_arrays import resting_bytes
 from wscc.passes.plan_memory_report import memory_report, size
-from wscc.search.estimate import estimate, resting_bytes
+from wscc.search.estimate import estimate
 from wscc.search.space import ONE_DIE, Strategy, replicas_of, spell
 from wscc.simulation import builder_of, simulate
 from wscc.strategy import mesh_axes

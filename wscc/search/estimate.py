@@ -12,26 +12,13 @@ from math import isqrt, prod
 from typing import Final
 
 from wscc.ir.module import Module, Op, Procedure, Value, calls
-from wscc.passes.plan_memory_arrays import array_bytes
+from wscc.passes.plan_memory_arrays import resting_bytes
 from wscc.report import seen, working_axes
 
 _LOCAL_SHARE: Final = 8
 _ARRAY_SHARE: Final = 2
-# The shards of a stream that a die holds slots for, and the part of the SRAM that these may take, so that estimates
-# come near to simulated steps of the samples.
-_SLOTS: Final = 3
-_SLOTS_SHARE: Final = 4
 # Of a group of n, the shares of the whole tensor that cross a link, per ring direction.
 _PASSES: Final = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}
-
-
-def resting_bytes(sharded: Module) -> int:
-    """Bytes of arrays on a die of the fullest stage: without the locals of procedures."""
-    needed = array_bytes(sharded)
-    return max(
-        sum(needed[a.name] for a in sharded.arrays if a.stage in (-1, stage))
-        for stage in range(sharded.stages)
-    )
 
 
 def estimate(sharded: Module) -> float:
@@ -99,24 +86,18 @@ class _Costs:
         return prod(sides) / prod(-(-side // tile) * tile for side in sides)
 
     def _hbm(self, op: Op, formals: set[str]) -> float:
-        """A turn of a stream passes over all that is not cut in chunks, and each of its slices over every operand; what
-        moves is read where it rests, and then lies in slots."""
+        """A turn of a stream passes over all that is not cut in chunks; what moves is read where it rests, then lies in
+        slots."""
         turns = self.module.sizes[op.stream.axis] if op.stream else 1
-        moving, slices = self._moving(op), self._slices(op)
+        moving = self._moving(op)
         amounts: dict[str, int] = {}
         for v, term in op.terms():
             if self._lies(v, formals):
                 is_cut = op.stream is not None and op.stream.factor in term
-                times = 1 if v in moving else (1 if is_cut else turns) * (slices if v in op.operands else 1)
-                amounts[v.name] = self._local(v) * times
+                amounts[v.name] = self._local(v) * (1 if v in moving or is_cut else turns)
         if op.kind in ("embedding", "pick"):  # rows of a table
             amounts.pop(op.operands[-1 if op.kind == "embedding" else 0].name, None)
         return self._read(sum(amounts.values()))
-
-    def _slices(self, op: Op) -> int:
-        """Parts in which shards travel, so that the slots for them fit the SRAM."""
-        slots = _SLOTS * max(map(self._local, self._moving(op)), default=0)
-        return max(1, -(-slots * _SLOTS_SHARE // self.module.machine.die.sram))
 
     def _moving(self, op: Op) -> list[Value]:
         if op.stream is None:
