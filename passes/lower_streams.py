@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from wscc.ir.fabric import NOBODY, Ints, View
 from wscc.ir.module import Op, Stream
@@ -185,7 +185,7 @@ def _first_free(life: dict[int, list[int]]) -> dict[int, int]:
 
 def _reduce_as_it_goes(s: StreamSite, meanwhile: Iterator[None]) -> None:
     """The time reversal: the farthest shard's part is computed and sent first, one's own last. `meanwhile` builds a
-    round of something else."""
+    round of something else that takes no more of them."""
     outs = s.stream.moving_out
     _clear_kept_results(s)
     pending: dict[int, list[tuple[Move, View]]] = {j: [] for j in outs}
@@ -204,8 +204,6 @@ def _reduce_as_it_goes(s: StreamSite, meanwhile: Iterator[None]) -> None:
                 s.along.send(move, source, slot, s.group)
                 arrived[j].append((move, slot))
         pending = arrived
-    for _ in meanwhile:
-        pass
     own = tuple(range(s.along.size))
     _contribute(s, own, {j: s.writes[j] for j in outs}, 1)
     for j in outs:
@@ -223,7 +221,7 @@ def _with_operands_gathered(s: StreamSite) -> tuple[StreamSite, Iterator[None]]:
         full = s.build.buffer(f"{s.group}.gathered{i}", shape, reads[i].dtype)
         rounds.append(gathering(s.along, reads[i], full, dim, s.group))
         reads[i] = full
-    return replace(s, reads=tuple(reads)), (None for _ in zip(*rounds, strict=True))
+    return replace(s, reads=tuple(reads)), (None for _ in zip_longest(*rounds))
 
 
 def _kept(s: StreamSite) -> list[int]:

@@ -109,6 +109,18 @@ def test_a_program_that_narrows_no_weight_is_left_alone(compute: str) -> None:
     assert HoistCasts().run(staged) is staged
 
 
+def test_a_weight_that_is_read_after_its_update_has_no_copy() -> None:
+    """A copy would be the weight as it was before."""
+    staged = run_passes(small("gpt", "tp=2"), [Differentiate(), Partition(), Stages()])
+    step = staged.step
+    (first,) = [i for i, s in enumerate(step) if any("block.update" in c.procedure for c, _ in calls((s,)))]
+    early = staged.with_(step=(step[first], *step[:first], *step[first + 1 :]))
+    hoisted = {a.name for a in HoistCasts().run(staged).arrays if a.kind is Kind.WORKING}
+    left = {a.name for a in HoistCasts().run(early).arrays if a.kind is Kind.WORKING}
+    assert {n for n in hoisted if n.startswith("block.")}
+    assert left == {n for n in hoisted if not n.startswith("block.")}
+
+
 def test_what_does_not_fit_with_copies_is_compiled_without_them() -> None:
     """Whether arrays alone are too much or locals beside them; what fits neither way is refused with the numbers of
     the smaller one."""

@@ -37,7 +37,7 @@ def ends(first: str, second: str, kind: str, wafer: Wafer = WAFER) -> list[float
     """When logical dies 0 and 1, at both ends of a row of three, are through with their programs: in ns."""
     text = " ".join(f"role {i} {{ procedure f(0) {{ {body} }} }}" for i, body in enumerate((first, second)))
     programs, steps = parse_wsa(f"{text} step {{ call f() }}")
-    routes = (Route.along((0, 1, 2)), Route.along((2, 1, 0)))
+    routes = (Route.along((0, 1, 2)), Route.along((2, 1, 0)), Route.along((0,)))
     streams = Streams(programs, steps, (0, 2), (0, 1), np.zeros((2, 0), np.int64), routes, 10**6)
     return [n / NS for n in Composer(Builder(streams, Costs.of(wafer, kind))).run().now]
 
@@ -72,6 +72,21 @@ def test_a_message_from_and_to_hbm_moves_at_its_pace() -> None:
     assert ends(SEND_100.format(at=8192), TAKE_100.format(at=0), CUT_THROUGH) == [100, 300]
     assert ends(SEND_100.format(at=0), TAKE_100.format(at=8192), CUT_THROUGH) == [64, 300]
     assert ends(SEND_100.format(at=8192), TAKE_100.format(at=8192), CUT_THROUGH) == [100, 300]
+
+
+@pytest.mark.parametrize("kind", LINK_MODELS)
+@pytest.mark.parametrize("side", ["sent", "received"])
+def test_a_copy_within_a_die_takes_its_hbm_and_no_link_and_hides_work(side: str, kind: str) -> None:
+    def copy(source: int, target: int) -> list[float]:
+        begun = f"post f32[25]@{target} channel=0 peer=0 send <- f32[25]@{source} channel=0 peer=0 route=2"
+        other = "received" if side == "sent" else "sent"
+        waits = f'wait channel=0 side="{side}" wait channel=0 side="{other}"'
+        return ends(f"{begun} {GEMM.format(c=0)} {waits}", GEMM.format(c=0), kind)
+
+    assert copy(8192, 1024) == [100, 1], "in"
+    assert copy(1024, 8192) == [100, 1], "out: what is sent must stay until it is written"
+    assert copy(8192, 9216) == [200, 1], "the port reads and writes"
+    assert copy(1024, 2048) == [1, 1], "nothing has a time of its own but HBM"
 
 
 def test_an_hbm_serves_instructions_and_messages_one_after_the_other() -> None:

@@ -49,17 +49,16 @@ class Views:
 
     dies: int
     extents: dict[str, tuple[int, DType]]
-    _sound: set[tuple[View, bool]] = field(default_factory=set, repr=False, compare=False)
+    _seen: set[tuple[View, bool]] = field(default_factory=set, repr=False, compare=False)
 
     def check(self, place: Place, view: View, active: Mask | None, *, is_written: bool) -> Findings:
-        """`active`: the dies that use the view; None is all. A view that all of them use is looked at once."""
+        """`active`: the dies that use the view; None is all. A view that all of them use is looked at, and told, once."""
         key = view, is_written
-        if key in self._sound:
+        if key in self._seen:
             return
-        found = list(self._check(place, view, active, is_written=is_written))
-        if active is None and not found:
-            self._sound.add(key)
-        yield from found
+        if active is None:
+            self._seen.add(key)
+        yield from self._check(place, view, active, is_written=is_written)
 
     def _check(self, place: Place, view: View, active: Mask | None, *, is_written: bool) -> Findings:
         known = self.extents.get(view.buffer)
