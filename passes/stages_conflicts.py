@@ -190,9 +190,11 @@ def _too_early(
 ) -> CompileError:  # fmt: skip
     (array, _), own = touch
     verb = {Access.READ: "reads", Access.ADD: "adds to", Access.WRITE: "writes"}
+    both_read = own is kind is Access.READ  # and it is written in between
+    due = "has read what it holds until then" if both_read else f"{verb[kind]} it"
     return fail(
         Code.CALL_ORDER,
-        f"{one} {verb[own]} `%{array}` before {other} of line {lines[other].line} {verb[kind]} it",
+        f"{one} {verb[own]} `%{array}` before {other} of line {lines[other].line} {due}",
         span,
         help=f"move {other} up, or {one} down",
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from wscc.backends.collective_run import Execution, execute
-from wscc.cli.common import json_option, show_json
+from wscc.cli.common import json_option, show_json, write_file
 from wscc.cli.link_option import read_bytes, read_die, read_link, read_wafer
 from wscc.cli.sweep import plot_sweep, show_sweep, sweep
 from wscc.collectives.algorithms import ALGORITHMS
@@ -111,12 +110,7 @@ def _number(wafer: Wafer, text: str, option: str) -> int:
 
 
 def _write(path: str, outcome: Outcome) -> None:
-    try:
-        with Path(path).open("w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in schedule_lines(outcome.request, outcome.timed))
-    except OSError as problem:
-        reason = (problem.strerror or str(problem)).lower()
-        raise fail(Code.UNREADABLE, f"cannot write `{path}`: {reason}", help="choose another file") from None
+    write_file(path, (f"{line}\n" for line in schedule_lines(outcome.request, outcome.timed)))
 
 
 def _as_json(outcome: Outcome, wafer: Wafer) -> dict[str, Any]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
-from wscc.diagnostics import Code, CompileError, Diagnostic, Source
+from wscc.diagnostics import Code, CompileError, Diagnostic, Source, fail
 from wscc.diagnostics.render import one_line, render
 from wscc.frontend.overrides import Overrides, UsageError
 from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
@@ -98,6 +99,15 @@ def read_table_file(path: str) -> Source:
 
 
 _TABLE: Final = TextKind("a table of calls", 8 * MAX_CHARACTERS, "write what repeats as a loop")
+
+
+def write_file(path: str, pieces: Iterable[str], *, help: str = "choose another file") -> None:
+    """Raises `CompileError` W002 if that cannot be done; `help` says what else would."""
+    try:
+        Path(path).write_text("".join(pieces), encoding="utf-8")
+    except (OSError, ValueError) as problem:
+        reason = (getattr(problem, "strerror", None) or "not a valid path").lower()
+        raise fail(Code.UNREADABLE, f"cannot write `{path}`: {reason}", help=help) from None
 
 
 def json_option(command: F) -> F:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from wscc.cli.common import json_option, say, show_json
-from wscc.diagnostics import Code, fail
+from wscc.cli.common import json_option, say, show_json, write_file
 from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
 from wscc.huggingface.architecture import unread
 from wscc.huggingface.config import read_config
@@ -32,7 +29,7 @@ def import_command(config: str, output: str | None, as_json: bool) -> int:
     fields = read_config(read_source(config, CONFIG))
     text = imported(fields)
     if output is not None:
-        _write(Path(output), text)
+        write_file(output, [text], help="without `-o` it is printed")
     if as_json:
         show_json({"text": text, "unread": unread(fields)})
         return 0
@@ -41,13 +38,3 @@ def import_command(config: str, output: str | None, as_json: bool) -> int:
     if output is None:
         click.echo(text, nl=False)
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as problem:
-        reason = (getattr(problem, "strerror", None) or "not a valid path").lower()
-        raise fail(
-            Code.UNREADABLE, f"cannot write `{path}`: {reason}", help="without `-o` it is printed"
-        ) from None

@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import TypeVar
 
 import click
 
-from wscc.cli.common import json_option, read_table_file, show_json
-from wscc.diagnostics import Code, CompileError, fail
+from wscc.cli.common import json_option, read_table_file, show_json, write_file
+from wscc.diagnostics import CompileError
 from wscc.diagnostics.render import explain
 from wscc.frontend.fmt import fmt
 from wscc.frontend.overrides import UsageError
@@ -97,13 +96,7 @@ def fmt_command(file: str, write: bool, as_json: bool) -> int:
     """Print a .wsl file in canonical form."""
     text = fmt(parse_wsl(read_source(file)))
     if write:
-        try:
-            Path(file).write_text(text, encoding="utf-8")
-        except OSError as problem:
-            reason = (problem.strerror or str(problem)).lower()
-            raise fail(
-                Code.UNREADABLE, f"cannot write `{file}`: {reason}", help="without `--write` it is printed"
-            ) from None
+        write_file(file, [text], help="without `--write` it is printed")
     if as_json or not write:
         _print("text", text, as_json)
     return 0

@@ -6,15 +6,13 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
 
-from wscc.cli.common import json_option, show_json
+from wscc.cli.common import json_option, show_json, write_file
 from wscc.cli.link_option import read_wafer
 from wscc.cli.load_map import heat_maps, hottest_links
-from wscc.diagnostics import Code, fail
 from wscc.frontend.scan import TextKind, read_source
 from wscc.machine.topology import Topology, mesh_topology
 from wscc.machine.wafer import Wafer
@@ -71,7 +69,7 @@ def route_command(
     flows = read_flows(read_source(flow_file, FLOW_FILE), wafer, topology)
     outcome = _outcome(topology, flows, Limits(max_iter=max_iter), routing == "adaptive", not no_bound)
     if routes is not None:
-        _write_routes(routes, wafer, flows, outcome.routing)
+        write_file(routes, _route_lines(wafer, flows, outcome.routing))
     if as_json:
         show_json(_as_json(outcome))
     else:
@@ -88,15 +86,6 @@ def _outcome(
     certificate = lower_bound(routing) if with_bound else None
     bound = None if certificate is None else certificate.bytes
     return _Outcome(routing, routed - begun, bound, time.perf_counter() - routed if with_bound else 0.0)
-
-
-def _write_routes(path: str, wafer: Wafer, flows: FlowFile, routing: Routing) -> None:
-    try:
-        with Path(path).open("w", encoding="utf-8") as file:
-            file.writelines(_route_lines(wafer, flows, routing))
-    except OSError as problem:
-        reason = (problem.strerror or str(problem)).lower()
-        raise fail(Code.UNREADABLE, f"cannot write `{path}`: {reason}") from None
 
 
 def _route_lines(wafer: Wafer, flows: FlowFile, routing: Routing) -> Iterator[str]:

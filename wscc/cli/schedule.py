@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from wscc.cli.common import ModelOptions, json_option, model_options, show_json
+from wscc.cli.common import ModelOptions, json_option, model_options, show_json, write_file
 from wscc.compiler import schedule_table
-from wscc.diagnostics import Code, fail
 
 
 @click.command("schedule")
@@ -20,13 +17,7 @@ def schedule_command(model: str, output: str | None, options: ModelOptions, as_j
     """Print the calls of a step of MODEL as a table, to be edited and given back with --schedule."""
     text = schedule_table(model, options.overrides, options.choices)
     if output:
-        try:
-            Path(output).write_text(text, encoding="utf-8")
-        except OSError as problem:
-            reason = (problem.strerror or str(problem)).lower()
-            raise fail(
-                Code.UNREADABLE, f"cannot write `{output}`: {reason}", help="without `-o` it is printed"
-            ) from None
+        write_file(output, [text], help="without `-o` it is printed")
     if as_json:
         show_json({"schedule": text})
     elif not output:

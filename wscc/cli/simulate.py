@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import click
 
 from wscc.backends.simulator.result import Result
-from wscc.cli.common import ModelOptions, json_option, model_options, say, show_json
+from wscc.cli.common import ModelOptions, json_option, model_options, say, show_json, write_file
 from wscc.cli.program import read_program
-from wscc.diagnostics import Code, fail
 from wscc.machine.links import LINK_MODELS
 from wscc.simulation import simulate
 
@@ -50,7 +48,7 @@ def simulate_command(
     seconds = time.perf_counter() - started
     if trace and found.trace:
         text, cut = found.trace.text()
-        _write(trace, text)
+        write_file(trace, [text])
         if cut:
             say(f"the trace is cut {cut}")
     starts = artifact.report.get("stagger") if options.choices.stagger else None
@@ -86,11 +84,3 @@ def _lines(r: Result) -> Iterator[tuple[str, str]]:
         if share >= 5e-5:
             yield label, f"{share:7.2%}  {words}"
             label = ""
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as problem:
-        reason = (problem.strerror or str(problem)).lower()
-        raise fail(Code.UNREADABLE, f"cannot write `{path}`: {reason}", help="choose another file") from None

@@ -52,7 +52,7 @@ class Views:
     _seen: set[tuple[View, bool]] = field(default_factory=set, repr=False, compare=False)
 
     def check(self, place: Place, view: View, active: Mask | None, *, is_written: bool) -> Findings:
-        """`active`: the dies that use the view; None is all. A view that all of them use is looked at, and told, once."""
+        """`active`: the dies that use the view; None is all. A view that all use is looked at, and told, once."""
         key = view, is_written
         if key in self._seen:
             return
