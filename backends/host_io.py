@@ -16,6 +16,7 @@ from wscc.ir.artifact import HostTensor, Manifest
 from wscc.ir.module import Kind
 from wscc.ir.types import Layout, Reduction
 from wscc.ir.zigzag import order
+from wscc.strategy import policy
 
 Tensor = NDArray[np.generic]
 Slices = tuple[slice, ...]
@@ -88,12 +89,14 @@ def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
 
 
 def _orders(t: HostTensor, manifest: Manifest) -> dict[int, NDArray[np.intp]]:
-    """By dimension whose indices do not lie one after the other, how they lie."""
+    """By dimension whose indices do not lie one after the other, how they lie. Axes that share out what rests cut no
+    positions of it (`wscc.passes.partition_zigzag`)."""
     sizes = dict(manifest.axes)
+    rests = t.kind not in (Kind.INPUT, Kind.CARRIED, Kind.SAVED)
     return {
         d: np.array(order(n, sizes[axes[0]]))
         for d, (n, axes) in enumerate(zip(t.type.shape, _layout(t).dims, strict=True))
-        if axes and axes[0] in manifest.zigzag
+        if axes and axes[0] in manifest.zigzag and not (rests and policy(axes[0]).store == "shard")
     }
 
 

@@ -243,7 +243,7 @@ class _Procedure:
             return
         a = along(self.build, op.stream.axis, self.lies[op.stream.axis])
         lower_stream(
-            StreamSite(a, op, op.stream, reads, writes, self.coordinates, lambda f: self._runs(op, f), more)
+            StreamSite(a, op, op.stream, reads, writes, self._lies(op), lambda f: self._runs(op, f), more)
         )
 
     def _place(self, value: Value) -> View:
@@ -253,6 +253,11 @@ class _Procedure:
 
     def _runs(self, op: Op, factor: str) -> list[Run]:
         """The global coordinates of the local indices of a factor that no stream cuts further."""
+        lies = self._lies(op)
         # Positions that were gathered lie as they lay before.
-        folded = next(iter(self.coordinates.zigzag), "") if op.definition.positional else ""
-        return self.coordinates.runs(split_axes(op, factor), op.sizes[factor], folded=folded)
+        folded = next(iter(lies.zigzag), "")
+        return lies.runs(split_axes(op, factor), op.sizes[factor], folded=folded)
+
+    def _lies(self, op: Op) -> Coordinates:
+        """How what the op asks coordinates of is cut: only positions lie in zigzag, and only some ops ask for them."""
+        return self.coordinates if op.definition.positional else replace(self.coordinates, zigzag=())

@@ -8,45 +8,47 @@ from math import ceil, prod
 from wscc.ir.module import Kind, Module, Op, Procedure
 from wscc.ir.zigzag import fits
 from wscc.passes.lower_runs import split_axes
+from wscc.passes.partition_sequences import Positions, Sequences, across, factors
 from wscc.strategy import SEQUENCE, policy
 
 
 def with_order(module: Module) -> Module:
     """The sharded module with the order of its sequences chosen by cost: zigzag where a causal stream of keys
     takes less time so, and where nothing but attention ever gathers a sequence (or it would show its order)."""
-    chosen = tuple(a for a in module.sizes if _candidate(a) and _possible(module, a) and _pays(module, a))
-    return module.with_(zigzag=chosen)
+    streams = [a for a in module.sizes if policy(a).stream and SEQUENCE in policy(a).seed]
+    sequences = Sequences.of(module) if streams else None
+    return module.with_(
+        zigzag=tuple(a for a in streams if sequences and _possible(module, a, sequences) and _pays(module, a))
+    )
 
 
-def _candidate(axis: str) -> bool:
-    """Axes that split nothing but sequences, and stream."""
-    p = policy(axis)
-    return p.stream and p.store == "used" and p.seed == (SEQUENCE,)
-
-
-def _possible(module: Module, axis: str) -> bool:
+def _possible(module: Module, axis: str, sequences: Sequences) -> bool:
+    """Parameters with positions lie as they are used, or not in that order at all."""
     inputs = [a.type.layout for a in module.arrays if a.kind is Kind.INPUT]
     leads = all(lay is not None and lay.dims[SEQUENCE][:1] == (axis,) for lay in inputs)
-    return leads and all(_keeps_order(p, axis, module.sizes) for p in module.procedures)
+    if not leads or (sequences.weights and policy(axis).store != "used"):
+        return False
+    return all(_keeps_order(p, axis, module.sizes, sequences.values[p.name]) for p in module.procedures)
 
 
-def _keeps_order(procedure: Procedure, axis: str, sizes: dict[str, int]) -> bool:
+def _keeps_order(procedure: Procedure, axis: str, sizes: dict[str, int], positions: Positions) -> bool:
     """Whether only ops that ask for positions see several shards of a sequence at once."""
     users: dict[str, list[Op]] = {}
     for op in procedure.ops:
         for v in op.operands:
             users.setdefault(v.name, []).append(op)
-    return all(_op_keeps_order(op, axis, sizes, users.get(op.results[0].name, [])) for op in procedure.ops)
-
-
-def _op_keeps_order(op: Op, axis: str, sizes: dict[str, int], users: list[Op]) -> bool:
-    if op.is_reshard:
-        if op.attr("axis") != axis or op.kind in ("all_reduce", "mask"):
-            return True
-        return op.kind == "all_gather" and all(map(_attends, users))
-    if op.stream is not None and op.stream.axis == axis and not _attends(op):
-        return False
-    return not op.definition.positional or _whole_pieces(op, axis, sizes)
+    for op in procedure.ops:
+        if op.is_reshard:
+            joins = op.attr("axis") == axis and across(op, positions)
+            attended = op.kind == "all_gather" and all(map(_attends, users.get(op.results[0].name, [])))
+            kept = attended or not joins
+        elif op.stream is not None and op.stream.axis == axis:
+            kept = _attends(op) or op.stream.factor not in factors(op, positions)
+        else:
+            kept = True
+        if not kept or not (op.is_reshard or not op.definition.positional or _whole_pieces(op, axis, sizes)):
+            return False
+    return True
 
 
 def _attends(op: Op) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -85,6 +86,24 @@ def test_the_order_changes_no_result(family: object, degrees: dict[str, int]) ->
     assert order_of(module) == ("sp",)
     check = judged(module, reference(family, SHAPE, DType.F64, "adamw"), DType.F64)
     assert check.ok, check
+
+
+@pytest.mark.parametrize(
+    ("degrees", "recompute"),
+    [({"tatp": 4}, "none"), ({"tp": 2, "tatp": 4}, "selective"), ({"dp": 2, "tatp": 4}, "full")],
+    ids=str,
+)
+def test_weights_that_are_streamed_in_shards_lie_as_they_are(degrees: dict[str, int], recompute: str) -> None:
+    """The axis cuts positions and, at rest, weights: only positions are in zigzag."""
+    shape = replace(SHAPE, batch=4 * degrees.get("dp", 1))
+    module = llama(degrees, shape, wafer=WAFERS[1], recompute=recompute)
+    assert order_of(module) == ("tatp",)
+    check = judged(module, reference(llama, shape, DType.F64, "adamw"), DType.F64)
+    assert check.ok, check
+
+
+def test_learned_positions_stay_in_order_where_they_are_shared_out() -> None:
+    assert order_of(gpt({"tatp": 4}, SHAPE, wafer=WAFERS[1])) == ()
 
 
 def test_the_host_reads_what_it_wrote_and_dies_hold_it_in_zigzag() -> None:
