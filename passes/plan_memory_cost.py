@@ -59,13 +59,13 @@ class Pace:
 
     seconds: NDArray[np.float64]
 
-    def before(self, i: int, seconds: float) -> int:
-        """The last statement from which on there is so much work before statement i; 0 if there is none."""
-        return max(0, int(np.searchsorted(self.seconds, self.seconds[i] - seconds, side="right")) - 1)
+    def at(self, seconds: float) -> int:
+        """The last statement before which there is no more work than so much; 0 if there is none."""
+        return max(0, int(np.searchsorted(self.seconds, seconds, side="right")) - 1)
 
-    def after(self, i: int, seconds: float) -> int:
-        """The first statement before which there is so much work after statement i; the end if there is none."""
-        return min(len(self.seconds) - 1, int(np.searchsorted(self.seconds, self.seconds[i + 1] + seconds)))
+    def from_(self, seconds: float) -> int:
+        """The first statement before which there is so much work; the end if there is none."""
+        return min(len(self.seconds) - 1, int(np.searchsorted(self.seconds, seconds)))
 
 
 def pace(procedure: Procedure, die: Die) -> Pace:

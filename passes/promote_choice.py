@@ -13,9 +13,9 @@ from wscc.ir.module import Procedure
 from wscc.machine.wafer import Die, Wafer
 from wscc.passes.plan_memory_cost import Pace, pace, slow_costs, statement_costs
 from wscc.passes.plan_memory_fast import fill_fast
-from wscc.passes.plan_memory_live import Lifetime
+from wscc.passes.plan_memory_live import Lifetime, touched_from_to
 from wscc.passes.promote_boxes import Box, Formal, boxes
-from wscc.passes.schedule_moments import WINDOW
+from wscc.passes.schedule_reach import WINDOW
 
 # Copies go on behind work as far as there is any: this part of their time is counted all the same.
 _SHOWN: Final = 0.25
@@ -70,16 +70,25 @@ def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[
     found = list(copies(procedure, formals, rhythm, die.hbm_bandwidth))
     seconds = {c.name: c.times * c.bytes / die.hbm_bandwidth for c in found}
     shown = max(_SHOWN, 1 - float(rhythm.seconds[-1]) / max(sum(seconds.values()), _NO_TIME))
-    costs = _costs(procedure, die)
+    costs, queue = _costs(procedure, die), _queue(seconds, float(rhythm.seconds[-1]))
     lives = list(_locals(procedure, die))
     wanted = []
     for c in found:
-        saved = sum(costs[t.at, t.view] for t in c.touches)
-        if saved - shown * seconds[c.name] > _WORTH * machine.link.latency:
+        saved = sum(costs[t.at, t.view] + queue[c.name] for t in c.touches)
+        gain = saved - shown * (seconds[c.name] + c.times * queue[c.name])
+        if gain > _WORTH * machine.link.latency:
             wanted.append(c)
-            lives.append(_life(c, rhythm, c.bytes / die.hbm_bandwidth, saved - shown * seconds[c.name]))
+            lives.append(_life(c, gain))
     near = fill_fast(tuple(lives), die.sram) if wanted else {}
     return [c for c in wanted if c.name in near]
+
+
+def _queue(copies: dict[str, float], work: float) -> dict[str, float]:
+    """How long, on average, an access waits for copies other than the one that would spare it: the part of the time
+    that the port of the memory is busy with a copy, times half of what that takes (residual time of a queue)."""
+    squares = sum(s * s for s in copies.values())
+    whole = max(sum(copies.values()), work, _NO_TIME)
+    return {name: (squares - s * s) / (2 * whole) for name, s in copies.items()}
 
 
 def copies(procedure: Procedure, formals: list[Formal], rhythm: Pace, bandwidth: float) -> Iterator[Copy]:
@@ -123,17 +132,15 @@ def _costs(procedure: Procedure, die: Die) -> dict[tuple[int, View], float]:
 
 
 def _locals(procedure: Procedure, die: Die) -> Iterator[Lifetime]:
-    uses, costs = _uses(procedure), slow_costs(procedure, die)
+    uses, costs = touched_from_to(procedure, WINDOW), slow_costs(procedure, die)
     for b in procedure.buffers:
         if b.name in uses:
             yield Lifetime(b.name, aligned(b.bytes), *uses[b.name], b.slot, costs.get(b.name, 0.0))
 
 
-def _life(c: Copy, rhythm: Pace, seconds: float, gain: float) -> Lifetime:
-    """Its own transfers included."""
-    first = rhythm.before(c.first, seconds) if c.formal.held else c.first
-    last = max(c.touches[-1].at, rhythm.after(c.last_write, seconds) if c.last_write >= 0 else 0)
-    return Lifetime(c.name, aligned(c.bytes), first, last, slot=False, cost=gain)
+def _life(c: Copy, gain: float) -> Lifetime:
+    """As long as it is used; `schedule` copies earlier and later as far as there is room."""
+    return Lifetime(c.name, aligned(c.bytes), c.first, c.touches[-1].at, slot=False, cost=gain)
 
 
 def needed_from(procedure: Procedure, first: int) -> int:
@@ -143,20 +150,3 @@ def needed_from(procedure: Procedure, first: int) -> int:
         return first
     earlier = [i for i, s in enumerate(procedure.body[: first + 1]) if isinstance(s, Transfer)]
     return earlier[max(0, len(earlier) - 1 - WINDOW)]
-
-
-def _uses(procedure: Procedure) -> dict[str, tuple[int, int]]:
-    """By buffer and formal, the statements from which on and until which it is needed."""
-    transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
-    number = {i: n for n, i in enumerate(transfers)}
-    uses: dict[str, tuple[int, int]] = {}
-    for i, stmt in enumerate(procedure.body):
-        for view, writes in views_of(stmt):
-            first = last = i
-            if isinstance(stmt, Transfer) and writes:
-                first = transfers[max(0, number[i] - WINDOW)]
-            elif isinstance(stmt, Transfer):
-                last = transfers[min(len(transfers) - 1, number[i] + WINDOW)]
-            low, high = uses.get(view.buffer, (first, last))
-            uses[view.buffer] = min(low, first), max(high, last)
-    return uses

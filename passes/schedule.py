@@ -11,7 +11,8 @@ from wscc.ir.module import Module, Procedure
 from wscc.passes.accesses import accesses
 from wscc.passes.aliases import aliases
 from wscc.passes.base import Fact, Pass
-from wscc.passes.schedule_moments import WINDOW, Moments, Reach, moments
+from wscc.passes.schedule_moments import Moments, moments
+from wscc.passes.schedule_reach import WINDOW, Reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,9 @@ class Schedule(Pass):
     Without `overlap` the four stand where the transfer stood. With it, posts and sends move up as far as
     their data and slot allow, waits down to just before the first statement that needs them. Since a message
     on its way occupies memory at both ends, nothing moves over more than `ahead` other groups or `window`
-    other transfers, and a local transfer over no more work than hides it. Kernels keep their order. A send of a
-    later phase follows the waits (received) of earlier phases.
+    other transfers (or as many as carry few bytes), and a local transfer over no more work than hides it
+    (`schedule_copies`). Kernels keep their order. A send of a later phase follows the waits (received) of
+    earlier phases.
 
     Invariants:
     - Each die's memory ends as if all transfers and kernels had run one by one in the order of the input.

@@ -7,24 +7,18 @@ a kernel) and what follows at once. -1 is the start, 2 n the end of a body of n 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Procedure
-from wscc.machine.wafer import Die
 from wscc.passes.accesses import Accesses
 from wscc.passes.form_phases import group_spans
-from wscc.passes.plan_memory_cost import pace
+from wscc.passes.schedule_copies import copies
+from wscc.passes.schedule_reach import Bounds, Reach
 
 START = -1
-# Unless told otherwise, messages begin and end over at most so many other transfers.
-WINDOW: Final = 2
-# How much work a local transfer is given to hide behind, in times of its own: others use the memory meanwhile.
-_EARLY: Final = 3  # before it is needed
-_LATE: Final = 4  # after it could begin
 Numbers = NDArray[np.int64]
 
 
@@ -41,21 +35,6 @@ class Moments:
     def in_place(cls, i: int) -> Moments:
         """All at statement i, one after the other."""
         return cls(2 * i, 2 * i, 2 * i, 2 * i)
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """How far parts of a transfer may move, since a message on its way occupies memory at both ends: over
-    `groups` other groups, and over `transfers` other transfers (of one stream: some rounds). Local ones move over
-    as much work of the `die` as hides them."""
-
-    groups: int
-    transfers: int
-    die: Die
-
-    def seconds(self, transfer: Transfer) -> float:
-        """What a local transfer takes of its memory."""
-        return transfer.read.bytes / self.die.hbm_bandwidth
 
 
 def moments(procedure: Procedure, found: Accesses, reach: Reach) -> dict[int, Moments]:
@@ -89,7 +68,7 @@ def moments(procedure: Procedure, found: Accesses, reach: Reach) -> dict[int, Mo
     return result
 
 
-def _waits(procedure: Procedure, found: Accesses, bounds: dict[int, _Bounds]) -> dict[int, tuple[int, int]]:
+def _waits(procedure: Procedure, found: Accesses, bounds: dict[int, Bounds]) -> dict[int, tuple[int, int]]:
     """Of each transfer, the last moments for its waits: received before the first later statement that
     touches the slot or is a transfer of a later phase, sent before the first that overwrites the source.
     """
@@ -113,17 +92,7 @@ def _waits(procedure: Procedure, found: Accesses, bounds: dict[int, _Bounds]) ->
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """The moment above which a post or send does not move; the statements before which a message has left, and has
-    arrived."""
-
-    floor: int
-    release: int
-    arrival: int
-
-
-def _bounds(procedure: Procedure, reach: Reach) -> dict[int, _Bounds]:
+def _bounds(procedure: Procedure, reach: Reach) -> dict[int, Bounds]:
     """The bounds of each transfer."""
     end = len(procedure.body)
     both = [(i, s) for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
@@ -131,21 +100,18 @@ def _bounds(procedure: Procedure, reach: Reach) -> dict[int, _Bounds]:
     starts = [(span.first, span.transfers) for span in group_spans(procedure)]
     group_of = {i: k for k, (_, members) in enumerate(starts) for i in members}
     firsts = [first for first, _ in starts]
+    before = np.cumsum([0, *(s.read.bytes for _, s in both if not s.is_local)])
     result = {}
     for n, i in enumerate(transfers):
         k = group_of[i]
-        floor = max(_get(firsts, k - reach.groups, START), _get(transfers, n - reach.transfers, START))
-        release = min(_get(firsts, k + reach.groups + 1, end), _get(transfers, n + reach.transfers + 1, end))
-        result[i] = _Bounds(2 * floor if floor > START else START, release, end)
-    formals = {v.name for v in procedure.formals}
-    rhythm = pace(procedure, reach.die)
-    for i, stmt in both:
-        if stmt.is_local:
-            seconds = reach.seconds(stmt)
-            after = max(i + 1, rhythm.after(i, _LATE * seconds))
-            # A copy in stands where others may begin to need it.
-            arrival = i + 1 if stmt.read.buffer in formals else after
-            result[i] = _Bounds(2 * rhythm.before(i, _EARLY * seconds), after, arrival)
+        lo = min(n - reach.transfers, int(np.searchsorted(before, before[n] - reach.bytes)))
+        hi = max(
+            n + reach.transfers, int(np.searchsorted(before, before[n + 1] + reach.bytes, side="right")) - 2
+        )
+        floor = max(_get(firsts, k - reach.groups, START), _get(transfers, lo, START))
+        release = min(_get(firsts, k + reach.groups + 1, end), _get(transfers, hi + 1, end))
+        result[i] = Bounds(2 * floor if floor > START else START, release, end)
+    result.update(copies(procedure, reach))
     return result
 
 

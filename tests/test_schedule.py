@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -203,8 +204,24 @@ def test_a_message_occupies_memory_no_longer_than_told(
 ) -> None:
     """`window` counts transfers, `ahead` groups, which are the same here where each transfer is its own."""
     for group, schedule in schedules:
-        (p,) = run(module_of(2, rounds(group)), FormPhases(), Route(), schedule).procedures
+        module = with_sram(module_of(2, rounds(group)), 1)
+        (p,) = run(module, FormPhases(), Route(), schedule).procedures
         assert ", ".join(spelled(p.body)) == expected
+
+
+def test_messages_of_few_bytes_move_over_others_as_if_they_were_fewer() -> None:
+    """Each of the four has 32 bytes, of which two are the 48th part of the SRAM."""
+    found = []
+    for sram, window in ((48 * 64, 1), (1, 2)):
+        module = with_sram(module_of(2, rounds("g")), sram)
+        (p,) = run(module, FormPhases(), Route(), Schedule(window=window, ahead=9)).procedures
+        # Over all before it, one may move up to the start.
+        found.append([word for word in spelled(p.body) if word != "post 1"])
+    assert found[0] == found[1]
+
+
+def with_sram(module: Module, sram: int) -> Module:
+    return module.with_(machine=replace(module.machine, die=replace(module.machine.die, sram=sram)))
 
 
 def test_prefetch_goes_no_further_ahead_than_told() -> None:
