@@ -81,7 +81,7 @@ class Training:
         self.count = 0
         text = random.integers(0, size.vocabulary, (size.batch, size.length + 1))
         self.inputs, self.labels = text[:, :-1].reshape(-1), text[:, 1:].reshape(-1)
-        self.future = np.triu(np.full((size.length, size.length), -np.inf, np.float32), 1)
+        self.future = np.triu(np.full((size.length, size.length), -1e9, np.float32), 1)
 
     def step(self) -> float:
         """Forward, backward, update."""
@@ -154,8 +154,11 @@ class Training:
         ds -= np.vecdot(ds, odds)[..., None]
         ds *= odds
         ds *= self._factor
-        dqkv = np.stack([ds @ k, ds.swapaxes(-1, -2) @ q, odds.swapaxes(-1, -2) @ do])
-        return dqkv.transpose(1, 3, 0, 2, 4).reshape(n.batch * n.length, 3 * n.width)
+        dqkv = np.empty((n.batch, n.length, 3, n.heads, n.width // n.heads), np.float32)
+        dqkv[:, :, 0] = (ds @ k).swapaxes(1, 2)
+        dqkv[:, :, 1] = (ds.swapaxes(-1, -2) @ q).swapaxes(1, 2)
+        dqkv[:, :, 2] = (odds.swapaxes(-1, -2) @ do).swapaxes(1, 2)
+        return dqkv.reshape(n.batch * n.length, 3 * n.width)
 
     @property
     def _factor(self) -> np.float32:
@@ -194,7 +197,7 @@ def _norm_back(dy: Array, gain: Array, kept: tuple[Array, Array]) -> tuple[Array
     dx -= dx.mean(axis=-1, keepdims=True)
     dx -= unit * lean
     dx *= scale
-    return dx, (dy * unit).sum(axis=0), dy.sum(axis=0)
+    return dx, np.einsum("td,td->d", dy, unit), dy.sum(axis=0)
 
 
 _ROOT, _CUBE = np.float32(sqrt(2 / pi)), np.float32(0.044715)

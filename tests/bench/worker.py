@@ -16,9 +16,6 @@ from collections.abc import Callable
 
 from tests.bench import baseline, tuned
 from tests.bench.baseline import SIZES
-from wscc.compiler import compile_file
-from wscc.frontend.overrides import Overrides
-from wscc.trainer import RunOptions, Trainer
 
 
 def stepper(words: list[str]) -> Callable[[], float]:
@@ -28,6 +25,11 @@ def stepper(words: list[str]) -> Callable[[], float]:
     }  # fmt: skip
     if words[0] in by_hand:
         return by_hand[words[0]](SIZES[words[1]]).step
+    # What is written by hand is timed in a process that has loaded no more than it needs.
+    from wscc.compiler import compile_file
+    from wscc.frontend.overrides import Overrides
+    from wscc.trainer import RunOptions, Trainer
+
     model, strategy, threads, *sets = words
     compiled = compile_file(model, Overrides(sets=tuple(sets), parallel=strategy or None))
     steps = Trainer(compiled.artifact, RunOptions(steps=sys.maxsize, threads=int(threads))).steps()
