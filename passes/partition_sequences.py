@@ -2,49 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from networkx.utils import UnionFind
 
 from wscc.ir.module import Kind, Module, Op, Procedure, Value, calls
 from wscc.strategy import SEQUENCE
 
 # By value of a procedure, its dimensions that are positions.
 Positions = dict[str, frozenset[int]]
-_NONE: frozenset[int] = frozenset()
+# A dimension of a value of a procedure, or of an array ("").
+_Dim = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """What shares a factor with the positions of an input is a position too; `weights` are the parameters that have
-    such dimensions (learned positions, for one)."""
+    """What shares a factor with the positions of an input, however far apart, is a position too; `weights` are the
+    parameters that have such dimensions (learned positions, for one)."""
 
     values: dict[str, Positions]
     weights: frozenset[str]
 
     @staticmethod
     def of(module: Module) -> Sequences:
-        """Follows the calls of the step in order, each procedure once."""
-        arrays = {a.name: frozenset([SEQUENCE]) for a in module.arrays if a.kind is Kind.INPUT}
-        values: dict[str, Positions] = {}
-        for call, _ in calls(module.step):
-            if call.procedure in values:
-                continue
-            p = module.procedure(call.procedure)
-            known = {v.name: arrays.get(r.array, _NONE) for v, r in zip(p.inputs, call.args, strict=False)}
-            values[p.name] = _followed(p, known)
-            arrays.update((r.array, known[v.name]) for v, r in zip(p.formals, call.args, strict=True))
-        params = (a.name for a in module.arrays if a.kind is Kind.PARAM)
-        return Sequences(values, frozenset(n for n in params if arrays.get(n)))
+        """Of all calls and procedures at once, in no direction: a value may turn out to be one of positions only where
+        it is used."""
+        same = UnionFind()
+        for dims in _equal(module):
+            same.union(*dims)
+        roots = {same["", a.name, SEQUENCE] for a in module.arrays if a.kind is Kind.INPUT}
+
+        def positions(procedure: str, value: str, rank: int) -> frozenset[int]:
+            return frozenset(d for d in range(rank) if same[procedure, value, d] in roots)
+
+        return Sequences(
+            {
+                p.name: {v.name: positions(p.name, v.name, len(v.type.shape)) for v in _values(p)}
+                for p in module.procedures
+            },
+            frozenset(
+                a.name
+                for a in module.arrays
+                if a.kind is Kind.PARAM and positions("", a.name, len(a.type.shape))
+            ),
+        )
 
 
-def _followed(procedure: Procedure, known: Positions) -> Positions:
+def _values(procedure: Procedure) -> Iterator[Value]:
+    yield from procedure.inputs
     for op in procedure.ops:
-        if op.is_reshard:
-            known[op.results[0].name] = known.get(op.operands[0].name, _NONE)
-            continue
-        factors = {t[d] for v, t in op.terms() for d in known.get(v.name, _NONE)}
-        for v, t in op.terms():
-            known[v.name] = known.get(v.name, _NONE) | {d for d, f in enumerate(t) if f in factors}
-    return known
+        yield from op.results
+
+
+def _equal(module: Module) -> Iterator[list[_Dim]]:
+    """Dimensions of one factor of an op, those that a reshard keeps, and those of an argument and its formal."""
+    for p in module.procedures:
+        for op in p.ops:
+            if op.is_reshard:
+                names = [op.operands[0].name, op.results[0].name]
+                yield from ([(p.name, n, d) for n in names] for d in range(len(op.results[0].type.shape)))
+                continue
+            factors: dict[str, list[_Dim]] = {}
+            for v, term in op.terms():
+                for d, f in enumerate(term):
+                    factors.setdefault(f, []).append((p.name, v.name, d))
+            yield from factors.values()
+    for call, _ in calls(module.step):
+        p = module.procedure(call.procedure)
+        for v, ref in zip(p.formals, call.args, strict=True):
+            yield from ([("", ref.array, d), (p.name, v.name, d)] for d in range(len(v.type.shape)))
 
 
 def factors(op: Op, positions: Positions) -> set[str]:
@@ -52,7 +79,7 @@ def factors(op: Op, positions: Positions) -> set[str]:
     return {t[d] for v, t in op.terms() for d in positions[v.name]}
 
 
-def across(op: Op, positions: Positions) -> bool:
+def across(reshard: Op, positions: Positions) -> bool:
     """Whether a reshard cuts or joins positions."""
-    value: Value = op.operands[0]
-    return any(op.attr(name) in positions[value.name] for name, _ in op.attrs if name in ("dim", "to"))
+    dims = positions[reshard.operands[0].name]
+    return any(value in dims for name, value in reshard.attrs if name in ("dim", "to"))

@@ -54,6 +54,7 @@ class Program:
     optimizer: str = "adamw(lr = 1e-2, eps = 1e-6, weight_decay = 0.1)"
     clip: str = "clip 1.0"
     mesh: str = ""  # default: one with just enough dies
+    tile: int = 128  # small ones make zigzag order pay
 
     @property
     def text(self) -> str:
@@ -64,7 +65,7 @@ class Program:
         parallel = ", ".join(f"{a} = {n}" for a, n in self.degrees.items()) or "dp = 1"
         return f"""wafer w {{
   mesh {self.mesh or MESHES[prod(self.degrees.values())]}
-  die {{ peak 1 TFLOP/s, sram 80 MB }}
+  die {{ peak 1 TFLOP/s, sram 80 MB, tile {self.tile} }}
   link {{ bandwidth 1 TB/s, latency 100 ns }}
 }}
 model m({", ".join(f"{n} = {getattr(self, n)}" for n in sizes)}) {{

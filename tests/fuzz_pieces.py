@@ -87,6 +87,7 @@ PIECES: Final[dict[str, Piece]] = {
     "gqa_plain": Piece(_GQA.format(rope="", norm="rmsnorm(x, {g})", causal=", causal")),
     "block": Piece("x = x + mlp(x, d, f)", hidden=("w", "v")),
     "positions": Piece("x = x + {pos}"),
+    "made_positions": Piece("x = x + ({pos} * 0.5 + {pos})"),
     "lookup": Piece("x = x + embedding(tokens, {table})"),
     "shared_up_and_down": Piece("x = x + gelu(x @ {w}) @ transpose({w})"),
     "second_input": Piece("x = x + embedding(kinds, {table})"),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.case_programs import ATTENTION, Program
 from tests.compositions import WAFERS, gemm_flops
 from tests.models import Shape, gpt, llama
 from tests.test_equality import judged, reference
+from tests.verdict import EQUAL, verdict
 from wscc.backends import host_io
 from wscc.compiler import compile_graph
 from wscc.ir.module import Kind, Module
@@ -100,6 +103,20 @@ def test_weights_that_are_streamed_in_shards_lie_as_they_are(degrees: dict[str, 
     assert order_of(module) == ("tatp",)
     check = judged(module, reference(llama, shape, DType.F64, "adamw"), DType.F64)
     assert check.ok, check
+
+
+@pytest.mark.parametrize("made", ["wpe", "wpe + wpe", "gelu(wpe)", "wpe * 0.5"])
+@pytest.mark.parametrize("degrees", [{"sp": 4}, {"tatp": 4}], ids=str)
+def test_what_is_made_of_learned_positions_finds_its_tokens(
+    made: str, degrees: dict[str, int], tmp_path: Path
+) -> None:
+    """What it is, only its use tells: it may be cut in the order of the positions before."""
+    p = Program(
+        degrees=degrees, layer=ATTENTION.replace("{causal}", ", causal"), seq=16, micro=1, tile=1,
+        more="param wpe : [seq, d] init normal(0.3)", head=f"(x + ({made})) @ transpose(wte)",
+    )  # fmt: skip
+    found = verdict(p.text, tmp_path)
+    assert found.what == EQUAL, found.why
 
 
 def test_learned_positions_stay_in_order_where_they_are_shared_out() -> None:
