@@ -22,7 +22,7 @@ _LATE: Final = 4  # after those before it are over
 _ROOM: Final = 0.95
 
 
-def copies(procedure: Procedure, reach: Reach) -> dict[int, Bounds]:
+def copy_bounds(procedure: Procedure, reach: Reach) -> dict[int, Bounds]:
     """The bounds of each local transfer. All share the port of one memory, which takes them as they come. So a copy in
     begins early enough for what comes before it, but no earlier than there is room for it in the fast memory."""
     formals = {v.name for v in procedure.formals}

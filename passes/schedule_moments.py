@@ -15,7 +15,7 @@ from wscc.ir.fabric import Transfer
 from wscc.ir.module import Procedure
 from wscc.passes.accesses import Accesses
 from wscc.passes.form_phases import group_spans
-from wscc.passes.schedule_copies import copies
+from wscc.passes.schedule_copies import copy_bounds
 from wscc.passes.schedule_reach import Bounds, Reach
 
 START = -1
@@ -111,7 +111,7 @@ def _bounds(procedure: Procedure, reach: Reach) -> dict[int, Bounds]:
         floor = max(_get(firsts, k - reach.groups, START), _get(transfers, lo, START))
         release = min(_get(firsts, k + reach.groups + 1, end), _get(transfers, hi + 1, end))
         result[i] = Bounds(2 * floor if floor > START else START, release, end)
-    result.update(copies(procedure, reach))
+    result.update(copy_bounds(procedure, reach))
     return result
 
 

@@ -13,8 +13,8 @@ from tests.fabric_engine import assert_same, initial_state, run_in_order, run_sc
 from tests.fabric_modules import CASES, DTYPE, ELEMENTS, Case, module_of, some
 from tests.models import Shape, gpt
 from wscc.compiler import compile_graph
-from wscc.ir.fabric import Kernel, Send, Transfer, View
-from wscc.ir.module import Module
+from wscc.ir.fabric import Kernel, Send, Transfer, View, Wait
+from wscc.ir.module import Module, Procedure
 from wscc.ir.verify import verify
 from wscc.machine.wafer import Die, Wafer
 from wscc.passes.aliases import aliases
@@ -95,13 +95,20 @@ DIE = Die(peak=25 * 10**7, hbm_bandwidth=10**9)
 def order(*body: Kernel, out: bool = False, die: Die = DIE) -> list[str]:
     """The gemms of a procedure, and the copies that begin, in order: of what is used of `in0`, and of `out0` if asked
     to."""
+    words = [
+        s.opcode if isinstance(s, Kernel) else s.source if isinstance(s, Send) else ""
+        for s in scheduled(*body, out=out, die=die).body
+    ]
+    return [w for w in words if w == "gemm" or ".near" in w]
+
+
+def scheduled(*body: Kernel, out: bool, die: Die) -> Procedure:
     (p,) = module_of(1, list(body)).procedures
     formals = [formal("in0"), *([replace(formal("out0"), held=False)] if out else [])]
     near = promoted(p, list(copies(p, formals, pace(p, die), die.hbm_bandwidth)), 1)
     module = module_of(1, []).with_(procedures=(near,), machine=Wafer("w", 1, 1, die))
     (p,) = Schedule().run(Route().run(FormPhases().run(module))).procedures
-    words = [s.opcode if isinstance(s, Kernel) else s.source if isinstance(s, Send) else "" for s in p.body]
-    return [w for w in words if w == "gemm" or ".near" in w]
+    return p
 
 
 def use(name: str) -> Kernel:
@@ -130,6 +137,30 @@ def test_a_copy_in_begins_before_a_copy_out_that_it_would_wait_for_too_long(betw
 def test_without_room_a_copy_begins_where_it_is_needed() -> None:
     die = replace(DIE, sram=1)
     assert order(*[_gemm()] * 9, use("in0"), die=die) == [*["gemm"] * 9, "in0.near"]
+
+
+@pytest.mark.parametrize(("sram", "gemms"), [(80_000_000, 8), (1, 0)])
+def test_a_copy_out_keeps_its_memory_until_it_is_over_if_there_is_room(sram: int, gemms: int) -> None:
+    """It takes 192 ns, one and a half gemms; where others wait for the room, the die waits for it instead."""
+    written = Kernel("copy", (view("out0"),), (view("t0"),))
+    p = scheduled(written, *[_gemm()] * 12, out=True, die=replace(DIE, sram=sram))
+    began = next(i for i, s in enumerate(p.body) if isinstance(s, Send))
+    ended = next(i for i, s in enumerate(p.body) if isinstance(s, Wait) and s.sent)
+    assert sum(isinstance(s, Kernel) for s in p.body[began:ended]) == gemms
+
+
+def test_an_element_is_copied_where_reading_it_would_wait_for_a_large_copy() -> None:
+    """A read of 8 bytes is not worth a copy, but for the 184 bytes of another that the memory is busy with."""
+    large, element = (View("in0", at, (n,), (1,), DTYPE) for at, n in ((0, ELEMENTS - 1), (ELEMENTS - 1, 1)))
+    reads = [Kernel("copy", (replace(v, buffer="t2"),), (v,)) for v in (large, large, large, element)]
+
+    def found(*some: Kernel) -> list[tuple[str, str]]:
+        module = reads_often(0, [*some, *[_gemm()] * 8], arrays=100, sram=48 * ELEMENTS)
+        return [c for c in copied(module) if c[0] == "in0"]
+
+    assert len(found(*reads[:3])) == 1
+    assert len(found(reads[3])) == 0
+    assert len(found(*reads)) == 2
 
 
 def _gemm(result: str = "t0") -> Kernel:
