@@ -18,6 +18,8 @@ Span = tuple[int, int]
 
 # Of the bytes that temporaries may take, the part of one shard on its way: a stream holds several at once.
 _SHARDS: Final = 6
+# The same where only results move: two slices are on their way at once.
+_GROWING: Final = 9
 # What every slice reads may take so many times those bytes, with what it stays beside.
 _NEAR: Final = 6
 
@@ -63,7 +65,8 @@ def _needed(s: StreamSite) -> int:
     operands = [s.reads[i].bytes for i in s.stream.moving_in]
     results = [s.writes[j].bytes for j in s.stream.moving_out]
     gathered = sum(operands) * s.along.size if results else 0
-    return max(*(n * _SHARDS for n in (*operands, *results)), gathered)
+    shards = _GROWING if results and not operands else _SHARDS
+    return max(*(n * shards for n in (*operands, *results)), gathered)
 
 
 def _free(s: StreamSite, term: Sequence[str]) -> list[str]:

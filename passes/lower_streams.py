@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 
 from wscc.ir.fabric import NOBODY, Ints, View
 from wscc.ir.module import Op, Stream
@@ -79,16 +79,22 @@ class StreamSite:
 
 def lower_stream(s: StreamSite) -> None:
     """Operands that move are received while earlier chunks are worked on; results that move grow on the way."""
+    parts = slices(s)
     if not s.stream.moving_out:
-        for part in slices(s):
+        for part in parts:
             _gather_as_it_goes(part)
         return
-    # Rounds in which the next slice gathers its operands stand between those of one slice.
-    parts = [_with_operands_gathered(part) for part in slices(s)]
-    for _ in parts[0][1]:
-        pass
-    for (part, _), (_, rounds) in pairwise([*parts, (s, iter(()))]):
-        _reduce_as_it_goes(part, rounds)
+    # A message of a slice is on its way while another slice is worked on: each starts when the one before is half done.
+    half = -(-_rounds(s) // 2)
+    begun = [_reduce_as_it_goes(part) for part in parts]
+    for tick in range(half * (len(parts) + 1) + 1):
+        for slice_ in begun[max(0, tick // half - 2) : tick // half + 1]:
+            next(slice_, None)
+
+
+def _rounds(s: StreamSite) -> int:
+    """In which operands that move along with results are gathered, and then results grow."""
+    return len(s.along.plan.rounds) * (2 if s.stream.moving_in else 1)
 
 
 # --------------------------------------------------------------------------------------- operands that move
@@ -183,14 +189,14 @@ def _first_free(life: dict[int, list[int]]) -> dict[int, int]:
 # ---------------------------------------------------------------------------------------- results that move
 
 
-def _reduce_as_it_goes(s: StreamSite, meanwhile: Iterator[None]) -> None:
-    """The time reversal: the farthest shard's part is computed and sent first, one's own last. `meanwhile` builds a
-    round of something else that takes no more of them."""
+def _reduce_as_it_goes(s: StreamSite) -> Iterator[None]:
+    """The time reversal: the farthest shard's part is computed and sent first, one's own last. A round at a time."""
+    s, gathered = _with_operands_gathered(s)
+    yield from gathered
     outs = s.stream.moving_out
     _clear_kept_results(s)
     pending: dict[int, list[tuple[Move, View]]] = {j: [] for j in outs}
     for r, moves in enumerate(reversed(s.along.plan.rounds)):
-        next(meanwhile, None)
         back = [m.backwards() for m in moves]
         parts: dict[Shards, dict[int, View]] = {}
         for move in back:
@@ -204,6 +210,7 @@ def _reduce_as_it_goes(s: StreamSite, meanwhile: Iterator[None]) -> None:
                 s.along.send(move, source, slot, s.group)
                 arrived[j].append((move, slot))
         pending = arrived
+        yield
     own = tuple(range(s.along.size))
     _contribute(s, own, {j: s.writes[j] for j in outs}, 1)
     for j in outs:
