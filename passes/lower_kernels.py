@@ -13,6 +13,7 @@ from wscc.passes.lower_attention import attention, attention_bwd, rope
 from wscc.passes.lower_context import arranged, indexed, repeated
 from wscc.passes.lower_gemm import gemm
 from wscc.passes.lower_site import Masked, Site
+from wscc.passes.lower_tiles import pieces
 
 Lowering = Callable[[Site], None]
 
@@ -50,7 +51,17 @@ def _elementwise(opcode: str) -> Lowering:
         reads = [repeated(v, t, out, s.writes[0].shape) for v, t in zip(s.reads, s.rule.ins, strict=True)]
         s.kernel(opcode, s.writes, reads)
 
-    return lower
+    return _in_pieces(lower)
+
+
+def _in_pieces(lower: Lowering) -> Lowering:
+    """For kernels that take as long as their operands, which can come from the slow memory while others work."""
+
+    def lower_pieces(s: Site) -> None:
+        for piece in pieces(s):
+            lower(piece)
+
+    return lower_pieces
 
 
 def _matmul(s: Site) -> None:
@@ -132,12 +143,14 @@ KERNELS: Final[dict[str, Lowering]] = {
     "sumexp_bwd": _indexed_by_last("sumexp_bwd"),
     "pick": _indexed_by_last("pick"),
     "pick_bwd": _indexed_by_last("pick_bwd"),
+    "adamw": _direct("adamw"),
+    "sgd": _direct("sgd"),
     **{
-        name: _direct(name)
+        name: _in_pieces(_direct(name))
         for name in (
             "gelu", "gelu_bwd", "gelu_erf", "gelu_erf_bwd", "relu", "relu_bwd", "swiglu", "swiglu_bwd", "layernorm",
             "layernorm_bwd", "rmsnorm", "rmsnorm_bwd", "nll", "nll_bwd", "mean", "mean_bwd", "count", "sqsum",
-            "tick", "adamw", "sgd",
+            "tick",
         )
     },
 }  # fmt: skip

@@ -1,10 +1,10 @@
-"""Attention in tiles: parts of batch, heads and queries whose scores fit the fast memory."""
+"""Parts of an op whose operands fit the fast memory; of attention: parts of batch, heads and queries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import Final
 
@@ -60,6 +60,26 @@ def tiles(sizes: dict[str, int], queries: Sequence[str], row: int, most: int) ->
 def _pieces(size: int, most: int) -> int:
     """The fewest equal pieces of at most `most`."""
     return next(n for n in range(1, size + 1) if size % n == 0 and size // n <= most)
+
+
+def pieces(s: Site) -> Iterator[Site]:
+    """The op in parts of about equal size whose operands and results take at most the bytes of temporaries, along the
+    largest factor that all results have and that no kernel needs whole, if there is one."""
+    rule = s.rule
+    free = [
+        f for f in rule.outs[0] if f not in rule.whole | rule.indexed and all(f in out for out in rule.outs)
+    ]
+    needed = -(-sum(v.bytes for v in (*s.reads, *s.writes)) // s.build.fast_bytes)
+    if needed < 2 or not free:
+        yield s
+        return
+    wanted = 1 << (needed - 1).bit_length()  # so that parts of different ops lie within one another
+    factor = max(free, key=s.size)
+    size = s.size(factor)
+    edges = [size * i // wanted for i in range(wanted + 1)]
+    for low, high in pairwise(edges):
+        if low < high:
+            yield Tile({factor: (low, high - low)}).of(s)
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from wscc.passes.lower_context import whole_view
 from wscc.passes.plan_memory_arrays import resting_bytes
 from wscc.passes.promote_boxes import Formal
 from wscc.passes.promote_choice import Copy, chosen, needed_from
+from wscc.passes.promote_spread import spread_pieces
 
 # Where arrays are no more than so many times the SRAM, a good part of them lies in it.
 _MANY: Final = 4
@@ -34,7 +35,7 @@ class Promote(Pass):
 
     A copy is a transfer of each die to itself: it takes no link, and goes on while the die computes. Nothing changes
     where a good part of the arrays lies in SRAM anyway. Formals that a call may bind to the bytes of others are left
-    alone.
+    alone. Pieces of a kernel that reads formals first move up among products, so that their copies hide there.
 
     Before: gemm %a = %w, ..; gemm %b = %w, ..
     After:  transfer 0 to=[0,1] %w -> %w.near; gemm %a = %w.near, ..; gemm %b = %w.near, ..
@@ -48,11 +49,12 @@ class Promote(Pass):
         die = module.machine.die
         if not die.hbm_bandwidth or resting_bytes(module) <= _MANY * die.sram:
             return module
-        names = aliases(module)
+        names, dies = aliases(module), module.dies_used
+        spread = [spread_pieces(p, die, names[p.name]) for p in module.procedures]
         return module.with_(
             procedures=tuple(
-                promoted(p, chosen(p, _formals(p, module, names[p.name]), module.machine), module.dies_used)
-                for p in module.procedures
+                promoted(p, chosen(p, _formals(p, module, names[p.name]), module.machine), dies)
+                for p in spread
             )
         )
 

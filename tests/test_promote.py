@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.fabric_engine import assert_same, initial_state, run_in_order, run_scheduled
+from tests.fabric_engine import assert_same, initial_state, run_in_order, run_planned, run_scheduled
 from tests.fabric_modules import CASES, DTYPE, ELEMENTS, Case, module_of, some
 from tests.models import Shape, gpt
 from wscc.compiler import compile_graph
@@ -19,10 +19,12 @@ from wscc.ir.verify import verify
 from wscc.machine.wafer import Die, Wafer
 from wscc.passes.aliases import aliases
 from wscc.passes.form_phases import FormPhases
+from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.plan_memory_cost import pace
 from wscc.passes.promote import Promote, promoted
 from wscc.passes.promote_boxes import Formal
 from wscc.passes.promote_choice import copies
+from wscc.passes.promote_spread import spread_pieces
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
 from wscc.simulation import simulate
@@ -45,8 +47,8 @@ def promoted_at_random(module: Module, rng: Random) -> Module:
 
 
 @some
-@given(CASES, st.integers(0, 999), st.booleans())
-def test_memory_ends_as_without_copies(case: Case, seed: int, overlap: bool) -> None:
+@given(CASES, st.integers(0, 999), st.booleans(), st.integers(1, 9))
+def test_memory_ends_as_without_copies(case: Case, seed: int, overlap: bool, sram: int) -> None:
     module = case.module
     assume(not list(verify(module)))
     near = promoted_at_random(module, Random(seed))
@@ -57,6 +59,13 @@ def test_memory_ends_as_without_copies(case: Case, seed: int, overlap: bool) -> 
     scheduled = Schedule(overlap=overlap).run(Route().run(FormPhases().run(near)))
     assert not list(verify(scheduled))
     assert_same(expected, run_scheduled(scheduled, state, Random(seed)))
+    # Copies begin and end as the room allows.
+    small = replace(
+        module.machine, die=replace(module.machine.die, sram=192 * sram, hbm=10**9, hbm_bandwidth=10**9)
+    )
+    planned = PlanMemory().run(scheduled.with_(machine=small))
+    assert not list(verify(planned))
+    assert_same(expected, run_planned(planned, state, Random(seed)))
 
 
 def view(name: str) -> View:
@@ -134,19 +143,50 @@ def test_a_copy_in_begins_before_a_copy_out_that_it_would_wait_for_too_long(betw
     assert next(w for w in found if w != "gemm") == first
 
 
-def test_without_room_a_copy_begins_where_it_is_needed() -> None:
-    die = replace(DIE, sram=1)
-    assert order(*[_gemm()] * 9, use("in0"), die=die) == [*["gemm"] * 9, "in0.near"]
+# Of three locals of 192 bytes, SRAM holds two at once, or all.
+@pytest.mark.parametrize(("sram", "gemms"), [(80_000_000, 6), (450, 9)])
+def test_a_copy_begins_where_it_is_needed_if_there_is_no_room_before(sram: int, gemms: int) -> None:
+    planned = in_memory(scheduled(*[_gemm()] * 9, use("in0"), out=False, die=DIE), sram)
+    began = next(i for i, s in enumerate(planned.body) if isinstance(s, Send))
+    assert sum(isinstance(s, Kernel) for s in planned.body[:began]) == gemms
+    assert all(b.address < sram for b in planned.buffers)
 
 
-@pytest.mark.parametrize(("sram", "gemms"), [(80_000_000, 8), (1, 0)])
+@pytest.mark.parametrize(("sram", "gemms"), [(80_000_000, 8), (450, 0)])
 def test_a_copy_out_keeps_its_memory_until_it_is_over_if_there_is_room(sram: int, gemms: int) -> None:
     """It takes 192 ns, one and a half gemms; where others wait for the room, the die waits for it instead."""
     written = Kernel("copy", (view("out0"),), (view("t0"),))
-    p = scheduled(written, *[_gemm()] * 12, out=True, die=replace(DIE, sram=sram))
-    began = next(i for i, s in enumerate(p.body) if isinstance(s, Send))
-    ended = next(i for i, s in enumerate(p.body) if isinstance(s, Wait) and s.sent)
-    assert sum(isinstance(s, Kernel) for s in p.body[began:ended]) == gemms
+    planned = in_memory(scheduled(written, *[_gemm()] * 12, out=True, die=DIE), sram)
+    began = next(i for i, s in enumerate(planned.body) if isinstance(s, Send))
+    ended = next(i for i, s in enumerate(planned.body) if isinstance(s, Wait) and s.sent)
+    assert sum(isinstance(s, Kernel) for s in planned.body[began:ended]) == gemms
+
+
+def in_memory(procedure: Procedure, sram: int) -> Procedure:
+    wafer = Wafer("w", 1, 1, replace(DIE, sram=sram, hbm=10**6))
+    (p,) = PlanMemory().run(module_of(1, []).with_(procedures=(procedure,), machine=wafer)).procedures
+    return p
+
+
+def test_pieces_of_a_kernel_stand_among_the_products_before_them() -> None:
+    """Each of four reads a quarter, whose copy takes 48 ns; one and a half times all is 288 ns, of which each has a
+    quarter, over half a gemm, and stands behind the gemm that is under way then."""
+    quarter = ELEMENTS // 4
+    pieces = [
+        Kernel(
+            "copy", (View("t2", at, (quarter,), (1,), DTYPE),), (View("in0", at, (quarter,), (1,), DTYPE),)
+        )
+        for at in range(0, ELEMENTS, quarter)
+    ]
+
+    def spread(*body: Kernel) -> str:
+        (p,) = module_of(1, list(body)).procedures
+        return "".join(s.opcode[0] for s in spread_pieces(p, DIE, {}).body if isinstance(s, Kernel))
+
+    assert spread(*[_gemm()] * 5, *pieces) == "ggggccgcc"
+    assert spread(*[_gemm()] * 5, _gemm("t2"), *pieces) == "ggggggcccc", "what writes t2 stays before"
+    assert spread(*[_gemm()] * 5, _gemm("in0"), *pieces) == "ggggggcccc", "as does what writes in0"
+    assert spread(*[_gemm()] * 3, _gemm("t2"), *[_gemm()] * 2, *pieces) == "gggggccgcc"
 
 
 def test_an_element_is_copied_where_reading_it_would_wait_for_a_large_copy() -> None:
