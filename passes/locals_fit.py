@@ -19,10 +19,10 @@ def fit(module: Module, procedures: Sequence[Procedure]) -> bool:
     without_reuse = max((sum(aligned(b.bytes) for b in p.buffers) for p in procedures), default=0)
     if place_arrays(module, without_reuse)[1] <= capacity:
         return True
-    needed = max(pack_fast(lifetimes(p, die), die.sram)[1] for p in procedures)
+    needed = max(pack_fast(lifetimes(p, die), die.sram).size for p in procedures)
     return place_arrays(module, needed)[1] <= capacity
 
 
 def all_fast(procedure: Procedure, die: Die) -> bool:
     """Whether all locals of a scheduled procedure fit the fast memory."""
-    return pack_fast(lifetimes(procedure, die), die.sram)[1] <= die.sram
+    return pack_fast(lifetimes(procedure, die), die.sram).size <= die.sram

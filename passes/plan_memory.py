@@ -10,7 +10,8 @@ from wscc.ir.module import Module, Procedure
 from wscc.machine.wafer import Die
 from wscc.passes.base import Fact, Pass
 from wscc.passes.plan_memory_arrays import place_arrays
-from wscc.passes.plan_memory_fast import pack_fast
+from wscc.passes.plan_memory_copies import with_copies_within
+from wscc.passes.plan_memory_fast import Packed, pack_fast
 from wscc.passes.plan_memory_live import lifetimes, live_peak
 from wscc.passes.plan_memory_pack import pack
 from wscc.passes.plan_memory_report import check_capacity
@@ -24,7 +25,8 @@ class PlanMemory(Pass):
        of them share bytes if they are never live together: a local lives from its first write (or post, when
        a message may start to arrive) to its last use (or the wait that ends its last message).
        Where they do not all fit the fast memory, those that would cost most time in the slow one lie in it, its
-       last tenth for receive slots alone; the others begin behind it.
+       last tenth for receive slots alone; the others begin behind it. Copies within a die then begin later and end
+       sooner, as far as they must for their buffers to fit.
     2. Arrays follow in the order of `Module.arrays`; one with `storage` shares the bytes of that array.
 
     Every buffer and element starts at a multiple of 64 bytes. Fails with W401 when the arena is larger than
@@ -53,6 +55,7 @@ class PlanMemory(Pass):
     def _planned(self, procedure: Procedure, die: Die) -> tuple[Procedure, int, int]:
         """The procedure with addresses, the size of its scratch region, and its live bytes at the peak."""
         lives = lifetimes(procedure, die)
-        addresses, size = pack_fast(lives, die.sram) if self.reuse else pack(lives, reuse=False)
-        buffers = tuple(replace(b, address=addresses[b.name]) for b in procedure.buffers)
-        return replace(procedure, buffers=buffers), size, live_peak(lives)
+        packed = pack_fast(lives, die.sram) if self.reuse else Packed(*pack(lives, reuse=False), lives)
+        buffers = tuple(replace(b, address=packed.offsets[b.name]) for b in procedure.buffers)
+        fitted = with_copies_within(procedure, {x.name: (x.first, x.last) for x in packed.lives})
+        return replace(fitted, buffers=buffers), packed.size, live_peak(packed.lives)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,55 +14,119 @@ from wscc.passes.plan_memory_pack import lowest_gap, pack
 
 # Of the fast memory, the part that only receive slots may use.
 _SLOTS: Final = 0.1
+# How often a packing is improved, and how many buffers are placed in all for it.
+_TRIES: Final = 12
+_EFFORT: Final = 60_000
+# Lives of copies are tried in these parts of the most that they may have: to begin with, and to grow.
+_FIRST: Final = (0.5, 0.0)
+_GROWN: Final = (1.0, 0.875, 0.75, 0.625)
 
 
-def pack_fast(lives: tuple[Lifetime, ...], fast: int) -> tuple[dict[str, int], int]:
-    """The offset of each buffer and the end of the region; as `pack` where all fit `fast` bytes.
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The offset of each buffer, the end of the region, and the lives as they are there."""
 
-    Else buffers are taken in several orders, each at the lowest gap of the fast memory if it fits there, and the
-    order that saves most time wins; what is left is packed from `fast` on. No buffer lies across the border.
+    offsets: dict[str, int]
+    size: int
+    lives: tuple[Lifetime, ...]
+
+
+def pack_fast(lives: tuple[Lifetime, ...], fast: int) -> Packed:
+    """As `pack` where all fit `fast` bytes.
+
+    Else buffers are taken in several orders, each at the lowest gap of the fast memory if it fits there; the order
+    that saves most time wins. Lives that may be shorter are, and then grow as far as there is room. What is left is
+    packed from `fast` on. No buffer lies across the border.
     """
     offsets, size = pack(lives)
     if size <= fast:
-        return offsets, size
-    best = fill_fast(lives, fast)
-    slow, end = pack(tuple(x for x in lives if x.name not in best))
+        return Packed(offsets, size, lives)
+    near = fill_fast(lives, fast)
+    grown = {x.name: x for x in near.grown()}
+    slow, end = pack(tuple(x for x in lives if x.name not in near.offsets))
     base = aligned(fast)
-    return best | {name: base + offset for name, offset in slow.items()}, base + end
+    offsets = near.offsets | {name: base + offset for name, offset in slow.items()}
+    return Packed(offsets, base + end, tuple(grown.get(x.name, x) for x in lives))
 
 
-def fill_fast(lives: tuple[Lifetime, ...], fast: int) -> dict[str, int]:
-    """The offsets of those buffers that lie in the fast memory: of several orders, the one that saves most."""
-    return max((_filled(lives, order, fast) for order in _ORDERS), key=lambda found: _saved(lives, found))
+def fill_fast(lives: tuple[Lifetime, ...], fast: int) -> Region:
+    """The fast memory with what lies there: of several orders, the one that saves most time, improved by taking first
+    what did not fit."""
+    wanted = [x for x in lives if x.cost > 0 or x.slot]
+    best = max(
+        (Region.filled(sorted(wanted, key=lambda x: (*key(x), x.name)), fast) for key in _ORDERS),
+        key=lambda region: region.saved,
+    )
+    tried: set[str] = set()
+    for _ in range(min(_TRIES, _EFFORT // max(len(wanted), 1))):
+        left = [x for x in best.order if x.cost > 0 and x.name not in best.offsets and x.name not in tried]
+        if not left:
+            break
+        first = max(left, key=lambda x: (x.cost, x.name))
+        tried.add(first.name)
+        other = Region.filled([first, *(x for x in best.order if x.name != first.name)], fast)
+        best = max(best, other, key=lambda region: region.saved)
+    return best
+
+
+def _density(x: Lifetime) -> float:
+    return x.cost / (x.size * max(x.last - x.sooner - x.first - x.later + 1, 1))
 
 
 _ORDERS: Final[tuple[Callable[[Lifetime], tuple[float, ...]], ...]] = (
-    lambda x: (not x.slot, -x.cost / (x.size * max(x.last - x.first + 1, 1))),
-    lambda x: (-x.cost / (x.size * max(x.last - x.first + 1, 1)),),
+    lambda x: (not x.slot, -_density(x)),
+    lambda x: (-_density(x),),
     lambda x: (-x.cost / x.size,),
     lambda x: (-x.cost,),
 )
 
 
-def _saved(lives: tuple[Lifetime, ...], found: dict[str, int]) -> float:
-    return sum(x.cost for x in lives if x.name in found)
+class Region:
+    """The fast memory: what lies where, and when."""
 
+    def __init__(self, order: list[Lifetime], fast: int) -> None:
+        self.order, self.fast = order, fast
+        self.offsets: dict[str, int] = {}
+        self.first = np.zeros(len(order), np.int64)
+        self.last = np.zeros(len(order), np.int64)
+        self.start = np.zeros(len(order), np.int64)
+        self.end = np.zeros(len(order), np.int64)  # of those that do not lie here, empty
 
-def _filled(
-    lives: tuple[Lifetime, ...], order: Callable[[Lifetime], tuple[float, ...]], fast: int
-) -> dict[str, int]:
-    """The offsets of those that fit, in this order; what costs nothing in the slow memory stays there."""
-    others = int(fast * (1 - _SLOTS))
-    wanted = sorted((x for x in lives if x.cost > 0 or x.slot), key=lambda x: (*order(x), x.name))
-    first = np.array([x.first for x in wanted], np.int64)
-    last = np.array([x.last for x in wanted], np.int64)
-    start = np.zeros(len(wanted), np.int64)
-    end = np.zeros(len(wanted), np.int64)  # of those that do not fit, empty
-    found: dict[str, int] = {}
-    for i, x in enumerate(wanted):
-        together = np.flatnonzero((first[:i] <= x.last) & (last[:i] >= x.first) & (end[:i] > 0))
-        gap = lowest_gap(start[together], end[together], x.size)
-        if gap + x.size <= (fast if x.slot else others):
-            start[i], end[i] = gap, gap + x.size
-            found[x.name] = gap
-    return found
+    @staticmethod
+    def filled(order: list[Lifetime], fast: int) -> Region:
+        """With those that fit, in this order."""
+        region = Region(order, fast)
+        for i, x in enumerate(order):
+            region._place(i, _FIRST if x.later or x.sooner else (0.0,), i)
+        return region
+
+    @property
+    def saved(self) -> float:
+        """The time that it saves, in seconds."""
+        return sum(x.cost for x in self.order if x.name in self.offsets)
+
+    def grown(self) -> Iterator[Lifetime]:
+        """The lives of those that lie here, longer as far as there is room, in order of need."""
+        for i in sorted(range(len(self.order)), key=lambda i: self.order[i].first + self.order[i].later):
+            x = self.order[i]
+            if x.name in self.offsets and (x.later or x.sooner):
+                self._place(i, _GROWN, len(self.order))
+                yield x.within(int(self.first[i]), int(self.last[i]))
+
+    def _place(self, i: int, parts: tuple[float, ...], among: int) -> None:
+        """Put buffer i at the lowest gap that those before `among` leave, with the first of these parts of what its
+        life may be longer for which there is one."""
+        x = self.order[i]
+        limit = self.fast if x.slot else int(self.fast * (1 - _SLOTS))
+        for part in parts:
+            first = x.first + x.later - int(part * x.later)
+            last = x.last - x.sooner + int(part * x.sooner)
+            together = (self.first[:among] <= last) & (self.last[:among] >= first) & (self.end[:among] > 0)
+            if i < among:
+                together[i] = False
+            gap = lowest_gap(self.start[:among][together], self.end[:among][together], x.size)
+            if gap + x.size <= limit:
+                self.first[i], self.last[i] = first, last
+                self.start[i], self.end[i] = gap, gap + x.size
+                self.offsets[x.name] = gap
+                return

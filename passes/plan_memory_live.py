@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from wscc.ir.fabric import Kernel, Post, Send, Transfer, Wait, views_of
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
 from wscc.machine.wafer import Die
+from wscc.passes.plan_memory_copies import local_copies
 from wscc.passes.plan_memory_cost import slow_costs
 
 
@@ -18,7 +19,8 @@ class Lifetime:
     """A local holds something from statement `first` to statement `last`, both included; `size` is aligned.
 
     One that is never used has `last` < `first`. `cost` is the time that it takes longer, in seconds, where all its
-    bytes come from the slow memory.
+    bytes come from the slow memory. Where a copy fills or empties it, its life may begin up to `later` statements later
+    and end up to `sooner` statements sooner.
     """
 
     name: str
@@ -27,9 +29,16 @@ class Lifetime:
     last: int
     slot: bool
     cost: float = 0.0
+    later: int = 0
+    sooner: int = 0
 
     def meets(self, other: Lifetime) -> bool:
         return self.first <= other.last and other.first <= self.last
+
+    def within(self, first: int, last: int) -> Lifetime:
+        """Its life from `first` to `last`, which is to contain the shortest."""
+        later, sooner = self.later - (first - self.first), self.sooner - (self.last - last)
+        return replace(self, first=first, last=last, later=later, sooner=sooner)
 
 
 def lifetimes(procedure: Procedure, die: Die) -> tuple[Lifetime, ...]:
@@ -56,6 +65,9 @@ def lifetimes(procedure: Procedure, die: Die) -> tuple[Lifetime, ...]:
         for name in names:
             first.setdefault(name, i)
             last[name] = i
+    copies = local_copies(procedure.body)
+    later = {c.slot: c.later for c in copies if first[c.slot] == c.post}
+    sooner = {c.source: c.sooner for c in copies if last[c.source] == c.left}
     return tuple(
         Lifetime(
             b.name,
@@ -64,6 +76,8 @@ def lifetimes(procedure: Procedure, die: Die) -> tuple[Lifetime, ...]:
             last.get(b.name, -1),
             b.slot,
             costs.get(b.name, 0.0),
+            later.get(b.name, 0),
+            sooner.get(b.name, 0),
         )
         for b in procedure.buffers
     )

@@ -22,8 +22,8 @@ _SHOWN: Final = 0.25
 _NO_TIME: Final = 1e-30
 # What saves less than this part of a link's latency is not worth its instructions.
 _WORTH: Final = 0.1
-# Uses of what is only read have a copy each if there is work between them for so many copies.
-_APART: Final = 6
+# Uses of what is only read have a copy each if there is work between them for copies of this part of the SRAM.
+_APART: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[
     """Those that gain, and fit the fast memory beside the locals that gain more."""
     die = machine.die
     rhythm = pace(procedure, die)
-    found = list(copies(procedure, formals, rhythm, die.hbm_bandwidth))
+    found = list(copies(procedure, formals, rhythm, _APART * die.sram / die.hbm_bandwidth))
     seconds = {c.name: c.times * c.bytes / die.hbm_bandwidth for c in found}
     shown = max(_SHOWN, 1 - float(rhythm.seconds[-1]) / max(sum(seconds.values()), _NO_TIME))
     costs, queue = _costs(procedure, die), _queue(seconds, float(rhythm.seconds[-1]))
@@ -79,7 +79,7 @@ def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[
         if gain > _WORTH * machine.link.latency:
             wanted.append(c)
             lives.append(_life(c, gain))
-    near = fill_fast(tuple(lives), die.sram) if wanted else {}
+    near = fill_fast(tuple(lives), die.sram).offsets if wanted else {}
     return [c for c in wanted if c.name in near]
 
 
@@ -91,14 +91,13 @@ def _queue(copies: dict[str, float], work: float) -> dict[str, float]:
     return {name: (squares - s * s) / (2 * whole) for name, s in copies.items()}
 
 
-def copies(procedure: Procedure, formals: list[Formal], rhythm: Pace, bandwidth: float) -> Iterator[Copy]:
-    """All that may be copied: box by box, and for what is only read, use by use."""
+def copies(procedure: Procedure, formals: list[Formal], rhythm: Pace, apart: float) -> Iterator[Copy]:
+    """All that may be copied: box by box, and for what is only read, use by use if those are `apart` in seconds."""
     touches = _touches(procedure)
     for f in formals:
         own = touches.get(f.name, [])
         for n, box in enumerate(boxes(f, (t.view for t in own))):
             inside = [t for t in own if box.inside(t.view)]
-            apart = _APART * box.view.bytes / bandwidth
             for k, part in enumerate(_clusters(inside, rhythm, apart) if f.held else [inside]):
                 yield Copy(f"{f.name}.{n}.{k}", f, box, tuple(part))
 

@@ -228,12 +228,27 @@ def test_advice_names_only_changes_that_would_suffice() -> None:
 
 # -- two memories ---------------------------------------------------------------------------------------
 
-costly = st.tuples(lifetimes, st.randoms(use_true_random=False), st.integers(1, 3840)).map(
+# All of them want the fast memory, which is too small.
+crowded = st.lists(
+    st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 12)), min_size=6, max_size=16
+).map(
+    lambda rows: tuple(
+        Lifetime(f"b{i}", 64 * size, first, first + length, slot=False, cost=1.0)
+        for i, (size, first, length) in enumerate(rows)
+    )
+)
+costly = st.tuples(lifetimes | crowded, st.randoms(use_true_random=False), st.integers(1, 1920)).map(
     lambda drawn: (
-        tuple(replace(x, cost=drawn[1].choice([0.0, 1.0, 5.0])) for x in drawn[0]),
+        tuple(_with_a_copy(replace(x, cost=drawn[1].choice([x.cost, 1.0, 5.0])), drawn[1]) for x in drawn[0]),
         drawn[2],
     )
 )
+
+
+def _with_a_copy(x: Lifetime, rng: Random) -> Lifetime:
+    """It may live for less."""
+    later = rng.choice([0, rng.randint(0, max(x.last - x.first, 0))])
+    return replace(x, later=later, sooner=rng.choice([0, max(x.last - x.first - later, 0)]))
 
 
 @given(costly)
@@ -241,14 +256,17 @@ def test_no_buffer_lies_across_the_border_of_the_fast_memory(
     drawn: tuple[tuple[Lifetime, ...], int],
 ) -> None:
     lives, fast = drawn
-    offsets, size = pack_fast(lives, fast)
+    packed = pack_fast(lives, fast)
+    offsets, size = packed.offsets, packed.size
     assert set(offsets) == {x.name for x in lives}
-    for x in lives:
+    for x, given_ in zip(packed.lives, lives, strict=True):
+        assert given_.first <= x.first <= given_.first + given_.later
+        assert given_.last - given_.sooner <= x.last <= given_.last
         low, high = offsets[x.name], offsets[x.name] + x.size
         assert 0 <= low <= high <= size
         assert low % 64 == 0
         assert high <= fast or low >= fast
-    for x, y in combinations(lives, 2):
+    for x, y in combinations(packed.lives, 2):
         if set(range(x.first, x.last + 1)) & set(range(y.first, y.last + 1)):
             a, b = offsets[x.name], offsets[y.name]
             assert a + x.size <= b or b + y.size <= a
@@ -256,21 +274,39 @@ def test_no_buffer_lies_across_the_border_of_the_fast_memory(
         assert size <= fast
 
 
+def test_a_life_is_as_long_as_there_is_room() -> None:
+    """64 bytes filled by a copy that may begin 8 statements before it must; others leave room for the last 5."""
+    near = Lifetime("near", 640, 0, 9, slot=False, cost=1.0, later=8)
+    early = Lifetime("early", 640, 0, 3, slot=False, cost=9.0)
+    late = Lifetime("late", 320, 0, 9, slot=False, cost=9.0)
+    assert [x.first for x in pack_fast((near, early, late), 1200).lives] == [4, 0, 0]
+    assert [x.first for x in pack_fast((near, early, late), 2400).lives] == [0, 0, 0]
+
+
+def test_what_did_not_fit_is_tried_first() -> None:
+    """`one` costs most, for its size as well, but keeps two others out that cost more together."""
+    one = Lifetime("one", 512, 0, 9, slot=False, cost=9.3)
+    two = [Lifetime(name, 448, 0, 9, slot=False, cost=8.0) for name in ("a", "b")]
+    offsets = pack_fast((one, *two), 1000).offsets
+    assert max(offsets["a"], offsets["b"]) + 448 <= 900
+    assert offsets["one"] >= 1000
+
+
 def test_what_costs_most_for_its_size_and_time_lies_in_the_fast_memory() -> None:
     hot = Lifetime("hot", 640, 0, 9, slot=False, cost=9.0)
     cold = Lifetime("cold", 640, 0, 9, slot=False, cost=1.0)
     never = Lifetime("never", 640, 0, 9, slot=False)
     slot = Lifetime("slot", 64, 0, 9, slot=True)
-    offsets, _ = pack_fast((never, cold, hot, slot), 800)
+    offsets = pack_fast((never, cold, hot, slot), 800).offsets
     assert max(offsets["hot"] + 640, offsets["slot"] + 64) <= 800 <= min(offsets["cold"], offsets["never"])
 
 
 def test_the_last_tenth_of_the_fast_memory_is_for_slots() -> None:
     lives = tuple(Lifetime(n, 960, 0, 9, slot=n == "slot", cost=1.0) for n in ("local", "slot"))
-    offsets, _ = pack_fast(lives, 1024)
+    offsets = pack_fast(lives, 1024).offsets
     assert offsets["slot"] == 0
     assert offsets["local"] == 1024
-    alone, _ = pack_fast((*lives[:1], replace(lives[1], size=128, slot=False)), 1024)
+    alone = pack_fast((*lives[:1], replace(lives[1], size=128, slot=False)), 1024).offsets
     assert alone["local"] == 1024
 
 
