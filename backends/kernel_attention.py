@@ -52,10 +52,20 @@ def softmax_bwd(ds: Array, p: Array, dp: Array, delta: Array, scale: float) -> N
 
 
 def merge(o: Array, l: Array, o1: Array, l1: Array, o2: Array, l2: Array) -> None:  # noqa: E741
-    """Weights exp(l1 - L) and exp(l2 - L), L = log(exp l1 + exp l2); a row that nothing saw stays zero."""
-    joint = np.logaddexp(l1, l2)
-    seen = np.where(np.isneginf(joint), 0, joint)
-    w1, w2 = np.exp(l1 - seen), np.exp(l2 - seen)
+    """Weights exp(l1 - L) and exp(l2 - L), L = log(exp l1 + exp l2); a row that nothing saw stays zero.
+
+    They are divided by their sum as they are: L itself is rounded, and where scores are large exp(l - L) would be
+    off by |L| roundings, with no sum of one to bound it.
+    """
+    highest = np.maximum(l1, l2)
+    level = np.where(np.isneginf(highest), 0, highest)
+    w1, w2 = np.exp(l1 - level), np.exp(l2 - level)
+    total = w1 + w2
+    with np.errstate(divide="ignore"):  # log 0 = -inf: nothing was seen
+        joint = level + np.log(total)
+    total[total == 0] = 1
+    w1 /= total
+    w2 /= total
     for some_o, some_1, some_2, some_w1, some_w2 in blocks(1, o, o1, o2, w1, w2):
         t = np.multiply(some_2, some_w2[..., None], out=like("merge", some_2))
         np.multiply(some_1, some_w1[..., None], out=some_o)

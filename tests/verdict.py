@@ -2,27 +2,33 @@
 
 Labels may be ignored on the way (-100), in another number for each sequence: which ones depends on the sequence's
 place in the whole batch alone, so that every strategy and every cut into micro-batches sees the same labels.
+
+Each step is judged for itself, from the weights that the program had before it: its loss and gradients by those of
+one device, the weights after it by an optimizer of one device that is given the program's own gradients. What a step
+does to the rounding of those before it is no fault of the program, and has no bound: AdamW divides a gradient that
+is rounding noise by itself, and a model without norms may move its gradients a thousand times as far as its weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wscc.backends.emit_files import Artifact
 from wscc.compiler import compile_file
 from wscc.diagnostics import CompileError
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
-from wscc.host.compare import Errors, Run, by_layer, judge, measure
+from wscc.host.compare import Run, by_layer, judge, measure
 from wscc.host.data import Batches, Tokens
 from wscc.ir.module import Kind
 from wscc.ir.types import DType
-from wscc.reference.training import History, train
+from wscc.reference.meaning import Precision
+from wscc.reference.optimizer import Optimizer, global_norm
+from wscc.reference.training import evaluate
 from wscc.trainer import RunOptions, Trainer, initial_parameters
 
 IGNORED = -100
@@ -61,7 +67,7 @@ class Verdict:
 
     what: str
     why: str = ""
-    run: Run | None = None
+    steps: Sequence[Run] = ()
     report: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -81,29 +87,21 @@ def verdict(
         trainer, got = trained(compiled.artifact, MASKS[mask], checked=checked, steps=steps)
     except CompileError as refused:
         return Verdict(str(refused.diagnostics[0].code), str(refused))
-    ok, why = _judged(trainer, got)
-    return Verdict(EQUAL if ok else DIFFERENT, why, got, compiled.report)
+    fault = next(faults(trainer, got), "")  # a later step starts from what an earlier one made wrong
+    return Verdict(DIFFERENT if fault else EQUAL, fault, got, compiled.report)
 
 
-def trained(artifact: Artifact, mask: Mask, *, checked: bool, steps: int = 2) -> tuple[Trainer, Run]:
-    """Losses, gradients of the first step and last weights of the compiled program. Reading the arrays compares
-    the replicas of all dies bit for bit (a difference is a `CompileError`)."""
+def trained(artifact: Artifact, mask: Mask, *, checked: bool, steps: int = 2) -> tuple[Trainer, list[Run]]:
+    """Of each step the loss, the gradients and the weights after it, as whole arrays. Reading these compares the
+    replicas of all dies bit for bit (a difference is a `CompileError`)."""
     trainer = Trainer(artifact, RunOptions(steps=steps, checked=checked, threads=1))
     b = trainer.batches
     trainer.batches = MaskedBatches(b.inputs, b.vocabulary, b.seed, b.text, mask)
-    extents = _extents(trainer)
-    losses: list[float] = []
-    grads: dict[str, NDArray[Any]] = {}
-    for i, loss in enumerate(trainer.steps()):
-        losses.append(loss)
-        weights = trainer.arrays(Kind.PARAM)
-        if i == 0:
-            grads = {n.removesuffix(".grad"): g for n, g in trainer.arrays(Kind.GRAD).items()}
-    return trainer, Run(losses, by_layer(grads, extents), by_layer(weights, extents))
-
-
-def _extents(trainer: Trainer) -> dict[str, tuple[int, ...]]:
-    return {a.name: a.extents for a in trainer.graph.arrays if a.kind is Kind.PARAM}
+    done = []
+    for loss in trainer.steps():
+        grads = {n.removesuffix(".grad"): g for n, g in trainer.arrays(Kind.GRAD).items()}
+        done.append(Run([loss], grads, trainer.arrays(Kind.PARAM)))
+    return trainer, done
 
 
 # How much further from f64 than one device in the same type: random models have sums that nearly cancel, of
@@ -111,44 +109,55 @@ def _extents(trainer: Trainer) -> dict[str, tuple[int, ...]]:
 _SLACK = 8
 
 
-def _judged(trainer: Trainer, got: Run) -> tuple[bool, str]:
-    """As `wscc run --check` does in f64; in other types against the single device's own distance from f64."""
-    train_, dtype = trainer.graph.train, trainer.graph.train.compute
-    want = _reference(trainer, DType.F64)
-    if dtype is DType.F64:
-        check = judge(got, want, train_, dtype)
-        return check.ok, f"{check.worst}: {check}"
-    e, own = measure(got, want), measure(_reference(trainer, None), want)
-    limit = 1e-5 if dtype is DType.F32 else 1e-2
-    found = {
-        "loss": (e.first_loss, own.first_loss),
-        f"gradient of {e.worst_grad}": (e.grad, own.grad),
-        f"weight {e.worst_weight}": _weight(trainer, got, want, e, own),
-    }
-    bad = {n: v for n, v in found.items() if not v[0] <= max(limit, _SLACK * v[1])}
-    return not bad, str(bad or "")
+def faults(trainer: Trainer, steps: Sequence[Run]) -> Iterator[str]:
+    """Of each step that is not equal, what is beyond its limit."""
+    compare = _in_f64 if trainer.graph.train.compute is DType.F64 else _in_fewer_bits
+    return compare(trainer, steps)
 
 
-def _weight(trainer: Trainer, got: Run, want: Run, e: Errors, own: Errors) -> tuple[float, float]:
-    """AdamW divides a gradient that is rounding noise by itself: such a weight may move by its rate each step, and
-    be rounded each time."""
-    config = trainer.graph.train
-    if config.optimizer.kind != "adamw":
-        return e.weight, own.weight
-    moved = 2 * config.optimizer.lr * trainer.options.steps
-    rounding = 2 * trainer.options.steps * (2**-8 if config.params is DType.BF16 else 2**-23)
-    excess = [
-        float(np.abs(got.weights[n] - w).max(initial=0))
-        / (moved + rounding * float(np.abs(w).max(initial=0)))
-        for n, w in want.weights.items()
-    ]
-    return max(excess) - 1, 0.0
+def _in_f64(trainer: Trainer, steps: Sequence[Run]) -> Iterator[str]:
+    """By the limits of `wscc run --check`."""
+    for got, want in zip(_apart(trainer, steps), _reference(trainer, steps, DType.F64), strict=True):
+        check = judge(got, want, trainer.graph.train, DType.F64)
+        if not check.ok:
+            yield f"{check.worst}: {check}"
 
 
-def _reference(trainer: Trainer, dtype: DType | None) -> Run:
-    graph = trainer.graph
-    history: History = train(
-        graph, initial_parameters(graph, trainer.seed), trainer.batches.batch, trainer.options.steps, dtype
-    )
-    extents = _extents(trainer)
-    return Run(history.losses, by_layer(history.first_grads, extents), by_layer(history.weights, extents))
+def _in_fewer_bits(trainer: Trainer, steps: Sequence[Run]) -> Iterator[str]:
+    """By the single device's own distance from f64."""
+    limit = 1e-5 if trainer.graph.train.compute is DType.F32 else 1e-2
+    singles = _reference(trainer, steps, None)
+    wanted = _reference(trainer, steps, DType.F64)
+    for got, single, want in zip(_apart(trainer, steps), singles, wanted, strict=True):
+        e, own = measure(got, want), measure(single, want)
+        found = {
+            "loss": (e.loss, own.loss),
+            f"gradient of {e.worst_grad}": (e.grad, own.grad),
+            f"weight {e.worst_weight}": (e.weight, own.weight),
+        }
+        bad = {n: v for n, v in found.items() if not v[0] <= max(limit, _SLACK * v[1])}
+        if bad:
+            yield str(bad)
+
+
+def _reference(trainer: Trainer, steps: Sequence[Run], dtype: DType | None) -> Iterator[Run]:
+    """What one device makes of each step, in `dtype` or the program's own types: loss and gradients of the weights
+    that the program had before it, and the weights that follow from them and the program's gradients."""
+    graph, precision = trainer.graph, Precision(dtype)
+    optimizer = Optimizer(graph.train, precision)
+    types = {a.name: a.type.dtype for a in graph.arrays if a.kind is Kind.PARAM}
+    before = initial_parameters(graph, trainer.seed)
+    for i, got in enumerate(steps):
+        want = evaluate(graph, before, trainer.batches.batch(i), dtype)
+        weights = {n: precision.store(w, types[n]) for n, w in before.items()}
+        grads = {n: precision.store(g, graph.train.grads) for n, g in got.grads.items()}
+        after = optimizer.update(weights, grads, global_norm(grads))
+        yield from _apart(trainer, [Run([want.loss], want.grads, after)])
+        before = dict(got.weights)
+
+
+def _apart(trainer: Trainer, runs: Sequence[Run]) -> Iterator[Run]:
+    """With each layer of an array as a tensor of its own."""
+    extents = {a.name: a.extents for a in trainer.graph.arrays if a.kind is Kind.PARAM}
+    for run in runs:
+        yield Run(run.losses, by_layer(run.grads, extents), by_layer(run.weights, extents))
