@@ -21,16 +21,6 @@ class LocalCopy:
     received: int
     left: int
 
-    @property
-    def later(self) -> int:
-        """By how many statements its slot may be granted later."""
-        return min(self.received, self.left) - self.post
-
-    @property
-    def sooner(self) -> int:
-        """By how many statements its source may be free sooner."""
-        return self.left - max(self.send, self.post)
-
 
 def local_copies(body: Sequence[FabricStmt | Op]) -> list[LocalCopy]:
     """The messages of dies to themselves."""
@@ -64,12 +54,10 @@ def with_copies_within(procedure: Procedure, lives: dict[str, tuple[int, int]]) 
     for c in local_copies(body):
         if c.slot in lives:
             first = lives[c.slot][0]
-            for part in (c.post, c.send):
-                if part < first <= c.post + c.later:
-                    place[part] = first, 0
+            place |= {part: (first, 0) for part in (c.post, c.send) if part < first <= c.received}
         if c.source in lives:
             last = lives[c.source][1]
-            if c.left - c.sooner <= last < c.left:
+            if max(c.post, c.send) <= last < c.left:
                 place[c.left] = last, 2
     order = sorted(range(len(body)), key=lambda i: (*place.get(i, (i, 1)), i))
     return replace(procedure, body=tuple(body[i] for i in order))

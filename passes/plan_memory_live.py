@@ -44,9 +44,34 @@ class Lifetime:
 def lifetimes(procedure: Procedure, die: Die) -> tuple[Lifetime, ...]:
     """The life of each buffer, in the order of `procedure.buffers`, on the die where it is longest: all dies
     run the one order, so the union over dies is safe for each."""
-    costs = slow_costs(procedure, die)
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
+    costs, touches = slow_costs(procedure, die), _touches(procedure)
+    later: dict[str, int] = {}
+    sooner: dict[str, int] = {}
+    for c in local_copies(procedure.body):
+        filled, read = touches[c.slot], touches[c.source]
+        if filled[0] == c.post:
+            later[c.slot] = min(c.received, c.left, *filled[1:]) - c.post
+        if read[-1] == c.left:
+            sooner[c.source] = c.left - max(c.post, *read[:-1])
+    return tuple(
+        Lifetime(
+            b.name,
+            aligned(b.bytes),
+            touches[b.name][0] if b.name in touches else 0,
+            touches[b.name][-1] if b.name in touches else -1,
+            b.slot,
+            costs.get(b.name, 0.0),
+            later.get(b.name, 0),
+            sooner.get(b.name, 0),
+        )
+        for b in procedure.buffers
+    )
+
+
+def _touches(procedure: Procedure) -> dict[str, list[int]]:
+    """By buffer and formal, the statements that touch it; the wait that ends a message touches what it read or
+    filled."""
+    found: dict[str, list[int]] = {}
     # By (channel, side): the memory that the message uses until its wait.
     in_flight: dict[tuple[int, bool], str] = {}
     for i, stmt in enumerate(procedure.body):
@@ -63,24 +88,8 @@ def lifetimes(procedure: Procedure, die: Die) -> tuple[Lifetime, ...]:
             case Wait():
                 names = [in_flight[stmt.channel, stmt.sent]]
         for name in names:
-            first.setdefault(name, i)
-            last[name] = i
-    copies = local_copies(procedure.body)
-    later = {c.slot: c.later for c in copies if first[c.slot] == c.post}
-    sooner = {c.source: c.sooner for c in copies if last[c.source] == c.left}
-    return tuple(
-        Lifetime(
-            b.name,
-            aligned(b.bytes),
-            first.get(b.name, 0),
-            last.get(b.name, -1),
-            b.slot,
-            costs.get(b.name, 0.0),
-            later.get(b.name, 0),
-            sooner.get(b.name, 0),
-        )
-        for b in procedure.buffers
-    )
+            found.setdefault(name, []).append(i)
+    return found
 
 
 def live_peak(lives: tuple[Lifetime, ...]) -> int:

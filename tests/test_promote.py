@@ -162,6 +162,22 @@ def test_a_copy_out_keeps_its_memory_until_it_is_over_if_there_is_room(sram: int
     assert sum(isinstance(s, Kernel) for s in planned.body[began:ended]) == gemms
 
 
+@pytest.mark.parametrize("sram", [450, 80_000_000])
+def test_what_is_read_after_its_copy_out_began_keeps_its_memory(sram: int) -> None:
+    """A result that was given its memory while it was still read made models silently wrong."""
+    low, high = (View("out0", at, (ELEMENTS // 2,), (1,), DTYPE) for at in (0, ELEMENTS // 2))
+    written = Kernel("copy", (low,), (replace(low, buffer="in0"),))
+    filled = [Kernel("copy", (view(t),), (view("in0"),)) for t in ("t0", "t1")]
+    module = module_of(1, [written, *filled, *[_gemm()] * 3, Kernel("copy", (high,), (low,))])
+    (p,) = module.procedures
+    near = promoted(p, list(copies(p, [formal("out0")], pace(p, DIE), 1.0)), 1)
+    machine = Wafer("w", 1, 1, replace(DIE, sram=sram, hbm=10**6))
+    lowered = module.with_(procedures=(near,), machine=machine)
+    planned = PlanMemory().run(Schedule().run(Route().run(FormPhases().run(lowered))))
+    state = initial_state(module, 1)
+    assert_same(run_in_order(module, state), run_planned(planned, state, Random(1)))
+
+
 def in_memory(procedure: Procedure, sram: int) -> Procedure:
     wafer = Wafer("w", 1, 1, replace(DIE, sram=sram, hbm=10**6))
     (p,) = PlanMemory().run(module_of(1, []).with_(procedures=(procedure,), machine=wafer)).procedures
