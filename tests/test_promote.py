@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from wscc.machine.wafer import Die, Wafer
 from wscc.passes.aliases import aliases
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.plan_memory import PlanMemory
-from wscc.passes.plan_memory_cost import pace
+from wscc.passes.plan_memory_cost import Pace, pace
 from wscc.passes.promote import Promote, promoted
 from wscc.passes.promote_boxes import Formal
 from wscc.passes.promote_choice import copies
@@ -63,9 +64,17 @@ def test_memory_ends_as_without_copies(case: Case, seed: int, overlap: bool, sra
     small = replace(
         module.machine, die=replace(module.machine.die, sram=192 * sram, hbm=10**9, hbm_bandwidth=10**9)
     )
-    planned = PlanMemory().run(scheduled.with_(machine=small))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wscc.passes.schedule_copies.pace", _busy)
+        early = Schedule(overlap=overlap).run(Route().run(FormPhases().run(near.with_(machine=small))))
+    planned = PlanMemory().run(early)
     assert not list(verify(planned))
     assert_same(expected, run_planned(planned, state, Random(seed)))
+
+
+def _busy(procedure: Procedure, die: Die) -> Pace:
+    """As if each statement were work of 50 ns, a quarter of a copy of a whole formal."""
+    return Pace(np.arange(len(procedure.body) + 1) * 50e-9)
 
 
 def view(name: str) -> View:
