@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -9,6 +10,11 @@ from statistics import median
 from typing import IO
 
 _WARM = 3  # first steps of each contender, not counted: views are bound and caches filled
+
+# For the C library (glibc): memory that a contender has freed stays its own. Given back, arrays of megabytes have to be
+# had from the system again in every step, and on a virtual machine the host may have taken their pages while the others
+# made their steps: then a step costs what the host asks for 2 GB, which may be more than its arithmetic.
+_KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,10 @@ def race(contenders: list[Contender], rounds: int) -> list[Times]:
 
 def _start(contender: Contender) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.bench.worker", *contender.words]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    environment = os.environ | _KEEP_MEMORY
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def _step(process: subprocess.Popen[str]) -> tuple[float, float]:
