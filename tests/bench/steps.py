@@ -1,4 +1,8 @@
-"""Seconds per step of several contenders, taken in turn so that a drifting machine slows all of them alike."""
+"""Seconds per step of several contenders, taken in turn so that a drifting machine slows all of them alike.
+
+Only on a quiet machine: threads of BLAS wait for each other busily, so that one other program that keeps a core slows
+a step of theirs not twice but up to ten times. CPU seconds tell: they then exceed what a quiet step takes by as much.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,9 @@ from typing import IO
 
 _WARM = 3  # first steps of each contender, not counted: views are bound and caches filled
 
-# For the C library (glibc): memory that a contender has freed stays its own. Given back, arrays of megabytes have to be
-# had from the system again in every step, and on a virtual machine the host may have taken their pages while the others
-# made their steps: then a step costs what the host asks for 2 GB, which may be more than its arithmetic.
+# For the C library (glibc): memory that a contender has freed stays its own. Arrays of megabytes would be given back,
+# and 2 GB had from the system anew in every step of shape M: a quarter of its time, and more on a virtual machine whose
+# host takes free pages away while the others make their steps.
 _KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
 
