@@ -6,7 +6,6 @@ a step of theirs not twice but up to ten times. CPU seconds tell: they then exce
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,11 +13,6 @@ from statistics import median
 from typing import IO
 
 _WARM = 3  # first steps of each contender, not counted: views are bound and caches filled
-
-# For the C library (glibc): memory that a contender has freed stays its own. Arrays of megabytes would be given back,
-# and 2 GB had from the system anew in every step of shape M: a quarter of its time, and more on a virtual machine whose
-# host takes free pages away while the others make their steps.
-_KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +66,7 @@ def race(contenders: list[Contender], rounds: int) -> list[Times]:
 
 def _start(contender: Contender) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.bench.worker", *contender.words]
-    environment = os.environ | _KEEP_MEMORY
-    return subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def _step(process: subprocess.Popen[str]) -> tuple[float, float]:
