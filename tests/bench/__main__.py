@@ -41,6 +41,12 @@ def main() -> None:
         ),
         help="one of the tables; `damage` and `stagger` only so",
     )
+    parser.add_argument(
+        "--against",
+        type=lambda path: str(Path(path).resolve()),
+        metavar="PATH",
+        help="another program whose steps `interpreter` times too (`another` in worker.py)",
+    )
     given = parser.parse_args()
     os.chdir(ROOT)
     if given.only in (None, "compile"):
@@ -60,7 +66,7 @@ def main() -> None:
     if given.only in (None, "search"):
         show_searches(given.quick)
     if given.only in (None, "interpreter"):
-        show_steps(5 if given.quick else 21)
+        show_steps(5 if given.quick else 21, given.against)
 
 
 def show_compile(times: int) -> None:
@@ -85,7 +91,7 @@ def show_routes(seeds: int) -> None:
     print()
 
 
-def show_steps(rounds: int) -> None:
+def show_steps(rounds: int, against: str | None) -> None:
     """NumPy in one process uses all cores through BLAS, the interpreter through its workers; ratios are to the
     first row."""
     threads = str(os.cpu_count() or 1)
@@ -101,6 +107,8 @@ def show_steps(rounds: int) -> None:
             Contender("one process, NumPy", ("baseline", name)),
             Contender("the same, tuned", ("tuned", name)),
         ]
+        if against:
+            by_hand.append(Contender(Path(against).name, ("against", against, name)))
         for times in race([*by_hand, *strategies], rounds):
             _show(times, f"{times.ratio:.2f}")
     print("gpt-tiny")

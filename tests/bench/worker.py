@@ -1,18 +1,23 @@
 """A process that makes one training step for every line it reads, and answers with the seconds it took: by the
 clock, and of all its threads and processes together.
 
-`python -m tests.bench.worker baseline|tuned SIZE` or `... worker MODEL.wsl STRATEGY THREADS [SETTING ...]` (strategy
-"": the file's own).
+`python -m tests.bench.worker baseline|tuned SIZE`, `... worker against PATH SIZE` (see `another`) or `... worker
+MODEL.wsl STRATEGY THREADS [SETTING ...]` (strategy "": the file's own).
 A process of its own for each contender, because the number of BLAS threads is one for a process, and the baseline
 uses all cores while the interpreter gives each of its workers one.
 """
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import sys
 import time
 from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import numpy as np
 
 from tests.bench import baseline, tuned
 from tests.bench.baseline import SIZES
@@ -25,6 +30,8 @@ def stepper(words: list[str]) -> Callable[[], float]:
     }  # fmt: skip
     if words[0] in by_hand:
         return by_hand[words[0]](SIZES[words[1]]).step
+    if words[0] == "against":
+        return another(*words[1:])
     # What is written by hand is timed in a process that has loaded no more than it needs.
     from wscc.compiler import compile_file
     from wscc.frontend.overrides import Overrides
@@ -34,6 +41,24 @@ def stepper(words: list[str]) -> Callable[[], float]:
     compiled = compile_file(model, Overrides(sets=tuple(sets), parallel=strategy or None))
     steps = Trainer(compiled.artifact, RunOptions(steps=sys.maxsize, threads=int(threads))).steps()
     return lambda: next(steps)
+
+
+def another(path: str, size: str) -> Callable[[], float]:
+    """A step of another program of NumPy, to race against: a file of Python that defines `CONFIGS` by size,
+    `init_params(config)`, `batch(config)`, `forward_backward(config, weights, *batch)`, which gives the loss and the
+    gradients, and `adam(weights, gradients, first, second, number of the step)`."""
+    sys.path.insert(0, str(Path(path).parent))  # what it imports lies beside it
+    its = importlib.import_module(Path(path).stem)
+    config = its.CONFIGS[size]
+    weights, batch, numbers = its.init_params(config), its.batch(config), count(1)
+    first, second = ({name: np.zeros_like(w) for name, w in weights.items()} for _ in range(2))
+
+    def step() -> float:
+        loss, grads = its.forward_backward(config, weights, *batch)
+        its.adam(weights, grads, first, second, next(numbers))
+        return float(loss)
+
+    return step
 
 
 def _busy() -> float:
