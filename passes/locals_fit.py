@@ -10,6 +10,7 @@ from wscc.machine.wafer import Die
 from wscc.passes.plan_memory_arrays import place_arrays
 from wscc.passes.plan_memory_fast import pack_fast
 from wscc.passes.plan_memory_live import lifetimes
+from wscc.passes.plan_memory_pack import pack
 
 
 def fit(module: Module, procedures: Sequence[Procedure]) -> bool:
@@ -25,4 +26,4 @@ def fit(module: Module, procedures: Sequence[Procedure]) -> bool:
 
 def all_fast(procedure: Procedure, die: Die) -> bool:
     """Whether all locals of a scheduled procedure fit the fast memory."""
-    return pack_fast(lifetimes(procedure, die), die.sram).size <= die.sram
+    return pack(lifetimes(procedure, die))[1] <= die.sram

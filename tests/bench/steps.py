@@ -1,7 +1,7 @@
 """Seconds per step of several contenders, taken in turn so that a drifting machine slows all of them alike.
 
 Only on a quiet machine: threads of BLAS wait for each other busily, so that one other program that keeps a core slows
-a step of theirs not twice but up to ten times. CPU seconds tell: they then exceed what a quiet step takes by as much.
+a step of theirs not twice but many times. CPU seconds tell: they then exceed what a quiet step takes by as much.
 """
 
 from __future__ import annotations
