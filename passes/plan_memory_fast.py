@@ -9,13 +9,14 @@ from typing import Final
 import numpy as np
 
 from wscc.ir.memory import aligned
-from wscc.passes.plan_memory_live import Lifetime
+from wscc.passes.plan_memory_live import Lifetime, live_peak
 from wscc.passes.plan_memory_pack import lowest_gap, pack
 
 # Of the fast memory, the part that only receive slots may use.
 _SLOTS: Final = 0.1
-# How often a packing is improved, and how many buffers are placed in all for it.
+# How often a packing is tried to improve, how often in vain on end, and how many buffers are placed in all for it.
 _TRIES: Final = 12
+_MISSES: Final = 5
 _EFFORT: Final = 60_000
 # Lives of copies are tried in these parts of the most that they may have: to begin with, and to grow.
 _FIRST: Final = (0.5, 0.0)
@@ -38,9 +39,10 @@ def pack_fast(lives: tuple[Lifetime, ...], fast: int) -> Packed:
     that saves most time wins. Lives that may be shorter are, and then grow as far as there is room. What is left is
     packed from `fast` on. No buffer lies across the border.
     """
-    offsets, size = pack(lives)
-    if size <= fast:
-        return Packed(offsets, size, lives)
+    if live_peak(lives) <= fast:
+        offsets, size = pack(lives)
+        if size <= fast:
+            return Packed(offsets, size, lives)
     near = fill_fast(lives, fast)
     grown = {x.name: x for x in near.grown()}
     slow, end = pack(tuple(x for x in lives if x.name not in near.offsets))
@@ -54,30 +56,26 @@ def fill_fast(lives: tuple[Lifetime, ...], fast: int) -> Region:
     what did not fit."""
     wanted = [x for x in lives if x.cost > 0 or x.slot]
     best = max(
-        (Region.filled(sorted(wanted, key=lambda x: (*key(x), x.name)), fast) for key in _ORDERS),
+        (Region.filled(sorted(wanted, key=lambda x: (key(x), x.name)), fast) for key in _ORDERS),
         key=lambda region: region.saved,
     )
     tried: set[str] = set()
-    for _ in range(min(_TRIES, _EFFORT // max(len(wanted), 1))):
+    misses = 0
+    while len(tried) < _EFFORT // max(len(wanted), 1) and len(tried) < _TRIES and misses < _MISSES:
         left = [x for x in best.order if x.cost > 0 and x.name not in best.offsets and x.name not in tried]
         if not left:
             break
         first = max(left, key=lambda x: (x.cost, x.name))
         tried.add(first.name)
         other = Region.filled([first, *(x for x in best.order if x.name != first.name)], fast)
-        best = max(best, other, key=lambda region: region.saved)
+        misses = 0 if other.saved > best.saved else misses + 1
+        best = other if not misses else best
     return best
 
 
-def _density(x: Lifetime) -> float:
-    return x.cost / (x.size * max(x.last - x.sooner - x.first - x.later + 1, 1))
-
-
-_ORDERS: Final[tuple[Callable[[Lifetime], tuple[float, ...]], ...]] = (
-    lambda x: (not x.slot, -_density(x)),
-    lambda x: (-_density(x),),
-    lambda x: (-x.cost / x.size,),
-    lambda x: (-x.cost,),
+_ORDERS: Final[tuple[Callable[[Lifetime], float], ...]] = (
+    lambda x: -x.cost / x.size,
+    lambda x: -x.cost,
 )
 
 
@@ -85,12 +83,13 @@ class Region:
     """The fast memory: what lies where, and when."""
 
     def __init__(self, order: list[Lifetime], fast: int) -> None:
-        self.order, self.fast = order, fast
+        self.order = order
         self.offsets: dict[str, int] = {}
         self.first = np.zeros(len(order), np.int64)
         self.last = np.zeros(len(order), np.int64)
         self.start = np.zeros(len(order), np.int64)
         self.end = np.zeros(len(order), np.int64)  # of those that do not lie here, empty
+        self._limit = {slot: fast if slot else int(fast * (1 - _SLOTS)) for slot in (True, False)}
 
     @staticmethod
     def filled(order: list[Lifetime], fast: int) -> Region:
@@ -117,15 +116,15 @@ class Region:
         """Put buffer i at the lowest gap that those before `among` leave, with the first of these parts of what its
         life may be longer for which there is one."""
         x = self.order[i]
-        limit = self.fast if x.slot else int(self.fast * (1 - _SLOTS))
         for part in parts:
             first = x.first + x.later - int(part * x.later)
             last = x.last - x.sooner + int(part * x.sooner)
             together = (self.first[:among] <= last) & (self.last[:among] >= first) & (self.end[:among] > 0)
             if i < among:
                 together[i] = False
-            gap = lowest_gap(self.start[:among][together], self.end[:among][together], x.size)
-            if gap + x.size <= limit:
+            near = np.flatnonzero(together)
+            gap = lowest_gap(self.start[near], self.end[near], x.size)
+            if gap + x.size <= self._limit[x.slot]:
                 self.first[i], self.last[i] = first, last
                 self.start[i], self.end[i] = gap, gap + x.size
                 self.offsets[x.name] = gap

@@ -65,22 +65,31 @@ class Copy:
 
 def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[Copy]:
     """Those that gain, and fit the fast memory beside the locals that gain more."""
-    die = machine.die
-    rhythm = pace(procedure, die)
+    die, rhythm = machine.die, pace(procedure, machine.die)
+    work = float(rhythm.seconds[-1])
     found = list(copies(procedure, formals, rhythm, _APART * die.sram / die.hbm_bandwidth))
     seconds = {c.name: c.times * c.bytes / die.hbm_bandwidth for c in found}
-    shown = max(_SHOWN, 1 - float(rhythm.seconds[-1]) / max(sum(seconds.values()), _NO_TIME))
-    costs, queue = _costs(procedure, die), _queue(seconds, float(rhythm.seconds[-1]))
-    lives = list(_locals(procedure, die))
-    wanted = []
-    for c in found:
+    costs, queue = _costs(procedure, die), _queue(seconds, work)
+
+    def gain(c: Copy, shown: float) -> float:
         saved = sum(costs[t.at, t.view] + queue[c.name] for t in c.touches)
-        gain = saved - shown * (seconds[c.name] + c.times * queue[c.name])
-        if gain > _WORTH * machine.link.latency:
-            wanted.append(c)
-            lives.append(_life(c, gain))
-    near = fill_fast(tuple(lives), die.sram).offsets if wanted else {}
-    return [c for c in wanted if c.name in near]
+        return saved - shown * (seconds[c.name] + c.times * queue[c.name])
+
+    lives, near = list(_locals(procedure, die)), found
+    port, last = sum(seconds.values()), 0.0
+    # What does not fit keeps the memory's port busy as well: the second time, that is known.
+    while (shown := max(_SHOWN, 1 - work / max(port, _NO_TIME))) > last:
+        gains = {c.name: gain(c, shown) for c in found}
+        wanted = [c for c in found if gains[c.name] > _WORTH * machine.link.latency]
+        if not wanted:
+            return []
+        fits = fill_fast((*lives, *(_life(c, gains[c.name]) for c in wanted)), die.sram).offsets
+        near = [c for c in wanted if c.name in fits]
+        if last:
+            break
+        port = sum(seconds[c.name] for c in near) + sum(x.cost for x in lives if x.name not in fits)
+        last = shown
+    return near
 
 
 def _queue(copies: dict[str, float], work: float) -> dict[str, float]:
