@@ -66,7 +66,7 @@ def main() -> None:
     if given.only in (None, "search"):
         show_searches(given.quick)
     if given.only in (None, "interpreter"):
-        show_steps(5 if given.quick else 21, given.against)
+        show_steps(5 if given.quick else 11, given.against)
 
 
 def show_compile(times: int) -> None:

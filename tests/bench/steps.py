@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import IO
 
-_WARM = 3  # first steps of each contender, not counted: views are bound and caches filled
+_WARM = 1  # first rounds, not counted: views are bound and caches filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Times:
 
 
 def race(contenders: list[Contender], rounds: int) -> list[Times]:
-    """Every contender makes one step a round, each in its own process."""
+    """Every contender has one turn a round, each in its own process."""
     running = [_start(c) for c in contenders]
     try:
         for process in running:

@@ -1,5 +1,6 @@
-"""A process that makes one training step for every line it reads, and answers with the seconds it took: by the
-clock, and of all its threads and processes together.
+"""A process that makes two training steps for every line it reads, and answers with the seconds that the second took:
+by the clock, and of all its threads and processes together. In training a step follows another; the first one after
+others had their turn pays for the caches and pages that these took.
 
 `python -m tests.bench.worker baseline|tuned SIZE`, `... worker against PATH SIZE` (see `another`) or `... worker
 MODEL.wsl STRATEGY THREADS [SETTING ...]` (strategy "": the file's own).
@@ -76,6 +77,7 @@ def main() -> None:
     step = stepper(sys.argv[1:])
     print("ready", flush=True)
     for _ in sys.stdin:
+        step()
         started, busy = time.perf_counter(), _busy()
         step()
         print(time.perf_counter() - started, _busy() - busy, flush=True)
