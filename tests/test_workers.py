@@ -77,8 +77,13 @@ def test_an_interrupt_ends_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         signal.pause()
 
     m = two_dies(monkeypatch, act)
-    with pytest.raises(KeyboardInterrupt):
-        m.run_step()
+    # A shell that starts tests in the background has them ignore interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            m.run_step()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not multiprocessing.active_children()
 
 
