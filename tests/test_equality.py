@@ -37,11 +37,11 @@ def test_every_strategy_equals_one_device_in_f64(case: tuple[str, dict[str, int]
     ("case", "recompute"),
     [
         pytest.param(c, mode, id=f"{name(c)} {mode}")
-        for c, mode in zip(cases()[::3], cycle(RECOMPUTE), strict=False)
+        for c, mode in zip(cases()[::5], cycle(RECOMPUTE), strict=False)
     ],
 )
 def test_strategies_keep_within_rounding_in_f32(case: tuple[str, dict[str, int]], recompute: str) -> None:
-    """Every third one, in one recompute mode, in turn; `make fuzz-all` has all of all."""
+    """Every fifth one, in one recompute mode, in turn; `make fuzz-all` has all of all."""
     check = in_f32(case, recompute)
     assert check.ok, check
 
