@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import count, zip_longest
+from typing import Final
 
 from wscc.ir.fabric import NOBODY, Ints, View
 from wscc.ir.module import Op, Stream
@@ -18,6 +19,7 @@ from wscc.passes.lower_slices import slices
 
 Event = tuple[str, int]
 Shards = tuple[int, ...]
+_OVER: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +87,14 @@ def lower_stream(s: StreamSite) -> None:
             _gather_as_it_goes(part)
         return
     # A message of a slice is on its way while another slice is worked on: each starts when the one before is half done.
-    half = -(-_rounds(s) // 2)
-    begun = [_reduce_as_it_goes(part) for part in parts]
-    for tick in range(half * (len(parts) + 1) + 1):
-        for slice_ in begun[max(0, tick // half - 2) : tick // half + 1]:
-            next(slice_, None)
-
-
-def _rounds(s: StreamSite) -> int:
-    """In which operands that move along with results are gathered, and then results grow."""
-    return len(s.along.plan.rounds) * (2 if s.stream.moving_in else 1)
+    rounds = len(s.along.plan.rounds) * (2 if s.stream.moving_in else 1)  # operands are gathered first
+    waiting, begun = [_reduce_as_it_goes(part) for part in parts], list[Iterator[None]]()
+    for tick in count():
+        if waiting and tick % max(1, -(-rounds // 2)) == 0:
+            begun.append(waiting.pop(0))
+        begun = [part for part in begun if next(part, _OVER) is not _OVER]
+        if not waiting and not begun:
+            return
 
 
 # --------------------------------------------------------------------------------------- operands that move

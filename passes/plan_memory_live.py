@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wscc.ir.fabric import Kernel, Post, Send, Transfer, Wait, views_of
+from wscc.ir.fabric import Kernel, Post, Send, Wait
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
 from wscc.machine.wafer import Die
@@ -101,21 +101,3 @@ def live_peak(lives: tuple[Lifetime, ...]) -> int:
             change[life.first] += life.size
             change[life.last + 1] -= life.size
     return int(np.cumsum(change).max(initial=0))
-
-
-def touched_from_to(procedure: Procedure, window: int) -> dict[str, tuple[int, int]]:
-    """By buffer and formal of a procedure that is not scheduled, the statements from which on and until which it is
-    needed: messages begin and end over so many other transfers."""
-    transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
-    number = {i: n for n, i in enumerate(transfers)}
-    uses: dict[str, tuple[int, int]] = {}
-    for i, stmt in enumerate(procedure.body):
-        for view, writes in views_of(stmt):
-            first = last = i
-            if isinstance(stmt, Transfer) and writes:
-                first = transfers[max(0, number[i] - window)]
-            elif isinstance(stmt, Transfer):
-                last = transfers[min(len(transfers) - 1, number[i] + window)]
-            low, high = uses.get(view.buffer, (first, last))
-            uses[view.buffer] = min(low, first), max(high, last)
-    return uses

@@ -13,7 +13,7 @@ from wscc.ir.module import Procedure
 from wscc.machine.wafer import Die, Wafer
 from wscc.passes.plan_memory_cost import Pace, pace, slow_costs, statement_costs
 from wscc.passes.plan_memory_fast import fill_fast
-from wscc.passes.plan_memory_live import Lifetime, touched_from_to
+from wscc.passes.plan_memory_live import Lifetime
 from wscc.passes.promote_boxes import Box, Formal, boxes
 from wscc.passes.schedule_reach import WINDOW
 
@@ -75,21 +75,27 @@ def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[
         saved = sum(costs[t.at, t.view] + queue[c.name] for t in c.touches)
         return saved - shown * (seconds[c.name] + c.times * queue[c.name])
 
-    lives, near = list(_locals(procedure, die)), found
-    port, last = sum(seconds.values()), 0.0
-    # What does not fit keeps the memory's port busy as well: the second time, that is known.
-    while (shown := max(_SHOWN, 1 - work / max(port, _NO_TIME))) > last:
+    lives = list(_locals(procedure, die))
+
+    def fitting(shown: float) -> tuple[list[Copy], float]:
+        """The copies that fit if so much of their time shows, and how long the memory's port is busy then."""
         gains = {c.name: gain(c, shown) for c in found}
         wanted = [c for c in found if gains[c.name] > _WORTH * machine.link.latency]
         if not wanted:
-            return []
+            return [], 0.0
         fits = fill_fast((*lives, *(_life(c, gains[c.name]) for c in wanted)), die.sram).offsets
         near = [c for c in wanted if c.name in fits]
-        if last:
-            break
-        port = sum(seconds[c.name] for c in near) + sum(x.cost for x in lives if x.name not in fits)
-        last = shown
-    return near
+        return near, sum(seconds[c.name] for c in near) + sum(x.cost for x in lives if x.name not in fits)
+
+    first = _shown(work, sum(seconds.values()))
+    near, port = fitting(first)
+    # What does not fit keeps the port busy as well, and then hides less: known once it is known what fits.
+    return fitting(_shown(work, port))[0] if _shown(work, port) > first else near
+
+
+def _shown(work: float, port: float) -> float:
+    """The part of copies' time that does not hide behind `work`, where the memory's port is busy for so long."""
+    return max(_SHOWN, 1 - work / max(port, _NO_TIME))
 
 
 def _queue(copies: dict[str, float], work: float) -> dict[str, float]:
@@ -140,10 +146,28 @@ def _costs(procedure: Procedure, die: Die) -> dict[tuple[int, View], float]:
 
 
 def _locals(procedure: Procedure, die: Die) -> Iterator[Lifetime]:
-    uses, costs = touched_from_to(procedure, WINDOW), slow_costs(procedure, die)
+    uses, costs = _touched_from_to(procedure), slow_costs(procedure, die)
     for b in procedure.buffers:
         if b.name in uses:
             yield Lifetime(b.name, aligned(b.bytes), *uses[b.name], b.slot, costs.get(b.name, 0.0))
+
+
+def _touched_from_to(procedure: Procedure) -> dict[str, tuple[int, int]]:
+    """By buffer and formal, the statements from which on and until which it is needed: messages begin and end over
+    other transfers."""
+    transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
+    number = {i: n for n, i in enumerate(transfers)}
+    uses: dict[str, tuple[int, int]] = {}
+    for i, stmt in enumerate(procedure.body):
+        for view, writes in views_of(stmt):
+            first = last = i
+            if isinstance(stmt, Transfer) and writes:
+                first = transfers[max(0, number[i] - WINDOW)]
+            elif isinstance(stmt, Transfer):
+                last = transfers[min(len(transfers) - 1, number[i] + WINDOW)]
+            low, high = uses.get(view.buffer, (first, last))
+            uses[view.buffer] = min(low, first), max(high, last)
+    return uses
 
 
 def _life(c: Copy, gain: float) -> Lifetime:

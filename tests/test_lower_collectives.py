@@ -20,7 +20,7 @@ from wscc.ir.module import Array, Call, Kind, Level, Mode, Module, Op, Output, P
 from wscc.ir.ops import OPS
 from wscc.ir.train import Train
 from wscc.ir.types import DType, Layout, TensorType
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import Die, Wafer
 from wscc.passes import lower_kernels
 from wscc.passes.gather_plan import GatherPlan, Part, chain, ring
 from wscc.passes.logical_mesh import LogicalMesh
@@ -237,3 +237,47 @@ def test_a_gradient_grows_where_it_lies(degrees: dict[str, int]) -> None:
             # What others contributed on the way still has to be added where weights stream.
             assert {k.opcode for k in writers} == ({"gemm", "add"} if "tatp" in degrees else {"gemm"})
     assert len(seen) == 4
+
+
+# 2 kB of SRAM for the temporaries of an op.
+CRAMPED = gpt({"tatp": 4}, wafer=Wafer("w", 2, 2, Die(sram=16_000, hbm_bandwidth=10**9, tile=1)))
+
+
+def _kernels(source: str) -> list[Kernel]:
+    body = lowered(CRAMPED).procedure("block.bwd").body
+    return [s for s in body if isinstance(s, Kernel) and s.source == source]
+
+
+def test_a_slice_of_a_growing_result_begins_when_the_one_before_is_half_done() -> None:
+    """Five slices of columns, of four chunks each: while a message of one is on its way, another is worked on."""
+    gemms = [k for k in _kernels("d.gelu.1.tatp") if k.opcode == "gemm"]
+    assert [k.reads[1].offset for k in gemms] == [
+        0,
+        0,
+        0,
+        3,
+        0,
+        3,
+        3,
+        6,
+        3,
+        6,
+        6,
+        9,
+        6,
+        9,
+        9,
+        12,
+        9,
+        12,
+        12,
+        12,
+    ]
+
+
+def test_what_does_not_fit_is_worked_on_in_pieces() -> None:
+    """Three times 2 kB: four pieces of 8 of the 32 columns, each index once."""
+    pieces = [k for k in _kernels("d.add.3") if k.opcode == "gelu_bwd"]
+    assert [v.offset for k in pieces for v in k.writes] == [0, 8, 16, 24]
+    assert {v.shape[-1] for k in pieces for v in (*k.reads, *k.writes)} == {8}
+    assert all(sum(v.bytes for v in (*k.reads, *k.writes)) <= 2000 for k in pieces)

@@ -48,7 +48,7 @@ def promoted_at_random(module: Module, rng: Random) -> Module:
 
 
 @some
-@given(CASES, st.integers(0, 999), st.booleans(), st.integers(1, 9))
+@given(CASES, st.integers(0, 999), st.booleans(), st.integers(2, 5))
 def test_memory_ends_as_without_copies(case: Case, seed: int, overlap: bool, sram: int) -> None:
     module = case.module
     assume(not list(verify(module)))

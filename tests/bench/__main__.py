@@ -20,7 +20,7 @@ from tests.bench.steps import Contender, Times, race
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ("gpt-tiny", "gpt2-small")
-STRATEGIES = ("dp=4,tp=4", "dp=4,tatp=4")
+STRATEGIES = ("dp=4,tp=4", "dp=4,tatp=4", "dp=4,tp=2,tatp=2")
 
 
 def main() -> None:

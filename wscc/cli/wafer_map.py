@@ -10,7 +10,8 @@ _LARGEST = 16  # columns or rows that fit a terminal
 
 
 def wafer_map(placed: Module) -> list[str]:
-    """One line per row of the mesh: each used die by its coordinates on the axes, `----` idle, `XXXX` dead.
+    """One line per row of the mesh: each used die by its coordinates on the axes, `-` over the whole width idle,
+    `X` dead.
     Empty for one die, and for meshes too large to print."""
     wafer = placed.machine
     if placed.dies_used == 1 or max(wafer.rows, wafer.cols) > _LARGEST:
