@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wscc.diagnostics import Source
-from wscc.passes.place_types import DEFAULT_MAPPER
+from wscc.passes.place.types import DEFAULT_MAPPER
 
 ROUTINGS: Final = ("xy", "adaptive")
 ALLGATHERS: Final = ("ring", "multicast")

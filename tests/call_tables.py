@@ -14,13 +14,13 @@ from wscc.diagnostics import CompileError, Diagnostic, Source
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
-from wscc.ir.call_table import One, one_by_one
+from wscc.ir.text.call_table import One, one_by_one
 from wscc.ir.module import Module
 from wscc.machine.wafer import Wafer
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
-from wscc.passes.stages_default import call_table
+from wscc.passes.stages.default_table import call_table
 
 Order = list[list[One]]
 

@@ -15,7 +15,7 @@ from math import prod
 
 from tests.live_buffers import violations
 from tests.models import Shape, gpt, llama
-from wscc.compiler import Compiled, compile_graph
+from wscc.driver.compile import Compiled, compile_graph
 from wscc.host.compare import Run, by_layer, judge
 from wscc.host.data import Batches, inputs_of, vocabulary
 from wscc.ir.fabric import Kernel, at
@@ -23,7 +23,7 @@ from wscc.ir.module import Kind, Module, calls
 from wscc.ir.types import DType
 from wscc.machine.wafer import Die, Wafer
 from wscc.reference.training import History, train
-from wscc.trainer import RunOptions, Trainer, initial_parameters
+from wscc.driver.train import RunOptions, Trainer, initial_parameters
 
 AXES = ("pp", "dp", "sp", "tp", "tatp")
 FAMILIES: dict[str, Callable[..., Module]] = {"gpt": gpt, "llama": llama}

@@ -16,7 +16,7 @@ from tests.corrupting import (
     with_instruction,
     with_operand,
 )
-from wscc.ir.program import (
+from wscc.ir.streams.program import (
     Instruction,
     ProgramCall,
     Streams,

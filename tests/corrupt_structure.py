@@ -22,7 +22,7 @@ from tests.corrupting import (
     with_instruction,
     with_operand,
 )
-from wscc.ir.program import (
+from wscc.ir.streams.program import (
     Address,
     Column,
     Instruction,

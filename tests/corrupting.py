@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from wscc.ir.program import (
+from wscc.ir.streams.program import (
     Instruction,
     Operand,
     ProgramCall,

@@ -7,7 +7,7 @@ from random import Random
 
 from tests.corrupt_meaning import MEANING
 from tests.corrupt_structure import STRUCTURE
-from wscc.backends.emit_files import Artifact
+from wscc.backends.artifact.files import Artifact
 
 CORRUPTIONS = {**STRUCTURE, **MEANING}
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tests.fabric_modules import DTYPE, ELEMENTS, elements
 from wscc.ir.fabric import NOBODY, Kernel, Post, Send, Transfer, View, Wait, at
 from wscc.ir.module import Module, Procedure, Ref, walk
-from wscc.ir.program import Column, Operand, Streams, dynamic_calls
+from wscc.ir.streams.program import Column, Operand, Streams, dynamic_calls
 
 Floats = NDArray[np.float64]
 # By storage array: [element, die, position].

@@ -11,14 +11,14 @@ import numpy as np
 
 from tests.corruptions import CORRUPTIONS, corrupted
 from tests.models import Shape, gpt, llama
-from wscc.backends.emit_files import Artifact
-from wscc.backends.verify_program import verify_program
-from wscc.compiler import compile_graph
+from wscc.backends.artifact.files import Artifact
+from wscc.backends.verify import verify_program
+from wscc.driver.compile import compile_graph
 from wscc.diagnostics import CompileError
 from wscc.ir.module import Kind
 from wscc.ir.types import DType
-from wscc.meaning import check_meaning
-from wscc.trainer import RunOptions, Trainer
+from wscc.equivalence import check_meaning
+from wscc.driver.train import RunOptions, Trainer
 
 # Every axis, overlap, stages, sharded weights, both families, and element types that are widened.
 PROGRAMS = {

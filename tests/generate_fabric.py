@@ -28,7 +28,7 @@ from wscc.ir.fabric import (
     Wait,
     per_die,
 )
-from wscc.ir.instructions import INSTRUCTIONS
+from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.memory import Memory, Placement, aligned
 from wscc.ir.module import Level, Mode, Module, Output, Procedure, Value
 from wscc.ir.routes import Leg, Route

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wscc.backends.emit_files import Artifact
-from wscc.ir.program import Column, Instruction, dynamic_calls, stage_of_role
+from wscc.backends.artifact.files import Artifact
+from wscc.ir.streams.program import Column, Instruction, dynamic_calls, stage_of_role
 
 
 def ends_with(artifact: Artifact, depth: int) -> bool:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wscc.backends.interpreter import Machine
+from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import Code, CompileError
-from wscc.ir.artifact import Manifest
-from wscc.ir.program import Streams
+from wscc.ir.streams.artifact import Manifest
+from wscc.ir.streams.program import Streams
 from wscc.ir.routes import Route
 from wscc.ir.train import Train
-from wscc.ir.wsa import parse_wsa
+from wscc.ir.streams.wsa import parse_wsa
 
 ARENA = 4096
 

@@ -13,15 +13,15 @@ from itertools import product
 from math import prod
 
 from tests.models import Shape, gpt
-from wscc.backends.emit_files import Artifact
-from wscc.compiler import compile_graph
+from wscc.backends.artifact.files import Artifact
+from wscc.driver.compile import compile_graph
 from wscc.host.compare import Check, Run, by_layer, judge
 from wscc.host.data import Batches, inputs_of, vocabulary
 from wscc.ir.module import Kind, Module
 from wscc.ir.types import DType
 from wscc.machine.wafer import Die, Wafer
 from wscc.reference.training import History, train
-from wscc.trainer import RunOptions, Trainer, initial_parameters
+from wscc.driver.train import RunOptions, Trainer, initial_parameters
 
 RECOMPUTE = ("none", "selective", "full")
 

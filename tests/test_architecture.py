@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wscc.ir.instructions import INSTRUCTIONS
+from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.passes import PASSES, default_passes
 from wscc.strategy import POLICIES
 
@@ -97,7 +97,7 @@ def test_the_default_pipeline_is_the_list_of_passes() -> None:
 
 
 def test_every_instruction_has_a_meaning() -> None:
-    from wscc.backends.kernels import MEANING
+    from wscc.backends.interpreter.kernels.table import MEANING
 
     assert set(MEANING) == set(INSTRUCTIONS) - {"post", "send", "wait"}
 

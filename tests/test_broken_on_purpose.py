@@ -16,26 +16,26 @@ import pytest
 
 from tests.models import Shape, gpt, llama
 from tests.test_equality import reference
-from wscc.backends import kernels
+from wscc.backends.interpreter.kernels import table as kernels
 from wscc.backends.emit import emit
-from wscc.backends.emit_files import Artifact
-from wscc.compiler import compile_graph
+from wscc.backends.artifact.files import Artifact
+from wscc.driver.compile import compile_graph
 from wscc.diagnostics import CompileError
 from wscc.host.compare import Run, by_layer, judge
 from wscc.ir.fabric import Kernel, PerDie, Transfer
 from wscc.ir.module import Kind, Level, Module, Op, Procedure
-from wscc.ir.print import to_text
-from wscc.ir.program import Column, Instruction, Program, Streams
+from wscc.ir.text.print import to_text
+from wscc.ir.streams.program import Column, Instruction, Program, Streams
 from wscc.ir.types import DType
 from wscc.ir.verify import verify
-from wscc.passes import derivatives
+from wscc.passes.differentiate import rules as derivatives
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.partition import Partition
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
-from wscc.trainer import RunOptions, Trainer
+from wscc.driver.train import RunOptions, Trainer
 
 FAMILIES = {"gpt": gpt, "llama": llama}
 

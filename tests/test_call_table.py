@@ -14,12 +14,12 @@ from tests.call_tables import MODELS, drawn, gpipe, ordered, sharded, small, sym
 from tests.models import Shape, gpt
 from tests.oracles.symbols import Symbols
 from tests.strategies import judged_artifact, reference
-from wscc.backends.emit_files import Artifact, load_artifact, write_artifact
+from wscc.backends.artifact.files import Artifact, load_artifact, write_artifact
 from wscc.cli import main
-from wscc.compiler import compile_graph
+from wscc.driver.compile import compile_graph
 from wscc.diagnostics import Code, CompileError, Source
-from wscc.ir.call_table import One, one_by_one, to_table_text
-from wscc.ir.call_table_read import read_table
+from wscc.ir.text.call_table import One, one_by_one, to_table_text
+from wscc.ir.text.call_table_read import read_table
 from wscc.ir.module import calls
 from wscc.ir.types import DType
 from wscc.machine.wafer import Wafer
@@ -27,8 +27,8 @@ from wscc.passes.choices import Choices
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
-from wscc.passes.stages_default import call_table
-from wscc.recompiled import differences
+from wscc.passes.stages.default_table import call_table
+from wscc.equivalence.recompile import differences
 
 # -- there and back -----------------------------------------------------------------------------------------
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.call_tables import refusal, sharded, small, text_of, usual
 from wscc.diagnostics import Code, CompileError, Source
-from wscc.ir.call_table import MOST_CALLS, to_table_text
-from wscc.ir.call_table_read import read_table
+from wscc.ir.text.call_table import MOST_CALLS, to_table_text
+from wscc.ir.text.call_table_read import read_table
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
-from wscc.passes.stages_default import call_table
+from wscc.passes.stages.default_table import call_table
 
 
 @cache

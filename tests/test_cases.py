@@ -20,13 +20,13 @@ from tests.models import tensors
 from tests.oracles.running import distance, lowered, trained
 from tests.test_partition import random_choice
 from tests.verdict import DIFFERENT, Verdict, verdict
-from wscc.compiler import load
+from wscc.driver.compile import load
 from wscc.diagnostics import Code, CompileError
 from wscc.host.compare import Run, relative_errors
 from wscc.machine.wafer import Coordinate, Wafer, are_neighbours
 from wscc.passes.partition import Partition
-from wscc.passes.place_solver import place_on
-from wscc.passes.place_types import AxisSpec, GroupKind
+from wscc.passes.place.solver import place_on
+from wscc.passes.place.types import AxisSpec, GroupKind
 
 CAUSAL = ATTENTION.replace("{causal}", ", causal")
 # What a user may be told of a model, strategy or wafer that does not fit; other codes are faults of wscc.

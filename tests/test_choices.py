@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.models import Shape, gpt
-from wscc.compiler import Compiled, compile_graph
+from wscc.driver.compile import Compiled, compile_graph
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.routes import ALONE
 from wscc.machine.wafer import Wafer
@@ -13,7 +13,7 @@ from wscc.passes import default_passes
 from wscc.passes.choices import Choices
 from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.route import Route
-from wscc.trainer import RunOptions, Trainer, run
+from wscc.driver.train import RunOptions, Trainer, run
 
 HURT = Wafer("w", 3, 4, dead_dies=frozenset({(1, 1)}), dead_links=frozenset({((0, 2), (0, 3))}))
 AXES = {"dp": 2, "tp": 4}

@@ -11,11 +11,11 @@ from math import prod
 import pytest
 
 from tests.models import Shape, gpt
-from wscc.compiler import Compiled, compile_graph
+from wscc.driver.compile import Compiled, compile_graph
 from wscc.ir.fabric import Kernel, at
 from wscc.ir.module import Module, calls
 from wscc.machine.wafer import Wafer
-from wscc.trainer import RunOptions, Trainer
+from wscc.driver.train import RunOptions, Trainer
 
 SHAPE = Shape(batch=16, calls=2, seq=8, d=32, heads=4, ffn=64, vocab=64, layers=3)
 F64 = 8

@@ -8,8 +8,8 @@ from itertools import chain, islice
 import numpy as np
 import pytest
 
-from wscc.backends.collective_memory import Scale
-from wscc.backends.collective_run import execute
+from wscc.backends.collective.memory import Scale
+from wscc.backends.collective.run import execute
 from wscc.collectives.algorithms import ALGORITHMS, families
 from wscc.collectives.choose import make_request
 from wscc.collectives.meaning import Vectors, meaning

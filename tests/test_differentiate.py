@@ -11,7 +11,7 @@ from tests.models import Shape, gpt, llama, tensors
 from tests.oracles.running import distance, loss_of, lowered, trained
 from wscc.ir.module import Kind, Mode, Module, calls
 from wscc.ir.ops import OPS
-from wscc.passes import derivatives
+from wscc.passes.differentiate import rules as derivatives
 from wscc.passes.differentiate import Differentiate
 
 SHAPES = st.builds(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from wscc.compiler import compile_file, load
+from wscc.driver.compile import compile_file, load
 from wscc.diagnostics import CompileError
 from wscc.ir.module import Kind, Loop
-from wscc.trainer import RunOptions, run
+from wscc.driver.train import RunOptions, run
 
 HEAD = """
 wafer w {

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from tests.fabric_engine import assert_same, initial_state, run_in_order, run_streams
 from tests.fabric_modules import CASES, Case, module_of, random_module, some
-from wscc.backends import emit_folder
+from wscc.backends.artifact import folder as emit_folder
 from wscc.backends.emit import emit
-from wscc.backends.emit_files import Artifact, load_artifact, write_artifact
-from wscc.backends.emit_json import canonical, decode, encode
-from wscc.backends.emit_manifest import HOST_KINDS
+from wscc.backends.artifact.files import Artifact, load_artifact, write_artifact
+from wscc.backends.artifact.json import canonical, decode, encode
+from wscc.backends.emit.manifest import HOST_KINDS
 from wscc.diagnostics import Code, CompileError
-from wscc.ir.artifact import HostPart, Manifest
+from wscc.ir.streams.artifact import HostPart, Manifest
 from wscc.ir.fabric import NOBODY, Kernel, Post, Send, View, Wait, at, per_die
 from wscc.ir.module import Module
-from wscc.ir.program import Column
+from wscc.ir.streams.program import Column
 from wscc.ir.types import DType
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.plan_memory import PlanMemory

@@ -13,9 +13,9 @@ import pytest
 
 from tests.models import Shape, gpt, llama
 from tests.strategies import RECOMPUTE, cases, in_f32, in_f64, judged, name, reference, shape_for
-from wscc.compiler import compile_graph
+from wscc.driver.compile import compile_graph
 from wscc.ir.types import DType
-from wscc.trainer import RunOptions, run
+from wscc.driver.train import RunOptions, run
 
 
 @pytest.mark.parametrize(

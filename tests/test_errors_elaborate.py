@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wscc.compiler import compile_file, load
+from wscc.driver.compile import compile_file, load
 from wscc.diagnostics import CompileError, Diagnostic
 
 TEXT = """wafer w {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.models import Shape, gpt
 from wscc.cli import main
-from wscc.compiler import compile_graph, load
+from wscc.driver.compile import compile_graph, load
 from wscc.diagnostics import Code, CompileError
 from wscc.faults.load_model import step_seconds
 from wscc.faults.patterns import KINDS, damaged
@@ -26,7 +26,7 @@ from wscc.frontend.scan import read_source
 from wscc.ir.module import Module
 from wscc.machine.wafer import Link, Wafer
 from wscc.passes import default_passes
-from wscc.pipeline import run_passes
+from wscc.driver.pipeline import run_passes
 
 MODEL = str(Path(__file__).parent.parent / "samples" / "gpt-tiny.wsl")
 SMALL = ("model.layers=1", "model.seq=8", "model.d=16", "model.vocab=32")

@@ -16,13 +16,13 @@ from tests.fuzz_draw import AXES, Draw, Line, Part, drawn
 from tests.fuzz_shrink import shrunk
 from tests.predicate import Expected, expected
 from tests.verdict import DIFFERENT, EQUAL, MASKS, Mask, faults, trained, verdict
-from wscc.backends import kernels
-from wscc.backends.emit_files import Artifact
-from wscc.compiler import compile_file
+from wscc.backends.interpreter.kernels import table as kernels
+from wscc.backends.artifact.files import Artifact
+from wscc.driver.compile import compile_file
 from wscc.host.compare import Run, relative_errors
 from wscc.ir.types import DType
 from wscc.reference.training import train
-from wscc.trainer import Trainer, initial_parameters
+from wscc.driver.train import Trainer, initial_parameters
 
 
 def test_random_programs_are_equal_or_refused_as_foreseen() -> None:

@@ -11,25 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wscc.backends.emit import emit
-from wscc.backends.emit_files import Artifact
-from wscc.backends.verify_program import verify_program
-from wscc.compiler import Compiled, compile_graph
+from wscc.backends.artifact.files import Artifact
+from wscc.backends.verify import verify_program
+from wscc.driver.compile import Compiled, compile_graph
 from wscc.diagnostics import CompileError, Source
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
 from wscc.ir.module import Kind, Module, calls
-from wscc.ir.print import to_text
-from wscc.meaning import check_meaning
+from wscc.ir.text.print import to_text
+from wscc.equivalence import check_meaning
 from wscc.passes import default_passes
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.overlap_calls import OverlapCalls
 from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
-from wscc.pipeline import run_passes
-from wscc.trainer import RunOptions, Trainer
+from wscc.driver.pipeline import run_passes
+from wscc.driver.train import RunOptions, Trainer
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 SMALL = ("model.layers=2", "model.seq=8", "model.d=16", "model.vocab=32")

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_programs import machine, poke
 
-from wscc.backends.host_io import initialise, read, write
-from wscc.backends.interpreter import Machine
+from wscc.backends.interpreter.host_io import initialise, read, write
+from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import CompileError
-from wscc.ir.artifact import HostPart, HostTensor
+from wscc.ir.streams.artifact import HostPart, HostTensor
 from wscc.ir.module import Init, Kind
 from wscc.ir.types import DType, Layout, Reduction, TensorType
 

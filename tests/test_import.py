@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.huggingface_configs import CONFIGS, GPT2, LLAMA, OPT, QWEN2
 from wscc.cli import main
-from wscc.compiler import compile_file, load
+from wscc.driver.compile import compile_file, load
 from wscc.diagnostics import CompileError, Diagnostic, Source
 from wscc.frontend.fmt import fmt
 from wscc.frontend.parse import parse

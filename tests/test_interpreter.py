@@ -9,8 +9,8 @@ import pytest
 from small_programs import ARENA, EXCHANGE, SENT, SWAP, code, failure, machine, one, peek, poke
 
 from wscc.backends import blas, dies
-from wscc.backends.blas import limit_blas_to_one_thread
-from wscc.backends.interpreter import Machine
+from wscc.backends.interpreter.blas import limit_blas_to_one_thread
+from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import Code
 
 

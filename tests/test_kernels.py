@@ -11,9 +11,9 @@ import pytest
 from kernel_oracles import CASES, Array, Case, rate
 
 from wscc.backends import kernels, scratch
-from wscc.backends.kernel_update import learning_rate_factor
-from wscc.backends.kernels import MEANING, apply
-from wscc.ir.instructions import INSTRUCTIONS
+from wscc.backends.interpreter.kernels.optimizers import learning_rate_factor
+from wscc.backends.interpreter.kernels.table import MEANING, apply
+from wscc.ir.streams.instructions import INSTRUCTIONS
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 TOLERANCE = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 3e-6, BF16: 2e-2}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from small_programs import EXCHANGE, SWAP, code, machine, poke
 
-from wscc.backends.interpreter import Machine
+from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import Code, CompileError
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {

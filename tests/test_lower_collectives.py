@@ -14,20 +14,20 @@ from tests.drawing import layouts
 from tests.models import Shape, gpt, llama, tensors
 from tests.oracles.fabric import FabricMachine
 from tests.oracles.running import distance, lowered, trained
-from wscc.compiler import compile_graph
+from wscc.driver.compile import compile_graph
 from wscc.ir.fabric import Kernel, Transfer, at
 from wscc.ir.module import Array, Call, Kind, Level, Mode, Module, Op, Output, Procedure, Ref, Value
 from wscc.ir.ops import OPS
 from wscc.ir.train import Train
 from wscc.ir.types import DType, Layout, TensorType
 from wscc.machine.wafer import Die, Wafer
-from wscc.passes import lower_kernels
-from wscc.passes.gather_plan import GatherPlan, Part, chain, ring
-from wscc.passes.logical_mesh import LogicalMesh
+from wscc.passes.lower_collectives import ops as lower_kernels
+from wscc.analysis.gather_plan import GatherPlan, Part, chain, ring
+from wscc.ir.logical_mesh import LogicalMesh
 from wscc.passes.lower_collectives import LowerCollectives
-from wscc.passes.lower_reshards import arriving
+from wscc.passes.lower_collectives.reshards import arriving
 from wscc.passes.partition import Partition
-from wscc.passes.reshard import plan, reshard_op
+from wscc.analysis.reshard_steps import plan, reshard_op
 
 AXES = ("dp", "tatp", "tp")
 # Where 4 logical dies lie on a 2 x 4 wafer: a closed ring, a path without its closing link, far apart.

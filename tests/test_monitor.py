@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from tests.whole_step import SAMPLES, compiled
-from wscc.backends.emit_files import write_artifact
+from wscc.backends.artifact.files import write_artifact
 from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.costs import Costs
 from wscc.backends.simulator.locals import locals_of
 from wscc.backends.simulator.memory import Moment
 from wscc.cli import main
 from wscc.cli.monitor_facts import grouped, thinned
-from wscc.ir.profile import UNKNOWN
-from wscc.ir.program import Streams
-from wscc.ir.wsa import parse_wsa
+from wscc.ir.streams.profile import UNKNOWN
+from wscc.ir.streams.program import Streams
+from wscc.ir.streams.wsa import parse_wsa
 from wscc.machine.wafer import Wafer
 
 # Links slow enough to be full.

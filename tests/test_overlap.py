@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.fabric_modules import module_of
 from wscc.ir.module import Affine, Array, Call, Kind, Loop, Module, Output, Procedure, Ref, Value, walk
 from wscc.ir.types import DType, Layout, TensorType
-from wscc.passes.aliases import aliases
-from wscc.passes.overlap import byte_dims, meets, span
+from wscc.analysis.aliases import aliases
+from wscc.analysis.view_overlap import byte_dims, meets, span
 
 Shape = tuple[tuple[int, int], ...]
 

@@ -19,11 +19,11 @@ from wscc.ir.types import DType, TensorType
 from wscc.passes import default_passes
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.overlap_calls import OverlapCalls
-from wscc.passes.overlap_calls_order import Order
+from wscc.passes.overlap_calls.dependences import Order
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
-from wscc.pipeline import check, run_passes
+from wscc.driver.pipeline import check, run_passes
 
 LAYERS = 3
 KIND = TensorType((8,), DType.F64)

@@ -17,9 +17,9 @@ from wscc.ir.module import Kind, Module
 from wscc.ir.types import Layout
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
-from wscc.passes.partition_layouts import PARTIAL
-from wscc.passes.partition_search import Assigned, Search
-from wscc.passes.reshard import plan
+from wscc.passes.partition.layouts import PARTIAL
+from wscc.passes.partition.search import Assigned, Search
+from wscc.analysis.reshard_steps import plan
 
 FAMILIES = [gpt, llama]
 

@@ -16,7 +16,7 @@ from wscc.machine.wafer import Wafer
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.place import Place
-from wscc.passes.place_traffic import axis_traffic
+from wscc.passes.place.traffic import axis_traffic
 from wscc.passes.stages import Stages
 
 WAFERS = st.builds(

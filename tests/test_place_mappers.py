@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from tests.models import Shape, gpt
 from wscc.cli import main
-from wscc.compiler import compile_graph
+from wscc.driver.compile import compile_graph
 from wscc.diagnostics import Code, CompileError
 from wscc.machine.wafer import Wafer
 from wscc.passes.choices import Choices
 from wscc.passes.options import parse_passes
 from wscc.passes.place import Place
-from wscc.passes.place_solver import MAPPERS, place_on
-from wscc.passes.place_types import AxisSpec, GroupKind
-from wscc.trainer import RunOptions, run
+from wscc.passes.place.solver import MAPPERS, place_on
+from wscc.passes.place.types import AxisSpec, GroupKind
+from wscc.driver.train import RunOptions, run
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 

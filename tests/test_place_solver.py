@@ -22,16 +22,16 @@ from hypothesis import strategies as st
 from wscc.diagnostics import Code, CompileError
 from wscc.machine.topology import Topology, mesh_topology
 from wscc.machine.wafer import Wafer
-from wscc.passes.place_assign import Regions, assign, exchange
-from wscc.passes.place_check import PlacementBug, check_placement
-from wscc.passes.place_exact import exact_regions
-from wscc.passes.place_grow import Ask, grow_regions
-from wscc.passes.place_hops import Hops, Price
-from wscc.passes.place_joint import joint
-from wscc.passes.place_refuse import no_place
-from wscc.passes.place_solver import place_on, solve
-from wscc.passes.place_tiles import best_tilings, walk_grid
-from wscc.passes.place_types import AxisSpec, GroupKind, Placement
+from wscc.passes.place.assign import Regions, assign, exchange
+from wscc.passes.place.check import PlacementBug, check_placement
+from wscc.passes.place.cpsat_rings import exact_regions
+from wscc.passes.place.grow import Ask, grow_regions
+from wscc.passes.place.hops import Hops, Price
+from wscc.passes.place.cpsat_whole import joint
+from wscc.passes.place.errors import no_place
+from wscc.passes.place.solver import place_on, solve
+from wscc.passes.place.lattice import best_tilings, walk_grid
+from wscc.passes.place.types import AxisSpec, GroupKind, Placement
 
 RING, PATH, NEAR = GroupKind.RING, GroupKind.PATH, GroupKind.NEAR
 
@@ -544,10 +544,10 @@ def test_the_check_catches_dies_on_two_islands() -> None:
 
 _PROBE = """
 from wscc.machine.wafer import Wafer
-from wscc.passes.place_joint import joint
-from wscc.passes.place_refuse import no_place
-from wscc.passes.place_solver import place_on
-from wscc.passes.place_types import AxisSpec
+from wscc.passes.place.cpsat_whole import joint
+from wscc.passes.place.errors import no_place
+from wscc.passes.place.solver import place_on
+from wscc.passes.place.types import AxisSpec
 cases = [(2, 4, 0, (2, 2, 2)), (3, 3, 1, (1, 2, 3)), (4, 4, 1, (3, 1, 5)), (4, 4, 2, (1, 5, 2)),
          (6, 8, 3, (2, 2, 8)), (12, 12, 5, (2, 4, 16)), (5, 5, 1, (1, 1, 22)), (6, 6, 2, (16, 2, 1))]
 for rows, cols, dead, (dp, tp, tatp) in cases:

@@ -21,11 +21,11 @@ from wscc.ir.types import DType, Layout, TensorType
 from wscc.machine.wafer import Die, Wafer
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.plan_memory import PlanMemory
-from wscc.passes.plan_memory_cost import slow_costs
-from wscc.passes.plan_memory_fast import pack_fast
-from wscc.passes.plan_memory_live import Lifetime, live_peak
-from wscc.passes.plan_memory_pack import pack
-from wscc.passes.plan_memory_report import memory_report
+from wscc.analysis.memory.access_cost import slow_costs
+from wscc.analysis.memory.pack_two_level import pack_fast
+from wscc.analysis.memory.live_ranges import Lifetime, live_peak
+from wscc.analysis.memory.pack import pack
+from wscc.analysis.memory.report import memory_report
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
 

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from tests.fabric_engine import assert_same, initial_state, run_in_order, run_planned, run_scheduled
 from tests.fabric_modules import CASES, DTYPE, ELEMENTS, Case, module_of, some
 from tests.models import Shape, gpt
-from wscc.compiler import compile_graph
+from wscc.driver.compile import compile_graph
 from wscc.ir.fabric import Kernel, Send, Transfer, View, Wait
 from wscc.ir.module import Module, Procedure
 from wscc.ir.verify import verify
 from wscc.machine.wafer import Die, Wafer
-from wscc.passes.aliases import aliases
+from wscc.analysis.aliases import aliases
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.plan_memory import PlanMemory
-from wscc.passes.plan_memory_cost import Pace, pace
+from wscc.analysis.memory.access_cost import Pace, pace
 from wscc.passes.promote import Promote, promoted
-from wscc.passes.promote_boxes import Formal
-from wscc.passes.promote_choice import copies
-from wscc.passes.promote_spread import spread_pieces
+from wscc.passes.promote.boxes import Formal
+from wscc.passes.promote.choose import copies
+from wscc.passes.promote.spread import spread_pieces
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
-from wscc.simulation import simulate
+from wscc.driver.simulate import simulate
 
 
 def formal(name: str) -> Formal:
@@ -65,7 +65,7 @@ def test_memory_ends_as_without_copies(case: Case, seed: int, overlap: bool, sra
         module.machine, die=replace(module.machine.die, sram=192 * sram, hbm=10**9, hbm_bandwidth=10**9)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wscc.passes.schedule_copies.pace", _busy)
+        patch.setattr("wscc.passes.schedule.copies.pace", _busy)
         early = Schedule(overlap=overlap).run(Route().run(FormPhases().run(near.with_(machine=small))))
     planned = PlanMemory().run(early)
     assert not list(verify(planned))

@@ -22,7 +22,7 @@ from wscc.ir.verify import verify
 from wscc.machine.wafer import Die, Link, Wafer
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.route import Route
-from wscc.passes.route_loads import link_bytes, phase_loads
+from wscc.analysis.link_loads import link_bytes, phase_loads
 
 CYCLE = per_die((1, 2, 3, 0))
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from wscc.compiler import compile_file, load
+from wscc.driver.compile import compile_file, load
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source
 from wscc.frontend.select import select
-from wscc.report import parameters
-from wscc.trainer import RunOptions, run
+from wscc.driver.report import parameters
+from wscc.driver.train import RunOptions, run
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = sorted((ROOT / "samples").glob("*.wsl"))

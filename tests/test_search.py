@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wscc.cli import main
-from wscc.compiler import compile_file
+from wscc.driver.compile import compile_file
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
@@ -32,7 +32,7 @@ from wscc.search.estimate import estimate
 from wscc.search.outcome import End, Found, refusals
 from wscc.search.search import search
 from wscc.search.space import spell, strategies
-from wscc.simulation import simulate
+from wscc.driver.simulate import simulate
 
 MODEL = str(Path(__file__).parent / "cases" / "search.wsl")
 AXES = ("pp", "dp", "sp", "tp", "tatp")

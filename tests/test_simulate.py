@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.whole_step import SAMPLES, builder, compiled, on
-from wscc.backends.emit_files import load_artifact, write_artifact
+from wscc.backends.artifact.files import load_artifact, write_artifact
 from wscc.backends.simulator.account import Account, account
 from wscc.backends.simulator.clusters import LoopNode, nodes
 from wscc.backends.simulator.compose import Composer, Observer
@@ -17,8 +17,8 @@ from wscc.backends.simulator.whole import whole
 from wscc.cli import main
 from wscc.machine.links import CUT_THROUGH, LINK_MODELS, STORE_AND_FORWARD
 from wscc.machine.wafer import Wafer
-from wscc.simulation import simulate
-from wscc.trainer import RunOptions, Trainer
+from wscc.driver.simulate import simulate
+from wscc.driver.train import RunOptions, Trainer
 
 # With little SRAM, layers lie partly in HBM, and turns of a loop differ.
 TIGHT = "wafer.die.sram=600 kB"

@@ -13,10 +13,10 @@ from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs, work_of
 from wscc.backends.simulator.events import Simulation
 from wscc.diagnostics import Code, CompileError
-from wscc.ir.program import Instruction, Operand, Streams
+from wscc.ir.streams.program import Instruction, Operand, Streams
 from wscc.ir.routes import Leg, Route
 from wscc.ir.types import DType
-from wscc.ir.wsa import parse_wsa
+from wscc.ir.streams.wsa import parse_wsa
 from wscc.machine.links import CUT_THROUGH, LINK_MODELS, STORE_AND_FORWARD
 from wscc.machine.wafer import Die, Link, Wafer
 

@@ -18,7 +18,7 @@ from wscc.passes.form_phases import FormPhases
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
 from wscc.passes.spread_messages import SpreadMessages
-from wscc.pipeline import check, run_passes
+from wscc.driver.pipeline import check, run_passes
 
 
 def marked(module: Module) -> Module:

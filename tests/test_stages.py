@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.models import Shape, gpt, llama
 from tests.test_equality import judged, reference
-from wscc.compiler import compile_graph
+from wscc.driver.compile import compile_graph
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.module import Kind, Loop, Module, Stage, calls, walk
 from wscc.ir.types import DType
@@ -19,8 +19,8 @@ from wscc.machine.wafer import Wafer
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
-from wscc.passes.stages_loops import Item, Repeated, compressed, compressed_throughout, short_count
-from wscc.passes.stages_order import Task, one_f_one_b, timed
+from wscc.passes.stages.roll_loops import Item, Repeated, compressed, compressed_throughout, short_count
+from wscc.passes.stages.schedule_1f1b import Task, one_f_one_b, timed
 
 SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 3)).flatmap(
     lambda s: st.tuples(

@@ -21,20 +21,20 @@ from tests.models import Shape, gpt
 from tests.small_programs import machine
 from tests.whole_step import SAMPLES
 from wscc.backends.emit import emit
-from wscc.backends.emit_files import Artifact, load_artifact, write_artifact
+from wscc.backends.artifact.files import Artifact, load_artifact, write_artifact
 from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs
 from wscc.backends.simulator.whole import length, whole
-from wscc.backends.verify_program import verify_program
+from wscc.backends.verify import verify_program
 from wscc.cli import main
-from wscc.compiler import Compiled, compile_graph
+from wscc.driver.compile import Compiled, compile_graph
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.fabric import NOBODY, Kernel, Transfer, View, at, per_die
 from wscc.ir.module import Call, Loop, Module, Stage, calls
-from wscc.ir.print import to_text
+from wscc.ir.text.print import to_text
 from wscc.ir.verify import verify
-from wscc.ir.wsa import parse_wsa
+from wscc.ir.streams.wsa import parse_wsa
 from wscc.machine.links import CUT_THROUGH, LINK_MODELS, STORE_AND_FORWARD
 from wscc.machine.wafer import Link, Wafer
 from wscc.passes.choices import Choices
@@ -44,8 +44,8 @@ from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
 from wscc.passes.stagger import Stagger
-from wscc.recompiled import differences
-from wscc.trainer import RunOptions, run
+from wscc.equivalence.recompile import differences
+from wscc.driver.train import RunOptions, run
 
 # Two stages in a row: all replicas send to the next stage over the link in the middle.
 REPLICAS = {"pp": 2, "dp": 3}

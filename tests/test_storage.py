@@ -12,7 +12,7 @@ from wscc.machine.wafer import Wafer
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
-from wscc.storage import storage_report, storage_words
+from wscc.driver.storage import storage_report, storage_words
 
 S = Shape(batch=16, calls=2, seq=8, d=32, heads=4, ffn=64, vocab=64, layers=4)
 F64 = 8

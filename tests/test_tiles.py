@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models import Shape, gpt, llama
-from wscc.compiler import compile_graph
+from wscc.driver.compile import compile_graph
 from wscc.ir.fabric import Kernel
 from wscc.ir.module import Module
 from wscc.machine.wafer import Die, Wafer
-from wscc.passes.lower_tiles import tiles
-from wscc.trainer import RunOptions, run
+from wscc.passes.lower_collectives.tiles import tiles
+from wscc.driver.train import RunOptions, run
 
 SIZES = st.fixed_dictionaries(
     {

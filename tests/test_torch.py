@@ -14,10 +14,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.verdict import MASKS, trained
-from wscc.compiler import compile_file
+from wscc.driver.compile import compile_file
 from wscc.host.compare import by_layer, relative_errors
 from wscc.ir.module import Kind
-from wscc.trainer import Trainer, initial_parameters
+from wscc.driver.train import Trainer, initial_parameters
 
 torch = pytest.importorskip("torch", reason="the optional extra `torch` is not installed")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from wscc.compiler import compile_file
+from wscc.driver.compile import compile_file
 from wscc.ir.module import Kind
 from wscc.passes.differentiate import Differentiate
-from wscc.trainer import RunOptions, run
+from wscc.driver.train import RunOptions, run
 
 # `y` is used up in part by the layers of a repeat, by name of what remains unread of it.
 BODIES = {

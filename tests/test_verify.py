@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wscc.compiler import compile_graph
+from wscc.driver.compile import compile_graph
 from wscc.diagnostics import Code, Source
 from wscc.ir.module import Affine, Array, Call, Kind, Level, Loop, Module, Op, Output, Procedure, Ref, Value
 from wscc.ir.ops import OPS
-from wscc.ir.parse import parse
+from wscc.ir.text.parse import parse
 from wscc.ir.types import DType, Layout, TensorType
 from wscc.ir.verify import verify
-from wscc.ir.verify_step import interval
+from wscc.ir.verify.step import interval
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 

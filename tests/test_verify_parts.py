@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wscc.backends.verify_calls import calls_by_name, distinct_calls, sharing
-from wscc.backends.verify_cells import Grid, equal, meet, size, within
-from wscc.backends.verify_ledger import UNWRITTEN, Ledger, Object
-from wscc.backends.verify_views import joined, view_runs
+from wscc.backends.verify.calls import calls_by_name, distinct_calls, sharing
+from wscc.backends.verify.cells import Grid, equal, meet, size, within
+from wscc.backends.verify.ledger import UNWRITTEN, Ledger, Object
+from wscc.backends.verify.views import joined, view_runs
 from wscc.ir.module import Affine
-from wscc.ir.program import Address, ProgramCall, ProgramLoop, ProgramStep, dynamic_calls
+from wscc.ir.streams.program import Address, ProgramCall, ProgramLoop, ProgramStep, dynamic_calls
 
 some = settings(max_examples=60, deadline=None)
 

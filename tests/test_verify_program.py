@@ -16,21 +16,21 @@ from tests.fuzz_verify import PROGRAMS, caught_by, program
 from tests.models import gpt
 from tests.slot_depth import ends_with
 from tests.small_programs import ARENA, EXCHANGE, POSTED, SENDER, SENT, SWAP, manifest, one, straight
-from wscc.backends.emit_files import Artifact, write_artifact
-from wscc.backends.verify_program import verify_program
-from wscc.backends.verify_routes import check_routes
+from wscc.backends.artifact.files import Artifact, write_artifact
+from wscc.backends.verify import verify_program
+from wscc.backends.verify.routes import check_routes
 from wscc.cli import main
 from wscc.diagnostics import Source
-from wscc.ir.artifact import HostPart, HostTensor
+from wscc.ir.streams.artifact import HostPart, HostTensor
 from wscc.ir.module import Init, Kind
-from wscc.ir.parse import parse
-from wscc.ir.print import to_text
-from wscc.ir.program import Instruction, Streams
+from wscc.ir.text.parse import parse
+from wscc.ir.text.print import to_text
+from wscc.ir.streams.program import Instruction, Streams
 from wscc.ir.routes import Leg, Route
 from wscc.ir.types import DType, TensorType
-from wscc.ir.wsa import parse_wsa
-from wscc.meaning import check_meaning
-from wscc.recompiled import differences
+from wscc.ir.streams.wsa import parse_wsa
+from wscc.equivalence import check_meaning
+from wscc.equivalence.recompile import differences
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -15,12 +15,12 @@ from test_verify import complete
 
 from wscc.diagnostics import Code, CompileError, Source
 from wscc.diagnostics.render import render
-from wscc.ir.die_text import read_ints, spell_ints
+from wscc.ir.text.die_text import read_ints, spell_ints
 from wscc.ir.module import Affine, Level, Module, Op
-from wscc.ir.parse import parse
-from wscc.ir.print import to_text
+from wscc.ir.text.parse import parse
+from wscc.ir.text.print import to_text
 from wscc.ir.verify import verify
-from wscc.ir.words import Misspelt, read_scalar, read_word, spell_scalar, spell_word
+from wscc.ir.text.words import Misspelt, read_scalar, read_word, spell_scalar, spell_word
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from wscc.diagnostics import Code as ErrorCode
 from wscc.diagnostics import CompileError
 from wscc.ir.fabric import contiguous_strides
-from wscc.ir.instructions import INSTRUCTIONS
+from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.module import Affine
-from wscc.ir.program import (
+from wscc.ir.streams.program import (
     Address,
     Code,
     Column,
@@ -25,7 +25,7 @@ from wscc.ir.program import (
     ProgramStep,
 )
 from wscc.ir.types import DType
-from wscc.ir.wsa import instruction_text, parse_wsa, to_wsa
+from wscc.ir.streams.wsa import instruction_text, parse_wsa, to_wsa
 
 NAMES = st.one_of(
     st.sampled_from(

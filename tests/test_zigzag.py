@@ -16,16 +16,16 @@ from tests.compositions import WAFERS, gemm_flops
 from tests.models import Shape, gpt, llama
 from tests.test_equality import judged, reference
 from tests.verdict import EQUAL, verdict
-from wscc.backends import host_io
-from wscc.compiler import compile_graph
+from wscc.backends.interpreter import host_io
+from wscc.driver.compile import compile_graph
 from wscc.ir.module import Kind, Module
 from wscc.ir.types import DType
 from wscc.ir.zigzag import fits, order
 from wscc.passes.differentiate import Differentiate
-from wscc.passes.logical_mesh import LogicalMesh
-from wscc.passes.lower_runs import Coordinates
+from wscc.ir.logical_mesh import LogicalMesh
+from wscc.analysis.index_ranges import Coordinates
 from wscc.passes.partition import Partition
-from wscc.trainer import RunOptions, Trainer
+from wscc.driver.train import RunOptions, Trainer
 
 SHAPE = Shape(batch=4, calls=2, seq=16)
 

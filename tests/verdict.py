@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from wscc.backends.emit_files import Artifact
-from wscc.compiler import compile_file
+from wscc.backends.artifact.files import Artifact
+from wscc.driver.compile import compile_file
 from wscc.diagnostics import CompileError
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.host.compare import Run, by_layer, judge, measure
@@ -29,7 +29,7 @@ from wscc.ir.types import DType
 from wscc.reference.meaning import Precision
 from wscc.reference.optimizer import Optimizer, global_norm
 from wscc.reference.training import evaluate
-from wscc.trainer import RunOptions, Trainer, initial_parameters
+from wscc.driver.train import RunOptions, Trainer, initial_parameters
 
 IGNORED = -100
 Mask = Callable[[int, int], bool]  # whether the label of (sequence of the batch, position) is ignored

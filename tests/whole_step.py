@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from wscc.backends.emit_files import Artifact
+from wscc.backends.artifact.files import Artifact
 from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.costs import Costs
-from wscc.compiler import compile_file
+from wscc.driver.compile import compile_file
 from wscc.frontend.overrides import Overrides
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.wafer import Wafer

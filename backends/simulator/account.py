@@ -9,7 +9,7 @@ from fractions import Fraction
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs
 from wscc.backends.simulator.records import DieUse, Link, LinkUse
-from wscc.ir.profile import UNKNOWN, Origin, Profile
+from wscc.ir.streams.profile import UNKNOWN, Origin, Profile
 
 
 @dataclass(slots=True)

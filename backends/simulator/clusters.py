@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wscc.backends.simulator.calls import DieCall
 from wscc.ir.module import Affine
-from wscc.ir.program import Address, ProgramCall, ProgramLoop, ProgramStep
+from wscc.ir.streams.program import Address, ProgramCall, ProgramLoop, ProgramStep
 
 
 @dataclass(frozen=True, slots=True, eq=False)

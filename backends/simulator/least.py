@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wscc.backends.simulator.calls import COMPUTE, Builder, DieCall
-from wscc.ir.program import Address, ProgramCall, ProgramStep
+from wscc.ir.streams.program import Address, ProgramCall, ProgramStep
 
 
 def least_ticks(b: Builder) -> int:

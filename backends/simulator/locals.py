@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.costs import Reach
-from wscc.ir.profile import Origin
-from wscc.ir.program import Instruction
+from wscc.ir.streams.profile import Origin
+from wscc.ir.streams.program import Instruction
 
 Ints = NDArray[np.int64]
 # From when on, until when (both included), and which bytes.

@@ -12,9 +12,9 @@ from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.compose import Composer, Entry, Observer
 from wscc.backends.simulator.locals import Locals, adds, locals_of
 from wscc.diagnostics import Code, fail
-from wscc.ir.artifact import Manifest
-from wscc.ir.profile import Origin, Profile
-from wscc.ir.program import Address, ProgramCall, ProgramStep
+from wscc.ir.streams.artifact import Manifest
+from wscc.ir.streams.profile import Origin, Profile
+from wscc.ir.streams.program import Address, ProgramCall, ProgramStep
 
 MAX_CALLS: Final = 500_000
 

@@ -17,7 +17,7 @@ from wscc.backends.simulator.compose import Entry, Observer
 from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.records import Link, Message
-from wscc.ir.profile import Origin, Profile
+from wscc.ir.streams.profile import Origin, Profile
 
 LIMIT: Final = 100_000
 DIES, LINKS = 1, 2

@@ -6,7 +6,7 @@ from collections import Counter
 
 from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.events import Simulation
-from wscc.ir.program import ProgramCall, ProgramStep, dynamic_calls
+from wscc.ir.streams.program import ProgramCall, ProgramStep, dynamic_calls
 
 
 def whole(b: Builder) -> Simulation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wscc.compiler import compile_file
+from wscc.driver.compile import compile_file
 from wscc.frontend.overrides import Overrides
 from wscc.machine.links import LINK_MODELS
 from wscc.passes.choices import Choices

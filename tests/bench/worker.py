@@ -34,9 +34,9 @@ def stepper(words: list[str]) -> Callable[[], float]:
     if words[0] == "against":
         return another(*words[1:])
     # What is written by hand is timed in a process that has loaded no more than it needs.
-    from wscc.compiler import compile_file
+    from wscc.driver.compile import compile_file
     from wscc.frontend.overrides import Overrides
-    from wscc.trainer import RunOptions, Trainer
+    from wscc.driver.train import RunOptions, Trainer
 
     model, strategy, threads, *sets = words
     compiled = compile_file(model, Overrides(sets=tuple(sets), parallel=strategy or None))

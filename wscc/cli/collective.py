@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from wscc.backends.collective_run import Execution, execute
+from wscc.backends.collective.run import Execution, execute
 from wscc.cli.common import json_option, show_json, write_file
 from wscc.cli.link_option import read_bytes, read_die, read_link, read_wafer
 from wscc.cli.sweep import plot_sweep, show_sweep, sweep

@@ -18,8 +18,8 @@ from wscc.frontend.overrides import Overrides, UsageError
 from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
 from wscc.machine.links import CUT_THROUGH
 from wscc.passes.choices import ALLGATHERS, ROUTINGS, Choices
-from wscc.passes.place_solver import MAPPERS
-from wscc.passes.place_types import DEFAULT_MAPPER
+from wscc.passes.place.solver import MAPPERS
+from wscc.passes.place.types import DEFAULT_MAPPER
 
 F = TypeVar("F", bound=Callable[..., Any])
 

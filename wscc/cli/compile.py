@@ -7,18 +7,18 @@ from typing import Any
 
 import click
 
-from wscc.backends.emit_files import write_artifact
+from wscc.backends.artifact.files import write_artifact
 from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
 from wscc.cli.search import Progress, cores, in_words
 from wscc.cli.wafer_map import wafer_map
-from wscc.compiler import Compiled, compile_file
+from wscc.driver.compile import Compiled, compile_file
 from wscc.ir.module import Module
-from wscc.ir.print import to_text
+from wscc.ir.text.print import to_text
 from wscc.passes import PASSES
 from wscc.passes.stagger import Stagger
-from wscc.pipeline import Observer
+from wscc.driver.pipeline import Observer
 from wscc.search.optimise import compile_searched
-from wscc.storage import storage_words
+from wscc.driver.storage import storage_words
 
 SEARCHED = 3  # the level at which the strategy may be left open
 # The pass after which each level is complete.

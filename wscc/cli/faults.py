@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
-from wscc.compiler import at_strategy
+from wscc.driver.compile import at_strategy
 from wscc.diagnostics import CompileError
 from wscc.faults.load_model import MODEL
 from wscc.faults.patterns import KINDS

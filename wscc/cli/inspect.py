@@ -16,11 +16,11 @@ from wscc.frontend.fmt import fmt
 from wscc.frontend.overrides import UsageError
 from wscc.frontend.parse import parse as parse_wsl
 from wscc.frontend.scan import read_source
-from wscc.ir.parse import parse as parse_wir
-from wscc.ir.print import to_text
+from wscc.ir.text.parse import parse as parse_wir
+from wscc.ir.text.print import to_text
 from wscc.passes import PASSES
 from wscc.passes.options import parse_passes
-from wscc.pipeline import check, facts_of, run_passes
+from wscc.driver.pipeline import check, facts_of, run_passes
 
 T = TypeVar("T")
 

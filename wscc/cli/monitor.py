@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from wscc.backends.emit_files import Artifact
+from wscc.backends.artifact.files import Artifact
 from wscc.backends.simulator.memory import memory_over_time
 from wscc.cli.common import ModelOptions, json_option, model_options, show_json
 from wscc.cli.monitor_facts import die_facts, grouped, link_facts, memory_facts
@@ -18,7 +18,7 @@ from wscc.cli.program import read_program
 from wscc.diagnostics import Code, Diagnostic
 from wscc.frontend.overrides import UsageError
 from wscc.machine.wafer import Wafer
-from wscc.simulation import Simulated, simulate
+from wscc.driver.simulate import Simulated, simulate
 
 LINK, DIE, MEMORY = "link_util", "die_util", "memory"
 METRICS: Final = (LINK, DIE, MEMORY)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wscc.backends.emit_files import Artifact, load_artifact
+from wscc.backends.artifact.files import Artifact, load_artifact
 from wscc.cli.common import ModelOptions
-from wscc.compiler import compile_file
+from wscc.driver.compile import compile_file
 from wscc.diagnostics import Code, Diagnostic, fail
 from wscc.frontend.overrides import UsageError
 

@@ -11,7 +11,7 @@ import click
 from wscc.cli.common import ModelOptions, json_option, model_options, show_json
 from wscc.cli.program import read_program
 from wscc.host.data import read_text
-from wscc.trainer import Outcome, RunOptions, run
+from wscc.driver.train import Outcome, RunOptions, run
 
 
 @click.command("run")

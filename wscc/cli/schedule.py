@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from wscc.cli.common import ModelOptions, json_option, model_options, show_json, write_file
-from wscc.compiler import schedule_table
+from wscc.driver.compile import schedule_table
 
 
 @click.command("schedule")

@@ -13,7 +13,7 @@ from wscc.cli.common import ModelOptions, json_option, model_options, on_termina
 from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source
 from wscc.machine.links import LINK_MODELS
-from wscc.passes.plan_memory_report import size
+from wscc.analysis.memory.report import size
 from wscc.search.candidates import Problem
 from wscc.search.outcome import Candidate, Found, refusals, spoken, summary
 from wscc.search.search import BUDGET, search

@@ -12,7 +12,7 @@ from wscc.backends.simulator.result import Result
 from wscc.cli.common import ModelOptions, json_option, model_options, say, show_json, write_file
 from wscc.cli.program import read_program
 from wscc.machine.links import LINK_MODELS
-from wscc.simulation import simulate
+from wscc.driver.simulate import simulate
 
 _LOSSES = {
     "model": "FLOPs of the model (the MFU)",

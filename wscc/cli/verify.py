@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from wscc.backends.emit_files import load_artifact
-from wscc.backends.verify_findings import Finding
-from wscc.backends.verify_program import Verdict, verify_program
+from wscc.backends.artifact.files import load_artifact
+from wscc.backends.verify.findings import Finding
+from wscc.backends.verify import Verdict, verify_program
 from wscc.cli.common import json_option, show_json
 from wscc.diagnostics import Code, fail
-from wscc.meaning import Meaning, check_meaning
+from wscc.equivalence import Meaning, check_meaning
 
 HOW = {
     True: "run in f64, equal to one device",

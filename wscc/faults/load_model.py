@@ -7,8 +7,8 @@ from math import prod
 from typing import Final
 
 from wscc.ir.module import Module, Op, calls
-from wscc.passes.route_loads import phase_loads
-from wscc.report import seen, working_axes
+from wscc.analysis.link_loads import phase_loads
+from wscc.driver.report import seen, working_axes
 
 MODEL: Final = (
     "load model: of each call, FLOPs per die over peak, plus bytes of the most loaded link of each phase over its "

@@ -24,9 +24,9 @@ from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.place import placement
-from wscc.passes.place_refuse import smaller_strategies, spell
-from wscc.passes.place_types import AxisSpec
-from wscc.pipeline import check, facts_of, run_passes
+from wscc.passes.place.errors import smaller_strategies, spell
+from wscc.passes.place.types import AxisSpec
+from wscc.driver.pipeline import check, facts_of, run_passes
 
 NO_DAMAGE: Final = "none"
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wscc.diagnostics import Code, fail
 from wscc.host.random import integers, key
-from wscc.ir.artifact import HostTensor
+from wscc.ir.streams.artifact import HostTensor
 from wscc.ir.module import Array, Kind, Module, Op
 
 Tokens = NDArray[np.int32]

@@ -2,7 +2,7 @@
 
 From a row derive: shape check, FLOPs and bytes, splittable factors, the effect of a split, gradient
 layouts and the text form. Meaning lives elsewhere, in tables that a test holds to be total: NumPy meaning
-in `wscc.reference`, derivatives in `wscc.passes.derivatives`, lowering in `wscc.passes.lower_kernels`.
+in `wscc.reference`, derivatives in `wscc.passes.differentiate.rules`, lowering in `wscc.passes.lower_collectives.ops`.
 
 `*` in a template stands for any factors, the same ones everywhere in the rule; an op without a template takes
 any rule that fits its `form` (see `wscc.ir.forms`).

@@ -19,8 +19,8 @@ from math import prod
 
 from wscc.ir.module import Kind, Module, Op, calls
 from wscc.machine.wafer import Wafer
-from wscc.passes.plan_memory_arrays import array_bytes
-from wscc.report import model_flops
+from wscc.analysis.memory.array_layout import array_bytes
+from wscc.driver.report import model_flops
 from wscc.search.space import Strategy
 from wscc.strategy import dies_of, policy, store
 

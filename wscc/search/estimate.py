@@ -12,8 +12,8 @@ from math import isqrt, prod
 from typing import Final
 
 from wscc.ir.module import Module, Op, Procedure, Value, calls
-from wscc.passes.plan_memory_arrays import resting_bytes
-from wscc.report import seen, working_axes
+from wscc.analysis.memory.array_layout import resting_bytes
+from wscc.driver.report import seen, working_axes
 
 _LOCAL_SHARE: Final = 8
 _ARRAY_SHARE: Final = 2

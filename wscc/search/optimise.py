@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from wscc.compiler import Compiled, compile_file
+from wscc.driver.compile import Compiled, compile_file
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import leaves_strategy_open
 from wscc.frontend.scan import read_source
 from wscc.passes.choices import DEFAULT, Choices
-from wscc.pipeline import Observer
+from wscc.driver.pipeline import Observer
 from wscc.search.candidates import LEVEL, Problem
 from wscc.search.outcome import Found, summary
 from wscc.search.search import Progress, search

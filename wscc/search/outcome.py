@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, Final
 
 from wscc.diagnostics import Code, CompileError, fail
-from wscc.passes.plan_memory_report import size
+from wscc.analysis.memory.report import size
 from wscc.search.candidates import Compiled, Figures, Refused
 from wscc.search.closed_forms import Bound
 from wscc.search.space import Strategy, spell

@@ -1,0 +1,195 @@
+"""The artifact: a folder with everything that runs, each file under a hash.
+
+    programs.wsa    one program per role, and the step      bindings.npy   the binding table, a row per die
+    routes.json     how messages go from die to die         graph.wir      the step at the graph level
+    manifest.json   what the host must know; the hashes     data.bin       a copy of the data file, if any
+    profile.json    where instructions come from, if known  schedule.txt   a table of calls, if it was given one
+    report.json     about the compilation; not hashed, so that it may hold seconds
+
+Invariant: equal arguments give equal bytes, report.json aside; `load_artifact(write_artifact(x))` gives x.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from wscc.backends.artifact.folder import refuse, replace_folder
+from wscc.backends.artifact.json import canonical, decode, encode
+from wscc.backends.emit.manifest import DATA
+from wscc.diagnostics import CompileError
+from wscc.ir.streams.artifact import Manifest
+from wscc.ir.streams.profile import Profile
+from wscc.ir.streams.program import Streams
+from wscc.ir.routes import Route
+from wscc.ir.streams.wsa import parse_wsa, to_wsa
+
+FORMAT: Final = 2
+MANIFEST, REPORT = "manifest.json", "report.json"
+PROGRAMS, BINDINGS, ROUTES, GRAPH = "programs.wsa", "bindings.npy", "routes.json", "graph.wir"
+PROFILE: Final = "profile.json"
+SCHEDULE: Final = "schedule.txt"
+FILES: Final = frozenset((MANIFEST, REPORT, DATA, PROGRAMS, BINDINGS, ROUTES, GRAPH, PROFILE, SCHEDULE))
+
+
+@dataclass(frozen=True, eq=False)
+class Artifact:
+    """`data` are the bytes of the data file, None without one; `report` is any JSON object; `profile` is what
+    `wscc simulate` and `monitor` need; `schedule` the table of calls whose order the step takes, if it is not that
+    which the compiler takes by itself."""
+
+    streams: Streams
+    manifest: Manifest
+    graph: str
+    data: bytes | None = None
+    report: dict[str, Any] = field(default_factory=dict)
+    profile: Profile | None = None
+    schedule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """What the manifest file says of the program."""
+
+    host: Manifest
+    dies: tuple[int, ...]
+    roles: tuple[int, ...]
+    arena_bytes: int
+
+
+def write_artifact(folder: Path, artifact: Artifact) -> None:
+    """Write the whole folder or nothing, replacing an artifact that is there.
+
+    Fails with W501 where something else is there, or the folder cannot be written.
+    """
+    replace_folder(folder, {**_hashed_files(artifact), REPORT: canonical(artifact.report)}, FILES, MANIFEST)
+
+
+def _hashed_files(artifact: Artifact) -> dict[str, bytes]:
+    streams = artifact.streams
+    files = {
+        PROGRAMS: to_wsa(streams.programs, streams.steps).encode(),
+        BINDINGS: _npy(streams),
+        ROUTES: _routes(streams),
+        GRAPH: artifact.graph.encode(),
+    }
+    if artifact.data is not None:
+        files[DATA] = artifact.data
+    if artifact.schedule:
+        files[SCHEDULE] = artifact.schedule.encode()
+    if artifact.profile is not None:
+        files[PROFILE] = canonical(encode(artifact.profile))
+    manifest = {
+        "format": FORMAT,
+        "program": encode(_Program(artifact.manifest, streams.dies, streams.roles, streams.arena_bytes)),
+        "files": {name: sha256(content).hexdigest() for name, content in files.items()},
+    }
+    return {**files, MANIFEST: canonical({**manifest, "hash": _own_hash(manifest)})}
+
+
+def _own_hash(manifest: dict[str, Any]) -> str:
+    """The hash over everything in the manifest but itself."""
+    return sha256(canonical({k: v for k, v in manifest.items() if k != "hash"})).hexdigest()
+
+
+def _npy(streams: Streams) -> bytes:
+    out = io.BytesIO()
+    np.lib.format.write_array(out, streams.bindings.astype("<i8"), version=(1, 0), allow_pickle=False)
+    return out.getvalue()
+
+
+def _routes(streams: Streams) -> bytes:
+    """A route a line, as one JSON list."""
+    return (
+        "[\n" + ",\n".join(json.dumps(encode(r), sort_keys=True) for r in streams.routes) + "\n]\n"
+    ).encode()
+
+
+def load_artifact(folder: Path) -> Artifact:
+    """Read an artifact, refusing (W501, naming the file) one that is incomplete, changed, or newer than this
+    program."""
+    manifest = _manifest(folder)
+    files = {name: _read(folder, name) for name in manifest["files"]}
+    for name, content in files.items():
+        if sha256(content).hexdigest() != manifest["files"][name]:
+            raise refuse(
+                folder / name, "was changed after it was compiled: its hash is not that in the manifest"
+            )
+    try:
+        return _decoded(manifest, files, _report(folder))
+    except CompileError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise refuse(folder, f"does not hold what its format says: {error}") from error
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    content, path = _read(folder, MANIFEST), folder / MANIFEST
+    try:
+        manifest = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise refuse(path, "is not JSON; it may be cut short") from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+        raise refuse(path, "is not the manifest of an artifact")
+    if manifest["format"] > FORMAT:
+        raise refuse(path, f"has format {manifest['format']}; this program knows up to {FORMAT}")
+    if not _is_unchanged(manifest, content):
+        raise refuse(path, "was changed after it was compiled: it does not have the hash that it states")
+    wanted = {PROGRAMS, BINDINGS, ROUTES, GRAPH}
+    listed = manifest.get("files")
+    if not isinstance(listed, dict) or not wanted <= set(listed) <= wanted | {DATA, PROFILE, SCHEDULE}:
+        raise refuse(path, "does not list the files of an artifact")
+    return manifest
+
+
+def _is_unchanged(manifest: dict[str, Any], content: bytes) -> bool:
+    """Bytes and not only values are compared, so that no change at all goes unseen."""
+    try:
+        return canonical(manifest) == content and manifest.get("hash") == _own_hash(manifest)
+    except ValueError:
+        # Numbers and characters that JSON readers accept and writers do not.
+        return False
+
+
+def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str, Any]) -> Artifact:
+    program = decode(_Program, manifest["program"])
+    programs, steps = parse_wsa(files[PROGRAMS].decode(), PROGRAMS)
+    bindings = np.load(io.BytesIO(files[BINDINGS]), allow_pickle=False).astype(np.int64)
+    routes = decode(tuple[Route, ...], json.loads(files[ROUTES]))
+    if not len(program.dies) == len(program.roles) == len(bindings) or bindings.ndim != 2:
+        raise ValueError("dies, roles and bindings differ in number")
+    if not set(program.roles) <= {p.role for p in programs}:
+        raise ValueError("a die has a role without a program")
+    if {p.stage for p in programs} != set(range(len(steps))):
+        raise ValueError("programs and steps are not of the same stages")
+    streams = Streams(programs, steps, program.dies, program.roles, bindings, routes, program.arena_bytes)
+    profile = decode(Profile, json.loads(files[PROFILE])) if PROFILE in files else None
+    schedule = files.get(SCHEDULE, b"").decode()
+    return Artifact(streams, program.host, files[GRAPH].decode(), files.get(DATA), report, profile, schedule)
+
+
+def _report(folder: Path) -> dict[str, Any]:
+    """Whatever the report holds; it is for people, so that it may be missing or edited."""
+    try:
+        report = json.loads((folder / REPORT).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return report if isinstance(report, dict) else {}
+
+
+def _read(folder: Path, name: str) -> bytes:
+    path = folder / name
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        if not folder.exists():
+            raise refuse(folder, "does not exist") from error
+        raise refuse(path, "is missing: the artifact is incomplete, or the folder is none") from error
+    except OSError as error:
+        raise refuse(path, f"cannot be read: {error.strerror or error}") from error

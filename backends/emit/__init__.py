@@ -1,0 +1,98 @@
+"""Project a planned module onto its dies: one program per role, a binding table, a manifest.
+
+A statement that a die takes no part in is not in its program. Peers in the table are *logical* dies;
+`Streams.dies` gives the physical die of each, and routes are paths of physical dies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wscc.backends.emit.manifest import manifest_of
+from wscc.backends.emit.statements import Bindings, Formals, instruction, participants
+from wscc.backends.emit.step import program_steps
+from wscc.ir.streams.artifact import Manifest
+from wscc.ir.die_arrays import as_array
+from wscc.ir.fabric import Ints, per_die
+from wscc.ir.module import Module, Op, Procedure, calls
+from wscc.ir.streams.program import Code, Instruction, Program, Streams
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """An instruction and the dies that execute it."""
+
+    where: Ints
+    instruction: Instruction
+
+
+def emit(module: Module) -> tuple[Streams, Manifest]:
+    """The streams and the manifest of a module that `plan_memory` has been through.
+
+    Roles are numbered by their first die; each integer that differs between dies is one column of the
+    binding table, equal columns being one.
+    """
+    assert module.memory is not None, "emit needs a planned module"
+    table = Bindings(module.dies_used)
+    lines = {p.name: _lines(p, table) for p in module.procedures}
+    masks = dict.fromkeys(line.where for body in lines.values() for line in body)
+    each = module.dies_used // module.stages
+    stages = per_die(die // each for die in range(module.dies_used))
+    roles, firsts = _roles([stages, *masks], module.dies_used)
+    called = [{c.procedure for c, _ in calls(step)} for step in module.steps()]
+    programs = tuple(
+        Program(
+            role,
+            tuple(
+                _code(p, lines[p.name], first, module.dies_used)
+                for p in module.procedures
+                if p.name in called[first // each]
+            ),
+            first // each,
+        )
+        for role, first in enumerate(firsts)
+    )
+    streams = Streams(
+        programs,
+        program_steps(module),
+        module.dies,
+        roles,
+        table.array(),
+        module.routes,
+        module.memory.arena_bytes,
+    )
+    return streams, manifest_of(module)
+
+
+def _lines(procedure: Procedure, table: Bindings) -> list[_Line]:
+    formals = Formals(procedure)
+    lines = []
+    for stmt in procedure.body:
+        assert not isinstance(stmt, Op)
+        where = participants(stmt, table.dies)
+        if where != 0:
+            lines.append(_Line(where, instruction(stmt, formals, table)))
+    return lines
+
+
+def _roles(masks: list[Ints], dies: int) -> tuple[tuple[int, ...], list[int]]:
+    """The role of each die, and the first die of each role: dies with equal integers share one."""
+    columns = [as_array(m, dies) for m in masks]
+    number: dict[bytes, int] = {}
+    firsts: list[int] = []
+    roles = []
+    for die, row in enumerate(np.stack(columns, axis=1)):
+        key = row.tobytes()
+        if key not in number:
+            number[key] = len(firsts)
+            firsts.append(die)
+        roles.append(number[key])
+    return tuple(roles), firsts
+
+
+def _code(procedure: Procedure, lines: list[_Line], die: int, dies: int) -> Code:
+    """The procedure as a die of the role runs it."""
+    body = tuple(line.instruction for line in lines if as_array(line.where, dies)[die])
+    return Code(procedure.name, len(procedure.formals), body)

@@ -1,0 +1,57 @@
+"""What the host must know of a planned module."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from pathlib import PurePath
+from typing import Final
+
+from wscc.ir.streams.artifact import HostPart, HostTensor, Manifest
+from wscc.ir.memory import Placement
+from wscc.ir.module import Array, Kind, Module
+
+# The name of the data file inside the artifact.
+DATA: Final = "data.bin"
+HOST_KINDS: Final = (Kind.PARAM, Kind.GRAD, Kind.STATE, Kind.INPUT, Kind.SCALAR)
+
+
+def manifest_of(module: Module) -> Manifest:
+    """Arrays of `HOST_KINDS`, in the order of the module, with the addresses of all their parts.
+
+    Of the data file only the name is kept: where it lay must not change the artifact.
+    """
+    assert module.memory is not None
+    wafer = module.machine
+    parts: dict[str, list[tuple[Array, Placement]]] = {}
+    for a, place in zip(module.arrays, module.memory.arrays, strict=True):
+        if a.kind in HOST_KINDS:
+            parts.setdefault(a.of or a.name, []).append((a, place))
+    tensors = tuple(_tensor(name, held) for name, held in parts.items())
+
+    def number(die: tuple[int, int]) -> int:
+        return die[0] * wafer.cols + die[1]
+
+    return Manifest(
+        module.name,
+        module.axes,
+        module.stages,
+        wafer.rows,
+        wafer.cols,
+        tuple(sorted(number(d) for d in wafer.dead_dies)),
+        tuple(sorted((number(a), number(b)) for a, b in wafer.dead_links)),
+        tensors,
+        replace(module.train, data=PurePath(module.train.data).name),
+        DATA if module.train.data else "",
+        module.zigzag,
+    )
+
+
+def _tensor(name: str, held: list[tuple[Array, Placement]]) -> HostTensor:
+    parts = tuple(HostPart(a.stage, a.first, a.count, p.address, p.stride) for a, p in held)
+    first = held[0][0]
+    extents = first.extents
+    if extents:
+        each = prod(extents[1:])
+        extents = (max(p.first + p.count for p in parts) // each, *extents[1:])
+    return HostTensor(name, first.kind, first.type, extents, first.init, parts)

@@ -1,0 +1,96 @@
+"""The profile of a compiled program: which op, and which line of the model, every instruction comes from."""
+
+from __future__ import annotations
+
+from wscc.backends.emit.statements import participants
+from wscc.ir.die_arrays import as_array
+from wscc.ir.fabric import Kernel, Send
+from wscc.ir.module import Module, Procedure
+from wscc.ir.streams.profile import Origin, ProcedureOrigins, Profile
+from wscc.ir.streams.program import Streams
+
+STREAM = "stream"
+LOCAL = "copies from and to HBM"
+
+
+def profile_of(
+    model: Module, sharded: Module, planned: Module, streams: Streams, model_flops: int, file: str
+) -> Profile:
+    """`model` is the forward module, `sharded` the one that was lowered, `planned` was emitted."""
+    maker = _Maker(model, sharded, planned, streams)
+    procedures = tuple(map(maker.procedure, planned.procedures))
+    return Profile(model_flops, file, tuple(maker.origins), tuple(maker.roles), procedures)
+
+
+class _Maker:
+    """Numbers origins and sets of roles as they are asked for."""
+
+    def __init__(self, model: Module, sharded: Module, planned: Module, streams: Streams) -> None:
+        self.ops = {
+            p.name: {op.results[0].name: op for op in p.ops if op.results} for p in sharded.procedures
+        }
+        self.lines = {p.name: _lines(p) for p in sharded.procedures}
+        self.dies = planned.dies_used
+        firsts: dict[int, int] = {}
+        for die, role in enumerate(streams.roles):
+            firsts.setdefault(role, die)
+        self.firsts = firsts
+        self.origins: dict[Origin, int] = {}
+        self.roles: dict[tuple[int, ...], int] = {}
+        self.arrays = {a.name: a.span.line for a in model.arrays if a.span.line}
+
+    def procedure(self, planned: Procedure) -> ProcedureOrigins:
+        kernels = [s for s in planned.body if isinstance(s, Kernel) and participants(s, self.dies) != 0]
+        channels: dict[int, int] = {}
+        for stmt in planned.body:
+            if isinstance(stmt, Send):
+                kind = LOCAL if stmt.is_local else ""
+                channels[stmt.channel] = self._origin(planned.name, stmt.source, kind=kind)
+        return ProcedureOrigins(
+            planned.name,
+            tuple(channels.get(c, -1) for c in range(1 + max(channels, default=-1))),
+            tuple(self._origin(planned.name, k.source, k) for k in kernels),
+            tuple(self._mask(k) for k in kernels),
+        )
+
+    def _origin(self, procedure: str, source: str, kernel: Kernel | None = None, *, kind: str = "") -> int:
+        """In a merged procedure, sources say which of the merged ones they are of."""
+        merged, _, name = source.rpartition("/")
+        home = merged or procedure
+        op = self.ops.get(home, {}).get(name)
+        line = kernel.span.line if kernel is not None else 0
+        line = line or self.lines.get(home, {}).get(name, 0) or self._array_line(name)
+        if kind:
+            pass
+        elif kernel is not None:
+            kind = kernel.opcode
+        elif op is None:
+            kind = "message"
+        else:
+            kind = STREAM if op.stream is not None else op.kind
+        return self.origins.setdefault(Origin(name, kind, line), len(self.origins))
+
+    def _array_line(self, name: str) -> int:
+        """`block.wo.grad.dp` is about the array `block.wo`."""
+        while name and name not in self.arrays:
+            name = name.rpartition(".")[0]
+        return self.arrays.get(name, 0)
+
+    def _mask(self, kernel: Kernel) -> int:
+        where = as_array(kernel.where, self.dies)
+        roles = tuple(sorted(r for r, die in self.firsts.items() if where[die]))
+        return self.roles.setdefault(roles, len(self.roles))
+
+
+def _lines(procedure: Procedure) -> dict[str, int]:
+    """By result, the line of its op. One without a line, such as a reshard, is taken to be of the line of what it
+    reads, or else of what reads it."""
+    found: dict[str, int] = {}
+    for op in procedure.ops:
+        line = op.span.line or max((found.get(v.name, 0) for v in op.operands), default=0)
+        found.update((v.name, line) for v in op.results)
+    for op in reversed(procedure.ops):
+        line = max((found[v.name] for v in op.results), default=0)
+        for v in op.operands:
+            found[v.name] = found.get(v.name) or line
+    return found

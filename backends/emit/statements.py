@@ -1,0 +1,104 @@
+"""One fabric statement as one instruction; where dies differ, by reference to the binding table."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.ir.die_arrays import as_array, present
+from wscc.ir.fabric import FabricStmt, Ints, Kernel, KernelAttr, PerDie, Post, Send, Transfer, View, Wait
+from wscc.ir.streams.instructions import INSTRUCTIONS
+from wscc.ir.module import Procedure
+from wscc.ir.streams.program import Column, Field, Instruction, Operand, Scalar
+
+
+class Bindings:
+    """Collects the columns of the binding table; equal columns become one."""
+
+    def __init__(self, dies: int) -> None:
+        self.dies = dies
+        self._columns: dict[bytes, int] = {}
+
+    def field(self, values: NDArray[np.int64]) -> Field:
+        """A constant where all dies agree, else the column that holds the values."""
+        if (values == values[0]).all():
+            return int(values[0])
+        return Column(self._columns.setdefault(values.tobytes(), len(self._columns)))
+
+    def integer(self, ints: Ints) -> Field:
+        return ints if isinstance(ints, int) else self.field(as_array(ints, self.dies))
+
+    def array(self) -> NDArray[np.int64]:
+        """The table: a row for each die."""
+        columns = [np.frombuffer(values, np.int64) for values in self._columns]
+        return np.stack(columns, axis=1) if columns else np.zeros((self.dies, 0), np.int64)
+
+
+class Formals:
+    """Where the names of a procedure lie: formals by argument number, locals by address."""
+
+    def __init__(self, procedure: Procedure) -> None:
+        self._place: dict[str, tuple[int, int]] = {b.name: (-1, b.address) for b in procedure.buffers}
+        # An output that replaces an input has its name, and the call binds both to the same bytes.
+        for number, value in enumerate(procedure.formals):
+            self._place.setdefault(value.name, (number, 0))
+
+    def operand(self, view: View, table: Bindings) -> Operand:
+        arg, base = self._place[view.buffer]
+        size = view.dtype.size
+        offset: Field
+        if isinstance(view.offset, int):
+            offset = base + view.offset * size
+        else:
+            offset = table.field(base + as_array(view.offset, table.dies) * size)
+        return Operand(arg, offset, view.shape, view.strides, view.dtype)
+
+
+def participants(stmt: FabricStmt, dies: int) -> Ints:
+    """1 on the dies that execute the statement."""
+    match stmt:
+        case Kernel() | Wait():
+            return stmt.where
+        case Post():
+            return present(stmt.sender, dies)
+        case Send():
+            return present(stmt.to, dies)
+        case Transfer():
+            raise AssertionError("emit needs a scheduled module")
+    assert_never(stmt)
+
+
+def instruction(stmt: FabricStmt, formals: Formals, table: Bindings) -> Instruction:
+    match stmt:
+        case Kernel():
+            names = INSTRUCTIONS[stmt.opcode].attr_names
+            assert names == tuple(k for k, _ in stmt.attrs), f"{stmt.opcode} has attributes {names}"
+            return Instruction(
+                stmt.opcode,
+                tuple(formals.operand(v, table) for v in stmt.writes),
+                tuple(formals.operand(v, table) for v in stmt.reads),
+                tuple((k, _scalar(v, table)) for k, v in stmt.attrs),
+            )
+        case Post():
+            attrs: tuple[tuple[str, Scalar], ...]
+            attrs = (("channel", stmt.channel), ("peer", table.integer(stmt.sender)))
+            return Instruction("post", (formals.operand(stmt.write, table),), (), attrs)
+        case Send():
+            attrs = (
+                ("channel", stmt.channel),
+                ("peer", table.integer(stmt.to)),
+                ("route", table.integer(stmt.route)),
+            )
+            return Instruction("send", (), (formals.operand(stmt.read, table),), attrs)
+        case Wait():
+            side = "sent" if stmt.sent else "received"
+            return Instruction("wait", attrs=(("channel", stmt.channel), ("side", side)))
+        case Transfer():
+            raise AssertionError("emit needs a scheduled module")
+    assert_never(stmt)
+
+
+def _scalar(value: KernelAttr, table: Bindings) -> Scalar:
+    return table.integer(value) if isinstance(value, PerDie) else value

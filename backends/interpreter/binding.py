@@ -1,0 +1,176 @@
+"""From instructions to prepared calls: operands become NumPy views of a die's arena, once.
+
+What does not differ between the dies of a role is worked out once a role (`Template`); a die then only makes
+the views. Instructions that use the same addresses share one prepared call, however many calls there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.backends.interpreter.exchange import described
+from wscc.backends.interpreter.kernels.views import Prepared, Shape, merged
+from wscc.backends.interpreter.kernels.table import kernel
+from wscc.backends.interpreter.kernels.scratch import Array
+from wscc.diagnostics import Code as ErrorCode
+from wscc.diagnostics import fail
+from wscc.ir.streams.instructions import INSTRUCTIONS
+from wscc.ir.streams.program import Code, Column, Field, Instruction, Operand, Scalar
+
+# Arrays of one die that are remembered by what another process said of them.
+_FAR = 1 << 14
+
+MESSAGES = frozenset({"post", "send", "wait"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A view without its address: `arg` and `offset` as in `Operand`, strides in bytes.
+
+    The view touches bytes `low` to `high` (exclusive) counted from its address.
+    """
+
+    arg: int
+    offset: Field
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """An instruction ready to be given addresses; the first `writes` operands are written."""
+
+    opcode: str
+    run: Callable[..., Any]
+    places: tuple[Place, ...]
+    writes: int
+    attrs: tuple[Scalar, ...]
+    args: tuple[int, ...]
+
+
+def extent(sizes: Sequence[int], strides: Sequence[int], item: int) -> tuple[int, int]:
+    """The first byte and one past the last that a view touches, from its address."""
+    if 0 in sizes:
+        return 0, 0
+    spans = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
+    return sum(s for s in spans if s < 0), sum(s for s in spans if s > 0) + item
+
+
+def template(instruction: Instruction) -> Template:
+    """`CompileError` W501 if operands or attributes are not as `INSTRUCTIONS` declares."""
+    row = INSTRUCTIONS.get(instruction.opcode)
+    if row is None:
+        raise fail(ErrorCode.ARTIFACT, f"unknown opcode `{instruction.opcode}`")
+    operands = (*instruction.writes, *instruction.reads)
+    counts = (len(row.writes.split()), len(row.reads.split()))
+    if (len(instruction.writes), len(instruction.reads)) != counts:
+        raise fail(
+            ErrorCode.ARTIFACT, f"`{row.opcode}` writes {counts[0]} and reads {counts[1]} operands, no others"
+        )
+    if tuple(k for k, _ in instruction.attrs) != row.attr_names:
+        raise fail(ErrorCode.ARTIFACT, f"`{row.opcode}` has the attributes ({row.attrs}), in this order")
+    try:
+        shapes = merged(row.opcode, [_shape(o) for o in operands])
+    except ValueError as mistake:
+        raise fail(ErrorCode.ARTIFACT, str(mistake)) from mistake
+    places = tuple(_place(o, s) for o, s in zip(operands, shapes, strict=True))
+    if row.opcode in MESSAGES:
+        run: Callable[..., Any] = _no_kernel
+    else:
+        accumulate = "accumulate" in row.attr_names and bool(instruction.attr("accumulate"))
+        run = kernel(row.opcode, [p.dtype for p in places], counts[0], accumulate)
+    return Template(
+        row.opcode, run, places, counts[0], tuple(v for _, v in instruction.attrs),
+        tuple(sorted({o.arg for o in operands if o.arg >= 0})),
+    )  # fmt: skip
+
+
+def _no_kernel(*_: object) -> None:
+    raise AssertionError("messages are bound by the engine")
+
+
+def _shape(o: Operand) -> Shape:
+    return Shape(o.shape, tuple(s * o.dtype.size for s in o.strides), o.dtype.size)
+
+
+def _place(o: Operand, s: Shape) -> Place:
+    return Place(o.arg, o.offset, s.sizes, s.strides, o.dtype.numpy, *extent(s.sizes, s.strides, s.item))
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """A procedure of a role, as templates."""
+
+    name: str
+    args: int
+    body: tuple[Template, ...]
+
+    @classmethod
+    def of(cls, code: Code, known: dict[tuple[int, int], Template] | None = None) -> Routine:
+        """`known` has the templates of instructions, by identity and arguments, that other roles share, and gains
+        those of this one."""
+        known = {} if known is None else known
+        for i, x in enumerate(code.body):
+            if (id(x), code.args) not in known:
+                known[id(x), code.args] = _located(code, i, x)
+        return cls(code.name, code.args, tuple(known[id(x), code.args] for x in code.body))
+
+
+def _located(code: Code, index: int, instruction: Instruction) -> Template:
+    wanted = max((o.arg for o in (*instruction.writes, *instruction.reads)), default=-1)
+    if wanted >= code.args:
+        raise fail(ErrorCode.ARTIFACT, f"`{code.name}` instruction {index}: argument {wanted} of {code.args}")
+    return template(instruction)
+
+
+@dataclass(slots=True)
+class DieMemory:
+    """The arena of one die (64-byte aligned), its row of the binding table, and the views made so far.
+
+    `highest` is one past the last byte that a prepared instruction or the host writes.
+    """
+
+    arena: NDArray[np.uint8]
+    row: tuple[int, ...]
+    highest: int = 0
+    prepared: dict[tuple[str, int, tuple[int, ...]], Prepared] = field(default_factory=dict)
+    far: dict[bytes, Array] = field(default_factory=dict)  # arrays that other processes have described
+    buffer: memoryview = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.buffer = self.arena.data
+
+    def address(self, place: Place, args: Sequence[int]) -> int:
+        offset = place.offset
+        if isinstance(offset, Column):
+            offset = self.row[offset.index]
+        return offset + args[place.arg] if place.arg >= 0 else offset
+
+    def views(self, t: Template, args: Sequence[int]) -> list[Array]:
+        """The operands of an instruction; remembers the highest byte that it writes."""
+        made = []
+        for i, place in enumerate(t.places):
+            at = self.address(place, args)
+            if i < t.writes:
+                self.highest = max(self.highest, at + place.high)
+            made.append(np.ndarray(place.sizes, place.dtype, self.buffer, at, place.strides))
+        return made
+
+    def described(self, words: bytes) -> Array:
+        """An array in this memory that another process has described."""
+        if words not in self.far:
+            if len(self.far) > _FAR:
+                self.far.clear()
+            self.far[words] = described(words, self.buffer)
+        return self.far[words]
+
+    def attrs(self, t: Template) -> list[Any]:
+        return [self.row[a.index] if isinstance(a, Column) else a for a in t.attrs]

@@ -1,0 +1,178 @@
+"""The host's side of a machine: whole arrays in and out of the dies' memories, cut by their layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.backends.interpreter.machine import Machine
+from wscc.diagnostics import Code, fail
+from wscc.host.init import initial, initial_slice
+from wscc.ir.streams.artifact import HostTensor, Manifest
+from wscc.ir.module import Kind
+from wscc.ir.types import Layout, Reduction
+from wscc.ir.zigzag import order
+from wscc.strategy import policy
+
+Tensor = NDArray[np.generic]
+Slices = tuple[slice, ...]
+
+# What the host fills before the first step; the rest is written by the program itself.
+FILLED: Final = (Kind.PARAM, Kind.STATE, Kind.SCALAR)
+
+
+def tensor(manifest: Manifest, name: str) -> HostTensor:
+    """`CompileError` W501 if the program has no such array that the host may see."""
+    for t in manifest.tensors:
+        if t.name == name:
+            return t
+    raise fail(Code.ARTIFACT, f"the program has no array `{name}`")
+
+
+def initialise(machine: Machine, seed: int) -> None:
+    """Fill weights from the seed, optimizer state and scalars by their `Init`, part by part."""
+    manifest = machine.manifest
+    for t in manifest.tensors:
+        if t.kind not in FILLED:
+            continue
+        for index in np.ndindex(*t.extents):
+            parts: dict[tuple[int, ...], Tensor] = {}
+            orders = _orders(t, manifest)
+            for die, address, slices, keeps in _places(t, index, manifest):
+                key = _key(slices)
+                if key not in parts:
+                    parts[key] = _initial(t, index, seed, slices, orders)
+                machine.store(die, address, parts[key] if keeps else _neutral(t, parts[key]))
+
+
+def write(machine: Machine, name: str, index: tuple[int, ...], value: Tensor) -> None:
+    """Give element `index` of an array a whole value: each die gets its part, in the array's element type.
+
+    Of a partial array the dies at coordinate 0 get the value, the others what adds nothing to it.
+    """
+    t = tensor(machine.manifest, name)
+    if value.shape != t.type.shape:
+        raise fail(Code.ARTIFACT, f"`{name}` is {list(t.type.shape)}, not {list(value.shape)}")
+    value = _as_it_lies(value, _orders(t, machine.manifest))
+    for die, address, slices, keeps in _places(t, index, machine.manifest):
+        part = value[slices].astype(t.type.dtype.numpy)
+        machine.store(die, address, part if keeps else _neutral(t, part))
+
+
+def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
+    """The whole value of an element: parts put together, partial ones summed (or their maximum taken).
+
+    `CompileError` W504 if two dies hold different replicas, which never happens in a right program.
+    """
+    t = tensor(machine.manifest, name)
+    layout = _layout(t)
+    whole = np.zeros(t.type.shape, t.type.dtype.numpy)
+    sizes = dict(machine.manifest.axes)
+    local = t.type.local_shape(sizes)
+    seen: dict[tuple[object, ...], Tensor] = {}
+    for die, address, slices, _ in _places(t, index, machine.manifest):
+        part = machine.load(die, address, local, t.type.dtype.numpy)
+        coordinates = _coordinates(die, machine.manifest)
+        key = (_key(slices), *(coordinates[a] for a, _ in layout.partial))
+        if key not in seen:
+            first = not any(k[0] == key[0] for k in seen)
+            whole[slices] = part if first else _joined(layout, whole[slices], part)
+        elif seen[key].tobytes() != part.tobytes():
+            where = machine.die_name(die)
+            raise fail(Code.CHECK, f"die {where} holds another replica of `{name}` than others")
+        seen.setdefault(key, part)
+    return _as_it_lies(whole, {d: np.argsort(o) for d, o in _orders(t, machine.manifest).items()})
+
+
+def _orders(t: HostTensor, manifest: Manifest) -> dict[int, NDArray[np.intp]]:
+    """By dimension whose indices do not lie one after the other, how they lie. Axes that share out what rests cut no
+    positions of it (`wscc.passes.partition.zigzag`)."""
+    sizes = dict(manifest.axes)
+    rests = t.kind not in (Kind.INPUT, Kind.CARRIED, Kind.SAVED)
+    return {
+        d: np.array(order(n, sizes[axes[0]]))
+        for d, (n, axes) in enumerate(zip(t.type.shape, _layout(t).dims, strict=True))
+        if axes and axes[0] in manifest.zigzag and not (rests and policy(axes[0]).store == "shard")
+    }
+
+
+def _as_it_lies(value: Tensor, orders: dict[int, NDArray[np.intp]]) -> Tensor:
+    for d, places in orders.items():
+        value = value.take(places, axis=d)
+    return value
+
+
+def _initial(
+    t: HostTensor, index: tuple[int, ...], seed: int, slices: Slices, orders: dict[int, NDArray[np.intp]]
+) -> Tensor:
+    if orders:
+        whole = initial(t.name, index, t.type.shape, t.init, seed, t.type.dtype)
+        return _as_it_lies(whole, orders)[slices]
+    return initial_slice(t.name, index, t.type.shape, t.init, seed, t.type.dtype, slices)
+
+
+def addresses(t: HostTensor, index: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """(stage, address) of each replica of an element. They lie in row-major order of the extents."""
+    if len(index) != len(t.extents) or any(not 0 <= i < n for i, n in zip(index, t.extents, strict=True)):
+        raise fail(Code.ARTIFACT, f"`{t.name}` has extents {list(t.extents)}, no element {list(index)}")
+    flat = sum(i * prod(t.extents[d + 1 :]) for d, i in enumerate(index))
+    for part in t.parts:
+        if part.first <= flat < part.first + part.count:
+            yield part.stage, part.address + (flat - part.first) * part.stride
+
+
+def _layout(t: HostTensor) -> Layout:
+    return t.type.layout or Layout.whole(len(t.type.shape))
+
+
+def _places(
+    t: HostTensor, index: tuple[int, ...], manifest: Manifest
+) -> Iterator[tuple[int, int, Slices, bool]]:
+    """Each logical die that holds an element, its address there, the die's slices of the array, and whether it
+    holds the value of a partial array."""
+    layout, sizes = _layout(t), dict(manifest.axes)
+    local = t.type.local_shape(sizes)
+    dies = prod(sizes.values())
+    each = dies // manifest.stages
+    held = [
+        (die, address)
+        for stage, address in addresses(t, index)
+        for die in (range(dies) if stage < 0 else range(stage * each, (stage + 1) * each))
+    ]
+    for die, address in held:
+        at = _coordinates(die, manifest)
+        slices = []
+        for n, axes in zip(local, layout.dims, strict=True):
+            block = 0
+            for axis in axes:
+                block = block * sizes[axis] + at[axis]
+            slices.append(slice(block * n, (block + 1) * n))
+        yield die, address, tuple(slices), all(at[axis] == 0 for axis, _ in layout.partial)
+
+
+def _coordinates(die: int, manifest: Manifest) -> dict[str, int]:
+    """Logical dies are numbered row-major over the axes."""
+    at = {}
+    for axis, n in reversed(manifest.axes):
+        die, at[axis] = divmod(die, n)
+    return at
+
+
+def _key(slices: Slices) -> tuple[int, ...]:
+    return tuple(s.start for s in slices)
+
+
+def _neutral(t: HostTensor, part: Tensor) -> Tensor:
+    """What changes nothing when parts are put together; an array has one kind of partial axis."""
+    kinds = {kind for _, kind in _layout(t).partial}
+    return np.full_like(part, -np.inf if kinds == {Reduction.MAX} else 0)
+
+
+def _joined(layout: Layout, a: Tensor, b: Tensor) -> Tensor:
+    if all(kind is Reduction.MAX for _, kind in layout.partial):
+        return np.maximum(a, b)
+    return np.add(a, b)

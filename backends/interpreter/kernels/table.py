@@ -1,0 +1,126 @@
+"""The meaning of every opcode but those of messages: a function of its writes, reads and attributes.
+
+Kernels write into the arrays they are given (strided ones too), allocate next to nothing, and run under
+`np.errstate(all="ignore")`. Operands come as `kernel_views` makes them: at least one leading dimension where
+the declaration says `*`. bf16 is computed in f32 and rounded once, when it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from wscc.backends.interpreter.kernels import attention as attention
+from wscc.backends.interpreter.kernels import elementwise as elementwise
+from wscc.backends.interpreter.kernels import gemm as contraction
+from wscc.backends.interpreter.kernels import loss as loss
+from wscc.backends.interpreter.kernels import memory as memory
+from wscc.backends.interpreter.kernels import norm as norm
+from wscc.backends.interpreter.kernels import optimizers as update
+from wscc.backends.interpreter.kernels.views import Prepared, Shape, merged
+from wscc.backends.interpreter.kernels.scratch import Array, scratch
+from wscc.ir.streams.instructions import INSTRUCTIONS
+
+Kernel = Callable[..., None]
+
+MEANING: Final[dict[str, Kernel]] = {
+    "copy": memory.copy,
+    "cast": memory.cast,
+    "fill": memory.fill,
+    "gather": memory.gather,
+    "scatter_add": memory.scatter_add,
+    "gemm": contraction.gemm,
+    "sum": contraction.total,
+    "rowdot": contraction.rowdot,
+    "add": elementwise.add,
+    "sub": elementwise.sub,
+    "mul": elementwise.mul,
+    "div": elementwise.div,
+    "maximum": elementwise.maximum,
+    "scale": elementwise.scale,
+    "gelu": elementwise.gelu,
+    "gelu_bwd": elementwise.gelu_bwd,
+    "gelu_erf": elementwise.gelu_erf,
+    "gelu_erf_bwd": elementwise.gelu_erf_bwd,
+    "relu": elementwise.relu,
+    "relu_bwd": elementwise.relu_bwd,
+    "swiglu": elementwise.swiglu,
+    "swiglu_bwd": elementwise.swiglu_bwd,
+    "layernorm": norm.layernorm,
+    "layernorm_bwd": norm.layernorm_bwd,
+    "rmsnorm": norm.rmsnorm,
+    "rmsnorm_bwd": norm.rmsnorm_bwd,
+    "rope": norm.rope,
+    "softmax": attention.softmax,
+    "merge": attention.merge,
+    "probs": attention.probs,
+    "softmax_bwd": attention.softmax_bwd,
+    "rowmax": loss.rowmax,
+    "sumexp": loss.sumexp,
+    "sumexp_bwd": loss.sumexp_bwd,
+    "pick": loss.pick,
+    "pick_bwd": loss.pick_bwd,
+    "nll": loss.nll,
+    "nll_bwd": loss.nll_bwd,
+    "mean": loss.mean,
+    "mean_bwd": loss.mean_bwd,
+    "count": loss.count,
+    "sqsum": loss.sqsum,
+    "tick": update.tick,
+    "adamw": update.adamw,
+    "sgd": update.sgd,
+    "delay": update.delay,
+}
+
+# These only move elements, so that no arithmetic is done in bf16.
+_MOVES: Final = frozenset({"copy", "cast", "fill", "gather"})
+_BF16: Final = np.dtype(ml_dtypes.bfloat16)
+
+
+def kernel(opcode: str, dtypes: Sequence[np.dtype[Any]], writes: int, accumulate: bool) -> Kernel:
+    """The function for operands (writes first) of these element types."""
+    meaning = MEANING[opcode]
+    narrow = [i for i, d in enumerate(dtypes) if d == _BF16]
+    if not narrow or opcode in _MOVES:
+        return meaning
+    return _widened(meaning, narrow, writes, accumulate)
+
+
+def _widened(meaning: Kernel, narrow: Sequence[int], writes: int, accumulate: bool) -> Kernel:
+    """The same kernel with its bf16 operands (numbered in `narrow`) held in f32 while it runs."""
+
+    def run(*args: Any) -> None:
+        wide = list(args)
+        for i in narrow:
+            wide[i] = scratch(f"wide.{i}", args[i].shape, np.float32)
+            if i >= writes or accumulate:
+                np.copyto(wide[i], args[i])
+        meaning(*wide)
+        for i in narrow:
+            if i < writes:
+                np.copyto(args[i], wide[i], casting="same_kind")
+
+    return run
+
+
+def bound(run: Kernel, args: tuple[Any, ...]) -> Prepared:
+    """The call `run(*args)`, with all decided that the arrays decide."""
+    return contraction.bound(*args) if run is contraction.gemm else (run, args)
+
+
+def apply(opcode: str, writes: Sequence[Array], reads: Sequence[Array], *attrs: Any) -> None:
+    """Run one instruction on arrays of the declared ranks; what the engine does, without its preparation."""
+    operands = (*writes, *reads)
+    shapes = merged(opcode, [Shape(x.shape, x.strides, x.itemsize) for x in operands])
+    views = [
+        np.lib.stride_tricks.as_strided(x, s.sizes, s.strides) for x, s in zip(operands, shapes, strict=True)
+    ]
+    accumulate = "accumulate" in INSTRUCTIONS[opcode].attr_names and bool(attrs[-1])
+    with np.errstate(all="ignore"):
+        run, args = bound(
+            kernel(opcode, [x.dtype for x in operands], len(writes), accumulate), (*views, *attrs)
+        )
+        run(*args)

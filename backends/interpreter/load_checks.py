@@ -1,0 +1,175 @@
+"""What must hold of a program before any of it runs: memory in bounds, routes that exist on the wafer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.backends.interpreter.binding import Place, Routine, Template
+from wscc.backends.interpreter.engine import DynamicCall
+from wscc.diagnostics import Code, CompileError, fail
+from wscc.ir.streams.artifact import Manifest
+from wscc.ir.streams.program import Column, Streams
+
+Ints = NDArray[np.int64]
+
+# Arguments are multiples of the largest element.
+ALIGNED = 8
+
+
+def die_name(physical: int, manifest: Manifest) -> str:
+    """(row, column)"""
+    return f"({physical // manifest.columns}, {physical % manifest.columns})"
+
+
+def check_dies(streams: Streams, manifest: Manifest) -> None:
+    """Every logical die has a live physical one of its own, a program and a row of the binding table."""
+    count = prod(n for _, n in manifest.axes)
+    roles = {p.role for p in streams.programs}
+    alive = set(range(manifest.rows * manifest.columns)) - set(manifest.dead_dies)
+    if not len(streams.dies) == len(streams.roles) == len(streams.bindings) == count:
+        raise fail(Code.ARTIFACT, f"the strategy has {count} dies, the artifact another number")
+    if len(set(streams.dies)) != count or not set(streams.dies) <= alive:
+        raise fail(Code.ARTIFACT, "a die of the program is dead, off the wafer, or used twice")
+    if not set(streams.roles) <= roles:
+        raise fail(Code.ARTIFACT, "a die has a role without a program")
+    if not {p.stage for p in streams.programs} <= set(range(len(streams.steps))):
+        raise fail(Code.ARTIFACT, "a role is of a stage without a step")
+
+
+def check_computer(streams: Streams, *, shadows: bool) -> None:
+    """Refuse what this computer cannot hold, rather than be killed half-way."""
+    wanted = streams.arena_bytes * len(streams.dies) * (2 if shadows else 1)
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
+        has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if wanted > has:
+            raise fail(
+                Code.OUT_OF_MEMORY,
+                f"the memories of {len(streams.dies)} dies take {wanted} bytes, and this computer has {has}",
+                help="run a smaller model: `--set model.layers=2 --set train.batch=...`",
+            )
+
+
+def check_calls(routines: dict[int, dict[str, Routine]], calls: Sequence[DynamicCall]) -> None:
+    for name, args in dict.fromkeys((name, len(args)) for name, args in calls):
+        for role in routines.values():
+            if name not in role or role[name].args != args:
+                raise fail(Code.ARTIFACT, f"a role has no procedure `{name}` of {args} arguments")
+
+
+def check_memory(
+    streams: Streams, routines: dict[int, dict[str, Routine]], calls: Sequence[DynamicCall]
+) -> None:
+    """Every operand of every call lies in the arena, and every column exists."""
+    limits: dict[str, list[list[int]]] = {}
+    for role, by_name in routines.items():
+        rows = streams.bindings[np.asarray(streams.roles) == role]
+        for routine in by_name.values():
+            bounds = limits.setdefault(routine.name, [[0, 0] for _ in range(routine.args)])
+            for place, low, high in _reaches(routine, rows):
+                if place.arg >= 0:
+                    b = bounds[place.arg]
+                    b[:] = min(b[0], low), max(b[1], high)
+                elif low < 0 or high > streams.arena_bytes:
+                    raise _outside(routine.name, low, high, streams.arena_bytes)
+    for name, args in set(calls):
+        for address, (low, high) in zip(args, limits[name], strict=True):
+            if address % ALIGNED:
+                raise fail(Code.ARTIFACT, f"`{name}` is called with {address}, which is not aligned")
+            if address + low < 0 or address + high > streams.arena_bytes:
+                raise _outside(name, address + low, address + high, streams.arena_bytes)
+
+
+def _reaches(routine: Routine, rows: Ints) -> Iterator[tuple[Place, int, int]]:
+    """Each operand with the first and last (exclusive) byte that it reaches on any of the dies."""
+    for t in routine.body:
+        for place in t.places:
+            if len(rows):
+                offsets = column(place.offset, rows)
+                if (offsets % place.dtype.itemsize).any():
+                    raise fail(Code.ARTIFACT, f"`{routine.name}` has an operand that is not aligned")
+                yield place, int(offsets.min()) + place.low, int(offsets.max()) + place.high
+
+
+def _outside(procedure: str, low: int, high: int, size: int) -> CompileError:
+    return fail(Code.ARTIFACT, f"`{procedure}` reaches bytes {low} to {high} of an arena of {size} bytes")
+
+
+def column(value: object, rows: Ints) -> Ints:
+    """A field on every die of the rows; refuses a column that the table does not have."""
+    if not isinstance(value, Column):
+        return np.full(len(rows), value, np.int64)
+    if not 0 <= value.index < rows.shape[1]:
+        raise fail(Code.ARTIFACT, f"column {value.index} of a binding table of {rows.shape[1]} columns")
+    return rows[:, value.index]
+
+
+def check_messages(streams: Streams, manifest: Manifest, routines: dict[int, dict[str, Routine]]) -> None:
+    """Peers are dies; every route leads from its sender to its receiver over live links."""
+    valid: set[int] = set()
+    for role, by_name in routines.items():
+        logical = np.flatnonzero(np.asarray(streams.roles) == role)
+        rows = streams.bindings[logical]
+        for routine in by_name.values():
+            for t in routine.body:
+                _check_scalars(t, rows)
+                if t.opcode in ("post", "send"):
+                    _check_message(t, logical, rows, streams, manifest, valid)
+
+
+def _check_scalars(t: Template, rows: Ints) -> None:
+    for value in t.attrs:
+        if isinstance(value, Column):
+            column(value, rows)
+    if t.opcode == "delay" and int(column(t.attrs[0], rows).min(initial=0)) < 0:
+        raise fail(Code.ARTIFACT, "a `delay` takes less than no time")
+    if t.opcode == "wait" and t.attrs[1] not in ("received", "sent"):
+        raise fail(Code.ARTIFACT, f"`wait` is for `received` or `sent`, not `{t.attrs[1]}`")
+
+
+def _check_message(
+    t: Template, logical: Ints, rows: Ints, streams: Streams, manifest: Manifest, valid: set[int]
+) -> None:
+    peers = column(t.attrs[1], rows)
+    for die, peer in zip(logical.tolist(), peers.tolist(), strict=True):
+        if not 0 <= peer < len(streams.dies):
+            name = die_name(streams.dies[die], manifest)
+            raise fail(Code.ARTIFACT, f"die {name} exchanges messages with {peer}, which is no die")
+    if t.opcode == "post":
+        return
+    routes = column(t.attrs[2], rows)
+    for die, peer, route in zip(logical.tolist(), peers.tolist(), routes.tolist(), strict=True):
+        if not 0 <= route < len(streams.routes):
+            raise fail(Code.ARTIFACT, f"route {route} of {len(streams.routes)}")
+        legs = streams.routes[route].legs
+        ends = (streams.dies[die], streams.dies[peer])
+        if not legs or any((leg.path[:1], leg.path[-1:]) != (ends[:1], ends[1:]) for leg in legs):
+            src, dst = (die_name(d, manifest) for d in ends)
+            raise fail(Code.ARTIFACT, f"route {route} does not lead from die {src} to die {dst}")
+        if route not in valid:
+            for leg in legs:
+                _check_path(route, leg.path, manifest)
+            valid.add(route)
+
+
+def _check_path(route: int, path: tuple[int, ...], manifest: Manifest) -> None:
+    dead_links = {frozenset(link) for link in manifest.dead_links}
+    dead = set(manifest.dead_dies)
+    for a, b in pairwise(path):
+        link = f"{die_name(a, manifest)} - {die_name(b, manifest)}"
+        if not _are_neighbours(a, b, manifest):
+            raise fail(Code.ARTIFACT, f"route {route} takes {link}, which is no link of the wafer")
+        if {a, b} & dead or frozenset((a, b)) in dead_links:
+            raise fail(Code.ARTIFACT, f"route {route} takes {link}, which is dead")
+
+
+def _are_neighbours(a: int, b: int, manifest: Manifest) -> bool:
+    if not all(0 <= d < manifest.rows * manifest.columns for d in (a, b)):
+        return False
+    (ra, ca), (rb, cb) = divmod(a, manifest.columns), divmod(b, manifest.columns)
+    return abs(ra - rb) + abs(ca - cb) == 1

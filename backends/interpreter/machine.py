@@ -1,0 +1,144 @@
+"""Runs the streams of a program with real numbers: one byte arena per die, and messages between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.backends.interpreter.binding import DieMemory, Routine, Template
+from wscc.backends.interpreter.blas import limit_blas_to_one_thread
+from wscc.backends.interpreter.checked import Shadow
+from wscc.backends.interpreter.dies import Dies, exchange_of
+from wscc.backends.interpreter.engine import settle
+from wscc.backends.interpreter.load_checks import (
+    check_calls,
+    check_computer,
+    check_dies,
+    check_memory,
+    check_messages,
+    die_name,
+)
+from wscc.backends.interpreter.shared_memory import arenas
+from wscc.backends.interpreter.workers import Answers, Workers, can_fork, deal
+from wscc.ir.streams.artifact import Manifest
+from wscc.ir.streams.program import Streams, dynamic_calls, stage_of_role
+from wscc.ir.routes import crossings
+
+
+@dataclass(slots=True)
+class Machine:
+    """The dies of a program, loaded and ready to step.
+
+    `checked` poisons memory that nothing has written and refuses to read it, and to touch memory that a
+    message is using. `threads`: how many processes run the dies between them; one, and the caller's own, in
+    checked mode and where the system cannot fork.
+
+    `CompileError`: W501 if the program does not fit itself or the wafer (at load) or an instruction cannot be
+    executed, W401 if this computer cannot hold the dies, W502 if dies wait for one another, W504 if a check
+    fails, W506 if a process ends. After an error in `run_step` the machine is of no more use.
+    """
+
+    streams: Streams
+    manifest: Manifest
+    threads: int = 1
+    checked: bool = False
+    _memories: list[DieMemory] = field(init=False, repr=False)
+    _shadows: list[Shadow] = field(init=False, repr=False)
+    _dies: Dies = field(init=False, repr=False)
+    _workers: Workers | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        limit_blas_to_one_thread()
+        streams, dies = self.streams, len(self.streams.dies)
+        check_dies(streams, self.manifest)
+        check_computer(streams, shadows=self.checked)
+        steps = [list(dynamic_calls(step)) for step in streams.steps]
+        stages = stage_of_role(streams)
+        # What roles have in common is one object, unless it was read from a file.
+        known: dict[tuple[int, int], Template] = {}
+        routines = {p.role: {c.name: Routine.of(c, known) for c in p.procedures} for p in streams.programs}
+        for stage, calls in enumerate(steps):
+            mine = {role: r for role, r in routines.items() if stages[role] == stage}
+            check_calls(mine, calls)
+            check_memory(streams, mine, calls)
+        check_messages(streams, self.manifest, routines)
+        self._memories = [
+            DieMemory(arena, tuple(row.tolist()))
+            for arena, row in zip(arenas(dies, streams.arena_bytes), streams.bindings, strict=True)
+        ]
+        self._shadows = [Shadow(m) for m in self._memories] if self.checked else []
+        calls_of = [steps[stages[role]] for role in streams.roles]
+        self._dies = Dies(streams, calls_of, routines, self._memories, self._shadows, self.die_name)
+
+    def run_step(self) -> None:
+        """Every die executes the step once."""
+        count = 1 if self.checked or not can_fork() else min(self.threads, len(self._memories))
+        if self._workers is None and count > 1:
+            self._workers = self._start(count)
+        if self._workers is None:
+            settle([self._dies.run_step()], self.die_name)
+        else:
+            settle(self._workers.ask("step"), self.die_name)
+
+    def _start(self, count: int) -> Workers:
+        """Fork the processes that run the dies from now on."""
+        streams, routines = self.streams, self._dies.routines
+        exchange = exchange_of(streams, routines, deal(len(streams.dies), self.manifest.stages, count))
+
+        def answers(me: int) -> Answers:
+            exchange.me = me
+            dies = replace(self._dies, exchange=exchange)
+            return {"step": dies.run_step, "sent": lambda: dies.sent, "highest": dies.highest}
+
+        return Workers(count, answers, exchange.begin)
+
+    def close(self) -> None:
+        """End the processes that run the dies, if there are any; what the dies hold can still be read."""
+        if self._workers is not None:
+            self._workers.close()
+
+    def die_name(self, die: int) -> str:
+        """The place of a logical die on the wafer, `(row, column)`."""
+        return die_name(self.streams.dies[die], self.manifest)
+
+    def store(self, die: int, address: int, value: NDArray[np.generic]) -> None:
+        """The host writes an array, contiguous, into a die's memory."""
+        value = np.ascontiguousarray(value)
+        memory = self._memories[die]
+        memory.arena[address : address + value.nbytes] = value.reshape(-1).view(np.uint8)
+        memory.highest = max(memory.highest, address + value.nbytes)
+        if self.checked:
+            self._shadows[die].store(address, value.nbytes)
+
+    def load(
+        self, die: int, address: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]
+    ) -> NDArray[np.generic]:
+        """A copy of an array in a die's memory."""
+        view: NDArray[np.generic] = np.ndarray(shape, dtype, self._memories[die].arena.data, address)
+        if self.checked:
+            self._shadows[die].load(address, view.nbytes)
+        return view.copy()
+
+    def traffic(self) -> dict[tuple[int, int], int]:
+        """Bytes carried so far by each link that carried any: (physical die, its neighbour), one way."""
+        links: dict[tuple[int, int], int] = {}
+        crossed = crossings(self.streams.routes)
+        for sent in self._facts("sent", self._dies.sent):
+            for (route, amount), times in chain.from_iterable(counts.items() for counts in sent):
+                parts = self.streams.routes[route].parts(amount)
+                for leg, link in crossed[route] if times else ():
+                    links[link] = links.get(link, 0) + parts[leg] * times
+        return dict(sorted(links.items()))
+
+    def peak_bytes(self) -> tuple[int, ...]:
+        """By logical die, one past the highest byte that an executed instruction or the host wrote."""
+        own = self._dies.highest()
+        return tuple(map(max, zip(own, *self._facts("highest", own), strict=True)))
+
+    def _facts(self, question: str, own: Any) -> list[Any]:
+        """What each process that runs dies answers, or what this one knows if it runs them."""
+        return [own] if self._workers is None else self._workers.ask(question)

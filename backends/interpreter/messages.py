@@ -1,0 +1,213 @@
+"""How data moves between dies: a receive slot is granted, a message fills it, both ends learn of it.
+
+A message is copied once, from the sender's memory into the granted slot, by whichever side comes second. That is so
+too where the other side runs in another process (`exchange`): all processes see the memory of all dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Final
+
+from wscc.backends.interpreter.exchange import Exchange
+from wscc.backends.interpreter.kernels.scratch import Array
+from wscc.diagnostics import Code, CompileError, fail
+
+# Messages are counted by (route, bytes).
+Kind = tuple[int, int]
+Counts = dict[Kind, int]
+
+
+class Outcome(Enum):
+    BLOCKED = "blocked"
+
+
+BLOCKED: Final = Outcome.BLOCKED
+
+
+class State(IntEnum):
+    IDLE = 0
+    UNDER_WAY = 1
+    DONE = 2  # and not yet waited for
+
+
+# Looked up for every message.
+IDLE, UNDER_WAY, DONE = State
+
+
+@dataclass(slots=True, eq=False)
+class End:
+    """One die's side of a channel: it sends or receives at most one message on it at a time."""
+
+    die: int
+    channel: int
+    sends: bool
+    peer: int = -1
+    state: State = IDLE
+    waiting: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Mailbox:
+    """What is under way from one die to another on one channel: a granted slot, or a message without one."""
+
+    sender: End
+    receiver: End
+    slot: Array | None = None
+    message: Array | None = None
+
+
+@dataclass(slots=True, eq=False)
+class FarBox:
+    """This process's end of what is under way to or from a die of another one; `number` is that of the exchange,
+    `far(view)` gives the array at the other end that the other process has described."""
+
+    end: End
+    number: int
+    peer: int
+    far: Callable[[bytes], Array]
+
+
+@dataclass(slots=True)
+class Transport:
+    """The channels of the dies of one process. `wake` is called with each die whose wait has ended."""
+
+    wake: Callable[[int], None]
+    exchange: Exchange | None = None
+    ends: dict[tuple[int, int, bool], End] = field(default_factory=dict)
+    boxes: dict[tuple[int, int, int], Mailbox] = field(default_factory=dict)
+    far_boxes: dict[int, FarBox] = field(default_factory=dict)
+
+    def end(self, die: int, channel: int, sends: bool) -> End:
+        return self.ends.setdefault((die, channel, sends), End(die, channel, sends))
+
+    def box(self, sender: int, receiver: int, channel: int) -> Mailbox:
+        key = (sender, receiver, channel)
+        if key not in self.boxes:
+            self.boxes[key] = Mailbox(self.end(sender, channel, True), self.end(receiver, channel, False))
+        return self.boxes[key]
+
+    def far_box(self, end: End, number: int, peer: int, far: Callable[[bytes], Array]) -> FarBox:
+        """`number`: as `Exchange.numbers` has it."""
+        return self.far_boxes.setdefault(number, FarBox(end, number, peer, far))
+
+    def post(self, slot: Array, box: Mailbox) -> None:
+        """Grant the slot; fill it at once if the message is there already."""
+        end = box.receiver
+        if end.state is not IDLE:
+            raise _second(end)
+        end.state, end.peer = UNDER_WAY, box.sender.die
+        message = box.message
+        if message is None:
+            box.slot = slot
+        else:
+            box.message = None
+            self._deliver(box, slot, message)
+
+    def send(self, message: Array, box: Mailbox, counts: Counts, kind: Kind) -> None:
+        """Start the message, and count it; it leaves at once if there is a slot for it."""
+        end = box.sender
+        if end.state is not IDLE:
+            raise _second(end)
+        end.state, end.peer = UNDER_WAY, box.receiver.die
+        counts[kind] += 1
+        slot = box.slot
+        if slot is None:
+            box.message = message
+        else:
+            box.slot = None
+            self._deliver(box, slot, message)
+
+    def _deliver(self, box: Mailbox, slot: Array, message: Array) -> None:
+        copy_in_order(slot, message)
+        # The one that runs is the second to come, and waits for nothing: only the other may have to be woken.
+        sender, receiver = box.sender, box.receiver
+        sender.state = receiver.state = DONE
+        if sender.waiting:
+            sender.waiting = False
+            self.wake(sender.die)
+        elif receiver.waiting:
+            receiver.waiting = False
+            self.wake(receiver.die)
+
+    def post_far(self, slot: Array, box: FarBox, view: memoryview) -> None:
+        """`post` where the sender runs in another process; `view` describes the slot to it."""
+        message = self._meet(box, view)
+        if message is not None:
+            copy_in_order(slot, message)
+            self._done_far(box)
+
+    def send_far(self, message: Array, box: FarBox, view: memoryview, counts: Counts, kind: Kind) -> None:
+        """`send` where the receiver runs in another process."""
+        counts[kind] += 1
+        slot = self._meet(box, view)
+        if slot is not None:
+            copy_in_order(slot, message)
+            self._done_far(box)
+
+    def _meet(self, box: FarBox, view: memoryview) -> Array | None:
+        """The array at the other end, or None if that has yet to come."""
+        end = box.end
+        if end.state is not IDLE:
+            raise _second(end)
+        end.state, end.peer = UNDER_WAY, box.peer
+        assert self.exchange is not None
+        found = self.exchange.meet(box.number, view)
+        return None if found is None else box.far(found)
+
+    def _done_far(self, box: FarBox) -> None:
+        assert self.exchange is not None
+        box.end.state = DONE
+        self.exchange.tell(box.number)
+
+    def poll(self) -> None:
+        """Learn of messages that other processes have completed."""
+        if self.exchange is not None:
+            while (number := self.exchange.poll()) is not None:
+                self._done(self.far_boxes[number].end)
+
+    def rest(self) -> bool:
+        """No die of this process can run until a message is completed: True then, False once there will be none."""
+        if self.exchange is None:
+            return False
+        number = self.exchange.rest()
+        if number is not None:
+            self._done(self.far_boxes[number].end)
+        return number is not None
+
+    def wait(self, end: End) -> Outcome | None:
+        """Ends the message of the channel if it is done, else BLOCKED (and nothing changes)."""
+        if end.state is DONE:
+            end.state = IDLE
+            return None
+        if end.state is IDLE:
+            raise fail(Code.ARTIFACT, f"`wait` for channel {end.channel}, on which nothing was begun")
+        return BLOCKED
+
+    def _done(self, end: End) -> None:
+        end.state = DONE
+        if end.waiting:
+            end.waiting = False
+            self.wake(end.die)
+
+
+def _second(end: End) -> CompileError:
+    verb = "send" if end.sends else "post"
+    return fail(Code.ARTIFACT, f"second `{verb}` on channel {end.channel} before the first was waited for")
+
+
+def copy_in_order(slot: Array, message: Array) -> None:
+    """Element i of the message, row-major, becomes element i of the slot, whatever their shapes."""
+    if slot.shape == message.shape and slot.dtype == message.dtype:
+        slot[...] = message
+    elif slot.size != message.size or slot.dtype != message.dtype:
+        raise fail(
+            Code.ARTIFACT,
+            f"a message of {message.size} {message.dtype} arrives in a slot of {slot.size} {slot.dtype}",
+        )
+    elif slot.flags.c_contiguous:
+        slot.reshape(message.shape)[...] = message
+    else:
+        slot[...] = message.reshape(slot.shape)

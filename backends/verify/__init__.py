@@ -1,0 +1,137 @@
+"""`wscc verify`: whether a compiled program can run to its end and reads nothing but what it means to read.
+
+Only the artifact is read, and no pass is trusted. In order, each on what holds by then:
+
+- load: dies, roles, calls, operands in bounds, shapes and element types as declared, routes on live links;
+- routes: channels and shares, merged routes a tree, no circle of (link, channel)s;
+- messages: every send has a slot of its bytes, in order, and every message is waited for;
+- waits: no circle of dies in a procedure, nor of stages in the step;
+- memory: inside each procedure, nothing unwritten, overwritten or under way is read, nothing under way overwritten;
+- step: the same from call to call, from what the host writes to what it reads.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from wscc.backends.artifact.files import Artifact
+from wscc.backends.interpreter.load_checks import die_name
+from wscc.backends.verify.calls import calls_by_name
+from wscc.backends.verify.findings import Finding, Findings
+from wscc.backends.verify.load import check_load
+from wscc.backends.verify.messages import Matched, Part, match, part_of
+from wscc.backends.verify.order import stuck
+from wscc.backends.verify.routes import check_routes
+from wscc.backends.verify.stages import check_stages
+from wscc.backends.verify.step import check_step
+from wscc.backends.verify.trees import check_trees
+from wscc.diagnostics import Source
+from wscc.ir.text.parse import parse
+from wscc.ir.streams.program import Streams, stage_of_role
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`min_slot_depth`: the receive slots that a die must be able to grant at once, since with one less the die
+    that needs most would wait for ever for a slot that only its own later `wait` frees. None where messages do not
+    match. `messages` are those of one step, `instructions` those of all programs, `calls` of all stages."""
+
+    findings: tuple[Finding, ...]
+    left_out: int
+    min_slot_depth: int | None
+    messages: int
+    instructions: int
+    calls: int
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
+def verify_program(artifact: Artifact) -> Verdict:
+    """Everything about the program that can be said without numbers."""
+    started = time.perf_counter()
+    findings, streams = Findings(), artifact.streams
+    depth: int | None = None
+    messages = 0
+    if check_load(streams, artifact.manifest, findings):
+        channels = parse(Source("graph.wir", artifact.graph)).machine.link.channels
+        for f in check_routes(streams.routes, artifact.manifest.columns, channels):
+            findings.add(f)
+        matched = _check_messages(artifact, findings)
+        if matched is not None:
+            depth = max((part.slots for m in matched.values() for part in m.parts), default=0)
+            messages = _count(streams, matched)
+        check_step(streams, artifact.manifest, findings)
+    instructions = sum(len(c.body) for p in streams.programs for c in p.procedures)
+    calls = sum(sum(calls_by_name(step).values()) for step in streams.steps)
+    seconds = time.perf_counter() - started
+    return Verdict(tuple(findings.found), findings.left_out, depth, messages, instructions, calls, seconds)
+
+
+def _check_messages(artifact: Artifact, findings: Findings) -> dict[str, Matched] | None:
+    """The messages of every procedure; None if something is wrong with them."""
+    streams, manifest = artifact.streams, artifact.manifest
+    name = partial(_name, artifact)
+    before = len(findings.found)
+    found: dict[str, Matched] = {}
+    for procedure, parts in _parts(artifact, findings).items():
+        for f in check_trees(parts, streams, name):
+            findings.add(f)
+        matched, wrong = match(parts, streams, manifest)
+        circle = stuck(matched, name) if matched else None
+        for f in (*wrong, *([circle] if circle else ())):
+            findings.add(f)
+        if matched:
+            found[procedure] = matched
+    if len(findings.found) > before:
+        return None
+    for f in check_stages(streams.steps, _meets(streams, found)):
+        findings.add(f)
+    return found
+
+
+def _name(artifact: Artifact, die: int) -> str:
+    return die_name(artifact.streams.dies[die], artifact.manifest)
+
+
+def _parts(artifact: Artifact, findings: Findings) -> dict[str, list[Part]]:
+    streams, roles = artifact.streams, np.asarray(artifact.streams.roles)
+    parts: dict[str, list[Part]] = {}
+    for p in streams.programs:
+        dies = np.flatnonzero(roles == p.role)
+        for code in p.procedures if len(dies) else ():
+            part, wrong = part_of(code, dies)
+            parts.setdefault(code.name, []).append(part)
+            for at, words in wrong:
+                findings.add(Finding("messages", words, _name(artifact, int(dies[0])), code.name, at))
+    return parts
+
+
+def _meets(streams: Streams, found: dict[str, Matched]) -> dict[str, frozenset[int]]:
+    """The stages of each procedure that has messages between stages."""
+    by_role = stage_of_role(streams)
+    stages = np.array([by_role[role] for role in streams.roles])
+    meets = {}
+    for procedure, matched in found.items():
+        a, b = (stages[dies] for dies in matched.peers)
+        if (a != b).any():
+            meets[procedure] = frozenset(np.concatenate([a[a != b], b[a != b]]).tolist())
+    return meets
+
+
+def _count(streams: Streams, found: dict[str, Matched]) -> int:
+    """Messages of one step, each counted where it is sent."""
+    by_role = stage_of_role(streams)
+    stages = np.array([by_role[role] for role in streams.roles])
+    total = 0
+    for stage, step in enumerate(streams.steps):
+        times = calls_by_name(step)
+        for procedure, matched in found.items():
+            total += times.get(procedure, 0) * int((stages[matched.peers[0]] == stage).sum())
+    return total

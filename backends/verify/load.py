@@ -1,0 +1,89 @@
+"""Whether a program is well formed: what a machine would refuse to load, each mistake as a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from wscc.backends.interpreter.binding import Routine
+from wscc.backends.interpreter.load_checks import check_calls, check_dies, check_memory, check_messages
+from wscc.backends.verify.calls import distinct_calls
+from wscc.backends.verify.findings import Finding, Findings
+from wscc.backends.verify.procedure import operands
+from wscc.diagnostics import CompileError
+from wscc.ir.streams.artifact import Manifest
+from wscc.ir.streams.program import Code, Column, Instruction, Streams, stage_of_role
+from wscc.ir.types import DType
+
+FLAGS: Final = frozenset({"accumulate", "causal"})
+NUMBERS: Final = frozenset({"channel", "peer", "route", "start", "q_start", "k_start", "limit", "time"})
+# Operands that are integers (indices, labels, steps), by opcode; what has any element type is in `_MOVES`.
+INTEGERS: Final = {
+    "gather": ("ids",), "scatter_add": ("ids",), "pick": ("y",), "pick_bwd": ("y",), "nll": ("y",), "nll_bwd": ("y",),
+    "count": ("y",), "tick": ("t",), "adamw": ("t",), "sgd": ("t",),
+}  # fmt: skip
+_MOVES: Final = frozenset({"copy", "cast", "fill", "post", "send", "wait"})
+
+
+def check_load(streams: Streams, manifest: Manifest, findings: Findings) -> bool:
+    """Whether the program could be loaded; what else is to be said of it needs that."""
+    if not _holds(findings, lambda: check_dies(streams, manifest)):
+        return False
+    known: dict[Code, Routine | None] = {}
+    for p in streams.programs:
+        if len({c.name for c in p.procedures}) < len(p.procedures):
+            findings.add(Finding("load", f"role {p.role} has two procedures of one name"))
+        for code in p.procedures:
+            if code not in known:
+                known[code] = _routine(code, findings)
+    if findings:
+        return False
+    routines = {p.role: {c.name: r for c in p.procedures if (r := known[c])} for p in streams.programs}
+    stages = stage_of_role(streams)
+    for stage, step in enumerate(streams.steps):
+        mine = {role: r for role, r in routines.items() if stages[role] == stage}
+        calls = list(distinct_calls(step))
+        if _holds(findings, partial(check_calls, mine, calls)):
+            _holds(findings, partial(check_memory, streams, mine, calls))
+    _holds(findings, lambda: check_messages(streams, manifest, routines))
+    return not findings
+
+
+def _routine(code: Code, findings: Findings) -> Routine | None:
+    wrong = False
+    for i, x in enumerate(code.body):
+        try:
+            Routine.of(Code(code.name, code.args, (x,)))
+            words = next(_mistakes(x), "")
+        except CompileError as error:
+            words = error.diagnostics[0].message
+        if words:
+            wrong = True
+            findings.add(Finding("load", words, "", code.name, i))
+    return None if wrong else Routine.of(code)
+
+
+def _mistakes(x: Instruction) -> Iterator[str]:
+    """Attributes and element types that are not as declared."""
+    for name, value in x.attrs:
+        whole = isinstance(value, Column) or (isinstance(value, int) and not isinstance(value, bool))
+        if (name in FLAGS) != isinstance(value, bool) or (name in NUMBERS and not whole):
+            yield f"`{x.opcode}` has {name}={value!r}"
+        if name == "channel" and not isinstance(value, int):
+            yield "a channel is a number, the same on all dies"
+    integers = INTEGERS.get(x.opcode, ())
+    for name, o in operands(x):
+        if x.opcode not in _MOVES and (name in integers) != (o.dtype is DType.I32):
+            yield f"`{name}` of `{x.opcode}` is {o.dtype}"
+    if x.opcode == "copy" and x.writes[0].dtype != x.reads[0].dtype:
+        yield f"`copy` from {x.reads[0].dtype} to {x.writes[0].dtype}"
+
+
+def _holds(findings: Findings, check: Callable[[], object]) -> bool:
+    try:
+        check()
+    except CompileError as error:
+        findings.add(Finding("load", error.diagnostics[0].message))
+        return False
+    return True

@@ -1,0 +1,193 @@
+"""Messages of one procedure on all its dies: what every die begins and waits for, and which send fills which slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from wscc.backends.interpreter.load_checks import column, die_name
+from wscc.backends.verify.findings import Finding
+from wscc.backends.verify.procedure import DTYPES
+from wscc.backends.verify.views import Ints
+from wscc.ir.streams.artifact import Manifest
+from wscc.ir.streams.program import Code, Streams
+
+SENT, RECEIVED = "sent", "received"
+SEND, POST, WAIT_SENT, WAIT_RECEIVED = range(4)
+BEGINS: Final = {"send": SEND, "post": POST}
+WAITS: Final = {SENT: WAIT_SENT, RECEIVED: WAIT_RECEIVED}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Instruction `at` begins or awaits a message: the `ordinal`-th that the procedure begins in this role."""
+
+    kind: int
+    at: int
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the dies of one role do in a procedure. `slots` is the most that are granted at once."""
+
+    code: Code
+    dies: Ints
+    events: tuple[Event, ...]
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The messages of a procedure. `number[part][ordinal, i]` is that of the `i`-th die of a part; both ends of a
+    message have one number. `stages` take part in messages across stages."""
+
+    parts: tuple[Part, ...]
+    number: tuple[Ints, ...]
+    count: int
+    peers: tuple[Ints, ...]
+
+
+def part_of(code: Code, dies: Ints) -> tuple[Part, list[tuple[int, str]]]:
+    """The events of a role, and what is wrong with them: (instruction, words)."""
+    under_way: dict[tuple[int, int], int] = {}
+    events: list[Event] = []
+    wrong: list[tuple[int, str]] = []
+    ordinal, granted, slots = 0, 0, 0
+    for i, x in enumerate(code.body):
+        if x.opcode in BEGINS:
+            kind, channel = BEGINS[x.opcode], _integer(x.attr("channel"))
+            if (kind, channel) in under_way:
+                wrong.append((i, f"second `{x.opcode}` on channel {channel} before the first was waited for"))
+                continue
+            under_way[kind, channel] = ordinal
+            events.append(Event(kind, i, ordinal))
+            ordinal += 1
+            granted += kind == POST
+            slots = max(slots, granted)
+        elif x.opcode == "wait":
+            wait, channel = WAITS[str(x.attr("side"))], _integer(x.attr("channel"))
+            begun = under_way.pop((wait - 2, channel), None)
+            if begun is None:
+                wrong.append((i, f"waits on channel {channel} for what was never begun"))
+                continue
+            events.append(Event(wait, i, begun))
+            granted -= wait == WAIT_RECEIVED
+    for (kind, channel), n in under_way.items():
+        at = next(e.at for e in events if e.ordinal == n)
+        verb = "sends a message" if kind == SEND else "grants a slot"
+        wrong.append((at, f"{verb} on channel {channel} that is not waited for when the procedure ends"))
+    return Part(code, dies, tuple(events), slots), wrong
+
+
+def _integer(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Ends of messages of one side, by message: an array each."""
+
+    sender: Ints
+    receiver: Ints
+    channel: Ints
+    order: Ints
+    elements: Ints
+    kind: Ints
+    part: Ints
+    ordinal: Ints
+    place: Ints
+
+    @property
+    def own(self) -> Ints:
+        """Rows in order of sender, receiver and channel, and of time where these are equal."""
+        return np.lexsort((self.order, self.channel, self.receiver, self.sender))
+
+
+_FIELDS: Final = 9
+
+
+def _ends(parts: Sequence[Part], streams: Streams, kind: int) -> _Ends:
+    columns: list[list[Ints]] = [[np.zeros(0, np.int64)] for _ in range(_FIELDS)]
+    for p, part in enumerate(parts):
+        rows = streams.bindings[part.dies]
+        for e in part.events:
+            if e.kind != kind:
+                continue
+            x = part.code.body[e.at]
+            (o,) = (*x.writes, *x.reads)
+            peers = column(x.attr("peer"), rows)
+            pair = (part.dies, peers) if kind == SEND else (peers, part.dies)
+            same = (
+                _integer(x.attr("channel")),
+                e.ordinal,
+                prod(o.shape),
+                DTYPES.index(o.dtype),
+                p,
+                e.ordinal,
+            )
+            fields: tuple[Ints | int, ...] = (*pair, *same, np.arange(len(rows)))
+            for c, values in zip(columns, fields, strict=True):
+                c.append(np.zeros(len(rows), np.int64) + values)
+    return _Ends(*map(np.concatenate, columns))
+
+
+def match(
+    parts: Sequence[Part], streams: Streams, manifest: Manifest
+) -> tuple[Matched | None, list[Finding]]:
+    """Pair sends with slots: the k-th of a channel from one die to another with the k-th granted for it."""
+    sends, posts = _ends(parts, streams, SEND), _ends(parts, streams, POST)
+    wrong = list(_mismatches(parts, streams, manifest, sends, posts))
+    if wrong:
+        return None, wrong
+    number = tuple(
+        np.zeros((max((e.ordinal for e in p.events), default=-1) + 1, len(p.dies)), np.int64) for p in parts
+    )
+    for ends in (sends, posts):
+        for n, row in enumerate(ends.own.tolist()):
+            number[ends.part[row]][ends.ordinal[row], ends.place[row]] = n
+    peers = (sends.sender[sends.own], sends.receiver[sends.own])
+    return Matched(tuple(parts), number, len(sends.sender), peers), []
+
+
+def _mismatches(
+    parts: Sequence[Part], streams: Streams, manifest: Manifest, sends: _Ends, posts: _Ends
+) -> Iterator[Finding]:  # fmt: skip
+    def name(die: int) -> str:
+        return die_name(streams.dies[die], manifest)
+
+    found: list[dict[tuple[int, int, int], list[int]]] = []
+    for ends in (sends, posts):
+        by_key: dict[tuple[int, int, int], list[int]] = {}
+        keys = zip(ends.sender.tolist(), ends.receiver.tolist(), ends.channel.tolist(), strict=True)
+        rows = list(keys)
+        for row in ends.own.tolist():
+            by_key.setdefault(rows[row], []).append(row)
+        found.append(by_key)
+    for key in dict.fromkeys((*found[0], *found[1])):
+        sender, receiver, channel = key
+        s, r = found[0].get(key, []), found[1].get(key, [])
+        for a, b in zip(s, r, strict=False):
+            given, wanted = (f"{e.elements[n]} {DTYPES[e.kind[n]]}" for e, n in ((sends, a), (posts, b)))
+            if given != wanted:
+                words = (
+                    f"sends {given} on channel {channel} to die {name(receiver)}, whose slot is for {wanted}"
+                )
+                yield _finding(parts, sends, a, name(sender), words)
+        for a in s[len(r) :]:
+            words = f"sends on channel {channel} to die {name(receiver)}, which grants no slot for it"
+            yield _finding(parts, sends, a, name(sender), words)
+        for b in r[len(s) :]:
+            words = f"grants a slot on channel {channel} to die {name(sender)}, which sends nothing to it"
+            yield _finding(parts, posts, b, name(receiver), words)
+
+
+def _finding(parts: Sequence[Part], ends: _Ends, row: int, die: str, words: str) -> Finding:
+    part = parts[ends.part[row]]
+    at = next(e.at for e in part.events if e.ordinal == ends.ordinal[row])
+    return Finding("messages", words, die, part.code.name, at)

@@ -1,0 +1,90 @@
+"""Routes on their own: legs on virtual channels that the links have, with shares, merged ones a tree, and no circle
+of messages that each hold what the next wants.
+
+Routers buffer a whole packet and forward the branches of a tree independently, so what a message holds is one
+(link, channel) and what it wants is the next of its leg; a message keeps its channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from wscc.backends.verify.findings import Finding
+from wscc.ir.routes import ALONE, Hop, Route
+
+Use = tuple[Hop, int]
+Namer = Callable[[int], str]
+
+
+def check_routes(routes: Sequence[Route], columns: int, channels: int) -> Iterator[Finding]:
+    """`columns` of the mesh name its dies; every link has virtual channels 0 to `channels` - 1."""
+
+    def die(number: int) -> str:
+        return f"({number // columns}, {number % columns})"
+
+    for number, route in enumerate(routes):
+        for leg in route.legs:
+            if not 0 <= leg.channel < channels:
+                words = f"takes virtual channel {leg.channel} of links that have {channels}"
+                yield Finding("routes", f"route {number} {words}")
+            if leg.share < 1:
+                yield Finding("routes", f"route {number} has a leg with a share of {leg.share}")
+            if len(set(leg.path)) < len(leg.path):
+                yield Finding("routes", f"route {number} passes a die twice")
+    yield from _check_trees(routes, die)
+    if circle := _circle(routes):
+        words = ", ".join(f"{die(a)} - {die(b)}" for (a, b), _ in circle)
+        yield Finding("routes", f"messages may wait in a circle on virtual channel {circle[0][1]}: {words}")
+
+
+def _check_trees(routes: Sequence[Route], die: Namer) -> Iterator[Finding]:
+    trees: dict[int, list[int]] = {}
+    for number, route in enumerate(routes):
+        if route.merged != ALONE:
+            trees.setdefault(route.merged, []).append(number)
+    for merged, members in trees.items():
+        first = routes[members[0]]
+        kinds = {
+            (r.legs[0].path[0], *((g.share, g.channel) for g in r.legs))
+            for r in map(routes.__getitem__, members)
+        }
+        if len(kinds) > 1:
+            yield Finding(
+                "routes",
+                f"routes {members} are merged (tree {merged}) but differ in source, shares or channels",
+            )
+            continue
+        for k in range(len(first.legs)):
+            entered: dict[int, int] = {}
+            for a, b in dict.fromkeys(hop for n in members for hop in routes[n].legs[k].hops):
+                if entered.setdefault(b, a) != a or b == first.ends[0]:
+                    yield Finding(
+                        "routes", f"tree {merged} of routes {members} enters die {die(b)} by two links"
+                    )
+
+
+def _circle(routes: Sequence[Route]) -> list[Use]:
+    """(link, channel)s of which each is held by a message that wants the next; empty if there is no such circle."""
+    wants: dict[Use, dict[Use, None]] = {}
+    for route in routes:
+        for leg in route.legs:
+            for held, wanted in pairwise((hop, leg.channel) for hop in leg.hops):
+                wants.setdefault(held, {})[wanted] = None
+    done: set[Use] = set()
+    for start in wants:
+        trail: dict[Use, Iterator[Use]] = {}
+        step: Use | None = start if start not in done else None
+        while step is not None:
+            trail[step] = iter(wants.get(step, ()))
+            step = None
+            while trail and step is None:
+                last = next(reversed(trail))
+                step = next((u for u in trail[last] if u not in done), None)
+                if step in trail:
+                    uses = list(trail)
+                    return uses[uses.index(step) :]
+                if step is None:
+                    done.add(last)
+                    del trail[last]
+    return []

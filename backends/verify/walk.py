@@ -1,0 +1,107 @@
+"""One kind of die through the whole step: what the host writes, what every call needs and leaves, what the host
+reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+from typing import Final
+
+from wscc.backends.interpreter.host_io import FILLED
+from wscc.backends.verify.findings import Finding, Findings
+from wscc.backends.verify.ledger import UNWRITTEN, Ledger, Object
+from wscc.backends.verify.procedure import DTYPES, Summary
+from wscc.ir.streams.artifact import HostTensor, Manifest
+from wscc.ir.module import Kind
+
+# A call: its procedure, what that needs and leaves, and the address of each of its spaces.
+Line = tuple[str, Summary, tuple[int, ...]]
+
+WRITTEN: Final = (*FILLED, Kind.INPUT)
+# A partial array is a second name of the bytes of the complete one.
+PARTIAL: Final = ".partial"
+READ: Final = (Kind.PARAM, Kind.STATE, Kind.GRAD)
+
+
+@dataclass(slots=True)
+class Walk:
+    """`die` is the name of a die that goes this way."""
+
+    die: str
+    stage: int
+    manifest: Manifest
+    findings: Findings
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def run(self, lines: tuple[Line, ...]) -> None:
+        for t in self.manifest.tensors:
+            if t.kind in WRITTEN:
+                self._host_writes(t)
+        for name, summary, spaces in lines:
+            self._call(name, summary, spaces)
+        for t in self.manifest.tensors:
+            if t.kind in READ or t.name == "loss":
+                self._host_reads(t)
+
+    def _elements(self, t: HostTensor) -> Iterator[tuple[int, int, int]]:
+        """(number, start, end) of those on this die."""
+        size = prod(t.type.local_shape(dict(self.manifest.axes))) * t.type.dtype.size
+        for part in t.parts:
+            if part.stage in (-1, self.stage):
+                for i in range(part.count):
+                    start = part.address + i * part.stride
+                    yield part.first + i, start, start + size
+
+    def _host_writes(self, t: HostTensor) -> None:
+        kind = DTYPES.index(t.type.dtype)
+        for element, low, high in self._elements(t):
+            held = sorted({n for _, _, n in self.ledger.pieces(low, high)} - {UNWRITTEN})
+            for other in map(self.ledger.objects.__getitem__, held):
+                if other.tensor.removesuffix(PARTIAL) == t.name.removesuffix(PARTIAL):
+                    continue
+                words = (
+                    f"`{t.name}` element {element} shares bytes with `{other.tensor}` element {other.element}"
+                )
+                self._tell(f"{words}, from {low} on")
+            self.ledger.write(low, high, self.ledger.add(Object(low, high, kind, t.name, element)))
+
+    def _host_reads(self, t: HostTensor) -> None:
+        for element, low, high in self._elements(t):
+            for a, b, n in self.ledger.pieces(low, high):
+                if n == UNWRITTEN:
+                    self._tell(
+                        f"the host reads `{t.name}` element {element}, of which bytes {a} to {b} are not written"
+                    )
+
+    def _call(self, name: str, summary: Summary, spaces: tuple[int, ...]) -> None:
+        for space, low, high, kind in summary.needs:
+            self._read(name, spaces[space] + low, spaces[space] + high, kind)
+        for low, high in summary.own:
+            self.ledger.destroy(low, high)
+        for space, low, high, _ in summary.loses:
+            self.ledger.destroy(spaces[space] + low, spaces[space] + high)
+        for space, low, high, kind in summary.leaves:
+            low, high = spaces[space] + low, spaces[space] + high
+            self.ledger.write(low, high, self.ledger.add(Object(low, high, kind)))
+
+    def _read(self, name: str, low: int, high: int, kind: int) -> None:
+        tensors: dict[tuple[str, int], None] = {}
+        for a, b, n in list(self.ledger.pieces(low, high)):
+            if n == UNWRITTEN:
+                self._tell(f"reads bytes {a} to {b}, which hold nothing that was written for it", name)
+                self.ledger.write(a, b, self.ledger.add(Object(a, b, kind)))  # told once
+                continue
+            o = self.ledger.objects[n]
+            if o.kind != kind:
+                self._tell(
+                    f"reads bytes {a} to {b} as {DTYPES[kind]}, which were written as {DTYPES[o.kind]}", name
+                )
+            if o.tensor:
+                tensors[o.tensor, o.element] = None
+        if len(tensors) > 1:
+            words = " and ".join(f"`{t}` element {i}" for t, i in tensors)
+            self._tell(f"reads bytes {low} to {high} as one, which are of {words}", name)
+
+    def _tell(self, words: str, procedure: str = "") -> None:
+        self.findings.add(Finding("step", words, self.die, procedure))

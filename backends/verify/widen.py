@@ -1,0 +1,164 @@
+"""The same program in f64: every float operand and host array becomes f64, at addresses a whole factor apart.
+
+Nothing else changes, so that what a program computes can be told from the rounding of its element types. An element
+of `size` bytes has `factor * size` bytes of room; the f64 lies at the start of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.backends.interpreter.machine import Machine
+from wscc.ir.streams.artifact import HostTensor, Manifest
+from wscc.ir.streams.program import (
+    Address,
+    Code,
+    Column,
+    Field,
+    Instruction,
+    Operand,
+    ProgramCall,
+    ProgramLoop,
+    ProgramStep,
+    Streams,
+)
+from wscc.ir.types import DType
+
+UPDATES: Final = ("adamw", "sgd")
+
+
+def factor_of(streams: Streams) -> int:
+    """8 bytes by those of the smallest float of the program."""
+    floats = {
+        o.dtype.size
+        for p in streams.programs
+        for c in p.procedures
+        for x in c.body
+        for o in (*x.writes, *x.reads)
+        if o.dtype.is_float
+    }
+    return DType.F64.size // min(floats, default=DType.F64.size)
+
+
+def widened(streams: Streams, factor: int) -> Streams:
+    """The program with floats as f64. The binding table gets a second half: the first, times `factor`."""
+    wide = _Wide(factor, streams.bindings.shape[1])
+    programs = tuple(replace(p, procedures=tuple(map(wide.code, p.procedures))) for p in streams.programs)
+    return replace(
+        streams,
+        programs=programs,
+        steps=tuple(map(wide.step, streams.steps)),
+        bindings=np.concatenate([streams.bindings, streams.bindings * factor], axis=1),
+        arena_bytes=streams.arena_bytes * factor,
+    )
+
+
+def with_optimizer(streams: Streams, numbers: Mapping[str, float]) -> Streams:
+    """The program with other scalars in the instructions that update weights."""
+
+    def changed(x: Instruction) -> Instruction:
+        if x.opcode not in UPDATES:
+            return x
+        return replace(x, attrs=tuple((name, numbers[name]) for name, _ in x.attrs))
+
+    programs = tuple(
+        replace(p, procedures=tuple(replace(c, body=tuple(map(changed, c.body))) for c in p.procedures))
+        for p in streams.programs
+    )
+    return replace(streams, programs=programs)
+
+
+def widened_manifest(manifest: Manifest, factor: int) -> Manifest:
+    """What the host must know of the widened program."""
+
+    def wide(t: HostTensor) -> HostTensor:
+        parts = tuple(replace(p, address=p.address * factor, stride=p.stride * factor) for p in t.parts)
+        return replace(t, type=replace(t.type, dtype=_wide(t.type.dtype)), parts=parts)
+
+    return replace(manifest, tensors=tuple(map(wide, manifest.tensors)))
+
+
+def _wide(dtype: DType) -> DType:
+    return DType.F64 if dtype.is_float else dtype
+
+
+@dataclass(slots=True)
+class _Wide:
+    factor: int
+    columns: int
+    known: dict[Instruction, Instruction] = field(default_factory=dict)
+
+    def code(self, code: Code) -> Code:
+        return replace(code, body=tuple(map(self._instruction, code.body)))
+
+    def _instruction(self, x: Instruction) -> Instruction:
+        if x not in self.known:
+            writes, reads = (tuple(map(self._operand, side)) for side in (x.writes, x.reads))
+            self.known[x] = replace(x, writes=writes, reads=reads)
+        return self.known[x]
+
+    def _operand(self, o: Operand) -> Operand:
+        dtype = _wide(o.dtype)
+        apart = self.factor * o.dtype.size // dtype.size
+        return Operand(o.arg, self._field(o.offset), o.shape, tuple(s * apart for s in o.strides), dtype)
+
+    def _field(self, offset: Field) -> Field:
+        return Column(offset.index + self.columns) if isinstance(offset, Column) else offset * self.factor
+
+    def step(self, step: ProgramStep) -> ProgramStep:
+        return tuple(
+            ProgramLoop(s.variable, s.count, self.step(s.body))
+            if isinstance(s, ProgramLoop)
+            else ProgramCall(s.procedure, tuple(map(self._address, s.args)))
+            for s in step
+        )
+
+    def _address(self, a: Address) -> Address:
+        terms = tuple((index, stride * self.factor) for index, stride in a.terms)
+        return Address(a.base * self.factor, terms)
+
+
+@dataclass(slots=True)
+class WideMachine(Machine):
+    """A machine for a widened program; the host's arrays are spread over the room of their elements.
+
+    `apart` has, by stage and address of every element of these, how far their numbers are from one another.
+    """
+
+    apart: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def _stage(self, die: int) -> int:
+        return die * self.manifest.stages // len(self.streams.dies)
+
+    def store(self, die: int, address: int, value: NDArray[np.generic]) -> None:
+        n = self.apart[self._stage(die), address]
+        wide = np.zeros(value.size * n, value.dtype)
+        wide[::n] = np.ascontiguousarray(value).reshape(-1)
+        Machine.store(self, die, address, wide)
+
+    def load(
+        self, die: int, address: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]
+    ) -> NDArray[np.generic]:
+        n = self.apart[self._stage(die), address]
+        return Machine.load(self, die, address, (prod(shape) * n,), dtype)[::n].reshape(shape).copy()
+
+
+def wide_machine(streams: Streams, manifest: Manifest, threads: int = 1) -> WideMachine:
+    """The program, in f64, on a machine; `machine.manifest` is the widened one."""
+    factor = factor_of(streams)
+    apart = {
+        (stage, (part.address + i * part.stride) * factor): factor
+        * t.type.dtype.size
+        // _wide(t.type.dtype).size
+        for t in manifest.tensors
+        for part in t.parts
+        for i in range(part.count)
+        for stage in (range(manifest.stages) if part.stage < 0 else [part.stage])
+    }
+    return WideMachine(widened(streams, factor), widened_manifest(manifest, factor), threads, apart=apart)

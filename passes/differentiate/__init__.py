@@ -1,0 +1,330 @@
+"""Turn a forward module into a training step: forward, backward, gradient norm and update procedures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar
+
+from wscc.ir.builder import Builder
+from wscc.ir.module import (
+    Affine,
+    Array,
+    Call,
+    Kind,
+    Loop,
+    Mode,
+    Module,
+    Output,
+    Procedure,
+    Ref,
+    Step,
+    Value,
+)
+from wscc.ir.naming import fresh
+from wscc.ir.types import DType, TensorType
+from wscc.passes.differentiate.backward import FORWARD, backward_procedure
+from wscc.passes.base import Fact, Pass
+from wscc.passes.differentiate.update import update_procedures
+
+MICROBATCH = "mb"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One link of the chain: a forward procedure, called once or in a loop over layers."""
+
+    procedure: Procedure
+    call: Call
+    variable: str = ""
+    count: int = 1
+
+    def over_layers(self, call: Call) -> Call | Loop:
+        """`call` in the segment's own loop."""
+        return Loop(self.variable, self.count, (call,)) if self.variable else call
+
+    def elements(self, ref: Ref) -> range:
+        """The indices that `ref` takes over the layers."""
+        stride = sum(c for a in ref.index for v, c in a.terms if v == self.variable)
+        first = sum(a.base for a in ref.index)
+        last = first + stride * (self.count - 1)
+        return range(min(first, last), max(first, last) + 1)
+
+    def reversed(self, ref: Ref) -> Ref:
+        """The same element when layers run backwards: layer l becomes count - 1 - l."""
+        return replace(ref, index=tuple(_reversed(a, self.variable, self.count) for a in ref.index))
+
+
+def _reversed(a: Affine, variable: str, count: int) -> Affine:
+    shift = sum(c * (count - 1) for v, c in a.terms if v == variable)
+    return replace(a, base=a.base + shift, terms=tuple((v, -c if v == variable else c) for v, c in a.terms))
+
+
+@dataclass(frozen=True, slots=True)
+class Differentiate(Pass):
+    """Give every segment a backward procedure, and the module its update.
+
+    A segment is a pure function of carried values and parameters. Its backward procedure takes the gradients
+    of what it carried out, the values saved for it and the parameters, and gives the gradients of what it
+    carried in and (added up over micro-batches) of its parameters. `Train.recompute` says what is saved:
+    everything it reads (`none`), only results of contractions and attention (`selective`), nothing (`full`).
+
+    Before: step { loop mb { call @block(x[l], w[l], x[l+1]) } }
+    After:  step { loop mb { .. @block.fwd .. @block.bwd .. }  .. @block.norm ..  .. @block.update .. }
+    """
+
+    name: ClassVar[str] = "differentiate"
+    provides: ClassVar[frozenset[Fact]] = frozenset({Fact.DIFFERENTIATED})
+
+    def run(self, module: Module) -> Module:
+        prepare, chain = _split_step(module)
+        segments = [_segment(module, stmt) for stmt in chain.body]
+        state = _State(module, segments)
+        for segment in segments:
+            state.add_segment(segment)
+        return state.finished(prepare, chain)
+
+
+def _split_step(module: Module) -> tuple[Step, Loop]:
+    """The statements before the micro-batch loop that holds the chain, and that loop (the last statement)."""
+    *before, chain = module.step
+    assert isinstance(chain, Loop), "a forward module ends with its micro-batch loop"
+    return tuple(before), chain
+
+
+def _segment(module: Module, stmt: Call | Loop) -> Segment:
+    if isinstance(stmt, Call):
+        return Segment(module.procedure(stmt.procedure), stmt)
+    (call,) = stmt.body
+    assert isinstance(call, Call)
+    return Segment(module.procedure(call.procedure), call, stmt.variable, stmt.count)
+
+
+class _State:
+    """The training module as it grows, segment by segment."""
+
+    def __init__(self, module: Module, segments: list[Segment]) -> None:
+        self.module = module
+        self.arrays = {a.name: a for a in module.arrays}
+        # A value `grad` of a repeat `y` must not be taken for the gradient of a `y` of the program.
+        self.taken = {
+            f"{a.name}{end}" for a in module.arrays for end in ("", ".grad", ".m", ".v", ".partial")
+        }
+        self.own = {s.procedure.name for s in segments}
+        self.procedures = [p for p in module.procedures if p.name not in self.own]
+        self.forward: list[Call | Loop] = []
+        self.backward: list[Call | Loop] = []
+        # Carried arrays whose gradients are added up from zero; those of the others are written once, in turns.
+        self.shared = _read_more_than_once(segments, self.arrays) | _not_all_read(segments, self.arrays)
+        self.grads: dict[str, Segment] = {}
+        self.writers: dict[str, int] = {}
+        for s in segments:
+            for value, ref in zip(s.procedure.inputs, s.call.args, strict=False):
+                if self.arrays[ref.array].kind is Kind.PARAM and value.type.dtype.is_float:
+                    self.grads.setdefault(ref.array, s)
+                    # A parameter that every layer shares is read once per layer.
+                    times = 1 if self.arrays[ref.array].extents else s.count
+                    self.writers[ref.array] = self.writers.get(ref.array, 0) + times
+
+    # -- one segment ------------------------------------------------------------------------------------
+
+    def add_segment(self, s: Segment) -> None:
+        inputs = dict(zip((v.name for v in s.procedure.inputs), s.call.args, strict=False))
+        outputs = dict(zip(s.procedure.outputs, s.call.args[len(s.procedure.inputs) :], strict=True))
+        wanted = [v for v in s.procedure.inputs if self._has_grad(inputs[v.name].array)]
+        params = {n for n, ref in inputs.items() if self.arrays[ref.array].kind is Kind.PARAM}
+        result = backward_procedure(s.procedure, wanted, params, self.module.train)
+        saved = [self._saved(s, v) for v in result.saved]
+        fwd = replace(
+            s.procedure,
+            name=f"{s.procedure.name}{FORWARD}",
+            outputs=(*s.procedure.outputs, *(Output(v) for v in result.saved)),
+        )
+        self.forward.append(s.over_layers(Call(fwd.name, (*s.call.args, *saved))))
+        seeds = {
+            o.value.name: self._carried_grad(outputs[o]) for o in s.procedure.outputs if o.mode is Mode.WRITE
+        }
+        by_name = {**inputs, **dict(zip((v.name for v in result.saved), saved, strict=True))}
+        args = [by_name[n] for n in result.reads] + [seeds[n] for n in result.seeds]
+        args += [self._grad_ref(inputs[v.name]) for v in result.wanted]
+        modes = [self._grad_mode(inputs[v.name]) for v in result.wanted]
+        outs = tuple(Output(g, m) for g, m in zip(result.grads, modes, strict=True))
+        self.procedures += [fwd, replace(result.procedure, outputs=outs)]
+        backwards = tuple(s.reversed(r) for r in args)
+        self.backward.insert(0, s.over_layers(Call(result.procedure.name, backwards)))
+
+    def _saved(self, s: Segment, value: Value) -> Ref:
+        name = fresh(f"{s.procedure.name}.{value.name}", self.taken)
+        self.taken.add(name)
+        extents = (s.count,) if s.variable else ()
+        self.arrays[name] = Array(name, value.type, Kind.SAVED, extents)
+        return Ref(name, (Affine(0, ((s.variable, 1),)),) if s.variable else ())
+
+    def _has_grad(self, array: str) -> bool:
+        a = self.arrays[array]
+        return a.kind in (Kind.PARAM, Kind.CARRIED) and a.type.dtype.is_float
+
+    def _grad_ref(self, ref: Ref) -> Ref:
+        """Where the gradient of an array element lives: beside it for parameters, in two slots that take
+        turns for values passed from layer to layer."""
+        array = self.arrays[ref.array]
+        if array.kind is not Kind.PARAM:
+            return self._carried_grad(ref)
+        grad = f"{array.name}.grad"
+        kind = TensorType(array.type.shape, self.module.train.grads)
+        self.arrays.setdefault(grad, Array(grad, kind, Kind.GRAD, array.extents))
+        return Ref(grad, ref.index)
+
+    def _carried_grad(self, ref: Ref) -> Ref:
+        array = self.arrays[ref.array]
+        grad = f"{array.name}.grad"
+        turns = bool(array.extents) and array.name not in self.shared
+        extents = (2,) if turns else array.extents
+        self.arrays.setdefault(grad, Array(grad, array.type, Kind.CARRIED, extents))
+        return Ref(grad, tuple(replace(a, modulus=2) for a in ref.index) if turns else ref.index)
+
+    def _grad_mode(self, ref: Ref) -> Mode:
+        """WRITE where one call gives the whole gradient, so that nothing has to be zeroed first."""
+        if self.arrays[ref.array].kind is Kind.PARAM:
+            alone = self.writers[ref.array] == 1 and self.module.train.microbatches == 1
+        else:
+            alone = ref.array not in self.shared
+        return Mode.WRITE if alone else Mode.ADD
+
+    # -- the whole step ---------------------------------------------------------------------------------
+
+    def finished(self, prepare: Step, chain: Loop) -> Module:
+        added = {o.array for p, call in self._bwd_calls() for o in _added(p, call)}
+        params = {n: self.arrays[f"{n}.grad"] for n in self.grads}
+        once = [a for a in params.values() if a.name in added]
+        # All of them: an element that no call reads keeps the zeros as its gradient.
+        each = [self.arrays[g] for n in sorted(self.shared) if (g := f"{n}.grad") in self.arrays]
+        zero_once, zero_each = self._zeroing("zero", once), self._zeroing("zero.carried", each)
+        scalar = TensorType((), self.module.train.grads)
+        self.arrays["norm2"] = Array("norm2", scalar, Kind.SCALAR)
+        self.arrays["t"] = Array("t", TensorType((), DType.I32), Kind.SCALAR)
+        self.procedures.append(_begin(scalar))
+        begin = Call("begin", (Ref("t"), Ref("t"), Ref("norm2")))
+        norms, updates = self._updates()
+        body = replace(chain, body=(*self.forward, *zero_each, *self.backward))
+        step = (begin, *prepare, *zero_once, body, *norms, *updates)
+        return self.module.with_(
+            arrays=tuple(self.arrays.values()), procedures=tuple(self.procedures), step=step
+        )
+
+    def _bwd_calls(self) -> Iterator[tuple[Procedure, Call]]:
+        by_name = {p.name: p for p in self.procedures}
+        for stmt in self.backward:
+            call = stmt if isinstance(stmt, Call) else stmt.body[0]
+            assert isinstance(call, Call)
+            yield by_name[call.procedure], call
+
+    def _zeroing(self, name: str, arrays: list[Array]) -> list[Call | Loop]:
+        """Calls that write zeros over every element, one procedure per loop length."""
+        stmts: list[Call | Loop] = []
+        for extents, group in _by_extents(arrays).items():
+            proc = f"{name}.{extents[0]}" if extents else name
+            b = Builder()
+            outs = [Output(_zeros(b, a)) for a in group]
+            self.procedures.append(Procedure(proc, (), tuple(outs), tuple(b.ops)))
+            index = (Affine(0, (("l", 1),)),) if extents else ()
+            call = Call(proc, tuple(Ref(a.name, index) for a in group))
+            stmts.append(Loop("l", extents[0], (call,)) if extents else call)
+        return stmts
+
+    def _updates(self) -> tuple[list[Call | Loop], list[Call | Loop]]:
+        """Norm and update calls, parameters grouped by the segment that owns them."""
+        norms: list[Call | Loop] = []
+        updates: list[Call | Loop] = []
+        owners: dict[str, tuple[Segment, list[Array]]] = {}
+        for name, segment in self.grads.items():
+            # Parameters of a repeat that its layers share are updated once, beside those of each layer.
+            shared = bool(segment.variable) and not self.arrays[name].extents
+            owner = f"{segment.procedure.name}{'.shared' if shared else ''}"
+            owners.setdefault(owner, (segment, []))[1].append(self.arrays[name])
+        for owner, (segment, params) in owners.items():
+            made = update_procedures(owner, params, self.module.train)
+            self.procedures += made.procedures
+            for a in made.state:
+                self.arrays[a.name] = a
+            layered = bool(params[0].extents)
+            index = (Affine(0, ((segment.variable, 1),)),) if layered else ()
+            for calls, some in ((norms, made.norm_calls(index)), (updates, (made.update_call(index),))):
+                calls += [segment.over_layers(call) if layered else call for call in some]
+        return norms, updates
+
+
+def _added(procedure: Procedure, call: Call) -> Iterator[Ref]:
+    for out, ref in zip(procedure.outputs, call.args[len(procedure.inputs) :], strict=True):
+        if out.mode is Mode.ADD:
+            yield ref
+
+
+def _by_extents(arrays: list[Array]) -> dict[tuple[int, ...], list[Array]]:
+    groups: dict[tuple[int, ...], list[Array]] = {}
+    for a in arrays:
+        groups.setdefault(a.extents, []).append(a)
+    return groups
+
+
+def _zeros(b: Builder, array: Array) -> Value:
+    term = " ".join(f"i{n}" for n in range(len(array.type.shape)))
+    sizes = {f"i{n}": s for n, s in enumerate(array.type.shape)}
+    return b.one(
+        "fill",
+        [],
+        f" -> {term}",
+        sizes=sizes,
+        dtypes=[array.type.dtype],
+        attrs={"value": 0.0},
+        hints=[array.name],
+    )
+
+
+def _begin(scalar: TensorType) -> Procedure:
+    """Count the step and forget the last gradient norm."""
+    b = Builder()
+    t = b.input("t", TensorType((), DType.I32))
+    ticked = b.one("tick", [t], " -> ", dtypes=[DType.I32], hints=["t.next"])
+    norm2 = b.one("fill", [], " -> ", dtypes=[scalar.dtype], attrs={"value": 0.0}, hints=["norm2"])
+    return Procedure("begin", (t,), (Output(ticked), Output(norm2)), tuple(b.ops))
+
+
+def _read_more_than_once(segments: list[Segment], arrays: dict[str, Array]) -> frozenset[str]:
+    """Carried arrays of which some element is an input of more than one dynamic call."""
+    reads: dict[str, list[tuple[int, int]]] = {}
+    shared: set[str] = set()
+    for s in segments:
+        for _, ref in zip(s.procedure.inputs, s.call.args, strict=False):
+            if arrays[ref.array].kind is not Kind.CARRIED:
+                continue
+            span = s.elements(ref)
+            if s.count > 1 and len(span) == 1:
+                shared.add(ref.array)
+            reads.setdefault(ref.array, []).append((span.start, span.stop))
+    for name, spans in reads.items():
+        spans.sort()
+        if any(a[1] > b[0] for a, b in pairwise(spans)):
+            shared.add(name)
+    return frozenset(shared)
+
+
+def _not_all_read(segments: list[Segment], arrays: dict[str, Array]) -> frozenset[str]:
+    """Carried arrays of which some element is written, and an input of no call: the last `y` of a `repeat`
+    that hands it on from layer to layer only, or all but the last `y` of one whose layers do not read it."""
+    written: dict[str, list[range]] = {}
+    read: dict[str, list[range]] = {}
+    for s in segments:
+        inputs = len(s.procedure.inputs)
+        for refs, into in ((s.call.args[:inputs], read), (s.call.args[inputs:], written)):
+            for ref in refs:
+                if arrays[ref.array].kind is Kind.CARRIED:
+                    into.setdefault(ref.array, []).append(s.elements(ref))
+    return frozenset(n for n, spans in written.items() if not _covers(read.get(n, []), spans))
+
+
+def _covers(spans: list[range], wanted: list[range]) -> bool:
+    """Whether each number of `wanted` is in one of `spans`; by their ends alone, for layers may be many."""
+    ends = {e for s in spans for e in (s.start, s.stop)}
+    return all(any(at in s for s in spans) for w in wanted for at in {w.start, *(e for e in ends if e in w)})

@@ -1,0 +1,177 @@
+"""The backward procedure of one segment: reverse accumulation, and what it must save or recompute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wscc.ir.builder import Builder
+from wscc.ir.module import Mode, Op, Output, Procedure, Value
+from wscc.ir.train import Train
+from wscc.ir.types import DType
+from wscc.passes.differentiate.rules import DERIVATIVES, Backward
+
+# What the procedures of a segment are called behind its name.
+FORWARD, BACKWARD = ".fwd", ".bwd"
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardResult:
+    """`procedure` takes `reads` (formals and saved values of the forward procedure, by name), then one gradient
+    for each of `seeds`; it gives `grads`, one for each of `wanted`. `saved` are forward values to keep."""
+
+    procedure: Procedure
+    saved: tuple[Value, ...]
+    reads: tuple[str, ...]
+    seeds: tuple[str, ...]
+    wanted: tuple[Value, ...]
+    grads: tuple[Value, ...]
+
+
+def backward_procedure(
+    forward: Procedure, wanted: list[Value], params: set[str], train: Train
+) -> BackwardResult:
+    """Differentiate `forward` with respect to the inputs in `wanted`, of which `params` names the parameters.
+
+    An output added up elsewhere (the loss) is seeded with 1; every other output's gradient is an input.
+    """
+    tape = _Tape(forward, wanted, params, train)
+    seeds = [o.value for o in forward.outputs if o.mode is Mode.WRITE]
+    for out in forward.outputs:
+        tape.seed(out)
+    for op in reversed(forward.ops):
+        tape.differentiate(op)
+    grads = tuple(tape.total(v) or tape.zeros(v) for v in wanted)
+    # Names in formals come from the forward procedure, in its order, so that the text is stable.
+    reads = [v for v in (*forward.inputs, *_results(forward)) if v.name in tape.formals]
+    saved = tuple(v for v in reads if v not in forward.inputs)
+    inputs = (*(tape.formals[v.name] for v in reads), *(tape.seeds[v.name] for v in seeds))
+    procedure = Procedure(
+        f"{forward.name}{BACKWARD}", inputs, tuple(Output(g) for g in grads), tuple(tape.builder.ops)
+    )
+    return BackwardResult(
+        procedure, saved, tuple(v.name for v in reads), tuple(v.name for v in seeds), tuple(wanted), grads
+    )
+
+
+def _results(procedure: Procedure) -> list[Value]:
+    return [v for op in procedure.ops for v in op.results]
+
+
+class _Tape:
+    """The state of one reverse accumulation; implements `derivatives.Tape`."""
+
+    def __init__(self, forward: Procedure, wanted: list[Value], params: set[str], train: Train) -> None:
+        self.builder = Builder()
+        self.formals: dict[str, Value] = {}
+        self.seeds: dict[str, Value] = {}
+        self._forward = forward
+        self._train = train
+        self._producer = {v.name: op for op in forward.ops for v in op.results}
+        self._recomputed: dict[str, Value] = {}
+        self._grads: dict[str, list[Value]] = {}
+        self._inputs = {v.name for v in forward.inputs}
+        self._active = _reachable(forward, {v.name for v in wanted})
+        self._weights = _weights(forward, params)
+
+    # -- what derivative rules ask for ------------------------------------------------------------------
+
+    def needs_grad(self, value: Value) -> bool:
+        return value.name in self._active
+
+    def grad_dtype(self, value: Value) -> DType:
+        """Gradients of weights are summed in the gradients' own type from the start."""
+        return self._train.grads if value.name in self._weights else value.type.dtype
+
+    def forward(self, value: Value) -> Value:
+        if value.name in self._recomputed:
+            return self._recomputed[value.name]
+        if value.name in self._inputs or self._is_saved(value):
+            if value.name not in self.formals:
+                self.formals[value.name] = self.builder.input(value.name, value.type)
+            return self.formals[value.name]
+        self._recompute(self._producer[value.name])
+        return self._recomputed[value.name]
+
+    def _is_saved(self, value: Value) -> bool:
+        op = self._producer[value.name]
+        # Views and conversions of weights cost nothing to have again, whatever is recomputed.
+        if op.kind == "split" or value.name in self._weights:
+            return False
+        mode = self._train.recompute
+        return mode == "none" or (mode == "selective" and op.definition.heavy)
+
+    def _recompute(self, op: Op) -> None:
+        operands = [self.forward(v) for v in op.operands]
+        assert op.rule is not None
+        results = self.builder.emit(
+            op.kind, operands, op.rule, sizes=op.sizes, dtypes=[v.type.dtype for v in op.results],
+            attrs=dict(op.attrs), hints=[f"{v.name}.again" for v in op.results],
+            origin=_origin(self._forward, op), span=op.span,
+        )  # fmt: skip
+        self._recomputed.update(zip((v.name for v in op.results), results, strict=True))
+
+    # -- accumulation -----------------------------------------------------------------------------------
+
+    def seed(self, output: Output) -> None:
+        value = output.value
+        if output.mode is Mode.WRITE:
+            grad = self.builder.input(f"d.{value.name}", value.type)
+            self.seeds[value.name] = grad
+        else:
+            grad = self.builder.one(
+                "fill", [], " -> ", dtypes=[value.type.dtype], attrs={"value": 1.0}, hints=["one"]
+            )
+        self._grads.setdefault(value.name, []).append(grad)
+
+    def total(self, value: Value) -> Value | None:
+        """The sum of all gradients that reached the value, as one op."""
+        parts = self._grads.get(value.name, [])
+        if len(parts) > 1:
+            term = " ".join(f"i{n}" for n in range(len(value.type.shape)))
+            rule = f"{', '.join([term] * len(parts))} -> {term}"
+            whole = self.builder.one(
+                "gsum", parts, rule, dtypes=[parts[0].type.dtype], hints=[f"d.{value.name}.sum"],
+                origin=f"{self._forward.name}{FORWARD}/{value.name}",
+            )  # fmt: skip
+            parts[:] = [whole]
+        return parts[0] if parts else None
+
+    def zeros(self, value: Value) -> Value:
+        """The gradient of an input that the outputs do not depend on."""
+        names = [f"i{n}" for n in range(len(value.type.shape))]
+        return self.builder.one(
+            "fill", [], f" -> {' '.join(names)}", sizes=dict(zip(names, value.type.shape, strict=True)),
+            dtypes=[self.grad_dtype(value)], attrs={"value": 0.0}, hints=[f"d.{value.name}"],
+        )  # fmt: skip
+
+    def differentiate(self, op: Op) -> None:
+        dys = [self.total(v) for v in op.results]
+        if all(d is None for d in dys) or not any(self.needs_grad(v) for v in op.operands):
+            return
+        back = Backward(self, op, _origin(self._forward, op))
+        grads = DERIVATIVES[op.kind](back, dys)
+        for value, grad in zip(op.operands, grads, strict=True):
+            if grad is not None and self.needs_grad(value):
+                self._grads.setdefault(value.name, []).append(grad)
+
+
+def _origin(forward: Procedure, op: Op) -> str:
+    return f"{forward.name}{FORWARD}/{op.results[0].name}"
+
+
+def _reachable(forward: Procedure, start: set[str]) -> set[str]:
+    """Values that depend on one of `start` through ops with a derivative."""
+    active = set(start)
+    for op in forward.ops:
+        if op.kind in DERIVATIVES and any(v.name in active for v in op.operands):
+            active |= {v.name for v in op.results if v.type.dtype.is_float}
+    return active
+
+
+def _weights(forward: Procedure, params: set[str]) -> set[str]:
+    """Parameters and what is computed of parameters alone."""
+    weights = set(params)
+    for op in forward.ops:
+        if op.operands and all(v.name in weights for v in op.operands):
+            weights |= {v.name for v in op.results}
+    return weights

@@ -1,0 +1,130 @@
+"""Group the transfers of each procedure into phases: sets that may be in flight together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.ir.fabric import Transfer
+from wscc.ir.module import Module, Procedure
+from wscc.analysis.accesses import Accesses, Touches, accesses
+from wscc.analysis.aliases import aliases
+from wscc.passes.base import Fact, Pass
+
+
+@dataclass(frozen=True, slots=True)
+class FormPhases(Pass):
+    """Give each transfer the number of its phase, counted from 0 in program order in each procedure.
+
+    A whole collective or stream (one `group`) is one phase, since its rounds load the same links; so are
+    groups whose transfers interleave. With `merge`, a group joins the phase before it if none of its
+    transfers depends on one of that phase, directly or through kernels.
+
+    Invariant: numbers never fall along the body, and two transfers of one phase have no dependency path
+    between them, unless their groups are the same or interleave.
+
+    Before: transfer 0 group=g; add; transfer 1 group=g; transfer 2 group=h of the sum
+    After:  phases 0, 0 and 1
+    """
+
+    name: ClassVar[str] = "form_phases"
+    requires: ClassVar[frozenset[Fact]] = frozenset({Fact.LOWERED})
+    provides: ClassVar[frozenset[Fact]] = frozenset({Fact.PHASED})
+
+    merge: bool = True
+
+    def run(self, module: Module) -> Module:
+        names = aliases(module)
+        return module.with_(
+            procedures=tuple(self._phased(p, module.dies_used, names[p.name]) for p in module.procedures)
+        )
+
+    def _phased(self, procedure: Procedure, dies: int, names: dict[str, str]) -> Procedure:
+        spans = group_spans(procedure)
+        if not spans:
+            return procedure
+        found = accesses(procedure, dies, names)
+        depends = _Downstream.empty(found)
+        phases: dict[int, int] = {}
+        phase, walked = 0, spans[0].first
+        for span in spans:
+            if span.first > spans[0].first:
+                depends.walk(walked, span.first, sources=frozenset())
+                if not self.merge or depends.reaches(span):
+                    phase += 1
+                    depends = _Downstream.empty(found)
+            depends.walk(span.first, span.last + 1, sources=span.transfers)
+            walked = span.last + 1
+            phases.update((i, phase) for i in span.transfers)
+        body = tuple(
+            replace(s, phase=phases[i]) if isinstance(s, Transfer) and i in phases else s
+            for i, s in enumerate(procedure.body)
+        )
+        return replace(procedure, body=body)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpan:
+    """The transfers, by position in the body, of groups that interleave (mostly one group)."""
+
+    first: int
+    last: int
+    transfers: frozenset[int]
+
+
+def group_spans(procedure: Procedure) -> list[GroupSpan]:
+    """Disjoint spans in program order; a transfer without a group is one by itself, a local one in none."""
+    groups: dict[str | int, list[int]] = {}
+    for i, stmt in enumerate(procedure.body):
+        if isinstance(stmt, Transfer) and not stmt.is_local:
+            groups.setdefault(stmt.group or i, []).append(i)
+    spans: list[GroupSpan] = []
+    for positions in groups.values():
+        span = GroupSpan(positions[0], positions[-1], frozenset(positions))
+        while spans and spans[-1].last > span.first:
+            last = spans.pop()
+            span = GroupSpan(
+                min(last.first, span.first), max(last.last, span.last), last.transfers | span.transfers
+            )
+        spans.append(span)
+    return spans
+
+
+@dataclass
+class _Downstream:
+    """The statements that depend on the transfers of the current phase, as what they read and wrote."""
+
+    found: Accesses
+    read: NDArray[np.bool_]
+    written: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, found: Accesses) -> _Downstream:
+        count = len(found.regions)
+        return cls(found, np.zeros(count, np.bool_), np.zeros(count, np.bool_))
+
+    def walk(self, start: int, end: int, sources: frozenset[int]) -> None:
+        """Follow dependencies through statements `start` to `end` - 1; `sources` are of the phase."""
+        for i in range(start, end):
+            touches = self.found.touches[i]
+            if i in sources or self._has(touches):
+                self.read[list(touches.reads)] = True
+                self.written[list(touches.writes)] = True
+
+    def reaches(self, span: GroupSpan) -> bool:
+        """Whether a transfer of the span depends on the phase."""
+        trial = _Downstream(self.found, self.read.copy(), self.written.copy())
+        for i in range(span.first, span.last + 1):
+            if i in span.transfers and trial._has(self.found.touches[i]):
+                return True
+            trial.walk(i, i + 1, sources=frozenset())
+        return False
+
+    def _has(self, touches: Touches) -> bool:
+        meeting = self.found.meeting
+        return any(self.written[meeting[r]].any() for r in (*touches.reads, *touches.writes)) or any(
+            self.read[meeting[r]].any() for r in touches.writes
+        )

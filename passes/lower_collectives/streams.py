@@ -1,0 +1,269 @@
+"""A stream as a loop of kernels over chunks, with the transfers that bring the next chunk in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count, zip_longest
+from typing import Final
+
+from wscc.ir.fabric import NOBODY, Ints, View
+from wscc.ir.module import Op, Stream
+from wscc.analysis.gather_plan import GatherPlan, Move
+from wscc.passes.lower_collectives.builder import FabricBuilder, mask, sliced
+from wscc.passes.lower_collectives.ops import KERNELS
+from wscc.passes.lower_collectives.reshards import Along, add_arrived, arriving, gathering
+from wscc.analysis.index_ranges import Coordinates, Run, Runs, split_axes
+from wscc.passes.lower_collectives.site import Site
+from wscc.passes.lower_collectives.slices import slices
+
+Event = tuple[str, int]
+Shards = tuple[int, ...]
+_OVER: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSite:
+    """One streamed op on its local views: shards where it moves, whole along the factor elsewhere. `more` says, by
+    result, that it is to be added to what is there. Of each shard along the factor, this is `part`: its
+    first index and size."""
+
+    along: Along
+    op: Op
+    stream: Stream
+    reads: tuple[View, ...]
+    writes: tuple[View, ...]
+    coordinates: Coordinates
+    runs: Runs
+    more: tuple[bool, ...]
+    part: tuple[int, int] | None = None
+
+    @property
+    def build(self) -> FabricBuilder:
+        return self.along.build
+
+    @property
+    def group(self) -> str:
+        return self.op.results[0].name
+
+    def ins(self) -> tuple[tuple[str, ...], ...]:
+        assert self.op.rule is not None
+        return self.op.rule.ins
+
+    def outs(self) -> tuple[tuple[str, ...], ...]:
+        assert self.op.rule is not None
+        return self.op.rule.outs
+
+    def chunk(self, view: View, term: tuple[str, ...], shards: Shards) -> View:
+        """The view at the chunk of each die's shard; itself where it lacks the factor."""
+        if self.stream.factor not in term:
+            return view
+        dim = term.index(self.stream.factor)
+        shard = self.along.at(view, dim, self.along.by_position(shards))
+        return sliced(shard, dim, *self.part) if self.part else shard
+
+    def run(
+        self, shards: Shards, reads: tuple[View, ...], writes: tuple[View, ...], more: tuple[bool, ...],
+        where: Ints = 1,
+    ) -> None:  # fmt: skip
+        """The op's kernels on the chunk numbered `shards` (by position)."""
+        axis, cut = self.stream.axis, self.stream.factor
+        others = tuple(a for a in split_axes(self.op, cut) if a != axis)
+        by_die = [shards[p] for p in self.along.mesh.coordinates(axis)]
+
+        def runs(factor: str) -> list[Run]:
+            if factor != cut:
+                return self.runs(factor)
+            return self.coordinates.chunk(others, axis, self.op.sizes[cut], by_die)
+
+        KERNELS[self.op.kind](Site(self.build, self.op, reads, writes, runs, more, where))
+
+
+def lower_stream(s: StreamSite) -> None:
+    """Operands that move are received while earlier chunks are worked on; results that move grow on the way."""
+    parts = slices(s)
+    if not s.stream.moving_out:
+        for part in parts:
+            _gather_as_it_goes(part)
+        return
+    # A message of a slice is on its way while another slice is worked on: each starts when the one before is half done.
+    rounds = len(s.along.plan.rounds) * (2 if s.stream.moving_in else 1)  # operands are gathered first
+    waiting, begun = [_reduce_as_it_goes(part) for part in parts], list[Iterator[None]]()
+    for tick in count():
+        if waiting and tick % max(1, -(-rounds // 2)) == 0:
+            begun.append(waiting.pop(0))
+        begun = [part for part in begun if next(part, _OVER) is not _OVER]
+        if not waiting and not begun:
+            return
+
+
+# --------------------------------------------------------------------------------------- operands that move
+
+
+def _gather_as_it_goes(s: StreamSite) -> None:
+    plan = s.along.plan
+    events = _events(plan)
+    slot_of, slots = _colour(plan, events)
+    moving = {
+        i: s.build.buffer(f"{s.group}.slots{i}", (slots, *s.reads[i].shape), s.reads[i].dtype, slot=True)
+        for i in s.stream.moving_in
+    }
+
+    def held(i: int, shards: Shards) -> View:
+        """Where each die keeps the shard that is its entry of `shards`."""
+        at = s.along.by_position(tuple(slot_of[p].get(j, 0) for p, j in enumerate(shards)))
+        one = sliced(moving[i], 0, at, 1)
+        return View(one.buffer, one.offset, one.shape[1:], one.strides[1:], one.dtype)
+
+    for kind, n in events:
+        if kind == "round":
+            for move in plan.rounds[n]:
+                for i in s.stream.moving_in:
+                    read = s.reads[i] if n == 0 else held(i, move.shard)
+                    s.along.send(move, read, held(i, arriving(move)[0]), s.group)
+            continue
+        shards = plan.order[n]
+        reads = tuple(
+            (v if n == 0 else held(i, shards)) if i in s.stream.moving_in else s.chunk(v, t, shards)
+            for i, (v, t) in enumerate(zip(s.reads, s.ins(), strict=True))
+        )
+        writes = tuple(s.chunk(v, t, shards) for v, t in zip(s.writes, s.outs(), strict=True))
+        more = tuple(m or (n > 0 and s.stream.factor not in t) for m, t in zip(s.more, s.outs(), strict=True))
+        s.run(shards, reads, writes, more)
+
+
+def _events(plan: GatherPlan) -> list[Event]:
+    """Rounds and uses in program order: the round after the one that a use needs is under way before it."""
+    events: list[Event] = []
+    sent = 0
+    for t in range(plan.size):
+        while sent < min(plan.ready[t] + 1, len(plan.rounds)):
+            events.append(("round", sent))
+            sent += 1
+        events.append(("use", t))
+    return events
+
+
+def _colour(plan: GatherPlan, events: list[Event]) -> tuple[list[dict[int, int]], int]:
+    """By position, the slot of each shard that arrives; and how many slots that takes.
+
+    A slot is free again once its shard has been used and relayed; arrivals of a round never share one with
+    what the same round still sends.
+    """
+    slot_of = [_first_free(life) for life in _lives(plan, events)]
+    return slot_of, max((max(c.values(), default=-1) + 1 for c in slot_of), default=1)
+
+
+def _lives(plan: GatherPlan, events: list[Event]) -> list[dict[int, list[int]]]:
+    """By position and shard that arrives there: the moments at which it arrives, is relayed and is used."""
+    lives: list[dict[int, list[int]]] = [{} for _ in range(plan.size)]
+    for when, (kind, n) in enumerate(events):
+        if kind == "use":
+            for p, shard in enumerate(plan.order[n]):
+                if shard in lives[p]:
+                    lives[p][shard].append(when)
+            continue
+        for move in plan.rounds[n]:
+            for p, q in enumerate(move.to):
+                if q != NOBODY and move.shard[p] in lives[p]:
+                    lives[p][move.shard[p]].append(when)
+            for q, (shard, lands) in enumerate(zip(*arriving(move), strict=True)):
+                if lands:
+                    lives[q].setdefault(shard, [when])
+    return lives
+
+
+def _first_free(life: dict[int, list[int]]) -> dict[int, int]:
+    """The slot of each shard, taken in order of arrival, the first that is free by then."""
+    busy_until: list[int] = []
+    chosen: dict[int, int] = {}
+    for shard, times in sorted(life.items(), key=lambda kv: (kv[1][0], kv[0])):
+        slot = next((i for i, end in enumerate(busy_until) if end < times[0]), len(busy_until))
+        if slot == len(busy_until):
+            busy_until.append(0)
+        busy_until[slot] = max(times)
+        chosen[shard] = slot
+    return chosen
+
+
+# ---------------------------------------------------------------------------------------- results that move
+
+
+def _reduce_as_it_goes(s: StreamSite) -> Iterator[None]:
+    """The time reversal: the farthest shard's part is computed and sent first, one's own last. A round at a time."""
+    s, gathered = _with_operands_gathered(s)
+    yield from gathered
+    outs = s.stream.moving_out
+    _clear_kept_results(s)
+    pending: dict[int, list[tuple[Move, View]]] = {j: [] for j in outs}
+    for r, moves in enumerate(reversed(s.along.plan.rounds)):
+        back = [m.backwards() for m in moves]
+        parts: dict[Shards, dict[int, View]] = {}
+        for move in back:
+            if move.shard not in parts:
+                parts[move.shard] = _part(s, move, pending, f"{s.group}.acc{r}.{len(parts)}")
+        arrived: dict[int, list[tuple[Move, View]]] = {j: [] for j in outs}
+        for i, move in enumerate(back):
+            for j in outs:
+                source = parts[move.shard][j]
+                slot = s.build.buffer(f"{s.group}.in{r}.{i}.{j}", source.shape, source.dtype, slot=True)
+                s.along.send(move, source, slot, s.group)
+                arrived[j].append((move, slot))
+        pending = arrived
+        yield
+    own = tuple(range(s.along.size))
+    _contribute(s, own, {j: s.writes[j] for j in outs}, 1)
+    for j in outs:
+        add_arrived(s.along, s.writes[j], own, pending[j])
+
+
+def _with_operands_gathered(s: StreamSite) -> tuple[StreamSite, Iterator[None]]:
+    """Operands that move together with accumulators are gathered first: the accumulator of the farthest
+    shard starts, which needs the farthest operand. Also the rounds that gather them."""
+    reads, rounds = list(s.reads), []
+    for i in s.stream.moving_in:
+        dim = s.ins()[i].index(s.stream.factor)
+        shape = list(reads[i].shape)
+        shape[dim] *= s.along.size
+        full = s.build.buffer(f"{s.group}.gathered{i}", shape, reads[i].dtype)
+        rounds.append(gathering(s.along, reads[i], full, dim, s.group))
+        reads[i] = full
+    return replace(s, reads=tuple(reads)), (None for _ in zip_longest(*rounds))
+
+
+def _kept(s: StreamSite) -> list[int]:
+    """Results that stay and lack the factor: every chunk adds to them."""
+    return [j for j, t in enumerate(s.outs()) if j not in s.stream.moving_out and s.stream.factor not in t]
+
+
+def _clear_kept_results(s: StreamSite) -> None:
+    for j in _kept(s):
+        if not s.more[j]:
+            s.build.kernel("fill", [s.writes[j]], [], {"value": 0.0})
+
+
+def _part(
+    s: StreamSite, move: Move, pending: dict[int, list[tuple[Move, View]]], hint: str
+) -> dict[int, View]:
+    """What this die sends of a shard: its own contribution and what has arrived for it."""
+    senders = [q >= 0 for q in move.to]
+    made = {
+        j: s.build.buffer(f"{hint}.{j}", s.writes[j].shape, s.writes[j].dtype) for j in s.stream.moving_out
+    }
+    where = 1 if all(senders) else mask(s.along.mesh, s.along.axis, senders)
+    _contribute(s, move.shard, made, where)
+    for j, acc in made.items():
+        add_arrived(s.along, acc, move.sent, pending[j])
+    return made
+
+
+def _contribute(s: StreamSite, shards: Shards, into: dict[int, View], where: Ints) -> None:
+    reads = tuple(s.chunk(v, t, shards) for v, t in zip(s.reads, s.ins(), strict=True))
+    writes = tuple(
+        into[j] if j in into else s.chunk(v, t, shards)
+        for j, (v, t) in enumerate(zip(s.writes, s.outs(), strict=True))
+    )
+    kept = _kept(s)
+    # Parts that are sent hold nothing yet; what they end in may.
+    more = tuple(j in kept or (s.more[j] and writes[j] == s.writes[j]) for j in range(len(writes)))
+    s.run(shards, reads, writes, more, where)

@@ -1,0 +1,92 @@
+"""Whether sequences split by an axis lie in zigzag order, so that every die sees as much of a causal mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, prod
+
+from wscc.ir.module import Kind, Module, Op, Procedure
+from wscc.ir.zigzag import fits
+from wscc.analysis.index_ranges import split_axes
+from wscc.analysis.sequence_dims import Positions, Sequences, across, factors
+from wscc.strategy import SEQUENCE, policy
+
+
+def with_order(module: Module) -> Module:
+    """The sharded module with the order of its sequences chosen by cost: zigzag where a causal stream of keys
+    takes less time so, and where nothing but attention ever gathers a sequence (or it would show its order)."""
+    streams = [a for a in module.sizes if policy(a).stream and SEQUENCE in policy(a).seed]
+    sequences = Sequences.of(module) if streams else None
+    return module.with_(
+        zigzag=tuple(a for a in streams if sequences and _possible(module, a, sequences) and _pays(module, a))
+    )
+
+
+def _possible(module: Module, axis: str, sequences: Sequences) -> bool:
+    """Parameters with positions lie as they are used, or not in that order at all."""
+    inputs = [a.type.layout for a in module.arrays if a.kind is Kind.INPUT]
+    leads = all(lay is not None and lay.dims[SEQUENCE][:1] == (axis,) for lay in inputs)
+    if not leads or (sequences.weights and policy(axis).store != "used"):
+        return False
+    return all(_keeps_order(p, axis, module.sizes, sequences.values[p.name]) for p in module.procedures)
+
+
+def _keeps_order(procedure: Procedure, axis: str, sizes: dict[str, int], positions: Positions) -> bool:
+    """Whether only ops that ask for positions see several shards of a sequence at once."""
+    users: dict[str, list[Op]] = {}
+    for op in procedure.ops:
+        for v in op.operands:
+            users.setdefault(v.name, []).append(op)
+    for op in procedure.ops:
+        if op.is_reshard:
+            joins = op.attr("axis") == axis and across(op, positions)
+            attended = op.kind == "all_gather" and all(map(_attends, users.get(op.results[0].name, [])))
+            kept = attended or not joins
+        elif op.stream is not None and op.stream.axis == axis:
+            kept = _attends(op) or op.stream.factor not in factors(op, positions)
+        else:
+            kept = True
+        if not kept or not (op.is_reshard or not op.definition.positional or _whole_pieces(op, axis, sizes)):
+            return False
+    return True
+
+
+def _attends(op: Op) -> bool:
+    return not op.is_reshard and op.definition.positional and op.definition.heavy
+
+
+def _whole_pieces(op: Op, axis: str, sizes: dict[str, int]) -> bool:
+    """Whether what a die has of each sequence of the op is a few runs of positions."""
+    for factor in _sequences(op):
+        axes = split_axes(op, factor)
+        if axes and axes[0] != axis:
+            return False
+        inner = prod(sizes[a] for a in axes[1:])
+        if not fits(op.sizes[factor], sizes[axis], inner):
+            return False
+    return True
+
+
+def _sequences(op: Op) -> set[str]:
+    """The factors that are positions: the second of each operand that has several."""
+    assert op.rule is not None
+    return {term[1] for term in op.rule.ins if len(term) > 2}
+
+
+def _pays(module: Module, axis: str) -> bool:
+    """The last die of T sees T whole shards in order, and 2T + 1 pairs of pieces half as long in zigzag; what a
+    die multiplies is rounded up to its tile."""
+    shards, tile = module.sizes[axis], module.machine.die.tile
+    gains = 0
+    for size in _causal_streams(module, axis):
+        plain, paired = (ceil(n / tile) ** 2 for n in (size // shards, size // (2 * shards)))
+        gains += shards * plain - (2 * shards + 1) * paired
+    return gains > 0
+
+
+def _causal_streams(module: Module, axis: str) -> Iterator[int]:
+    """The length of each sequence of keys that streams round the axis under a causal mask."""
+    for procedure in module.procedures:
+        for op in procedure.ops:
+            if op.stream is not None and op.stream.axis == axis and _attends(op) and op.attr("causal"):
+                yield op.sizes[op.stream.factor]

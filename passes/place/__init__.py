@@ -1,0 +1,81 @@
+"""Map logical dies to live physical ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+from wscc.diagnostics import Code, CompileError, fail
+from wscc.ir.module import Module
+from wscc.machine.wafer import Wafer
+from wscc.passes.base import Fact, Pass
+from wscc.passes.place.solver import MAPPERS, place_on
+from wscc.passes.place.traffic import Traffic, axis_traffic
+from wscc.passes.place.types import DEFAULT_MAPPER, AxisSpec, Placement
+from wscc.strategy import policy
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Pass):
+    """Give every logical die a live physical one (`Module.dies`).
+
+    Each group of a streaming axis becomes a closed ring of neighbours where one exists, else an open path; peers
+    of the other axes lie close (traffic x hops). Found on lattices, by growing or by CP-SAT, checked by code
+    that shares nothing with either. So answers `mapper=cpsat`; `snake` (rows to and fro), `smap` (row by row) and
+    `gmap` (annealed traffic x hops) are there to compare with and look for no rings: what streams then crosses
+    several links.
+
+    Before: axes dp=2 tatp=4 on a 2 x 4 wafer
+    After:  dies [0, 1, 5, 4, 2, 3, 7, 6]
+
+    Fails with W301 when the strategy needs more dies than are alive, W302 when they are cut apart, W303 when a
+    streaming group has neither ring nor path.
+    """
+
+    name: ClassVar[str] = "place"
+    requires: ClassVar[frozenset[Fact]] = frozenset({Fact.STAGED})
+    provides: ClassVar[frozenset[Fact]] = frozenset({Fact.PLACED})
+
+    mapper: str = DEFAULT_MAPPER
+
+    def __post_init__(self) -> None:
+        if self.mapper not in MAPPERS:
+            raise fail(
+                Code.OPTION, f"unknown mapper `{self.mapper}`", help=f"the mappers are {', '.join(MAPPERS)}"
+            )
+
+    def run(self, module: Module) -> Module:
+        return module.with_(dies=placement(module, self.mapper).dies)
+
+
+def placement(module: Module, mapper: str = DEFAULT_MAPPER) -> Placement:
+    """Where a mapper puts the dies of a sharded module, and how that was found."""
+    traffic = axis_traffic(module)
+    most = max([t for each in traffic.values() for t in (each.pair, each.closing)] + [1.0])
+    streaming = [axis for axis in module.sizes if policy(axis).stream]
+    # Shards at rest pass from neighbour to neighbour or the promise of one hop is broken; an axis that only
+    # streams what others gather takes neighbours where they are to be had.
+    needed = {axis for axis in streaming if policy(axis).store == "shard"}
+
+    def shape(rings: set[str]) -> tuple[AxisSpec, ...]:
+        return tuple(_spec(axis, size, axis in rings, traffic[axis], most) for axis, size in module.axes)
+
+    if not needed and streaming:
+        try:
+            return _solved(module.machine, mapper, shape(set(streaming)))
+        except CompileError as refused:
+            if refused.diagnostics[0].code is not Code.NO_PATH:
+                raise
+    return _solved(module.machine, mapper, shape(needed))
+
+
+def _spec(axis: str, size: int, ring: bool, traffic: Traffic, most: float) -> AxisSpec:
+    """Weights are a share of the most that any pair exchanges."""
+    weight = round(max(traffic.pair / most, 0.001), 3)
+    return AxisSpec(axis, size, ring, weight, round(traffic.closing / most / weight, 3))
+
+
+@lru_cache(maxsize=64)
+def _solved(machine: Wafer, mapper: str, shape: tuple[AxisSpec, ...]) -> Placement:
+    return place_on(machine, shape, mapper)

@@ -1,0 +1,62 @@
+"""A second opinion on a placement, from the wafer and the answer alone: no code of the solver is used."""
+
+from __future__ import annotations
+
+from math import prod
+
+from wscc.machine.wafer import Wafer
+from wscc.passes.place.types import GroupKind, Placement, Shape
+
+
+class PlacementBug(AssertionError):
+    """The solver broke its promise: a fault of wscc."""
+
+
+def check_placement(wafer: Wafer, shape: Shape, placement: Placement) -> None:
+    """Every die live and used once, all connected, every group as it is said to lie; else `PlacementBug`."""
+    dies = [divmod(d, wafer.cols) for d in placement.dies]
+    if len(dies) != prod(a.size for a in shape):
+        raise PlacementBug(f"{len(dies)} dies for a strategy of {[a.size for a in shape]}")
+    if len(set(dies)) != len(dies):
+        raise PlacementBug("a die is used twice")
+    for r, c in dies:
+        if not (0 <= r < wafer.rows and 0 <= c < wafer.cols) or (r, c) in wafer.dead_dies:
+            raise PlacementBug(f"die {(r, c)} is not live")
+    stride = len(dies)
+    for axis, placed in zip(shape, placement.axes, strict=True):
+        stride //= axis.size
+        firsts = [i for i in range(len(dies)) if i // stride % axis.size == 0]
+        kinds = [_kind(wafer, [dies[i + k * stride] for k in range(axis.size)]) for i in firsts]
+        if tuple(kinds) != placed.groups or placed.name != axis.name:
+            raise PlacementBug(f"groups of `{axis.name}` are not as reported")
+        if axis.ring and GroupKind.NEAR in kinds:
+            raise PlacementBug(f"a group of `{axis.name}` is not a path of neighbours")
+    _check_connected(wafer, dies)
+
+
+def _kind(wafer: Wafer, group: list[tuple[int, int]]) -> GroupKind:
+    if not all(_joined(wafer, group[k], group[k + 1]) for k in range(len(group) - 1)):
+        return GroupKind.NEAR
+    closed = len(group) < 3 or _joined(wafer, group[-1], group[0])
+    return GroupKind.RING if closed else GroupKind.PATH
+
+
+def _joined(wafer: Wafer, a: tuple[int, int], b: tuple[int, int]) -> bool:
+    """A live link between two live dies."""
+    if sorted((abs(a[0] - b[0]), abs(a[1] - b[1]))) != [0, 1] or {a, b} & wafer.dead_dies:
+        return False
+    return not {(a, b), (b, a)} & wafer.dead_links
+
+
+def _check_connected(wafer: Wafer, dies: list[tuple[int, int]]) -> None:
+    """All dies lie on one island (paths between them may pass other live dies)."""
+    reached, edge = {dies[0]}, [dies[0]]
+    while edge:
+        r, c = edge.pop()
+        for n in ((r + 1, c), (r - 1, c), (r, c + 1), (r, c - 1)):
+            on_mesh = 0 <= n[0] < wafer.rows and 0 <= n[1] < wafer.cols
+            if on_mesh and n not in reached and _joined(wafer, (r, c), n):
+                reached.add(n)
+                edge.append(n)
+    if not reached.issuperset(dies):
+        raise PlacementBug("the dies lie on several islands")

@@ -1,0 +1,92 @@
+"""Hop counts between many pairs of dies at once, and the price of a placement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from wscc.machine.topology import Topology
+from wscc.passes.place.types import IntArray, Shape, axis_groups, axis_pairs, closing_pairs, least_hops
+
+# Above this many live dies a full table of hops would take longer than placement may; damage is then ignored
+# in the price (never in the rules).
+TABLE_LIMIT = 1500
+
+
+@dataclass(frozen=True)
+class Hops:
+    """Distances within one island."""
+
+    topology: Topology
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether every die and link of the grid is live, so that hops are row plus column distance."""
+        assert self.topology.grid is not None
+        rows, cols = self.topology.grid
+        live_links = sum(len(n) for n in self.topology.neighbours)
+        return live_links == 2 * (rows * (cols - 1) + cols * (rows - 1))
+
+    @cached_property
+    def _table(self) -> IntArray:
+        table = np.zeros((self.topology.dies, self.topology.dies), np.int64)
+        for die in self.topology.live:
+            table[die] = self.topology.distances(die)
+        return table
+
+    def between(self, a: IntArray, b: IntArray) -> IntArray:
+        """Hops from each of `a` to each of `b` (arrays that broadcast)."""
+        topology = self.topology
+        if topology.grid is not None and (self.is_whole or len(topology.live) > TABLE_LIMIT):
+            cols = topology.grid[1]
+            return np.asarray(np.abs(a // cols - b // cols) + np.abs(a % cols - b % cols), np.int64)
+        return np.asarray(self._table[a, b], np.int64)
+
+    @cached_property
+    def lookup(self) -> Callable[[int, int], int]:
+        """Hops of one pair, for loops over single dies."""
+        if self.topology.grid is not None and (self.is_whole or len(self.topology.live) > TABLE_LIMIT):
+            cols = self.topology.grid[1]
+            at = [divmod(d, cols) for d in range(self.topology.dies)]
+            return lambda a, b: abs(at[a][0] - at[b][0]) + abs(at[a][1] - at[b][1])
+        rows: list[list[int]] = self._table.tolist()
+        return lambda a, b: rows[a][b]
+
+
+@dataclass(frozen=True)
+class Price:
+    """Traffic x hops over all pairs of consecutive peers."""
+
+    hops: Hops
+    shape: Shape
+
+    @cached_property
+    def _pairs(self) -> list[IntArray]:
+        return [axis_pairs(self.shape, i) for i in range(len(self.shape))]
+
+    @cached_property
+    def _closing(self) -> list[IntArray]:
+        return [closing_pairs(self.shape, i) for i in range(len(self.shape))]
+
+    def of(self, dies: IntArray) -> float:
+        total = 0.0
+        for axis, hops, closing in zip(self.shape, self.by_axis(dies), self._closing, strict=True):
+            less = (1 - axis.closing) * self._sum(closing, dies) if axis.closing != 1 else 0.0
+            total += axis.weight * (hops - less)
+        return total
+
+    def by_axis(self, dies: IntArray) -> list[int]:
+        """Hops over all consecutive pairs of each axis, closing ones included."""
+        return [self._sum(p, dies) for p in self._pairs]
+
+    def _sum(self, pairs: IntArray, dies: IntArray) -> int:
+        return int(self.hops.between(dies[pairs[:, 0]], dies[pairs[:, 1]]).sum())
+
+    @cached_property
+    def least(self) -> float:
+        """No placement has a lower price: every pair is a hop apart at least."""
+        groups = [len(axis_groups(self.shape, i)) for i in range(len(self.shape))]
+        return float(sum(a.weight * g * least_hops(a) for a, g in zip(self.shape, groups, strict=True)))

@@ -1,0 +1,77 @@
+"""Which physical die serves which logical one: rings on any island that has them, else paths, else a refusal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from wscc.machine.topology import Topology, mesh_topology
+from wscc.machine.wafer import Wafer
+from wscc.passes.place.check import check_placement
+from wscc.passes.place.errors import no_place, too_many
+from wscc.passes.place.search import NORMAL, Limits, Search
+from wscc.passes.place.baselines import SIMPLE, place_simply
+from wscc.passes.place.types import DEFAULT_MAPPER, AxisSpec, Placement, Shape, dies_of
+
+MAPPERS: Final = (*SIMPLE, DEFAULT_MAPPER)
+
+# For the strategies that a refusal proposes.
+_QUICK = Limits(joint_dies=0, search_time=0.2, tries=8, improved=0)
+
+
+def place_on(
+    wafer: Wafer, shape: Shape, mapper: str = DEFAULT_MAPPER, *, limits: Limits = NORMAL, seed: int = 0
+) -> Placement:
+    """The answer of a mapper on a wafer, re-checked by code that shares nothing with it.
+
+    `cpsat` is `solve`; the others look for no rings, and their ring axes may come to lie apart.
+    """
+    topology = mesh_topology(wafer)
+    if mapper in SIMPLE:
+        placement = place_simply(topology, shape, mapper, seed)
+        check_placement(wafer, [replace(a, ring=False) for a in shape], placement)
+    else:
+        placement = solve(topology, shape, limits=limits, seed=seed)
+        check_placement(wafer, shape, placement)
+    return placement
+
+
+def solve(topology: Topology, shape: Shape, *, limits: Limits = NORMAL, seed: int = 0) -> Placement:
+    """The best placement found; the same for the same arguments, whatever else the machine does.
+
+    All groups of a ring axis are closed rings of neighbours if such a placement is found, else paths. All
+    dies lie on one island. Raises `CompileError`: W301 more dies than are live, W302 more than any island
+    has, W303 no place for the rings or paths.
+    """
+    return _solve(topology, tuple(shape), limits, seed)
+
+
+@lru_cache(maxsize=256)
+def _solve(topology: Topology, shape: tuple[AxisSpec, ...], limits: Limits, seed: int) -> Placement:
+    def fits(smaller: Shape) -> Placement | None:
+        found = _search(topology, smaller, _QUICK, seed)
+        return None if isinstance(found, str) else found
+
+    islands = [part for part in topology.islands if len(part) >= dies_of(shape)]
+    if not islands:
+        raise too_many(topology, shape, fits)
+    placement = _search(topology, shape, limits, seed)
+    if isinstance(placement, str):
+        raise no_place(topology, shape, placement, fits)
+    return placement
+
+
+def _search(topology: Topology, shape: Shape, limits: Limits, seed: int) -> Placement | str:
+    """Rings on any island that is large enough, else paths, else the obstacle to them."""
+    islands = [topology.part(p) for p in topology.islands if len(p) >= dies_of(shape)]
+    reasons = [""]
+    has_rings = any(a.ring and a.size > 1 for a in shape)
+    for closed in (True, False) if has_rings else (False,):
+        searches = [Search(island, shape, closed, limits, seed) for island in islands]
+        tried = [search.answer() for search in searches]
+        reasons.append(next((t for t in tried if isinstance(t, str)), ""))
+        for search, answer in zip(searches, tried, strict=True):
+            if not isinstance(answer, str):
+                return search.describe(answer, reasons[-2])
+    return reasons[-1]

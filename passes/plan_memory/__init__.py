@@ -1,0 +1,61 @@
+"""Give every local buffer and every array its address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from wscc.ir.memory import Memory
+from wscc.ir.module import Module, Procedure
+from wscc.machine.wafer import Die
+from wscc.passes.base import Fact, Pass
+from wscc.analysis.memory.array_layout import place_arrays
+from wscc.analysis.memory.local_copies import with_copies_within
+from wscc.analysis.memory.pack_two_level import Packed, pack_fast
+from wscc.analysis.memory.live_ranges import lifetimes, live_peak
+from wscc.analysis.memory.pack import pack
+from wscc.analysis.memory.report import check_capacity
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMemory(Pass):
+    """Lay out the arena that all dies share as a map: [scratch][arrays].
+
+    1. Locals lie in the scratch region, which each procedure has to itself while it runs. With `reuse`, two
+       of them share bytes if they are never live together: a local lives from its first write (or post, when
+       a message may start to arrive) to its last use (or the wait that ends its last message).
+       Where they do not all fit the fast memory, those that would cost most time in the slow one lie in it, its
+       last tenth for receive slots alone; the others begin behind it. Copies within a die then begin later and end
+       sooner, as far as they must for their buffers to fit.
+    2. Arrays follow in the order of `Module.arrays`; one with `storage` shares the bytes of that array.
+
+    Every buffer and element starts at a multiple of 64 bytes. Fails with W401 when the arena is larger than
+    the memory of a die, naming what is largest and the smallest change that would fit.
+
+    Before: %h = buffer f32[64]
+    After:  %h = buffer f32[64] at 4096
+    """
+
+    name: ClassVar[str] = "plan_memory"
+    requires: ClassVar[frozenset[Fact]] = frozenset({Fact.SCHEDULED})
+    provides: ClassVar[frozenset[Fact]] = frozenset({Fact.PLANNED})
+
+    reuse: bool = True
+
+    def run(self, module: Module) -> Module:
+        planned = [self._planned(p, module.machine.die) for p in module.procedures]
+        scratch = max((size for _, size, _ in planned), default=0)
+        live = max((peak for *_, peak in planned), default=0)
+        placements, end = place_arrays(module, scratch)
+        memory = Memory(scratch, live, end, placements)
+        result = module.with_(procedures=tuple(p for p, *_ in planned), memory=memory)
+        check_capacity(result)
+        return result
+
+    def _planned(self, procedure: Procedure, die: Die) -> tuple[Procedure, int, int]:
+        """The procedure with addresses, the size of its scratch region, and its live bytes at the peak."""
+        lives = lifetimes(procedure, die)
+        packed = pack_fast(lives, die.sram) if self.reuse else Packed(*pack(lives, reuse=False), lives)
+        buffers = tuple(replace(b, address=packed.offsets[b.name]) for b in procedure.buffers)
+        fitted = with_copies_within(procedure, {x.name: (x.first, x.last) for x in packed.lives})
+        return replace(fitted, buffers=buffers), packed.size, live_peak(packed.lives)

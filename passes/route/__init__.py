@@ -1,0 +1,91 @@
+"""Give every message its route (TCME)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from wscc.ir.die_arrays import DieArray, as_array, as_ints
+from wscc.ir.fabric import NOBODY, Transfer
+from wscc.ir.module import Module, Procedure
+from wscc.machine.topology import mesh_topology
+from wscc.machine.wafer import Wafer
+from wscc.passes.base import Fact, Pass
+from wscc.analysis.phase_flows import PhaseFlows, module_flows
+from wscc.analysis.route_phases import solve
+from wscc.passes.route.table import RouteTable
+from wscc.routing.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Route(Pass):
+    """Route the messages of each phase so that the most loaded link carries as little as possible (TCME, arXiv
+    2512.14256; `wscc.routing`): around what is full, in up to `max_paths` legs, the same bytes merged into
+    trees. Messages of one pair of dies in a phase share a route. Unless `adaptive`, each takes its initial route:
+    along its row, then along its column; where that path is dead, the shortest live one, ties by a fixed order.
+
+    Never worse than the initial routes. No circle of messages that wait for links: all routes of the module keep to
+    the turns of the same virtual channels. With `enough`, a phase is left as it is once no link is busy for more than
+    that many per cent of the time that its own kernels take. `Module.routes` holds each route once; `Transfer.route`
+    is its index by sender. Fails with W302 where no live path is left. `phase_loads` tells the load of the links.
+
+    Before: transfer 0 to=[1,2,3,0]
+    After:  transfer 0 to=[1,2,3,0] route=[0,1,2,3]; routes (0,0)-(0,1), ...
+    """
+
+    name: ClassVar[str] = "route"
+    requires: ClassVar[frozenset[Fact]] = frozenset({Fact.PHASED})
+    provides: ClassVar[frozenset[Fact]] = frozenset({Fact.ROUTED})
+
+    adaptive: bool = True
+    max_iter: int = 10
+    max_paths: int = 8
+    enough: int = 0
+
+    def _limits(self, phase: PhaseFlows, machine: Wafer) -> Limits:
+        """A link may be busy for `enough` per cent of the time that the phase computes."""
+        hidden = phase.flops * machine.link.bandwidth * self.enough // (100 * machine.die.peak)
+        return Limits(max_iter=self.max_iter, max_paths=self.max_paths, enough_bytes=hidden)
+
+    def run(self, module: Module) -> Module:
+        topology = mesh_topology(module.machine)
+        phases = module_flows(module)
+        wanted = [(p.flows, self._limits(p, module.machine)) for p in phases]
+        routings = solve(topology, wanted, module.machine.link.channels, adaptive=self.adaptive)
+        table = RouteTable()
+        dies = np.asarray(module.dies, np.int64)
+        routed: dict[str, dict[Transfer, Transfer]] = {}
+        for phase, routing in zip(phases, routings, strict=True):
+            numbers = table.numbers(routing)
+            routed.setdefault(phase.procedure, {}).update(_routed(phase, numbers, dies))
+        for p in module.procedures:
+            local = [s for s in p.body if isinstance(s, Transfer) and s.is_local]
+            routed.setdefault(p.name, {}).update(_local(local, table, dies))
+        procedures = tuple(_with(p, routed.get(p.name, {})) for p in module.procedures)
+        return module.with_(procedures=procedures, routes=table.routes)
+
+
+def _routed(phase: PhaseFlows, routes: DieArray, dies: DieArray) -> dict[Transfer, Transfer]:
+    """Each transfer with its routes, those of the flows of its messages."""
+    found = {}
+    for t in phase.transfers:
+        flows = phase.numbers(t, dies)
+        found[t] = replace(t, route=as_ints(np.where(flows == NOBODY, NOBODY, routes[flows])))
+    return found
+
+
+def _local(transfers: list[Transfer], table: RouteTable, dies: DieArray) -> dict[Transfer, Transfer]:
+    if not transfers:
+        return {}
+    numbers = table.stay(dies)
+    return {
+        t: replace(t, route=as_ints(np.where(as_array(t.to, len(dies)) == NOBODY, NOBODY, numbers)))
+        for t in transfers
+    }
+
+
+def _with(procedure: Procedure, routed: dict[Transfer, Transfer]) -> Procedure:
+    body = tuple(routed.get(s, s) if isinstance(s, Transfer) else s for s in procedure.body)
+    return replace(procedure, body=body)

@@ -1,0 +1,82 @@
+"""Fix the order of posts, sends and waits of each procedure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from wscc.ir.die_arrays import present, senders
+from wscc.ir.fabric import NOBODY, FabricStmt, Kernel, Post, Send, Transfer, Wait
+from wscc.ir.module import Module, Procedure
+from wscc.analysis.accesses import accesses
+from wscc.analysis.aliases import aliases
+from wscc.passes.base import Fact, Pass
+from wscc.passes.schedule.moments import Moments, moments
+from wscc.passes.schedule.window import WINDOW, Reach
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule(Pass):
+    """Turn each transfer into post, send, wait (received) and wait (sent), in one order for all dies.
+
+    Without `overlap` the four stand where the transfer stood. With it, posts and sends move up as far as
+    their data and slot allow, waits down to just before the first statement that needs them. Since a message
+    on its way occupies memory at both ends, nothing moves over more than `ahead` other groups or `window`
+    other transfers (or as many as carry few bytes), and a local transfer over no more work than hides it
+    (`schedule_copies`). Kernels keep their order. A send of a later phase follows the waits (received) of
+    earlier phases.
+
+    Invariants:
+    - Each die's memory ends as if all transfers and kernels had run one by one in the order of the input.
+    - Free of deadlock. Posts and sends never block, and both stand above the waits of their message in the
+      one order. Of all blocked dies take the one whose wait stands highest: the peer's post or send stands
+      above it, so the peer is blocked higher up, a contradiction.
+    - Every message is over when the procedure ends, so calls do not mix.
+
+    Before: transfer 0 to=[1,0] %x -> %y
+    After:  post 0 %y; send 0 to=[1,0] %x; ...; wait 0 received; ...; wait 0 sent
+    """
+
+    name: ClassVar[str] = "schedule"
+    requires: ClassVar[frozenset[Fact]] = frozenset({Fact.ROUTED})
+    provides: ClassVar[frozenset[Fact]] = frozenset({Fact.SCHEDULED})
+
+    overlap: bool = True
+    ahead: int = 1
+    window: int = WINDOW
+
+    def run(self, module: Module) -> Module:
+        names = aliases(module)
+        return module.with_(
+            procedures=tuple(self._scheduled(p, module, names[p.name]) for p in module.procedures)
+        )
+
+    def _scheduled(self, procedure: Procedure, module: Module, names: dict[str, str]) -> Procedure:
+        body, dies = procedure.body, module.dies_used
+        where: dict[int, Moments] = {}
+        if self.overlap:
+            reach = Reach(max(self.ahead, 0), max(self.window, 0), module.machine.die)
+            where = moments(procedure, accesses(procedure, dies, names), reach)
+        # (moment, rank at that moment, position in the input) of each statement
+        placed: list[tuple[int, int, int, FabricStmt]] = []
+        for i, stmt in enumerate(body):
+            if isinstance(stmt, Transfer):
+                if stmt.to != NOBODY:
+                    placed += _split(i, stmt, where.get(i, Moments.in_place(i)), dies)
+            else:
+                assert isinstance(stmt, Kernel), "scheduled twice"
+                placed.append((2 * i + 1, 0, i, stmt))
+        placed.sort(key=lambda p: p[:3])
+        return replace(procedure, body=tuple(stmt for *_, stmt in placed))
+
+
+def _split(i: int, t: Transfer, when: Moments, dies: int) -> list[tuple[int, int, int, FabricStmt]]:
+    """Waits that fall due at a moment come first: they may free the slot or bring the data of others."""
+    by_receiver = senders(t.to, dies)
+    waits = 0 if when.received > when.send else 3
+    return [
+        (when.post, 1, i, Post(t.channel, by_receiver, t.write)),
+        (when.send, 2, i, Send(t.channel, t.to, t.read, t.route, t.source)),
+        (when.received, waits, i, Wait(t.channel, sent=False, where=present(by_receiver, dies))),
+        (when.sent, waits, i, Wait(t.channel, sent=True, where=present(t.to, dies))),
+    ]

@@ -1,0 +1,48 @@
+"""Cut the chain of segments into pipeline stages, each with its own step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wscc.diagnostics import Source
+from wscc.ir.module import Module
+from wscc.passes.base import Fact, Pass
+from wscc.passes.stages.cut import check_groups
+from wscc.passes.stages.cutter import Cutter
+from wscc.passes.stages.edited import in_order_of
+from wscc.strategy import stage_axes
+
+
+@dataclass(frozen=True, slots=True)
+class Stages(Pass):
+    """Give each pipeline stage its chunks of layers, its arrays and its own step.
+
+    The order of forward and backward work is 1F1B (`stages_order`), held as loops over micro-batches. What
+    chunks hand on crosses between stages after the slot that made it, all that two stages have for each other
+    in one call which both make, calls in one order for all: so no stage waits in a circle. Values in flight get
+    a slot for each micro-batch that may be under way. A parameter that several stages use has a copy on each;
+    gradients are summed, while still partial, on the stage that uses it first, which updates it and sends it on.
+
+    Before: step { loop mb { @embed.fwd .. loop l { @block.fwd } .. @head.bwd .. loop l { @block.bwd } } }
+    After:  step { stage 0 { .. loop mb { @embed.fwd .. @pass .. } .. } stage 1 { .. } }
+
+    With a table of calls as `schedule`, calls run in its order instead, and all else follows from that.
+
+    Fails with W201 when there are fewer layers than stages, or micro-batches that interleaving cannot group; with
+    W204 or W205 for a table that is not of this program, or whose order cannot be.
+    """
+
+    name: ClassVar[str] = "stages"
+    requires: ClassVar[frozenset[Fact]] = frozenset({Fact.PARTITIONED})
+    provides: ClassVar[frozenset[Fact]] = frozenset({Fact.STAGED})
+
+    schedule: Source | None = None
+
+    def run(self, module: Module) -> Module:
+        axes = stage_axes(module.sizes)
+        check_groups(module, axes)
+        axis = axes[0] if axes else ""
+        if self.schedule is not None and (edited := in_order_of(self.schedule, module, axis)) is not None:
+            return edited
+        return Cutter(module, axis).run() if axes else module

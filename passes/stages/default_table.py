@@ -1,0 +1,57 @@
+"""The table of the calls that `stages` makes by itself."""
+
+from __future__ import annotations
+
+from wscc.ir.text.call_table import CallTable, Lines, LoopLines, Number, Numbered, numbers
+from wscc.ir.module import Module
+from wscc.passes.stages.cut import check_groups
+from wscc.passes.stages.cutter import Cutter
+from wscc.passes.stages.roll_loops import Item, Repeated
+from wscc.passes.stages.work_items import Work
+from wscc.strategy import stage_axes
+
+_VARIABLE = "m"
+
+
+def call_table(module: Module) -> CallTable:
+    """The calls of a partitioned module, as `stages` will order them; what stages pass on is not among them.
+
+    Fails as `stages` does.
+    """
+    axes = stage_axes(module.sizes)
+    check_groups(module, axes)
+    cutter = Cutter(module, axes[0] if axes else "")
+    cutter.run()
+    return table_of(cutter)
+
+
+def table_of(cutter: Cutter) -> CallTable:
+    """The table of a cutter without orders of its own, which has run."""
+    return CallTable(tuple(_stage(w, e) for w, e in zip(cutter.works, cutter.entries, strict=True)))
+
+
+def _stage(works: list[Work], entries: list[Item | Repeated]) -> Lines:
+    tasks: dict[tuple[bool, int], list[Work]] = {}
+    for w in works:
+        if w.task is not None:
+            tasks.setdefault(w.task, []).append(w)
+    at = [i for i, w in enumerate(works) if w.task is not None]
+    before, after = works[: at[0]], works[at[-1] + 1 :]
+    lines = [w.line(None) for w in before]
+    for entry in entries:
+        if isinstance(entry, Item):
+            lines += _item(entry, tasks, looped=False)
+            continue
+        body = [line for item in entry.items for line in _item(item, tasks, looped=True)]
+        if body:
+            over = numbers(0, (entry.count - 1) * entry.step, entry.step)
+            lines.append(Numbered(LoopLines(_VARIABLE, over, tuple(body))))
+    return (*lines, *(w.line(None) for w in after))
+
+
+def _item(item: Item, tasks: dict[tuple[bool, int], list[Work]], *, looped: bool) -> Lines:
+    match item.key:
+        case (bool() as backward, int() as chunk):
+            m = Number(item.microbatches[0], _VARIABLE if looped else "")
+            return tuple(w.line(m) for w in tasks[backward, chunk])
+    return ()  # stages meet

@@ -1,0 +1,179 @@
+"""Statements of the whole step as each stage runs them, on its own parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from wscc.ir.module import Affine, Call, Kind, Loop, Module, Output, Procedure, Ref
+from wscc.ir.naming import Names
+from wscc.passes.stages.cut import Piece, chain_loop
+from wscc.passes.stages.parts import Parts
+
+NOW = Affine(0)
+Body = list[Call | Loop]
+
+
+def substituted(a: Affine, variables: dict[str, Affine]) -> Affine:
+    """The index with loop variables replaced by affine values."""
+    base, terms = a.base, []
+    for name, c in a.terms:
+        value = variables.get(name)
+        if value is None:
+            terms.append((name, c))
+            continue
+        base += c * value.base
+        terms += [(v, c * k) for v, k in value.terms]
+    return Affine(base, tuple(terms), a.modulus)
+
+
+def restricted(procedure: Procedure, keep: list[int], name: str) -> Procedure:
+    """The procedure with some of its outputs, and only the inputs and ops that they need."""
+    outputs = tuple(procedure.outputs[j] for j in keep)
+    needed = _needed(procedure, outputs)
+    body = tuple(op for op in procedure.ops if any(v.name in needed for v in op.results))
+    inputs = tuple(v for v in procedure.inputs if v.name in needed)
+    return replace(procedure, name=name, inputs=inputs, outputs=outputs, body=body)
+
+
+def _needed(procedure: Procedure, outputs: tuple[Output, ...]) -> set[str]:
+    needed = {o.value.name for o in outputs}
+    for op in reversed(procedure.ops):
+        if any(v.name in needed for v in op.results):
+            needed |= {v.name for v in op.operands}
+    return needed
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Some outputs of a statement that one chunk (or stage) runs."""
+
+    call: Call
+    key: int
+    layered: bool
+
+
+@dataclass(slots=True)
+class StepWriter:
+    """Rewrites statements; `procedures` collects what they call."""
+
+    module: Module
+    parts: Parts
+    procedures: dict[str, Procedure]
+    names: Names
+
+    # -- pieces of the chain ----------------------------------------------------------------------------
+
+    def piece(self, piece: Piece, chunk: int, microbatch: Affine) -> Call | Loop:
+        """A piece as its chunk runs it for one micro-batch."""
+        variables = {self.microbatch: microbatch}
+        if isinstance(piece.stmt, Loop):
+            variables[piece.stmt.variable] = Affine(piece.first, ((piece.stmt.variable, 1),))
+        call = self._call(piece.call, chunk, variables, microbatch)
+        self.procedures[call.procedure] = self.module.procedure(call.procedure)
+        return replace(piece.stmt, count=piece.count, body=(call,)) if isinstance(piece.stmt, Loop) else call
+
+    @property
+    def microbatch(self) -> str:
+        """The variable of the loop over micro-batches."""
+        loop = self.module.step[chain_loop(self.module)]
+        assert isinstance(loop, Loop)
+        return loop.variable
+
+    def _call(
+        self, call: Call, chunk: int, variables: dict[str, Affine], microbatch: Affine = NOW
+    ) -> Call:  # fmt: skip
+        return replace(call, args=tuple(self._ref(r, chunk, variables, microbatch) for r in call.args))
+
+    def _ref(self, ref: Ref, chunk: int, variables: dict[str, Affine], microbatch: Affine) -> Ref:
+        index = tuple(substituted(a, variables) for a in ref.index)
+        if ref.array not in self.parts.of:
+            return replace(ref, index=index)
+        array = self.module.array(ref.array)
+        return self.parts.of[ref.array][self.parts.key(array, chunk)].ref(index, microbatch)
+
+    # -- statements before and after the chain ----------------------------------------------------------
+
+    def outside(self, stmt: Call | Loop, *, after: bool) -> dict[int, Body]:
+        """By stage, what it runs of a statement outside the chain.
+
+        Before the chain, every holder of a part gets its result; after it, of several copies only the owner's
+        is completed, counted and updated.
+        """
+        piece = Piece(stmt)
+        procedure = self.module.procedure(piece.call.procedure)
+        groups: dict[tuple[bool, tuple[int, ...]], list[int]] = {}
+        for j in range(len(procedure.outputs)):
+            groups.setdefault(self._location(procedure, piece.call, j, after=after), []).append(j)
+        found: dict[int, Body] = {}
+        for (layered, keys), outputs in groups.items():
+            call = self._sliced(procedure, piece.call, outputs, whole=len(groups) == 1)
+            for key in keys:
+                share = _Share(call, key, layered)
+                found.setdefault(key % self.parts.stages, []).append(self._shared(stmt, share))
+        return found
+
+    def _location(
+        self, procedure: Procedure, call: Call, output: int, *, after: bool
+    ) -> tuple[bool, tuple[int, ...]]:  # fmt: skip
+        """Whether an output is made chunk by chunk, and by which chunks or stages."""
+        needed = _needed(procedure, (procedure.outputs[output],))
+        refs = [call.args[len(procedure.inputs) + output]]
+        refs += [r for v, r in zip(procedure.inputs, call.args, strict=False) if v.name in needed]
+        names = [r.array for r in refs if r.array in self.parts.of]
+        if not names:
+            return False, tuple(range(self.parts.stages))
+        first = self.module.array(names[0])
+        keys = tuple(self.parts.of[first.name])
+        layered = self.parts.is_layered(first)
+        if after and not layered:
+            keys = (self.parts.owner(first.name),)
+        for r in refs:
+            array = self.module.array(r.array)
+            if array.name not in self.parts.of and array.kind in (Kind.STATE, Kind.GRAD):
+                self.parts.add(array, first)
+        return layered, keys
+
+    def _sliced(self, procedure: Procedure, call: Call, outputs: list[int], *, whole: bool) -> Call:
+        if whole:
+            self.procedures[procedure.name] = procedure
+            return call
+        name = self.names.of((procedure.name, *outputs), f"{procedure.name}.part")
+        made = self.procedures[name] = restricted(procedure, outputs, name)
+        n = len(procedure.inputs)
+        kept = {v.name for v in made.inputs}
+        args = [r for v, r in zip(procedure.inputs, call.args, strict=False) if v.name in kept]
+        return Call(name, (*args, *(call.args[n + j] for j in outputs)))
+
+    def _shared(self, stmt: Call | Loop, share: _Share) -> Call | Loop:
+        if isinstance(stmt, Call):
+            return self._call(share.call, share.key, {})
+        if not share.layered:
+            # A loop over micro-batches: each stage runs all of it.
+            return replace(stmt, body=(self._call(share.call, share.key, {}),))
+        part = next(
+            self.parts.of[r.array][share.key]
+            for r in share.call.args
+            if r.array in self.parts.of and self.parts.is_layered(self.module.array(r.array))
+        )
+        variables = {stmt.variable: Affine(part.first, ((stmt.variable, 1),))}
+        call = self._call(share.call, share.key, variables)
+        return replace(stmt, count=part.array.extents[0], body=(call,))
+
+    # -- carried gradients that are sums ----------------------------------------------------------------
+
+    def zeroing(
+        self, stmts: list[Call | Loop], gradient: str, chunk: int, microbatch: Affine
+    ) -> Iterator[Loop | Call]:
+        """Zeros over a chunk's part of a carried gradient, if it has one."""
+        if chunk not in self.parts.of[gradient]:
+            return
+        for stmt in stmts:
+            piece = Piece(stmt)
+            procedure = self.module.procedure(piece.call.procedure)
+            for j, ref in enumerate(piece.call.args):
+                if ref.array == gradient:
+                    name = self.names.of((procedure.name, j), f"{procedure.name}.part")
+                    self.procedures[name] = restricted(procedure, [j], name)
+                    call = self._call(Call(name, (ref,)), chunk, {}, microbatch)
+                    yield replace(stmt, body=(call,)) if isinstance(stmt, Loop) else call

@@ -1,0 +1,133 @@
+"""What the statements of a fabric procedure touch, and which touches meet: the dependencies of a body.
+
+A *region* is a view together with the dies on which it is touched. Two regions meet when on some die both are
+touched and share a byte. Formals that a call may bind to the same bytes count as one buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.ir.die_arrays import as_array, present, senders
+from wscc.ir.fabric import Ints, Kernel, Post, Send, Transfer, View
+from wscc.ir.module import Op, Procedure
+from wscc.analysis.view_overlap import Dims, dims_of, meets, span
+
+Index: TypeAlias = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """`buffer` is the common name of all formals that may share its bytes; `where` is 1 on the dies that
+    touch it."""
+
+    buffer: str
+    offset: Ints
+    size: int
+    dims: Dims
+    where: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Touches:
+    """The regions that one statement reads and writes, by number."""
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Accesses:
+    """`touches[i]` is of statement i; `meeting[r]` are the regions that meet region r, itself included."""
+
+    regions: tuple[Region, ...]
+    touches: tuple[Touches, ...]
+    meeting: tuple[Index, ...]
+
+
+def accesses(procedure: Procedure, dies: int, aliases: dict[str, str]) -> Accesses:
+    """Analyse a body. `aliases` gives formals their common name (`wscc.analysis.aliases`); posts count as
+    writes of the slot and sends as reads, waits touch nothing."""
+    numbers: dict[Region, int] = {}
+
+    def number(view: View, where: Ints) -> int:
+        buffer = aliases.get(view.buffer, view.buffer)
+        region = Region(buffer, view.offset, view.dtype.size, dims_of(view), where)
+        return numbers.setdefault(region, len(numbers))
+
+    touches = []
+    for stmt in procedure.body:
+        assert not isinstance(stmt, Op)
+        reads: tuple[tuple[View, Ints], ...] = ()
+        writes: tuple[tuple[View, Ints], ...] = ()
+        match stmt:
+            case Kernel():
+                reads = tuple((v, stmt.where) for v in stmt.reads)
+                writes = tuple((v, stmt.where) for v in stmt.writes)
+            case Transfer():
+                reads = ((stmt.read, present(stmt.to, dies)),)
+                writes = ((stmt.write, present(senders(stmt.to, dies), dies)),)
+            case Post():
+                writes = ((stmt.write, present(stmt.sender, dies)),)
+            case Send():
+                reads = ((stmt.read, present(stmt.to, dies)),)
+        touches.append(Touches(tuple(number(*r) for r in reads), tuple(number(*w) for w in writes)))
+    regions = tuple(numbers)
+    return Accesses(regions, tuple(touches), _meeting(regions, dies))
+
+
+# Passes one after the other ask for the same regions of every procedure.
+@lru_cache(maxsize=64)
+def _meeting(regions: tuple[Region, ...], dies: int) -> tuple[Index, ...]:
+    by_buffer: dict[str, list[int]] = {}
+    for i, region in enumerate(regions):
+        by_buffer.setdefault(region.buffer, []).append(i)
+    found: dict[int, Index] = {}
+    for members in by_buffer.values():
+        number = np.asarray(members, np.intp)
+        rows = _Layout([regions[i] for i in members], dies)
+        found.update((i, number[rows.meeting(k)]) for k, i in enumerate(members))
+    return tuple(found[i] for i in range(len(regions)))
+
+
+class _Layout:
+    """The regions of one buffer as byte intervals, one column per class of dies that agree in all of them."""
+
+    def __init__(self, regions: list[Region], dies: int) -> None:
+        self.regions = regions
+        some = _representatives(regions, dies)
+        self.spans = np.asarray([span(r.dims) for r in regions], np.int64)[:, None]
+        self.low = np.stack([as_array(r.offset, dies)[some] * r.size for r in regions])
+        active = np.stack([as_array(r.where, dies)[some] != 0 for r in regions]) & (self.spans > 0)
+        # An interval that ends before all others begin meets none, so inactive dies need no mask.
+        self.high = np.where(active, self.low + self.spans, np.iinfo(np.int64).min)
+        self.is_run = np.asarray([len(r.dims) <= 1 for r in regions])
+
+    def meeting(self, k: int) -> Index:
+        """The regions that meet region k."""
+        near = (self.low[k] < self.high) & (self.low < self.high[k])
+        found = near.any(axis=1)
+        found[k] = True
+        # Intervals are exact for runs; the others are asked byte by byte.
+        unsure = np.flatnonzero(found & ~(self.is_run & self.is_run[k]))
+        shifts = self.low[unsure] - self.low[k]
+        mine = self.regions[k].dims
+        for other, shift, close in zip(unsure.tolist(), shifts, near[unsure], strict=True):
+            if other != k:
+                dims = self.regions[other].dims
+                found[other] = any(meets(mine, dims, s) for s in set(shift[close].tolist()))
+        return np.flatnonzero(found)
+
+
+def _representatives(regions: list[Region], dies: int) -> Index:
+    """One die of each class."""
+    varying = list(dict.fromkeys(i for r in regions for i in (r.offset, r.where) if not isinstance(i, int)))
+    if not varying:
+        return np.zeros(1, np.intp)
+    table = np.stack([as_array(i, dies) for i in varying], axis=1)
+    return np.sort(np.unique(table, axis=0, return_index=True)[1])

@@ -1,0 +1,123 @@
+"""What each phase of a procedure sends, as flows for the router: one for each pair of dies that exchange bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeGuard
+
+import numpy as np
+
+from wscc.ir.die_arrays import DieArray, as_array
+from wscc.ir.fabric import NOBODY, Ints, Kernel, Transfer
+from wscc.ir.module import Module, Procedure
+from wscc.analysis.memory.access_cost import gemm_flops
+from wscc.routing.flows import Flow
+from wscc.routing.limits import Limits
+
+# Transfers of one kind share flows: those of one content, those of one hop, all others; or a single one (its channel).
+Kind = tuple[str, bool, int]
+_ANY: Final = -1
+# A phase of at most so many messages, all too small to be cut, may take a route for each of them.
+_FEW: Final = 512
+
+# A pair of physical dies as one integer: source * _CODE + destination.
+_CODE = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseFlows:
+    """The flows of one phase. `pairs[kind]` are the pairs of dies of its flows as sorted integers, the first of
+    them flow number `first[kind]`; messages of one pair and kind are one flow of all their bytes.
+    `flops` is the work of kernels between its transfers."""
+
+    procedure: str
+    phase: int
+    transfers: tuple[Transfer, ...]
+    flows: tuple[Flow, ...]
+    pairs: dict[Kind, DieArray]
+    first: dict[Kind, int]
+    flops: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.procedure}/{self.phase}"
+
+    def numbers(self, transfer: Transfer, dies: DieArray) -> DieArray:
+        """By sender, the flow that its message belongs to, or `NOBODY`."""
+        kind = next(k for k in (_kind(transfer, apart=True), _kind(transfer, apart=False)) if k in self.first)
+        codes = _codes(transfer.to, dies)
+        return np.where(codes == NOBODY, NOBODY, self.first[kind] + np.searchsorted(self.pairs[kind], codes))
+
+
+def module_flows(module: Module) -> tuple[PhaseFlows, ...]:
+    """Every phase of every procedure, in order."""
+    dies = np.asarray(module.dies, np.int64)
+    return tuple(phase for p in module.procedures for phase in _procedure_flows(p, dies))
+
+
+def unphased_flows(module: Module) -> tuple[PhaseFlows, ...]:
+    """All that each procedure sends, as if it were one phase; procedures that send nothing are left out."""
+    dies = np.asarray(module.dies, np.int64)
+    sent = {p.name: [t for t in p.body if _takes_links(t)] for p in module.procedures}
+    return tuple(_phase_flows(name, 0, found, dies) for name, found in sent.items() if found)
+
+
+def _procedure_flows(procedure: Procedure, dies: DieArray) -> list[PhaseFlows]:
+    by_phase: dict[int, list[Transfer]] = {}
+    work: dict[int, int] = {}
+    waiting = 0  # of kernels since the last transfer
+    for stmt in procedure.body:
+        if isinstance(stmt, Kernel):
+            waiting += gemm_flops(stmt)
+        elif _takes_links(stmt):
+            if stmt.phase in by_phase:
+                work[stmt.phase] = work.get(stmt.phase, 0) + waiting
+            by_phase.setdefault(stmt.phase, []).append(stmt)
+            waiting = 0
+    return [
+        replace(_phase_flows(procedure.name, phase, found, dies), flops=work.get(phase, 0))
+        for phase, found in by_phase.items()
+    ]
+
+
+def _takes_links(stmt: object) -> TypeGuard[Transfer]:
+    return isinstance(stmt, Transfer) and stmt.to != NOBODY and not stmt.is_local
+
+
+def _phase_flows(name: str, phase: int, transfers: Sequence[Transfer], dies: DieArray) -> PhaseFlows:
+    kinds: dict[Kind, list[Transfer]] = {}
+    apart = _are_few_and_small(transfers, len(dies))
+    for t in transfers:
+        kinds.setdefault(_kind(t, apart=apart), []).append(t)
+    flows: list[Flow] = []
+    pairs: dict[Kind, DieArray] = {}
+    first: dict[Kind, int] = {}
+    for kind, of_kind in sorted(kinds.items()):
+        codes = [c[c != NOBODY] for c in (_codes(t.to, dies) for t in of_kind)]
+        sizes = np.repeat([t.read.bytes for t in of_kind], [len(c) for c in codes])
+        pairs[kind], which = np.unique(np.concatenate(codes), return_inverse=True)
+        amounts = np.zeros(len(pairs[kind]), np.int64)
+        np.add.at(amounts, which, sizes)
+        first[kind] = len(flows)
+        content, one_hop, _ = kind
+        flows += [
+            Flow(code // _CODE, code % _CODE, size, content or None, one_hop)
+            for code, size in zip(pairs[kind].tolist(), amounts.tolist(), strict=True)
+        ]
+    return PhaseFlows(name, phase, tuple(transfers), tuple(flows), pairs, first)
+
+
+def _are_few_and_small(transfers: Sequence[Transfer], dies: int) -> bool:
+    small = all(t.read.bytes < 2 * Limits().part_bytes for t in transfers)
+    return small and sum(len(t.pairs(dies)) for t in transfers) <= _FEW
+
+
+def _kind(t: Transfer, *, apart: bool) -> Kind:
+    return t.content, t.one_hop, t.channel if apart else _ANY
+
+
+def _codes(to: Ints, dies: DieArray) -> DieArray:
+    """By sender, the code of its pair, or `NOBODY`."""
+    target = as_array(to, len(dies))
+    return np.where(target == NOBODY, NOBODY, dies * _CODE + dies[target])

@@ -1,0 +1,46 @@
+"""What statements of a scheduled procedure take, by an estimate that knows neither addresses nor routes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wscc.ir.fabric import Kernel, Send, Wait
+from wscc.ir.module import Procedure
+from wscc.machine.wafer import Wafer
+from wscc.analysis.memory.access_cost import gemm_flops, touched
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """By statement of a procedure: how long a kernel works, how long the message of a `wait received` is on its way
+    over one link, and for how much of that it keeps the link busy; 0 for all others, and for copies within a die."""
+
+    work: tuple[float, ...]
+    messages: tuple[float, ...]
+    busy: tuple[float, ...]
+
+    @property
+    def room(self) -> tuple[float, ...]:
+        """By statement, how long links have room for others: it works, or a message on its way keeps none busy."""
+        return tuple(w + m - b for w, m, b in zip(self.work, self.messages, self.busy, strict=True))
+
+    @staticmethod
+    def of(procedure: Procedure, wafer: Wafer, *, in_sram: bool) -> Seconds:
+        """Locals are taken to lie in SRAM, arguments of a call too or else in HBM."""
+        slow = set() if in_sram else {v.name for v in procedure.formals}
+        sent = {s.channel: s.read.bytes for s in procedure.body if isinstance(s, Send) and not s.is_local}
+        link = wafer.link
+        work, messages, busy = [], [], []
+        for s in procedure.body:
+            work.append(_work(s, slow, wafer) if isinstance(s, Kernel) else 0.0)
+            amount = sent.get(s.channel) if isinstance(s, Wait) and not s.sent else None
+            busy.append(0.0 if amount is None else amount / link.bandwidth)
+            messages.append(0.0 if amount is None else link.latency + busy[-1])
+        return Seconds(tuple(work), tuple(messages), tuple(busy))
+
+
+def _work(kernel: Kernel, slow: set[str], wafer: Wafer) -> float:
+    die = wafer.die
+    amount = sum(touched(v) for v in (*kernel.writes, *kernel.reads) if v.buffer in slow)
+    read = amount / die.hbm_bandwidth if die.hbm_bandwidth else 0.0
+    return max(gemm_flops(kernel) / die.peak, read)

@@ -1,0 +1,225 @@
+"""From a `.wsl` file to a compiled program: front end, passes, emission and report in one place."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wscc.backends.emit import emit
+from wscc.backends.artifact.files import Artifact
+from wscc.backends.emit.profile import profile_of
+from wscc.diagnostics import NO_SPAN, CompileError, Label, Span
+from wscc.frontend.elaborate import elaborate
+from wscc.frontend.overrides import NO_OVERRIDES, Overrides
+from wscc.frontend.parse import parse
+from wscc.frontend.resolve import resolve
+from wscc.frontend.scan import read_source
+from wscc.host.data import read_text
+from wscc.ir.text.call_table import to_table_text
+from wscc.ir.fabric import Transfer
+from wscc.ir.module import Module, calls
+from wscc.ir.text.print import to_text
+from wscc.passes import default_passes
+from wscc.passes.choices import DEFAULT, Choices
+from wscc.passes.hoist_casts import HoistCasts
+from wscc.passes.partition import Partition
+from wscc.passes.place import placement
+from wscc.analysis.link_loads import link_bytes, phase_loads, procedure_loads
+from wscc.passes.schedule import Schedule
+from wscc.passes.stages import Stages
+from wscc.passes.stages.default_table import call_table
+from wscc.passes.stagger import Stagger
+from wscc.driver.pipeline import Observer, Timings, compile_module, facts_of, run_passes
+from wscc.driver.report import Loads, build_report, hidden_model_flops, model_flops
+from wscc.driver.stagger import choose
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A program ready to run or to be written; `modules` are those after each pass, by its name."""
+
+    graph: Module
+    modules: dict[str, Module]
+    artifact: Artifact
+
+    @property
+    def report(self) -> dict[str, Any]:
+        return self.artifact.report
+
+
+def load(path: str, overrides: Overrides = NO_OVERRIDES) -> Module:
+    """The forward module of a `.wsl` file. Raises `CompileError` (`UsageError` for a malformed override)."""
+    return elaborate(resolve(parse(read_source(path)), overrides))
+
+
+def compile_file(
+    path: str,
+    overrides: Overrides = NO_OVERRIDES,
+    level: int = 2,
+    *,
+    choices: Choices = DEFAULT,
+    observe: Observer = lambda name, module: None,
+) -> Compiled:
+    """Compile a `.wsl` file. Its data file is looked for beside it and copied into the artifact."""
+    resolved = resolve(parse(read_source(path)), overrides)
+    graph = elaborate(resolved)
+    try:
+        return compile_graph(
+            graph, level, choices=choices, data=_data(path, graph), file=Path(path).name, observe=observe
+        )
+    except CompileError as error:
+        raise at_strategy(error, resolved.config.strategy_span) from error
+
+
+def schedule_table(path: str, overrides: Overrides = NO_OVERRIDES, choices: Choices = DEFAULT) -> str:
+    """The calls of a step of a `.wsl` file as a table that `Choices.schedule` takes back. Raises as `compile_file`."""
+    resolved = resolve(parse(read_source(path)), overrides)
+    graph = elaborate(resolved)
+    passes = default_passes(2, choices)
+    try:
+        sharded = run_passes(graph, passes[: [p.name for p in passes].index(Stages.name)])
+        table = call_table(sharded)
+    except CompileError as error:
+        raise at_strategy(error, resolved.config.strategy_span) from error
+    strategy = " ".join(f"{a}={n}" for a, n in graph.axes) or "one die"
+    title = f"{graph.name}, {strategy}: the calls of a step, {graph.train.microbatches} micro-batches"
+    return to_table_text(table, title)
+
+
+def at_strategy(error: CompileError, span: Span) -> CompileError:
+    """What passes refuse without a place of its own is the fault of the strategy: of wafer, memory or degrees."""
+    return CompileError(
+        *(
+            replace(d, label=Label(span))
+            if d.code[:2] in ("W2", "W3", "W4") and d.label.span == NO_SPAN
+            else d
+            for d in error.diagnostics
+        )
+    )
+
+
+def compile_graph(
+    graph: Module, level: int = 2, *, choices: Choices = DEFAULT, data: bytes | None = None, file: str = "",
+    observe: Observer = lambda name, module: None,
+) -> Compiled:  # fmt: skip
+    """Compile a forward module; `file` is the name of the file that it was read from."""
+    timings = Timings()
+    modules: dict[str, Module] = {}
+
+    def keep(name: str, module: Module) -> None:
+        modules[name] = module
+        observe(name, module)
+
+    planned = compile_module(graph, level, choices=choices, observe=keep, timings=timings)
+    started = time.perf_counter()
+    phases = phase_loads(modules["route"], bounds=True)
+    loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
+    timings.passes["bounds"] = time.perf_counter() - started
+    linked = _Linked(graph, modules, level, choices, loads, timings, data, file)
+    compiled = linked.compiled(planned)
+    return _staggered(compiled, planned, linked, observe) if choices.stagger else compiled
+
+
+def program_of(graph: Module, level: int = 2, *, choices: Choices = DEFAULT) -> tuple[Artifact, Module]:
+    """The artifact of a forward module without its report, which takes as long as all else, and the last module: what a
+    simulation needs. All dies start at once."""
+    modules: dict[str, Module] = {}
+    planned = compile_module(graph, level, choices=choices, observe=modules.__setitem__)
+    linked = _Linked(graph, modules, level, choices, Loads((), (), 0), Timings(), None, "")
+    return linked.artifact(planned), planned
+
+
+@dataclass(frozen=True, eq=False)
+class _Linked:
+    """All that the artifact of a program with known routes needs besides its last modules."""
+
+    graph: Module
+    modules: dict[str, Module]
+    level: int
+    choices: Choices
+    loads: Loads
+    timings: Timings
+    data: bytes | None
+    file: str
+
+    def artifact(self, planned: Module) -> Artifact:
+        """Without a report."""
+        streams, manifest = emit(planned)
+        flops = model_flops(self.graph) - hidden_model_flops(self._sharded)
+        profile = profile_of(self.graph, self.modules["place"], planned, streams, flops, self.file)
+        return Artifact(
+            streams, manifest, to_text(self.graph), self.data, profile=profile, schedule=self._schedule
+        )
+
+    @property
+    def _schedule(self) -> str:
+        """The table of calls, where it asks for another step than would be made without it."""
+        table = self.choices.schedule
+        if table is None or Stages().run(self.modules[Partition.name]) == self.modules[Stages.name]:
+            return ""
+        return table.text
+
+    def compiled(self, planned: Module) -> Compiled:
+        started = time.perf_counter()
+        artifact = self.artifact(planned)
+        self.timings.passes["emit"] = time.perf_counter() - started
+        place = placement(self.modules["place"], self.choices.mapper)
+        report = build_report(
+            self.graph, self._sharded, planned, place, self.loads, artifact.streams, self.timings,
+            hoisting=HoistCasts.name in self.modules,
+        )  # fmt: skip
+        return Compiled(self.graph, self.modules, replace(artifact, report=report))
+
+    def delayed(self, keep: tuple[int, ...]) -> Module:
+        """The planned module with the delays of these numbers."""
+        routed, scheduled = self.modules["route"], self.modules["schedule"]
+        late = Stagger("+".join(map(str, keep))).run(routed)
+        added = late.procedures[len(routed.procedures) :]
+        scheduled = scheduled.with_(step=late.step, procedures=(*scheduled.procedures, *added))
+        passes = default_passes(self.level, self.choices)
+        names = [p.name for p in passes]
+        return run_passes(scheduled, passes[names.index(Schedule.name) + 1 :], facts=facts_of(scheduled))
+
+    @property
+    def _sharded(self) -> Module:
+        return self.modules.get("fuse", self.modules["partition"])
+
+
+def _staggered(compiled: Compiled, planned: Module, linked: _Linked, observe: Observer) -> Compiled:
+    """The program with the delays that make its simulated step shorter; its report says what they do."""
+    started = time.perf_counter()
+    routed = compiled.modules["route"]
+    found = len(Stagger().run(routed).procedures) - len(routed.procedures)
+    outcome = choose(
+        compiled.artifact, linked.choices.stagger, found, lambda keep: linked.artifact(linked.delayed(keep))
+    )
+    if outcome.kept:
+        planned = linked.delayed(outcome.kept)
+    linked.timings.passes[Stagger.name] = time.perf_counter() - started
+    linked.modules[Stagger.name] = planned
+    observe(Stagger.name, planned)
+    made = linked.compiled(planned) if outcome.kept else compiled
+    report = made.report | {"stagger": outcome.report(), "compile_seconds": linked.timings.report()}
+    return replace(made, artifact=replace(made.artifact, report=report))
+
+
+def traffic_bytes(routed: Module) -> int:
+    """Bytes x links of one step."""
+    each = routed.dies_used // routed.stages
+    total = 0
+    for stage, step in enumerate(routed.steps()):
+        own = range(stage * each, (stage + 1) * each)
+        for call, times in calls(step):
+            transfers = [s for s in routed.procedure(call.procedure).body if isinstance(s, Transfer)]
+            if transfers:
+                total += times * sum(link_bytes(routed, transfers, own).values())
+    return total
+
+
+def _data(path: str, graph: Module) -> bytes | None:
+    """The bytes of the data file, if the program names one."""
+    if not graph.train.data:
+        return None
+    return read_text(Path(path).parent / graph.train.data).tobytes()

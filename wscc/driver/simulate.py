@@ -1,0 +1,65 @@
+"""The simulation of a compiled program: what its artifact says of the machine and the model, put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from wscc.backends.artifact.files import Artifact
+from wscc.backends.interpreter.load_checks import check_dies
+from wscc.backends.simulator.account import Account, account
+from wscc.backends.simulator.calls import Builder
+from wscc.backends.simulator.compose import Composer
+from wscc.backends.simulator.costs import Costs
+from wscc.backends.simulator.result import Result, result
+from wscc.backends.simulator.trace import Trace
+from wscc.diagnostics import Code, Source, fail
+from wscc.ir.text.parse import parse
+from wscc.ir.streams.profile import Profile
+from wscc.machine.links import CUT_THROUGH
+from wscc.machine.topology import mesh_topology
+from wscc.machine.wafer import Wafer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulated:
+    """A simulated step; `trace` remembers it if that was asked for."""
+
+    builder: Builder
+    profile: Profile
+    account: Account
+    trace: Trace | None
+
+    def figures(self) -> Result:
+        links = len(mesh_topology(self.builder.costs.wafer).links)
+        return result(self.account, self.profile.model_flops, links)
+
+
+def simulate(
+    artifact: Artifact, link_model: str = CUT_THROUGH, *, tracing: bool = False, bandwidth_factor: int = 1,
+    wafer: Wafer | None = None,
+) -> Simulated:  # fmt: skip
+    """Simulate a step, on links so many times as fast as those of the wafer, which is read from the artifact if it is
+    not given. `CompileError` W501 if the artifact does not fit itself, W502 if dies wait for one another."""
+    profile = artifact.profile
+    if profile is None:
+        raise fail(
+            Code.ARTIFACT,
+            "the artifact has no profile.json, which says what its instructions are for",
+            help="compile the model again",
+        )
+    builder = builder_of(artifact, link_model, bandwidth_factor=bandwidth_factor, wafer=wafer)
+    trace = Trace(builder, profile) if tracing else None
+    composer = Composer(builder, trace.observer if trace else None).run()
+    return Simulated(builder, profile, account(composer, profile), trace)
+
+
+def builder_of(
+    artifact: Artifact, link_model: str, *, bandwidth_factor: int = 1, wafer: Wafer | None = None
+) -> Builder:
+    """The streams of an artifact on its wafer. `CompileError` W501 if they do not fit it."""
+    check_dies(artifact.streams, artifact.manifest)
+    wafer = wafer or parse(Source("graph.wir", artifact.graph)).machine
+    wafer = replace(wafer, link=replace(wafer.link, bandwidth=wafer.link.bandwidth * bandwidth_factor))
+    if artifact.streams.arena_bytes > wafer.die.sram + wafer.die.hbm:
+        raise fail(Code.ARTIFACT, "the arena of the artifact is larger than the memories of a die")
+    return Builder(artifact.streams, Costs.of(wafer, link_model))

@@ -1,0 +1,189 @@
+"""Runs a compiled program on its data, from given weights or fresh ones, and compares it with one device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.backends.interpreter import host_io
+from wscc.backends.artifact.files import Artifact
+from wscc.backends.interpreter.machine import Machine
+from wscc.diagnostics import Source
+from wscc.host.compare import Check, Errors, Run, by_layer, judge, measure
+from wscc.host.data import Batches, inputs_of, vocabulary
+from wscc.host.init import initial
+from wscc.huggingface.weights import Weights, refuse_unsavable, save
+from wscc.ir.streams.artifact import HostTensor
+from wscc.ir.module import Array, Kind, Module
+from wscc.ir.text.parse import parse
+from wscc.ir.types import DType
+from wscc.reference.training import History, train
+
+Tensors = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """`threads` is how many processes run the dies. `text` replaces the program's own data; `seed` that of the
+    file. `weights` is read before the first step and `save` written after the last, optimizer state apart."""
+
+    steps: int = 1
+    threads: int = 2
+    checked: bool = False
+    text: bytes | None = None
+    seed: int | None = None
+    weights: Path | None = None
+    save: Path | None = None
+
+
+class Trainer:
+    """A program loaded on all dies, initialised, stepping through batches."""
+
+    def __init__(self, artifact: Artifact, options: RunOptions) -> None:
+        self.options = options
+        self.manifest = artifact.manifest
+        self.graph = parse(Source("graph.wir", artifact.graph))
+        self.parameters = _parameters(self.graph)
+        if options.save:
+            refuse_unsavable(options.save, self.parameters)
+        self.weights = Weights(options.weights, self.parameters) if options.weights else None
+        self.machine = Machine(artifact.streams, artifact.manifest, options.threads, options.checked)
+        seed = options.seed if options.seed is not None else self.manifest.train.seed
+        text = options.text if options.text is not None else artifact.data
+        numbers = np.frombuffer(text, np.uint8) if text is not None else None
+        self.batches = Batches(inputs_of(self.manifest.tensors), vocabulary(self.graph), seed, numbers)
+        self.seed = seed
+        host_io.initialise(self.machine, seed)
+        for a in self.parameters if self.weights else ():
+            for index in np.ndindex(*a.extents):
+                host_io.write(self.machine, a.name, index, self.first_weight(a, index))
+
+    def first_weight(self, a: Array, index: tuple[int, ...]) -> NDArray[Any]:
+        """Element `index` of a parameter before the first step, in its own type."""
+        if self.weights is None:
+            return _seeded(a, index, self.seed)
+        return self.weights.read(a.name, index, a.type.dtype.numpy)
+
+    def save(self, path: Path) -> None:
+        """Write the weights as they are now, in their own type."""
+        save(path, self.parameters, lambda name, index: host_io.read(self.machine, name, index))
+
+    def steps(self) -> Iterator[float]:
+        """The loss of each step, as it is done."""
+        for i in range(self.options.steps):
+            for name, whole in self.batches.batch(i).items():
+                for m, part in enumerate(whole):
+                    host_io.write(self.machine, name, (m,), part)
+            self.machine.run_step()
+            yield float(host_io.read(self.machine, "loss"))
+
+    def arrays(self, kind: Kind) -> Tensors:
+        """All arrays of a kind as whole tensors; replicas are compared bit for bit on the way."""
+        names = {t.name for t in self.manifest.tensors}
+        own = (t for t in self.manifest.tensors if t.kind is kind and _is_own(t.name, names))
+        return {t.name: self._whole(t) for t in own}
+
+    def _whole(self, t: HostTensor) -> NDArray[Any]:
+        whole = np.empty((*t.extents, *t.type.shape), t.type.dtype.numpy)
+        for index in np.ndindex(*t.extents):
+            whole[index] = host_io.read(self.machine, t.name, index)
+        return whole
+
+
+def _is_own(name: str, names: set[str]) -> bool:
+    """Not a second name of another array's bytes."""
+    return not (name.endswith(".partial") and name.removesuffix(".partial") in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What `wscc run` prints."""
+
+    losses: tuple[float, ...]
+    seconds_per_step: float
+    peak_bytes_per_die_max: int
+    check: Check | None = None
+
+
+def run(
+    artifact: Artifact, options: RunOptions, *, check: bool = False,
+    on_step: Callable[[int, float], None] = lambda step, loss: None,
+) -> Outcome:  # fmt: skip
+    """Train for some steps; with `check`, in checked mode and against the reference."""
+    trainer = Trainer(artifact, replace(options, checked=options.checked or check))
+    with closing(trainer.machine):
+        return _run(trainer, check, on_step)
+
+
+def _run(trainer: Trainer, check: bool, on_step: Callable[[int, float], None]) -> Outcome:
+    losses: list[float] = []
+    grads: Tensors = {}
+    started = time.perf_counter()
+    for i, loss in enumerate(trainer.steps()):
+        losses.append(loss)
+        on_step(i + 1, loss)
+        if check and i == 0:
+            grads = trainer.arrays(Kind.GRAD)
+    seconds = (time.perf_counter() - started) / max(len(losses), 1)
+    if trainer.options.save:
+        trainer.save(trainer.options.save)
+    verdict = _compare(trainer, losses, grads) if check else None
+    peak = max(trainer.machine.peak_bytes(), default=0)
+    return Outcome(losses=tuple(losses), seconds_per_step=seconds, peak_bytes_per_die_max=peak, check=verdict)
+
+
+def _compare(trainer: Trainer, losses: list[float], grads: Tensors) -> Check:
+    graph = trainer.graph
+    dtype = graph.train.compute
+    extents = {a.name: a.extents for a in graph.arrays if a.kind is Kind.PARAM}
+    got = Run(
+        losses,
+        by_layer({n.removesuffix(".grad"): g for n, g in grads.items()}, extents),
+        by_layer(trainer.arrays(Kind.PARAM), extents),
+    )
+    low = dtype is DType.BF16
+    want = _reference(trainer, DType.F64 if low else dtype)
+    own: Errors | None = None
+    if low:
+        own = measure(_as_run(_reference(trainer, None), extents), _as_run(want, extents))
+    return judge(got, _as_run(want, extents), graph.train, dtype, own)
+
+
+def _reference(trainer: Trainer, dtype: DType | None) -> History:
+    first = _stacked(trainer.parameters, trainer.first_weight)
+    return train(trainer.graph, first, trainer.batches.batch, trainer.options.steps, dtype)
+
+
+def _as_run(history: History, extents: dict[str, tuple[int, ...]]) -> Run:
+    return Run(history.losses, by_layer(history.first_grads, extents), by_layer(history.weights, extents))
+
+
+def initial_parameters(graph: Module, seed: int) -> Tensors:
+    """Every parameter as the host initialises it."""
+    return _stacked(_parameters(graph), lambda a, index: _seeded(a, index, seed))
+
+
+def _parameters(graph: Module) -> tuple[Array, ...]:
+    return tuple(a for a in graph.arrays if a.kind is Kind.PARAM)
+
+
+def _seeded(a: Array, index: tuple[int, ...], seed: int) -> NDArray[Any]:
+    return initial(a.name, index, a.type.shape, a.init, seed, a.type.dtype)
+
+
+def _stacked(arrays: Iterable[Array], element: Callable[[Array, tuple[int, ...]], NDArray[Any]]) -> Tensors:
+    """Arrays put together from their elements."""
+    out: Tensors = {}
+    for a in arrays:
+        whole = np.empty((*a.extents, *a.type.shape), a.type.dtype.numpy)
+        for index in np.ndindex(a.extents):
+            whole[index] = element(a, index)
+        out[a.name] = whole
+    return out

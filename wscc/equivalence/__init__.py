@@ -1,0 +1,86 @@
+"""`wscc verify --meaning`: whether a compiled program computes what its graph says (docs/adr/011).
+
+A program that fits this computer is run, in f64 whatever its element types, on random weights and data, and
+compared with the reference on one device to 1e-10: nothing is taken from any pass. One that does not fit is
+compared, instruction by instruction, with what the passes make of its graph.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from wscc.backends.artifact.files import Artifact
+from wscc.backends.verify.calls import calls_by_name
+from wscc.backends.verify.findings import Finding, Findings
+from wscc.backends.verify.widen import UPDATES, factor_of
+from wscc.diagnostics import Source
+from wscc.ir.text.parse import parse
+from wscc.ir.streams.program import Streams, stage_of_role
+from wscc.ir.train import Train
+from wscc.equivalence.run import compare, numbers_of
+from wscc.equivalence.recompile import differences
+
+# What is run: multiply-adds of a step, over all dies, and bytes of all arenas.
+MOST_WORK: Final = 2 * 10**10
+MOST_BYTES: Final = 2 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """`ran` says which of the two comparisons was made."""
+
+    findings: tuple[Finding, ...]
+    ran: bool
+
+
+def check_meaning(artifact: Artifact) -> Meaning:
+    """Of a program without structural findings."""
+    graph = parse(Source("graph.wir", artifact.graph))
+    findings = Findings()
+    for finding in _scalars(artifact.streams, artifact.manifest.train, graph.train):
+        findings.add(finding)
+    ran = fits(artifact.streams)
+    for finding in compare(artifact, graph) if ran else differences(artifact, graph):
+        findings.add(finding)
+    return Meaning(tuple(findings.found), ran)
+
+
+def fits(streams: Streams) -> bool:
+    """Whether the program can be run here in f64 in about a minute."""
+    space = streams.arena_bytes * factor_of(streams) * len(streams.dies)
+    has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else MOST_BYTES
+    return space <= min(MOST_BYTES, has // 4) and _work(streams) <= MOST_WORK
+
+
+def _work(streams: Streams) -> int:
+    stages, total = stage_of_role(streams), 0
+    for p in streams.programs:
+        times = calls_by_name(streams.steps[stages[p.role]])
+        for code in p.procedures:
+            work = sum(
+                prod(x.writes[0].shape) * x.reads[0].shape[-1] for x in code.body if x.opcode == "gemm"
+            )
+            total += streams.roles.count(p.role) * times.get(code.name, 0) * work
+    return total
+
+
+def _scalars(streams: Streams, *given: Train) -> Iterator[Finding]:
+    """The optimizer's numbers are those of the graph: few steps do not reach the whole of its schedule."""
+    known = [numbers_of(t) for t in given]
+    if known[0] != known[1]:
+        yield Finding("meaning", "the manifest and the graph have different optimizers")
+    for p in streams.programs:
+        for code in p.procedures:
+            for i, x in enumerate(code.body):
+                if x.opcode not in UPDATES:
+                    continue
+                if x.opcode != given[1].optimizer.kind:
+                    yield Finding("meaning", f"`{x.opcode}` is not the optimizer", "", code.name, i)
+                for name, value in x.attrs:
+                    if value != known[1][name]:
+                        words = f"`{x.opcode}` has {name}={value}, and the graph {known[1][name]}"
+                        yield Finding("meaning", words, "", code.name, i)

@@ -1,0 +1,132 @@
+"""A compiled program beside what the passes make of its graph today: die by die, instruction by instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, ClassVar
+
+from wscc.backends.emit import emit
+from wscc.backends.artifact.files import SCHEDULE, Artifact
+from wscc.backends.interpreter.load_checks import die_name
+from wscc.backends.verify.findings import Finding
+from wscc.backends.verify.views import Ints
+from wscc.diagnostics import Source
+from wscc.ir.streams.artifact import Manifest
+from wscc.ir.module import Module
+from wscc.ir.streams.program import (
+    Code,
+    Column,
+    Instruction,
+    Operand,
+    ProgramCall,
+    ProgramLoop,
+    ProgramStep,
+    Streams,
+    resolve,
+)
+from wscc.passes import PASSES, default_passes
+from wscc.passes.base import Fact, Pass
+from wscc.passes.choices import ALLGATHERS, Choices
+from wscc.driver.pipeline import run_fitting
+
+# -O1 and -O2 differ in routes alone.
+LEVELS = (2, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _As(Pass):
+    """Put the dies where the program has them."""
+
+    name: ClassVar[str] = "place"
+    requires: ClassVar[frozenset[Fact]] = PASSES["place"].requires
+    provides: ClassVar[frozenset[Fact]] = PASSES["place"].provides
+
+    dies: tuple[int, ...] = ()
+
+    def run(self, module: Module) -> Module:
+        return module.with_(dies=self.dies)
+
+
+def differences(artifact: Artifact, graph: Module) -> Iterator[Finding]:
+    """Where the program is not what any optimisation level and way to gather makes of the graph; routes may differ.
+
+    Of those choices that leave fewest differences. Raises `CompileError` if the graph
+    cannot be compiled.
+    """
+    best: list[Finding] = []
+    schedule = Source(SCHEDULE, artifact.schedule) if artifact.schedule else None
+    for level, allgather in product(LEVELS, ALLGATHERS):
+        default = default_passes(level, Choices(allgather=allgather, schedule=schedule))
+        passes = [_As(artifact.streams.dies) if p.name == "place" else p for p in default]
+        streams, manifest = emit(run_fitting(graph, passes))
+        found = list(_between(artifact, streams, manifest))
+        if not found:
+            return
+        if not best or len(found) < len(best):
+            best = found
+    yield from best
+
+
+def _between(artifact: Artifact, made: Streams, manifest: Manifest) -> Iterator[Finding]:
+    given = _undelayed(artifact.streams)
+    if artifact.manifest != replace(
+        manifest, data_file=artifact.manifest.data_file, train=artifact.manifest.train
+    ):
+        yield Finding("meaning", "the manifest is not that of the graph")
+    for stage, (a, b) in enumerate(zip(given.steps, made.steps, strict=False)):
+        if a != b:
+            yield Finding("meaning", f"the step of stage {stage} is not that of the graph")
+    if len(given.steps) != len(made.steps) or len(given.roles) != len(made.roles):
+        yield Finding("meaning", "the graph has another number of stages or dies")
+        return
+    codes = [{p.role: {c.name: c for c in p.procedures} for p in s.programs} for s in (given, made)]
+    for die, (role, other) in enumerate(zip(given.roles, made.roles, strict=True)):
+        mine, theirs = codes[0][role], codes[1][other]
+        name = die_name(given.dies[die], artifact.manifest)
+        if mine.keys() != theirs.keys():
+            yield Finding("meaning", "has other procedures than the graph asks for", name)
+            continue
+        for procedure, code in mine.items():
+            rows = given.bindings[die], made.bindings[die]
+            at = _first_difference(code, rows[0], theirs[procedure], rows[1])
+            if at is not None:
+                yield Finding(
+                    "meaning", "is not the instruction that the graph asks for", name, procedure, at
+                )
+
+
+def _undelayed(streams: Streams) -> Streams:
+    """Without the calls that only delay: they change no result, and a program need not have them."""
+    programs, delays = [], set[str]()
+    for p in streams.programs:
+        late = [c for c in p.procedures if c.body and all(x.opcode == "delay" for x in c.body)]
+        delays.update(c.name for c in late)
+        programs.append(replace(p, procedures=tuple(c for c in p.procedures if c not in late)))
+
+    def kept(step: ProgramStep) -> ProgramStep:
+        return tuple(
+            replace(s, body=kept(s.body)) if isinstance(s, ProgramLoop) else s
+            for s in step
+            if not (isinstance(s, ProgramCall) and s.procedure in delays)
+        )
+
+    return replace(streams, programs=tuple(programs), steps=tuple(map(kept, streams.steps)))
+
+
+def _first_difference(a: Code, row: Ints, b: Code, other: Ints) -> int | None:
+    for i, (x, y) in enumerate(zip(a.body, b.body, strict=False)):
+        if _resolved(x, row) != _resolved(y, other):
+            return i
+    return None if len(a.body) == len(b.body) else min(len(a.body), len(b.body))
+
+
+def _resolved(x: Instruction, row: Ints) -> tuple[Any, ...]:
+    """The instruction on the die with this row of the binding table, its route apart."""
+    attrs = tuple((n, type(v) is bool, resolve(v, row)) for n, v in x.attrs if n != "route")
+    return x.opcode, *(_place(o, row) for o in (*x.writes, *x.reads)), attrs
+
+
+def _place(o: Operand, row: Ints) -> Operand:
+    return replace(o, offset=resolve(o.offset, row)) if isinstance(o.offset, Column) else o

@@ -1,0 +1,139 @@
+"""Every instruction of a die, declared once: what it reads, writes and means.
+
+Shapes are those of the operand views; `*` is any leading dims, the same throughout a row. Views may be strided
+and, where only read, may repeat elements (stride 0). Sums of bf16 are taken in f32 and rounded once. `start`
+attributes are global coordinates of the view's first row along the factor named; they may differ by die.
+
+The NumPy meaning is the table `wscc.backends.interpreter.kernels.table.MEANING`; a test holds both tables to the same keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionDef:
+    """`reads` and `writes` name the operands in order; `attrs` the scalars, in order."""
+
+    opcode: str
+    writes: str
+    reads: str
+    attrs: str = ""
+    meaning: str = ""
+
+    @property
+    def attr_names(self) -> tuple[str, ...]:
+        return tuple(self.attrs.split())
+
+
+def _row(opcode: str, writes: str, reads: str, attrs: str = "", meaning: str = "") -> InstructionDef:
+    return InstructionDef(opcode, writes, reads, attrs, meaning)
+
+
+_ALL: Final = (
+    # -- data movement in the die's own memory
+    _row("copy", "y", "x", "", "y = x"),
+    _row("cast", "y", "x", "", "y = x in y's element type"),
+    _row("fill", "y", "", "value", "every element of y = value"),
+    _row("gather", "y[*,d]", "ids[*] table[v,d]", "start", "y = table[ids - start]; rows outside give 0"),
+    _row(
+        "scatter_add",
+        "table[v,d]",
+        "ids[*] dy[*,d]",
+        "start accumulate",
+        "table[ids - start] += dy, rows outside dropped; table is zeroed first unless accumulate",
+    ),
+    # -- contractions
+    _row(
+        "gemm",
+        "c[*,m,n]",
+        "a[*,m,k] b[*,k,n]",
+        "scale accumulate",
+        "c = scale * (a @ b), or c += when accumulate; f32 (or f64) sums",
+    ),
+    _row(
+        "sum", "y", "x", "axes accumulate", "y = sum of x over `axes` (text, '0,1'; y has the others), or +="
+    ),
+    _row("rowdot", "r[*]", "a[*,e] b[*,e]", "", "r = sum over e of a * b"),
+    # -- elementwise
+    _row("add", "z", "x y", "", "z = x + y"),
+    _row("sub", "z", "x y", "", "z = x - y"),
+    _row("mul", "z", "x y", "", "z = x * y"),
+    _row("div", "z", "x y", "", "z = x / y"),
+    _row("maximum", "z", "x y", "", "z = max(x, y)"),
+    _row("scale", "y", "x", "factor", "y = factor * x"),
+    _row("gelu", "y", "x", "", "tanh approximation: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))"),
+    _row("gelu_bwd", "dx", "x dy"),
+    _row("gelu_erf", "y", "x", "", "x/2 (1 + erf(x / sqrt 2))"),
+    _row("gelu_erf_bwd", "dx", "x dy"),
+    _row("relu", "y", "x", "", "max(x, 0)"),
+    _row("relu_bwd", "dx", "x dy", "", "dy where x > 0, else 0"),
+    _row("swiglu", "y", "a b", "", "a sigmoid(a) b"),
+    _row("swiglu_bwd", "da db", "a b dy"),
+    # -- normalisation and positions
+    _row("layernorm", "y[*,d]", "x[*,d] g[d] b[d]", "eps", "biased variance"),
+    _row("layernorm_bwd", "dx[*,d] dg[d] db[d]", "x[*,d] g[d] dy[*,d]", "eps"),
+    _row("rmsnorm", "y[*,d]", "x[*,d] g[d]", "eps", "x / sqrt(mean(x^2) + eps) g"),
+    _row("rmsnorm_bwd", "dx[*,d] dg[d]", "x[*,d] g[d] dy[*,d]", "eps"),
+    _row(
+        "rope",
+        "y[b,s,*,e]",
+        "x[b,s,*,e]",
+        "theta sign start",
+        "halves of e turned by sign (start + s) theta^(-2i/e), i < e/2 (the half-split form of Llama)",
+    ),
+    # -- attention pieces; scores [*,q,k]
+    _row(
+        "softmax",
+        "p[*,q,k] lse[*,q]",
+        "s[*,q,k]",
+        "causal q_start k_start",
+        "rows of p = softmax(s), lse = log-sum-exp; causal hides k_start+k > q_start+q; an all-hidden row gives "
+        "p = 0, lse = -inf; p may be s itself",
+    ),
+    _row(
+        "merge", "o[*,e] l[*]", "o[*,e] l[*] o2[*,e] l2[*]", "", "online softmax: join two normalised chunks"
+    ),
+    _row(
+        "probs",
+        "p[*,q,k]",
+        "s[*,q,k] lse[*,q]",
+        "causal q_start k_start",
+        "p = exp(s - lse), hidden entries 0",
+    ),
+    _row("softmax_bwd", "ds[*,q,k]", "p[*,q,k] dp[*,q,k] delta[*,q]", "scale", "ds = p (dp - delta) scale"),
+    # -- cross entropy pieces; columns from `limit` on (global, 0: none) are pads and never read
+    _row("rowmax", "m[*]", "x[*,v]", "limit start"),
+    _row("sumexp", "z[*]", "x[*,v] m[*]", "limit start", "sum over v of exp(x - m)"),
+    _row("sumexp_bwd", "dx[*,v]", "x[*,v] m[*] dz[*]", "limit start", "exp(x - m) dz; pads give 0"),
+    _row("pick", "p[*]", "x[*,v] y[*]", "start", "x[y - start], or 0 where y is elsewhere"),
+    _row("pick_bwd", "dx[*,v]", "y[*] dp[*]", "start", "dp at column y - start, 0 elsewhere"),
+    _row("nll", "l", "m z p y", "", "log z + m - p; 0 where the label y is -100"),
+    _row("nll_bwd", "dz dp", "z y dl", "", "dl / z and -dl; 0 where the label is -100"),
+    _row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)"),
+    _row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere"),
+    _row("count", "n[]", "y", "", "labels that are not -100"),
+    # -- the update; norm2 is the squared global gradient norm, t the step from 1
+    _row("sqsum", "s[]", "x", "", "sum of x^2"),
+    _row("tick", "t[]", "t[]", "", "t + 1"),
+    _row(
+        "adamw",
+        "w m v",
+        "w m v g norm2[] t[]",
+        "lr beta1 beta2 eps weight_decay clip warmup decay floor",
+        "AdamW (Loshchilov and Hutter 2019) on g min(1, clip / (sqrt(norm2) + 1e-6)), clip 0: none; lr scaled by "
+        "min(1, t / warmup), then a half cosine to `floor` at step `decay` (0: none)",
+    ),
+    _row("sgd", "w", "w g norm2[] t[]", "lr clip warmup decay floor", "w - lr g, scaled as adamw does"),
+    # -- messages
+    _row(
+        "post", "slot", "", "channel peer", "grant the slot to the next message of `channel` from die `peer`"
+    ),
+    _row("send", "", "x", "channel peer route", "start the message to `peer`; x must stay until `wait sent`"),
+    _row("wait", "", "", "channel side", "until the message has `received` or `sent`"),
+    _row("delay", "", "", "time", "nothing; takes so many picoseconds, so that clusters of dies start apart"),
+)
+
+INSTRUCTIONS: Final[dict[str, InstructionDef]] = {d.opcode: d for d in _ALL}

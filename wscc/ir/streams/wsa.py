@@ -1,0 +1,114 @@
+"""The text of the streams level: the programs of all roles and the step of each stage.
+
+Invariant: `parse_wsa(to_wsa(programs, steps)) == (programs, steps)`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from wscc.ir.fabric import contiguous_strides
+from wscc.ir.module import Affine
+from wscc.ir.streams.program import (
+    Address,
+    Column,
+    Field,
+    Instruction,
+    Operand,
+    Program,
+    ProgramCall,
+    ProgramLoop,
+    ProgramStep,
+    Scalar,
+)
+from wscc.ir.streams.wsa_read import parse_wsa
+
+__all__ = ["parse_wsa", "to_wsa"]
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+
+
+def to_wsa(programs: Sequence[Program], steps: Sequence[ProgramStep]) -> str:
+    """One instruction per line, as `grammar/wsa.lark` describes it; a step for each stage."""
+    # Roles share most of their instructions: those objects are written out once.
+    bodies = (c.body for program in programs for c in program.procedures)
+    texts = {id(x): instruction_text(x) for x in {id(x): x for body in bodies for x in body}.values()}
+    lines = [line for program in programs for line in _program(program, texts)]
+    for step in steps:
+        lines += ["step {", *_step(step, "  "), "}"]
+    return "\n".join([*lines, ""])
+
+
+def instruction_text(x: Instruction) -> str:
+    """`add f32[8]@a1 <- f32[8]@a0, f32[8]@128`"""
+    writes = ", ".join(map(operand_text, x.writes))
+    reads = ", ".join(map(operand_text, x.reads))
+    attrs = [f"{name}={_scalar(value)}" for name, value in x.attrs]
+    return " ".join([x.opcode, *([writes] if writes else []), *([f"<- {reads}"] if reads else []), *attrs])
+
+
+def operand_text(o: Operand) -> str:
+    """`f32[8,64;64,1]@a3+128`; row-major strides are left out."""
+    dims = ",".join(map(str, o.shape))
+    if o.strides != contiguous_strides(o.shape):
+        dims += ";" + ",".join(map(str, o.strides))
+    return f"{o.dtype}[{dims}]@{_place(o.arg, o.offset)}"
+
+
+def _place(arg: int, offset: Field) -> str:
+    text = f"${offset.index}" if isinstance(offset, Column) else str(offset)
+    if arg < 0:
+        return text
+    return f"a{arg}" if offset == 0 else f"a{arg}+{text}"
+
+
+def _scalar(value: Scalar) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case Column():
+            return f"${value.index}"
+        case str():
+            return json.dumps(value)
+        case _:
+            return repr(value)
+
+
+def _program(program: Program, texts: dict[int, str]) -> Iterator[str]:
+    stage = f" stage {program.stage}" if program.stage else ""
+    yield f"role {program.role}{stage} {{"
+    for code in program.procedures:
+        yield f"  procedure {_name(code.name)}({code.args}) {{"
+        for x in code.body:
+            yield f"    {texts[id(x)]}"
+        yield "  }"
+    yield "}"
+
+
+def _step(step: ProgramStep, indent: str) -> Iterator[str]:
+    for stmt in step:
+        match stmt:
+            case ProgramCall():
+                yield f"{indent}call {_name(stmt.procedure)}({', '.join(map(_address, stmt.args))})"
+            case ProgramLoop():
+                yield f"{indent}loop {_name(stmt.variable)} {stmt.count} {{"
+                yield from _step(stmt.body, indent + "  ")
+                yield indent + "}"
+
+
+def _address(address: Address) -> str:
+    indexed = [f"{stride}*[{_affine(index)}]" for index, stride in address.terms]
+    return " + ".join([str(address.base), *indexed])
+
+
+def _affine(index: Affine) -> str:
+    parts = [_name(v) if c == 1 else f"{c}*{_name(v)}" for v, c in index.terms]
+    if index.base or not parts:
+        parts.append(str(index.base))
+    return " + ".join(parts) + (f" % {index.modulus}" if index.modulus else "")
+
+
+def _name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)

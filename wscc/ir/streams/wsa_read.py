@@ -1,0 +1,208 @@
+"""Reads `.wsa` text. Operands are one token each: a long program is mostly operands, and many are equal."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache, lru_cache
+from typing import Any
+
+import lark
+from lark.exceptions import UnexpectedInput, UnexpectedToken
+
+from wscc import grammar
+from wscc.diagnostics import Code as ErrorCode
+from wscc.diagnostics import CompileError, Source, Span, fail
+from wscc.ir.fabric import contiguous_strides
+from wscc.ir.streams.instructions import INSTRUCTIONS
+from wscc.ir.module import Affine
+from wscc.ir.streams.program import (
+    Address,
+    Code,
+    Column,
+    Field,
+    Instruction,
+    Operand,
+    Program,
+    ProgramCall,
+    ProgramLoop,
+    ProgramStep,
+)
+from wscc.ir.types import DType
+
+_OPERAND = re.compile(
+    r"(?P<dtype>\w+)\[(?P<shape>[^];]*)(?:;(?P<strides>[^]]*))?\]@(?:a(?P<arg>\d+)\+?)?(?P<offset>.*)"
+)
+
+
+def parse_wsa(text: str, name: str = "<wsa>") -> tuple[tuple[Program, ...], tuple[ProgramStep, ...]]:
+    """The programs and the step of each stage. `CompileError` W601, with line and column, if the text is not
+    `.wsa` or an instruction is not as `INSTRUCTIONS` declares it."""
+    source = Source(name, text)
+    try:
+        # lark knows nothing of what a transformer makes of the tree.
+        parsed: Any = _parser().parse(text)
+        programs, steps = parsed
+    except UnexpectedInput as error:
+        raise _unexpected(error, source) from error
+    except CompileError as error:
+        raise _placed(error, source) from error
+    return programs, steps
+
+
+class _Build(lark.Transformer[lark.Token, Any]):
+    """Builds bottom-up while parsing, so that no tree is ever held."""
+
+    def start(self, items: list[Any]) -> tuple[tuple[Program, ...], tuple[ProgramStep, ...]]:
+        programs = tuple(i for i in items if isinstance(i, Program))
+        return programs, tuple(items[len(programs) :])
+
+    def role(self, items: list[Any]) -> Program:
+        numbers = [int(i) for i in items if isinstance(i, lark.Token)]
+        return Program(numbers[0], tuple(items[len(numbers) :]), *numbers[1:])
+
+    def procedure(self, items: list[Any]) -> Code:
+        return Code(items[0], int(items[1]), tuple(items[2:]))
+
+    def instruction(self, items: list[Any]) -> Instruction:
+        opcode, rest = items[0], items[1:]
+        writes = rest.pop(0) if rest and isinstance(rest[0], tuple) and rest[0][0] == "operands" else ((), ())
+        reads = rest.pop(0) if rest and rest[0][0] == "reads" else ((), ())
+        made = Instruction(str(opcode), tuple(writes[1]), tuple(reads[1]), tuple(v for _, v in rest))
+        if mistake := _mistake(made):
+            raise fail(ErrorCode.BAD_IR, mistake, _span(opcode))
+        return made
+
+    def operands(self, items: list[lark.Token]) -> tuple[str, tuple[Operand, ...]]:
+        return "operands", tuple(_operand(t) for t in items)
+
+    def reads(self, items: list[Any]) -> tuple[str, tuple[Operand, ...]]:
+        return "reads", items[0][1]
+
+    def attr(self, items: list[lark.Token]) -> tuple[str, tuple[str, Any]]:
+        return "attr", (str(items[0])[:-1], _value(items[1]))
+
+    def step(self, items: list[Any]) -> ProgramStep:
+        return tuple(items)
+
+    def call(self, items: list[Any]) -> ProgramCall:
+        return ProgramCall(items[0], tuple(items[1:]))
+
+    def loop(self, items: list[Any]) -> ProgramLoop:
+        return ProgramLoop(items[0], int(items[1]), tuple(items[2:]))
+
+    def address(self, items: list[Any]) -> Address:
+        return Address(int(items[0]), tuple(items[1:]))
+
+    def indexed(self, items: list[Any]) -> tuple[Affine, int]:
+        return items[1], int(items[0])
+
+    def index(self, items: list[Any]) -> Affine:
+        modulus = items.pop()[1] if isinstance(items[-1], tuple) and items[-1][0] == "%" else 0
+        base = sum(int(i) for i in items if isinstance(i, lark.Token))
+        return Affine(base, tuple(i[1] for i in items if isinstance(i, tuple)), modulus)
+
+    def term(self, items: list[Any]) -> tuple[str, tuple[str, int]]:
+        return "*", (items[-1], int(items[0]) if len(items) == 2 else 1)
+
+    def modulus(self, items: list[lark.Token]) -> tuple[str, int]:
+        return "%", int(items[0])
+
+    def name(self, items: list[lark.Token]) -> str:
+        (token,) = items
+        return _string(token) if token.type == "STRING" else str(token)
+
+
+@cache
+def _parser() -> lark.Lark:
+    return lark.Lark(grammar.text("wsa"), parser="lalr", transformer=_Build(), maybe_placeholders=False)
+
+
+def _operand(token: lark.Token) -> Operand:
+    made = _read_operand(str(token))
+    if isinstance(made, str):
+        raise fail(ErrorCode.BAD_IR, made, _span(token))
+    return made
+
+
+@lru_cache(maxsize=1 << 16)
+def _read_operand(text: str) -> Operand | str:
+    """The operand, or what is wrong with it."""
+    match = _OPERAND.fullmatch(text)
+    assert match is not None, text
+    if match["dtype"] not in tuple(DType):
+        return f"`{match['dtype']}` is not an element type: {', '.join(DType)}"
+    try:
+        shape = _integers(match["shape"])
+        strides = contiguous_strides(shape) if match["strides"] is None else _integers(match["strides"])
+    except ValueError:
+        return f"`{text}`: shape and strides are integers with commas between them"
+    if len(shape) != len(strides) or any(n < 0 for n in shape):
+        return f"`{text}`: each dimension takes one size and one stride"
+    arg = -1 if match["arg"] is None else int(match["arg"])
+    return Operand(arg, _field(match["offset"]), shape, strides, DType(match["dtype"]))
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in text.split(",")) if text else ()
+
+
+def _field(text: str) -> Field:
+    return Column(int(text[1:])) if text.startswith("$") else int(text or "0")
+
+
+def _value(token: lark.Token) -> Any:
+    match token.type:
+        case "BOOL":
+            return token == "true"
+        case "INT":
+            return int(token)
+        case "FLOAT":
+            return float(token)
+        case "COLUMN":
+            return Column(int(token[1:]))
+        case _:
+            return _string(token)
+
+
+def _string(token: lark.Token) -> str:
+    try:
+        return str(json.loads(token))
+    except ValueError:
+        raise fail(ErrorCode.BAD_IR, "a string is written as in JSON", _span(token)) from None
+
+
+def _mistake(x: Instruction) -> str:
+    """What is wrong with the instruction, or nothing."""
+    row = INSTRUCTIONS.get(x.opcode)
+    if row is None:
+        return f"unknown opcode `{x.opcode}`"
+    writes, reads = len(row.writes.split()), len(row.reads.split())
+    if (len(x.writes), len(x.reads)) != (writes, reads):
+        return f"`{x.opcode}` writes {writes} and reads {reads}, not {len(x.writes)} and {len(x.reads)}"
+    names = tuple(name for name, _ in x.attrs)
+    if names != row.attr_names:
+        return f"`{x.opcode}` has the attributes ({' '.join(row.attr_names)}), not ({' '.join(names)})"
+    return ""
+
+
+def _span(token: lark.Token) -> Span:
+    return Span(None, token.start_pos or 0, token.end_pos or 0, token.line or 0, token.column or 0)
+
+
+def _placed(error: CompileError, source: Source) -> CompileError:
+    """The error with its span in the source, which the builder did not know."""
+    d = error.diagnostics[0]
+    s = d.label.span
+    return fail(d.code, d.message, Span(source, s.start, s.end, s.line, s.column))
+
+
+def _unexpected(error: UnexpectedInput, source: Source) -> CompileError:
+    text = source.text
+    ended = isinstance(error, UnexpectedToken) and error.token.type == "$END"
+    start = len(text) if ended or error.pos_in_stream is None else error.pos_in_stream
+    line = text.count("\n", 0, start) + 1
+    column = start - (text.rfind("\n", 0, start) + 1) + 1
+    found = text[start : start + 20].split()
+    what = f"unexpected `{found[0]}`" if found else "unexpected end of the text"
+    return fail(ErrorCode.BAD_IR, what, Span(source, start, min(start + 1, len(text)), line, column))

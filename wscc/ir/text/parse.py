@@ -1,0 +1,74 @@
+"""Textual IR (`.wir`) to a module. Raises `CompileError` (W601, with a span) on any mistake of the text.
+
+Reads what `wscc.ir.text.print` writes; whether the module makes sense is asked by `wscc.ir.verify`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final
+
+import lark
+from lark.exceptions import UnexpectedInput, UnexpectedToken
+
+from wscc import grammar
+from wscc.diagnostics import Code, CompileError, Source, Span, fail
+from wscc.ir.module import Module
+from wscc.ir.text.read import read_module
+
+_WORDS: Final = {
+    "NL": "the end of the line", "VALUE": "a `%name`", "PROC": "an `@name`", "NAME": "a name",
+    "STRING": "a string", "NUMBER": "a number",
+    "KEY": "an attribute `name=`", "RULE": "an index rule `{..}`",
+    "TYPE": "a type such as `f32[8,64]`", "INTS": "integers `<..>`", "VIEW": "a view such as `%x[8,64]`",
+    "MODE": "`write` or `add`", "SIDE": "`sent` or `received`", "_COMMA": "`,`", "$END": "end of file",
+}  # fmt: skip
+_MAX_EXPECTED: Final = 6
+
+
+@cache
+def _parser() -> lark.Lark:
+    return lark.Lark(grammar.text("wir"), parser="lalr", maybe_placeholders=False, propagate_positions=False)
+
+
+def parse(source: Source) -> Module:
+    """The module that the text spells; its ops, arrays and kernels carry spans of the source."""
+    text = source.text if source.text.endswith("\n") else source.text + "\n"
+    try:
+        tree = _parser().parse(text)
+    except UnexpectedInput as problem:
+        raise _syntax(problem, source) from None
+    return read_module(tree, source)
+
+
+def _syntax(problem: UnexpectedInput, source: Source) -> CompileError:
+    at = problem.pos_in_stream
+    if at is None or (isinstance(problem, UnexpectedToken) and problem.token.type == "$END"):
+        at = len(source.text)
+    found = _word_at(source.text, at)
+    line = source.text.count("\n", 0, at) + 1
+    column = at - source.text.rfind("\n", 0, at)
+    span = Span(source, at, at + len(found), line, column)
+    shown = (
+        f"`{found}`"
+        if found.strip()
+        else "the end of the line"
+        if at < len(source.text)
+        else "the end of the file"
+    )
+    return fail(Code.BAD_IR, f"{shown} cannot stand here", span, help=_expectation(problem))
+
+
+def _word_at(text: str, at: int) -> str:
+    found = re.compile(r"[%@]?[A-Za-z0-9_.]+|[^\n]", re.ASCII).match(text, at)
+    return found.group() if found else ""
+
+
+def _expectation(problem: UnexpectedInput) -> str:
+    names: set[str] = set(getattr(problem, "accepts", None) or getattr(problem, "allowed", None) or ())
+    literal = {t.name: t.pattern.value for t in _parser().terminals}
+    words = sorted(_WORDS.get(n) or f"`{literal.get(n, n)}`" for n in names)
+    if not words or len(words) > _MAX_EXPECTED:
+        return ""
+    return f"expected {' or '.join(filter(None, (', '.join(words[:-1]), words[-1])))}"

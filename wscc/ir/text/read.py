@@ -1,0 +1,203 @@
+"""The tree of a textual IR to a module: header, arrays and step."""
+
+from __future__ import annotations
+
+from lark import Token
+
+from wscc.diagnostics import CompileError, Source
+from wscc.ir.memory import Memory, Placement
+from wscc.ir.module import (
+    Affine,
+    Array,
+    Call,
+    Init,
+    Kind,
+    Level,
+    Loop,
+    Module,
+    Ref,
+    Stage,
+    Step,
+)
+from wscc.ir.text.read_body import read_procedure
+from wscc.ir.text.reading import Node, Reading, T, nodes, tokens
+from wscc.ir.routes import ALONE, Leg, Route
+from wscc.ir.train import Optimizer, Schedule, Train
+from wscc.ir.text.words import read_scalar
+from wscc.machine.wafer import Coordinate, DeadLink, Die, Link, Wafer, dead_link
+
+_MAX_LOOPS = 32
+
+
+def read_module(tree: Node, source: Source) -> Module:
+    r = Reading(source)
+    by_rule = {str(n.data): n for n in nodes(tree)}
+    name, level, axes = _title(r, by_rule["module"])
+    r.has_layout = level is not Level.GRAPH
+    module = Module(
+        name,
+        level,
+        axes,
+        _train(r, by_rule["train"], by_rule["optimizer"], by_rule["schedule"]),
+        _wafer(r, tree, by_rule),
+        tuple(_array(r, n) for n in nodes(tree, "array")),
+        tuple(read_procedure(r, n) for n in nodes(tree, "procedure")),
+        _step(r, by_rule["step"], 0),
+        _dies(r, by_rule.get("dies")),
+        tuple(_route(r, i, n) for i, n in enumerate(nodes(tree, "route"))),
+        _memory(r, by_rule.get("memory"), nodes(tree, "placement")),
+        tuple(map(r.word, tokens(by_rule["zigzag"])[:-1])) if "zigzag" in by_rule else (),
+    )
+    if r.mistakes:
+        raise CompileError(*r.mistakes)
+    return module
+
+
+# ---------------------------------------------------------------------------------------------------- header
+
+
+def _title(r: Reading, node: Node) -> tuple[str, Level, tuple[tuple[str, int], ...]]:
+    name, level, _ = tokens(node)
+    axes: list[tuple[str, int]] = []
+    for attr in nodes(node, "attr"):
+        axis, size = r.scalar_attr(attr)
+        if type(size) is not int:
+            raise r.wrong(tokens(attr)[1], f"the size of axis `{axis}` is an integer")
+        axes.append((axis, size))
+    return r.word(name), r.choice(level, Level, "level", list(Level)), tuple(axes)
+
+
+def _train(r: Reading, train: Node, optimizer: Node, schedule: Node) -> Train:
+    return _record(
+        r, Train, train, optimizer=_record(r, Optimizer, optimizer), schedule=_record(r, Schedule, schedule)
+    )
+
+
+def _record(r: Reading, kind: type[T], node: Node, **given: object) -> T:
+    return r.record(kind, nodes(node, "attr"), tokens(node)[-1], **given)
+
+
+def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
+    dead_dies: set[Coordinate] = set()
+    dead_links: set[DeadLink] = set()
+    for node in nodes(tree, "dead_die"):
+        row, col = map(r.integer, tokens(node)[:2])
+        dead_dies.add((row, col))
+    for node in nodes(tree, "dead_link"):
+        a, b, c, d = map(r.integer, tokens(node)[:4])
+        dead_links.add(dead_link((a, b), (c, d)))
+    node = by_rule["wafer"]
+    return _record(
+        r, Wafer, node, name=r.word(tokens(node)[0]),
+        die=_record(r, Die, by_rule["die"]), link=_record(r, Link, by_rule["link"]),
+        dead_dies=frozenset(dead_dies), dead_links=frozenset(dead_links),
+    )  # fmt: skip
+
+
+def _dies(r: Reading, node: Node | None) -> tuple[int, ...]:
+    return r.per_die(tokens(node)[0]).values if node else ()
+
+
+def _route(r: Reading, expected: int, node: Node) -> Route:
+    number = tokens(node)[0]
+    if r.integer(number) != expected:
+        raise r.wrong(number, f"this is route {expected}: routes are numbered in order from 0")
+    legs = tuple(
+        Leg(tuple(map(r.integer, tokens(n))), _told(r, n, "channel", 0), _told(r, n, "share", 1))
+        for n in nodes(node, "leg")
+    )
+    return Route(legs, _told(r, node, "merged", ALONE))
+
+
+def _told(r: Reading, node: Node, word: str, default: int) -> int:
+    """The number behind a word that may be left out."""
+    return next((r.integer(tokens(n)[0]) for n in nodes(node, word)), default)
+
+
+def _memory(r: Reading, node: Node | None, placements: list[Node]) -> Memory | None:
+    if node is None:
+        if placements:
+            raise r.wrong(tokens(placements[0])[0], "a place needs a `memory` line before it")
+        return None
+    arrays = (_record(r, Placement, p, array=r.name(tokens(p)[0])) for p in placements)
+    return _record(r, Memory, node, arrays=tuple(arrays))
+
+
+def _array(r: Reading, node: Node) -> Array:
+    name, given, kind, end = tokens(node)
+    parts = {str(n.data): tokens(n) for n in nodes(node)}
+    extents = tuple(map(r.integer, parts.get("extents", ())))
+    storage = r.name(parts["storage"][0]) if "storage" in parts else ""
+    stage = r.integer(parts["at"][0]) if "at" in parts else -1
+    of, first = (r.name(parts["part"][0]), r.integer(parts["part"][1])) if "part" in parts else ("", 0)
+    return Array(
+        r.name(name), r.tensor_type(given), r.choice(kind, Kind, "kind of array", list(Kind)), extents,
+        _init(r, parts.get("init")), storage, stage, of, first, r.span(name, end),
+    )  # fmt: skip
+
+
+def _init(r: Reading, parts: list[Token] | None) -> Init:
+    if parts is None:
+        return Init()
+    std = r.read(parts[1], read_scalar) if len(parts) > 1 else 0.0
+    if not isinstance(std, float):
+        raise r.wrong(parts[1], f"`{parts[1]}` is not a number with a fraction")
+    return Init(r.word(parts[0]), std)
+
+
+# ------------------------------------------------------------------------------------------------------ step
+
+
+def _step(r: Reading, node: Node, depth: int) -> Step:
+    return tuple(_call(r, n) if n.data == "call" else _block(r, n, depth + 1) for n in nodes(node))
+
+
+def _block(r: Reading, node: Node, depth: int) -> Loop | Stage:
+    number, *_ = tokens(node)
+    if node.data == "loop":
+        return _loop(r, node, depth)
+    if depth > 1:
+        raise r.wrong(number, "a stage stands at the top of the step")
+    return Stage(r.integer(number), _inner(r, node, depth))
+
+
+def _inner(r: Reading, node: Node, depth: int) -> tuple[Call | Loop, ...]:
+    return tuple(s for s in _step(r, node, depth) if not isinstance(s, Stage))
+
+
+def _loop(r: Reading, node: Node, depth: int) -> Loop:
+    variable, count, *_ = tokens(node)
+    if depth > _MAX_LOOPS:
+        raise r.wrong(variable, f"loops more than {_MAX_LOOPS} deep")
+    return Loop(r.word(variable), r.integer(count), _inner(r, node, depth))
+
+
+def _call(r: Reading, node: Node) -> Call:
+    return Call(r.name(tokens(node)[0]), tuple(_ref(r, n) for n in nodes(node, "ref")))
+
+
+def _ref(r: Reading, node: Node) -> Ref:
+    return Ref(r.name(tokens(node)[0]), tuple(_index(r, n) for n in nodes(node)))
+
+
+def _index(r: Reading, node: Node) -> Affine:
+    if node.data != "wrapped":
+        return _affine(r, node, 0)
+    modulus = tokens(node)[0]
+    if (size := r.integer(modulus)) < 1:
+        raise r.wrong(modulus, "a modulus is at least 1")
+    return _affine(r, nodes(node)[0], size)
+
+
+def _affine(r: Reading, node: Node, modulus: int) -> Affine:
+    base = 0
+    terms: list[tuple[str, int]] = []
+    for part in nodes(node):
+        signed = part.data in ("plus", "minus")
+        product, sign = (nodes(part)[0] if signed else part), (-1 if part.data == "minus" else 1)
+        *scale, what = tokens(product)
+        if what.type == "NUMBER":
+            base += sign * r.integer(what)
+        else:
+            terms.append((r.word(what), sign * (r.integer(scale[0]) if scale else 1)))
+    return Affine(base, tuple(terms), modulus)

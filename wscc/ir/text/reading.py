@@ -1,0 +1,148 @@
+"""What every part of the reader of textual IR shares: tokens to words, spans, and mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeVar, get_type_hints
+
+from lark import Token, Tree
+
+from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span, fail
+from wscc.ir.text.die_text import read_ints
+from wscc.ir.fabric import Ints, PerDie
+from wscc.ir.types import DType, TensorType
+from wscc.ir.text.words import Misspelt, read_int, read_name, read_scalar, read_type, read_word
+
+T = TypeVar("T")
+Node = Tree[Token]
+Scalar = bool | int | float | str
+_MAX_MISTAKES: Final = 8
+
+
+@dataclass(slots=True)
+class Reading:
+    """The source being read; `has_layout` once the level is known to have layouts."""
+
+    source: Source
+    has_layout: bool = False
+    mistakes: list[Diagnostic] = field(default_factory=list)
+    _types: dict[str, TensorType] = field(default_factory=dict)
+    _per_die: dict[str, PerDie] = field(default_factory=dict)
+
+    def span(self, first: Token, until: Token | None = None) -> Span:
+        """From the first token to before `until`, or that of the one token."""
+        start, end = first.start_pos or 0, first.end_pos or 0
+        if until is not None and until.start_pos is not None:
+            text = self.source.text[start : until.start_pos].rstrip()
+            end = start + len(text)
+        return Span(self.source, start, end, first.line or 1, first.column or 1)
+
+    def wrong(self, token: Token, message: str, *, help: str = "") -> CompileError:
+        return fail(Code.BAD_IR, message, self.span(token), help=help)
+
+    def note(self, token: Token, message: str) -> None:
+        """Report at the end, and read on."""
+        self.mistakes.append(Diagnostic(Code.BAD_IR, message, Label(self.span(token))))
+        if len(self.mistakes) >= _MAX_MISTAKES:
+            raise CompileError(*self.mistakes)
+
+    def read(self, token: Token, how: Callable[[str], T]) -> T:
+        try:
+            return how(str(token))
+        except Misspelt as mistake:
+            raise self.wrong(token, str(mistake)) from None
+
+    # -- words ------------------------------------------------------------------------------------------
+
+    def word(self, token: Token) -> str:
+        return self.read(token, read_word)
+
+    def name(self, token: Token) -> str:
+        """The name behind the sigil."""
+        return self.read(token, read_name)
+
+    def integer(self, token: Token) -> int:
+        return self.read(token, read_int)
+
+    def tensor_type(self, token: Token) -> TensorType:
+        known = self._types.get(token)
+        if known is None:
+            known = self.read(token, lambda text: read_type(text, has_layout=self.has_layout))
+            self._types[str(token)] = known
+        return known
+
+    def ints(self, token: Token) -> Ints:
+        return self.per_die(token) if token.startswith("<") else self.integer(token)
+
+    def per_die(self, token: Token) -> PerDie:
+        known = self._per_die.get(token)
+        if known is None:
+            known = self._per_die[str(token)] = PerDie(self.read(token, read_ints))
+        return known
+
+    def choice(self, token: Token, kind: Callable[[str], T], what: str, choices: Iterable[str]) -> T:
+        """A member of a `StrEnum`."""
+        text = self.word(token)
+        if text not in choices:
+            raise self.wrong(token, f"`{text}` is no {what}", help=f"one of {', '.join(choices)}")
+        return kind(text)
+
+    # -- attributes -------------------------------------------------------------------------------------
+
+    def attr(self, node: Node) -> tuple[str, Scalar | PerDie]:
+        key, value = tokens(node)
+        name = self.read(key, lambda text: read_word(text.removesuffix("=")))
+        if value.startswith("<"):
+            return name, self.per_die(value)
+        return name, self.read(value, read_scalar)
+
+    def scalar_attr(self, node: Node) -> tuple[str, Scalar]:
+        """An attribute of an op, which is never different by die."""
+        name, value = self.attr(node)
+        if isinstance(value, PerDie):
+            raise self.wrong(tokens(node)[1], f"`{name}` is one number, not one for each die")
+        return name, value
+
+    def record(self, kind: type[T], nodes: list[Node], end: Token, **given: object) -> T:
+        """A dataclass of which `given` has some fields, and attributes the rest that have no default."""
+        hints: dict[str, Any] = get_type_hints(kind)
+        values = dict(given)
+        for node in nodes:
+            key, token = tokens(node)
+            name, value = self.scalar_attr(node)
+            if name not in hints or name in given:
+                raise self.wrong(key, f"`{name}` is not a field here")
+            if name in values:
+                raise self.wrong(key, f"`{name}` is given twice")
+            values[name] = self._converted(token, name, value, hints[name])
+        for f in fields(kind):  # type: ignore[arg-type]  # the callers give dataclasses
+            if f.name not in values:
+                raise self.wrong(end, f"`{f.name}` is missing before the end of the line")
+        try:
+            return kind(**values)
+        except CompileError as error:
+            messages = "; ".join(d.message for d in error.diagnostics)
+            raise self.wrong(end, messages) from None
+
+    def _converted(self, token: Token, name: str, value: Scalar, wanted: Any) -> object:
+        if wanted is DType:
+            return self.choice(token, DType, "element type", list(DType))
+        if wanted is float and type(value) is int:
+            return value
+        if type(value) is not wanted:
+            raise self.wrong(token, f"`{name}` is {_KINDS.get(wanted, 'something else')}, not `{token}`")
+        return value
+
+
+_KINDS: Final[dict[Any, str]] = {int: "an integer", float: "a number", bool: "true or false", str: "a word"}
+
+
+def tokens(node: Node) -> list[Token]:
+    """The direct tokens of a node."""
+    return [c for c in node.children if isinstance(c, Token)]
+
+
+def nodes(node: Node, rule: str = "") -> list[Node]:
+    """The direct nodes, or those of one grammar rule."""
+    return [c for c in node.children if isinstance(c, Tree) and (not rule or c.data == rule)]

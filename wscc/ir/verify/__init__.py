@@ -1,0 +1,153 @@
+"""Whether a module is well-formed at its level. Shares no code with the passes that make modules.
+
+All levels: names are unique and known; calls bind formals to array elements of the same type, inside their
+extents in every iteration; values are defined once, before use; ops fit their declaration (`verify_ops`).
+Sharded: one assignment of axes to factors explains every layout (`verify_sharded`). Fabric: views stay inside
+their buffers on every die, messages are partial permutations over live routes (`verify_fabric`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from math import isfinite, prod
+
+from wscc.ir.verify.finding import Findings, Place, in_procedure
+from wscc.ir.module import Array, Level, Module, Procedure
+from wscc.ir.types import TensorType
+from wscc.ir.verify.fabric import check_fabric
+from wscc.ir.verify.layouts import check_layout
+from wscc.ir.verify.memory import check_memory
+from wscc.ir.verify.ops import check_ops
+from wscc.ir.verify.routes import check_dies, check_routes
+from wscc.ir.verify.sharded import check_sharded
+from wscc.ir.verify.step import check_step
+
+_RECOMPUTE = ("none", "selective", "full")
+_OPTIMIZERS = ("adamw", "sgd")
+_INITS = ("zeros", "ones", "normal")
+
+
+def verify(module: Module, before: Module | None = None) -> Findings:
+    """All that is wrong with the module; nothing if it is valid at its level. Never raises.
+
+    Procedures are immutable: those that `before`, a valid module, has too are not read again, unless something
+    else that they rely on has changed.
+    """
+    found = [*_header(module), *_arrays(module)]
+    yield from found
+    if found:
+        return  # what follows relies on known axes and sane types
+    known = before is not None and _surroundings(before) == _surroundings(module)
+    valid = {id(p) for p in before.procedures} if before is not None and known else set()
+    for procedure in module.procedures:
+        if id(procedure) not in valid:
+            yield from _procedure(module, procedure)
+    yield from check_step(module)
+    if module.level is Level.FABRIC:
+        yield from check_memory(module)
+
+
+def _surroundings(m: Module) -> tuple[object, ...]:
+    """What the validity of a procedure rests on beside itself."""
+    return m.level, m.axes, *((m.machine, m.dies, m.routes) if m.level is Level.FABRIC else ())
+
+
+def _header(m: Module) -> Findings:
+    place = Place(f"module `{m.name}`")
+    for axis, size in m.axes:
+        if size < 1:
+            yield place.wrong(f"axis `{axis}` has size {size}")
+    yield from _unique(place, "axis", (a for a, _ in m.axes))
+    yield from _unique(place, "array", (a.name for a in m.arrays))
+    yield from _unique(place, "procedure", (p.name for p in m.procedures))
+    if m.train.recompute not in _RECOMPUTE:
+        yield place.wrong(f"`recompute` is `{m.train.recompute}`, not {', '.join(_RECOMPUTE)}")
+    if m.train.optimizer.kind not in _OPTIMIZERS:
+        yield place.wrong(f"the optimizer is `{m.train.optimizer.kind}`, not {', '.join(_OPTIMIZERS)}")
+    if m.train.batch < 1 or m.train.microbatches < 1:
+        yield place.wrong("`batch` and `microbatches` are at least 1")
+    if m.train.zero not in (0, 1, 3) or m.train.interleave < 1:
+        yield place.wrong("`zero` is 0, 1 or 3, and `interleave` at least 1")
+    if unknown := [a for a in m.zigzag if a not in m.sizes]:
+        yield place.wrong(f"a sequence lies in zigzag over `{unknown[0]}`, which is no axis")
+    yield from check_dies(m)
+    yield from check_routes(m)
+
+
+def _unique(place: Place, what: str, names: Iterable[str]) -> Findings:
+    for name in _repeated(names):
+        yield place.wrong(f"{what} `{name}` is defined twice")
+
+
+def _repeated(items: Iterable[Hashable]) -> list[Hashable]:
+    seen: set[Hashable] = set()
+    again: dict[Hashable, None] = {}
+    for item in items:
+        if item in seen:
+            again[item] = None
+        seen.add(item)
+    return list(again)
+
+
+def _arrays(m: Module) -> Findings:
+    known = {a.name: a for a in m.arrays}
+    for a in m.arrays:
+        place = Place(f"array `%{a.name}`", a.span)
+        yield from _type(m, place, a.type)
+        if any(n < 1 for n in a.extents):
+            yield place.wrong(f"extents {list(a.extents)} are not positive")
+        if a.init.kind not in _INITS:
+            yield place.wrong(f"`init` is `{a.init.kind}`, not {', '.join(_INITS)}")
+        if not isfinite(a.init.std) or a.init.std < 0:
+            yield place.wrong(f"a deviation of {a.init.std} is impossible")
+        if a.storage:
+            yield from _storage(m, place, a, known.get(a.storage))
+
+
+def _storage(m: Module, place: Place, a: Array, owner: Array | None) -> Findings:
+    if owner is None:
+        yield place.wrong(f"its storage `%{a.storage}` is no array")
+    elif owner.storage:
+        yield place.wrong(f"its storage `%{a.storage}` itself lies in `%{owner.storage}`")
+    elif (_held(m, a), a.extents) != (_held(m, owner), owner.extents):
+        yield place.wrong(f"a die holds something else of it than of its storage `%{owner.name}`")
+
+
+def _held(m: Module, a: Array) -> tuple[object, ...]:
+    """What a die holds of an element."""
+    layout = a.type.layout
+    return (
+        a.type.dtype,
+        a.type.shape,
+        layout and tuple(prod(m.sizes.get(x, 1) for x in d) for d in layout.dims),
+    )
+
+
+def _type(m: Module, place: Place, kind: TensorType) -> Findings:
+    if any(n < 1 for n in kind.shape):
+        yield place.wrong(f"its shape {list(kind.shape)} has a dimension that is not positive")
+    elif m.level is Level.GRAPH:
+        if kind.layout is not None:
+            yield place.wrong("a type has no layout at the graph level")
+    else:
+        yield from check_layout(place, kind, m.sizes)
+
+
+def _procedure(m: Module, p: Procedure) -> Findings:
+    place = in_procedure(p)
+    values = dict.fromkeys([*p.formals, *(v for op in p.ops for v in op.results)])
+    found = [d for v in values for d in _type(m, Place(f"`%{v.name}` of `@{p.name}`"), v.type)]
+    yield from found
+    yield from _unique(place, "input", (v.name for v in p.inputs))
+    if m.level is Level.FABRIC:
+        if p.ops:
+            yield place.wrong(f"`{p.ops[0].kind}` is an op, and the fabric level has none")
+        elif not found:
+            yield from check_fabric(m, p)
+        return
+    if len(p.ops) != len(p.body) or p.buffers:
+        yield place.wrong(f"buffers and statements of the fabric cannot stand at the {m.level} level")
+    problems = [*check_ops(m, p)]
+    yield from problems
+    if m.level is Level.SHARDED and not problems and not found:
+        yield from check_sharded(m, p)

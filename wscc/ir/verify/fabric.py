@@ -1,0 +1,155 @@
+"""Procedures of the fabric level: buffers, kernels against their declaration, transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from math import prod
+from typing import Final
+
+from wscc.ir.die_arrays import as_array
+from wscc.ir.fabric import Kernel, PerDie, Transfer, View
+from wscc.ir.verify.finding import Findings, Place, in_procedure, listed
+from wscc.ir.streams.instructions import INSTRUCTIONS, InstructionDef
+from wscc.ir.module import Module, Op, Procedure
+from wscc.ir.templates import bind
+from wscc.ir.types import DType
+from wscc.ir.verify.messages import Messages
+from wscc.ir.verify.routes import Paths
+from wscc.ir.verify.views import Views, wrong_ints, wrong_mask
+
+_MESSAGES: Final = frozenset({"post", "send", "wait"})
+_INTEGERS: Final = frozenset({"start", "q_start", "k_start", "limit", "warmup", "decay", "time"})
+_FLAGS: Final = frozenset({"accumulate", "causal"})
+_TEXTS: Final = frozenset({"axes"})
+
+
+def check_fabric(module: Module, procedure: Procedure) -> Findings:
+    """A procedure of a module whose dies and routes are right, and whose formals have sound types."""
+    found = [*_names(procedure, module.sizes)]
+    yield from found
+    if found:
+        return
+    views = Views(module.dies_used, _extents(module, procedure))
+    messages = Messages(views, Paths.of(module), procedure.name)
+    for stmt in procedure.body:
+        match stmt:
+            case Kernel():
+                yield from _kernel(views, procedure, stmt)
+            case Transfer():
+                yield from messages.transfer(stmt)
+            case Op():
+                pass  # reported by the caller
+            case _:
+                yield from messages.statement(stmt)
+    yield from messages.unfinished()
+
+
+def _names(p: Procedure, sizes: dict[str, int]) -> Findings:
+    place = in_procedure(p)
+    formals: dict[str, tuple[object, ...]] = {}
+    for v in p.formals:
+        # An output with the name of an input replaces it in place: the same bytes, whatever is partial.
+        held = v.type.dtype, v.type.local_shape(sizes)
+        if formals.setdefault(v.name, held) != held:
+            yield place.wrong(f"`%{v.name}` is an input and an output, of different size")
+    seen = set(formals)
+    for b in p.buffers:
+        if b.name in seen:
+            yield place.wrong(f"buffer `%{b.name}` has the name of another")
+        if b.elements < 1:
+            yield place.wrong(f"buffer `%{b.name}` has {b.elements} elements")
+        seen.add(b.name)
+
+
+def _extents(module: Module, p: Procedure) -> dict[str, tuple[int, DType]]:
+    formals = {v.name: (prod(v.type.local_shape(module.sizes)), v.type.dtype) for v in p.formals}
+    return formals | {b.name: (b.elements, b.dtype) for b in p.buffers}
+
+
+# --------------------------------------------------------------------------------------------------- kernels
+
+
+def _kernel(views: Views, p: Procedure, k: Kernel) -> Findings:
+    target = f" %{k.writes[0].buffer}" if k.writes else ""
+    place = Place(f"`{k.opcode}{target}` in `@{p.name}`", k.span)
+    definition = INSTRUCTIONS.get(k.opcode)
+    if definition is None or k.opcode in _MESSAGES:
+        yield place.wrong(f"there is no kernel `{k.opcode}`")
+        return
+    if wrong := wrong_mask(k.where, views.dies):
+        yield place.wrong(f"`where`: {wrong}")
+        return
+    active = None if k.where == 1 else as_array(k.where, views.dies) == 1
+    for view, is_written in _operands(k):
+        yield from views.check(place, view, active, is_written=is_written)
+    for wrong in _wrong_attrs(definition, k, views.dies):
+        yield place.wrong(wrong)
+    if wrong := _wrong_shapes(definition, k):
+        yield place.wrong(wrong)
+
+
+def _operands(k: Kernel) -> Iterable[tuple[View, bool]]:
+    yield from ((v, True) for v in k.writes)
+    yield from ((v, False) for v in k.reads)
+
+
+def _wrong_attrs(definition: InstructionDef, k: Kernel, dies: int) -> Iterator[str]:
+    names = tuple(name for name, _ in k.attrs)
+    if names != definition.attr_names:
+        yield f"its attributes are {listed(names)}, and must be {listed(definition.attr_names)}"
+        return
+    for name, value in k.attrs:
+        wanted_type = (
+            int if name in _INTEGERS else bool if name in _FLAGS else str if name in _TEXTS else float
+        )
+        if isinstance(value, PerDie) and wanted_type is int:
+            if wrong := wrong_ints(value, dies):
+                yield f"`{name}`: {wrong}"
+        elif type(value) is not wanted_type:
+            yield f"`{name}` is {value!r}, not of type {wanted_type.__name__}"
+
+
+@lru_cache(maxsize=256)
+def _declared(operands: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """`x[*,d] g[d]` as names and slots; an operand without brackets has the shape `...` of all such."""
+    found = []
+    for word in operands.split():
+        name, bracket, inside = word.removesuffix("]").partition("[")
+        found.append((name, tuple(filter(None, inside.split(","))) if bracket else ("...",)))
+    return tuple(found)
+
+
+def _wrong_shapes(definition: InstructionDef, k: Kernel) -> str | None:
+    bound: dict[str, tuple[int, ...]] = {}
+    for declared, given, word in (
+        (_declared(definition.writes), k.writes, "writes"),
+        (_declared(definition.reads), k.reads, "reads"),
+    ):
+        if len(declared) != len(given):
+            return f"it {word} {len(declared)} operands, not {len(given)}"
+        if k.opcode == "sum":
+            continue
+        for (name, slots), view in zip(declared, given, strict=True):
+            if slots == ("...",):
+                fits = bound.setdefault("...", view.shape) == view.shape
+            else:
+                fits = bind(slots, view.shape, bound)
+            if not fits:
+                signature = f"{definition.writes} <- {definition.reads}"
+                return f"sizes {list(view.shape)} of `%{view.buffer}` do not fit `{name}` of `{signature}`"
+    return _wrong_sum(k) if k.opcode == "sum" else None
+
+
+def _wrong_sum(k: Kernel) -> str | None:
+    axes = dict(k.attrs).get("axes")
+    if not isinstance(axes, str):
+        return None  # reported as an attribute
+    summed = [int(a) if a.isdecimal() and len(a) < 4 else -1 for a in axes.split(",")] if axes else []
+    shape = k.reads[0].shape
+    if summed != sorted(set(summed)) or not all(0 <= a < len(shape) for a in summed):
+        return f"`axes` is `{axes}`, and `%{k.reads[0].buffer}` has {len(shape)} dimensions"
+    kept = tuple(n for i, n in enumerate(shape) if i not in summed)
+    if kept != k.writes[0].shape:
+        return f"`%{k.writes[0].buffer}` has sizes {list(k.writes[0].shape)}, not {list(kept)}"
+    return None

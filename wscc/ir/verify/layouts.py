@@ -1,0 +1,31 @@
+"""Layouts by themselves: known axes, each in one place, even splits."""
+
+from __future__ import annotations
+
+from math import prod
+
+from wscc.ir.verify.finding import Findings, Place
+from wscc.ir.types import TensorType
+
+
+def check_layout(place: Place, kind: TensorType, sizes: dict[str, int]) -> Findings:
+    """A type from the sharded level on; `sizes` are those of the axes of the module."""
+    layout = kind.layout
+    if layout is None:
+        yield place.wrong("a type has a layout from the sharded level on")
+        return
+    if len(layout.dims) != len(kind.shape):
+        yield place.wrong(f"it has {len(kind.shape)} dimensions and a layout of {len(layout.dims)}")
+        return
+    used = [*layout.axes, *(a for a, _ in layout.partial)]
+    if unknown := [a for a in used if a not in sizes]:
+        yield place.wrong(f"the module has no axis `{unknown[0]}`")
+        return
+    for axis in dict.fromkeys(a for a in used if used.count(a) > 1):
+        yield place.wrong(f"axis `{axis}` occurs twice in its layout")
+    if list(layout.partial) != sorted(layout.partial):
+        yield place.wrong("its partial axes are not in order")
+    for d, (n, axes) in enumerate(zip(kind.shape, layout.dims, strict=True)):
+        parts = prod(sizes[a] for a in axes)
+        if n % parts:
+            yield place.wrong(f"dimension {d} of {n} does not divide into {parts} parts ({', '.join(axes)})")

@@ -1,0 +1,101 @@
+"""Ops against their declaration: known kinds, SSA, attributes, rules, factor sizes, element types."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wscc.ir.verify.finding import Findings, Place, at_op, in_procedure, listed
+from wscc.ir.forms import check_form
+from wscc.ir.module import Level, Module, Op, Procedure, Value
+from wscc.ir.ops import OPS, RESHARDS
+from wscc.ir.text.words import spell_type
+
+# Operands and results that hold integers: token ids, labels and step counts. All others hold floats.
+_INTEGER_OPERANDS: Final[dict[str, tuple[int, ...]]] = {
+    "embedding": (0,), "embedding_bwd": (0,), "pick": (1,), "pick_bwd": (0,), "nll": (3,), "nll_bwd": (1,),
+    "count": (0,), "tick": (0,), "adamw": (5,), "sgd": (3,),
+}  # fmt: skip
+_INTEGER_RESULTS: Final[dict[str, tuple[int, ...]]] = {"tick": (0,)}
+_ANY_DTYPE: Final = frozenset({"fill"})
+
+
+def check_ops(module: Module, procedure: Procedure) -> Findings:
+    """The body and outputs of a procedure at the graph or sharded level."""
+    defined = {v.name: v for v in procedure.inputs}
+    for op in procedure.ops:
+        place = at_op(procedure, op)
+        for v in op.operands:
+            yield from _use(place, v, defined.get(v.name))
+        for v in op.results:
+            if v.name in defined:
+                yield place.wrong(f"`%{v.name}` is defined twice")
+            defined[v.name] = v
+        yield from _op(module.level, place, op)
+    for out in procedure.outputs:
+        yield from _use(in_procedure(procedure), out.value, defined.get(out.value.name))
+
+
+def _use(place: Place, value: Value, definition: Value | None) -> Findings:
+    if definition is None:
+        yield place.wrong(f"`%{value.name}` is not defined before this")
+    elif definition.type != value.type:
+        yield place.wrong(f"`%{value.name}` is {spell_type(definition.type)}, not {spell_type(value.type)}")
+
+
+def _op(level: Level, place: Place, op: Op) -> Findings:
+    if not op.results:
+        yield place.wrong("it has no result")
+    elif op.kind in RESHARDS:
+        if level is Level.GRAPH:
+            yield place.wrong("a reshard cannot stand at the graph level")
+        elif op.rule is not None or op.stream is not None:
+            yield place.wrong("a reshard has no rule and no stream")
+    elif op.kind not in OPS:
+        yield place.wrong(f"there is no op `{op.kind}`")
+    elif level is Level.GRAPH and op.stream is not None:
+        yield place.wrong("a stream cannot stand at the graph level")
+    else:
+        yield from _attrs(place, op)
+        if wrong := check_form(op):
+            yield place.wrong(wrong)
+        else:
+            yield from _sizes(place, op)
+            yield from _dtypes(place, op)
+
+
+def _attrs(place: Place, op: Op) -> Findings:
+    wanted = op.definition.attrs
+    if [k for k, _ in op.attrs] != list(wanted):
+        yield place.wrong(
+            f"its attributes are {listed(k for k, _ in op.attrs)}, and must be {listed(wanted)}"
+        )
+        return
+    for name, value in op.attrs:
+        if type(value) is not wanted[name]:
+            yield place.wrong(f"`{name}` is {value!r}, not of type {wanted[name].__name__}")
+
+
+def _sizes(place: Place, op: Op) -> Findings:
+    sizes: dict[str, tuple[int, str]] = {}
+    for value, term in op.terms():
+        if len(term) != len(value.type.shape):
+            rank = len(value.type.shape)
+            yield place.wrong(f"`%{value.name}` has {rank} dimensions, and {len(term)} in the rule")
+            continue
+        for factor, n in zip(term, value.type.shape, strict=True):
+            known, owner = sizes.setdefault(factor, (n, value.name))
+            if known != n:
+                yield place.wrong(f"factor `{factor}` is {known} in `%{owner}` and {n} in `%{value.name}`")
+
+
+def _dtypes(place: Place, op: Op) -> Findings:
+    if op.kind in _ANY_DTYPE:
+        return
+    for values, integers in (
+        (op.operands, _INTEGER_OPERANDS.get(op.kind, ())),
+        (op.results, _INTEGER_RESULTS.get(op.kind, ())),
+    ):
+        for i, value in enumerate(values):
+            if value.type.dtype.is_float is (i in integers):
+                wanted = "integers" if i in integers else "floats"
+                yield place.wrong(f"`%{value.name}` holds {value.type.dtype}, not {wanted}")

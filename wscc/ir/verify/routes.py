@@ -1,0 +1,161 @@
+"""Dies and routes: live dies, paths over live links between neighbours, and what messages may take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+
+import numpy as np
+
+from wscc.ir.die_arrays import DieArray, as_array
+from wscc.ir.fabric import NOBODY, Ints
+from wscc.ir.verify.finding import Findings, Place
+from wscc.ir.module import Level, Module
+from wscc.ir.routes import ALONE, Hop, Route
+from wscc.machine.wafer import Wafer, are_neighbours, dead_link
+
+
+def check_dies(m: Module) -> Findings:
+    """Each logical die on a live physical die of its own, if the module is placed."""
+    place = Place(f"module `{m.name}`")
+    if not m.dies and m.level is not Level.FABRIC:
+        return
+    if len(m.dies) != m.dies_used:
+        yield place.wrong(f"{len(m.dies)} dies are placed of {m.dies_used}")
+    if len(set(m.dies)) != len(m.dies):
+        yield place.wrong("two logical dies are on one physical die")
+    for die in m.dies:
+        if not _is_live(m.machine, die):
+            yield place.wrong(f"die {die} is dead or not on the mesh of `{m.machine.name}`")
+
+
+def check_routes(m: Module) -> Findings:
+    """Every path from die to neighbouring die over live links, nowhere twice; no circle of messages that wait
+    for one another's links; what is merged starts together and is cut alike."""
+    found = [
+        f for i, route in enumerate(m.routes) for f in _check_route(m.machine, Place(f"route {i}"), route)
+    ]
+    yield from found
+    if not found:
+        yield from _check_merged(m.routes)
+        yield from _check_circles(m.routes)
+
+
+def _check_route(w: Wafer, place: Place, route: Route) -> Findings:
+    if not route.legs:
+        yield place.wrong("it has no path")
+        return
+    for leg in route.legs:
+        path = leg.path
+        if not path:
+            yield place.wrong("a path has at least one die")
+        elif len(set(path)) != len(path):
+            yield place.wrong("it comes twice to one die")
+        elif dead := [d for d in path if not _is_live(w, d)]:
+            yield place.wrong(f"die {dead[0]} is dead or not on the mesh of `{w.name}`")
+        elif (path[0], path[-1]) != route.ends:
+            yield place.wrong("its paths do not join the same two dies")
+        elif not 0 <= leg.channel < w.link.channels:
+            yield place.wrong(f"a link has {w.link.channels} channels, and not channel {leg.channel}")
+        elif leg.share < 1:
+            yield place.wrong(f"a path carries {leg.share} shares")
+        for a, b in pairwise(path):
+            if not is_hop(w, a, b):
+                yield place.wrong(f"no live link joins dies {a} and {b}")
+
+
+def _check_merged(routes: Sequence[Route]) -> Findings:
+    first: dict[int, Route] = {}
+    for i, route in enumerate(routes):
+        if route.merged == ALONE:
+            continue
+        with_ = first.setdefault(route.merged, route)
+        if with_.ends[0] != route.ends[0]:
+            yield Place(f"route {i}").wrong("it is merged with one that starts elsewhere")
+        elif [(k.share, k.channel) for k in with_.legs] != [(k.share, k.channel) for k in route.legs]:
+            yield Place(f"route {i}").wrong("it is merged with one of other shares or channels")
+
+
+def _check_circles(routes: Sequence[Route]) -> Findings:
+    """Whether the links of a virtual channel wait for one another in a circle (W. Dally, C. Seitz, "Deadlock-Free
+    Message Routing in Multiprocessor Interconnection Networks", IEEE Trans. Computers C-36(5), 1987)."""
+    after: dict[tuple[int, Hop], set[tuple[int, Hop]]] = {}
+    for route in routes:
+        for leg in route.legs:
+            for a, b in pairwise(leg.hops):
+                after.setdefault((leg.channel, a), set()).add((leg.channel, b))
+    try:
+        TopologicalSorter(after).prepare()
+    except CycleError as error:
+        channel, (die, _) = error.args[1][0]
+        yield Place("the routes").wrong(
+            f"messages on channel {channel} may wait in a circle through die {die}"
+        )
+
+
+def _is_live(w: Wafer, die: int) -> bool:
+    return 0 <= die < w.dies and w.coordinate(die) not in w.dead_dies
+
+
+def is_hop(w: Wafer, a: int, b: int) -> bool:
+    """Whether a live link joins two live dies."""
+    ends = w.coordinate(a), w.coordinate(b)
+    return are_neighbours(*ends) and dead_link(*ends) not in w.dead_links
+
+
+@lru_cache(maxsize=8)
+def _live_hops(w: Wafer) -> frozenset[Hop]:
+    near = ((a, b) for a in range(w.dies) for b in (a - w.cols, a - 1, a + 1, a + w.cols) if 0 <= b < w.dies)
+    return frozenset((a, b) for a, b in near if _is_live(w, a) and _is_live(w, b) and is_hop(w, a, b))
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The dies of a module and its routes as arrays: ends, number of hops."""
+
+    wafer: Wafer
+    dies: DieArray
+    first: DieArray
+    last: DieArray
+    hops: DieArray
+
+    @classmethod
+    def of(cls, m: Module) -> Paths:
+        """`m` has passed `check_dies` and `check_routes`."""
+        return cls(
+            m.machine,
+            np.array(m.dies, np.int64),
+            np.array([r.ends[0] for r in m.routes], np.int64),
+            np.array([r.ends[1] for r in m.routes], np.int64),
+            np.array([r.hops for r in m.routes], np.int64),
+        )
+
+    def check(self, place: Place, to: Ints, route: Ints, *, one_hop: bool) -> Findings:
+        """Each message goes from its sender's die to its receiver's, in one hop if it must."""
+        count = len(self.dies)
+        target, taken = as_array(to, count), as_array(route, count)
+        sends = target != NOBODY
+        lost = sends & ((taken < 0) | (taken >= len(self.first)))
+        if len(self.first) and lost.any():
+            yield place.wrong(f"logical die {np.flatnonzero(lost)[0]} has no route")
+            return
+        source, sink = self.dies[sends], self.dies[target[sends]]
+        if one_hop:
+            hops = _live_hops(self.wafer)
+            for a, b in zip(source.tolist(), sink.tolist(), strict=True):
+                if (a, b) not in hops:
+                    yield place.wrong(f"it is one hop, and no live link joins dies {a} and {b}")
+        if not len(self.first):
+            return
+        path = taken[sends]
+        wrong: tuple[tuple[DieArray, str], ...] = (
+            (self.first[path] != source, "does not start at its sender's die"),
+            (self.last[path] != sink, "does not end at its receiver's die"),
+            ((self.hops[path] != 1) & one_hop, "is not the one hop that it must be"),
+        )
+        for mask, words in wrong:
+            if mask.any():
+                yield place.wrong(f"route {path[mask][0]} {words}")

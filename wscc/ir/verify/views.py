@@ -1,0 +1,99 @@
+"""Views: known buffers, their element type, and bounds on every die that executes them. Integers by die."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.ir.die_arrays import as_array
+from wscc.ir.fabric import Ints, PerDie, View
+from wscc.ir.verify.finding import Findings, Place
+from wscc.ir.types import DType
+
+Mask = NDArray[np.bool_]
+# Far above any address, and sums of a few stay within 64 bits.
+_LIMIT: Final = 1 << 56
+
+
+@lru_cache(maxsize=8192)
+def wrong_ints(ints: Ints, dies: int) -> str | None:
+    """Why the integers do not belong to so many dies, in words."""
+    if isinstance(ints, int):
+        return None if abs(ints) < _LIMIT else f"{ints} is out of range"
+    if len(ints.values) != dies:
+        return f"{len(ints.values)} integers for {dies} dies"
+    if max(map(abs, ints.values), default=0) >= _LIMIT:
+        return "an integer is out of range"
+    return None
+
+
+@lru_cache(maxsize=8192)
+def wrong_mask(where: Ints, dies: int) -> str | None:
+    """Why the integers do not say of each die whether it takes part."""
+    values = {where} if isinstance(where, int) else set(where.values)
+    return wrong_ints(where, dies) or (None if values <= {0, 1} else "a die has neither 0 nor 1")
+
+
+@lru_cache(maxsize=8192)
+def _ends(ints: Ints) -> tuple[int, int]:
+    return (ints, ints) if isinstance(ints, int) else (min(ints.values), max(ints.values))
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """`extents`: elements and element type of each buffer and formal of a procedure."""
+
+    dies: int
+    extents: dict[str, tuple[int, DType]]
+    _seen: set[tuple[View, bool]] = field(default_factory=set, repr=False, compare=False)
+
+    def check(self, place: Place, view: View, active: Mask | None, *, is_written: bool) -> Findings:
+        """`active`: the dies that use the view; None is all. A view that all use is looked at, and told, once."""
+        key = view, is_written
+        if key in self._seen:
+            return
+        if active is None:
+            self._seen.add(key)
+        yield from self._check(place, view, active, is_written=is_written)
+
+    def _check(self, place: Place, view: View, active: Mask | None, *, is_written: bool) -> Findings:
+        known = self.extents.get(view.buffer)
+        name = f"`%{view.buffer}`"
+        if known is None:
+            yield place.wrong(f"{name} is no buffer or formal of the procedure")
+            return
+        elements, dtype = known
+        if view.dtype is not dtype:
+            yield place.wrong(f"{name} holds {dtype}, and the view reads {view.dtype}")
+        if len(view.shape) != len(view.strides) or any(n < 1 for n in view.shape):
+            yield place.wrong(
+                f"a view of {name} has sizes {list(view.shape)} and strides {list(view.strides)}"
+            )
+            return
+        if is_written and any(s == 0 and n > 1 for n, s in zip(view.shape, view.strides, strict=True)):
+            yield place.wrong(f"{name} is written, and its view repeats elements")
+        if wrong := wrong_ints(view.offset, self.dies):
+            yield place.wrong(f"offset in {name}: {wrong}")
+            return
+        spans = [(n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)]
+        ends = self._offsets(view.offset, active)
+        if ends is None:
+            return
+        low, high = ends[0] + sum(min(0, s) for s in spans), ends[1] + sum(max(0, s) for s in spans)
+        if low < 0 or high >= elements:
+            yield place.wrong(f"a view reaches elements {low} to {high} of {name}, which has {elements}")
+
+    def _offsets(self, offset: Ints, active: Mask | None) -> tuple[int, int] | None:
+        """The least and greatest offset on active dies; None if there are no such dies."""
+        if active is None:
+            return _ends(offset)
+        if not active.any():
+            return None
+        if not isinstance(offset, PerDie):
+            return offset, offset
+        used = as_array(offset, self.dies)[active]
+        return int(used.min()), int(used.max())
