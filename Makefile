@@ -45,11 +45,11 @@ fuzz: $(READY)  ## random programs against one device; SECONDS=600 sets how long
 	$(BIN)/python -m tests.fuzz $${SECONDS:-600} $${SEED}
 
 fuzz-all: $(READY)  ## every composition of the five axes, every dp, tp, tatp in f64 and f32 (half an hour)
-	$(BIN)/python -m tests.compositions
-	$(BIN)/python -m tests.strategies
+	$(BIN)/python -m tests.fuzz.compositions
+	$(BIN)/python -m tests.fuzz.strategies
 
 fuzz-verify: $(READY)  ## a thousand corruptions of compiled programs and what catches each (COUNT, SEED)
-	$(BIN)/python -m tests.fuzz_verify $${COUNT:-1000} $${SEED:-0}
+	$(BIN)/python -m tests.fuzz.artifacts $${COUNT:-1000} $${SEED:-0}
 
 bench: $(READY)  ## medians and ratios of what is measured, as a table
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python -m tests.bench

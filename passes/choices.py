@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from wscc.diagnostics import Source
-from wscc.passes.place.types import DEFAULT_MAPPER
 
+# The mapper that keeps the rule of rings and paths.
+DEFAULT_MAPPER: Final = "cpsat"
 ROUTINGS: Final = ("xy", "adaptive")
 ALLGATHERS: Final = ("ring", "multicast")
 

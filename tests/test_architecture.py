@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
 from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.passes import PASSES, default_passes
 from wscc.strategy import POLICIES
-
-ROOT = Path(__file__).parent.parent
 
 # Each part of the tree, and what of ours it may import.
 BASE = {"diagnostics", "machine", "ir", "strategy", "grammar"}
@@ -76,7 +75,7 @@ def test_nothing_but_the_strategy_table_knows_an_axis() -> None:
 
 @pytest.mark.parametrize("name", PASSES)
 def test_every_pass_has_a_property_test_of_its_own(name: str) -> None:
-    text = (ROOT / "tests" / f"test_{name}.py").read_text()
+    text = (ROOT / "tests" / "passes" / f"test_{name}.py").read_text()
     assert "@given" in text
 
 

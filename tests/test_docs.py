@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bless_docs import ROOT, Outdated, blocks, copied, pages, regenerated
+from tests.support.bless_docs import ROOT, Outdated, blocks, copied, pages, regenerated
 from wscc.passes import PASSES
 
 CODE = ("wscc", "passes", "backends", "grammar")
@@ -40,7 +40,7 @@ def test_a_page_can_be_followed_and_its_output_is_real(page: Path, tmp_path: Pat
     changes = "".join(
         unified_diff(text.splitlines(keepends=True), made.splitlines(keepends=True), "shown", "real")
     )
-    assert not changes, f"{changes}\nrun `python -m tests.bless_docs`, then read {page.name} again"
+    assert not changes, f"{changes}\nrun `python -m tests.support.bless_docs`, then read {page.name} again"
     unknown = [
         f"{path}:{name}" if name else path for path, name in mentions(page) if not found(tmp_path, path, name)
     ]

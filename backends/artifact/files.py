@@ -24,10 +24,10 @@ from wscc.backends.artifact.folder import refuse, replace_folder
 from wscc.backends.artifact.json import canonical, decode, encode
 from wscc.backends.emit.manifest import DATA
 from wscc.diagnostics import CompileError
+from wscc.ir.routes import Route
 from wscc.ir.streams.artifact import Manifest
 from wscc.ir.streams.profile import Profile
 from wscc.ir.streams.program import Streams
-from wscc.ir.routes import Route
 from wscc.ir.streams.wsa import parse_wsa, to_wsa
 
 FORMAT: Final = 2

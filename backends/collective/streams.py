@@ -13,8 +13,8 @@ import numpy as np
 
 from wscc.backends.collective.memory import ELEMENT, Layout, lands_in_place
 from wscc.collectives.plan import COPY, Link, Message, Plan, Request
-from wscc.ir.streams.program import Address, Code, Instruction, Operand, Program, ProgramCall, Streams
 from wscc.ir.routes import Route
+from wscc.ir.streams.program import Address, Code, Instruction, Operand, Program, ProgramCall, Streams
 
 NAME = "collective"
 

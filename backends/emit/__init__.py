@@ -13,10 +13,12 @@ import numpy as np
 from wscc.backends.emit.manifest import manifest_of
 from wscc.backends.emit.statements import Bindings, Formals, instruction, participants
 from wscc.backends.emit.step import program_steps
-from wscc.ir.streams.artifact import Manifest
 from wscc.ir.die_arrays import as_array
-from wscc.ir.fabric import Ints, per_die
-from wscc.ir.module import Module, Op, Procedure, calls
+from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op
+from wscc.ir.per_die import Ints, per_die
+from wscc.ir.step import calls
+from wscc.ir.streams.artifact import Manifest
 from wscc.ir.streams.program import Code, Instruction, Program, Streams
 
 

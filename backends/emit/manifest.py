@@ -7,9 +7,10 @@ from math import prod
 from pathlib import PurePath
 from typing import Final
 
-from wscc.ir.streams.artifact import HostPart, HostTensor, Manifest
+from wscc.ir.array import Array, Kind
 from wscc.ir.memory import Placement
-from wscc.ir.module import Array, Kind, Module
+from wscc.ir.module import Module
+from wscc.ir.streams.artifact import HostPart, HostTensor, Manifest
 
 # The name of the data file inside the artifact.
 DATA: Final = "data.bin"

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.ir.die_arrays import as_array, present
-from wscc.ir.fabric import FabricStmt, Ints, Kernel, KernelAttr, PerDie, Post, Send, Transfer, View, Wait
-from wscc.ir.streams.instructions import INSTRUCTIONS
+from wscc.ir.fabric import FabricStmt, Kernel, KernelAttr, Post, Send, Transfer, Wait
 from wscc.ir.module import Procedure
+from wscc.ir.per_die import Ints, PerDie
+from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.streams.program import Column, Field, Instruction, Operand, Scalar
+from wscc.ir.views import View
 
 
 class Bindings:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
+from wscc.ir.array import Array
 from wscc.ir.memory import Placement
-from wscc.ir.module import Array, Call, Loop, Module, Ref
+from wscc.ir.module import Module
+from wscc.ir.step import Call, Loop, Ref
 from wscc.ir.streams.program import Address, ProgramCall, ProgramLoop, ProgramStep
 
 

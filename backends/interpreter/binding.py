@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.backends.interpreter.exchange import described
-from wscc.backends.interpreter.kernels.views import Prepared, Shape, merged
-from wscc.backends.interpreter.kernels.table import kernel
 from wscc.backends.interpreter.kernels.scratch import Array
+from wscc.backends.interpreter.kernels.table import kernel
+from wscc.backends.interpreter.kernels.views import Prepared, Shape, merged
 from wscc.diagnostics import Code as ErrorCode
 from wscc.diagnostics import fail
 from wscc.ir.streams.instructions import INSTRUCTIONS

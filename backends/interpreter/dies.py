@@ -11,11 +11,11 @@ from wscc.backends.interpreter.binding import DieMemory, Routine, Template
 from wscc.backends.interpreter.checked import Shadow
 from wscc.backends.interpreter.engine import DynamicCall, Ending, Engine
 from wscc.backends.interpreter.exchange import Exchange, Key
-from wscc.backends.interpreter.kernels.views import Prepared
+from wscc.backends.interpreter.kernels.scratch import Array
 from wscc.backends.interpreter.kernels.table import bound
+from wscc.backends.interpreter.kernels.views import Prepared
 from wscc.backends.interpreter.load_checks import column
 from wscc.backends.interpreter.messages import Counts, Kind
-from wscc.backends.interpreter.kernels.scratch import Array
 from wscc.ir.streams.program import Streams
 
 # Prepared instructions kept over all dies, about a kilobyte each; beyond it they are made again.

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import Code, fail
 from wscc.host.init import initial, initial_slice
+from wscc.ir.array import Kind
 from wscc.ir.streams.artifact import HostTensor, Manifest
-from wscc.ir.module import Kind
 from wscc.ir.types import Layout, Reduction
 from wscc.ir.zigzag import order
 from wscc.strategy import policy

@@ -24,9 +24,9 @@ from wscc.backends.interpreter.load_checks import (
 )
 from wscc.backends.interpreter.shared_memory import arenas
 from wscc.backends.interpreter.workers import Answers, Workers, can_fork, deal
+from wscc.ir.routes import crossings
 from wscc.ir.streams.artifact import Manifest
 from wscc.ir.streams.program import Streams, dynamic_calls, stage_of_role
-from wscc.ir.routes import crossings
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from wscc.backends.simulator.costs import SECOND, Costs, Leg, Reach, Work, work_of
 from wscc.diagnostics import Code as ErrorCode
 from wscc.diagnostics import fail
-from wscc.ir.streams.program import Code, Column, Field, Instruction, Streams, stage_of_role
 from wscc.ir.routes import ALONE
+from wscc.ir.streams.program import Code, Column, Field, Instruction, Streams, stage_of_role
 
 # Where the arguments of a call lie: all in SRAM, all in HBM, or at an address (from 0 on) where that matters.
 Places = tuple[int, ...]

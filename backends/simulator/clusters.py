@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wscc.backends.simulator.calls import DieCall
-from wscc.ir.module import Affine
+from wscc.ir.step import Affine
 from wscc.ir.streams.program import Address, ProgramCall, ProgramLoop, ProgramStep
 
 

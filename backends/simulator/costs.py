@@ -12,8 +12,8 @@ from fractions import Fraction
 from math import prod
 from typing import Final
 
-from wscc.ir.streams.program import Field, Instruction, Operand
 from wscc.ir.routes import Route
+from wscc.ir.streams.program import Field, Instruction, Operand
 from wscc.machine.links import CUT_THROUGH, STORE_AND_FORWARD, LinkTimes, exact
 from wscc.machine.wafer import Wafer
 

@@ -30,8 +30,8 @@ from wscc.backends.verify.stages import check_stages
 from wscc.backends.verify.step import check_step
 from wscc.backends.verify.trees import check_trees
 from wscc.diagnostics import Source
-from wscc.ir.text.parse import parse
 from wscc.ir.streams.program import Streams, stage_of_role
+from wscc.ir.text.parse import parse
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from wscc.backends.interpreter.load_checks import column
 from wscc.backends.verify.findings import Finding
 from wscc.backends.verify.messages import SEND, Part
-from wscc.ir.streams.program import Operand, Streams
 from wscc.ir.routes import ALONE
+from wscc.ir.streams.program import Operand, Streams
 
 
 def check_trees(parts: Sequence[Part], streams: Streams, name: Callable[[int], str]) -> Iterator[Finding]:

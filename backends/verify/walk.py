@@ -12,8 +12,8 @@ from wscc.backends.interpreter.host_io import FILLED
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.ledger import UNWRITTEN, Ledger, Object
 from wscc.backends.verify.procedure import DTYPES, Summary
+from wscc.ir.array import Kind
 from wscc.ir.streams.artifact import HostTensor, Manifest
-from wscc.ir.module import Kind
 
 # A call: its procedure, what that needs and leaves, and the address of each of its spaces.
 Line = tuple[str, Summary, tuple[int, ...]]

@@ -7,25 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
+from wscc.ir.array import Array, Kind
 from wscc.ir.builder import Builder
-from wscc.ir.module import (
-    Affine,
-    Array,
-    Call,
-    Kind,
-    Loop,
-    Mode,
-    Module,
-    Output,
-    Procedure,
-    Ref,
-    Step,
-    Value,
-)
-from wscc.ir.naming import fresh
+from wscc.ir.module import Mode, Module, Output, Procedure
+from wscc.ir.naming import FORWARD, fresh
+from wscc.ir.op import Value
+from wscc.ir.step import Affine, Call, Loop, Ref, Step
 from wscc.ir.types import DType, TensorType
-from wscc.passes.differentiate.backward import FORWARD, backward_procedure
 from wscc.passes.base import Fact, Pass
+from wscc.passes.differentiate.backward import backward_procedure
 from wscc.passes.differentiate.update import update_procedures
 
 MICROBATCH = "mb"

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wscc.ir.builder import Builder
-from wscc.ir.module import Mode, Op, Output, Procedure, Value
+from wscc.ir.module import Mode, Output, Procedure
+from wscc.ir.naming import BACKWARD, FORWARD
+from wscc.ir.op import Op, Value
 from wscc.ir.train import Train
 from wscc.ir.types import DType
 from wscc.passes.differentiate.rules import DERIVATIVES, Backward
-
-# What the procedures of a segment are called behind its name.
-FORWARD, BACKWARD = ".fwd", ".bwd"
 
 
 @dataclass(frozen=True, slots=True)

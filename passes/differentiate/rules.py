@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from wscc.ir.builder import Builder
-from wscc.ir.module import Attr, Op, Value
+from wscc.ir.op import Attr, Op, Value
 from wscc.ir.rule import Rule
 from wscc.ir.types import DType
 

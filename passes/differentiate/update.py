@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wscc.ir.array import Array, Kind
 from wscc.ir.builder import Builder
-from wscc.ir.module import Affine, Array, Attr, Call, Kind, Mode, Output, Procedure, Ref, Value
+from wscc.ir.module import Mode, Output, Procedure
+from wscc.ir.op import Attr, Value
+from wscc.ir.step import Affine, Call, Ref
 from wscc.ir.train import Train
 from wscc.ir.types import DType, TensorType
 

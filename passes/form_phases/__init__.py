@@ -8,10 +8,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.ir.fabric import Transfer
-from wscc.ir.module import Module, Procedure
 from wscc.analysis.accesses import Accesses, Touches, accesses
 from wscc.analysis.aliases import aliases
+from wscc.analysis.transfer_groups import GroupSpan, group_spans
+from wscc.ir.fabric import Transfer
+from wscc.ir.module import Module, Procedure
 from wscc.passes.base import Fact, Pass
 
 
@@ -64,33 +65,6 @@ class FormPhases(Pass):
             for i, s in enumerate(procedure.body)
         )
         return replace(procedure, body=body)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSpan:
-    """The transfers, by position in the body, of groups that interleave (mostly one group)."""
-
-    first: int
-    last: int
-    transfers: frozenset[int]
-
-
-def group_spans(procedure: Procedure) -> list[GroupSpan]:
-    """Disjoint spans in program order; a transfer without a group is one by itself, a local one in none."""
-    groups: dict[str | int, list[int]] = {}
-    for i, stmt in enumerate(procedure.body):
-        if isinstance(stmt, Transfer) and not stmt.is_local:
-            groups.setdefault(stmt.group or i, []).append(i)
-    spans: list[GroupSpan] = []
-    for positions in groups.values():
-        span = GroupSpan(positions[0], positions[-1], frozenset(positions))
-        while spans and spans[-1].last > span.first:
-            last = spans.pop()
-            span = GroupSpan(
-                min(last.first, span.first), max(last.last, span.last), last.transfers | span.transfers
-            )
-        spans.append(span)
-    return spans
 
 
 @dataclass

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wscc.ir.module import Module, Op, Procedure
+from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op
 from wscc.ir.rule import Rule
 from wscc.passes.base import Fact, Pass
 

@@ -6,27 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from wscc.ir.module import (
-    Affine,
-    Array,
-    Call,
-    Kind,
-    Loop,
-    Module,
-    Op,
-    Output,
-    Procedure,
-    Ref,
-    Stage,
-    Step,
-    Value,
-    calls,
-)
-from wscc.ir.naming import Names, fresh
-from wscc.passes.differentiate.backward import BACKWARD, FORWARD
-from wscc.passes.base import Fact, Pass
-from wscc.analysis.repeated_casts import Casts, repeated_casts
 from wscc.analysis.memory.array_layout import resting_bytes
+from wscc.analysis.repeated_casts import Casts, repeated_casts
+from wscc.ir.array import Array, Kind
+from wscc.ir.module import Module, Output, Procedure
+from wscc.ir.naming import BACKWARD, FORWARD, Names, fresh
+from wscc.ir.op import Op, Value
+from wscc.ir.step import Affine, Call, Loop, Ref, Stage, Step, calls
+from wscc.passes.base import Fact, Pass
 
 Body = list[Call | Loop]
 

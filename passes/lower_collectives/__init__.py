@@ -7,17 +7,21 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar, Final
 
+from wscc.analysis.index_ranges import Coordinates, Run, split_axes
 from wscc.diagnostics import Code, fail
-from wscc.ir.fabric import NOBODY, Buffer, FabricStmt, Ints, Kernel, Transfer, View, at, per_die, views_of
-from wscc.ir.module import Level, Mode, Module, Op, Output, Procedure, Ref, Value, calls
+from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Transfer, views_of
+from wscc.ir.logical_mesh import LogicalMesh
+from wscc.ir.module import Level, Mode, Module, Output, Procedure
+from wscc.ir.op import Op, Value
+from wscc.ir.per_die import NOBODY, Ints, at, per_die, times_each
+from wscc.ir.step import Ref, calls
+from wscc.ir.views import View, indexed, whole_view
 from wscc.machine.topology import mesh_topology
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import ALLGATHERS
-from wscc.ir.logical_mesh import LogicalMesh
-from wscc.passes.lower_collectives.builder import FabricBuilder, indexed, times_each, whole_view
+from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.passes.lower_collectives.ops import KERNELS, VIEWS
 from wscc.passes.lower_collectives.reshards import along, lower_reshard
-from wscc.analysis.index_ranges import Coordinates, Run, split_axes
 from wscc.passes.lower_collectives.site import Site
 from wscc.passes.lower_collectives.streams import StreamSite, lower_stream
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from wscc.ir.fabric import Ints, KernelAttr, View, plus
+from wscc.analysis.index_ranges import Run, visible
+from wscc.ir.fabric import KernelAttr
+from wscc.ir.per_die import Ints, flipped, plus, times_each
 from wscc.ir.rule import Rule
 from wscc.ir.types import DType
-from wscc.passes.lower_collectives.builder import arranged, flipped, sliced, times_each
+from wscc.ir.views import View, arranged, sliced
 from wscc.passes.lower_collectives.gemm import gemm
-from wscc.analysis.index_ranges import Run, visible
 from wscc.passes.lower_collectives.site import Masked, Site
 from wscc.passes.lower_collectives.tiles import Scratch, Tile, tiles
 

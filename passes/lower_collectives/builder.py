@@ -3,70 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
-from wscc.diagnostics import NO_SPAN, Span
-from wscc.ir.fabric import (
-    Buffer,
-    FabricStmt,
-    Ints,
-    Kernel,
-    KernelAttr,
-    PerDie,
-    Transfer,
-    View,
-    at,
-    contiguous_strides,
-    per_die,
-    plus,
-)
-from wscc.ir.naming import fresh
-from wscc.ir.types import DType
 from wscc.analysis.gather_plan import Part
+from wscc.diagnostics import NO_SPAN, Span
+from wscc.ir.fabric import Buffer, FabricStmt, Kernel, KernelAttr, Transfer
 from wscc.ir.logical_mesh import LogicalMesh
-
-
-def times(ints: Ints, factor: int) -> Ints:
-    """Product, die by die."""
-    return ints * factor if isinstance(ints, int) else per_die(v * factor for v in ints.values)
-
-
-def times_each(a: Ints, b: Ints) -> Ints:
-    """Product of two, die by die."""
-    if isinstance(a, int):
-        return times(b, a)
-    return per_die(x * at(b, i) for i, x in enumerate(a.values))
-
-
-def whole_view(buffer: str, shape: tuple[int, ...], dtype: DType) -> View:
-    return View(buffer, 0, shape, contiguous_strides(shape), dtype)
-
-
-def sliced(view: View, dim: int, start: Ints, size: int) -> View:
-    """`size` indices of one dimension from `start`, which may differ by die."""
-    shape = (*view.shape[:dim], size, *view.shape[dim + 1 :])
-    return replace(view, offset=plus(view.offset, times(start, view.strides[dim])), shape=shape)
-
-
-def indexed(view: View, dim: int, index: int) -> View:
-    """One index of a dimension; the dimension goes."""
-    cut = sliced(view, dim, index, 1)
-    keep = [d for d in range(len(view.shape)) if d != dim]
-    return arranged(cut, keep)
-
-
-def arranged(view: View, dims: Sequence[int | None]) -> View:
-    """The dimensions in another order; None makes one that repeats (stride 0, size 1: see `repeated`)."""
-    shape = tuple(1 if d is None else view.shape[d] for d in dims)
-    strides = tuple(0 if d is None else view.strides[d] for d in dims)
-    return replace(view, shape=shape, strides=strides)
-
-
-def repeated(view: View, term: Sequence[str], onto: Sequence[str], shape: Sequence[int]) -> View:
-    """A view with factors `term` read as one with factors `onto` of sizes `shape`, repeating what it lacks."""
-    strides = tuple(view.strides[term.index(f)] if f in term else 0 for f in onto)
-    return replace(view, shape=tuple(shape), strides=strides)
+from wscc.ir.naming import fresh
+from wscc.ir.per_die import Ints
+from wscc.ir.types import DType
+from wscc.ir.views import View, sliced, whole_view
 
 
 def halves(view: View, part: Part) -> View | None:
@@ -80,12 +27,6 @@ def halves(view: View, part: Part) -> View | None:
     if part is Part.LOW:
         return sliced(view, dim, 0, low)
     return sliced(view, dim, low, view.shape[dim] - low)
-
-
-def flat(view: View) -> View:
-    """A contiguous view as one dimension."""
-    assert view.is_contiguous
-    return replace(view, shape=(view.elements,), strides=(1,))
 
 
 @dataclass(slots=True)
@@ -139,12 +80,3 @@ class FabricBuilder:
         copy = self.buffer(hint, view.shape, view.dtype)
         self.kernel("copy", [copy], [view])
         return copy
-
-
-def mask(mesh: LogicalMesh, axis: str, positions: Sequence[bool]) -> Ints:
-    """1 on dies whose position along the axis is chosen."""
-    return mesh.by_position(axis, [int(p) for p in positions])
-
-
-def flipped(where: Ints) -> Ints:
-    return 1 - where if isinstance(where, int) else PerDie(tuple(1 - v for v in where.values))

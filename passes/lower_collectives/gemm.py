@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from wscc.ir.fabric import View
+from wscc.ir.views import View
 from wscc.passes.lower_collectives.builder import FabricBuilder
 
 Term = tuple[str, ...]

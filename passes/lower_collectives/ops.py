@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from wscc.ir.views import arranged, indexed, repeated
 from wscc.passes.lower_collectives.attention import attention, attention_bwd, rope
-from wscc.passes.lower_collectives.builder import arranged, indexed, repeated
 from wscc.passes.lower_collectives.gemm import gemm
 from wscc.passes.lower_collectives.site import Masked, Site
 from wscc.passes.lower_collectives.tiles import pieces

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from wscc.ir.fabric import NOBODY, Ints, View
-from wscc.ir.module import Op
 from wscc.analysis.gather_plan import GatherPlan, Move, Part, chain, ring
-from wscc.ir.logical_mesh import LogicalMesh
-from wscc.passes.lower_collectives.builder import FabricBuilder, flat, flipped, halves, mask, sliced, times
+from wscc.ir.logical_mesh import LogicalMesh, mask
+from wscc.ir.op import Op
+from wscc.ir.per_die import NOBODY, Ints, flipped, times
+from wscc.ir.views import View, flat, sliced
+from wscc.passes.lower_collectives.builder import FabricBuilder, halves
 
 # Below this many bytes an all_reduce gathers all parts and sums them locally: fewer rounds matter more.
 DIRECT_BYTES: Final = 32 * 1024

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from wscc.ir.fabric import Ints, Kernel, KernelAttr, View
-from wscc.ir.module import Op
-from wscc.ir.rule import Rule
-from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.analysis.index_ranges import Runs
+from wscc.ir.fabric import Kernel, KernelAttr
+from wscc.ir.op import Op
+from wscc.ir.per_die import Ints
+from wscc.ir.rule import Rule
+from wscc.ir.views import View
+from wscc.passes.lower_collectives.builder import FabricBuilder
 
 
 @dataclass(frozen=True, slots=True)

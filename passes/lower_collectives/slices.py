@@ -7,8 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from wscc.ir.fabric import View
-from wscc.passes.lower_collectives.builder import sliced
+from wscc.ir.views import View, sliced
 
 if TYPE_CHECKING:
     from wscc.passes.lower_collectives.streams import StreamSite

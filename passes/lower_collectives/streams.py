@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import count, zip_longest
 from typing import Final
 
-from wscc.ir.fabric import NOBODY, Ints, View
-from wscc.ir.module import Op, Stream
 from wscc.analysis.gather_plan import GatherPlan, Move
-from wscc.passes.lower_collectives.builder import FabricBuilder, mask, sliced
+from wscc.analysis.index_ranges import Coordinates, Run, Runs, split_axes
+from wscc.ir.logical_mesh import mask
+from wscc.ir.op import Op, Stream
+from wscc.ir.per_die import NOBODY, Ints
+from wscc.ir.views import View, sliced
+from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.passes.lower_collectives.ops import KERNELS
 from wscc.passes.lower_collectives.reshards import Along, add_arrived, arriving, gathering
-from wscc.analysis.index_ranges import Coordinates, Run, Runs, split_axes
 from wscc.passes.lower_collectives.site import Site
 from wscc.passes.lower_collectives.slices import slices
 

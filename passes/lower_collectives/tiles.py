@@ -8,9 +8,9 @@ from itertools import pairwise, product
 from math import prod
 from typing import Final
 
-from wscc.ir.fabric import View
 from wscc.ir.types import DType
-from wscc.passes.lower_collectives.builder import FabricBuilder, sliced
+from wscc.ir.views import View, sliced
+from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.passes.lower_collectives.site import Site
 
 # Fewer queries would not fill a matrix unit.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wscc.ir.module import Call, Loop, Module, Stage, Step, calls
-from wscc.passes.base import Fact, Pass
 from wscc.analysis.memory.fits import fit
+from wscc.ir.module import Module
+from wscc.ir.step import Call, Loop, Stage, Step, calls
+from wscc.passes.base import Fact, Pass
 from wscc.passes.overlap_calls.merger import Merger
 from wscc.passes.overlap_calls.step import StepWriter
 

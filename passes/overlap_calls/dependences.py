@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wscc.ir.module import Affine, Call, Loop, Module, Procedure, Ref
 from wscc.analysis.aliases import apart
+from wscc.ir.module import Module, Procedure
+from wscc.ir.step import Affine, Call, Loop, Ref
 
 Use = tuple[Ref, bool]  # an element, and whether it is written
 

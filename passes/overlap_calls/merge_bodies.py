@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Final
 
+from wscc.analysis.statement_times import Seconds, shares
 from wscc.ir.fabric import FabricStmt, Kernel, Send, Transfer, with_views
-from wscc.ir.module import Op, Output, Procedure
+from wscc.ir.module import Output, Procedure
 from wscc.ir.naming import fresh
+from wscc.ir.op import Op
 from wscc.passes.overlap_calls.strands import Strands, rows
-from wscc.analysis.statement_times import Seconds
 
 # Less than any message's part of its strand.
 _BEFORE: Final = 1e-9
@@ -89,12 +89,6 @@ def _interleaved(
                 at += 1
         yield stmt
     yield from (stmt for _, stmt in other[at:])
-
-
-def shares(seconds: Sequence[float]) -> list[float]:
-    """By statement, the part of all seconds that is over with it."""
-    whole = sum(seconds)
-    return [n / whole if whole else 0.0 for n in accumulate(seconds)]
 
 
 def _renamed(stmt: Op | FabricStmt, procedure: str, names: dict[str, str], channels: int) -> FabricStmt:

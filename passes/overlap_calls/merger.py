@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from wscc.ir.die_arrays import as_array
-from wscc.ir.fabric import NOBODY, Send
-from wscc.ir.module import Call, Module, Procedure
-from wscc.ir.naming import Names
 from wscc.analysis.aliases import aliases
-from wscc.passes.overlap_calls.merge_bodies import abreast, merged
-from wscc.passes.overlap_calls.dependences import Order
-from wscc.passes.overlap_calls.strands import Strands, part, strands, waiting
-from wscc.analysis.statement_times import Seconds
 from wscc.analysis.memory.array_layout import place_arrays
+from wscc.analysis.statement_times import Seconds
+from wscc.ir.die_arrays import as_array
+from wscc.ir.fabric import Send
+from wscc.ir.module import Module, Procedure
+from wscc.ir.naming import Names
+from wscc.ir.per_die import NOBODY
+from wscc.ir.step import Call
+from wscc.passes.overlap_calls.dependences import Order
+from wscc.passes.overlap_calls.merge_bodies import abreast, merged
+from wscc.passes.overlap_calls.strands import Strands, part, strands, waiting
 
 
 class Merger:

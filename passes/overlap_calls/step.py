@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from wscc.ir.module import Affine, Call, Loop, calls
-from wscc.passes.overlap_calls.merger import Merger
+from wscc.ir.step import Affine, Call, Loop, calls, substituted
 from wscc.passes.overlap_calls.dependences import only_call
+from wscc.passes.overlap_calls.merger import Merger
 from wscc.passes.overlap_calls.strands import Strands
-from wscc.passes.stages.step import substituted
 
 Body = list[Call | Loop]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from wscc.ir.fabric import FabricStmt, Kernel, Transfer, views_of
-from wscc.ir.module import Op, Procedure
 from wscc.analysis.statement_times import Seconds
+from wscc.ir.fabric import FabricStmt, Kernel, Transfer, views_of
+from wscc.ir.module import Procedure
+from wscc.ir.op import Op
 
 # Positions of statements, each strand in the order of the body.
 Strands = list[list[int]]

@@ -7,14 +7,17 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from wscc.diagnostics import Code, fail
-from wscc.ir.module import Array, Kind, Level, Mode, Module, Op, Procedure, calls
+from wscc.ir.array import Array, Kind
+from wscc.ir.module import Level, Mode, Module, Procedure
+from wscc.ir.op import Op
+from wscc.ir.step import calls
 from wscc.ir.types import Layout
 from wscc.passes.base import Fact, Pass
-from wscc.passes.partition.rewrite import BodyWriter, Target
 from wscc.passes.partition.chain import Resting, build_chain, forward_calls, seeds
-from wscc.passes.partition.layouts import Assignment
-from wscc.passes.partition.search import Assigned, Chain, Search, Site
 from wscc.passes.partition.complete_partials import complete_arrays
+from wscc.passes.partition.layouts import Assignment
+from wscc.passes.partition.rewrite import BodyWriter, Target
+from wscc.passes.partition.search import Assigned, Chain, Search, Site
 from wscc.passes.partition.streams import fuse_streams
 from wscc.passes.partition.zigzag import with_order
 from wscc.strategy import policy, stage_axes

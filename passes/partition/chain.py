@@ -8,9 +8,12 @@ from math import prod
 from typing import Final
 
 from wscc.diagnostics import Code, fail
-from wscc.ir.module import Array, Call, Kind, Loop, Mode, Module, Op, Procedure, Value
+from wscc.ir.array import Array, Kind
+from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.naming import FORWARD
+from wscc.ir.op import Op, Value
+from wscc.ir.step import Call, Loop
 from wscc.ir.types import Layout
-from wscc.passes.differentiate.backward import FORWARD
 from wscc.passes.partition.layouts import Assignment, can_shard, operand_layouts
 from wscc.passes.partition.search import Chain, Edge, Site
 from wscc.strategy import policy, store

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wscc.ir.builder import Builder
-from wscc.ir.module import Affine, Array, Call, Loop, Module, Output, Procedure, Ref, Stage, Step, Value
-from wscc.ir.types import Layout
 from wscc.analysis.reshard_steps import plan, reshard_op
+from wscc.ir.array import Array
+from wscc.ir.builder import Builder
+from wscc.ir.module import Module, Output, Procedure
+from wscc.ir.op import Value
+from wscc.ir.step import Affine, Call, Loop, Ref, Stage, Step
+from wscc.ir.types import Layout
 
 
 def complete_arrays(module: Module, owned: dict[str, Layout]) -> Module:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wscc.ir.module import Op
+from wscc.ir.op import Op
 from wscc.ir.types import Layout, Reduction
 
 # By factor, the axes that split it, major first; under PARTIAL, the axes over which a linear op passes parts.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from wscc.ir.module import Mode, Op, Output, Procedure, Value
+from wscc.analysis.reshard_steps import cost, plan, reshard_op
+from wscc.ir.module import Mode, Output, Procedure
 from wscc.ir.naming import fresh
+from wscc.ir.op import Op, Value
 from wscc.ir.types import Layout, Reduction
 from wscc.passes.partition.layouts import (
     PARTIAL,
@@ -17,7 +19,6 @@ from wscc.passes.partition.layouts import (
     restricted,
     result_layouts,
 )
-from wscc.analysis.reshard_steps import cost, plan, reshard_op
 from wscc.strategy import policy
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import prod
 
-from wscc.ir.module import Op, Value
+from wscc.ir.op import Op, Value
 from wscc.ir.types import Reduction
 from wscc.passes.partition.layouts import PARTIAL, can_shard
 from wscc.strategy import policy, store

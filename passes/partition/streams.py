@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from wscc.ir.module import Op, Procedure, Stream, Value
+from wscc.ir.module import Procedure
+from wscc.ir.op import Op, Stream
 from wscc.strategy import policy
 
 STREAMABLE = ("matmul", "attention", "attention_bwd", "embedding", "embedding_bwd")
@@ -112,9 +113,3 @@ def _dim(reshard: Op) -> int:
 
 def _streams(reshard: Op) -> bool:
     return policy(_axis(reshard)).stream
-
-
-def moving(op: Op) -> list[Value]:
-    """The values that travel."""
-    assert op.stream is not None
-    return [op.operands[i] for i in op.stream.moving_in] + [op.results[j] for j in op.stream.moving_out]

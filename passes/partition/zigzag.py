@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, prod
 
-from wscc.ir.module import Kind, Module, Op, Procedure
-from wscc.ir.zigzag import fits
 from wscc.analysis.index_ranges import split_axes
 from wscc.analysis.sequence_dims import Positions, Sequences, across, factors
+from wscc.ir.array import Kind
+from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op
+from wscc.ir.zigzag import fits
 from wscc.strategy import SEQUENCE, policy
 
 

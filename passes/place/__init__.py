@@ -10,9 +10,10 @@ from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.module import Module
 from wscc.machine.wafer import Wafer
 from wscc.passes.base import Fact, Pass
+from wscc.passes.choices import DEFAULT_MAPPER
 from wscc.passes.place.solver import MAPPERS, place_on
 from wscc.passes.place.traffic import Traffic, axis_traffic
-from wscc.passes.place.types import DEFAULT_MAPPER, AxisSpec, Placement
+from wscc.passes.place.types import AxisSpec, Placement
 from wscc.strategy import policy
 
 

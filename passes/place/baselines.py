@@ -15,8 +15,8 @@ import numpy as np
 from wscc.machine.topology import Topology
 from wscc.passes.place.anneal import Assignment, peers_of
 from wscc.passes.place.describe import describe
-from wscc.passes.place.hops import Hops, Price
 from wscc.passes.place.errors import too_many
+from wscc.passes.place.hops import Hops, Price
 from wscc.passes.place.types import IntArray, Placement, Shape, dies_of
 
 # Moves of the annealing: for each die, and at most.

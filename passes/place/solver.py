@@ -8,11 +8,12 @@ from typing import Final
 
 from wscc.machine.topology import Topology, mesh_topology
 from wscc.machine.wafer import Wafer
+from wscc.passes.choices import DEFAULT_MAPPER
+from wscc.passes.place.baselines import SIMPLE, place_simply
 from wscc.passes.place.check import check_placement
 from wscc.passes.place.errors import no_place, too_many
 from wscc.passes.place.search import NORMAL, Limits, Search
-from wscc.passes.place.baselines import SIMPLE, place_simply
-from wscc.passes.place.types import DEFAULT_MAPPER, AxisSpec, Placement, Shape, dies_of
+from wscc.passes.place.types import AxisSpec, Placement, Shape, dies_of
 
 MAPPERS: Final = (*SIMPLE, DEFAULT_MAPPER)
 

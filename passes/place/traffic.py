@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from wscc.ir.module import Module, Op, Value, calls
+from wscc.analysis.reshard_steps import Reshard, moving, received_elements
+from wscc.ir.module import Module
+from wscc.ir.op import Op, Value
 from wscc.ir.ops import STAGE_MOVES
-from wscc.passes.partition.streams import moving
-from wscc.analysis.reshard_steps import Reshard, received_elements
+from wscc.ir.step import calls
 
 
 @dataclass(slots=True)

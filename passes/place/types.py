@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from math import prod
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,10 +36,6 @@ class AxisSpec:
 
 
 Shape = Sequence[AxisSpec]
-
-
-# The mapper that keeps the rule of rings and paths.
-DEFAULT_MAPPER: Final = "cpsat"
 
 
 class GroupKind(StrEnum):

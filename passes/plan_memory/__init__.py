@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from wscc.analysis.memory.array_layout import place_arrays
+from wscc.analysis.memory.live_ranges import lifetimes, live_peak
+from wscc.analysis.memory.pack import pack
+from wscc.analysis.memory.pack_two_level import Packed, pack_fast
+from wscc.analysis.memory.report import check_capacity
 from wscc.ir.memory import Memory
 from wscc.ir.module import Module, Procedure
 from wscc.machine.wafer import Die
 from wscc.passes.base import Fact, Pass
-from wscc.analysis.memory.array_layout import place_arrays
-from wscc.analysis.memory.local_copies import with_copies_within
-from wscc.analysis.memory.pack_two_level import Packed, pack_fast
-from wscc.analysis.memory.live_ranges import lifetimes, live_peak
-from wscc.analysis.memory.pack import pack
-from wscc.analysis.memory.report import check_capacity
+from wscc.passes.plan_memory.copies import with_copies_within
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,16 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from wscc.ir.die_arrays import as_array, as_ints, present, senders
-from wscc.ir.fabric import NOBODY, Buffer, FabricStmt, Ints, Kernel, Transfer, View, with_views
-from wscc.ir.module import Mode, Module, Op, Procedure
-from wscc.ir.naming import fresh
 from wscc.analysis.aliases import aliases
-from wscc.passes.base import Fact, Pass
-from wscc.passes.lower_collectives.builder import whole_view
 from wscc.analysis.memory.array_layout import resting_bytes
+from wscc.ir.die_arrays import as_array, as_ints, present, senders
+from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Transfer, with_views
+from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.naming import fresh
+from wscc.ir.op import Op
+from wscc.ir.per_die import NOBODY, Ints
+from wscc.ir.views import View, whole_view
+from wscc.passes.base import Fact, Pass
 from wscc.passes.promote.boxes import Formal
 from wscc.passes.promote.choose import Copy, chosen, needed_from
 from wscc.passes.promote.spread import spread_pieces

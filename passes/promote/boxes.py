@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from wscc.ir.fabric import View, contiguous_strides
-from wscc.ir.types import DType
-from wscc.passes.lower_collectives.builder import whole_view
 from wscc.analysis.view_overlap import dims_of, meets
+from wscc.ir.types import DType
+from wscc.ir.views import View, contiguous_strides, whole_view
 
 
 @dataclass(frozen=True, slots=True)

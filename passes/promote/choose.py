@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from wscc.ir.fabric import Transfer, View, views_of
+from wscc.analysis.memory.access_cost import Pace, pace, slow_costs, statement_costs
+from wscc.analysis.memory.live_ranges import Lifetime
+from wscc.analysis.memory.pack_two_level import fill_fast
+from wscc.analysis.transfer_groups import WINDOW
+from wscc.ir.fabric import Transfer, views_of
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
+from wscc.ir.views import View
 from wscc.machine.wafer import Die, Wafer
-from wscc.analysis.memory.access_cost import Pace, pace, slow_costs, statement_costs
-from wscc.analysis.memory.pack_two_level import fill_fast
-from wscc.analysis.memory.live_ranges import Lifetime
 from wscc.passes.promote.boxes import Box, Formal, boxes
-from wscc.passes.schedule.window import WINDOW
 
 # Copies go on behind work as far as there is any: this part of their time is counted all the same.
 _SHOWN: Final = 0.25

@@ -7,10 +7,12 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from wscc.ir.fabric import FabricStmt, Ints, Kernel, views_of
-from wscc.ir.module import Op, Procedure
-from wscc.machine.wafer import Die
 from wscc.analysis.memory.access_cost import gemm_flops, pace
+from wscc.ir.fabric import FabricStmt, Kernel, views_of
+from wscc.ir.module import Procedure
+from wscc.ir.op import Op
+from wscc.ir.per_die import Ints
+from wscc.machine.wafer import Die
 
 # Over how much work pieces are spread, in times that copies of what they read take.
 _OVER: Final = 1.5

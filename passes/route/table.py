@@ -7,7 +7,7 @@ from math import gcd
 import numpy as np
 
 from wscc.ir.die_arrays import DieArray
-from wscc.ir.fabric import NOBODY
+from wscc.ir.per_die import NOBODY
 from wscc.ir.routes import ALONE, Leg, Route
 from wscc.routing.flows import Piece
 from wscc.routing.router import Routing

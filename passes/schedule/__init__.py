@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wscc.ir.die_arrays import present, senders
-from wscc.ir.fabric import NOBODY, FabricStmt, Kernel, Post, Send, Transfer, Wait
-from wscc.ir.module import Module, Procedure
 from wscc.analysis.accesses import accesses
 from wscc.analysis.aliases import aliases
+from wscc.analysis.transfer_groups import WINDOW
+from wscc.ir.die_arrays import present, senders
+from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, Wait
+from wscc.ir.module import Module, Procedure
+from wscc.ir.per_die import NOBODY
 from wscc.passes.base import Fact, Pass
 from wscc.passes.schedule.moments import Moments, moments
-from wscc.passes.schedule.window import WINDOW, Reach
+from wscc.passes.schedule.window import Reach
 
 
 @dataclass(frozen=True, slots=True)

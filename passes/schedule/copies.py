@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from wscc.analysis.memory.access_cost import pace
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Procedure
-from wscc.analysis.memory.access_cost import pace
 from wscc.passes.schedule.window import Bounds, Reach
 
 # How much work a copy is given to hide behind, in times of its own.

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from wscc.analysis.accesses import Accesses
+from wscc.analysis.transfer_groups import group_spans
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Procedure
-from wscc.analysis.accesses import Accesses
-from wscc.passes.form_phases import group_spans
 from wscc.passes.schedule.copies import copy_bounds
 from wscc.passes.schedule.window import Bounds, Reach
 

@@ -8,8 +8,6 @@ from typing import Final
 from wscc.ir.fabric import Transfer
 from wscc.machine.wafer import Die
 
-# Unless told otherwise, messages begin and end over at most so many other transfers.
-WINDOW: Final = 2
 # Few bytes are less than this part of the fast memory.
 _FEW: Final = 48
 

@@ -6,15 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wscc.ir.fabric import Ints, Kernel, Send
-from wscc.ir.module import Module, Op, Procedure
 from wscc.analysis.aliases import aliases
-from wscc.passes.base import Fact, Pass
-from wscc.analysis.memory.fits import all_fast, fit
-from wscc.passes.overlap_calls.merge_bodies import shares
-from wscc.analysis.statement_times import Seconds
 from wscc.analysis.memory.array_layout import place_arrays
+from wscc.analysis.memory.fits import all_fast, fit
 from wscc.analysis.memory.live_ranges import lifetimes, live_peak
+from wscc.analysis.statement_times import Seconds, shares
+from wscc.ir.fabric import Kernel, Send
+from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op
+from wscc.ir.per_die import Ints
+from wscc.passes.base import Fact, Pass
 from wscc.passes.spread_messages.dependences import Order
 
 

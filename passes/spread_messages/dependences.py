@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from wscc.analysis.accesses import Accesses, Touches, accesses
 from wscc.ir.fabric import Post, Send, Wait
 from wscc.ir.module import Procedure
-from wscc.analysis.accesses import Accesses, Touches, accesses
 
 Index = NDArray[np.intp]
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from wscc.diagnostics import Code, CompileError, Span, fail
-from wscc.ir.module import Call, Mode, Module, Procedure, walk
+from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.step import Call, walk
 from wscc.passes.stages.conflicts import Element, Groups, Touch, Toucher
 
 # How the table names a call of a stage, and where it stands there.

@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import Final
 
 from wscc.diagnostics import Code, CompileError, Span, fail
+from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.step import Affine, Call, Loop, calls
 from wscc.ir.text.call_table import One
-from wscc.ir.module import Affine, Call, Loop, Mode, Module, Procedure, calls
 from wscc.passes.stages.cutter import Cutter
 from wscc.passes.stages.runs import Known
 from wscc.passes.stages.work_items import Work

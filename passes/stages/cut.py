@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wscc.diagnostics import Code, fail
-from wscc.ir.module import Array, Call, Kind, Loop, Module, Ref
-from wscc.passes.differentiate.backward import BACKWARD, FORWARD
+from wscc.ir.array import Array, Kind
+from wscc.ir.module import Module
+from wscc.ir.naming import BACKWARD, FORWARD
+from wscc.ir.step import Call, Loop, Ref
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wscc.ir.module import Affine, Call, Kind, Loop, Mode, Module, Procedure, Stage, Step
-from wscc.ir.naming import Names
-from wscc.passes.differentiate.backward import BACKWARD
+from wscc.ir.array import Kind
+from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.naming import BACKWARD, Names
+from wscc.ir.step import Affine, Call, Loop, Stage, Step
 from wscc.passes.stages.cut import Chunk, Piece, chain_loop, cut, messages
 from wscc.passes.stages.exchange import Exchanges
+from wscc.passes.stages.parts import Parts
 from wscc.passes.stages.roll_loops import Item, Repeated, compressed, compressed_throughout, short_count
 from wscc.passes.stages.schedule_1f1b import one_f_one_b, timed
-from wscc.passes.stages.parts import Parts
 from wscc.passes.stages.slots import Slots, in_flight
 from wscc.passes.stages.step import Body, StepWriter
 from wscc.passes.stages.work_items import Once, Orders, Portion, Work, once, works_of

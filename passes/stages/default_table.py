@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wscc.ir.text.call_table import CallTable, Lines, LoopLines, Number, Numbered, numbers
 from wscc.ir.module import Module
+from wscc.ir.text.call_table import CallTable, Lines, LoopLines, Number, Numbered, numbers
 from wscc.passes.stages.cut import check_groups
 from wscc.passes.stages.cutter import Cutter
 from wscc.passes.stages.roll_loops import Item, Repeated

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from wscc.diagnostics import Code, CompileError, Source, Span, fail
+from wscc.ir.module import Module
+from wscc.ir.step import Call
 from wscc.ir.text.call_table import MOST_CALLS, CallTable, One, numbers, one_by_one
 from wscc.ir.text.call_table_read import read_table
-from wscc.ir.module import Call, Module
 from wscc.passes.stages.check import check_step_order
 from wscc.passes.stages.conflicts import StageCalls, Toucher, check_reads_and_writes
 from wscc.passes.stages.cutter import Cutter
 from wscc.passes.stages.default_table import table_of
-from wscc.passes.stages.schedule_1f1b import StuckError, Task
 from wscc.passes.stages.runs import Known, orders_of
+from wscc.passes.stages.schedule_1f1b import StuckError, Task
 from wscc.passes.stages.work_items import Work
 
 

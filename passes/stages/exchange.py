@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
-from wscc.ir.module import Affine, Array, Call, Kind, Mode, Module, Op, Output, Procedure, Ref, Value
+from wscc.ir.array import Array, Kind
+from wscc.ir.module import Mode, Module, Output, Procedure
 from wscc.ir.naming import Names
+from wscc.ir.op import Op, Value
+from wscc.ir.step import Affine, Call, Ref
 from wscc.ir.types import TensorType
 from wscc.passes.stages.cut import Chunk, Message, Piece
+from wscc.passes.stages.parts import Part, Parts
 from wscc.passes.stages.roll_loops import Item
 from wscc.passes.stages.schedule_1f1b import Timed
-from wscc.passes.stages.parts import Part, Parts
 from wscc.passes.stages.step import NOW, Body
 
 

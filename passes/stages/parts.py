@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from wscc.ir.module import Affine, Array, Kind, Module, Ref
+from wscc.ir.array import Array, Kind
+from wscc.ir.module import Module
 from wscc.ir.naming import Names
+from wscc.ir.step import Affine, Ref
 from wscc.passes.stages.cut import Chunk, is_gradient, touched
 from wscc.passes.stages.slots import Slots
 

@@ -5,26 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from wscc.ir.module import Affine, Call, Kind, Loop, Module, Output, Procedure, Ref
+from wscc.ir.array import Kind
+from wscc.ir.module import Module, Output, Procedure
 from wscc.ir.naming import Names
+from wscc.ir.step import Affine, Call, Loop, Ref, substituted
 from wscc.passes.stages.cut import Piece, chain_loop
 from wscc.passes.stages.parts import Parts
 
 NOW = Affine(0)
 Body = list[Call | Loop]
-
-
-def substituted(a: Affine, variables: dict[str, Affine]) -> Affine:
-    """The index with loop variables replaced by affine values."""
-    base, terms = a.base, []
-    for name, c in a.terms:
-        value = variables.get(name)
-        if value is None:
-            terms.append((name, c))
-            continue
-        base += c * value.base
-        terms += [(v, c * k) for v, k in value.terms]
-    return Affine(base, tuple(terms), a.modulus)
 
 
 def restricted(procedure: Procedure, keep: list[int], name: str) -> Procedure:

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from wscc.ir.step import Affine, Call, Loop, substituted
 from wscc.ir.text.call_table import CallLine, Number, Numbered, Range, numbers, only
-from wscc.ir.module import Affine, Call, Loop
 from wscc.passes.stages.cut import Chunk, Piece
+from wscc.passes.stages.parts import Parts
 from wscc.passes.stages.roll_loops import Item
 from wscc.passes.stages.schedule_1f1b import Task, Timed
-from wscc.passes.stages.parts import Parts
-from wscc.passes.stages.step import Body, StepWriter, substituted
+from wscc.passes.stages.step import Body, StepWriter
 
 
 @dataclass(frozen=True, slots=True)

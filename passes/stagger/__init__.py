@@ -10,7 +10,8 @@ import numpy as np
 from wscc.diagnostics import Code, fail
 from wscc.ir.die_arrays import DieArray, as_ints
 from wscc.ir.fabric import Kernel, Send
-from wscc.ir.module import Call, Loop, Module, Procedure, Stage, Step
+from wscc.ir.module import Module, Procedure
+from wscc.ir.step import Call, Loop, Stage, Step
 from wscc.passes.base import Fact, Pass
 from wscc.passes.stagger.clusters import Conflicts, called
 

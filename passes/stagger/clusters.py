@@ -13,9 +13,11 @@ import networkx as nx
 import numpy as np
 
 from wscc.ir.die_arrays import DieArray, as_array
-from wscc.ir.fabric import NOBODY, Transfer
-from wscc.ir.module import Call, Loop, Module
+from wscc.ir.fabric import Transfer
+from wscc.ir.module import Module
+from wscc.ir.per_die import NOBODY
 from wscc.ir.routes import Hop, crossings
+from wscc.ir.step import Call, Loop
 from wscc.machine.links import LinkTimes, exact
 
 # A link is hot from this share of the most that any link carries in the phase.

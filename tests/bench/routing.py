@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tests.traffic import MB, damaged, fsdp_and_tatp, gather, mesh, permutation, tatp_and_dp
+from tests.support.traffic import MB, damaged, fsdp_and_tatp, gather, mesh, permutation, tatp_and_dp
 from wscc.machine.topology import Topology
 from wscc.routing.bound import lower_bound
 from wscc.routing.flows import Flow

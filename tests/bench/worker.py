@@ -35,8 +35,8 @@ def stepper(words: list[str]) -> Callable[[], float]:
         return another(*words[1:])
     # What is written by hand is timed in a process that has loaded no more than it needs.
     from wscc.driver.compile import compile_file
-    from wscc.frontend.overrides import Overrides
     from wscc.driver.train import RunOptions, Trainer
+    from wscc.frontend.overrides import Overrides
 
     model, strategy, threads, *sets = words
     compiled = compile_file(model, Overrides(sets=tuple(sets), parallel=strategy or None))

@@ -11,9 +11,13 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tests.oracles.meaning import apply
-from wscc.ir.fabric import NOBODY, Kernel, PerDie, Transfer, View, at
-from wscc.ir.module import Array, Call, Kind, Module, walk
+from wscc.ir.array import Array, Kind
+from wscc.ir.fabric import Kernel, Transfer
+from wscc.ir.module import Module
+from wscc.ir.per_die import NOBODY, PerDie, at
+from wscc.ir.step import Call, walk
 from wscc.ir.types import DType
+from wscc.ir.views import View
 
 Tensors = dict[str, np.ndarray]
 

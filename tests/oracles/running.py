@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tests.oracles.fabric import FabricMachine, Tensors
-from wscc.ir.module import Kind, Module, walk
+from wscc.ir.array import Kind
+from wscc.ir.module import Module
+from wscc.ir.step import walk
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.fuse import Fuse
 from wscc.passes.lower_collectives import LowerCollectives

@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Any
 
-from wscc.ir.module import Call, Kind, Mode, Module, Procedure, walk
+from wscc.ir.array import Kind
+from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.step import Call, walk
 
 Place = tuple[int, str, tuple[int, ...]]
 

@@ -13,10 +13,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.ir.die_arrays import as_array, present, senders
-from wscc.ir.fabric import Ints, Kernel, Post, Send, Transfer, View
-from wscc.ir.module import Op, Procedure
 from wscc.analysis.view_overlap import Dims, dims_of, meets, span
+from wscc.ir.die_arrays import as_array, present, senders
+from wscc.ir.fabric import Kernel, Post, Send, Transfer
+from wscc.ir.module import Procedure
+from wscc.ir.op import Op
+from wscc.ir.per_die import Ints
+from wscc.ir.views import View
 
 Index: TypeAlias = NDArray[np.intp]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from wscc.ir.module import Affine, Module, Ref, Step, calls
+from wscc.ir.module import Module
+from wscc.ir.step import Affine, Ref, Step, calls
 
 
 def aliases(module: Module) -> dict[str, dict[str, str]]:

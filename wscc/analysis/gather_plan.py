@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wscc.ir.fabric import NOBODY
+from wscc.ir.per_die import NOBODY
 
 
 class Part(StrEnum):

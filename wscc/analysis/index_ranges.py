@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wscc.ir.fabric import Ints, per_die
-from wscc.ir.module import Op
-from wscc.ir.zigzag import piece_at
 from wscc.ir.logical_mesh import LogicalMesh
-from wscc.passes.lower_collectives.builder import times
+from wscc.ir.op import Op
+from wscc.ir.per_die import Ints, per_die, times
+from wscc.ir.zigzag import piece_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import gcd
 from typing import Final
 
 import numpy as np
 
-from wscc.ir.die_arrays import DieArray, as_array
-from wscc.ir.fabric import NOBODY, Transfer
-from wscc.ir.module import Module
-from wscc.ir.routes import Hop, crossings
-from wscc.machine.topology import Topology, mesh_topology
 from wscc.analysis.phase_flows import module_flows, unphased_flows
-from wscc.analysis.route_phases import Flows, least_load, live_path
+from wscc.diagnostics import Code, fail
+from wscc.ir.die_arrays import DieArray, as_array
+from wscc.ir.fabric import Transfer
+from wscc.ir.module import Module
+from wscc.ir.per_die import NOBODY
+from wscc.ir.routes import Hop, crossings
+from wscc.machine.topology import Path, Topology, mesh_topology
+from wscc.routing.bound import lower_bound
+from wscc.routing.flows import Flow, Ints
+from wscc.routing.limits import Limits
 from wscc.routing.loads import link_numbers
+from wscc.routing.router import Routing
 
 # Links x sources of all phases of which the bound is computed: a second or two on 2 cores for each million.
 _WORK: Final = 4_000_000
@@ -130,3 +136,32 @@ class _Links:
                 for leg, hop in self.crossed[number]:
                     load[self.numbers[hop]] += parts[leg] * times[number]
         return load
+
+
+Flows = tuple[Flow, ...]
+
+
+def live_path(topology: Topology, source: int, destination: int) -> Path:
+    """The initial route of a message. Fails with W302 where none is left."""
+    path = topology.xy_or_shortest(source, destination)
+    if path is None:
+        ends = " and ".join(str(topology.coordinate(d)) for d in (source, destination))
+        raise fail(
+            Code.DISCONNECTED,
+            f"no live path joins dies {ends}",
+            help="place the program on one connected part of the wafer",
+        )
+    return path
+
+
+def least_load(topology: Topology, flows: Flows, load: Ints) -> int | None:
+    """The bytes that the most loaded link carries at least, however the flows are routed; None if not computed.
+    `load`: what links carry, in the order of `topology.links`.
+
+    Where every flow is too small to be cut, all loads are multiples of what divides all flows, and so is the bound.
+    """
+    unit = gcd(*(f.bytes for f in flows)) if all(f.bytes < 2 * Limits().part_bytes for f in flows) else 1
+    proof = lower_bound(Routing(topology, flows, (), (), load, load), unit)
+    if proof is None:
+        return None
+    return -(-proof.bytes // unit) * unit

@@ -8,10 +8,11 @@ from typing import Final, TypeGuard
 
 import numpy as np
 
-from wscc.ir.die_arrays import DieArray, as_array
-from wscc.ir.fabric import NOBODY, Ints, Kernel, Transfer
-from wscc.ir.module import Module, Procedure
 from wscc.analysis.memory.access_cost import gemm_flops
+from wscc.ir.die_arrays import DieArray, as_array
+from wscc.ir.fabric import Kernel, Transfer
+from wscc.ir.module import Module, Procedure
+from wscc.ir.per_die import NOBODY, Ints
 from wscc.routing.flows import Flow
 from wscc.routing.limits import Limits
 

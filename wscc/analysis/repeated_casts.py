@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from wscc.ir.module import Kind, Module, Op, Procedure, calls
+from wscc.ir.array import Kind
+from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op
+from wscc.ir.step import calls
 from wscc.ir.types import DType
 
 # By procedure and place among its inputs, the ops that convert that input.

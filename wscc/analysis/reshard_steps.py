@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from wscc.ir.module import Op, Value
+from wscc.ir.op import Op, Value
 from wscc.ir.types import Layout, Reduction
 
 
@@ -145,3 +145,9 @@ def received_elements(step: Reshard, shape: tuple[int, ...], sizes: dict[str, in
 def cost(source: Layout, target: Layout, shape: tuple[int, ...], sizes: dict[str, int]) -> float:
     """Elements received per die to get from `source` to `target`."""
     return sum(received_elements(step, shape, sizes) for step in plan(source, target))
+
+
+def moving(op: Op) -> list[Value]:
+    """The values that travel."""
+    assert op.stream is not None
+    return [op.operands[i] for i in op.stream.moving_in] + [op.results[j] for j in op.stream.moving_out]

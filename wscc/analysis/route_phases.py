@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import gcd
 
-from wscc.diagnostics import Code, fail
-from wscc.machine.topology import Path, Topology
-from wscc.routing.bound import lower_bound
+from wscc.analysis.link_loads import Flows, live_path
+from wscc.machine.topology import Topology
 from wscc.routing.channels import CHANNELS, Channel, make_channels
-from wscc.routing.flows import Flow, Ints
 from wscc.routing.limits import Limits
 from wscc.routing.loads import link_numbers
 from wscc.routing.router import Routing, route
-
-Flows = tuple[Flow, ...]
-
-
-def live_path(topology: Topology, source: int, destination: int) -> Path:
-    """The initial route of a message. Fails with W302 where none is left."""
-    path = topology.xy_or_shortest(source, destination)
-    if path is None:
-        ends = " and ".join(str(topology.coordinate(d)) for d in (source, destination))
-        raise fail(
-            Code.DISCONNECTED,
-            f"no live path joins dies {ends}",
-            help="place the program on one connected part of the wafer",
-        )
-    return path
 
 
 def solve(
@@ -48,16 +30,3 @@ def _shared_channels(topology: Topology, phases: Iterable[Flows], count: int) ->
     ends = {(f.source, f.destination) for flows in phases for f in flows}
     paths = [live_path(topology, a, b) for a, b in sorted(ends)]
     return make_channels(topology, link_numbers(topology), paths, count)
-
-
-def least_load(topology: Topology, flows: Flows, load: Ints) -> int | None:
-    """The bytes that the most loaded link carries at least, however the flows are routed; None if not computed.
-    `load`: what links carry, in the order of `topology.links`.
-
-    Where every flow is too small to be cut, all loads are multiples of what divides all flows, and so is the bound.
-    """
-    unit = gcd(*(f.bytes for f in flows)) if all(f.bytes < 2 * Limits().part_bytes for f in flows) else 1
-    proof = lower_bound(Routing(topology, flows, (), (), load, load), unit)
-    if proof is None:
-        return None
-    return -(-proof.bytes // unit) * unit

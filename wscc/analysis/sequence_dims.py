@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from networkx.utils import UnionFind
 
-from wscc.ir.module import Kind, Module, Op, Procedure, Value, calls
+from wscc.ir.array import Kind
+from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op, Value
+from wscc.ir.step import calls
 from wscc.strategy import SEQUENCE
 
 # By value of a procedure, its dimensions that are positions.

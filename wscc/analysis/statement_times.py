@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
+from wscc.analysis.memory.access_cost import gemm_flops, touched
 from wscc.ir.fabric import Kernel, Send, Wait
 from wscc.ir.module import Procedure
 from wscc.machine.wafer import Wafer
-from wscc.analysis.memory.access_cost import gemm_flops, touched
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +46,9 @@ def _work(kernel: Kernel, slow: set[str], wafer: Wafer) -> float:
     amount = sum(touched(v) for v in (*kernel.writes, *kernel.reads) if v.buffer in slow)
     read = amount / die.hbm_bandwidth if die.hbm_bandwidth else 0.0
     return max(gemm_flops(kernel) / die.peak, read)
+
+
+def shares(seconds: Sequence[float]) -> list[float]:
+    """By statement, the part of all seconds that is over with it."""
+    whole = sum(seconds)
+    return [n / whole if whole else 0.0 for n in accumulate(seconds)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
-from wscc.ir.fabric import View
+from wscc.ir.views import View
 
 # (count, stride in bytes), largest stride first, the last one of stride 1.
 Dims = tuple[tuple[int, int], ...]

@@ -17,9 +17,8 @@ from wscc.diagnostics.render import one_line, render
 from wscc.frontend.overrides import Overrides, UsageError
 from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
 from wscc.machine.links import CUT_THROUGH
-from wscc.passes.choices import ALLGATHERS, ROUTINGS, Choices
+from wscc.passes.choices import ALLGATHERS, DEFAULT_MAPPER, ROUTINGS, Choices
 from wscc.passes.place.solver import MAPPERS
-from wscc.passes.place.types import DEFAULT_MAPPER
 
 F = TypeVar("F", bound=Callable[..., Any])
 

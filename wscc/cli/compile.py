@@ -12,13 +12,13 @@ from wscc.cli.common import ModelOptions, json_option, model_options, on_termina
 from wscc.cli.search import Progress, cores, in_words
 from wscc.cli.wafer_map import wafer_map
 from wscc.driver.compile import Compiled, compile_file
+from wscc.driver.pipeline import Observer
+from wscc.driver.storage import storage_words
 from wscc.ir.module import Module
 from wscc.ir.text.print import to_text
 from wscc.passes import PASSES
 from wscc.passes.stagger import Stagger
-from wscc.driver.pipeline import Observer
 from wscc.search.optimise import compile_searched
-from wscc.driver.storage import storage_words
 
 SEARCHED = 3  # the level at which the strategy may be left open
 # The pass after which each level is complete.

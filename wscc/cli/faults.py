@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
-from wscc.driver.compile import at_strategy
 from wscc.diagnostics import CompileError
+from wscc.driver.compile import at_strategy
 from wscc.faults.load_model import MODEL
 from wscc.faults.patterns import KINDS
 from wscc.faults.study import Row, Study

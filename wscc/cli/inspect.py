@@ -12,6 +12,7 @@ import click
 from wscc.cli.common import json_option, read_table_file, show_json, write_file
 from wscc.diagnostics import CompileError
 from wscc.diagnostics.render import explain
+from wscc.driver.pipeline import check, facts_of, run_passes
 from wscc.frontend.fmt import fmt
 from wscc.frontend.overrides import UsageError
 from wscc.frontend.parse import parse as parse_wsl
@@ -20,7 +21,6 @@ from wscc.ir.text.parse import parse as parse_wir
 from wscc.ir.text.print import to_text
 from wscc.passes import PASSES
 from wscc.passes.options import parse_passes
-from wscc.driver.pipeline import check, facts_of, run_passes
 
 T = TypeVar("T")
 

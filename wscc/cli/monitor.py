@@ -16,9 +16,9 @@ from wscc.cli.monitor_plot import plot
 from wscc.cli.monitor_text import show
 from wscc.cli.program import read_program
 from wscc.diagnostics import Code, Diagnostic
+from wscc.driver.simulate import Simulated, simulate
 from wscc.frontend.overrides import UsageError
 from wscc.machine.wafer import Wafer
-from wscc.driver.simulate import Simulated, simulate
 
 LINK, DIE, MEMORY = "link_util", "die_util", "memory"
 METRICS: Final = (LINK, DIE, MEMORY)

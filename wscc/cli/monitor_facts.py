@@ -11,10 +11,10 @@ from wscc.backends.simulator.account import Account, DieTotal, LinkTotal
 from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.memory import MemoryUse, Moment
 from wscc.backends.simulator.records import Link
+from wscc.driver.simulate import Simulated
 from wscc.ir.streams.profile import Origin
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
-from wscc.driver.simulate import Simulated
 
 Facts = dict[str, Any]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from wscc.backends.artifact.files import Artifact, load_artifact
 from wscc.cli.common import ModelOptions
-from wscc.driver.compile import compile_file
 from wscc.diagnostics import Code, Diagnostic, fail
+from wscc.driver.compile import compile_file
 from wscc.frontend.overrides import UsageError
 
 

@@ -10,8 +10,8 @@ import click
 
 from wscc.cli.common import ModelOptions, json_option, model_options, show_json
 from wscc.cli.program import read_program
-from wscc.host.data import read_text
 from wscc.driver.train import Outcome, RunOptions, run
+from wscc.host.data import read_text
 
 
 @click.command("run")

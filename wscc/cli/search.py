@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
+from wscc.analysis.memory.report import size
 from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
 from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source
 from wscc.machine.links import LINK_MODELS
-from wscc.analysis.memory.report import size
 from wscc.search.candidates import Problem
 from wscc.search.outcome import Candidate, Found, refusals, spoken, summary
 from wscc.search.search import BUDGET, search

@@ -11,8 +11,8 @@ import click
 from wscc.backends.simulator.result import Result
 from wscc.cli.common import ModelOptions, json_option, model_options, say, show_json, write_file
 from wscc.cli.program import read_program
-from wscc.machine.links import LINK_MODELS
 from wscc.driver.simulate import simulate
+from wscc.machine.links import LINK_MODELS
 
 _LOSSES = {
     "model": "FLOPs of the model (the MFU)",

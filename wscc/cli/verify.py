@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from wscc.backends.artifact.files import load_artifact
-from wscc.backends.verify.findings import Finding
 from wscc.backends.verify import Verdict, verify_program
+from wscc.backends.verify.findings import Finding
 from wscc.cli.common import json_option, show_json
 from wscc.diagnostics import Code, fail
 from wscc.equivalence import Meaning, check_meaning

@@ -7,33 +7,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wscc.backends.emit import emit
+from wscc.analysis.link_loads import link_bytes, phase_loads, procedure_loads
 from wscc.backends.artifact.files import Artifact
+from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Span
+from wscc.driver.pipeline import Observer, Timings, compile_module, facts_of, run_passes
+from wscc.driver.report import Loads, build_report, hidden_model_flops, model_flops
+from wscc.driver.stagger import choose
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
 from wscc.frontend.scan import read_source
 from wscc.host.data import read_text
-from wscc.ir.text.call_table import to_table_text
 from wscc.ir.fabric import Transfer
-from wscc.ir.module import Module, calls
+from wscc.ir.module import Module
+from wscc.ir.step import calls
+from wscc.ir.text.call_table import to_table_text
 from wscc.ir.text.print import to_text
 from wscc.passes import default_passes
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.partition import Partition
 from wscc.passes.place import placement
-from wscc.analysis.link_loads import link_bytes, phase_loads, procedure_loads
 from wscc.passes.schedule import Schedule
 from wscc.passes.stages import Stages
 from wscc.passes.stages.default_table import call_table
 from wscc.passes.stagger import Stagger
-from wscc.driver.pipeline import Observer, Timings, compile_module, facts_of, run_passes
-from wscc.driver.report import Loads, build_report, hidden_model_flops, model_flops
-from wscc.driver.stagger import choose
 
 
 @dataclass(frozen=True, eq=False)

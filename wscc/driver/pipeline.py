@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, fail
+from wscc.ir.array import Kind
 from wscc.ir.fabric import Kernel, Post, Transfer
-from wscc.ir.module import Kind, Level, Module
+from wscc.ir.module import Level, Module
 from wscc.ir.verify import verify
 from wscc.passes import default_passes
 from wscc.passes.base import Fact, Pass

@@ -7,15 +7,18 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
-from wscc.ir.module import Kind, Module, Op, calls
-from wscc.ir.streams.program import Streams
-from wscc.analysis.repeated_casts import repeated_casts
 from wscc.analysis.index_ranges import split_axes
-from wscc.passes.place.types import Placement
-from wscc.analysis.memory.report import memory_report
 from wscc.analysis.link_loads import PhaseLoad, ProcedureLoad
+from wscc.analysis.memory.report import memory_report
+from wscc.analysis.repeated_casts import repeated_casts
 from wscc.driver.pipeline import Timings
 from wscc.driver.storage import storage_report
+from wscc.ir.array import Kind
+from wscc.ir.module import Module
+from wscc.ir.op import Op
+from wscc.ir.step import calls
+from wscc.ir.streams.program import Streams
+from wscc.passes.place.types import Placement
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from wscc.backends.simulator.costs import Costs
 from wscc.backends.simulator.result import Result, result
 from wscc.backends.simulator.trace import Trace
 from wscc.diagnostics import Code, Source, fail
-from wscc.ir.text.parse import parse
 from wscc.ir.streams.profile import Profile
+from wscc.ir.text.parse import parse
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
-from wscc.ir.module import Array, Kind, Module
+from wscc.ir.array import Array, Kind
+from wscc.ir.module import Module
 from wscc.strategy import stage_axes
 
 # Kinds that hold something for each parameter, with the words for them.

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.backends.interpreter import host_io
 from wscc.backends.artifact.files import Artifact
+from wscc.backends.interpreter import host_io
 from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import Source
 from wscc.host.compare import Check, Errors, Run, by_layer, judge, measure
 from wscc.host.data import Batches, inputs_of, vocabulary
 from wscc.host.init import initial
 from wscc.huggingface.weights import Weights, refuse_unsavable, save
+from wscc.ir.array import Array, Kind
+from wscc.ir.module import Module
 from wscc.ir.streams.artifact import HostTensor
-from wscc.ir.module import Array, Kind, Module
 from wscc.ir.text.parse import parse
 from wscc.ir.types import DType
 from wscc.reference.training import History, train

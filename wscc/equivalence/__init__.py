@@ -18,11 +18,11 @@ from wscc.backends.verify.calls import calls_by_name
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.widen import UPDATES, factor_of
 from wscc.diagnostics import Source
-from wscc.ir.text.parse import parse
-from wscc.ir.streams.program import Streams, stage_of_role
-from wscc.ir.train import Train
-from wscc.equivalence.run import compare, numbers_of
 from wscc.equivalence.recompile import differences
+from wscc.equivalence.run import compare, numbers_of
+from wscc.ir.streams.program import Streams, stage_of_role
+from wscc.ir.text.parse import parse
+from wscc.ir.train import Train
 
 # What is run: multiply-adds of a step, over all dies, and bytes of all arenas.
 MOST_WORK: Final = 2 * 10**10

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, ClassVar
 
-from wscc.backends.emit import emit
 from wscc.backends.artifact.files import SCHEDULE, Artifact
+from wscc.backends.emit import emit
 from wscc.backends.interpreter.load_checks import die_name
 from wscc.backends.verify.findings import Finding
 from wscc.backends.verify.views import Ints
 from wscc.diagnostics import Source
-from wscc.ir.streams.artifact import Manifest
+from wscc.driver.pipeline import run_fitting
 from wscc.ir.module import Module
+from wscc.ir.streams.artifact import Manifest
 from wscc.ir.streams.program import (
     Code,
     Column,
@@ -29,7 +30,6 @@ from wscc.ir.streams.program import (
 from wscc.passes import PASSES, default_passes
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import ALLGATHERS, Choices
-from wscc.driver.pipeline import run_fitting
 
 # -O1 and -O2 differ in routes alone.
 LEVELS = (2, 0)

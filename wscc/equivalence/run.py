@@ -11,15 +11,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.backends.interpreter import host_io
 from wscc.backends.artifact.files import Artifact
+from wscc.backends.interpreter import host_io
 from wscc.backends.verify.findings import Finding
 from wscc.backends.verify.widen import WideMachine, wide_machine, with_optimizer
 from wscc.diagnostics import CompileError
 from wscc.host.compare import Run, by_layer, measure
 from wscc.host.data import LABELS, Batches, inputs_of, vocabulary
 from wscc.host.init import initial
-from wscc.ir.module import Array, Init, Kind, Module
+from wscc.ir.array import Array, Init, Kind
+from wscc.ir.module import Module
 from wscc.ir.train import Optimizer, Schedule, Train
 from wscc.ir.types import DType
 from wscc.reference.training import train

@@ -6,9 +6,11 @@ from fractions import Fraction
 from math import prod
 from typing import Final
 
-from wscc.ir.module import Module, Op, calls
 from wscc.analysis.link_loads import phase_loads
 from wscc.driver.report import seen, working_axes
+from wscc.ir.module import Module
+from wscc.ir.op import Op
+from wscc.ir.step import calls
 
 MODEL: Final = (
     "load model: of each call, FLOPs per die over peak, plus bytes of the most loaded link of each phase over its "

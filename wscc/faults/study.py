@@ -10,6 +10,7 @@ from statistics import median
 from typing import Final
 
 from wscc.diagnostics import Code, CompileError, Diagnostic
+from wscc.driver.pipeline import check, facts_of, run_passes
 from wscc.faults.load_model import step_seconds
 from wscc.faults.patterns import KINDS, damaged
 from wscc.frontend import ast
@@ -26,7 +27,6 @@ from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.place import placement
 from wscc.passes.place.errors import smaller_strategies, spell
 from wscc.passes.place.types import AxisSpec
-from wscc.driver.pipeline import check, facts_of, run_passes
 
 NO_DAMAGE: Final = "none"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label
-from wscc.ir.module import Array, Kind
+from wscc.ir.array import Array, Kind
 
 # Behind the name of a parameter or carried value and a dot: its gradient, AdamW's moments, sums not yet complete.
 DERIVED: Final = ("grad", "m", "v", "partial")

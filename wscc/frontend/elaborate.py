@@ -13,23 +13,12 @@ from wscc.frontend.resolve import Resolved
 from wscc.frontend.segments import Segment, chain
 from wscc.frontend.tensors import Scope
 from wscc.ir import construct as nn
+from wscc.ir.array import Array, Init, Kind
 from wscc.ir.builder import Builder
-from wscc.ir.module import (
-    Affine,
-    Array,
-    Call,
-    Init,
-    Kind,
-    Level,
-    Loop,
-    Mode,
-    Module,
-    Output,
-    Procedure,
-    Ref,
-    Value,
-)
+from wscc.ir.module import Level, Mode, Module, Output, Procedure
 from wscc.ir.naming import fresh
+from wscc.ir.op import Value
+from wscc.ir.step import Affine, Call, Loop, Ref
 from wscc.ir.train import Train
 from wscc.ir.types import DType, TensorType
 from wscc.strategy import mesh_axes

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.frontend import ast
 from wscc.frontend.fmt import expression
-from wscc.ir.module import Value
+from wscc.ir.op import Value
 
 _LONGEST = 40  # characters of an operand that is shown as it is written
 

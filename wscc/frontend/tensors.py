@@ -14,7 +14,7 @@ from wscc.frontend.fmt import expression
 from wscc.frontend.misfits import Operand, misfit
 from wscc.ir import construct as nn
 from wscc.ir.builder import Builder, ShapeMismatch
-from wscc.ir.module import Value
+from wscc.ir.op import Value
 
 
 class Frame(Protocol):

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from wscc.diagnostics import Code, fail
 from wscc.host.random import integers, key
+from wscc.ir.array import Array, Kind
+from wscc.ir.module import Module
+from wscc.ir.op import Op
 from wscc.ir.streams.artifact import HostTensor
-from wscc.ir.module import Array, Kind, Module, Op
 
 Tokens = NDArray[np.int32]
 LABELS = "labels"  # the input of this name gets the tokens that follow

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.host.random import key, normals
-from wscc.ir.module import Init
+from wscc.ir.array import Init
 from wscc.ir.types import DType
 
 Tensor = NDArray[np.generic]

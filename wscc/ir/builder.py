@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from wscc.diagnostics import NO_SPAN, Span
-from wscc.ir.module import Attr, Op, Value
 from wscc.ir.naming import fresh
+from wscc.ir.op import Attr, Op, Value
 from wscc.ir.ops import OPS
 from wscc.ir.rule import Rule, parse_rule
 from wscc.ir.types import DType, TensorType

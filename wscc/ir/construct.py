@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.builder import Builder, ShapeMismatch
-from wscc.ir.module import Value
+from wscc.ir.op import Value
 from wscc.ir.types import DType
 
 _NAMES = "bstuw"

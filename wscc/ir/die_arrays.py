@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.ir.fabric import NOBODY, Ints, PerDie, per_die
+from wscc.ir.per_die import NOBODY, Ints, PerDie, per_die
 
 DieArray = NDArray[np.int64]
 

@@ -5,86 +5,13 @@ Nothing here is an object per die: where dies differ, a `PerDie` holds an intege
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from math import prod
-from operator import add
 
 from wscc.diagnostics import NO_SPAN, Span
+from wscc.ir.per_die import NOBODY, Ints, PerDie, at
 from wscc.ir.types import DType
-
-
-@dataclass(frozen=True, slots=True)
-class PerDie:
-    """An integer for each logical die, not all the same (`per_die` collapses those that are)."""
-
-    values: tuple[int, ...]
-
-    def __getitem__(self, die: int) -> int:
-        return self.values[die]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.values)
-
-
-Ints = int | PerDie
-NOBODY = -1
-
-
-def per_die(values: Iterable[int]) -> Ints:
-    """The values as a plain integer where all dies agree."""
-    items = tuple(map(int, values))
-    return items[0] if len(set(items)) == 1 else PerDie(items)
-
-
-def at(ints: Ints, die: int) -> int:
-    """The integer of one logical die."""
-    return ints if isinstance(ints, int) else ints.values[die]
-
-
-def plus(a: Ints, b: Ints) -> Ints:
-    """Sum, die by die."""
-    if isinstance(a, int):
-        if isinstance(b, int):
-            return a + b
-        return plus(b, a)
-    return per_die(x + b for x in a.values) if isinstance(b, int) else per_die(map(add, a.values, b.values))
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A strided window on a buffer or formal; offset and strides in elements of `dtype`.
-
-    A stride of 0 repeats elements (a broadcast read).
-    """
-
-    buffer: str
-    offset: Ints
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: DType
-
-    @property
-    def elements(self) -> int:
-        return prod(self.shape)
-
-    @property
-    def bytes(self) -> int:
-        return self.elements * self.dtype.size
-
-    @property
-    def is_contiguous(self) -> bool:
-        return all(
-            n == 1 or s == t
-            for n, s, t in zip(self.shape, self.strides, contiguous_strides(self.shape), strict=True)
-        )
-
-
-@lru_cache(maxsize=8192)
-def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
-    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+from wscc.ir.views import View
 
 
 @dataclass(frozen=True, slots=True)

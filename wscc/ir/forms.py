@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from wscc.ir.module import Op
+from wscc.ir.op import Op
 from wscc.ir.ops import OPS, OpDef
 from wscc.ir.rule import Rule
 from wscc.ir.templates import bind

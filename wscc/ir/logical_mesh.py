@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from wscc.ir.fabric import NOBODY, Ints, per_die
+from wscc.ir.per_die import NOBODY, Ints, per_die
 
 
 @dataclass(frozen=True)
@@ -66,3 +66,8 @@ class LogicalMesh:
             for first, p in enumerate(self.coordinates(axis))
             if p == 0
         ]
+
+
+def mask(mesh: LogicalMesh, axis: str, positions: Sequence[bool]) -> Ints:
+    """1 on dies whose position along the axis is chosen."""
+    return mesh.by_position(axis, [int(p) for p in positions])

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable
+from typing import Final
+
+# What the procedures of a segment are called behind its name.
+FORWARD: Final = ".fwd"
+BACKWARD: Final = ".bwd"
 
 
 def fresh(hint: str, taken: Container[str]) -> str:

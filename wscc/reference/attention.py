@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from wscc.ir.module import Op
+from wscc.ir.op import Op
 from wscc.reference.meaning import Array, Meaning
 
 

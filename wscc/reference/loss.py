@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from wscc.ir.module import Op
+from wscc.ir.op import Op
 from wscc.reference.meaning import Array, Meaning, no_gradient
 
 IGNORED: Final = -100

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.ir.module import Op
+from wscc.ir.op import Op
 from wscc.ir.types import DType
 
 Array = NDArray[Any]

@@ -8,7 +8,10 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from wscc.ir.module import Call, Kind, Mode, Module, Op, Procedure, Value, walk
+from wscc.ir.array import Kind
+from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.op import Op, Value
+from wscc.ir.step import Call, walk
 from wscc.ir.types import DType
 from wscc.reference import activations, arithmetic, attention, layers, loss
 from wscc.reference.meaning import Array, Meaning, Precision, wide

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wscc.ir.module import Kind, Module
+from wscc.ir.array import Kind
+from wscc.ir.module import Module
 from wscc.ir.types import DType
 from wscc.reference.meaning import Array, Precision
 from wscc.reference.optimizer import Optimizer, global_norm

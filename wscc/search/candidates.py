@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from wscc.analysis.memory.array_layout import resting_bytes
+from wscc.analysis.memory.report import memory_report, size
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.least import least_ticks
-from wscc.driver.compile import program_of
 from wscc.diagnostics import NO_SPAN, Code, CompileError, Label
+from wscc.driver.compile import program_of
+from wscc.driver.simulate import builder_of, simulate
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides, UsageError
@@ -22,11 +25,8 @@ from wscc.passes.base import Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.place import Place
-from wscc.analysis.memory.array_layout import resting_bytes
-from wscc.analysis.memory.report import memory_report, size
 from wscc.search.estimate import estimate
 from wscc.search.space import ONE_DIE, Strategy, replicas_of, spell
-from wscc.driver.simulate import builder_of, simulate
 from wscc.strategy import mesh_axes
 
 LEVEL = 2

@@ -17,10 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from wscc.ir.module import Kind, Module, Op, calls
-from wscc.machine.wafer import Wafer
 from wscc.analysis.memory.array_layout import array_bytes
 from wscc.driver.report import model_flops
+from wscc.ir.array import Kind
+from wscc.ir.module import Module
+from wscc.ir.op import Op
+from wscc.ir.step import calls
+from wscc.machine.wafer import Wafer
 from wscc.search.space import Strategy
 from wscc.strategy import dies_of, policy, store
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from math import isqrt, prod
 from typing import Final
 
-from wscc.ir.module import Module, Op, Procedure, Value, calls
 from wscc.analysis.memory.array_layout import resting_bytes
 from wscc.driver.report import seen, working_axes
+from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op, Value
+from wscc.ir.step import calls
 
 _LOCAL_SHARE: Final = 8
 _ARRAY_SHARE: Final = 2

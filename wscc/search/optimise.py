@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from wscc.driver.compile import Compiled, compile_file
+from wscc.driver.pipeline import Observer
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import leaves_strategy_open
 from wscc.frontend.scan import read_source
 from wscc.passes.choices import DEFAULT, Choices
-from wscc.driver.pipeline import Observer
 from wscc.search.candidates import LEVEL, Problem
 from wscc.search.outcome import Found, summary
 from wscc.search.search import Progress, search

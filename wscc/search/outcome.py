@@ -10,8 +10,8 @@ from enum import StrEnum
 from math import inf
 from typing import Any, Final
 
-from wscc.diagnostics import Code, CompileError, fail
 from wscc.analysis.memory.report import size
+from wscc.diagnostics import Code, CompileError, fail
 from wscc.search.candidates import Compiled, Figures, Refused
 from wscc.search.closed_forms import Bound
 from wscc.search.space import Strategy, spell

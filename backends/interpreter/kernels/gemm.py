@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wscc.backends.interpreter.kernels.views import Prepared
 from wscc.backends.interpreter.kernels.scratch import Array, blocks, like, scratch
+from wscc.backends.interpreter.kernels.views import Prepared
 
 
 def gemm(c: Array, a: Array, b: Array, scale: float, accumulate: bool) -> None:

@@ -20,8 +20,8 @@ from wscc.backends.interpreter.kernels import loss as loss
 from wscc.backends.interpreter.kernels import memory as memory
 from wscc.backends.interpreter.kernels import norm as norm
 from wscc.backends.interpreter.kernels import optimizers as update
-from wscc.backends.interpreter.kernels.views import Prepared, Shape, merged
 from wscc.backends.interpreter.kernels.scratch import Array, scratch
+from wscc.backends.interpreter.kernels.views import Prepared, Shape, merged
 from wscc.ir.streams.instructions import INSTRUCTIONS
 
 Kernel = Callable[..., None]

@@ -11,8 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.ir.fabric import Kernel, Post, Send, Transfer, View
+from wscc.ir.fabric import Kernel, Post, Send, Transfer
 from wscc.ir.module import Procedure
+from wscc.ir.views import View
 from wscc.machine.wafer import Die
 
 # What hides behind work takes the memory's port all the same, from others: this part of its time is counted.

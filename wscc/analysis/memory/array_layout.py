@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from wscc.ir.array import Array
 from wscc.ir.memory import Placement, aligned
-from wscc.ir.module import Array, Module
+from wscc.ir.module import Module
 
 
 def element_stride(module: Module, array: Array) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wscc.analysis.memory.array_layout import place_arrays
+from wscc.analysis.memory.live_ranges import lifetimes
+from wscc.analysis.memory.pack import pack
+from wscc.analysis.memory.pack_two_level import pack_fast
 from wscc.ir.memory import aligned
 from wscc.ir.module import Module, Procedure
 from wscc.machine.wafer import Die
-from wscc.analysis.memory.array_layout import place_arrays
-from wscc.analysis.memory.pack_two_level import pack_fast
-from wscc.analysis.memory.live_ranges import lifetimes
-from wscc.analysis.memory.pack import pack
 
 
 def fit(module: Module, procedures: Sequence[Procedure]) -> bool:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wscc.analysis.memory.access_cost import slow_costs
+from wscc.analysis.memory.local_copies import local_copies
 from wscc.ir.fabric import Kernel, Post, Send, Wait
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
 from wscc.machine.wafer import Die
-from wscc.analysis.memory.local_copies import local_copies
-from wscc.analysis.memory.access_cost import slow_costs
 
 
 @dataclass(frozen=True, slots=True)

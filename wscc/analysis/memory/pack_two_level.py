@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from wscc.ir.memory import aligned
 from wscc.analysis.memory.live_ranges import Lifetime, live_peak
 from wscc.analysis.memory.pack import lowest_gap, pack
+from wscc.ir.memory import aligned
 
 # Of the fast memory, the part that only receive slots may use.
 _SLOTS: Final = 0.1

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from wscc.diagnostics import Code, CompileError, fail
-from wscc.ir.memory import aligned
-from wscc.ir.module import Kind, Module
 from wscc.analysis.memory.array_layout import array_bytes, held
+from wscc.diagnostics import Code, CompileError, fail
+from wscc.ir.array import Kind
+from wscc.ir.memory import aligned
+from wscc.ir.module import Module
 from wscc.strategy import BATCH, POLICIES
 
 LOCALS = "locals"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wscc.ir.module import Init, Kind
+from wscc.ir.array import Init, Kind
 from wscc.ir.train import Train
 from wscc.ir.types import TensorType
 

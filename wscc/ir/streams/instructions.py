@@ -4,7 +4,8 @@ Shapes are those of the operand views; `*` is any leading dims, the same through
 and, where only read, may repeat elements (stride 0). Sums of bf16 are taken in f32 and rounded once. `start`
 attributes are global coordinates of the view's first row along the factor named; they may differ by die.
 
-The NumPy meaning is the table `wscc.backends.interpreter.kernels.table.MEANING`; a test holds both tables to the same keys.
+The NumPy meaning is the table `MEANING` of `wscc.backends.interpreter.kernels`; a test holds both
+tables to the same keys.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.ir.module import Affine
 from wscc.ir.routes import Route
+from wscc.ir.step import Affine
 from wscc.ir.types import DType
 
 

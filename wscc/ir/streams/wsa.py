@@ -9,8 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from wscc.ir.fabric import contiguous_strides
-from wscc.ir.module import Affine
+from wscc.ir.step import Affine
 from wscc.ir.streams.program import (
     Address,
     Column,
@@ -24,6 +23,7 @@ from wscc.ir.streams.program import (
     Scalar,
 )
 from wscc.ir.streams.wsa_read import parse_wsa
+from wscc.ir.views import contiguous_strides
 
 __all__ = ["parse_wsa", "to_wsa"]
 

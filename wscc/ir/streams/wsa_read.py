@@ -13,9 +13,8 @@ from lark.exceptions import UnexpectedInput, UnexpectedToken
 from wscc import grammar
 from wscc.diagnostics import Code as ErrorCode
 from wscc.diagnostics import CompileError, Source, Span, fail
-from wscc.ir.fabric import contiguous_strides
+from wscc.ir.step import Affine
 from wscc.ir.streams.instructions import INSTRUCTIONS
-from wscc.ir.module import Affine
 from wscc.ir.streams.program import (
     Address,
     Code,
@@ -29,6 +28,7 @@ from wscc.ir.streams.program import (
     ProgramStep,
 )
 from wscc.ir.types import DType
+from wscc.ir.views import contiguous_strides
 
 _OPERAND = re.compile(
     r"(?P<dtype>\w+)\[(?P<shape>[^];]*)(?:;(?P<strides>[^]]*))?\]@(?:a(?P<arg>\d+)\+?)?(?P<offset>.*)"

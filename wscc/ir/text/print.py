@@ -9,24 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from wscc.ir.text.die_text import spell_ints
-from wscc.ir.module import (
-    Affine,
-    Array,
-    Call,
-    Init,
-    Loop,
-    Module,
-    Op,
-    Output,
-    Procedure,
-    Ref,
-    Step,
-    Stream,
-    Value,
-)
-from wscc.ir.text.print_fabric import buffer_line, fabric_line
+from wscc.ir.array import Array, Init
+from wscc.ir.module import Module, Output, Procedure
+from wscc.ir.op import Op, Stream, Value
 from wscc.ir.routes import ALONE, Leg, Route
+from wscc.ir.step import Affine, Call, Loop, Ref, Step
+from wscc.ir.text.die_text import spell_ints
+from wscc.ir.text.print_fabric import buffer_line, fabric_line
 from wscc.ir.text.words import spell_name, spell_scalar, spell_type, spell_word
 from wscc.machine.wafer import Wafer
 

@@ -6,24 +6,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import assert_never
 
+from wscc.ir.fabric import Buffer, FabricStmt, Kernel, KernelAttr, Post, Send, Transfer, Wait
+from wscc.ir.per_die import NOBODY, Ints, PerDie
 from wscc.ir.text.die_text import spell_ints
-from wscc.ir.fabric import (
-    NOBODY,
-    Buffer,
-    FabricStmt,
-    Ints,
-    Kernel,
-    KernelAttr,
-    PerDie,
-    Post,
-    Send,
-    Transfer,
-    View,
-    Wait,
-    contiguous_strides,
-)
-from wscc.ir.types import DType
 from wscc.ir.text.words import spell_name, spell_scalar, spell_word
+from wscc.ir.types import DType
+from wscc.ir.views import View, contiguous_strides
 
 
 def buffer_line(b: Buffer) -> str:

@@ -5,25 +5,15 @@ from __future__ import annotations
 from lark import Token
 
 from wscc.diagnostics import CompileError, Source
+from wscc.ir.array import Array, Init, Kind
 from wscc.ir.memory import Memory, Placement
-from wscc.ir.module import (
-    Affine,
-    Array,
-    Call,
-    Init,
-    Kind,
-    Level,
-    Loop,
-    Module,
-    Ref,
-    Stage,
-    Step,
-)
+from wscc.ir.module import Level, Module
+from wscc.ir.routes import ALONE, Leg, Route
+from wscc.ir.step import Affine, Call, Loop, Ref, Stage, Step
 from wscc.ir.text.read_body import read_procedure
 from wscc.ir.text.reading import Node, Reading, T, nodes, tokens
-from wscc.ir.routes import ALONE, Leg, Route
-from wscc.ir.train import Optimizer, Schedule, Train
 from wscc.ir.text.words import read_scalar
+from wscc.ir.train import Optimizer, Schedule, Train
 from wscc.machine.wafer import Coordinate, DeadLink, Die, Link, Wafer, dead_link
 
 _MAX_LOOPS = 32

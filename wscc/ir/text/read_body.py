@@ -9,24 +9,15 @@ from typing import Final
 
 from lark import Token
 
-from wscc.ir.fabric import (
-    NOBODY,
-    Buffer,
-    FabricStmt,
-    Ints,
-    Kernel,
-    Post,
-    Send,
-    Transfer,
-    View,
-    Wait,
-    contiguous_strides,
-)
-from wscc.ir.module import Mode, Op, Output, Procedure, Stream, Value
-from wscc.ir.text.reading import Node, Reading, nodes, tokens
+from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Post, Send, Transfer, Wait
+from wscc.ir.module import Mode, Output, Procedure
+from wscc.ir.op import Op, Stream, Value
+from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.rule import Rule, parse_rule
-from wscc.ir.types import DType, TensorType
+from wscc.ir.text.reading import Node, Reading, nodes, tokens
 from wscc.ir.text.words import Misspelt, read_int, read_name
+from wscc.ir.types import DType, TensorType
+from wscc.ir.views import View, contiguous_strides
 
 _WINDOW: Final = re.compile(r'(%(?:[\w./]+|"(?:\\.|[^"\\])*"))(?:\+(-?\d+|<[^>]*>))?\[([^\]]*)\](?::(\w+))?')
 

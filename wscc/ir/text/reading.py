@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar, get_type_hints
 from lark import Token, Tree
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span, fail
+from wscc.ir.per_die import Ints, PerDie
 from wscc.ir.text.die_text import read_ints
-from wscc.ir.fabric import Ints, PerDie
-from wscc.ir.types import DType, TensorType
 from wscc.ir.text.words import Misspelt, read_int, read_name, read_scalar, read_type, read_word
+from wscc.ir.types import DType, TensorType
 
 T = TypeVar("T")
 Node = Tree[Token]

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from math import isfinite, prod
 
-from wscc.ir.verify.finding import Findings, Place, in_procedure
-from wscc.ir.module import Array, Level, Module, Procedure
+from wscc.ir.array import Array
+from wscc.ir.module import Level, Module, Procedure
 from wscc.ir.types import TensorType
 from wscc.ir.verify.fabric import check_fabric
+from wscc.ir.verify.finding import Findings, Place, in_procedure
 from wscc.ir.verify.layouts import check_layout
 from wscc.ir.verify.memory import check_memory
 from wscc.ir.verify.ops import check_ops

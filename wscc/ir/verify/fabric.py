@@ -8,15 +8,18 @@ from math import prod
 from typing import Final
 
 from wscc.ir.die_arrays import as_array
-from wscc.ir.fabric import Kernel, PerDie, Transfer, View
-from wscc.ir.verify.finding import Findings, Place, in_procedure, listed
+from wscc.ir.fabric import Kernel, Transfer
+from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op
+from wscc.ir.per_die import PerDie
 from wscc.ir.streams.instructions import INSTRUCTIONS, InstructionDef
-from wscc.ir.module import Module, Op, Procedure
 from wscc.ir.templates import bind
 from wscc.ir.types import DType
+from wscc.ir.verify.finding import Findings, Place, in_procedure, listed
 from wscc.ir.verify.messages import Messages
 from wscc.ir.verify.routes import Paths
 from wscc.ir.verify.views import Views, wrong_ints, wrong_mask
+from wscc.ir.views import View
 
 _MESSAGES: Final = frozenset({"post", "send", "wait"})
 _INTEGERS: Final = frozenset({"start", "q_start", "k_start", "limit", "warmup", "decay", "time"})

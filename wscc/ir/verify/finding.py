@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from wscc.diagnostics import NO_SPAN, Code, Diagnostic, Label, Span
-from wscc.ir.module import Op, Procedure
+from wscc.ir.module import Procedure
+from wscc.ir.op import Op
 
 Findings = Iterator[Diagnostic]
 

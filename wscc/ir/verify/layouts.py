@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from wscc.ir.verify.finding import Findings, Place
 from wscc.ir.types import TensorType
+from wscc.ir.verify.finding import Findings, Place
 
 
 def check_layout(place: Place, kind: TensorType, sizes: dict[str, int]) -> Findings:

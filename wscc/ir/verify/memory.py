@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from math import prod
 
-from wscc.ir.verify.finding import Findings, Place
+from wscc.ir.array import Array
 from wscc.ir.memory import ALIGNMENT, Memory, Placement
-from wscc.ir.module import Array, Module
+from wscc.ir.module import Module
+from wscc.ir.verify.finding import Findings, Place
 
 
 def check_memory(m: Module) -> Findings:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wscc.ir.die_arrays import as_array, present, senders
-from wscc.ir.fabric import NOBODY, FabricStmt, Ints, Kernel, Post, Send, Transfer, View, Wait
+from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, Wait
+from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.verify.finding import Findings, Place
 from wscc.ir.verify.routes import Paths
 from wscc.ir.verify.views import Mask, Views, wrong_ints, wrong_mask
+from wscc.ir.views import View
 
 
 @dataclass(slots=True)

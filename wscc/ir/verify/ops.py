@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from wscc.ir.verify.finding import Findings, Place, at_op, in_procedure, listed
 from wscc.ir.forms import check_form
-from wscc.ir.module import Level, Module, Op, Procedure, Value
+from wscc.ir.module import Level, Module, Procedure
+from wscc.ir.op import Op, Value
 from wscc.ir.ops import OPS, RESHARDS
 from wscc.ir.text.words import spell_type
+from wscc.ir.verify.finding import Findings, Place, at_op, in_procedure, listed
 
 # Operands and results that hold integers: token ids, labels and step counts. All others hold floats.
 _INTEGER_OPERANDS: Final[dict[str, tuple[int, ...]]] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from wscc.ir.verify.finding import Findings, Place
-from wscc.ir.module import Op
-from wscc.ir.types import Layout, Reduction
+from wscc.ir.op import Op
 from wscc.ir.text.words import spell_type
+from wscc.ir.types import Layout, Reduction
+from wscc.ir.verify.finding import Findings, Place
 
 _ATTRS: Final[dict[str, dict[str, type]]] = {
     "slice": {"axis": str, "dim": int},

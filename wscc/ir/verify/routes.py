@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy as np
 
 from wscc.ir.die_arrays import DieArray, as_array
-from wscc.ir.fabric import NOBODY, Ints
-from wscc.ir.verify.finding import Findings, Place
 from wscc.ir.module import Level, Module
+from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.routes import ALONE, Hop, Route
+from wscc.ir.verify.finding import Findings, Place
 from wscc.machine.wafer import Wafer, are_neighbours, dead_link
 
 

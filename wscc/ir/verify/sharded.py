@@ -6,11 +6,12 @@ Derives everything from rules and layouts alone, never from how a pass chose the
 
 from __future__ import annotations
 
-from wscc.ir.verify.finding import Findings, Place, at_op
-from wscc.ir.module import Module, Op, Procedure
+from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op
 from wscc.ir.ops import RESHARDS
 from wscc.ir.rule import Rule
 from wscc.ir.types import Layout, Reduction
+from wscc.ir.verify.finding import Findings, Place, at_op
 from wscc.ir.verify.reshard import check_reshard
 
 _UPDATES = ("adamw", "sgd")

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wscc.ir.verify.finding import Findings, Place
-from wscc.ir.module import Affine, Array, Call, Mode, Module, Procedure, Ref, Stage, Step, Value
+from wscc.ir.array import Array
+from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.op import Value
+from wscc.ir.step import Affine, Call, Ref, Stage, Step
 from wscc.ir.text.words import spell_type
+from wscc.ir.verify.finding import Findings, Place
 
 _MAX_LOOPS = 64
 

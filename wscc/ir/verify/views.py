@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.ir.die_arrays import as_array
-from wscc.ir.fabric import Ints, PerDie, View
-from wscc.ir.verify.finding import Findings, Place
+from wscc.ir.per_die import Ints, PerDie
 from wscc.ir.types import DType
+from wscc.ir.verify.finding import Findings, Place
+from wscc.ir.views import View
 
 Mask = NDArray[np.bool_]
 # Far above any address, and sums of a few stay within 64 bits.

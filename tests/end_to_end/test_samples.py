@@ -1,0 +1,91 @@
+"""Every sample compiles, runs, and equals one device. A new file in samples/ is picked up by itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.paths import CASES, ROOT
+from wscc.driver.compile import compile_file, load
+from wscc.driver.report import parameters
+from wscc.driver.train import RunOptions, run
+from wscc.frontend.overrides import Overrides
+from wscc.frontend.parse import parse
+from wscc.frontend.scan import read_source
+from wscc.frontend.select import select
+
+SAMPLES = sorted((ROOT / "samples").glob("*.wsl"))
+PUBLISHED: dict[str, Any] = json.loads((CASES / "parameters.json").read_text())
+# Phases of samples where XY is more than 5 % above the bound: there must be enough of them to see routing work.
+DETOURS = {"gpt3-175b": 10, "gpt2-small": 4}
+LARGE = 1_000_000  # parameters: above it a sample is shrunk before it is run
+
+
+def shrunk(path: Path) -> tuple[str, ...]:
+    """`--set` values that make the sample small enough to run here on its own wafer with its own strategy.
+
+    Each size stays divisible by what its own strategy splits it by: heads by `tp`, the rest by `tp * tatp`.
+    """
+    graph = load(str(path))
+    if parameters(graph) < LARGE:
+        return ("model.layers=2", "model.seq=16")
+    degree = dict(graph.axes)
+    tp, dp = degree.get("tp", 1), degree.get("dp", 1)
+    d = 2 * tp * 8
+    layers = 2 if graph.dies_used <= 16 else 1
+    small = {
+        "layers": layers, "d": d, "heads": 2 * tp, "kv": tp, "ffn": 2 * d, "vocab": 256, "seq": 16,
+    }  # fmt: skip
+    has = {p.name.id for p in select(parse(read_source(str(path)))).model.parameters}
+    model = tuple(f"model.{name}={size}" for name, size in small.items() if name in has)
+    return (*model, f"train.batch={2 * dp}", "train.microbatch=2")
+
+
+def above_bound(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Phases that XY routes load more than 5 % above what is possible."""
+    return [p for p in report["phases"] if 100 * p["xy_max_link_bytes"] > 105 * p["lp_bound_bytes"]]
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+def test_a_sample_compiles_as_it_is(path: Path) -> None:
+    compiled = compile_file(str(path))
+    report = compiled.report
+    assert report["dies_used"] == compiled.graph.dies_used > 1
+    assert len(above_bound(report)) >= DETOURS.get(path.stem, 0)
+    for phase in above_bound(report):
+        assert phase["gap_percent"] <= 5, phase
+    for phase in report["phases"]:
+        assert phase["lp_bound_bytes"] <= phase["max_link_bytes"] <= phase["xy_max_link_bytes"]
+    for procedure in report["procedures"]:
+        assert procedure["lp_bound_bytes"] <= procedure["max_link_bytes"]
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+def test_a_sample_runs_like_one_device(path: Path) -> None:
+    """Shrunk, in f64: data, init, parsing and training together."""
+    small = Overrides(sets=shrunk(path), dtype="f64")
+    outcome = run(compile_file(str(path), small).artifact, RunOptions(steps=2), check=True)
+    assert outcome.check is not None
+    assert outcome.check.ok, outcome.check
+
+
+@pytest.mark.parametrize("path", [p for p in SAMPLES if "tiny" not in p.name], ids=lambda p: p.name)
+def test_a_sample_named_for_a_published_model_has_its_number_of_parameters(path: Path) -> None:
+    assert parameters(load(str(path))) == PUBLISHED[path.name]["parameters"]
+
+
+def test_gpt3_needs_no_more_than_48_dies() -> None:
+    machine = load(str(ROOT / "samples" / "gpt3-175b.wsl")).machine
+    assert machine.rows * machine.cols <= 48
+
+
+@pytest.mark.parametrize("name", ["gpt-tiny.wsl", "llama-tiny.wsl"])
+def test_a_tiny_sample_learns(name: str) -> None:
+    """Cross entropy falls below what single-byte frequencies give (about 3 nats) within a few dozen steps."""
+    small = Overrides(sets=("model.layers=2", "model.seq=32"))
+    losses = run(compile_file(str(ROOT / "samples" / name), small).artifact, RunOptions(steps=40)).losses
+    assert losses[0] == pytest.approx(5.6, abs=0.3)
+    assert losses[-1] < 3.3

@@ -1,0 +1,127 @@
+"""Loss, every gradient and the weights after two steps, against PyTorch's own layers, autograd and optimizer.
+
+The reference of the suite is ours, and could share a misunderstanding with the compiler; PyTorch cannot. It is an
+optional extra (its CPU build is some 190 MB to fetch): `pip install -e '.[torch]'`; without it these are skipped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.support.verdict import MASKS, trained
+from wscc.driver.compile import compile_file
+from wscc.driver.train import Trainer, initial_parameters
+from wscc.host.compare import by_layer, relative_errors
+from wscc.ir.array import Kind
+
+torch = pytest.importorskip("torch", reason="the optional extra `torch` is not installed")
+
+GPT = """
+  param wpe : [seq, d] init normal(0.3)
+  x = embedding(tokens, wte) + wpe
+  repeat 3 as block {
+    param g1 : [d] init ones            param b1 : [d] init normal(0.1)
+    param wqkv : [d, 3, heads, e] init normal(0.3)
+    param bqkv : [3, heads, e] init normal(0.1)
+    param wo : [heads, e, d] init normal(0.3)
+    param bo : [d] init normal(0.1)
+    q, k, v = split(project(layernorm(x, g1, b1), wqkv) + bqkv)
+    x = x + project(attention(q, k, v, causal), wo) + bo
+    param g2 : [d] init ones            param b2 : [d] init normal(0.1)
+    param w1 : [d, f] init normal(0.3)  param c1 : [f] init normal(0.1)
+    param w2 : [f, d] init normal(0.3)  param c2 : [d] init normal(0.1)
+    x = x + gelu(layernorm(x, g2, b2) @ w1 + c1) @ w2 + c2
+  }
+  param gf : [d] init ones              param bf : [d] init normal(0.1)
+  loss cross_entropy(layernorm(x, gf, bf) @ transpose(wte), labels)"""
+LLAMA = """
+  x = embedding(tokens, wte)
+  repeat 3 as block {
+    param g1 : [d] init ones
+    param wq : [d, kv, heads / kv, e] init normal(0.3)
+    param wk : [d, kv, e] init normal(0.3)
+    param wv : [d, kv, e] init normal(0.3)
+    param wo : [kv, heads / kv, e, d] init normal(0.3)
+    h = rmsnorm(x, g1)
+    q = rope(project(h, wq))
+    x = x + project(attention(q, rope(project(h, wk)), project(h, wv), causal), wo)
+    param g2 : [d] init ones
+    param w1 : [d, f] init normal(0.3)
+    param w3 : [d, f] init normal(0.3)
+    param w2 : [f, d] init normal(0.3)
+    h = rmsnorm(x, g2)
+    x = x + swiglu(h @ w1, h @ w3) @ w2
+  }
+  param gf : [d] init ones
+  param head : [d, vocab] init normal(0.3)
+  loss cross_entropy(rmsnorm(x, gf) @ head, labels)"""
+TEXTS = {"gpt": GPT, "llama": LLAMA}
+
+# `eps` keeps gradients that are exactly zero (the keys' biases) from being noise divided by itself.
+TEXT = """
+wafer w {{ mesh 2 x 4  die {{ peak 1 TFLOP/s, sram 80 MB }}  link {{ bandwidth 1 TB/s, latency 100 ns }} }}
+model m(d = 16, f = 24, heads = 4, kv = 2, e = 4, vocab = 20, seq = 8) {{
+  input tokens : i32[batch, seq]
+  input labels : i32[batch, seq]
+  param wte : [vocab, d] init normal(0.3)
+  {body}
+}}
+train m on w {{
+  batch 8  microbatch 2
+  optimizer adamw(lr = 1e-2, beta1 = 0.9, beta2 = 0.95, eps = 1e-5, weight_decay = 0.1)  clip 0.5
+  dtype compute f64, params f64, grads f64
+  recompute selective
+  parallel {parallel}
+}}
+"""
+Tensors = dict[str, NDArray[Any]]
+
+
+def in_torch(model: str, trainer: Trainer) -> tuple[list[float], Tensors, Tensors]:
+    """Losses, first gradients and last weights of two steps on the same batches from the same weights."""
+    from tests.support import torch_models  # here, for it needs the optional extra
+
+    logits = getattr(torch_models, model)
+    start = initial_parameters(trainer.graph, trainer.seed)
+    weights = {n: torch.tensor(np.asarray(w), requires_grad=True) for n, w in start.items()}
+    adamw = torch.optim.AdamW(weights.values(), lr=1e-2, betas=(0.9, 0.95), eps=1e-5, weight_decay=0.1)
+    losses: list[float] = []
+    grads: Tensors = {}
+    for step in range(2):
+        batch = {
+            n: torch.tensor(t.reshape(-1, t.shape[-1]), dtype=torch.long)
+            for n, t in trainer.batches.batch(step).items()
+        }
+        adamw.zero_grad()
+        out = logits(weights, batch["tokens"])
+        loss = torch.nn.functional.cross_entropy(
+            out.flatten(0, 1), batch["labels"].flatten(), ignore_index=-100
+        )
+        loss.backward()
+        losses.append(float(loss.detach()))
+        grads = grads or {n: w.grad.numpy().copy() for n, w in weights.items()}
+        torch.nn.utils.clip_grad_norm_(weights.values(), 0.5)
+        adamw.step()
+    return losses, grads, {n: w.detach().numpy() for n, w in weights.items()}
+
+
+@pytest.mark.parametrize(
+    "parallel", ["dp = 2, tp = 2", "tatp = 4", "tp = 2, tatp = 2", "pp = 2, dp = 2, sp = 2 zero 3"]
+)
+@pytest.mark.parametrize("model", ["gpt", "llama"])
+def test_training_equals_pytorch(model: str, parallel: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.wsl"
+    path.write_text(TEXT.format(body=TEXTS[model], parallel=parallel))
+    trainer, done = trained(compile_file(str(path)).artifact, MASKS["uneven"], checked=True)
+    losses, grads, weights = in_torch(model, trainer)
+    extents = {a.name: a.extents for a in trainer.graph.arrays if a.kind is Kind.PARAM}
+    assert [loss for step in done for loss in step.losses] == pytest.approx(losses, rel=1e-11)
+    for ours, theirs in ((done[0].grads, grads), (done[-1].weights, weights)):
+        errors = relative_errors(by_layer(ours, extents), by_layer(theirs, extents))
+        assert len(errors) == len(by_layer(theirs, extents)) > 20
+        assert max(errors.values()) < 1e-10, max(errors, key=lambda n: errors[n])

@@ -1,0 +1,152 @@
+"""Sequences in zigzag: an order of the host's, equal work under a causal mask, chosen where it pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.end_to_end.test_equality import judged, reference
+from tests.fuzz.compositions import WAFERS, gemm_flops
+from tests.support.case_programs import ATTENTION, Program
+from tests.support.models import Shape, gpt, llama
+from tests.support.verdict import EQUAL, verdict
+from wscc.analysis.index_ranges import Coordinates
+from wscc.backends.interpreter import host_io
+from wscc.driver.compile import compile_graph
+from wscc.driver.train import RunOptions, Trainer
+from wscc.ir.array import Kind
+from wscc.ir.logical_mesh import LogicalMesh
+from wscc.ir.module import Module
+from wscc.ir.types import DType
+from wscc.ir.zigzag import fits, order
+from wscc.passes.differentiate import Differentiate
+from wscc.passes.partition import Partition
+
+SHAPE = Shape(batch=4, calls=2, seq=16)
+
+
+def test_shard_i_holds_pieces_i_and_its_mirror() -> None:
+    assert order(12, 3) == [0, 1, 10, 11, 2, 3, 8, 9, 4, 5, 6, 7]
+
+
+@given(st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 4]), st.integers(1, 3))
+def test_runs_are_the_order_shard_by_shard(shards: int, inner: int, piece: int) -> None:
+    """Also where another axis cuts each shard further, and where the sequence was gathered."""
+    size = 2 * shards * inner * piece
+    assert fits(size, shards, inner)
+    mesh = LogicalMesh((("z", shards), ("t", inner)))
+    places = order(size, shards)
+    for axes, folded in ((("z", "t"), ""), (("z",), ""), ((), "z")):
+        runs = Coordinates(mesh, ("z",)).runs(axes, size, folded=folded)
+        own = sum(r.size for r in runs)
+        for die, block in enumerate(mesh.block(axes)):
+            starts = [r.start if isinstance(r.start, int) else r.start[die] for r in runs]
+            said = [s + i for s, r in zip(starts, runs, strict=True) for i in range(r.size)]
+            assert said == places[block * own : (block + 1) * own]
+
+
+def order_of(module: Module) -> tuple[str, ...]:
+    return Partition().run(Differentiate().run(module)).zigzag
+
+
+def test_it_is_chosen_where_it_pays() -> None:
+    """Not where a piece of half a shard fills a tile no better than a shard, nor without a ring, nor for sequences
+    that cannot be halved."""
+    fine, coarse = WAFERS[1], WAFERS[128]
+    assert order_of(gpt({"sp": 4}, SHAPE, wafer=fine)) == ("sp",)
+    assert order_of(gpt({"sp": 4}, SHAPE, wafer=coarse)) == ()
+    assert order_of(gpt({"tatp": 4}, SHAPE, wafer=fine)) == ()
+    assert order_of(gpt({"sp": 3}, Shape(batch=4, seq=9), wafer=fine)) == ()
+
+
+@pytest.mark.parametrize(("sp", "share"), [(2, Fraction(5, 8)), (4, Fraction(9, 16))])
+def test_every_die_does_the_same_work_and_no_more(sp: int, share: Fraction) -> None:
+    """(2 T + 1) / 4 T of attention on every die; in order, the last die alone does all of it."""
+    zigzag, plain = (
+        compile_graph(gpt({"sp": sp}, SHAPE, wafer=WAFERS[tile])).modules["plan_memory"] for tile in (1, 128)
+    )
+    s = SHAPE
+    attention = 14 * s.layers * s.batch * s.seq * s.seq * s.d // sp
+    rest = 6 * s.batch * s.seq * (s.layers * (4 * s.d * s.d + 2 * s.d * s.ffn) + s.vocab * s.d) // sp
+    assert {gemm_flops(zigzag, die) for die in range(sp)} == {rest + attention * share}
+    assert [gemm_flops(plain, die) for die in range(sp)] == [
+        rest + attention * (die + 1) // sp for die in range(sp)
+    ]
+
+
+@pytest.mark.parametrize("family", [gpt, llama])
+@pytest.mark.parametrize(
+    "degrees", [{"sp": 2, "tp": 2}, {"sp": 4, "dp": 2}, {"sp": 2, "tatp": 2}, {"pp": 2, "sp": 4}], ids=str
+)
+def test_the_order_changes_no_result(family: object, degrees: dict[str, int]) -> None:
+    """Rotary positions, learned ones and labels find their tokens; in checked mode against one device."""
+    module = family(degrees, SHAPE, wafer=WAFERS[1], recompute="full")  # type: ignore[operator]
+    assert order_of(module) == ("sp",)
+    check = judged(module, reference(family, SHAPE, DType.F64, "adamw"), DType.F64)
+    assert check.ok, check
+
+
+@pytest.mark.parametrize(
+    ("degrees", "recompute"),
+    [({"tatp": 4}, "none"), ({"tp": 2, "tatp": 4}, "selective"), ({"dp": 2, "tatp": 4}, "full")],
+    ids=str,
+)
+def test_weights_that_are_streamed_in_shards_lie_as_they_are(degrees: dict[str, int], recompute: str) -> None:
+    """The axis cuts positions and, at rest, weights: only positions are in zigzag."""
+    shape = replace(SHAPE, batch=4 * degrees.get("dp", 1))
+    module = llama(degrees, shape, wafer=WAFERS[1], recompute=recompute)
+    assert order_of(module) == ("tatp",)
+    check = judged(module, reference(llama, shape, DType.F64, "adamw"), DType.F64)
+    assert check.ok, check
+
+
+@pytest.mark.parametrize("made", ["wpe", "wpe + wpe", "gelu(wpe)", "wpe * 0.5"])
+@pytest.mark.parametrize("degrees", [{"sp": 4}, {"tatp": 4}], ids=str)
+def test_what_is_made_of_learned_positions_finds_its_tokens(
+    made: str, degrees: dict[str, int], tmp_path: Path
+) -> None:
+    """What it is, only its use tells: it may be cut in the order of the positions before."""
+    p = Program(
+        degrees=degrees, layer=ATTENTION.replace("{causal}", ", causal"), seq=16, micro=1, tile=1,
+        more="param wpe : [seq, d] init normal(0.3)", head=f"(x + ({made})) @ transpose(wte)",
+    )  # fmt: skip
+    found = verdict(p.text, tmp_path)
+    assert found.what == EQUAL, found.why
+
+
+def test_learned_positions_stay_in_order_where_they_are_shared_out() -> None:
+    assert order_of(gpt({"tatp": 4}, SHAPE, wafer=WAFERS[1])) == ()
+
+
+def test_the_host_reads_what_it_wrote_and_dies_hold_it_in_zigzag() -> None:
+    artifact = compile_graph(gpt({"sp": 4}, SHAPE, wafer=WAFERS[1])).artifact
+    trainer = Trainer(artifact, RunOptions())
+    tokens = np.arange(2 * 16, dtype=np.int32).reshape(2, 16)
+    host_io.write(trainer.machine, "tokens", (0,), tokens)
+    assert (host_io.read(trainer.machine, "tokens", (0,)) == tokens).all()
+    t = host_io.tensor(artifact.manifest, "tokens")
+    ((_, address),) = host_io.addresses(t, (0,))
+    held = trainer.machine.load(1, address, (2, 4), np.dtype(np.int32))
+    assert held.tolist() == [[2, 3, 12, 13], [18, 19, 28, 29]]
+
+
+def test_initial_weights_are_those_of_one_device() -> None:
+    artifact = compile_graph(gpt({"sp": 4}, SHAPE, wafer=WAFERS[1])).artifact
+    alone = compile_graph(gpt({}, SHAPE, wafer=WAFERS[1])).artifact
+    both = [Trainer(a, RunOptions()).arrays(Kind.PARAM)["wpe"] for a in (artifact, alone)]
+    assert both[0].tobytes() == both[1].tobytes()
+
+
+def test_pieces_of_a_single_position_see_themselves() -> None:
+    """The last query of a piece is its first key too: a mask that hides one more than it must shows here."""
+    shape = Shape(batch=4, calls=2, seq=8)
+    module = gpt({"sp": 4}, shape, wafer=WAFERS[1])
+    assert order_of(module) == ("sp",)
+    check = judged(module, reference(gpt, shape, DType.F64, "adamw"), DType.F64)
+    assert check.ok, check

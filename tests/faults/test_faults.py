@@ -1,0 +1,236 @@
+"""`wscc faults`: patterns of damage, fates that the compiler confirms, and the load model worked by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.models import Shape, gpt
+from tests.support.paths import SAMPLES
+from wscc.cli import main
+from wscc.diagnostics import Code, CompileError
+from wscc.driver.compile import compile_graph, load
+from wscc.driver.pipeline import run_passes
+from wscc.faults.load_model import step_seconds
+from wscc.faults.patterns import KINDS, damaged
+from wscc.faults.study import NO_DAMAGE, Study
+from wscc.frontend.overrides import Overrides
+from wscc.frontend.parse import parse
+from wscc.frontend.scan import read_source
+from wscc.ir.module import Module
+from wscc.machine.wafer import Link, Wafer
+from wscc.passes import default_passes
+
+MODEL = str(SAMPLES / "gpt-tiny.wsl")
+SMALL = ("model.layers=1", "model.seq=8", "model.d=16", "model.vocab=32")
+OPTIONS = [word for s in SMALL for word in ("--set", s)]
+
+WAFERS = st.builds(
+    lambda rows, cols, dead: Wafer("w", rows, cols, dead_dies=frozenset({(dead % rows, dead % cols)})),
+    rows=st.integers(2, 6),
+    cols=st.integers(2, 6),
+    dead=st.integers(0, 35),
+)
+
+
+def study(*sets: str, parallel: str | None = None) -> Study:
+    return Study(parse(read_source(MODEL)), Overrides(sets=(*SMALL, *sets), parallel=parallel))
+
+
+# ---- patterns
+
+
+@settings(max_examples=60, deadline=None)
+@given(WAFERS, st.sampled_from(KINDS), st.floats(0, 1), st.floats(0, 1), st.integers(0, 9))
+def test_damage_is_of_its_kind_and_rate_and_grows_with_it(
+    wafer: Wafer, kind: str, one: float, other: float, seed: int
+) -> None:
+    low, high = (damaged(wafer, kind, rate, seed) for rate in sorted((one, other)))
+    assert wafer.dead_dies <= low.dead_dies <= high.dead_dies
+    assert wafer.dead_links <= low.dead_links <= high.dead_links
+    if kind.endswith("dies"):
+        assert low.dead_links == wafer.dead_links
+        wanted = min(round(max(one, other) * wafer.live_dies), wafer.live_dies - 1)
+        assert len(high.dead_dies - wafer.dead_dies) == wanted
+    else:
+        assert low.dead_dies == wafer.dead_dies
+        at = [(r, c) for r in range(wafer.rows) for c in range(wafer.cols) if (r, c) not in wafer.dead_dies]
+        links = {(a, b) for a in at for b in at if b in ((a[0], a[1] + 1), (a[0] + 1, a[1]))}
+        assert high.dead_links <= links
+        assert len(high.dead_links) == round(max(one, other) * len(links))
+
+
+def beside(wafer: Wafer) -> int:
+    """Pairs of dead dies that share an edge."""
+    return sum(b in wafer.dead_dies for r, c in wafer.dead_dies for b in ((r, c + 1), (r + 1, c)))
+
+
+def test_clustered_damage_lies_together() -> None:
+    wafer = Wafer("w", 12, 12)
+    pairs = {
+        kind: sum(beside(damaged(wafer, f"{kind} dies", 0.1, s)) for s in range(20))
+        for kind in ("random", "clustered")
+    }
+    assert pairs["clustered"] > 3 * pairs["random"]
+
+
+_PROBE = """
+from wscc.faults.patterns import KINDS, damaged
+from wscc.machine.wafer import Wafer
+for kind in KINDS:
+    wafer = damaged(Wafer("w", 6, 7), kind, 0.3, 4)
+    print(sorted(wafer.dead_dies), sorted(wafer.dead_links))
+"""
+
+
+def test_a_seed_means_the_same_damage_under_any_hash_seed() -> None:
+    answers = [
+        subprocess.run(
+            [sys.executable, "-c", _PROBE], env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("0", "12345")
+    ]  # fmt: skip
+    assert answers[0] == answers[1]
+    assert len(set(answers[0].splitlines())) == 4
+
+
+# ---- fates
+
+
+def compiled(wafer: Wafer, parallel: str) -> Module | Code:
+    """What the compiler makes of the same program on that wafer: the routed module, or the code of its refusal."""
+    dead = [f"die:{r},{c}" for r, c in sorted(wafer.dead_dies)]
+    dead += [f"link:{a[0]},{a[1]}-{b[0]},{b[1]}" for a, b in sorted(wafer.dead_links)]
+    try:
+        changes = Overrides(sets=(*SMALL, "wafer.mesh=3x4"), parallel=parallel, dead=tuple(dead))
+        graph, passes = load(MODEL, changes), default_passes(2)
+        return run_passes(graph, passes[: [p.name for p in passes].index("route") + 1])
+    except CompileError as error:
+        return error.diagnostics[0].code
+
+
+def test_a_fate_is_what_the_compiler_says() -> None:
+    """Alive or cut apart, the strategy of the file or the nearest that fits."""
+    given = study("wafer.mesh=3x4", parallel="dp=2,tatp=4")
+    row = frozenset((1, c) for c in range(4))
+    hurt = [
+        Wafer("tray", 3, 4, dead_dies=row),  # two islands of four
+        Wafer("tray", 3, 4, dead_dies=frozenset({(0, 1), (2, 2)})),
+        Wafer("tray", 3, 4, dead_dies=frozenset({(0, 1), (1, 2), (2, 1), (1, 1), (0, 0)})),  # seven left
+    ]
+    seen = []
+    for wafer in (replace(given.graph.machine, dead_dies=w.dead_dies) for w in hurt):
+        fate = given.fate(wafer) if given.whole else None
+        assert fate is not None
+        want = compiled(wafer, fate.strategy)
+        assert (fate.refusal is None) == isinstance(want, Module)
+        if isinstance(want, Module):
+            sharded = given._sharded[fate.strategy]
+            assert isinstance(sharded, Module)
+            assert fate.seconds == step_seconds(sharded, want)
+        else:
+            assert fate.refusal is want
+        seen.append((fate.strategy, fate.is_nearest, fate.refusal))
+    assert seen[0] == ("dp=2,tatp=4", False, Code.DISCONNECTED)
+    assert seen[1] == ("dp=2,tatp=4", False, None)
+    assert seen[2] == ("tatp=4", True, None)
+
+
+def test_a_smaller_strategy_must_fit_in_memory_too() -> None:
+    """With little more memory than four dies need, no smaller strategy compiles."""
+    plain = study(parallel="tatp=4")
+    assert plain.whole > 0
+    peak = compile_graph(plain.graph).report["memory"]["peak_bytes_per_die_max"]
+    tight = study(
+        "wafer.die.sram=64 B", f"wafer.die.hbm={peak * 21 // 20} B", "wafer.mesh=2x2", parallel="tatp=4"
+    )
+    assert tight.whole > 0
+    assert next(tight.rows([0.25], 1)).refused == {str(Code.OUT_OF_MEMORY): 1}
+
+
+def test_one_die_runs_as_long_as_one_is_alive() -> None:
+    for row in study(parallel="dp=1").rows([1.0], 1):
+        assert row.kept == [1.0]
+
+
+def test_no_damage_is_one_row_that_keeps_everything() -> None:
+    rows = list(study().rows([0.0, 0.13], 1))
+    assert [r.kind for r in rows] == [NO_DAMAGE, *KINDS]
+    assert (rows[0].patterns, rows[0].kept, rows[0].dead) == (1, [1.0], 0)
+    for row in rows:
+        assert row.compiled + sum(row.refused.values()) == row.patterns
+        assert row.compiled == len(row.kept)
+        assert sum(row.nearest.values()) == (row.compiled if row.kind.endswith("dies") else 0)
+        assert all(0 < k <= 1.0001 for k in row.kept)
+
+
+# ---- the load model
+
+
+def seconds(module: Module) -> float:
+    made = compile_graph(module).modules
+    return step_seconds(made["fuse"], made["route"])
+
+
+def test_one_die_computes_and_two_also_exchange() -> None:
+    """One: FLOPs over peak (of the embedding's gradient too, which the report leaves out). Two replicas: half of
+    that, and what they exchange at half the bandwidth takes twice
+    as long. Four stages: the slowest sets the pace, and the pipeline has to fill."""
+    shape = Shape(batch=8, calls=4, layers=4)
+    alone = compile_graph(gpt({}, shape))
+    work = alone.report["flops_per_step"] / alone.graph.machine.die.peak
+    assert work < seconds(gpt({}, shape)) < 1.05 * work
+    work = seconds(gpt({}, shape))
+    fast, slow = (
+        seconds(gpt({"dp": 2}, shape, wafer=Wafer("w", 1, 2, link=Link(bandwidth=b))))
+        for b in (2 * 10**12, 10**12)
+    )
+    assert slow - work / 2 == pytest.approx(2 * (fast - work / 2))
+    assert fast > work / 2
+    endless = Wafer("w", 2, 2, link=Link(bandwidth=10**30))
+    staged = seconds(gpt({"pp": 4}, shape, wafer=endless))
+    assert work / 4 * (4 + 3) / 4 <= staged <= work * (4 + 3) / 4
+
+
+# ---- the command
+
+
+def test_the_table_and_the_object_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    small = [*OPTIONS, "--set", "wafer.mesh=2x2", "--parallel", "dp=4"]
+    command = ["faults", MODEL, "--rate", "25%", "--seeds", "1", *small]
+    assert main(command) == 0
+    text = capsys.readouterr()
+    assert main([*command, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert text.err == ""
+    assert "load model" in text.out
+    assert "load model" in said["model"]
+    assert (said["strategy"], said["seeds"]) == ({"dp": 4}, 1)
+    assert [(r["rate"], r["damage"]) for r in said["rows"]] == [(0.25, kind) for kind in KINDS]
+    for row, line in zip(said["rows"], text.out.splitlines()[2:], strict=False):
+        assert f"{row['compiled']} of {row['patterns']}" in line
+        assert f"{row['kept']['mean']:.0%}" in line
+        assert all(name in line for name in (*row["nearest"], *row["refused"]))
+
+
+@pytest.mark.parametrize("rate", ["25", "x%", "20..10%", "120%", ""])
+def test_a_rate_that_is_none_is_a_mistake_of_the_command_line(
+    rate: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["faults", MODEL, "--rate", rate]) == 2
+    assert "--rate" in capsys.readouterr().err
+
+
+def test_a_program_that_its_own_wafer_refuses_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["faults", MODEL, "--parallel", "tatp=8", "--set", "wafer.mesh=3x3", "--dead", "die:0,1"]) == 1
+    )
+    assert "W303" in capsys.readouterr().err

@@ -1,0 +1,269 @@
+"""Random programs as data: drawn, written as `.wsl`, and made smaller field by field."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from math import prod
+from typing import Final
+
+from tests.fuzz.pieces import BLOCK, LOSSES, PARAMS, PIECES, Piece
+from tests.support.verdict import MASKS
+
+Coordinate = tuple[int, int]
+
+# What is drawn from. A new axis of strategy needs its rule in `predicate`, then its name here.
+AXES: Final = ("pp", "dp", "sp", "tp", "tatp")
+ZERO: Final = (0, 0, 1, 3)
+INTERLEAVE: Final = (0, 0, 0, 2)
+DTYPES: Final = {
+    "f64": "compute f64, params f64, grads f64",
+    "f32": "compute f32, params f32, grads f32",
+    "bf16": "compute bf16, params f32, grads f32",
+    "all bf16": "compute bf16, params bf16, grads bf16",
+}
+OPTIMIZERS: Final = (
+    "adamw(lr = 1e-2, eps = 1e-5, weight_decay = 0.1)",
+    "adamw(lr = 1e-2)",
+    "sgd(lr = 1e-2)",
+)
+ROOMY: Final = 80_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One piece, with parameters of its own or the model's shared ones."""
+
+    piece: str
+    is_shared: bool = False
+
+    @property
+    def of(self) -> Piece:
+        return PIECES[self.piece]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A `repeat` of some layers, or straight code (0)."""
+
+    layers: int
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    rows: int = 1
+    cols: int = 1
+    dead_dies: frozenset[Coordinate] = frozenset()
+    dead_links: frozenset[tuple[Coordinate, Coordinate]] = frozenset()
+    sram: int = ROOMY
+    is_slow: bool = False
+    d: int = 8
+    f: int = 8
+    kv: int = 2
+    group: int = 1
+    e: int = 4
+    vocab: int = 8
+    seq: int = 4
+    is_tied: bool = True
+    loss: str = LOSSES[0]
+    parts: tuple[Part, ...] = ()
+    degrees: tuple[tuple[str, int], ...] = ()
+    micro: int = 1
+    calls: int = 1
+    extra: int = 0  # sequences beyond a whole number of calls
+    optimizer: str = OPTIMIZERS[-1]
+    clip: str = ""
+    schedule: str = ""
+    dtype: str = "f64"
+    recompute: str = "none"
+    zero: int = 0
+    interleave: int = 0
+    tile: int = 128  # small ones make zigzag order pay
+    level: int = 2
+    mask: str = "none"
+
+    @property
+    def _memory(self) -> str:
+        """As much in all; or little SRAM before a slow HBM, between which copies pay."""
+        if self.sram == ROOMY and self.is_slow:
+            return f"sram 6000 B, hbm {ROOMY} B at 1 GB/s"
+        return f"sram {self.sram} B"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        names = ("d", "f", "kv", "group", "e", "vocab", "seq")
+        return {**{n: getattr(self, n) for n in names}, "heads": self.kv * self.group, "3": 3}
+
+    @property
+    def batch(self) -> int:
+        return dict(self.degrees).get("dp", 1) * self.micro * self.calls + self.extra
+
+    @property
+    def dies(self) -> int:
+        return prod(n for _, n in self.degrees)
+
+    def params(self) -> Iterator[tuple[str, tuple[int, ...], bool, int]]:
+        """(name, shape, whether it is multiplied, copies) of every parameter."""
+        found = {"wte": ("table", 1), "gf": ("g", 1)} | ({} if self.is_tied else {"head": ("table", 1)})
+        for part, line, n in self._lines():
+            for key in line.of.params:
+                name = f"{key}_all" if line.is_shared else f"{key}{n}"
+                found[name] = (key, 1 if line.is_shared else max(part.layers, 1))
+            found.update({f"mlp{n}.{key}": (key, max(part.layers, 1)) for key in line.of.hidden})
+        found.update({"z0": ("w", 1)} if self._uses("z") else {})
+        found.update({"t0": ("sum", 1)} if self._uses("t") else {})
+        for name, (key, copies) in found.items():
+            shape = tuple(self.sizes[d] for d in PARAMS[key].dims)
+            yield name, shape, PARAMS[key].is_multiplied, copies
+
+    def _lines(self) -> Iterator[tuple[Part, Line, int]]:
+        n = count()
+        for part in self.parts:
+            for line in part.lines:
+                yield part, line, next(n)
+
+    @property
+    def _more_inputs(self) -> str:
+        uses = any("kinds" in line.of.text for _, line, _ in self._lines())
+        return "input kinds : i32[batch, seq]" if uses else ""
+
+    def _uses(self, name: str) -> bool:
+        return any(line.of.uses(name) for _, line, _ in self._lines())
+
+    # -- as a file --------------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        dead = [f"dead die {at}" for at in sorted(self.dead_dies)]
+        dead += [f"dead link {a} - {b}" for a, b in sorted(self.dead_links)]
+        sizes = ", ".join(f"{n} = {size}" for n, size in self.sizes.items() if n != "3")
+        body = [*self._declared(), "x = embedding(tokens, wte)", "y = x * 0.5"]
+        body += ["z = x @ z0"] if self._uses("z") else []
+        body += ["t = t0 / 2"] if self._uses("t") else []
+        n = count()
+        for i, part in enumerate(self.parts):
+            lines = [text for line in part.lines for text in _written(line, next(n))]
+            body += (
+                [f"repeat {part.layers} as part{i} {{", *(f"  {s}" for s in lines), "}"]
+                if part.layers
+                else lines
+            )
+        head = "transpose(wte)" if self.is_tied else "transpose(head)"
+        logits = {n: f"rmsnorm({n}, gf) @ {head}" for n in ("x", "y")}
+        options = [f"zero {self.zero}"] * (self.zero > 0) + [f"interleave {self.interleave}"] * (
+            self.interleave > 0
+        )
+        block = BLOCK if any(line.of.hidden for _, line, _ in self._lines()) else ""
+        return f"""wafer w {{
+  mesh {self.rows} x {self.cols}
+  die {{ peak 1 TFLOP/s, {self._memory}, tile {self.tile} }}
+  link {{ bandwidth 1 TB/s, latency 100 ns }}
+  {"  ".join(dead)}
+}}
+{block}model m({sizes}) {{
+  input tokens : i32[batch, seq]
+  input labels : i32[batch, seq]
+  {self._more_inputs}
+  {chr(10).join(f"  {s}" for s in body).lstrip()}
+  loss {self.loss.format(**logits)}
+}}
+train m on w {{
+  batch {self.batch}  microbatch {self.micro}
+  optimizer {self.optimizer}  {self.clip}  {self.schedule}
+  dtype {DTYPES[self.dtype]}
+  recompute {self.recompute}  {" ".join(options)}
+  parallel {", ".join(f"{a} = {n}" for a, n in self.degrees) or "dp = 1"}
+}}
+"""
+
+    def _declared(self) -> Iterator[str]:
+        """Parameters of the model itself: those of the ends, and those that statements share."""
+        yield "param wte : [vocab, d] init normal(0.3)"
+        yield "param gf : [d] init ones"
+        if not self.is_tied:
+            yield "param head : [vocab, d] init normal(0.3)"
+        if self._uses("z"):
+            yield _declaration("w", "z0")
+        if self._uses("t"):
+            yield _declaration("sum", "t0")
+        for key in {k: None for _, line, _ in self._lines() if line.is_shared for k in line.of.params}:
+            yield _declaration(key, f"{key}_all")
+
+
+def _written(line: Line, n: int) -> Iterator[str]:
+    """The statement after the declarations of its own parameters."""
+    names = {key: f"{key}_all" if line.is_shared else f"{key}{n}" for key in line.of.params}
+    if not line.is_shared:
+        yield from (_declaration(key, name) for key, name in names.items())
+    yield line.of.text.format(**names)
+
+
+def _declaration(key: str, name: str) -> str:
+    return f"param {name} : [{', '.join(PARAMS[key].dims)}] init {PARAMS[key].init}"
+
+
+# ---- drawing
+
+
+def drawn(rng: random.Random) -> Draw:
+    """Any program, most of sizes that some strategy divides."""
+    rows, cols = rng.choice([(1, 1), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 4), (4, 4), (4, 4)])
+    e = rng.choice([2, 4, 4, 3])
+    even = rng.random() < 0.7
+    dead_dies = frozenset(
+        (rng.randrange(rows), rng.randrange(cols)) for _ in range(rng.choice([0, 0, 0, 1, 2]))
+    )
+    parts = _parts(rng, e)
+    loss = rng.choice([LOSSES[0], *LOSSES])
+    texts = [line.of.text for part in parts for line in part.lines]
+    # In few bits a sum near zero takes either sign, and relu then has either slope; and two losses that nearly
+    # cancel leave little but their rounding: no error of rounding bounds either.
+    is_smooth = not any("relu" in text for text in texts) and "-(" not in loss
+    has_attention = any("attention" in text for text in texts)
+    links = [((r, c), (r + i, c + 1 - i)) for r in range(rows) for c in range(cols) for i in (0, 1)]
+    links = [k for k in links if k[1][0] < rows and k[1][1] < cols]
+    dead_links = frozenset(rng.choice(links) for _ in range(rng.choice([0, 0, 1, 2])) if links)
+    return Draw(
+        rows=rows, cols=cols, dead_dies=dead_dies, dead_links=dead_links,
+        sram=rng.choice([4_000, 30_000, 100_000]) if rng.random() < 0.06 else ROOMY,
+        d=rng.choice([8, 16] if even else [6, 8, 10, 12]), f=rng.choice([8, 16] if even else [5, 6, 12, 20]),
+        kv=rng.choice([1, 2, 2, 4] if even else [1, 2, 3]), group=rng.choice([1, 2, 2, 4] if even else [1, 2, 3]),
+        e=e, vocab=rng.choice([8, 16, 15, 17] if even else [5, 12, 17]),
+        seq=(seq := rng.choice([1, 4, 8, 8] if even else [1, 3, 5, 6, 7])),
+        is_tied=rng.random() < 0.5, loss=loss,
+        parts=parts, degrees=_degrees(rng, rows * cols),
+        micro=rng.choice([1, 1, 2, 4]), calls=rng.choice([1, 2, 3]), extra=int(rng.random() < 0.02),
+        optimizer=rng.choice(OPTIMIZERS), clip=rng.choice(["", "clip 0.5", "clip 100"]),
+        schedule=rng.choice(["", "schedule warmup(2)", "schedule warmup(1), cosine(9, 0.1)"]),
+        # A key that is alone has a gradient of zero, a difference of equal terms: what is left is their rounding.
+        dtype=rng.choice(["f64"] * 9 + ["f32", "bf16", "all bf16"] * (is_smooth and (seq > 1 or not has_attention))),
+        recompute=rng.choice(["none", "none", "selective", "full"]),
+        zero=rng.choice(ZERO), interleave=rng.choice(INTERLEAVE), tile=rng.choice([1, 128]),
+        level=rng.choice([0, 1, 2, 2]),
+        mask=rng.choice([*MASKS, "none", "none"]),
+        is_slow=rng.random() < 0.4,
+    )  # fmt: skip
+
+
+def _parts(rng: random.Random, e: int) -> tuple[Part, ...]:
+    odd = e % 2 == 1 and rng.random() < 0.9
+    pieces = [p for p, piece in PIECES.items() if not (odd and piece.uses_rope)]
+    parts = []
+    for _ in range(rng.choice([1, 1, 2, 2, 3, 4])):
+        lines = tuple(Line(rng.choice(pieces), rng.random() < 0.15) for _ in range(rng.choice([1, 1, 2, 3])))
+        parts.append(Part(rng.choice([0, 1, 2, 2, 3]), lines))
+    return tuple(parts)
+
+
+def _degrees(rng: random.Random, dies: int) -> tuple[tuple[str, int], ...]:
+    """Mostly of no more dies than the mesh has."""
+    left = dies if rng.random() < 0.93 else 2 * dies
+    degrees = []
+    for axis in rng.sample(AXES, len(AXES)):
+        fitting = [n for n in (1, 2, 2, 3, 4, 4, 8) if n <= left]
+        degrees.append((axis, rng.choice(fitting)))
+        left //= degrees[-1][1]
+    return tuple(sorted((a, n) for a, n in degrees if n > 1))

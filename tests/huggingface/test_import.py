@@ -1,0 +1,283 @@
+"""`wscc import`: the program of a config has its sizes and choices, and what cannot be said is refused by its name.
+
+That the program computes what the checkpoint's own definition says is tested in `test_weights`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.huggingface_configs import CONFIGS, GPT2, LLAMA, OPT, QWEN2
+from tests.support.paths import CASES
+from wscc.cli import main
+from wscc.diagnostics import CompileError, Diagnostic, Source
+from wscc.driver.compile import compile_file, load
+from wscc.frontend.fmt import fmt
+from wscc.frontend.parse import parse
+from wscc.huggingface.config import read_config
+from wscc.huggingface.families import family_of
+from wscc.huggingface.text import imported, number
+from wscc.ir.array import Kind
+
+PUBLISHED = sorted((CASES / "configs").glob("*.json"))
+COUNTS: dict[str, Any] = json.loads((CASES / "parameters.json").read_text())
+
+
+def program(config: object) -> str:
+    """The text that a config becomes."""
+    return imported(
+        read_config(Source("config.json", config if isinstance(config, str) else json.dumps(config)))
+    )
+
+
+def attempt(config: object) -> tuple[str, tuple[Diagnostic, ...]]:
+    """The text, or the mistakes."""
+    try:
+        return program(config), ()
+    except CompileError as error:
+        return "", error.diagnostics
+
+
+def refusal(config: object) -> tuple[str, str]:
+    """Code and message of the one error that a config is."""
+    _, (found,) = attempt(config)
+    assert found.help
+    return str(found.code), found.message
+
+
+# ---- what becomes of a config
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda p: p.stem)
+def test_a_published_config_compiles_and_has_the_published_number_of_parameters(
+    path: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model.wsl"
+    assert main(["import", str(path), "-o", str(out)]) == 0
+    compiled = compile_file(str(out), level=0)
+    assert compiled.report["params"] == COUNTS[f"configs/{path.name}"]["parameters"]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_an_imported_program_is_canonical_and_known_by_its_names(name: str, tmp_path: Path) -> None:
+    text = program(CONFIGS[name])
+    assert fmt(parse(Source("x", text))) == text
+    (tmp_path / "m.wsl").write_text(text)
+    family = family_of(a for a in load(str(tmp_path / "m.wsl")).arrays if a.kind is Kind.PARAM)
+    assert family is not None
+    assert family.name == {"qwen2": "llama"}.get(CONFIGS[name]["model_type"], CONFIGS[name]["model_type"])
+
+
+@pytest.mark.parametrize(
+    "sample", ["gpt-tiny", "llama-tiny", "gpt2-small", "gpt3-175b", "llama2-7b", "llama2-70b"]
+)
+def test_samples_use_the_names_that_an_import_does(sample: str) -> None:
+    graph = load(str(CASES.parent.parent / "samples" / f"{sample}.wsl"))
+    family = family_of(a for a in graph.arrays if a.kind is Kind.PARAM)
+    assert family is not None
+    assert family.name == ("gpt2" if "gpt" in sample else "llama")
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (GPT2, "ffn = 48"),
+        ({**GPT2, "n_inner": None}, "ffn = 128"),
+        ({**GPT2, "resid_pdrop": 0.1}, "# The config asks for dropout"),
+        ({**GPT2, "tie_word_embeddings": False}, "param head : [d, vocab]"),
+        ({**GPT2, "initializer_range": 0.01}, "init normal(0.01)"),
+        (GPT2, "layernorm(x, g1, b1, eps = 0.001)"),
+        ({**GPT2, "activation_function": "gelu"}, "gelu_erf("),
+        (OPT, "relu("),
+        (OPT, "two rows more"),
+        (LLAMA, "theta = 500)"),
+        ({**LLAMA, "rope_theta": None}, "rope(project(h, wq))"),
+        (
+            {**LLAMA, "rope_theta": None, "rope_parameters": {"rope_theta": 7.5, "rope_type": "default"}},
+            "theta = 7.5)",
+        ),
+        ({**LLAMA, "num_key_value_heads": None}, "kv = 8"),
+        ({**LLAMA, "max_position_embeddings": 8192}, "seq = 4096"),
+        ({**LLAMA, "max_position_embeddings": 8192}, "# The config allows 8192 positions"),
+        ({**LLAMA, "head_dim": 16}, "e = 16"),
+        ({**LLAMA, "attention_bias": True}, "param bo : [d]"),
+        (QWEN2, "param bk : [kv, d / heads]"),
+        (QWEN2, "@ transpose(wte)"),
+        ({**QWEN2, "use_sliding_window": True, "sliding_window": None}, "model qwen2"),
+    ],
+)
+def test_a_field_shows_in_the_program(config: dict[str, Any], says: str) -> None:
+    assert says in program(config)
+
+
+def test_qwen2_has_no_bias_behind_attention() -> None:
+    assert "param bo" not in program(QWEN2)
+
+
+@pytest.mark.parametrize(
+    ("x", "text"), [(1e-5, "1e-5"), (500000.0, "500000"), (0.02, "0.02"), (1.5e16, "1.5e16")]
+)
+def test_numbers_are_short(x: float, text: str) -> None:
+    assert number(x) == text
+
+
+@given(st.floats(1e-30, 1e30))
+def test_numbers_are_exact(x: float) -> None:
+    assert float(number(x)) == x
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({**GPT2, "activation_function": "tanh"}, "activation_function"),
+        ({**GPT2, "scale_attn_weights": False}, "scale_attn_weights"),
+        ({**GPT2, "scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
+        ({**GPT2, "add_cross_attention": True}, "add_cross_attention"),
+        ({**GPT2, "quantization_config": {"bits": 4}}, "quantization_config"),
+        ({**GPT2, "hidden_size": 64}, "hidden_size"),
+        ({**GPT2, "model_type": "gpt3"}, "gpt3"),
+        ({**OPT, "do_layer_norm_before": False}, "do_layer_norm_before"),
+        ({**OPT, "word_embed_proj_dim": 16}, "word_embed_proj_dim"),
+        ({**OPT, "enable_bias": False}, "enable_bias"),
+        ({**OPT, "_remove_final_layer_norm": True}, "_remove_final_layer_norm"),
+        ({**LLAMA, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_scaling"),
+        ({**LLAMA, "rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling"),
+        ({**LLAMA, "rope_scaling": {"factor": 2.0}}, "rope_scaling"),
+        ({**LLAMA, "rope_parameters": {"rope_type": "yarn", "rope_theta": 1.0}}, "rope_parameters"),
+        ({**LLAMA, "partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+        ({**LLAMA, "hidden_act": "gelu"}, "hidden_act"),
+        ({**LLAMA, "head_dim": 5}, "odd"),
+        ({**QWEN2, "use_sliding_window": True, "sliding_window": 8}, "use_sliding_window"),
+        ({**QWEN2, "layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_said_is_refused_by_name(config: dict[str, Any], field: str) -> None:
+    code, message = refusal(config)
+    assert code == "W105"
+    assert field in message
+
+
+@pytest.mark.parametrize("field", ["model_type", "n_embd", "n_head", "n_layer", "n_positions", "vocab_size"])
+def test_a_missing_field_is_named(field: str) -> None:
+    config = {name: value for name, value in GPT2.items() if name != field}
+    assert refusal(config) == ("W010", f"`config.json` has no field `{field}`")
+
+
+@pytest.mark.parametrize("value", [0, -4, 1.5, 4.0, True, "12", [12], {}, 2**31, 10**400])
+def test_a_size_that_is_none_is_refused(value: object) -> None:
+    code, message = refusal({**GPT2, "n_embd": value})
+    assert code == "W005"
+    assert "`n_embd` must be an integer" in message
+
+
+@pytest.mark.parametrize("value", [0, -1e-5, True, "1e-5", [1], 1e300, 10**400])
+def test_an_epsilon_that_is_none_is_refused(value: object) -> None:
+    code, message = refusal({**LLAMA, "rms_norm_eps": value})
+    assert code == "W005"
+    assert "`rms_norm_eps`" in message
+
+
+@pytest.mark.parametrize(
+    ("config", "code"),
+    [
+        ({**GPT2, "n_head": 5}, "W005"),
+        ({**LLAMA, "num_key_value_heads": 3}, "W005"),
+        ({**GPT2, "activation_function": 3}, "W011"),
+        ({**GPT2, "tie_word_embeddings": "no"}, "W011"),
+        ({**LLAMA, "rope_scaling": "linear"}, "W011"),
+        ("", "W001"),
+        ('{"model_type": "gpt2",}', "W001"),
+        ('{"model_type": "gpt2" "n_embd": 3}', "W001"),
+        ('{"model_type": "gpt2", "model_type": "opt"}', "W007"),
+        ('{"n_embd": NaN}', "W005"),
+        ('{"n_embd": ' + "9" * 5000 + "}", "W005"),
+        ("[" * 100_000, "W003"),
+        ("[1]", "W105"),
+        ("null", "W105"),
+        ('"gpt2"', "W105"),
+        ({**GPT2, "n_layer": 2**31 - 1, "n_embd": 2**31 - 4, "vocab_size": 2**31 - 1}, "W105"),
+    ],
+)  # fmt: skip
+def test_a_config_that_makes_no_sense_is_one_error(config: object, code: str) -> None:
+    assert refusal(config)[0] == code
+
+
+@given(st.data())
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_any_value_in_any_field_gives_a_program_or_one_error(data: st.DataObject) -> None:
+    config = dict(data.draw(st.sampled_from(sorted(CONFIGS.values(), key=str))))
+    leaf = st.none() | st.booleans() | st.integers(-3, 300) | st.floats() | st.text(max_size=5)
+    value = leaf | st.lists(leaf, max_size=2) | st.dictionaries(st.text(max_size=5), leaf, max_size=2)
+    extra = [
+        "rope_scaling",
+        "head_dim",
+        "n_inner",
+        "hidden_act",
+        "layer_types",
+        "sliding_window",
+        "resid_pdrop",
+    ]
+    for name in data.draw(st.lists(st.sampled_from([*config, *extra]), min_size=1, max_size=3)):
+        config[name] = data.draw(value)
+    text, mistakes = attempt(config)
+    assert len(mistakes) == (not text)
+    assert fmt(parse(Source("x", text))) == text
+
+
+# ---- the command
+
+
+def test_the_program_is_printed_or_written_and_unread_fields_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**GPT2, "alibi": True, "bos_token_id": 1}))
+    assert main(["import", str(tmp_path / "config.json")]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == "note: not read: `alibi`\n"
+    assert main(["import", str(tmp_path / "config.json"), "-o", str(tmp_path / "m.wsl")]) == 0
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / "m.wsl").read_text() == printed.out
+    assert main(["import", str(tmp_path / "config.json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"text": printed.out, "unread": ["alibi"]}
+
+
+def test_a_mistake_has_a_place_and_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**OPT, "do_layer_norm_before": False}, indent=1))
+    out = tmp_path / "m.wsl"
+    assert main(["import", str(path), "-o", str(out), "--json"]) == 1
+    error = json.loads(capsys.readouterr().out)["error"]
+    lines = path.read_text().splitlines()
+    assert (error["code"], error["file"]) == ("W105", str(path))
+    assert lines[error["line"] - 1][error["column"] - 1 :].startswith('"do_layer_norm_before"')
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["a", "--nothing"]])
+def test_a_malformed_command_line_has_status_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", *arguments]) == 2
+    assert capsys.readouterr().err
+
+
+def test_files_that_cannot_be_read_or_written_have_status_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", str(tmp_path)]) == 1
+    assert "config.json" in capsys.readouterr().err
+    (tmp_path / "binary").write_bytes(b"\x80\x04\0")
+    assert main(["import", str(tmp_path / "binary")]) == 1
+    (tmp_path / "config.json").write_text(json.dumps(GPT2))
+    for out in (tmp_path, tmp_path / "no" / "m.wsl", "a\0b"):
+        assert main(["import", str(tmp_path / "config.json"), "-o", str(out)]) == 1
+        assert "cannot write" in capsys.readouterr().err

@@ -1,0 +1,234 @@
+"""Every rule of the verifier: a module with one mistake gives one message, and without it none.
+
+A case (`cases/verify/*.wir`) begins with its level and axes. `; error: TEXT` is the expected message: behind
+the statement it points at, or on a line of its own where the message has no place. `; instead: LINE` stands
+for the line before it in the right version of the module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support import models
+from tests.support.paths import CASES
+from wscc.diagnostics import Code, Source
+from wscc.driver.compile import compile_graph
+from wscc.ir.array import Array, Kind
+from wscc.ir.module import Level, Module, Output, Procedure
+from wscc.ir.op import Op, Value
+from wscc.ir.ops import OPS
+from wscc.ir.step import Affine, Call, Loop, Ref
+from wscc.ir.text.parse import parse
+from wscc.ir.types import DType, Layout, TensorType
+from wscc.ir.verify import verify
+from wscc.ir.verify.step import interval
+from wscc.passes.differentiate import Differentiate
+from wscc.passes.partition import Partition
+
+CASES = sorted((CASES / "verify").glob("*.wir"))
+HEADER = """\
+module case {first}
+train batch=8 microbatches=2 clip=0.0 compute=f32 params=f32 grads=f32 recompute=none zero=0 interleave=1 data="" seed=0
+optimizer kind=sgd lr=0.1 beta1=0.9 beta2=0.95 eps=1e-8 weight_decay=0.0
+schedule warmup=0 decay=0 floor=0.0
+wafer w rows=2 cols=4
+die peak=1000 sram=1000 hbm=1000 hbm_bandwidth=1000 tile=16 efficiency=1.0
+link bandwidth=1000 latency=1e-7 flit=64 energy=5e-12 channels=2
+"""
+_ERROR = re.compile(r" *; error: (.*)")
+
+
+def complete(first: str, lines: list[str]) -> Module:
+    body = "\n".join(lines)
+    step = "" if "step {" in body else "\nstep {\n}"
+    return parse(Source("case.wir", HEADER.format(first=first) + body + step))
+
+
+def split_case(text: str) -> tuple[str, list[str], list[str], list[tuple[int, str]]]:
+    """Level and axes, the lines with the mistake, the lines without it, and the messages with their lines
+    (0: nowhere)."""
+    first, *lines = text.splitlines()
+    wrong: list[str] = []
+    right: list[str] = []
+    errors: list[tuple[int, str]] = []
+    for line in lines:
+        if line.startswith("; instead:"):
+            right[-1] = line.removeprefix("; instead:").removeprefix(" ")
+        elif line.startswith("; error:"):
+            errors.append((0, line.removeprefix("; error: ")))
+        else:
+            wrong.append(_ERROR.sub("", line))
+            right.append(wrong[-1])
+            errors += [(len(wrong), message) for message in _ERROR.findall(line)]
+    return first.removeprefix("; "), wrong, right, errors
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_one_mistake_gives_one_message(path: Path) -> None:
+    first, wrong, right, errors = split_case(path.read_text(encoding="utf-8"))
+    above = HEADER.count("\n")
+    found = [*verify(complete(first, wrong))]
+    lines = [d.label.span.line - above if d.label.span.source else 0 for d in found]
+    assert [*zip(lines, (d.message for d in found), strict=True)] == errors
+    assert {d.code for d in found} == {Code.BAD_IR}
+    assert [d.message for d in verify(complete(first, right))] == []
+
+
+# ----------------------------------------------------------- mistakes that only a pass can make, not a text
+
+X = Value("x", TensorType((8,), DType.F32))
+GRAPH = complete("level graph axes tp=2", ["proc @p(%x : f32[8]) -> () {", "}"])
+
+
+def body(*ops: Op) -> Module:
+    (p,) = GRAPH.procedures
+    return GRAPH.with_(procedures=(replace(p, body=ops),))
+
+
+def relu(operand: Value, *results: str) -> Op:
+    (op,) = complete(
+        "level graph axes", ["proc @p(%x : f32[8]) -> () {", "  %y = relu(%x) {i -> i} : f32[8]", "}"]
+    ).procedures[0].ops  # fmt: skip
+    return replace(op, operands=(operand,), results=tuple(Value(n, X.type) for n in results))
+
+
+def with_train(**changes: object) -> Module:
+    return GRAPH.with_(train=replace(GRAPH.train, **changes))  # type: ignore[arg-type]
+
+
+def with_array(kind: TensorType, level: Level = Level.SHARDED) -> Module:
+    return GRAPH.with_(level=level, procedures=(), arrays=(Array("a", kind, Kind.PARAM),))
+
+
+def deep(count: int) -> Module:
+    loop = Loop("v0", 1, ())
+    for i in range(1, count):
+        loop = Loop(f"v{i}", 1, (loop,))
+    return GRAPH.with_(step=(loop,))
+
+
+def returning(value: Value) -> Module:
+    (p,) = GRAPH.procedures
+    return GRAPH.with_(procedures=(replace(p, outputs=(Output(value),)),))
+
+
+def indexed(index: Affine) -> Module:
+    array = Array("a", X.type, Kind.PARAM, (4,))
+    return GRAPH.with_(arrays=(array,), step=(Call("p", (Ref("a", (index,)),)),))
+
+
+PLANTED = {
+    "axis `tp` has size 0": lambda: GRAPH.with_(axes=(("tp", 0),)),
+    "axis `tp` is defined twice": lambda: GRAPH.with_(axes=(("tp", 2), ("tp", 2))),
+    "`recompute` is `some`": lambda: with_train(recompute="some"),
+    "the optimizer is `lion`": lambda: with_train(optimizer=replace(GRAPH.train.optimizer, kind="lion")),
+    "`batch` and `microbatches` are at least 1": lambda: with_train(microbatches=0),
+    "a type has no layout at the graph": lambda: with_array(X.type.with_layout(Layout.whole(1)), Level.GRAPH),
+    "a type has a layout from the sharded level on": lambda: with_array(X.type),
+    "it has 1 dimensions and a layout of 2": lambda: with_array(X.type.with_layout(Layout.whole(2))),
+    "loops more than 64 deep": lambda: deep(65),
+    "has modulus -2": lambda: indexed(Affine(modulus=-2)),
+    "`%z` is not defined before this": lambda: body(relu(Value("z", X.type), "y")),
+    "`%x` is f32[8], not f64[8]": lambda: body(relu(Value("x", TensorType((8,), DType.F64)), "y")),
+    "it has no result": lambda: body(relu(X)),
+    "procedure `@p`: `%r` is not defined": lambda: returning(Value("r", X.type)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", PLANTED)
+def test_what_no_text_can_say_is_found_too(message: str) -> None:
+    planted: Callable[[], Module] = PLANTED[message]
+    found = [d.message for d in verify(planted())]
+    assert [message in f for f in found] == [True], found
+    assert [*verify(GRAPH)] == []
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    found = [d.message for d in verify(body(relu(X), relu(Value("z", X.type), "y"), relu(X, "y")))]
+    assert len(found) == 3
+
+
+def test_a_use_before_its_definition_is_found() -> None:
+    first, second = relu(Value("b", X.type), "a"), relu(X, "b")
+    assert ["before" in d.message for d in verify(body(first, second))] == [True]
+    assert [*verify(body(second, first))] == []
+
+
+# ------------------------------------------------------------------------- a whole step, broken in one place
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_no_reshard_and_no_stream_of_a_step_can_be_left_out(stream: bool) -> None:
+    step = Partition(stream=stream).run(Differentiate().run(models.llama({"dp": 2, "tatp": 2, "tp": 2})))
+    assert [*verify(step)] == []
+    broken = 0
+    for i, p in enumerate(step.procedures):
+        for op in p.ops:
+            if op.is_reshard or op.stream:
+                without = without_reshard(p, op) if op.is_reshard else without_stream(p, op)
+                changed = (*step.procedures[:i], without, *step.procedures[i + 1 :])
+                assert [*verify(step.with_(procedures=changed))], (p.name, op)
+                broken += 1
+    assert broken > 20
+
+
+def without_reshard(p: Procedure, reshard: Op) -> Procedure:
+    """Everything that read its result reads its operand."""
+    (before,), (after,) = reshard.operands, reshard.results
+
+    def instead(v: Value) -> Value:
+        return before if v == after else v
+
+    ops = (replace(op, operands=tuple(map(instead, op.operands))) for op in p.ops if op != reshard)
+    outputs = tuple(replace(o, value=instead(o.value)) for o in p.outputs)
+    return replace(p, body=tuple(ops), outputs=outputs)
+
+
+def without_stream(p: Procedure, streamed: Op) -> Procedure:
+    return replace(p, body=tuple(replace(op, stream=None) if op == streamed else op for op in p.ops))
+
+
+@given(
+    st.integers(-20, 20),
+    st.lists(st.tuples(st.sampled_from("uv"), st.integers(-4, 4)), max_size=3),
+    st.integers(0, 5),
+    st.integers(1, 4),
+    st.integers(1, 4),
+)
+def test_an_interval_holds_every_value_of_the_index(
+    base: int, terms: list[tuple[str, int]], modulus: int, u: int, v: int
+) -> None:
+    index = Affine(base, tuple(terms), modulus)
+    values = [index.at({"u": i, "v": j}) for i in range(u) for j in range(v)]
+    low, high = interval(index, {"u": u, "v": v})
+    if modulus:
+        assert low <= min(values) <= max(values) <= high
+    else:
+        assert (low, high) == (min(values), max(values))
+
+
+def test_every_op_has_an_example_rule_that_fits() -> None:
+    """The generator of modules draws each of them, and `test_wir` verifies what it makes."""
+    from generate import EXAMPLES
+
+    assert set(EXAMPLES) | {k for k, d in OPS.items() if d.form == "template"} == set(OPS)
+
+
+def test_a_module_known_to_be_valid_hides_no_mistake_of_the_next() -> None:
+    """Procedures that both have are read once; a procedure made anew, or other places of the dies, count."""
+    step = Partition().run(Differentiate().run(models.llama({"dp": 2, "tp": 2})))
+    assert [*verify(step, step)] == []
+    i, p, op = next((i, p, op) for i, p in enumerate(step.procedures) for op in p.ops if op.is_reshard)
+    changed = (*step.procedures[:i], without_reshard(p, op), *step.procedures[i + 1 :])
+    assert [*verify(step.with_(procedures=changed), step)]
+    lowered = compile_graph(models.gpt({"tatp": 4})).modules["lower_collectives"]
+    assert [*verify(lowered, lowered)] == []
+    a, b, c, d = lowered.dies
+    assert [*verify(lowered.with_(dies=(a, c, b, d)), lowered)]

@@ -1,0 +1,160 @@
+"""The calls of a step as a table: written and read back, edited and right, or refused with the line."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.strategies import judged_artifact, reference
+from tests.oracles.symbols import Symbols
+from tests.support.call_tables import MODELS, drawn, gpipe, ordered, sharded, small, symbols, text_of, usual
+from tests.support.models import Shape, gpt
+from tests.support.paths import SAMPLES
+from wscc.backends.artifact.files import Artifact, load_artifact, write_artifact
+from wscc.cli import main
+from wscc.diagnostics import Code, CompileError, Source
+from wscc.driver.compile import compile_graph
+from wscc.equivalence.recompile import differences
+from wscc.ir.step import calls
+from wscc.ir.text.call_table import One, one_by_one, to_table_text
+from wscc.ir.text.call_table_read import read_table
+from wscc.ir.types import DType
+from wscc.machine.wafer import Wafer
+from wscc.passes.choices import Choices
+from wscc.passes.differentiate import Differentiate
+from wscc.passes.partition import Partition
+from wscc.passes.stages import Stages
+from wscc.passes.stages.default_table import call_table
+
+# -- there and back -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_table_that_is_written_changes_nothing(name: str) -> None:
+    """Whether in loops or call by call; and where nobody gives one, nothing is different."""
+    module = sharded(name)
+    table = call_table(module)
+    text = to_table_text(table, "a title")
+    assert read_table(Source("t.txt", text)).same_as(table)
+    plain = Stages().run(module)
+    assert ordered(name, text) == plain
+    assert ordered(name, text_of(usual(name))) == plain
+
+
+def test_the_text_is_read_by_people() -> None:
+    text = to_table_text(call_table(sharded("pp")), "gpt")
+    stage = text.split("stage 1")[1].splitlines()
+    assert "loop m = 0..2" in stage
+    assert "  block.fwd         2..3        m+1" in stage
+    assert "  block.bwd         3..2        m+1" in stage
+
+
+def test_neither_table_nor_program_grows_with_microbatches() -> None:
+    """Of the usual order there is no limit; an edited one is held in loops again."""
+    few, many = (Partition().run(Differentiate().run(small({"pp": 2}, n))) for n in (60, 6000))
+    text = to_table_text(call_table(many), "")
+    assert len(text.splitlines()) == len(to_table_text(call_table(few), "").splitlines())
+    assert Stages(Source("t.txt", text)).run(many) == Stages().run(many)
+    made = [
+        Stages(Source("t.txt", text_of(gpipe(m)))).run(m)
+        for m in (Partition().run(Differentiate().run(small({"pp": 2}, n))) for n in (8, 16))
+    ]
+    assert len(list(calls(made[0].step))) == len(list(calls(made[1].step)))
+
+
+# -- right in another order ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("degrees", [{"pp": 2}, {"dp": 2}], ids=["pp", "dp"])
+def test_gpipe_equals_one_device(degrees: dict[str, int], tmp_path: Path) -> None:
+    """In f64 and checked mode, two AdamW steps; and what is made of the artifact's own table again is the same."""
+    shape = Shape(batch=3 * degrees.get("dp", 1), calls=3, seq=4, d=8, ffn=16, vocab=16)
+    module = gpt(degrees, shape, wafer=Wafer("w", 2, 4))
+    text = text_of(gpipe(Partition().run(Differentiate().run(module))))
+    artifact = compile_graph(module, choices=Choices(schedule=Source("t.txt", text))).artifact
+    check = judged_artifact(artifact, module, reference(gpt, shape, DType.F64, "adamw"), DType.F64)
+    assert check.ok, check
+    write_artifact(tmp_path / "a", artifact)
+    again: Artifact = load_artifact(tmp_path / "a")
+    assert again.schedule == text
+    if "pp" in degrees:
+        assert not list(differences(again, module))
+
+
+def test_more_micro_batches_in_flight_get_more_slots() -> None:
+    made = ordered("pp", text_of(gpipe(sharded("pp"))))
+    assert {a.extents[0] for a in made.arrays if a.of == "block.gelu"} == {5}
+    without = Stages(Source("t.txt", text_of(gpipe(sharded("dp"))))).run(sharded("dp"))
+    assert [a.extents for a in without.arrays if a.name == "block.gelu"] == [(3, 4)]
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.sampled_from([n for n in MODELS if n not in ("tp", "tatp")]), st.integers(0, 1 << 30))
+def test_any_order_that_works_on_one_device_equals_the_usual(name: str, seed: int) -> None:
+    order = drawn(name, random.Random(seed))
+    made = ordered(name, text_of(order))
+    assert Symbols(made).run() == symbols(name)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(list(MODELS)),
+    st.lists(
+        st.tuples(st.integers(0), st.integers(-8, 8), st.sampled_from("mmmmdx")), min_size=1, max_size=4
+    ),
+)
+def test_a_random_edit_is_refused_or_equal(name: str, edits: list[tuple[int, int, str]]) -> None:
+    """Moved (`m`), doubled (`d`) or dropped (`x`) lines."""
+    order = [list(stage) for stage in usual(name)]
+    for where, by, what in edits:
+        stage = order[where % len(order)]
+        i = where // len(order) % len(stage)
+        one = stage.pop(i) if what != "d" else stage[i]
+        if what != "x":
+            stage.insert(max(0, i + by), one)
+    try:
+        made = ordered(name, text_of(order))
+    except CompileError as error:
+        (found,) = error.diagnostics
+        assert found.code in (Code.CALL_TABLE, Code.CALL_ORDER)
+        assert found.label.span.line > 0
+        assert found.help
+        return
+    assert Symbols(made).run() == symbols(name)
+
+
+# -- the command line ---------------------------------------------------------------------------------------
+
+
+def test_the_command_line_writes_and_reads_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, table = str(SAMPLES / "gpt-tiny.wsl"), str(tmp_path / "calls.txt")
+    assert main(["schedule", model, "-o", table]) == 0
+    assert main(["schedule", model, "--schedule", table]) == 0
+    assert capsys.readouterr().out == Path(table).read_text()
+    assert main(["schedule", model, "-o", str(tmp_path)]) == 1
+    assert main(["compile", model, "--schedule", str(tmp_path)]) == 1
+    Path(table).write_text(Path(table).read_text().replace("block.norm", "block.nrom"))
+    capsys.readouterr()
+    assert main(["compile", model, "--schedule", table, "-o", str(tmp_path / "x")]) == 1
+    error = capsys.readouterr().err
+    assert "error[W204]" in error
+    assert "did you mean `block.norm`?" in error
+    assert f"{table}:" in error
+
+
+def test_the_tour_of_layers_and_microbatches() -> None:
+    """A line with both ranges makes all layers for one micro-batch, then for the next."""
+    table = read_table(Source("t", "stage 0\nloop k = 4..0:2\n  a 1..0 k..k+1  # note\n  b - 6-k\nend\n"))
+    want = [
+        o
+        for k in (4, 2, 0)
+        for o in (*(One("a", layer, m) for m, layer in product((k, k + 1), (1, 0))), One("b", None, 6 - k))
+    ]
+    assert [one for one, _ in one_by_one(table)[0]] == want

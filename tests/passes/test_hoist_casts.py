@@ -1,0 +1,149 @@
+"""`hoist_casts`: weights are converted once a step, no value changes, and what does not fit goes without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.paths import SAMPLES
+from wscc.backends.artifact.files import Artifact
+from wscc.backends.emit import emit
+from wscc.backends.verify import verify_program
+from wscc.diagnostics import CompileError, Source
+from wscc.driver.compile import Compiled, compile_graph
+from wscc.driver.pipeline import run_passes
+from wscc.driver.train import RunOptions, Trainer
+from wscc.equivalence import check_meaning
+from wscc.frontend.elaborate import elaborate
+from wscc.frontend.overrides import Overrides
+from wscc.frontend.parse import parse
+from wscc.frontend.resolve import resolve
+from wscc.ir.array import Kind
+from wscc.ir.module import Module
+from wscc.ir.step import calls
+from wscc.ir.text.print import to_text
+from wscc.passes import default_passes
+from wscc.passes.differentiate import Differentiate
+from wscc.passes.hoist_casts import HoistCasts
+from wscc.passes.overlap_calls import OverlapCalls
+from wscc.passes.partition import Partition
+from wscc.passes.stages import Stages
+
+SMALL = ("model.layers=2", "model.seq=8", "model.d=16", "model.vocab=32")
+
+
+def small(sample: str, parallel: str, *sets: str, compute: str = "bf16") -> Module:
+    """A tiny sample with weights in f32."""
+    text = (SAMPLES / f"{sample}-tiny.wsl").read_text().replace("compute f32", f"compute {compute}")
+    overrides = Overrides(sets=(*SMALL, *sets), parallel=parallel)
+    return elaborate(resolve(parse(Source("m.wsl", text)), overrides))
+
+
+@lru_cache
+def compiled() -> Compiled:
+    return compile_graph(small("gpt", "tp=2", "model.d=64"), 1)
+
+
+def planned(graph: Module, *, hoist: bool) -> Module:
+    """With weights converted once, or at every use; calls stay apart, since they are merged where memory allows."""
+    left_out = (OverlapCalls,) if hoist else (OverlapCalls, HoistCasts)
+    return run_passes(graph, [p for p in default_passes(1) if not isinstance(p, left_out)])
+
+
+def trained(graph: Module, *, hoist: bool) -> dict[str, bytes]:
+    """Losses, weights, gradients and optimizer state of two steps."""
+    artifact = Artifact(*emit(planned(graph, hoist=hoist)), to_text(graph))
+    trainer = Trainer(artifact, RunOptions(steps=2, threads=1))
+    out = {f"loss {i}": repr(loss).encode() for i, loss in enumerate(trainer.steps())}
+    for kind in (Kind.PARAM, Kind.GRAD, Kind.STATE):
+        out |= {n: value.tobytes() for n, value in trainer.arrays(kind).items()}
+    return out
+
+
+@settings(max_examples=2, deadline=None)
+@given(
+    sample=st.sampled_from(["gpt", "llama"]),
+    parallel=st.sampled_from(["pp=2,dp=2", "dp=2,tp=2", "tatp=2"]),
+    zero=st.sampled_from([0, 1, 3]),
+    microbatch=st.sampled_from([2, 4, 8]),
+)
+def test_hoisting_changes_no_bit(sample: str, parallel: str, zero: int, microbatch: int) -> None:
+    """Weights that two stages hold, that are gathered for every layer, that travel; from one call a step on."""
+    graph = small(sample, parallel, f"train.zero={zero}", f"train.microbatch={microbatch}")
+    assert trained(graph, hoist=True) == trained(graph, hoist=False)
+
+
+def test_a_program_with_working_copies_is_valid_and_means_its_graph() -> None:
+    """The word table is tied, so that both stages convert their own."""
+    artifact = compile_graph(small("gpt", "pp=2"), 1).artifact
+    assert not verify_program(artifact).findings
+    assert not check_meaning(artifact).findings
+
+
+def conversions(module: Module) -> dict[str, int]:
+    """By procedure, how often a step converts weights to bf16 in it."""
+    return {
+        c.procedure: times
+        for c, times in calls(module.step)
+        for op in module.procedure(c.procedure).ops
+        if op.kind == "cast" and op.operands[0].name.startswith("w")
+    }
+
+
+def test_each_weight_is_converted_once_a_step_into_half_its_bytes() -> None:
+    made = compiled()
+    before = conversions(made.modules["stages"])
+    assert before == {"prologue.fwd": 4, "block.fwd": 8, "epilogue.fwd": 4, "block.bwd": 8, "epilogue.bwd": 4}
+    assert conversions(made.modules["hoist_casts"]) == {"prologue.cast": 1, "block.cast": 2}
+    of = made.report["memory"]["by_category"]
+    assert of["working"] * 2 == of["param"]
+
+
+@pytest.mark.parametrize("compute", ["f32", "f64"])
+def test_a_program_that_narrows_no_weight_is_left_alone(compute: str) -> None:
+    graph = small("gpt", "tp=2", compute=compute)
+    staged = run_passes(graph, [Differentiate(), Partition(), Stages()])
+    assert HoistCasts().run(staged) is staged
+
+
+def test_a_weight_that_is_read_after_its_update_has_no_copy() -> None:
+    """A copy would be the weight as it was before."""
+    staged = run_passes(small("gpt", "tp=2"), [Differentiate(), Partition(), Stages()])
+    step = staged.step
+    (first,) = [i for i, s in enumerate(step) if any("block.update" in c.procedure for c, _ in calls((s,)))]
+    early = staged.with_(step=(step[first], *step[:first], *step[first + 1 :]))
+    hoisted = {a.name for a in HoistCasts().run(staged).arrays if a.kind is Kind.WORKING}
+    left = {a.name for a in HoistCasts().run(early).arrays if a.kind is Kind.WORKING}
+    assert {n for n in hoisted if n.startswith("block.")}
+    assert left == {n for n in hoisted if not n.startswith("block.")}
+
+
+def test_what_does_not_fit_with_copies_is_compiled_without_them() -> None:
+    """Whether arrays alone are too much or locals beside them; what fits neither way is refused with the numbers of
+    the smaller one."""
+    graph = compiled().graph
+    assert compiled().report["weights_converted"] == "once a step"
+    full, least = (arena(planned(graph, hoist=hoist)) for hoist in (True, False))
+    for room in (full - 64, least):
+        made = compile_graph(with_memory(graph, room), 1)
+        assert made.report["weights_converted"] == "at each use: working copies do not fit"
+        passes = [p for p in default_passes(1) if not isinstance(p, HoistCasts)]
+        assert made.report["memory"]["peak_bytes_per_die_max"] == arena(
+            run_passes(with_memory(graph, room), passes)
+        )
+    with pytest.raises(CompileError, match="64 B too much"):
+        compile_graph(with_memory(graph, least - 64), 1)
+
+
+def arena(module: Module) -> int:
+    assert module.memory is not None
+    return module.memory.arena_bytes
+
+
+def with_memory(graph: Module, room: int) -> Module:
+    die = replace(graph.machine.die, sram=room // 2, hbm=room - room // 2)
+    return graph.with_(machine=replace(graph.machine, die=die))

@@ -1,0 +1,329 @@
+"""`plan_memory`: what is live shares no byte, everything fits, and the words about what does not are true."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import combinations, pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.oracles.fabric_engine import assert_same, initial_state, run_in_order, run_planned
+from tests.support.fabric_modules import CASES, DTYPE, Case, module_of, some
+from wscc.analysis.memory.access_cost import slow_costs
+from wscc.analysis.memory.live_ranges import Lifetime, live_peak
+from wscc.analysis.memory.pack import pack
+from wscc.analysis.memory.pack_two_level import pack_fast
+from wscc.analysis.memory.report import memory_report
+from wscc.diagnostics import Code, CompileError
+from wscc.ir.array import Array, Kind
+from wscc.ir.fabric import Kernel, Post, Send, Wait
+from wscc.ir.module import Module, Procedure
+from wscc.ir.per_die import NOBODY, at
+from wscc.ir.train import Train
+from wscc.ir.types import DType, Layout, TensorType
+from wscc.ir.views import View
+from wscc.machine.wafer import Die, Wafer
+from wscc.passes.form_phases import FormPhases
+from wscc.passes.plan_memory import PlanMemory
+from wscc.passes.route import Route
+from wscc.passes.schedule import Schedule
+
+
+def scheduled(module: Module, *, overlap: bool = True) -> Module:
+    return Schedule(overlap=overlap).run(Route().run(FormPhases().run(module)))
+
+
+def uses(procedure: Procedure, die: int) -> dict[str, list[int]]:
+    """By local, the statements of one die that need it, waits for its messages included."""
+    found: dict[str, list[int]] = {b.name: [] for b in procedure.buffers}
+    messages: dict[tuple[int, bool], str] = {}
+    for i, s in enumerate(procedure.body):
+        names: list[str] = []
+        if isinstance(s, Kernel) and at(s.where, die):
+            names = [v.buffer for v in (*s.reads, *s.writes)]
+        elif isinstance(s, Post) and at(s.sender, die) != NOBODY:
+            names = [messages.setdefault((s.channel, False), s.write.buffer)]
+        elif isinstance(s, Send) and at(s.to, die) != NOBODY:
+            names = [messages.setdefault((s.channel, True), s.read.buffer)]
+        elif isinstance(s, Wait) and at(s.where, die):
+            names = [messages[s.channel, s.sent]]
+        for name in names:
+            found.get(name, []).append(i)
+    return found
+
+
+@some
+@given(CASES, st.booleans(), st.booleans())
+def test_live_locals_of_a_die_share_no_byte(case: Case, overlap: bool, reuse: bool) -> None:
+    module = case.module
+    planned = PlanMemory(reuse=reuse).run(scheduled(module, overlap=overlap))
+    assert planned.memory is not None
+    for procedure in planned.procedures:
+        place = {b.name: range(b.address, b.address + b.bytes) for b in procedure.buffers}
+        for b in procedure.buffers:
+            assert b.address % 64 == 0
+            assert 0 <= b.address <= b.address + b.bytes <= planned.memory.scratch_bytes
+        for die in range(planned.dies_used):
+            lives = {n: range(min(at_), max(at_) + 1) for n, at_ in uses(procedure, die).items() if at_}
+            for a, b in combinations(lives, 2):
+                together = set(lives[a]) & set(lives[b])
+                if together or not reuse:
+                    assert not set(place[a]) & set(place[b])
+
+
+@some
+@given(CASES, st.booleans(), st.integers(0, 999))
+def test_the_outcome_in_one_arena_is_that_of_the_sequential_body(
+    case: Case, overlap: bool, seed: int
+) -> None:
+    module = case.module
+    planned = PlanMemory().run(scheduled(module, overlap=overlap))
+    state = initial_state(module, seed)
+    assert_same(run_in_order(module, state), run_planned(planned, state, Random(seed)))
+
+
+@some
+@given(CASES)
+def test_the_map_has_no_overlap_and_its_parts_add_up(case: Case) -> None:
+    module = case.module
+    planned = PlanMemory().run(scheduled(module))
+    memory = planned.memory
+    assert memory is not None
+    ends = [memory.scratch_bytes]
+    taken = [range(memory.scratch_bytes)]
+    for array, place in zip(planned.arrays, memory.arrays, strict=True):
+        assert (place.array, place.address % 64, place.stride % 64) == (array.name, 0, 0)
+        size = place.stride * array.count
+        ends.append(place.address + size)
+        if array.storage:
+            assert place.address == memory.placement(array.storage).address
+        else:
+            taken.append(range(place.address, place.address + size))
+    taken.sort(key=lambda r: (r.start, r.stop))
+    assert all(a.stop <= b.start for a, b in pairwise(taken))
+    report = memory_report(planned)
+    assert report.peak == memory.arena_bytes == max(ends) == sum(report.by_category.values())
+    assert report.live_peak <= report.peak
+
+
+def test_arrays_take_the_bytes_of_their_shards() -> None:
+    split = TensorType((8, 10), DType.F32, Layout((("a",), ())))
+    arrays = (
+        Array("w", split, Kind.PARAM, (3,)),
+        Array("g", split, Kind.GRAD, (3,)),
+        Array("g.partial", split, Kind.GRAD, (3,), storage="g"),
+        Array("t", TensorType((), DType.I32, Layout(())), Kind.SCALAR),
+    )
+    module = module_of(4, []).with_(arrays=arrays, step=())
+    memory = PlanMemory().run(module).memory
+    assert memory is not None
+    # 2 x 10 floats on each die are 80 bytes, which take two units of 64; t0, t1 and t2 are never used.
+    assert [(p.stride, p.address) for p in memory.arrays] == [
+        (128, memory.scratch_bytes),
+        (128, memory.scratch_bytes + 384),
+        (128, memory.scratch_bytes + 384),
+        (64, memory.scratch_bytes + 768),
+    ]
+    assert memory.arena_bytes == memory.scratch_bytes + 768 + 64
+
+
+# -- packing --------------------------------------------------------------------------------------------
+
+lifetimes = st.lists(
+    st.tuples(st.integers(1, 40), st.integers(0, 30), st.integers(-1, 12), st.booleans()), max_size=25
+).map(
+    lambda rows: tuple(
+        Lifetime(f"b{i}", 64 * size, first, first + length, slot)
+        for i, (size, first, length, slot) in enumerate(rows)
+    )
+)
+
+
+@given(lifetimes)
+def test_packing_keeps_the_living_apart(lives: tuple[Lifetime, ...]) -> None:
+    offsets, size = pack(lives)
+    for x in lives:
+        assert 0 <= offsets[x.name] <= size - x.size
+    for x, y in combinations(lives, 2):
+        if set(range(x.first, x.last + 1)) & set(range(y.first, y.last + 1)):
+            a, b = offsets[x.name], offsets[y.name]
+            assert a + x.size <= b or b + y.size <= a
+    moments = range(max((x.last for x in lives), default=-1) + 1)
+    peak = max((sum(x.size for x in lives if x.first <= t <= x.last) for t in moments), default=0)
+    assert live_peak(lives) == peak <= size
+
+
+def test_packing_wastes_little() -> None:
+    rng, waste = Random(1), []
+    for _ in range(40):
+        firsts = [rng.randrange(200) for _ in range(80)]
+        lives = tuple(
+            Lifetime(f"b{i}", 64 * rng.choice([1, 4, 16, 17, 64]), t, t + rng.randrange(25), slot=False)
+            for i, t in enumerate(firsts)
+        )
+        waste.append(pack(lives)[1] / live_peak(lives))
+    assert sum(waste) / len(waste) < 1.06
+
+
+def test_a_chain_of_temporaries_needs_two_places() -> None:
+    lives = tuple(Lifetime(f"b{i}", 64, i, i + 1, slot=False) for i in range(9))
+    assert pack(lives)[1] == 128
+    assert pack(lives, reuse=False)[1] == 9 * 64
+
+
+def test_slots_lie_lowest() -> None:
+    lives = (Lifetime("big", 640, 0, 5, slot=False), Lifetime("slot", 64, 3, 4, slot=True))
+    assert pack(lives) == ({"slot": 0, "big": 64}, 704)
+
+
+# -- capacity -------------------------------------------------------------------------------------------
+
+
+def planned_on(die: Die, **changes: object) -> Module:
+    """A program with 6,400 bytes of weights and state, and 25,600 of saved values."""
+    row = TensorType((16,), DType.F32, Layout.whole(1))
+    arrays = (
+        Array("w", row, Kind.PARAM, (50,)),
+        Array("m", row, Kind.STATE, (50,)),
+        Array("x.saved", row, Kind.SAVED, (400,)),
+    )
+    wafer = Wafer("w", 1, 4, die=die)
+    module = module_of(4, []).with_(arrays=arrays, machine=wafer, step=(), procedures=(), **changes)
+    return PlanMemory().run(module)
+
+
+def refusal(die: Die, **changes: object) -> tuple[str, str]:
+    with pytest.raises(CompileError) as caught:
+        planned_on(die, **changes)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code is Code.OUT_OF_MEMORY
+    return diagnostic.message, diagnostic.help
+
+
+def test_what_does_not_fit_is_refused_with_the_largest_parts() -> None:
+    message, advice = refusal(Die(sram=2_000, hbm=20_000))
+    assert "needs 32 kB but has 22 kB: 10 kB too much" in message
+    assert "saved 25.6 kB, param 3.2 kB, state 3.2 kB" in message
+    assert "`x.saved` 25.6 kB" in message
+    assert "`recompute full`" in advice
+
+
+def test_the_stated_memory_is_just_enough() -> None:
+    die = Die(sram=2_000, hbm=20_000)
+    more = int(re.findall(r"(\d+) bytes more", refusal(die)[1])[0])
+    planned_on(replace(die, hbm=die.hbm + more))
+    refusal(replace(die, hbm=die.hbm + more - 1))
+
+
+def test_advice_names_only_changes_that_would_suffice() -> None:
+    full = Train(batch=16, microbatches=2, recompute="full")
+    # 8 sequences at a time: half of them free 12.8 kB of the 10 kB that are missing, and so on.
+    assert "`microbatch 4`" in refusal(Die(sram=2_000, hbm=20_000), train=full)[1]
+    assert "`microbatch 2`" in refusal(Die(sram=2_000, hbm=12_000), train=full)[1]
+    last = refusal(Die(sram=500, hbm=0), train=full)[1]
+    assert "microbatch" not in last
+    assert "bytes more" in last
+
+
+# -- two memories ---------------------------------------------------------------------------------------
+
+# All of them want the fast memory, which is too small.
+crowded = st.lists(
+    st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 12)), min_size=6, max_size=16
+).map(
+    lambda rows: tuple(
+        Lifetime(f"b{i}", 64 * size, first, first + length, slot=False, cost=1.0)
+        for i, (size, first, length) in enumerate(rows)
+    )
+)
+costly = st.tuples(lifetimes | crowded, st.randoms(use_true_random=False), st.integers(1, 1920)).map(
+    lambda drawn: (
+        tuple(_with_a_copy(replace(x, cost=drawn[1].choice([x.cost, 1.0, 5.0])), drawn[1]) for x in drawn[0]),
+        drawn[2],
+    )
+)
+
+
+def _with_a_copy(x: Lifetime, rng: Random) -> Lifetime:
+    """It may live for less."""
+    later = rng.choice([0, rng.randint(0, max(x.last - x.first, 0))])
+    return replace(x, later=later, sooner=rng.choice([0, max(x.last - x.first - later, 0)]))
+
+
+@given(costly)
+def test_no_buffer_lies_across_the_border_of_the_fast_memory(
+    drawn: tuple[tuple[Lifetime, ...], int],
+) -> None:
+    lives, fast = drawn
+    packed = pack_fast(lives, fast)
+    offsets, size = packed.offsets, packed.size
+    assert set(offsets) == {x.name for x in lives}
+    for x, given_ in zip(packed.lives, lives, strict=True):
+        assert given_.first <= x.first <= given_.first + given_.later
+        assert given_.last - given_.sooner <= x.last <= given_.last
+        low, high = offsets[x.name], offsets[x.name] + x.size
+        assert 0 <= low <= high <= size
+        assert low % 64 == 0
+        assert high <= fast or low >= fast
+    for x, y in combinations(packed.lives, 2):
+        if set(range(x.first, x.last + 1)) & set(range(y.first, y.last + 1)):
+            a, b = offsets[x.name], offsets[y.name]
+            assert a + x.size <= b or b + y.size <= a
+    if pack(lives)[1] <= fast:
+        assert size <= fast
+
+
+def test_a_life_is_as_long_as_there_is_room() -> None:
+    """64 bytes filled by a copy that may begin 8 statements before it must; others leave room for the last 5."""
+    near = Lifetime("near", 640, 0, 9, slot=False, cost=1.0, later=8)
+    early = Lifetime("early", 640, 0, 3, slot=False, cost=9.0)
+    late = Lifetime("late", 320, 0, 9, slot=False, cost=9.0)
+    assert [x.first for x in pack_fast((near, early, late), 1200).lives] == [4, 0, 0]
+    assert [x.first for x in pack_fast((near, early, late), 2400).lives] == [0, 0, 0]
+
+
+def test_what_did_not_fit_is_tried_first() -> None:
+    """`one` costs most, for its size as well, but keeps two others out that cost more together."""
+    one = Lifetime("one", 512, 0, 9, slot=False, cost=9.3)
+    two = [Lifetime(name, 448, 0, 9, slot=False, cost=8.0) for name in ("a", "b")]
+    offsets = pack_fast((one, *two), 1000).offsets
+    assert max(offsets["a"], offsets["b"]) + 448 <= 900
+    assert offsets["one"] >= 1000
+
+
+def test_what_costs_most_for_its_size_and_time_lies_in_the_fast_memory() -> None:
+    hot = Lifetime("hot", 640, 0, 9, slot=False, cost=9.0)
+    cold = Lifetime("cold", 640, 0, 9, slot=False, cost=1.0)
+    never = Lifetime("never", 640, 0, 9, slot=False)
+    slot = Lifetime("slot", 64, 0, 9, slot=True)
+    offsets = pack_fast((never, cold, hot, slot), 800).offsets
+    assert max(offsets["hot"] + 640, offsets["slot"] + 64) <= 800 <= min(offsets["cold"], offsets["never"])
+
+
+def test_the_last_tenth_of_the_fast_memory_is_for_slots() -> None:
+    lives = tuple(Lifetime(n, 960, 0, 9, slot=n == "slot", cost=1.0) for n in ("local", "slot"))
+    offsets = pack_fast(lives, 1024).offsets
+    assert offsets["slot"] == 0
+    assert offsets["local"] == 1024
+    alone = pack_fast((*lives[:1], replace(lives[1], size=128, slot=False)), 1024).offsets
+    assert alone["local"] == 1024
+
+
+def test_work_hides_bytes_of_a_gemm_and_nothing_those_of_an_addition() -> None:
+    die = Die(peak=10**12, hbm_bandwidth=10**9)
+
+    def cost(n: int, opcode: str) -> float:
+        views = [View(name, 0, (n, n), (n, 1), DTYPE) for name in "cab"]
+        attrs = (("scale", 1.0), ("accumulate", False)) if opcode == "gemm" else ()
+        kernel = Kernel(opcode, tuple(views[:1]), tuple(views[1:]), attrs)
+        return slow_costs(Procedure("p", (), (), (kernel,)), die)["a"]
+
+    assert cost(16, "add") == pytest.approx(8 * 16 * 16 / 1e9)
+    # 2 n^3 flops in 2 n^3 / 10^12 s against 24 n^2 bytes in 24 n^2 / 10^9 s: all hidden from n = 12,000 on. What is
+    # hidden takes the port of the memory from others all the same.
+    assert cost(6000, "gemm") == pytest.approx(cost(6000, "add") / 2)
+    assert cost(12000, "gemm") == pytest.approx(cost(12000, "add") / 4)

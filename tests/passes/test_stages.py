@@ -1,0 +1,193 @@
+"""`stages`: an order that is right and never waits in a circle, loops that say the same, and equal results."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.end_to_end.test_equality import judged, reference
+from tests.support.models import Shape, gpt, llama
+from wscc.diagnostics import Code, CompileError
+from wscc.driver.compile import compile_graph
+from wscc.ir.array import Kind
+from wscc.ir.module import Module
+from wscc.ir.step import Loop, Stage, calls, walk
+from wscc.ir.types import DType
+from wscc.machine.wafer import Wafer
+from wscc.passes.differentiate import Differentiate
+from wscc.passes.partition import Partition
+from wscc.passes.stages import Stages
+from wscc.passes.stages.roll_loops import Item, Repeated, compressed, compressed_throughout, short_count
+from wscc.passes.stages.schedule_1f1b import Task, one_f_one_b, timed
+
+SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 3)).flatmap(
+    lambda s: st.tuples(
+        st.just(s[0]), st.just(s[1]), st.integers(1, 30).map(lambda m: m * s[0] if s[1] > 1 else m)
+    )
+)
+
+
+def chain(chunks: int) -> dict[int, frozenset[int]]:
+    return {c: frozenset({c - 1} if c else ()) for c in range(chunks)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(SHAPES)
+def test_the_order_does_everything_once_in_the_least_time(case: tuple[int, int, int]) -> None:
+    """With equal tasks 1F1B takes 2 m v + 2 (p - 1) slots, and a stage of plain 1F1B holds at most p - s
+    micro-batches (Narayanan et al., sections 2.2.1 and 2.2.2)."""
+    stages, each, microbatches = case
+    orders = one_f_one_b(stages, each, microbatches)
+    events = timed(orders, chain(stages * each))
+    everything = set(product((False, True), range(stages * each), range(microbatches)))
+    assert {(e.task.backward, e.task.chunk, e.task.microbatch) for e in events} == everything
+    assert len(events) == len(everything)
+    assert events[-1].slot + 1 == 2 * microbatches * each + 2 * (stages - 1)
+    if each == 1:
+        for stage, order in enumerate(orders):
+            held = most = 0
+            for task in order:
+                held += -1 if task.backward else 1
+                most = max(most, held)
+            assert most == min(stages - stage, microbatches)
+
+
+def unrolled(entries: list[Item | Repeated]) -> list[Item]:
+    out: list[Item] = []
+    for e in entries:
+        if isinstance(e, Item):
+            out.append(e)
+        else:
+            out += [i.moved(k * e.step) for k in range(e.count) for i in e.items]
+    return out
+
+
+def as_items(order: list[Task]) -> list[Item]:
+    return [Item((t.backward, t.chunk), (t.microbatch,)) for t in order]
+
+
+@settings(max_examples=60, deadline=None)
+@given(SHAPES)
+def test_a_short_schedule_lengthened_is_the_long_one(case: tuple[int, int, int]) -> None:
+    stages, each, microbatches = case
+    period = stages if each > 1 else 1
+    short = short_count(microbatches, stages, period)
+    for brief, whole in zip(
+        one_f_one_b(stages, each, short), one_f_one_b(stages, each, microbatches), strict=True
+    ):
+        assert unrolled(compressed(as_items(brief), period, microbatches - short)) == as_items(whole)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=30), st.integers(1, 2))
+def test_compressing_loses_nothing(words: list[tuple[Hashable, int]], period: int) -> None:
+    items = [Item(k, (m,)) for k, m in words]
+    assert unrolled(compressed(items, period, 0)) == items
+    assert unrolled(compressed_throughout(items)) == items
+
+
+# -- the pass: it keeps meaning -----------------------------------------------------------------------------
+
+
+def staged(module: Module) -> Module:
+    return Stages().run(Partition().run(Differentiate().run(module)))
+
+
+def meetings(module: Module, stage: Stage) -> list[tuple[str, tuple[object, ...]]]:
+    """The calls of a stage that others make too, with the elements that they name, in order."""
+    shared = {
+        p.name for p in module.procedures if any(op.kind in ("permute", "stage_sum") for op in p.ops)
+    }  # fmt: skip
+    found = []
+    for call, variables in walk(stage.body):
+        if call.procedure in shared:
+            elements = tuple((r.array, *(a.at(variables) for a in r.index)) for r in call.args)
+            found.append((call.procedure, elements))
+    return found
+
+
+CASES = st.fixed_dictionaries(
+    {
+        "family": st.sampled_from([gpt, llama]),
+        "degrees": st.sampled_from([{"pp": 2}, {"pp": 3}, {"pp": 4}, {"pp": 2, "dp": 2}, {"pp": 3, "tp": 2}]),
+        "layers": st.integers(4, 7),
+        "calls": st.integers(1, 7),
+        "each": st.sampled_from([1, 1, 2]),
+        "recompute": st.sampled_from(["none", "full"]),
+    }
+)
+
+
+@settings(max_examples=8, deadline=None)
+@given(CASES)
+def test_stages_meet_in_one_order_and_compute_what_one_device_would(case: dict[str, object]) -> None:
+    """Two stages make the calls in which they meet in the same order, on the same elements; every layer has one
+    home; and the compiled program equals one device in f64, in checked mode."""
+    degrees, family = dict(case["degrees"]), case["family"]  # type: ignore[call-overload]
+    pp, each, layers, micro = (
+        degrees["pp"],
+        int(str(case["each"])),
+        int(str(case["layers"])),
+        int(str(case["calls"])),
+    )
+    shape = Shape(
+        batch=micro * degrees.get("dp", 1), calls=micro, layers=layers, seq=4, d=8, ffn=16, vocab=16
+    )
+    module = family(  # type: ignore[operator]
+        degrees, shape, wafer=Wafer("w", 2, 4), recompute=case["recompute"], interleave=each, optimizer="sgd"
+    )
+    if each > 1 and (micro % pp or layers < pp * each):
+        with pytest.raises(CompileError) as refused:
+            staged(module)
+        assert refused.value.diagnostics[0].code is Code.DEGREE
+        return
+    cut = staged(module)
+    both = [meetings(cut, s) for s in cut.step if isinstance(s, Stage)]
+    for a in both:
+        for b in both:
+            names = {n for n, _ in a} & {n for n, _ in b}
+            assert [m for m in a if m[0] in names] == [m for m in b if m[0] in names]
+    held = [a for a in cut.arrays if (a.of or a.name) == "block.w2"]
+    assert sorted(i for a in held for i in range(a.first, a.first + a.extents[0])) == list(range(layers))
+    assert max(a.extents[0] for a in held) - min(a.extents[0] for a in held) <= 1
+    check = judged(module, reference(family, shape, DType.F64, "sgd"), DType.F64)
+    assert check.ok, check
+
+
+def test_layers_spread_evenly_early_stages_first() -> None:
+    for layers, pp, want in ((30, 4, [8, 8, 7, 7]), (10, 3, [4, 3, 3]), (7, 2, [4, 3])):
+        cut = staged(gpt({"pp": pp}, Shape(layers=layers)))
+        assert [a.extents[0] for a in cut.arrays if (a.of or a.name) == "block.w1"] == want
+
+
+def test_neither_program_nor_time_grows_with_microbatches() -> None:
+    small, large = (staged(gpt({"pp": 3}, Shape(batch=n, calls=n, layers=3))) for n in (60, 6000))
+    assert len(list(calls(small.step))) == len(list(calls(large.step)))
+    assert any(isinstance(s, Loop) and s.count > 5900 for stage in large.steps() for s in stage)
+
+
+def test_a_stage_holds_only_the_microbatches_in_flight() -> None:
+    """Plain 1F1B: stage s of p holds p - s of each saved value, whatever the number of micro-batches."""
+    cut = staged(gpt({"pp": 4}, Shape(batch=32, calls=32, layers=4)))
+    slots = {a.stage: a.extents for a in cut.arrays if a.of == "block.gelu"}
+    assert slots == {0: (4, 1), 1: (3, 1), 2: (2, 1), 3: (1,)}
+
+
+def test_a_tied_table_is_updated_once_and_its_copies_stay_equal() -> None:
+    """One optimizer state on the first stage; the copy on the last has none, and equal bits (read compares)."""
+    cut = staged(gpt({"pp": 2}, Shape(layers=2)))
+    assert {a.stage for a in cut.arrays if (a.of or a.name) == "wte"} == {0, 1}
+    assert [a.stage for a in cut.arrays if (a.of or a.name) == "wte.m"] == [0]
+    assert all(a.stage == 0 for a in cut.arrays if a.kind is Kind.GRAD and (a.of or a.name) == "wte.grad")
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_fewer_layers_than_stages_are_refused_with_what_would_work(layers: int) -> None:
+    with pytest.raises(CompileError) as refused:
+        compile_graph(gpt({"pp": 4}, Shape(layers=layers)))
+    found = refused.value.diagnostics[0]
+    assert (found.code, f"has {layers}" in found.message) == (Code.DEGREE, True)
+    assert f"pp = {layers}" in found.help

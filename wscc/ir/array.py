@@ -1,0 +1,55 @@
+"""Arrays: what lives through a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import prod
+
+from wscc.diagnostics import NO_SPAN, Span
+from wscc.ir.types import TensorType
+
+
+class Kind(StrEnum):
+    """What an array is for; memory is reported by it."""
+
+    PARAM = "param"
+    WORKING = "working"  # a parameter in the type of computation, made of it in every step
+    GRAD = "grad"
+    STATE = "state"
+    INPUT = "input"
+    CARRIED = "carried"
+    SAVED = "saved"
+    SCALAR = "scalar"
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """How the host fills an array before the first step: `zeros`, `ones`, or `normal` with a deviation."""
+
+    kind: str = "zeros"
+    std: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """`prod(extents)` elements of one tensor type; `storage` names the array whose bytes it shares.
+
+    Where stages are cut, an array may lie on one `stage` only (-1: on all). It may hold for the host the
+    elements of the array `of` from `first` on; several that hold the same element hold replicas of it.
+    """
+
+    name: str
+    type: TensorType
+    kind: Kind
+    extents: tuple[int, ...] = ()
+    init: Init = Init()
+    storage: str = ""
+    stage: int = -1
+    of: str = ""
+    first: int = 0
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    @property
+    def count(self) -> int:
+        return prod(self.extents)

@@ -1,0 +1,92 @@
+"""The step of a module: its loops of calls, walked and rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """`(base + sum of coefficient x loop variable) mod modulus`; modulus 0 means no wrap."""
+
+    base: int = 0
+    terms: tuple[tuple[str, int], ...] = ()
+    modulus: int = 0
+
+    def at(self, variables: dict[str, int]) -> int:
+        n = self.base
+        for v, c in self.terms:
+            n += c * variables[v]
+        return n % self.modulus if self.modulus else n
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An element of an array."""
+
+    array: str
+    index: tuple[Affine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    procedure: str
+    args: tuple[Ref, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`variable` runs from 0 to `count` - 1."""
+
+    variable: str
+    count: int
+    body: tuple[Call | Loop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the dies of pipeline stage `index` do, and no others. Stages meet in the calls that both make."""
+
+    index: int
+    body: tuple[Call | Loop, ...]
+
+
+Step = tuple[Call | Loop | Stage, ...]
+
+
+def substituted(a: Affine, variables: dict[str, Affine]) -> Affine:
+    """The index with loop variables replaced by affine values."""
+    base, terms = a.base, []
+    for name, c in a.terms:
+        value = variables.get(name)
+        if value is None:
+            terms.append((name, c))
+            continue
+        base += c * value.base
+        terms += [(v, c * k) for v, k in value.terms]
+    return Affine(base, tuple(terms), a.modulus)
+
+
+def calls(step: Step) -> Iterator[tuple[Call, int]]:
+    """Every call of the step with the number of times it runs."""
+    for stmt in step:
+        if isinstance(stmt, Call):
+            yield stmt, 1
+        else:
+            count = stmt.count if isinstance(stmt, Loop) else 1
+            for call, times in calls(stmt.body):
+                yield call, times * count
+
+
+def walk(step: Step, variables: dict[str, int] | None = None) -> Iterator[tuple[Call, dict[str, int]]]:
+    """Every dynamic call in order, with the values of the loop variables. Unrolls: for engines and tests."""
+    variables = variables or {}
+    for stmt in step:
+        if isinstance(stmt, Call):
+            yield stmt, variables
+        elif isinstance(stmt, Stage):
+            yield from walk(stmt.body, variables)
+        else:
+            for i in range(stmt.count):
+                yield from walk(stmt.body, {**variables, stmt.variable: i})

@@ -1,0 +1,82 @@
+"""Views of buffers: whole ones, and windows, orders and repetitions of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+
+from wscc.ir.per_die import Ints, plus, times
+from wscc.ir.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A strided window on a buffer or formal; offset and strides in elements of `dtype`.
+
+    A stride of 0 repeats elements (a broadcast read).
+    """
+
+    buffer: str
+    offset: Ints
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * self.dtype.size
+
+    @property
+    def is_contiguous(self) -> bool:
+        return all(
+            n == 1 or s == t
+            for n, s, t in zip(self.shape, self.strides, contiguous_strides(self.shape), strict=True)
+        )
+
+
+@lru_cache(maxsize=8192)
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def whole_view(buffer: str, shape: tuple[int, ...], dtype: DType) -> View:
+    return View(buffer, 0, shape, contiguous_strides(shape), dtype)
+
+
+def sliced(view: View, dim: int, start: Ints, size: int) -> View:
+    """`size` indices of one dimension from `start`, which may differ by die."""
+    shape = (*view.shape[:dim], size, *view.shape[dim + 1 :])
+    return replace(view, offset=plus(view.offset, times(start, view.strides[dim])), shape=shape)
+
+
+def indexed(view: View, dim: int, index: int) -> View:
+    """One index of a dimension; the dimension goes."""
+    cut = sliced(view, dim, index, 1)
+    keep = [d for d in range(len(view.shape)) if d != dim]
+    return arranged(cut, keep)
+
+
+def arranged(view: View, dims: Sequence[int | None]) -> View:
+    """The dimensions in another order; None makes one that repeats (stride 0, size 1: see `repeated`)."""
+    shape = tuple(1 if d is None else view.shape[d] for d in dims)
+    strides = tuple(0 if d is None else view.strides[d] for d in dims)
+    return replace(view, shape=shape, strides=strides)
+
+
+def repeated(view: View, term: Sequence[str], onto: Sequence[str], shape: Sequence[int]) -> View:
+    """A view with factors `term` read as one with factors `onto` of sizes `shape`, repeating what it lacks."""
+    strides = tuple(view.strides[term.index(f)] if f in term else 0 for f in onto)
+    return replace(view, shape=tuple(shape), strides=strides)
+
+
+def flat(view: View) -> View:
+    """A contiguous view as one dimension."""
+    assert view.is_contiguous
+    return replace(view, shape=(view.elements,), strides=(1,))
