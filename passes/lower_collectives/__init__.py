@@ -23,7 +23,8 @@ from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.passes.lower_collectives.ops import KERNELS, VIEWS
 from wscc.passes.lower_collectives.reshards import along, lower_reshard
 from wscc.passes.lower_collectives.site import Site
-from wscc.passes.lower_collectives.streams import StreamSite, lower_stream
+from wscc.passes.lower_collectives.stream_site import StreamSite
+from wscc.passes.lower_collectives.streams import lower_stream
 
 # The scores of a tile of attention take at most one part in so many of the fast memory: a gradient needs two of
 # them, operands and slots the rest.

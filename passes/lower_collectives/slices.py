@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from wscc.ir.views import View, sliced
-
-if TYPE_CHECKING:
-    from wscc.passes.lower_collectives.streams import StreamSite
+from wscc.passes.lower_collectives.stream_site import StreamSite
 
 # The first index and the number of indices.
 Span = tuple[int, int]

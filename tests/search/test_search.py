@@ -27,12 +27,11 @@ from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source
 from wscc.ir.array import Kind
 from wscc.machine.wafer import Die, Wafer
-from wscc.search import candidates, workers
+from wscc.search import candidates, search, workers
 from wscc.search.candidates import Compiled, Problem, compiled, estimated, simulated
 from wscc.search.closed_forms import ClosedForms
 from wscc.search.estimate import estimate
 from wscc.search.outcome import End, Found, refusals
-from wscc.search.search import search
 from wscc.search.space import spell, strategies
 
 MODEL = str(CASES / "search.wsl")

@@ -14,9 +14,9 @@ from wscc.cli.common import ModelOptions, json_option, model_options, on_termina
 from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source
 from wscc.machine.links import LINK_MODELS
+from wscc.search import BUDGET, search
 from wscc.search.candidates import Problem
 from wscc.search.outcome import Candidate, Found, refusals, spoken, summary
-from wscc.search.search import BUDGET, search
 from wscc.search.space import spell
 
 _REASONS = 6  # of refusals, that the table names; --json has all

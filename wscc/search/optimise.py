@@ -12,9 +12,9 @@ from wscc.frontend.parse import parse
 from wscc.frontend.resolve import leaves_strategy_open
 from wscc.frontend.scan import read_source
 from wscc.passes.choices import DEFAULT, Choices
+from wscc.search import Progress, search
 from wscc.search.candidates import LEVEL, Problem
 from wscc.search.outcome import Found, summary
-from wscc.search.search import Progress, search
 from wscc.search.space import spell
 
 
