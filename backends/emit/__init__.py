@@ -7,19 +7,30 @@ A statement that a die takes no part in is not in its program. Peers in the tabl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from wscc.backends.emit.manifest import manifest_of
 from wscc.backends.emit.statements import Bindings, Formals, instruction, participants
-from wscc.backends.emit.step import program_steps
+from wscc.ir.array import Array
 from wscc.ir.die_arrays import as_array
+from wscc.ir.memory import Placement
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op
 from wscc.ir.per_die import Ints, per_die
-from wscc.ir.step import calls
+from wscc.ir.step import Call, Loop, Ref, calls
 from wscc.ir.streams.artifact import Manifest
-from wscc.ir.streams.program import Code, Instruction, Program, Streams
+from wscc.ir.streams.program import (
+    Address,
+    Code,
+    Instruction,
+    Program,
+    ProgramCall,
+    ProgramLoop,
+    ProgramStep,
+    Streams,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +109,36 @@ def _code(procedure: Procedure, lines: list[_Line], die: int, dies: int) -> Code
     """The procedure as a die of the role runs it."""
     body = tuple(line.instruction for line in lines if as_array(line.where, dies)[die])
     return Code(procedure.name, len(procedure.formals), body)
+
+
+def program_steps(module: Module) -> tuple[ProgramStep, ...]:
+    """The step of each stage of a planned module."""
+    assert module.memory is not None
+    places = {p.array: p for p in module.memory.arrays}
+    arrays = {a.name: a for a in module.arrays}
+
+    def address(ref: Ref) -> Address:
+        return _address(arrays[ref.array], places[ref.array], ref)
+
+    def convert(step: tuple[Call | Loop, ...]) -> ProgramStep:
+        return tuple(
+            ProgramLoop(s.variable, s.count, convert(s.body))
+            if isinstance(s, Loop)
+            else ProgramCall(s.procedure, tuple(map(address, s.args)))
+            for s in step
+        )
+
+    return tuple(map(convert, module.steps()))
+
+
+def _address(array: Array, place: Placement, ref: Ref) -> Address:
+    """Elements lie in row-major order of the extents."""
+    base, terms = place.address, []
+    assert len(ref.index) == len(array.extents), f"`{array.name}` takes {len(array.extents)} indices"
+    for i, index in enumerate(ref.index):
+        stride = place.stride * prod(array.extents[i + 1 :])
+        if index.terms:
+            terms.append((index, stride))
+        else:
+            base += index.at({}) * stride
+    return Address(base, tuple(terms))

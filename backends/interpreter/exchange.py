@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from wscc.diagnostics import Code, fail
 from wscc.ir.types import DType
 
 # (sender, receiver, channel)
@@ -137,3 +138,21 @@ def described(words: bytes, arena: memoryview) -> NDArray[Any]:
     _, address, number, rank, *rest = np.frombuffer(words, np.int64).tolist()
     sizes, strides = rest[:rank], rest[rank : 2 * rank]
     return np.ndarray(sizes, _DTYPES[number].numpy, arena, address, strides)
+
+
+_ALIGNED = 64
+
+
+def arenas(count: int, size: int) -> list[NDArray[np.uint8]]:
+    """`count` arrays of `size` bytes, zero and 64-byte aligned; `CompileError` W401 if there is no such memory."""
+    room = -(-size // _ALIGNED) * _ALIGNED
+    try:
+        memory = mmap.mmap(-1, max(1, count * room))
+    except (OSError, OverflowError, ValueError) as error:
+        raise fail(
+            Code.OUT_OF_MEMORY, f"this computer gives no {count * room} bytes for {count} dies"
+        ) from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)  # fewer page faults and misses of the address cache
+    whole = np.frombuffer(memory, np.uint8)
+    return [whole[i * room : i * room + size] for i in range(count)]

@@ -14,6 +14,7 @@ from wscc.backends.interpreter.blas import limit_blas_to_one_thread
 from wscc.backends.interpreter.checked import Shadow
 from wscc.backends.interpreter.dies import Dies, exchange_of
 from wscc.backends.interpreter.engine import settle
+from wscc.backends.interpreter.exchange import arenas
 from wscc.backends.interpreter.load_checks import (
     check_calls,
     check_computer,
@@ -22,7 +23,6 @@ from wscc.backends.interpreter.load_checks import (
     check_messages,
     die_name,
 )
-from wscc.backends.interpreter.shared_memory import arenas
 from wscc.backends.interpreter.workers import Answers, Workers, can_fork, deal
 from wscc.ir.routes import crossings
 from wscc.ir.streams.artifact import Manifest

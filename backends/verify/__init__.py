@@ -25,10 +25,9 @@ from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.load import check_load
 from wscc.backends.verify.messages import Matched, Part, match, part_of
 from wscc.backends.verify.order import stuck
-from wscc.backends.verify.routes import check_routes
+from wscc.backends.verify.routes import check_routes, check_trees
 from wscc.backends.verify.stages import check_stages
 from wscc.backends.verify.step import check_step
-from wscc.backends.verify.trees import check_trees
 from wscc.diagnostics import Source
 from wscc.ir.streams.program import Streams, stage_of_role
 from wscc.ir.text.parse import parse

@@ -1,7 +1,7 @@
 """The picture of a placement shows every used, idle and dead die where it is."""
 
 from tests.support.models import gpt
-from wscc.cli.wafer_map import wafer_map
+from wscc.cli.load_map import wafer_map
 from wscc.machine.wafer import Wafer
 
 

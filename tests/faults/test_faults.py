@@ -18,9 +18,8 @@ from wscc.cli import main
 from wscc.diagnostics import Code, CompileError
 from wscc.driver.compile import compile_graph, load
 from wscc.driver.pipeline import run_passes
-from wscc.faults.load_model import step_seconds
 from wscc.faults.patterns import KINDS, damaged
-from wscc.faults.study import NO_DAMAGE, Study
+from wscc.faults.study import NO_DAMAGE, Study, step_seconds
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source

@@ -9,8 +9,8 @@ import click
 
 from wscc.backends.artifact.files import write_artifact
 from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
+from wscc.cli.load_map import wafer_map
 from wscc.cli.search import Progress, cores, in_words
-from wscc.cli.wafer_map import wafer_map
 from wscc.driver.compile import Compiled, compile_file
 from wscc.driver.pipeline import Observer
 from wscc.driver.storage import storage_words

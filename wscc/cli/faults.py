@@ -11,9 +11,8 @@ import click
 from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
 from wscc.diagnostics import CompileError
 from wscc.driver.compile import at_strategy
-from wscc.faults.load_model import MODEL
 from wscc.faults.patterns import KINDS
-from wscc.faults.study import Row, Study
+from wscc.faults.study import MODEL, Row, Study
 from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source
 

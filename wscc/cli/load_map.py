@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from math import prod
 
+from wscc.ir.module import Module
 from wscc.machine.wafer import Wafer
 from wscc.routing.flows import Ints
 from wscc.routing.loads import Hop, LinkLoad
 
 _WIDTH = 100  # columns of a terminal
 _LARGEST = 24  # rows of a mesh that is drawn
+_NAMED = 16  # columns or rows of a mesh whose dies are named
 
 
 def heat_maps(wafer: Wafer, links: Sequence[Hop], before: Ints, after: Ints) -> list[str]:
@@ -70,3 +73,27 @@ def hottest_links(wafer: Wafer, before: Ints, after: Sequence[LinkLoad], count: 
             numbers = f"{int(before[i]):>18,}{link.bytes:>18,}"
             lines.append(f"{name:<22}{numbers}{link.messages:>10,}{link.queueing:>10,}{link.conflicts:>10,}")
     return lines if len(lines) > 1 else []
+
+
+def wafer_map(placed: Module) -> list[str]:
+    """One line per row of the mesh: each used die by its coordinates on the axes, `-` over the whole width idle,
+    `X` dead.
+    Empty for one die, and for meshes too large to print."""
+    wafer = placed.machine
+    if placed.dies_used == 1 or max(wafer.rows, wafer.cols) > _NAMED:
+        return []
+    names = {die: _coordinates(i, placed.axes) for i, die in enumerate(placed.dies)}
+    width = max(map(len, names.values()))
+    rows = []
+    for r in range(wafer.rows):
+        cells = []
+        for c in range(wafer.cols):
+            idle = "X" * width if (r, c) in wafer.dead_dies else "-" * width
+            cells.append(names.get(r * wafer.cols + c, idle).rjust(width))
+        rows.append("  ".join(cells))
+    return rows
+
+
+def _coordinates(index: int, axes: tuple[tuple[str, int], ...]) -> str:
+    sizes = [n for _, n in axes]
+    return ".".join(str(index // prod(sizes[i + 1 :]) % n) for i, n in enumerate(sizes))

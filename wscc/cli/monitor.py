@@ -12,8 +12,8 @@ from wscc.backends.artifact.files import Artifact
 from wscc.backends.simulator.memory import memory_over_time
 from wscc.cli.common import ModelOptions, json_option, model_options, show_json
 from wscc.cli.monitor_facts import die_facts, grouped, link_facts, memory_facts
-from wscc.cli.monitor_plot import plot
 from wscc.cli.monitor_text import show
+from wscc.cli.plot import plot
 from wscc.cli.program import read_program
 from wscc.diagnostics import Code, Diagnostic
 from wscc.driver.simulate import Simulated, simulate

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
+from math import prod
 from statistics import median
 from typing import Final
 
+from wscc.analysis.link_loads import phase_loads
 from wscc.diagnostics import Code, CompileError, Diagnostic
 from wscc.driver.pipeline import check, facts_of, run_passes
-from wscc.faults.load_model import step_seconds
+from wscc.driver.report import seen, working_axes
 from wscc.faults.patterns import KINDS, damaged
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.resolve import resolve
 from wscc.ir.module import Module
+from wscc.ir.op import Op
+from wscc.ir.step import calls
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
 from wscc.passes import default_passes
@@ -217,3 +222,34 @@ def _row(rate: float, kind: str, dead: int, fates: Sequence[Fate], whole: float)
         refused=_counted(str(f.refusal) for f in fates if f.refusal is not None),
         kept=sorted(whole / f.seconds for f in compiled if f.seconds is not None),
     )
+
+
+MODEL: Final = (
+    "load model: of each call, FLOPs per die over peak, plus bytes of the most loaded link of each phase over its "
+    "bandwidth; nothing overlaps; the slowest stage sets the pace, (m v + p - 1) / (m v) for filling the pipeline"
+)
+
+
+def step_seconds(sharded: Module, routed: Module) -> float:
+    """`sharded` is the module that was placed, `routed` the same after `route`."""
+    wafer, train = routed.machine, routed.train
+    moving: dict[str, int] = {}
+    for load in phase_loads(routed):
+        procedure = load.name.rsplit("/", 1)[0]
+        moving[procedure] = moving.get(procedure, 0) + load.max_link_bytes
+    computing = {p.name: sum(_die_flops(op, sharded) for op in p.ops) for p in sharded.procedures}
+    slowest = max(
+        sum(
+            times * (float(computing[c.procedure]) / wafer.die.peak + moving.get(c.procedure, 0) / wafer.link.bandwidth)
+            for c, times in calls(step)
+        )
+        for step in routed.steps()
+    )  # fmt: skip
+    slots = train.microbatches * (train.interleave if routed.stages > 1 else 1)
+    return slowest * (slots + routed.stages - 1) / slots
+
+
+def _die_flops(op: Op, sharded: Module) -> Fraction:
+    if not op.flops:
+        return Fraction(0)
+    return op.flops * seen(op, sharded) / prod(sharded.sizes[a] for a in working_axes(op))

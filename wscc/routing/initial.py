@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
 from wscc.machine.topology import Path, Topology
 from wscc.routing.channels import Channel, channel_of, make_channels
-from wscc.routing.columns import Column, is_simple
-from wscc.routing.flows import Demand, Flow, Ints, Piece, merged_demands, single_demands
+from wscc.routing.columns import Column, Pool, is_simple
+from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, merged_demands, single_demands
+from wscc.routing.free import FreeSearch
 from wscc.routing.loads import Hop, link_numbers
 from wscc.routing.search import Search
+from wscc.routing.split import split
+from wscc.routing.spread import spread
 from wscc.routing.trees import Trees
 from wscc.routing.turns import turns_of
 
@@ -122,3 +126,26 @@ def _shortest_allowed(topology: Topology, channels: tuple[Channel, ...], pair: P
     demand = Demand(pair[0], 1, (pair[1],), ((0,),))
     (column,) = Search(channels[-1:], [demand]).cheapest(np.ones(len(topology.links))).columns
     return column.die_paths(topology)[0], len(channels) - 1
+
+
+_BIDS: Final = 12
+
+
+_CROSSINGS: Final = 200_000  # of links by all candidates, for a linear programme of about a second
+
+
+def wished_paths(topology: Topology, demands: Sequence[Demand], fixed: Floats, load: Floats) -> list[Path]:
+    """Good paths over all live links, those that carry most first; of demands with several destinations, to the
+    farthest. `load`: bytes by link to start from, `fixed` of them there anyhow."""
+    pool = Pool(len(demands), topology.links)
+    amounts = np.array([d.bytes for d in demands], float)
+    load, _ = spread(FreeSearch(topology, demands), pool, amounts, fixed, load, _BIDS)
+    columns = pool.columns
+    if sum(len(c.links) for c in columns) > _CROSSINGS:
+        return []
+    best = split(columns, np.zeros(len(columns)), amounts, fixed, float(load.max()))
+    if best is None:
+        return []
+    carried = best.shares * amounts[[c.demand for c in columns]]
+    order = sorted(np.flatnonzero(carried > 0).tolist(), key=lambda j: (-carried[j], j))
+    return [columns[j].die_paths(topology)[0] for j in order]

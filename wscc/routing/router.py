@@ -22,14 +22,13 @@ from wscc.routing.channels import CHANNELS, Channel, is_whole
 from wscc.routing.columns import Column, Pool
 from wscc.routing.cuts import best_simple_cut
 from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, check_flows
-from wscc.routing.initial import Start, start
+from wscc.routing.initial import Start, start, wished_paths
 from wscc.routing.limits import Limits
 from wscc.routing.loads import Hop, link_bytes
 from wscc.routing.search import Search
 from wscc.routing.settle import fractional_load, settle
 from wscc.routing.split import Split, split
 from wscc.routing.spread import Prices, bid, spread
-from wscc.routing.wishes import wished_paths
 
 # Bids in the first round, in later ones, and in any where a search takes long.
 _BIDS: Final = (12, 4, 3)
