@@ -1,11 +1,14 @@
-"""What the folder list promises: imports go one way, tables are total, no pass knows an axis by name."""
+"""The promises of the folder list: imports go one way and in no circle, folders stay small, tables are total."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 from tests.support.paths import ROOT
@@ -13,64 +16,166 @@ from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.passes import PASSES, default_passes
 from wscc.strategy import POLICIES
 
+CODE = ("wscc", "passes", "backends", "grammar")
+SHIPPED_FROM_THE_TOP = ("passes", "backends", "grammar")  # as `wscc.passes` and so on
+
 # Each part of the tree, and what of ours it may import.
 BASE = {"diagnostics", "machine", "ir", "strategy", "grammar"}
+FACTS = BASE | {"routing", "analysis"}
+ABOVE = FACTS | {
+    "frontend",
+    "host",
+    "huggingface",
+    "reference",
+    "collectives",
+    "passes",
+    "backends",
+    "driver",
+}
 MAY: dict[str, set[str]] = {
     "grammar": set(),
     "wscc/diagnostics": {"diagnostics"},
     "wscc/machine": {"diagnostics", "machine"},
-    "wscc/collectives": {"diagnostics", "machine", "routing", "collectives"},
-    "wscc/ir": {"diagnostics", "machine", "ir", "grammar"},
     "wscc/strategy.py": {"diagnostics"},
+    "wscc/ir": {"diagnostics", "machine", "ir", "grammar"},
+    "wscc/routing": {"diagnostics", "machine", "routing"},
+    "wscc/collectives": {"diagnostics", "machine", "routing", "collectives"},
+    "wscc/analysis": {"diagnostics", "machine", "ir", "strategy", "routing", "analysis"},
     "wscc/frontend": BASE | {"frontend"},
+    "wscc/reference": {"diagnostics", "ir", "reference"},
     "wscc/host": BASE | {"host"},
     "wscc/huggingface": {"diagnostics", "ir", "machine", "frontend", "huggingface"},
-    "wscc/reference": {"diagnostics", "ir", "reference"},
-    "wscc/routing": {"diagnostics", "machine", "routing"},
-    "passes": BASE | {"routing", "passes"},
-    "backends": BASE | {"backends", "collectives", "host"},
-    "wscc/pipeline.py": BASE | {"passes"},
-    "wscc/search": BASE
-    | {"frontend", "passes", "backends", "pipeline", "compiler", "report", "simulation", "search"},
-    "wscc/faults": BASE | {"frontend", "passes", "pipeline", "report", "faults"},
+    "passes": FACTS | {"passes"},
+    "backends": FACTS | {"backends", "collectives", "host"},
+    "wscc/driver": ABOVE,
+    "wscc/equivalence": ABOVE | {"equivalence"},
+    "wscc/search": ABOVE | {"search"},
+    "wscc/faults": ABOVE | {"faults"},
 }
+# Nothing else may see passes or backends.
+TOP = {"driver", "equivalence", "search", "faults", "cli"}
+# What every pass may import of the folder that it lies in.
+OF_ALL_PASSES = {"base", "choices", "options"}
+MOST_FILES = 25
 
 
-def imported(path: Path) -> set[str]:
-    """The second part of every `wscc.X` that a file imports."""
-    found: set[str] = set()
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    return ".".join(parts if parts[0] == "wscc" else ("wscc", *parts))
+
+
+def sources(*folders: str) -> list[Path]:
+    return [path for folder in folders or CODE for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+MODULES = {module_name(path): path for path in sources()}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module of ours that a file imports, under `TYPE_CHECKING` and inside functions too."""
     for node in ast.walk(ast.parse(path.read_text())):
-        names: list[str] = []
         if isinstance(node, ast.Import):
-            names = [a.name for a in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module] if node.module != "wscc" else [f"wscc.{a.name}" for a in node.names]
-        found |= {n.split(".")[1] for n in names if n.startswith("wscc.")}
-    return found
+            yield from (a.name for a in node.names if a.name.startswith("wscc."))
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "wscc":
+            named = [f"{node.module}.{a.name}" for a in node.names]
+            yield from {n if n in MODULES else node.module for n in named} - {"wscc"}
 
 
-@pytest.mark.parametrize("part", MAY)
-def test_imports_go_one_way(part: str) -> None:
-    root = ROOT / part
-    for path in [root] if root.is_file() else root.rglob("*.py"):
-        assert imported(path) <= MAY[part], path
+def part(module: str) -> str:
+    """The second part of `wscc.X.y`."""
+    return module.split(".")[1]
+
+
+def pass_of(module: str) -> str:
+    """The pass whose folder a module lies in, or nothing."""
+    parts = module.split(".")
+    return parts[2] if parts[1:2] == ["passes"] and len(parts) > 2 else ""
+
+
+# ---- imports
+
+
+@pytest.mark.parametrize("folder", MAY)
+def test_imports_go_one_way(folder: str) -> None:
+    root = ROOT / folder
+    for path in [root] if root.is_file() else sources(folder):
+        assert {part(m) for m in imports(path)} <= MAY[folder], path
+
+
+def test_every_part_of_the_tree_has_a_row() -> None:
+    parts = {m.split(".")[1] for m in MODULES if "." in m} - {"__main__"}
+    assert {Path(f).stem for f in MAY} | {"cli"} == parts
+
+
+def test_no_pass_imports_another_pass() -> None:
+    for module, path in MODULES.items():
+        if own := pass_of(module):
+            seen = {pass_of(m) for m in imports(path)} - {""}
+            assert seen <= {own} | OF_ALL_PASSES, path
+
+
+def test_only_what_stands_above_sees_passes_and_backends() -> None:
+    for module, path in MODULES.items():
+        seen = {part(m) for m in imports(path)} & {"passes", "backends"}
+        own = {part(module)} if "." in module else set()
+        assert seen <= own or own <= TOP, path
+
+
+def test_no_import_goes_in_a_circle() -> None:
+    graph = nx.DiGraph((m, n) for m, path in MODULES.items() for n in imports(path))
+    circles = [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1]
+    assert not circles
+
+
+# ---- folders and files
+
+
+def test_no_folder_is_crowded() -> None:
+    files = Counter(path.parent for path in sources(*CODE, "tests"))
+    assert {str(f): n for f, n in files.items() if n > MOST_FILES} == {}
+
+
+def test_no_file_repeats_the_name_of_its_folder() -> None:
+    for path in sources():
+        assert path.stem != path.parent.name, path
+        assert not path.stem.startswith(f"{path.parent.name}_"), path
+
+
+def test_the_tests_mirror_the_tree() -> None:
+    mirrored = {Path(f).name for f in MAY if not f.endswith(".py")} | {"cli"}
+    others = {"support", "oracles", "fuzz", "bench", "cases", "end_to_end", "__pycache__"}
+    assert {p.name for p in (ROOT / "tests").iterdir() if p.is_dir()} <= mirrored | others
+
+
+@pytest.mark.parametrize("folder", CODE)
+def test_files_stay_small(folder: str) -> None:
+    for path in sources(folder):
+        assert len(path.read_text().splitlines()) <= 400, path
+
+
+def test_every_package_ships() -> None:
+    """Listed in pyproject.toml, so that a wheel has it."""
+    listed = set(re.findall(r'^    "(wscc[\w.]*)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+    assert listed == {m for m, path in MODULES.items() if path.name == "__init__.py"}
 
 
 def test_only_the_command_line_prints_or_exits() -> None:
-    for folder in ("wscc", "passes", "backends", "grammar"):
-        for path in (ROOT / folder).rglob("*.py"):
-            if "cli" in path.parts:
-                continue
-            for node in ast.walk(ast.parse(path.read_text())):
-                assert not (isinstance(node, ast.Name) and node.id in ("print", "exit")), path
+    for path in sources():
+        if "cli" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            assert not (isinstance(node, ast.Name) and node.id in ("print", "exit")), path
+
+
+# ---- tables
 
 
 def test_nothing_but_the_strategy_table_knows_an_axis() -> None:
     """A new axis is one row of `wscc.strategy`: no pass or backend spells one."""
     word = re.compile(rf"[\"']({'|'.join(POLICIES)})[\"']")
-    for folder in ("passes", "backends", "wscc/ir"):
-        for path in (ROOT / folder).rglob("*.py"):
-            assert not word.search(path.read_text()), path
+    for path in sources("passes", "backends", "wscc/ir", "wscc/analysis"):
+        assert not word.search(path.read_text()), path
 
 
 @pytest.mark.parametrize("name", PASSES)
@@ -99,9 +204,3 @@ def test_every_instruction_has_a_meaning() -> None:
     from wscc.backends.interpreter.kernels.table import MEANING
 
     assert set(MEANING) == set(INSTRUCTIONS) - {"post", "send", "wait"}
-
-
-@pytest.mark.parametrize("folder", ["wscc", "passes", "backends", "grammar"])
-def test_files_stay_small(folder: str) -> None:
-    for path in (ROOT / folder).rglob("*.py"):
-        assert len(path.read_text().splitlines()) <= 400, path
