@@ -21,7 +21,7 @@ from wscc.backends.verify import verify_program
 from wscc.backends.verify.routes import check_routes
 from wscc.cli import main
 from wscc.diagnostics import Source
-from wscc.equivalence import check_meaning
+from wscc.equivalence import check_semantics
 from wscc.equivalence.recompile import differences
 from wscc.ir.array import Init, Kind
 from wscc.ir.routes import Leg, Route
@@ -38,7 +38,7 @@ def test_a_compiled_program_is_right_in_structure_and_meaning(name: str) -> None
     verdict = verify_program(program(name))
     assert verdict.ok, verdict.findings
     assert verdict.messages > 0
-    meaning = check_meaning(program(name))
+    meaning = check_semantics(program(name))
     assert meaning.ran
     assert not meaning.findings
 
@@ -289,7 +289,7 @@ def test_a_schedule_of_learning_that_two_steps_do_not_reach_is_compared() -> Non
         for p in right.streams.programs
     )
     broken = replace(right, streams=replace(right.streams, programs=programs))
-    (first, *_) = check_meaning(broken).findings
+    (first, *_) = check_semantics(broken).findings
     assert "`adamw` has floor=0.5, and the graph 0.0" in first.message
 
 
