@@ -34,13 +34,13 @@ from wscc.ir.types import DType, TensorType
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_compiled_program_is_right_in_structure_and_meaning(name: str) -> None:
+def test_a_compiled_program_is_right_in_structure_and_semantics(name: str) -> None:
     verdict = verify_program(program(name))
     assert verdict.ok, verdict.findings
     assert verdict.messages > 0
-    meaning = check_semantics(program(name))
-    assert meaning.ran
-    assert not meaning.findings
+    equivalence = check_semantics(program(name))
+    assert equivalence.ran
+    assert not equivalence.findings
 
 
 # ---- by hand
@@ -299,7 +299,10 @@ def test_a_schedule_of_learning_that_two_steps_do_not_reach_is_compared() -> Non
 def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     right = program("tatp=4")
     write_artifact(tmp_path / "right", right)
-    assert main(["verify", str(tmp_path / "right"), "--meaning"]) == 0
+    assert main(["verify", str(tmp_path / "right"), "--semantics"]) == 0
+    with_option = capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "right"), "--meaning"]) == 0  # the old name of the option
+    assert "equal to one device" in with_option
     assert "run in f64, equal to one device" in capsys.readouterr().out
     assert main(["verify", str(tmp_path / "right"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
