@@ -135,7 +135,7 @@ class Machine:
         return dict(sorted(links.items()))
 
     def peak_bytes(self) -> tuple[int, ...]:
-        """By logical die, one past the highest byte that an executed instruction or the host wrote."""
+        """One past the highest byte that an executed instruction or the host wrote, for each logical die."""
         highest = self._dies.highest()
         return tuple(map(max, zip(highest, *self._answers("highest", highest), strict=True)))
 

@@ -20,7 +20,7 @@ class Cluster:
 
 
 class Groups:
-    """Disjoint groups of hashable things, joined pair by pair."""
+    """Disjoint sets of hashable things, joined pair by pair (union-find)."""
 
     def __init__(self, things: Iterable[object]) -> None:
         self._parent: dict[object, object] = {x: x for x in things}
@@ -38,10 +38,10 @@ class Groups:
 
     def of(self, dies: Iterable[int]) -> tuple[tuple[int, ...], ...]:
         """The dies by group, in the order of the first of each."""
-        found: dict[object, list[int]] = {}
+        members: dict[object, list[int]] = {}
         for die in dies:
-            found.setdefault(self.find(die), []).append(die)
-        return tuple(map(tuple, found.values()))
+            members.setdefault(self.find(die), []).append(die)
+        return tuple(map(tuple, members.values()))
 
 
 def clusters_of(calls: Mapping[int, DieCall]) -> tuple[Cluster, ...]:

@@ -1,4 +1,4 @@
-"""What instructions and messages take on a wafer, in ticks: whole numbers, so that no size is rounded away.
+"""Durations of instructions and messages on a wafer, in ticks: whole numbers, so that no size is rounded away.
 
 A tick is 10^-18 s, and every duration is rounded up to one. Instruction time = max(FLOPs / (peak x tile
 efficiency), bytes of operands in HBM / HBM bandwidth). Only contractions have FLOPs, as in the report: a die
@@ -38,7 +38,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an instruction does: FLOPs, FLOPs with m, n, k rounded up to whole tiles, and the memory it touches."""
+    """The work of an instruction: FLOPs, FLOPs with m, n, k rounded up to whole tiles, and the memory it accesses."""
 
     flops: int
     tiled: int
@@ -65,7 +65,7 @@ def work_of(x: Instruction, tile: int) -> Work:
 
 
 def _matrices(x: Instruction) -> tuple[int, int, int, int]:
-    """How many products a gemm is, and their m, n and k. A leading dimension that an operand does not have (it
+    """The number of products in a gemm, and their m, n and k. A leading dimension that an operand does not have (it
     repeats) is none of separate products: rows of one, columns of the other follow one another."""
     a, b = x.reads
     m, n = x.writes[0].shape[-2:]
@@ -145,7 +145,7 @@ class Costs:
         return self._legs[key]
 
     def in_hbm(self, r: Reach, base: int) -> int:
-        """Of the bytes of an operand at `base`, those above the SRAM; in proportion, where it lies across."""
+        """The bytes of an operand at `base` that are above the SRAM; in proportion, if it is in both memories."""
         sram = self.wafer.die.sram
         low, high = base + r.low, base + r.high
         if high <= sram:

@@ -84,14 +84,14 @@ def _between(artifact: Artifact, recompiled: Streams, manifest: Manifest) -> Ite
         return
     codes = [{p.role: {c.name: c for c in p.procedures} for p in s.programs} for s in (program, recompiled)]
     for die, (role, other) in enumerate(zip(program.roles, recompiled.roles, strict=True)):
-        mine, theirs = codes[0][role], codes[1][other]
+        procedures, recompiled_procedures = codes[0][role], codes[1][other]
         name = die_name(program.dies[die], artifact.manifest)
-        if mine.keys() != theirs.keys():
+        if procedures.keys() != recompiled_procedures.keys():
             yield Finding("meaning", "has other procedures than the graph asks for", name)
             continue
-        for procedure, code in mine.items():
+        for procedure, code in procedures.items():
             rows = program.bindings[die], recompiled.bindings[die]
-            instruction = _first_difference(code, rows[0], theirs[procedure], rows[1])
+            instruction = _first_difference(code, rows[0], recompiled_procedures[procedure], rows[1])
             if instruction is not None:
                 message = "is not the instruction that the graph asks for"
                 yield Finding("meaning", message, name, procedure, instruction)

@@ -49,7 +49,7 @@ def _accumulate(c: Array, a: Array, b: Array) -> None:
 
 
 def is_blas_matrix(x: Array) -> bool:
-    """Whether BLAS can address the last two dimensions: one stride is an element, the other a row of them."""
+    """True if BLAS can address the matrices x [*, m, n]: one stride is an element, the other a row of them."""
     item = x.itemsize
     (m, n), (sm, sn) = x.shape[-2:], x.strides[-2:]
     by_rows = sn == item and sm % item == 0 and sm >= n * item
