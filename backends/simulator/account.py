@@ -80,7 +80,7 @@ class Account:
 
     def _link_bound(self, use: LinkTotal) -> int:
         """Ticks that a link needs for its bytes alone."""
-        return use.bytes * SECOND // self.costs.wafer.link.bandwidth
+        return int(self.costs.rates.link.busy(use.bytes) * SECOND)
 
 
 def account(composer: Composer, profile: Profile) -> Account:

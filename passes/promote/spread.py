@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
+from wscc.analysis.cost import DieRates
 from wscc.analysis.memory.access_cost import gemm_flops, pace
 from wscc.ir.fabric import FabricStmt, Kernel, views_of
 from wscc.ir.module import Procedure
@@ -30,7 +31,7 @@ def spread_pieces(procedure: Procedure, die: Die, aliases: dict[str, str]) -> Pr
         if not bytes_ or len(pieces[0].writes) > 1:
             continue
         lowest, now = _independent(procedure, first, pieces, aliases), float(rhythm.seconds[first])
-        over = min(now - float(rhythm.seconds[lowest]), _OVER * bytes_ / die.hbm_bandwidth)
+        over = min(now - float(rhythm.seconds[lowest]), DieRates.of(die).hbm(_OVER * bytes_))
         for i in range(first, end):
             at = rhythm.from_(now - over * (end - 1 - i) / len(pieces))
             before.setdefault(max(lowest, min(first, at)), []).append(i)
