@@ -98,7 +98,7 @@ def _update(owner: str, params: list[Array], train: Train, adam: bool) -> Proced
 
 
 def _attrs(train: Train, adam: bool) -> dict[str, Attr]:
-    o, s = train.optimizer, train.schedule
+    o, s = train.optimizer, train.lr_schedule
     common: dict[str, Attr] = {"clip": train.clip, "warmup": s.warmup, "decay": s.decay, "floor": s.floor}
     if not adam:
         return {"lr": o.lr, **common}

@@ -23,6 +23,12 @@ def reparsed(text: str) -> ast.File:
     return parse(Source("t", text))
 
 
+def test_the_older_spelling_of_a_setting_is_printed_as_the_present_one() -> None:
+    old = reparsed("train m on w { schedule warmup(2), cosine(9, 0.1) }")
+    assert fmt(old) == "train m on w {\n  lr_schedule warmup(2), cosine(9, 0.1)\n}\n"
+    assert reparsed(fmt(old)) == old
+
+
 # ---- trees at random
 
 # Keywords too: each is a name wherever the grammar does not expect it.
@@ -107,7 +113,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
         ast.Text, st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters='"'))
     ),
     "optimizer": st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)),
-    "schedule": st.builds(ast.Schedule, tuples(st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)))),
+    "lr_schedule": st.builds(ast.LrSchedule, tuples(st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)))),
     "dtype": st.builds(ast.DTypes, tuples(st.builds(ast.Role, name(), name()))),
     "recompute": name(),
     "parallel": st.builds(ast.Strategy, tuples(st.builds(ast.Axis, name(), NUMBERS), 0)),

@@ -21,7 +21,7 @@ from wscc.frontend.mistakes import _SETTING
 from wscc.frontend.overrides import SETTINGS
 from wscc.frontend.parse import parse
 from wscc.frontend.units import UNITS, Dimension, nearest_unit
-from wscc.ir.train import Optimizer, Schedule
+from wscc.ir.train import LrSchedule, Optimizer
 from wscc.ir.types import DType
 from wscc.machine.presets import preset
 from wscc.machine.wafer import Die, Link, Wafer
@@ -54,7 +54,7 @@ def test_the_sample_means_what_it_says() -> None:
     config = tiny.config
     assert (config.batch, config.microbatch, config.calls) == (16, 4, 2)
     assert config.optimizer == Optimizer("adamw", 3e-3, 0.9, 0.95, 1e-8, 0.1)
-    assert config.schedule == Schedule(warmup=20)
+    assert config.lr_schedule == LrSchedule(warmup=20)
     assert (config.clip, config.data, config.recompute, config.seed) == (1.0, "tiny-text.txt", "none", 0)
     assert config.dtypes.compute is DType.F32
     assert config.strategy == {"dp": 2, "tatp": 2, "tp": 2}
@@ -133,6 +133,18 @@ def test_settings_are_the_same_in_grammar_messages_and_options() -> None:
     rule = re.search(r"^\?setting: ((?:.*\n +\|)*.*)$", grammar.text("wsl"), re.MULTILINE)
     assert rule
     assert set(re.findall(r"\w+", rule[1])) == set(SETTINGS) == _SETTING
+
+
+def test_both_spellings_of_a_setting_are_one_setting() -> None:
+    train = "schedule warmup(2) lr_schedule warmup(3)"
+    (duplicate,) = errors(program("x = tokens" + LOSS, train=train)).diagnostics
+    assert (duplicate.code, duplicate.message) == (Code.DUPLICATE, "setting `lr_schedule` is given twice")
+
+
+@pytest.mark.parametrize("word", ["lr_shedule", "shedule", "schedul"])
+def test_a_misspelling_suggests_the_present_spelling(word: str) -> None:
+    (unknown,) = errors(program("x = tokens" + LOSS, train=f"{word} warmup(2)")).diagnostics
+    assert (unknown.code, unknown.help) == (Code.UNKNOWN_KEY, "did you mean `lr_schedule`?")
 
 
 # ---- numbers
@@ -279,8 +291,8 @@ def test_a_die_without_hbm_has_none() -> None:
 def test_defaults_of_training() -> None:
     config = run(program("x = tokens" + LOSS)).config
     assert config.optimizer == Optimizer("sgd", 0.1)
-    assert (config.schedule, config.clip, config.data, config.recompute, config.seed) == (
-        Schedule(),
+    assert (config.lr_schedule, config.clip, config.data, config.recompute, config.seed) == (
+        LrSchedule(),
         0.0,
         "",
         "none",
@@ -291,9 +303,9 @@ def test_defaults_of_training() -> None:
 
 def test_every_setting_by_hand() -> None:
     train = 'data "a.txt" clip 0.5 recompute full seed 7 dtype grads f32, compute bf16'
-    train += " schedule warmup(10), cosine(100, floor = 0.1)"
+    train += " lr_schedule warmup(10), cosine(100, floor = 0.1)"
     config = run(program("x = tokens" + LOSS, train=train)).config
-    assert config.schedule == Schedule(10, 100, 0.1)
+    assert config.lr_schedule == LrSchedule(10, 100, 0.1)
     assert (config.data, config.clip, config.recompute, config.seed) == ("a.txt", 0.5, "full", 7)
     assert (config.dtypes.compute, config.dtypes.params, config.dtypes.grads) == (
         DType.BF16,

@@ -248,7 +248,7 @@ class Wafer(Line):
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule(Node):
+class LrSchedule(Node):
     calls: tuple[Call, ...]
 
 
@@ -280,7 +280,7 @@ class Strategy(Node):
         return not self.axes
 
 
-SettingValue = Number | Text | Name | Call | Schedule | DTypes | Strategy
+SettingValue = Number | Text | Name | Call | LrSchedule | DTypes | Strategy
 
 
 @dataclass(frozen=True, slots=True)

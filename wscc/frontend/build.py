@@ -239,7 +239,7 @@ RULES: Final[dict[str, Rule]] = {
     # training
     "train": _train, "train_body": Builder.body,
     **{k: _setting(k) for k in SETTINGS},
-    "schedule": _group("schedule", ast.Schedule), "dtype": _group("dtype", ast.DTypes),
+    "lr_schedule": _group("lr_schedule", ast.LrSchedule), "dtype": _group("dtype", ast.DTypes),
     "parallel": _group("parallel", ast.Strategy),
     "role": lambda b, c, span: ast.Role(c[0], c[1], span=span),
     "axis": lambda b, c, span: ast.Axis(c[0], c[1], span=span),

@@ -50,11 +50,13 @@ OPTIMIZERS: Final = {
     "adamw": ("lr", "beta1", "beta2", "eps", "weight_decay"),
     "sgd": ("lr",),
 }
-SCHEDULES: Final = {"warmup": ("steps",), "cosine": ("steps", "floor")}
+LR_SCHEDULES: Final = {"warmup": ("steps",), "cosine": ("steps", "floor")}
 INITS: Final = {"zeros": 0, "ones": 0, "normal": 1}  # kind -> arguments
 # What `train` may say, in the order of the grammar.
 SETTINGS: Final = (
-    "batch", "microbatch", "data", "optimizer", "clip", "schedule", "dtype", "recompute", "parallel", "zero",
+    "batch", "microbatch", "data", "optimizer", "clip", "lr_schedule", "dtype", "recompute", "parallel", "zero",
     "interleave", "seed",
 )  # fmt: skip
+# Older spelling -> the setting: accepted, never printed or suggested.
+OLDER_SPELLINGS: Final = {"schedule": "lr_schedule"}
 INPUT_DTYPES: Final = ("i32",)

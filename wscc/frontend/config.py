@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wscc.diagnostics import NO_SPAN, Span
-from wscc.ir.train import Optimizer, Schedule
+from wscc.ir.train import LrSchedule, Optimizer
 from wscc.ir.types import DType
 from wscc.strategy import POLICIES
 
@@ -38,7 +38,7 @@ class TrainConfig:
     microbatch: int
     optimizer: Optimizer
     strategy: dict[str, int] = field(default_factory=dict)
-    schedule: Schedule = field(default_factory=Schedule)
+    lr_schedule: LrSchedule = field(default_factory=LrSchedule)
     clip: float = 0.0
     data: str = ""
     dtypes: DTypes = DTypes()

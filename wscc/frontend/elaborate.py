@@ -76,7 +76,7 @@ class _Model:
         arrays = [*self.arrays.values(), *(_carried_array(c, self.arrays) for c in self.carried)]
         refuse_derived(arrays)
         train = Train(
-            batch=config.batch, microbatches=config.calls, optimizer=config.optimizer, schedule=config.schedule,
+            batch=config.batch, microbatches=config.calls, optimizer=config.optimizer, lr_schedule=config.lr_schedule,
             clip=config.clip, compute=config.dtypes.compute, params=config.dtypes.params,
             grads=config.dtypes.grads, recompute=config.recompute,
             zero=config.zero, interleave=config.interleave, data=config.data, seed=config.seed,

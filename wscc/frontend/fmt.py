@@ -144,7 +144,7 @@ def _setting(value: ast.SettingValue) -> str:
     match value:
         case ast.Text():
             return f'"{value.value}"'
-        case ast.Schedule():
+        case ast.LrSchedule():
             return _join(map(expression, value.calls))
         case ast.DTypes():
             return _join(f"{r.role.id} {r.dtype.id}" for r in value.roles)

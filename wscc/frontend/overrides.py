@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span
 from wscc.frontend import ast
-from wscc.frontend.builtins import OPTIMIZERS, SETTINGS
+from wscc.frontend.builtins import OLDER_SPELLINGS, OPTIMIZERS, SETTINGS
 from wscc.frontend.config import DTYPE_ROLES, FLOATS
 from wscc.frontend.machines import SPECS
 from wscc.frontend.parse import parse_fragment
@@ -155,7 +155,7 @@ def _set_model(selection: Selection, keys: tuple[str, ...], source: Source, valu
 
 
 def _set_train(selection: Selection, keys: tuple[str, ...], source: Source, value: int) -> Selection:
-    key = keys[0]
+    key = OLDER_SPELLINGS.get(keys[0], keys[0])
     if key not in SETTINGS:
         _unknown(source, key, SETTINGS, "`train` has no setting")
     if len(keys) == 2 and key in _PARTS:
@@ -164,7 +164,7 @@ def _set_train(selection: Selection, keys: tuple[str, ...], source: Source, valu
         _usage(source, f"`{'.'.join(keys)}` names no setting", f"write `--set train.{key}=...`")
     if key == "data" and '"' not in source.text:
         source = _source(f'{source.text[:value]}"{source.text[value:]}"')
-    setting = _fragment(source, 0, "setting", _spaced(source.text, value, key))
+    setting = _fragment(source, 0, "setting", _spaced(source.text, value, keys[0]))
     return _with_setting(selection, setting)
 
 

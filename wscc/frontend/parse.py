@@ -17,6 +17,7 @@ from lark.lexer import PatternStr
 from wscc import grammar
 from wscc.diagnostics import CompileError, Diagnostic, Source, Span
 from wscc.frontend import ast, build
+from wscc.frontend.builtins import OLDER_SPELLINGS
 from wscc.frontend.comments import Attached, Extent, attach
 from wscc.frontend.mistakes import Stop, diagnose
 from wscc.frontend.scan import WORDS, check_text
@@ -111,7 +112,8 @@ def _expected(before: str, rule: str) -> frozenset[str]:
     state.exhaust_lexer()
     accepts: set[str] = state.accepts()  # type: ignore[no-untyped-call]  # lark leaves it untyped
     literal = {t.name: t.pattern.value for t in parser.terminals if isinstance(t.pattern, PatternStr)}
-    return frozenset(literal.get(name, name.replace("$END", "END")) for name in accepts)
+    words = {literal.get(name, name.replace("$END", "END")) for name in accepts}
+    return frozenset(words - OLDER_SPELLINGS.keys())
 
 
 def _next_item(text: str, after: int) -> int | None:

@@ -9,11 +9,11 @@ from typing import Final, TypeVar
 
 from wscc.diagnostics import NO_SPAN, Code, Span
 from wscc.frontend import ast
-from wscc.frontend.builtins import OPTIMIZERS, SCHEDULES
+from wscc.frontend.builtins import LR_SCHEDULES, OPTIMIZERS
 from wscc.frontend.config import AXES, DTYPE_ROLES, FLOATS, RECOMPUTE, ZERO, DTypes, TrainConfig
 from wscc.frontend.evaluate import number
 from wscc.frontend.report import Report, hint
-from wscc.ir.train import Optimizer, Schedule
+from wscc.ir.train import LrSchedule, Optimizer
 from wscc.ir.types import DType
 from wscc.machine.wafer import Wafer
 
@@ -36,7 +36,7 @@ def resolve_train(train: ast.Train, report: Report) -> TrainConfig | None:
         microbatch=_integer(settings, "microbatch", 1, report),
         optimizer=_optimizer(settings, report),
         strategy=_strategy(settings, report),
-        schedule=_schedule(settings, report),
+        lr_schedule=_lr_schedule(settings, report),
         clip=_clip(settings, report),
         data=_typed(settings, "data", ast.Text, ast.Text("")).value,
         dtypes=_dtypes(settings, report),
@@ -196,7 +196,7 @@ def _check_batch(config: TrainConfig, settings: Mapping[str, ast.Setting], repor
     report.add(Code.DEGREE, message, settings["batch"].span, "", f"{nearest} would work")
 
 
-# ---- calls with numbers: optimizer, schedule
+# ---- calls with numbers: optimizer, schedule of the learning rate
 
 
 def _arguments(call: ast.Call, names: tuple[str, ...], report: Report) -> dict[str, tuple[Fraction, Span]]:
@@ -249,19 +249,19 @@ def _optimizer(settings: Mapping[str, ast.Setting], report: Report) -> Optimizer
     return Optimizer(kind=kind, **{name: float(value) for name, (value, _) in values.items()})
 
 
-def _schedule(settings: Mapping[str, ast.Setting], report: Report) -> Schedule:
+def _lr_schedule(settings: Mapping[str, ast.Setting], report: Report) -> LrSchedule:
     """`warmup(steps)` and `cosine(steps, floor = 0)`, each at most once."""
-    calls = _typed(settings, "schedule", ast.Schedule, ast.Schedule(())).calls
+    calls = _typed(settings, "lr_schedule", ast.LrSchedule, ast.LrSchedule(())).calls
     report.unique(((c.function.id, c.function.span) for c in calls), "part of the schedule")
     steps: dict[str, int] = {}
     floor = 0.0
     for call in calls:
         kind = call.function.id
-        if kind not in SCHEDULES:
-            help = hint(kind, SCHEDULES)
+        if kind not in LR_SCHEDULES:
+            help = hint(kind, LR_SCHEDULES)
             report.add(Code.CHOICE, f"unknown schedule `{kind}`", call.function.span, "", help)
             continue
-        values = _arguments(call, SCHEDULES[kind], report)
+        values = _arguments(call, LR_SCHEDULES[kind], report)
         if "steps" not in values:
             report.add(Code.MISSING, f"`{kind}` has no `steps`", call.span, "", f"write `{kind}(100)`")
             continue
@@ -272,9 +272,9 @@ def _schedule(settings: Mapping[str, ast.Setting], report: Report) -> Schedule:
     if decay and decay <= warmup:
         message = f"the cosine ends at step {decay}, before the warm-up does (step {warmup})"
         report.add(
-            Code.NUMBER, message, settings["schedule"].span, "", "steps count from the start of training"
+            Code.NUMBER, message, settings["lr_schedule"].span, "", "steps count from the start of training"
         )
-    return Schedule(warmup, decay, floor)
+    return LrSchedule(warmup, decay, floor)
 
 
 def _swap(value: tuple[Fraction, Span], what: str) -> tuple[Fraction, str, int, Span]:
