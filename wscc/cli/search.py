@@ -16,7 +16,7 @@ from wscc.frontend.scan import read_source
 from wscc.machine.links import LINK_MODELS
 from wscc.search import BUDGET, search
 from wscc.search.candidates import Problem
-from wscc.search.outcome import Candidate, Found, refusals, spoken, summary
+from wscc.search.outcome import Candidate, SearchResult, refusals, spoken, summary
 from wscc.search.space import spell
 
 _REASONS = 6  # of refusals, that the table names; --json has all
@@ -82,11 +82,11 @@ def in_words(told: dict[str, Any]) -> str:
     return f"{count} of {spoken(told['dies'])}: {done}; {told['ended']}"
 
 
-def _best(found: Found, top: int) -> list[Candidate]:
+def _best(found: SearchResult, top: int) -> list[Candidate]:
     return [*found.simulated, *found.slower, *found.others][:top]
 
 
-def _as_json(found: Found, top: int) -> dict[str, Any]:
+def _as_json(found: SearchResult, top: int) -> dict[str, Any]:
     rows = [
         {
             "strategy": spell(c.strategy),
@@ -104,7 +104,7 @@ def _as_json(found: Found, top: int) -> dict[str, Any]:
     return summary(found) | {"rows": rows, "refusals": [asdict(r) for r in refusals(found)]}
 
 
-def _show(found: Found, top: int) -> None:
+def _show(found: SearchResult, top: int) -> None:
     head = f"{'dies':>5}{'estimate':>12}{'simulated':>14}{'bound':>12}{'MFU':>9}{'memory':>10}"
     click.echo(f"{'strategy':<28}{head}")
     for c in _best(found, top):
@@ -125,13 +125,13 @@ def _row(c: Candidate) -> str:
     return f"{row}{mfu:>9}{memory:>10}{'  given' * c.is_given}".rstrip()
 
 
-def _gap(found: Found) -> str:
+def _gap(found: SearchResult) -> str:
     if found.bound == found.seconds:
         return ", which the best takes"
     return f"; the best takes {found.seconds / found.bound:.3g} times that" if found.bound else ""
 
 
-def _facts(found: Found) -> Iterator[tuple[str, str]]:
+def _facts(found: SearchResult) -> Iterator[tuple[str, str]]:
     yield "looked at", in_words(summary(found))
     yield "bound", f"none of them takes less than {found.bound:.4g} s{_gap(found)}"
     label = "refused"

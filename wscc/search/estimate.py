@@ -1,6 +1,6 @@
-"""Seconds of a step by the sharded module alone: a guess that says which strategies are worth compiling.
+"""An estimate of the seconds of a step from the sharded module alone, by which strategies are ranked.
 
-Of each op: the longer of its FLOPs at the efficiency of its tiles, and its bytes in HBM; a stream also hides what it
+For each op: the longer of its FLOPs at the efficiency of its tiles, and its bytes in HBM; a stream also hides what it
 moves. Reshards are added: rounds of neighbours, on links that groups of inner axes share. A value is taken to lie in
 HBM if it is larger than an eighth of the SRAM, an array if those of its stage fill more than half of it.
 
@@ -28,7 +28,8 @@ _PASSES: Final = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}
 
 
 def estimate(sharded: Module) -> float:
-    """Seconds of a step; the slowest stage sets the pace, (m v + p - 1) / (m v) for filling the pipeline."""
+    """The seconds of a step: those of the slowest stage, times (m v + p - 1) / (m v) for filling the pipeline (p
+    stages, m micro-batches, v chunks of layers on a stage)."""
     machine = sharded.machine
     costs = _Costs(sharded, Rates.of(machine), resting_bytes(sharded) * _ARRAY_SHARE > machine.die.sram)
     seconds = {p.name: costs.procedure(p) for p in sharded.procedures}
@@ -46,7 +47,7 @@ class _Costs:
     hops: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Peers of an outer axis are about as far apart as a square of the dies of the inner ones is wide."""
+        """The hops between peers: on an outer axis about the width of a square of the dies of the inner axes."""
         inner = 1
         for axis, size in reversed(self.module.axes):
             self.hops[axis] = isqrt(inner - 1) + 1 if inner > 1 else 1
