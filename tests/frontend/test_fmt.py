@@ -1,4 +1,4 @@
-"""`wscc fmt`: what is printed means the same, is printed the same again, and loses no comment."""
+"""`wscc fmt`: its output parses to the same tree, prints the same again, and keeps every comment."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def without_blank(node: Any) -> Any:
 def body(
     lines: st.SearchStrategy[Any], most: int = 4, *, blanks: bool = True
 ) -> st.SearchStrategy[ast.Body[Any]]:
-    """A blank line sets apart only what has an elder sibling."""
+    """A body; its first line has no blank line before it."""
 
     def settle(nodes: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(n if blanks and i else without_blank(n) for i, n in enumerate(nodes))

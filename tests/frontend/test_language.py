@@ -1,4 +1,5 @@
-"""The language: what programs mean, down to the integers. Wrong programs are in `cases/errors`."""
+"""The language: programs resolve to the configuration, sizes and machine that they write. Wrong ones are in
+`cases/errors`."""
 
 from __future__ import annotations
 
@@ -194,9 +195,9 @@ def test_a_division_that_leaves_a_remainder_names_the_nearest_divisors(a: int, b
     assume(a % b)
     with pytest.raises(CompileError, match=f"{a} / {b} leaves {a % b}") as caught:
         integer(ast.Binary("/", ast.Number(str(a)), ast.Number(str(b))), {})
-    offered = [int(n) for n in re.findall(r"\d+", caught.value.diagnostics[0].help)[1:]]
-    assert offered
-    assert all(a % n == 0 for n in offered)
+    divisors = [int(n) for n in re.findall(r"\d+", caught.value.diagnostics[0].help)[1:]]
+    assert divisors
+    assert all(a % n == 0 for n in divisors)
 
 
 def test_integers_end_at_two_to_the_63() -> None:
@@ -248,11 +249,11 @@ def test_units_by_hand(unit: str, dimension: Dimension, value: Fraction) -> None
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
+    ("word", "unit"),
     [("gb", "GB"), ("GBs", "GB/s"), ("TFLOPS", "TFLOP/s"), ("TBps", "TB/s"), ("nsec", "ns"), ("zebra", None)],
 )
-def test_the_unit_that_was_meant(word: str, meant: str | None) -> None:
-    assert nearest_unit(word) in (meant, "GB" if word == "GBs" else meant)
+def test_the_nearest_unit(word: str, unit: str | None) -> None:
+    assert nearest_unit(word) in (unit, "GB" if word == "GBs" else unit)
 
 
 def test_a_fraction_of_a_unit_is_exact() -> None:
@@ -326,8 +327,8 @@ def test_a_step_is_a_whole_number_of_calls_or_refused_with_a_batch_that_works(
         return
     (diagnostic,) = errors(text).diagnostics
     assert diagnostic.code is Code.DEGREE
-    for offered in re.findall(r"`((?:micro)?batch) (\d+)`", diagnostic.help):
-        b, m = (int(offered[1]), micro) if offered[0] == "batch" else (batch, int(offered[1]))
+    for setting, value in re.findall(r"`((?:micro)?batch) (\d+)`", diagnostic.help):
+        b, m = (int(value), micro) if setting == "batch" else (batch, int(value))
         assert b % (dp * m) == 0
 
 

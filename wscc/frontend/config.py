@@ -1,4 +1,4 @@
-"""How to train, as `train` says it once every default is filled in."""
+"""The training configuration: the settings of `train` with every default filled in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLOATS = (DType.F64, DType.F32, DType.BF16)
 
 @dataclass(frozen=True, slots=True)
 class DTypes:
-    """Element types of arithmetic, of weights at rest (and the optimizer's state), and of gradients."""
+    """Element types of arithmetic, of stored weights (and the optimizer's state), and of gradients."""
 
     compute: DType = DType.F32
     params: DType = DType.F32
