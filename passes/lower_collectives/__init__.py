@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar, Final
 
-from wscc.analysis.index_ranges import Coordinates, Run, split_axes
+from wscc.analysis.index_ranges import Coordinates, Run
+from wscc.analysis.op_axes import split_axes
 from wscc.diagnostics import Code, fail
 from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Transfer, views_of
 from wscc.ir.logical_mesh import LogicalMesh

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wscc.analysis.index_ranges import Coordinates, Run, Runs, split_axes
+from wscc.analysis.index_ranges import Coordinates, Run, Runs
+from wscc.analysis.op_axes import split_axes
 from wscc.ir.op import Op, Stream
 from wscc.ir.per_die import Ints
 from wscc.ir.views import View, sliced

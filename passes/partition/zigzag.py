@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, prod
 
-from wscc.analysis.index_ranges import split_axes
+from wscc.analysis.op_axes import split_axes
 from wscc.analysis.sequence_dims import Positions, Sequences, across, factors
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from wscc.analysis.memory.access_cost import gemm_flops, pace
+from wscc.analysis.flops import gemm_flops
+from wscc.analysis.memory.access_cost import pace
 from wscc.ir.fabric import FabricStmt, Kernel, views_of
 from wscc.ir.module import Procedure
 from wscc.ir.op import Op

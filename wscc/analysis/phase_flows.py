@@ -8,7 +8,7 @@ from typing import Final, TypeGuard
 
 import numpy as np
 
-from wscc.analysis.memory.access_cost import gemm_flops
+from wscc.analysis.flops import gemm_flops
 from wscc.ir.die_arrays import DieArray, as_array
 from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Module, Procedure

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from wscc.analysis.flops import hidden_model_flops, model_flops
 from wscc.analysis.link_loads import link_bytes, phase_loads, procedure_loads
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Span
 from wscc.driver.pipeline import Observer, Timings, compile_module, facts_of, run_passes
-from wscc.driver.report import Loads, build_report, hidden_model_flops, model_flops
+from wscc.driver.report import Loads, build_report
 from wscc.driver.stagger import choose
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides

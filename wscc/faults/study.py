@@ -11,10 +11,11 @@ from math import prod
 from statistics import median
 from typing import Final
 
+from wscc.analysis.flops import seen
 from wscc.analysis.link_loads import phase_loads
+from wscc.analysis.op_axes import working_axes
 from wscc.diagnostics import Code, CompileError, Diagnostic
 from wscc.driver.pipeline import check, facts_of, run_passes
-from wscc.driver.report import seen, working_axes
 from wscc.faults.patterns import KINDS, damaged
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from math import isqrt, prod
 from typing import Final
 
+from wscc.analysis.flops import seen
 from wscc.analysis.memory.array_layout import resting_bytes
-from wscc.driver.report import seen, working_axes
+from wscc.analysis.op_axes import working_axes
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op, Value
 from wscc.ir.step import calls
