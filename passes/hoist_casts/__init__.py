@@ -30,7 +30,7 @@ class HoistCasts(Pass):
     After:  loop l { @block.cast(w[l], w.bf16[l]) }  loop mb { .. @block.fwd(w.bf16[l], x[l], x[l + 1]) .. }
 
     Copies take memory to save time: a module whose arrays alone would then be more than a die holds is left as it is.
-    Whether locals fit beside them only `plan_memory` knows (`wscc.driver.pipeline.run_fitting`).
+    Whether locals fit beside them only `plan_memory` knows (`wscc.driver.pipeline.Pipeline`).
     """
 
     name: ClassVar[str] = "hoist_casts"

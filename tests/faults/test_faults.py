@@ -17,7 +17,7 @@ from tests.support.paths import SAMPLES
 from wscc.cli import main
 from wscc.diagnostics import Code, CompileError
 from wscc.driver.compile import compile_graph, load
-from wscc.driver.pipeline import run_passes
+from wscc.driver.pipeline import Pipeline
 from wscc.faults.patterns import KINDS, damaged
 from wscc.faults.study import NO_DAMAGE, Study, step_seconds
 from wscc.frontend.overrides import Overrides
@@ -25,7 +25,7 @@ from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source
 from wscc.ir.module import Module
 from wscc.machine.wafer import Link, Wafer
-from wscc.passes import default_passes
+from wscc.passes.route import Route
 
 MODEL = str(SAMPLES / "gpt-tiny.wsl")
 SMALL = ("model.layers=1", "model.seq=8", "model.d=16", "model.vocab=32")
@@ -110,8 +110,7 @@ def compiled(wafer: Wafer, parallel: str) -> Module | Code:
     dead += [f"link:{a[0]},{a[1]}-{b[0]},{b[1]}" for a, b in sorted(wafer.dead_links)]
     try:
         changes = Overrides(sets=(*SMALL, "wafer.mesh=3x4"), parallel=parallel, dead=tuple(dead))
-        graph, passes = load(MODEL, changes), default_passes(2)
-        return run_passes(graph, passes[: [p.name for p in passes].index("route") + 1])
+        return Pipeline.default(2).until(Route).run(load(MODEL, changes))
     except CompileError as error:
         return error.diagnostics[0].code
 

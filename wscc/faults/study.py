@@ -15,7 +15,7 @@ from wscc.analysis.flops import seen
 from wscc.analysis.link_loads import phase_loads
 from wscc.analysis.op_axes import working_axes
 from wscc.diagnostics import Code, CompileError, Diagnostic
-from wscc.driver.pipeline import check, facts_of, run_passes
+from wscc.driver.pipeline import Pipeline, check
 from wscc.faults.patterns import KINDS, damaged
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
@@ -26,13 +26,12 @@ from wscc.ir.op import Op
 from wscc.ir.step import calls
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
-from wscc.passes import default_passes
-from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.hoist_casts import HoistCasts
-from wscc.passes.place import placement
+from wscc.passes.place import Place, placement
 from wscc.passes.place.errors import smaller_strategies, spell
 from wscc.passes.place.types import AxisSpec
+from wscc.passes.route import Route
 
 NO_DAMAGE: Final = "none"
 
@@ -163,33 +162,29 @@ class Study:
 
     # -- the passes, in three parts -----------------------------------------------------------------------
 
-    def _passes(self) -> tuple[list[Pass], list[Pass], list[Pass]]:
-        """Up to the one that places, up to routes, and the rest; a program that fits without working copies does."""
-        passes = [p for p in default_passes(self.level, self.choices) if not isinstance(p, HoistCasts)]
-        place, route = ([p.name for p in passes].index(name) for name in ("place", "route"))
-        return passes[:place], passes[place : route + 1], passes[route + 1 :]
+    @cached_property
+    def _pipeline(self) -> Pipeline:
+        """Without working copies: a program that fits without them does."""
+        return Pipeline.default(self.level, self.choices).without(HoistCasts)
 
     def _partitioned(self, graph: Module) -> Module:
         check(graph, "elaborate")
-        return run_passes(graph, self._passes()[0])
+        return self._pipeline.before(Place).run(graph)
 
     def _seconds(self, sharded: Module, wafer: Wafer) -> float:
         there = sharded.with_(machine=wafer)
-        passes = self._passes()[1]
-        routed = run_passes(there, passes, facts=facts_of(there))
-        # Not those of the module: a program of one die has no routes to tell by.
-        facts = facts_of(there).union(*(p.provides for p in passes))
-        self._check_memory(there, routed, facts)
+        routed = self._pipeline.since(Place).until(Route).run(there)
+        self._check_memory(there, routed)
         return step_seconds(there, routed)
 
-    def _check_memory(self, sharded: Module, routed: Module, facts: frozenset[Fact]) -> None:
+    def _check_memory(self, sharded: Module, routed: Module) -> None:
         """Memory depends on the strategy and on how its groups lie, so one wafer of each kind is planned."""
         lies = tuple((a.name, a.kind) for a in placement(sharded, self.choices.mapper).axes)
         key = (sharded.axes, lies)
         if key not in self._fits:
             self._fits[key] = None
             try:
-                run_passes(routed, self._passes()[2], facts=facts)
+                self._pipeline.after(Route).run(routed)
             except CompileError as error:
                 self._fits[key] = error.diagnostics[0].code
                 raise
