@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from wscc.analysis.phase_flows import PhaseFlows, module_flows
-from wscc.analysis.route_phases import solve
 from wscc.ir.die_arrays import DieArray, as_array, as_ints
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, Procedure
@@ -16,6 +15,7 @@ from wscc.ir.per_die import NOBODY
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
 from wscc.passes.base import Fact, Pass
+from wscc.passes.route.solve import solve
 from wscc.passes.route.table import RouteTable
 from wscc.routing.limits import Limits
 

@@ -11,13 +11,12 @@ from typing import Final
 import numpy as np
 
 from wscc.analysis.phase_flows import module_flows, unphased_flows
-from wscc.diagnostics import Code, fail
 from wscc.ir.die_arrays import DieArray, as_array
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module
 from wscc.ir.per_die import NOBODY
 from wscc.ir.routes import Hop, crossings
-from wscc.machine.topology import Path, Topology, mesh_topology
+from wscc.machine.topology import Topology, mesh_topology
 from wscc.routing.bound import lower_bound
 from wscc.routing.flows import Flow, Ints
 from wscc.routing.limits import Limits
@@ -106,7 +105,8 @@ def link_bytes(module: Module, transfers: Sequence[Transfer], senders: range | N
 def _initial(topology: Topology, flows: Flows, links: _Links) -> DieArray:
     load = np.zeros(len(topology.links), np.int64)
     for flow in flows:
-        path = live_path(topology, flow.source, flow.destination)
+        path = topology.xy_or_shortest(flow.source, flow.destination)
+        assert path is not None, "a routed message has a live path"
         load[[links.numbers[hop] for hop in pairwise(path)]] += flow.bytes
     return load
 
@@ -139,19 +139,6 @@ class _Links:
 
 
 Flows = tuple[Flow, ...]
-
-
-def live_path(topology: Topology, source: int, destination: int) -> Path:
-    """The initial route of a message. Fails with W302 where none is left."""
-    path = topology.xy_or_shortest(source, destination)
-    if path is None:
-        ends = " and ".join(str(topology.coordinate(d)) for d in (source, destination))
-        raise fail(
-            Code.DISCONNECTED,
-            f"no live path joins dies {ends}",
-            help="place the program on one connected part of the wafer",
-        )
-    return path
 
 
 def least_load(topology: Topology, flows: Flows, load: Ints) -> int | None:
