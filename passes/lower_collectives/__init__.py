@@ -9,8 +9,9 @@ from typing import ClassVar, Final
 
 from wscc.analysis.index_ranges import Coordinates, Run
 from wscc.analysis.op_axes import split_axes
+from wscc.analysis.statement_accesses import buffers_of
 from wscc.diagnostics import Code, fail
-from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Transfer, views_of
+from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Transfer
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.module import Level, Mode, Module, Output, Procedure
 from wscc.ir.op import Op, Value
@@ -212,7 +213,7 @@ class _Procedure:
             Output(Value(f, o.value.type), o.mode)
             for f, o in zip(self.formals, self.procedure.outputs, strict=True)
         )
-        used = {v.buffer for s in self.build.body for v, _ in views_of(s)}
+        used = buffers_of(self.build.body)
         buffers: tuple[Buffer, ...] = tuple(b for b in self.build.buffers.values() if b.name in used)
         return replace(self.procedure, outputs=outputs, buffers=buffers, body=tuple(self.build.body))
 

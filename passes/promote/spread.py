@@ -9,7 +9,8 @@ from typing import Final
 
 from wscc.analysis.flops import gemm_flops
 from wscc.analysis.memory.access_cost import pace
-from wscc.ir.fabric import FabricStmt, Kernel, views_of
+from wscc.analysis.statement_accesses import views_of
+from wscc.ir.fabric import FabricStmt, Kernel
 from wscc.ir.module import Procedure
 from wscc.ir.op import Op
 from wscc.ir.per_die import Ints

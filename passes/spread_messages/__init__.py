@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from wscc.analysis.aliases import aliases
+from wscc.analysis.dependences import Dependences
 from wscc.analysis.memory.array_layout import place_arrays
 from wscc.analysis.memory.fits import all_fast, fit
 from wscc.analysis.memory.live_ranges import lifetimes, live_peak
@@ -16,7 +17,6 @@ from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op
 from wscc.ir.per_die import Ints
 from wscc.passes.base import Fact, Pass
-from wscc.passes.spread_messages.dependences import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ def _groups(procedure: Procedure, times: Seconds, dies: int, names: dict[str, st
         assert not isinstance(s, Op)
         source = s.source if isinstance(s, Kernel) else sources.get(s.channel, "")
         by_source.setdefault(source, []).append(i)
-    order: Order | None = None
+    order: Dependences | None = None
     for source, members in by_source.items():
         if not source or not _goes_round(members, procedure, times):
             continue
-        order = order or Order.of(procedure, dies, names)
+        order = order or Dependences.of(procedure, dies, names)
         follows, precedes = order.around(members)
         if len(follows) and all(_is_first(i, procedure, order) for i in follows.tolist()):
             members = sorted({*members, *follows.tolist()})
@@ -115,7 +115,7 @@ def _goes_round(members: Sequence[int], procedure: Procedure, times: Seconds) ->
     return again and sum(times.messages[i] for i in members) > sum(times.work[i] for i in members)
 
 
-def _is_first(statement: int, procedure: Procedure, order: Order) -> bool:
+def _is_first(statement: int, procedure: Procedure, order: Dependences) -> bool:
     """Whether the statement only converts or copies what the procedure is given."""
     is_light = isinstance(procedure.body[statement], Kernel) and not _is_gemm(procedure, statement)
     return is_light and not len(order.around([statement])[0])

@@ -5,7 +5,7 @@ Nothing here is an object per die: where dies differ, a `PerDie` holds an intege
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from wscc.diagnostics import NO_SPAN, Span
@@ -131,21 +131,6 @@ class Wait:
 
 
 FabricStmt = Kernel | Transfer | Post | Send | Wait
-
-
-def views_of(stmt: object) -> Iterator[tuple[View, bool]]:
-    """The views of a statement, and whether it writes them; a wait, or an op, has none."""
-    match stmt:
-        case Kernel():
-            yield from ((v, True) for v in stmt.writes)
-            yield from ((v, False) for v in stmt.reads)
-        case Transfer():
-            yield stmt.write, True
-            yield stmt.read, False
-        case Post():
-            yield stmt.write, True
-        case Send():
-            yield stmt.read, False
 
 
 def with_views(stmt: FabricStmt, view: Callable[[View], View]) -> FabricStmt:
