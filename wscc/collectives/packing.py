@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
+from networkx.utils import UnionFind
+
 from wscc.collectives.plan import Link
 from wscc.collectives.trees import OutTree, out_tree, undirected
 from wscc.machine.topology import Topology
@@ -76,12 +78,11 @@ class _Packing:
 
     def _lightest(self) -> Tree:
         """Kruskal's tree of the links used least so far."""
-        part = {d: d for d in self.dies}
+        parts = UnionFind(self.dies)
         tree: Tree = set()
         for a, b in sorted(self.links, key=lambda e: (self.load[e], e)):
-            ra, rb = _find(part, a), _find(part, b)
-            if ra != rb:
-                part[ra] = rb
+            if parts[a] != parts[b]:
+                parts.union(a, b)
                 tree.add((a, b))
         for e in tree:
             self.load[e] += 1
@@ -137,14 +138,7 @@ def _side(tree: Tree, die: int) -> set[int]:
 
 
 def _parts(dies: tuple[int, ...], links: list[Link]) -> int:
-    part = {d: d for d in dies}
-    for a, b in links:
-        part[_find(part, a)] = _find(part, b)
-    return sum(_find(part, d) == d for d in dies)
-
-
-def _find(part: dict[int, int], die: int) -> int:
-    while part[die] != die:
-        part[die] = part[part[die]]
-        die = part[die]
-    return die
+    parts = UnionFind(dies)
+    for link in links:
+        parts.union(*link)
+    return sum(1 for _ in parts.to_sets())
