@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wscc.analysis.uses import producers
 from wscc.ir.builder import Builder
 from wscc.ir.module import Mode, Output, Procedure
 from wscc.ir.naming import BACKWARD, FORWARD
@@ -65,7 +66,7 @@ class _Tape:
         self.seeds: dict[str, Value] = {}
         self._forward = forward
         self._train = train
-        self._producer = {v.name: op for op in forward.ops for v in op.results}
+        self._producer = producers(forward.ops)
         self._recomputed: dict[str, Value] = {}
         self._grads: dict[str, list[Value]] = {}
         self._inputs = {v.name for v in forward.inputs}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from wscc.analysis.uses import users
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op
 from wscc.ir.rule import Rule
@@ -30,17 +31,18 @@ class Fuse(Pass):
 
 
 def _fused(procedure: Procedure) -> Procedure:
-    readers: dict[str, int] = {}
-    for op in procedure.ops:
-        for v in op.operands:
-            readers[v.name] = readers.get(v.name, 0) + 1
-    for out in procedure.outputs:
-        readers[out.value.name] = readers.get(out.value.name, 0) + 1
-    made = {op.results[0].name: op for op in procedure.ops if _is_foldable(op)}
+    reading, returned = users(procedure.ops), {o.value.name for o in procedure.outputs}
+    made = {
+        name: op
+        for op in procedure.ops
+        if (name := op.results[0].name) not in returned
+        and len(reading.get(name, ())) == 1
+        and _is_foldable(op)
+    }
     gone: set[str] = set()
     body: list[Op] = []
     for op in procedure.ops:
-        i = next((i for i, v in enumerate(op.operands) if v.name in made and readers[v.name] == 1), None)
+        i = next((i for i, v in enumerate(op.operands) if v.name in made), None)
         if op.kind != "add" or i is None or len(op.operands[i].type.shape) != len(op.results[0].type.shape):
             body.append(op)
             continue

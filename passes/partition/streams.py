@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from wscc.analysis.uses import producers, users
 from wscc.ir.module import Procedure
 from wscc.ir.op import Op, Stream
 from wscc.strategy import policy
@@ -29,16 +30,12 @@ class _Candidate:
 
 def fuse_streams(procedure: Procedure) -> Procedure:
     """Fold reshards into the ops they serve. The op then reads the shard itself and writes the shard itself."""
-    maker = {v.name: op for op in procedure.ops for v in op.results}
-    users: dict[str, list[Op]] = {}
-    for op in procedure.ops:
-        for v in op.operands:
-            users.setdefault(v.name, []).append(op)
+    maker, reading = producers(procedure.ops), users(procedure.ops)
     returned = {o.value.name for o in procedure.outputs}
     folded: set[int] = set()
     body: list[Op] = []
     for op in procedure.ops:
-        found = _candidates(op, maker, users, returned) if op.kind in STREAMABLE else []
+        found = _candidates(op, maker, reading, returned) if op.kind in STREAMABLE else []
         mine = _best(found)
         folded |= {id(c.reshard) for c in mine}
         body.append(_streamed(op, mine) if mine else op)
@@ -46,16 +43,16 @@ def fuse_streams(procedure: Procedure) -> Procedure:
 
 
 def _candidates(
-    op: Op, maker: dict[str, Op], users: dict[str, list[Op]], returned: set[str]
+    op: Op, maker: dict[str, Op], reading: dict[str, list[Op]], returned: set[str]
 ) -> list[_Candidate]:
     assert op.rule is not None
     found = []
     for i, (value, term) in enumerate(zip(op.operands, op.rule.ins, strict=True)):
         made = maker.get(value.name)
-        if made and made.kind == "all_gather" and _streams(made) and len(users[value.name]) == 1:
+        if made and made.kind == "all_gather" and _streams(made) and len(reading[value.name]) == 1:
             found.append(_Candidate(_axis(made), term[_dim(made)], False, i, made))
     for j, (value, term) in enumerate(zip(op.results, op.rule.outs, strict=True)):
-        after = users.get(value.name, [])
+        after = reading.get(value.name, [])
         alone = len(after) == 1 and value.name not in returned
         if alone and after[0].kind == "reduce_scatter" and _streams(after[0]):
             found.append(_Candidate(_axis(after[0]), term[_dim(after[0])], True, j, after[0]))

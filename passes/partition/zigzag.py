@@ -7,6 +7,7 @@ from math import ceil, prod
 
 from wscc.analysis.op_axes import split_axes
 from wscc.analysis.sequence_dims import Positions, Sequences, across, factors
+from wscc.analysis.uses import users
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op
@@ -35,14 +36,11 @@ def _possible(module: Module, axis: str, sequences: Sequences) -> bool:
 
 def _keeps_order(procedure: Procedure, axis: str, sizes: dict[str, int], positions: Positions) -> bool:
     """Whether only ops that ask for positions see several shards of a sequence at once."""
-    users: dict[str, list[Op]] = {}
-    for op in procedure.ops:
-        for v in op.operands:
-            users.setdefault(v.name, []).append(op)
+    reading = users(procedure.ops)
     for op in procedure.ops:
         if op.is_reshard:
             joins = op.attr("axis") == axis and across(op, positions)
-            attended = op.kind == "all_gather" and all(map(_attends, users.get(op.results[0].name, [])))
+            attended = op.kind == "all_gather" and all(map(_attends, reading.get(op.results[0].name, [])))
             kept = attended or not joins
         elif op.stream is not None and op.stream.axis == axis:
             kept = _attends(op) or op.stream.factor not in factors(op, positions)
