@@ -76,7 +76,7 @@ def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[
         wanted = [c for c in found if gains[c.name] > _WORTH * machine.link.latency]
         if not wanted:
             return [], 0.0
-        fits = fill_fast((*lives, *(_life(c, gains[c.name]) for c in wanted)), die.sram).offsets
+        fits = fill_fast((*lives, *(_life(c, gains[c.name]) for c in wanted)), die.sram)
         near = [c for c in wanted if c.name in fits]
         return near, sum(seconds[c.name] for c in near) + sum(x.cost for x in lives if x.name not in fits)
 
