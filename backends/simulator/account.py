@@ -79,7 +79,7 @@ class Account:
         }
 
     def _least(self, use: LinkTotal) -> int:
-        return use.bytes * SECOND // self.costs.wafer.link.bandwidth
+        return int(self.costs.rates.link.busy(use.bytes) * SECOND)
 
 
 def account(composer: Composer, profile: Profile) -> Account:

@@ -1,27 +1,35 @@
-"""What instructions and messages take on a wafer, in ticks: whole numbers, so that no size is rounded away.
+"""Ticks that instructions and messages take on a wafer: whole numbers, so that no size is rounded away.
 
-A tick is 10^-18 s, and every duration is rounded up to one. Instruction time = max(FLOPs / (peak x tile
-efficiency), bytes of operands in HBM / HBM bandwidth). Only contractions have FLOPs, as in the report: a die
-has no other rate, so that work on elements costs the bytes it moves.
+A tick is 10^-18 s, and every duration is rounded up to one, from the exact rates of the wafer. Instruction time =
+max(FLOPs / (peak x tile efficiency), bytes of operands in HBM / HBM bandwidth). Only contractions have FLOPs, as in the
+report: a die has no other rate, so that work on elements costs the bytes it moves. Left out are the time of the SRAM,
+and of what starts an instruction.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import prod
+from math import ceil, prod
 from typing import Final
 
+from wscc.analysis.cost import Rates, in_tiles
 from wscc.ir.routes import Route
 from wscc.ir.streams.program import Field, Instruction, Operand
-from wscc.machine.links import CUT_THROUGH, STORE_AND_FORWARD, LinkTimes, exact
+from wscc.machine.links import CUT_THROUGH, LinkTimes
 from wscc.machine.wafer import Wafer
 
 SECOND: Final = 10**18
 
+
 # Operands of which an instruction touches as many elements as its first write or read has, and not all: rows of
 # a table, labels' logits. By opcode: the operands (writes first) that are indexed, and what sets their number.
 _INDEXED: Final = {"gather": (2, 0), "pick": (1, 0)}
+
+
+def ticks(seconds: Fraction) -> int:
+    """Whole ticks, rounded up."""
+    return ceil(seconds * SECOND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,7 @@ def work_of(x: Instruction, tile: int) -> Work:
     if x.opcode != "gemm":
         return Work(0, 0, reaches)
     count, *sides = _matrices(x)
-    return Work(2 * count * prod(sides), 2 * count * prod(-(-side // tile) * tile for side in sides), reaches)
+    return Work(2 * count * prod(sides), 2 * count * in_tiles(sides, tile), reaches)
 
 
 def _matrices(x: Instruction) -> tuple[int, int, int, int]:
@@ -111,11 +119,15 @@ class Leg:
 
 @dataclass
 class Costs:
-    """Durations on one wafer under one link model; `latency` is that of a link."""
+    """Durations on one wafer under one link model; `latency` is that of a link. Dies of a program are much alike, so
+    durations are remembered by size."""
 
     wafer: Wafer
+    rates: Rates[Fraction]
     links: LinkTimes[Fraction]
     latency: int = field(init=False)
+    _compute: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
+    _hbm: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
     _legs: dict[tuple[Route, int], tuple[Leg, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -123,16 +135,19 @@ class Costs:
 
     @staticmethod
     def of(wafer: Wafer, kind: str = CUT_THROUGH) -> Costs:
-        link = wafer.link
-        latency = exact(link.latency) * link.bandwidth
-        return Costs(wafer, LinkTimes(link.bandwidth, latency, link.flit, kind == STORE_AND_FORWARD))
+        rates = Rates.exact(wafer)
+        return Costs(wafer, rates, rates.link.times(kind))
 
     def compute(self, flops: int) -> int:
-        return -(-flops * SECOND // self.wafer.die.peak)
+        if flops not in self._compute:
+            self._compute[flops] = ticks(self.rates.die.compute(flops))
+        return self._compute[flops]
 
     def hbm(self, amount: int) -> int:
         """Ticks of the HBM's port."""
-        return -(-amount * SECOND // self.wafer.die.hbm_bandwidth) if amount else 0
+        if amount not in self._hbm:
+            self._hbm[amount] = ticks(self.rates.die.hbm(amount))
+        return self._hbm[amount]
 
     def legs(self, route: Route, amount: int) -> tuple[Leg, ...]:
         """A message of so many bytes on a route."""
@@ -154,4 +169,4 @@ class Costs:
 
     def _link(self, time: Fraction) -> int:
         """Byte times in ticks."""
-        return -int(-(time * SECOND / self.links.bandwidth) // 1)
+        return ticks(self.rates.link.busy(time))

@@ -48,7 +48,7 @@ def result(a: Account, model_flops: int, live_links: int) -> Result:
     def share(ticks: Fraction | int) -> float:
         return float(Fraction(ticks) / whole) if whole else 0.0
 
-    model = Fraction(model_flops * SECOND, wafer.die.peak)
+    model = a.costs.rates.die.compute(model_flops) * SECOND
     ideal = sum(d.ideal for d in a.dies)
     exposed: dict[str, int] = {}
     for d in a.dies:

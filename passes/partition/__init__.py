@@ -16,6 +16,7 @@ from wscc.passes.base import Fact, Pass
 from wscc.passes.partition.chain import Resting, build_chain, forward_calls, seeds
 from wscc.passes.partition.complete_partials import complete_arrays
 from wscc.passes.partition.layouts import Assignment
+from wscc.passes.partition.prices import Prices
 from wscc.passes.partition.rewrite import BodyWriter, Target
 from wscc.passes.partition.search import Assigned, Chain, Search, Site
 from wscc.passes.partition.streams import fuse_streams
@@ -30,14 +31,14 @@ Choosing = Callable[[Search], Assigned]
 class Partition(Pass):
     """Split the training step over the axes of the module.
 
-    1. Search a factor for every forward op and axis (`partition_search`).
+    1. Search a factor for every forward op and axis, at the prices of the wafer (`search`, `prices`).
     2. Backward and recomputed ops take the choice of their forward op: same factor names, same split.
     3. Parameters rest as their first user wants them, and sharded over storage axes.
     4. Bodies are rewritten: reshards where a value lies otherwise than an op wants it; gradients go to where
        their parameter rests, and stay partial over axes that do not split it.
     5. Arrays left partial are completed once, after their last writer.
     6. Gathers and scatters on a streaming axis fold into their op (`stream`).
-    7. Sequences that attention streams under a causal mask may lie in zigzag (`partition_zigzag`).
+    7. Sequences that attention streams under a causal mask may lie in zigzag (`zigzag`).
 
     Before: %y = matmul(%x, %w) {b s k, k n -> b s n} : f32[8,64,256]
     After:  %y = matmul(%x, %w) {b s k, k n -> b s n} stream(n over tatp, in 1) : f32[8/tatp,64,256]
@@ -59,7 +60,8 @@ class Partition(Pass):
         chain = build_chain(module)
         split = seeds(module, chain)
         inside = {a: n for a, n in module.sizes.items() if a not in stage_axes(module.sizes)}
-        search = Search(chain, inside, split, module.train.zero)
+        prices = Prices.of(module.machine, module.train.compute.size)
+        search = Search(chain, inside, split, prices, module.train.zero)
         assigned = {k: _in_mesh_order(v, module) for k, v in choose(search).items()}
         rewriter = _Rewriter(module, chain, assigned, split)
         sharded = complete_arrays(rewriter.run(), rewriter.owned)

@@ -4,7 +4,7 @@ For each axis in turn the programme walks the forward ops in order. Its state is
 value the way it lies along the axis, the other ways it has been brought into, and the ways its gradients
 arrive. The price of a choice counts the op's work, the reshards of its operands and the mirrored reshards of
 the backward pass, so the backward pass needs no search of its own. Work inside a `repeat` counts once per
-layer, and what a layer carries out must lie as what it carried in.
+layer, and what a layer carries out must lie as what it carried in. Prices are those of the program's wafer.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from math import prod
 from wscc.ir.op import Op, Value
 from wscc.ir.types import Reduction
 from wscc.passes.partition.layouts import PARTIAL, can_shard
+from wscc.passes.partition.prices import Prices
 from wscc.strategy import policy, store
 
 # How a value lies along one axis: a dimension, None (every die has all of it), or parts of a sum or maximum.
@@ -23,10 +24,6 @@ State = int | None | Reduction
 Choice = str | None
 
 BEAM = 100
-
-# Seconds per unit on a die of 1800 TFLOP/s, 1 TB/s and 4 TB/s links with 2-byte elements, in units of one
-# element moved over a link; `keep` is the price of holding a replica of a weight's element.
-PRICE = {"flop": 1 / 900, "touch": 4.0, "keep": 0.01}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +87,10 @@ class Search:
     """Chooses, axis by axis; `assigned[site][axis]` is a factor of the op or `+` (partial sums pass)."""
 
     def __init__(
-        self, chain: Chain, sizes: dict[str, int], seeds: dict[str, dict[str, int]], zero: int = 0
-    ) -> None:
+        self, chain: Chain, sizes: dict[str, int], seeds: dict[str, dict[str, int]], prices: Prices,
+        zero: int = 0,
+    ) -> None:  # fmt: skip
+        self.prices = prices
         self.zero = zero
         self.chain = chain
         self.sizes = sizes
@@ -265,7 +264,7 @@ class Search:
         if choice not in (None, PARTIAL):
             split *= self.sizes[axis]
         if site.op.definition.heavy:
-            return 3 * site.op.flops * PRICE["flop"] / split
+            return 3 * site.op.flops * self.prices.flop / split
         assert site.op.rule is not None
         touched = sum(
             v.type.elements
@@ -273,7 +272,7 @@ class Search:
             # A table that is indexed is not walked.
             if not (site.op.kind == "embedding" and term == site.op.rule.ins[1])
         )
-        return 3 * touched * PRICE["touch"] / split
+        return 3 * touched * self.prices.touch / split
 
     def _bring(
         self, axis: str, site: Site, i: int, name: str, choice: Choice, live: dict[str, Live]
@@ -287,7 +286,7 @@ class Search:
             native = self.seeds[name].get(axis) if name in self.seeds else native
             live[name] = Live(native, frozenset([native]))
             if native is None and name in self.chain.params:
-                price += PRICE["keep"] * full
+                price += self.prices.keep * full
         value = live[name]
         if need not in value.held:
             price += min(self._state_cost(axis, s, need, full) for s in sorted(value.held, key=str))

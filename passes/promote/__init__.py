@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from wscc.analysis.aliases import aliases
+from wscc.analysis.cost import DieRates
 from wscc.analysis.memory.array_layout import resting_bytes
 from wscc.analysis.statement_accesses import where_of
 from wscc.ir.die_arrays import as_array, as_ints
@@ -50,7 +51,7 @@ class Promote(Pass):
 
     def run(self, module: Module) -> Module:
         die = module.machine.die
-        if not die.hbm_bandwidth or resting_bytes(module) <= _MANY * die.sram:
+        if not DieRates.of(die).has_hbm or resting_bytes(module) <= _MANY * die.sram:
             return module
         names, dies = aliases(module), module.dies_used
         spread = [spread_pieces(p, die, names[p.name]) for p in module.procedures]

@@ -1,4 +1,8 @@
-"""Which formals of a procedure are worth a place in the fast memory, in competition with its locals."""
+"""The formals of a procedure that are worth a place in the fast memory, in competition with its locals.
+
+Seconds are those of `access_cost`, at the rates of the wafer. What copies wait for one another is an average queue;
+that messages use the same port, and where in a body copies meet, is left out.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from wscc.analysis.cost import Rates
 from wscc.analysis.memory.access_cost import Pace, pace, slow_costs, statement_costs
 from wscc.analysis.memory.live_ranges import Lifetime
 from wscc.analysis.memory.pack_two_level import fill_fast
@@ -58,10 +63,10 @@ class Copy:
 
 def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[Copy]:
     """Those that gain, and fit the fast memory beside the locals that gain more."""
-    die, rhythm = machine.die, pace(procedure, machine.die)
+    die, rates, rhythm = machine.die, Rates.of(machine), pace(procedure, machine.die)
     work = float(rhythm.seconds[-1])
-    found = list(copies(procedure, formals, rhythm, _APART * die.sram / die.hbm_bandwidth))
-    seconds = {c.name: c.times * c.bytes / die.hbm_bandwidth for c in found}
+    found = list(copies(procedure, formals, rhythm, rates.die.hbm(_APART * die.sram)))
+    seconds = {c.name: rates.die.hbm(c.times * c.bytes) for c in found}
     costs, queue = _costs(procedure, die), _queue(seconds, work)
 
     def gain(c: Copy, shown: float) -> float:
@@ -73,7 +78,7 @@ def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[
     def fitting(shown: float) -> tuple[list[Copy], float]:
         """The copies that fit if so much of their time shows, and how long the memory's port is busy then."""
         gains = {c.name: gain(c, shown) for c in found}
-        wanted = [c for c in found if gains[c.name] > _WORTH * machine.link.latency]
+        wanted = [c for c in found if gains[c.name] > _WORTH * rates.link.latency]
         if not wanted:
             return [], 0.0
         fits = fill_fast((*lives, *(_life(c, gains[c.name]) for c in wanted)), die.sram)

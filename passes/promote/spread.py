@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
+from wscc.analysis.cost import DieRates
 from wscc.analysis.flops import gemm_flops
 from wscc.analysis.memory.access_cost import pace
 from wscc.analysis.statement_accesses import views_of
@@ -32,7 +33,7 @@ def spread_pieces(procedure: Procedure, die: Die, aliases: dict[str, str]) -> Pr
         if not bytes_ or len(pieces[0].writes) > 1:
             continue
         lowest, now = _independent(procedure, first, pieces, aliases), float(rhythm.seconds[first])
-        over = min(now - float(rhythm.seconds[lowest]), _OVER * bytes_ / die.hbm_bandwidth)
+        over = min(now - float(rhythm.seconds[lowest]), DieRates.of(die).hbm(_OVER * bytes_))
         for i in range(first, end):
             at = rhythm.from_(now - over * (end - 1 - i) / len(pieces))
             before.setdefault(max(lowest, min(first, at)), []).append(i)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from wscc.analysis.cost import Rates
 from wscc.analysis.phase_flows import PhaseFlows, module_flows
 from wscc.ir.die_arrays import DieArray, as_array, as_ints
 from wscc.ir.fabric import Transfer
@@ -47,8 +48,9 @@ class Route(Pass):
 
     def _limits(self, phase: PhaseFlows, machine: Wafer) -> Limits:
         """A link may be busy for `enough` per cent of the time that the phase computes."""
-        hidden = phase.flops * machine.link.bandwidth * self.enough // (100 * machine.die.peak)
-        return Limits(max_iter=self.max_iter, max_paths=self.max_paths, enough_bytes=hidden)
+        rates = Rates.exact(machine)
+        hidden = rates.link.capacity(rates.die.compute(phase.flops)) * self.enough / 100
+        return Limits(max_iter=self.max_iter, max_paths=self.max_paths, enough_bytes=int(hidden))
 
     def run(self, module: Module) -> Module:
         topology = mesh_topology(module.machine)

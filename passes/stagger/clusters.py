@@ -12,13 +12,13 @@ from typing import Final
 import networkx as nx
 import numpy as np
 
+from wscc.analysis.cost import LinkRates
 from wscc.ir.die_arrays import DieArray, as_array
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module
 from wscc.ir.per_die import NOBODY
 from wscc.ir.routes import Hop, crossings
 from wscc.ir.step import Call, Loop
-from wscc.machine.links import LinkTimes, exact
 
 # A link is hot from this share of the most that any link carries in the phase.
 HOT: Final = Fraction(9, 10)
@@ -111,9 +111,9 @@ class Conflicts:
         return crossings(self.module.routes)
 
     def _seconds(self, amount: int) -> Fraction:
-        link = self.module.machine.link
-        times = LinkTimes(link.bandwidth, exact(link.latency) * link.bandwidth, link.flit)
-        return times.hold(amount) / link.bandwidth
+        """That messages of so many bytes keep a link from others."""
+        rates = LinkRates.exact(self.module.machine.link)
+        return rates.busy(rates.times().hold(amount))
 
 
 def _greedy(meeting: nx.Graph[int]) -> dict[int, int]:

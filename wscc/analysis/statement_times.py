@@ -1,4 +1,9 @@
-"""What statements of a scheduled procedure take, by an estimate that knows neither addresses nor routes."""
+"""Seconds of the statements of a scheduled procedure, by an estimate that knows neither addresses nor routes.
+
+At the rates of the wafer. A kernel takes the longer of its products at the peak and its bytes in HBM; a message takes
+the latency and bytes of one link, whatever the distance. Left out are tiles that are not full, queues for links and
+memories, and the bytes in HBM of messages and copies.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from wscc.analysis.cost import DieRates, Rates
 from wscc.analysis.flops import gemm_flops
 from wscc.analysis.memory.access_cost import touched
 from wscc.ir.fabric import Kernel, Send, Wait
@@ -32,21 +38,19 @@ class Seconds:
         """Locals are taken to lie in SRAM, arguments of a call too or else in HBM."""
         slow = set() if in_sram else {v.name for v in procedure.formals}
         sent = {s.channel: s.read.bytes for s in procedure.body if isinstance(s, Send) and not s.is_local}
-        link = wafer.link
+        rates = Rates.of(wafer)
         work, messages, busy = [], [], []
         for s in procedure.body:
-            work.append(_work(s, slow, wafer) if isinstance(s, Kernel) else 0.0)
+            work.append(_work(s, slow, rates.die) if isinstance(s, Kernel) else 0.0)
             amount = sent.get(s.channel) if isinstance(s, Wait) and not s.sent else None
-            busy.append(0.0 if amount is None else amount / link.bandwidth)
-            messages.append(0.0 if amount is None else link.latency + busy[-1])
+            busy.append(0.0 if amount is None else rates.link.busy(amount))
+            messages.append(0.0 if amount is None else rates.link.latency + busy[-1])
         return Seconds(tuple(work), tuple(messages), tuple(busy))
 
 
-def _work(kernel: Kernel, slow: set[str], wafer: Wafer) -> float:
-    die = wafer.die
+def _work(kernel: Kernel, slow: set[str], die: DieRates[float]) -> float:
     amount = sum(touched(v) for v in (*kernel.writes, *kernel.reads) if v.buffer in slow)
-    read = amount / die.hbm_bandwidth if die.hbm_bandwidth else 0.0
-    return max(gemm_flops(kernel) / die.peak, read)
+    return max(die.compute(gemm_flops(kernel)), die.hbm(amount))
 
 
 def shares(seconds: Sequence[float]) -> list[float]:

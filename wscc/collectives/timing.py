@@ -1,6 +1,8 @@
 """The link model and the simulator: when each message of a plan starts and ends.
 
-Times are in *byte times*, what one byte takes on a link, so that whole latencies give exact results.
+Times are in *byte times*, what one byte takes on a link, so that whole latencies give exact results. The link belongs
+to no wafer, so its rates come with the call; formulas are those of `LinkTimes`, as the simulator's. Left out are the
+memories at both ends.
 """
 
 from __future__ import annotations

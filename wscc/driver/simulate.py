@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.interpreter.load_checks import check_dies
@@ -59,7 +59,7 @@ def builder_of(
     """The streams of an artifact on its wafer. `CompileError` W501 if they do not fit it."""
     check_dies(artifact.streams, artifact.manifest)
     wafer = wafer or parse(Source("graph.wir", artifact.graph)).machine
-    wafer = replace(wafer, link=replace(wafer.link, bandwidth=wafer.link.bandwidth * bandwidth_factor))
+    wafer = wafer.with_faster_links(bandwidth_factor)
     if artifact.streams.arena_bytes > wafer.die.sram + wafer.die.hbm:
         raise fail(Code.ARTIFACT, "the arena of the artifact is larger than the memories of a die")
     return Builder(artifact.streams, Costs.of(wafer, link_model))

@@ -11,6 +11,7 @@ from math import prod
 from statistics import median
 from typing import Final
 
+from wscc.analysis.cost import Rates
 from wscc.analysis.flops import seen
 from wscc.analysis.link_loads import phase_loads
 from wscc.analysis.op_axes import working_axes
@@ -227,8 +228,9 @@ MODEL: Final = (
 
 
 def step_seconds(sharded: Module, routed: Module) -> float:
-    """`sharded` is the module that was placed, `routed` the same after `route`."""
-    wafer, train = routed.machine, routed.train
+    """Seconds of a step by the load model, at the rates of the wafer: `sharded` is the module that was placed, `routed`
+    the same after `route`. Left out are HBM, latency, queues, tiles that are not full, and all overlap."""
+    rates, train = Rates.of(routed.machine), routed.train
     moving: dict[str, int] = {}
     for load in phase_loads(routed):
         procedure = load.name.rsplit("/", 1)[0]
@@ -236,7 +238,7 @@ def step_seconds(sharded: Module, routed: Module) -> float:
     computing = {p.name: sum(_die_flops(op, sharded) for op in p.ops) for p in sharded.procedures}
     slowest = max(
         sum(
-            times * (float(computing[c.procedure]) / wafer.die.peak + moving.get(c.procedure, 0) / wafer.link.bandwidth)
+            times * (rates.die.compute(float(computing[c.procedure])) + rates.link.busy(moving.get(c.procedure, 0)))
             for c, times in calls(step)
         )
         for step in routed.steps()

@@ -1,4 +1,5 @@
-"""How long a message takes on a link: the one formula of the simulator and of `wscc collective`."""
+"""Time of a message on a link: the one formula of the simulator and of `wscc collective`, below all other rates
+(`wscc.analysis.cost`)."""
 
 from __future__ import annotations
 

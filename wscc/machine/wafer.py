@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import isfinite
 from typing import Final
 
@@ -70,6 +70,10 @@ class Wafer:
 
     def number(self, at: Coordinate) -> int:
         return at[0] * self.cols + at[1]
+
+    def with_faster_links(self, factor: int) -> Wafer:
+        """The same wafer with links of so many times the bandwidth."""
+        return replace(self, link=replace(self.link, bandwidth=self.link.bandwidth * factor))
 
     def coordinate(self, die: int) -> Coordinate:
         return divmod(die, self.cols)

@@ -10,6 +10,9 @@ W / (1 - (1 - 1 / m)^p); for equal stages it is W (m + p - 1) / p (GPipe, arXiv 
 
 *hbm*: a pass over X bytes reads at least X - SRAM of them from HBM. Each micro-batch passes over the weights of its
 products forward and backward; the update reads weights, gradients and state, and writes weights and state.
+
+Rates are those of the wafer (`wscc.analysis.cost`). Left out, as all of it only adds: links, tiles that are not full,
+bytes of activations, and waiting of any kind.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from wscc.analysis.cost import DieRates
 from wscc.analysis.flops import model_flops
 from wscc.analysis.memory.array_layout import array_bytes
 from wscc.ir.array import Kind
@@ -72,20 +76,20 @@ class ClosedForms:
 
     def _compute(self, strategy: Strategy) -> float:
         stages = prod(n for a, n in strategy if policy(a).splits == "layers")
-        plain = self.flops / dies_of(strategy) / self.wafer.die.peak
+        plain = DieRates.of(self.wafer.die).compute(self.flops / dies_of(strategy))
         if stages == 1 or self.interleave > 1:
             return plain
         m = self.microbatches
         return float(plain * stages / (m * (1 - (1 - 1 / m) ** stages)))
 
     def _hbm(self, strategy: Strategy, owned: dict[Kind, int]) -> float:
-        die = self.wafer.die
-        if not die.hbm_bandwidth:
+        sram, rates = self.wafer.die.sram, DieRates.of(self.wafer.die)
+        if not rates.has_hbm:
             return 0.0
         weights = self.streamed // _shards(strategy, Kind.PARAM, self.zero)
         written = owned[Kind.PARAM] + owned[Kind.STATE]
         passes = (*[weights] * 2 * self.microbatches, written + owned[Kind.GRAD], written)
-        return sum(max(0, amount - die.sram) for amount in passes) / die.hbm_bandwidth
+        return rates.hbm(sum(max(0, amount - sram) for amount in passes))
 
 
 _KEPT = (Kind.PARAM, Kind.GRAD, Kind.STATE)

@@ -3,6 +3,9 @@
 Of each op: the longer of its FLOPs at the efficiency of its tiles, and its bytes in HBM; a stream also hides what it
 moves. Reshards are added: rounds of neighbours, on links that groups of inner axes share. A value is taken to lie in
 HBM if it is larger than an eighth of the SRAM, an array if those of its stage fill more than half of it.
+
+Rates are those of the wafer (`wscc.analysis.cost`). Left out are queues for links and memories, routes and damage,
+copies into SRAM, and that reshards hide behind work.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from dataclasses import dataclass, field
 from math import isqrt, prod
 from typing import Final
 
+from wscc.analysis.cost import Rates
 from wscc.analysis.flops import seen
 from wscc.analysis.memory.array_layout import resting_bytes
 from wscc.analysis.op_axes import working_axes
@@ -26,7 +30,8 @@ _PASSES: Final = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}
 
 def estimate(sharded: Module) -> float:
     """Seconds of a step; the slowest stage sets the pace, (m v + p - 1) / (m v) for filling the pipeline."""
-    costs = _Costs(sharded, resting_bytes(sharded) * _ARRAY_SHARE > sharded.machine.die.sram)
+    machine = sharded.machine
+    costs = _Costs(sharded, Rates.of(machine), resting_bytes(sharded) * _ARRAY_SHARE > machine.die.sram)
     seconds = {p.name: costs.procedure(p) for p in sharded.procedures}
     slowest = max(sum(times * seconds[c.procedure] for c, times in calls(step)) for step in sharded.steps())
     train = sharded.train
@@ -37,6 +42,7 @@ def estimate(sharded: Module) -> float:
 @dataclass(slots=True)
 class _Costs:
     module: Module
+    rates: Rates[float]
     arrays_in_hbm: bool
     hops: dict[str, int] = field(default_factory=dict)
 
@@ -67,10 +73,10 @@ class _Costs:
             return 0.0
         split = prod(self.module.sizes[a] for a in working_axes(op))
         flops = op.flops * float(seen(op, self.module)) / split
-        return flops / self._efficiency(op) / self.module.machine.die.peak
+        return self.rates.die.compute(flops / self._efficiency(op))
 
     def _efficiency(self, op: Op) -> float:
-        """Products of whole tiles to products of what is in them."""
+        """Part of the peak that the products of a die reach."""
         assert op.rule is not None
         local: dict[str, int] = {}
         for value, term in op.terms():
@@ -85,8 +91,7 @@ class _Costs:
         else:
             rows, columns, inner = set(a) - set(b), set(b) - set(a), (set(a) & set(b)) - set(out)
             sides = [prod(local[f] for f in side) for side in (rows, columns, inner)]
-        tile = self.module.machine.die.tile
-        return prod(sides) / prod(-(-side // tile) * tile for side in sides)
+        return self.rates.die.efficiency(sides)
 
     def _hbm(self, op: Op, formals: set[str]) -> float:
         """A turn of a stream passes over all that is not cut in chunks; what moves is read where it rests, then lies in
@@ -100,7 +105,7 @@ class _Costs:
                 amounts[v.name] = self._local(v) * (1 if v in moving or is_cut else turns)
         if op.kind in ("embedding", "pick"):  # rows of a table
             amounts.pop(op.operands[-1 if op.kind == "embedding" else 0].name, None)
-        return self._read(sum(amounts.values()))
+        return self.rates.die.hbm(sum(amounts.values()))
 
     def _moving(self, op: Op) -> list[Value]:
         if op.stream is None:
@@ -109,10 +114,6 @@ class _Costs:
             *(op.operands[i] for i in op.stream.moving_in),
             *(op.results[j] for j in op.stream.moving_out),
         ]
-
-    def _read(self, amount: int) -> float:
-        bandwidth = self.module.machine.die.hbm_bandwidth
-        return amount / bandwidth if amount and bandwidth else 0.0
 
     def _lies(self, v: Value, formals: set[str]) -> bool:
         """Whether the value is taken to lie in HBM."""
@@ -127,7 +128,7 @@ class _Costs:
 
     def _reshard(self, op: Op, formals: set[str]) -> float:
         ends = (*op.operands, *op.results)
-        memory = self._read(sum(self._local(v) for v in ends if self._lies(v, formals)))
+        memory = self.rates.die.hbm(sum(self._local(v) for v in ends if self._lies(v, formals)))
         if op.kind in ("slice", "mask"):
             return memory
         axis = str(op.attr("axis"))
@@ -146,8 +147,8 @@ class _Costs:
         return self._over(axis, passes * whole * (n - 1) // n // (2 if n > 2 else 1))
 
     def _over(self, axis: str, amount: int) -> float:
-        return amount * self.hops[axis] / self.module.machine.link.bandwidth
+        return self.rates.link.busy(amount * self.hops[axis])
 
     def _latency(self, axis: str) -> float:
         rounds = max(1, self.module.sizes[axis] // 2)
-        return rounds * self.hops[axis] * self.module.machine.link.latency
+        return rounds * self.hops[axis] * self.rates.link.latency

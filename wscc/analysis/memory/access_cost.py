@@ -1,5 +1,9 @@
-"""What it costs a buffer of a procedure to lie in the slow memory (HBM) instead of the fast one (SRAM), and how long
-the statements of a procedure take."""
+"""Seconds that a buffer of a procedure costs in the slow memory (HBM) instead of the fast one (SRAM), and the pace at
+which the work of a procedure goes on.
+
+An estimate, at the rates of the die: of work, products at the peak, whole tiles or not; of memory, the bytes of views.
+Left out are the queue before the port of the memory, of which `_HIDDEN` is a token, and all waiting for messages.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from wscc.analysis.cost import DieRates
 from wscc.analysis.flops import gemm_flops
 from wscc.ir.fabric import Kernel, Post, Send, Transfer
 from wscc.ir.module import Procedure
@@ -32,18 +37,19 @@ def slow_costs(procedure: Procedure, die: Die) -> dict[str, float]:
 def statement_costs(procedure: Procedure, die: Die) -> Iterator[tuple[int, View, float]]:
     """The seconds that each statement takes longer if the bytes of one of its views come from the slow memory: those
     of a gemm are partly hidden behind its work, those of messages behind that of others."""
-    if not die.hbm_bandwidth:
+    rates = DieRates.of(die)
+    if not rates.has_hbm:
         return
 
     def cost(view: View, shown: float) -> float:
-        return shown * touched(view) / die.hbm_bandwidth
+        return rates.hbm(shown * touched(view))
 
     for i, stmt in enumerate(procedure.body):
         match stmt:
             case Kernel():
                 views = (*stmt.writes, *stmt.reads)
-                work = gemm_flops(stmt) / die.peak
-                slow = sum(touched(v) for v in views) / die.hbm_bandwidth
+                work = rates.compute(gemm_flops(stmt))
+                slow = rates.hbm(sum(touched(v) for v in views))
                 shown = max(_HIDDEN, 1 - work / slow) if slow else 0.0
                 yield from ((i, v, cost(v, shown)) for v in views)
             case Transfer() if not stmt.is_local:
@@ -72,7 +78,8 @@ class Pace:
 
 def pace(procedure: Procedure, die: Die) -> Pace:
     """How fast a body goes on, apart from all waiting."""
-    work = [gemm_flops(s) / die.peak if isinstance(s, Kernel) else 0.0 for s in procedure.body]
+    rates = DieRates.of(die)
+    work = [rates.compute(gemm_flops(s)) if isinstance(s, Kernel) else 0.0 for s in procedure.body]
     return Pace(np.cumsum([0.0, *work]))
 
 

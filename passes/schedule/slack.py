@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.analysis.accesses import Accesses
+from wscc.analysis.cost import DieRates
 from wscc.analysis.memory.access_cost import pace
 from wscc.analysis.transfer_groups import group_spans
 from wscc.ir.fabric import Transfer
@@ -144,7 +145,7 @@ class Reach:
 
     def seconds(self, transfer: Transfer) -> float:
         """What a local transfer takes of its memory."""
-        return transfer.read.bytes / self.die.hbm_bandwidth
+        return DieRates.of(self.die).hbm(transfer.read.bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,108 @@
+"""The rates of a machine: seconds of work, of bytes and of messages on the dies and links of a wafer.
+
+This is the one place that divides by a peak or a bandwidth. Whoever weighs time against time takes it from here: the
+layout search, what lies in fast memory, the overlap of messages and work, the strategy search, the fault study, the
+simulator. Each of them says by itself what it counts, and what it leaves out.
+
+Rates come in two kinds of number: `Rates.of(wafer)` in doubles, for estimates, and `Rates.exact(wafer)` in fractions,
+where no size may be rounded away. The same holds for `DieRates` and `LinkRates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from typing import Generic, TypeVar
+
+from wscc.machine.links import CUT_THROUGH, STORE_AND_FORWARD, LinkTimes, exact
+from wscc.machine.wafer import Die, Link, Wafer
+
+N = TypeVar("N", float, Fraction)
+
+
+def in_tiles(sides: Iterable[int], tile: int) -> int:
+    """Product of the sides (m, n and k of a matrix product), each rounded up to whole tiles."""
+    return prod(-(-side // tile) * tile for side in sides)
+
+
+@dataclass(frozen=True, slots=True)
+class DieRates(Generic[N]):
+    """A die: `peak` in FLOP/s, `hbm_bandwidth` in B/s (0 without HBM), `tile` the side of its matrix unit."""
+
+    peak: N
+    hbm_bandwidth: N
+    tile: int
+
+    @staticmethod
+    def of(die: Die) -> DieRates[float]:
+        return DieRates(die.peak, die.hbm_bandwidth, die.tile)
+
+    @staticmethod
+    def exact(die: Die) -> DieRates[Fraction]:
+        return DieRates(Fraction(die.peak), Fraction(die.hbm_bandwidth), die.tile)
+
+    @property
+    def has_hbm(self) -> bool:
+        return self.hbm_bandwidth > 0
+
+    def compute(self, flops: N | int) -> N:
+        """Seconds of so many FLOPs at the peak."""
+        return flops / self.peak
+
+    def hbm(self, amount: N | int) -> N:
+        """Seconds that the port of the HBM is busy with so many bytes, read or written; 0 without HBM, where nothing
+        can lie in it."""
+        return amount / self.hbm_bandwidth if self.has_hbm else self.hbm_bandwidth
+
+    def efficiency(self, sides: Iterable[int]) -> float:
+        """Part of the peak that a matrix product of these m, n and k reaches: it takes whole tiles."""
+        sides = tuple(sides)
+        return prod(sides) / in_tiles(sides, self.tile)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRates(Generic[N]):
+    """A directed link between neighbours: `bandwidth` in B/s, `latency` in seconds, `flit` in bytes."""
+
+    bandwidth: N
+    latency: N
+    flit: int
+
+    @staticmethod
+    def of(link: Link) -> LinkRates[float]:
+        return LinkRates(link.bandwidth, link.latency, link.flit)
+
+    @staticmethod
+    def exact(link: Link) -> LinkRates[Fraction]:
+        return LinkRates(Fraction(link.bandwidth), exact(link.latency), link.flit)
+
+    def busy(self, amount: N | int) -> N:
+        """Seconds that so many bytes keep a link from others: neither latency nor flits."""
+        return amount / self.bandwidth
+
+    def capacity(self, seconds: N) -> N:
+        """Bytes that a link carries in so many seconds."""
+        return seconds * self.bandwidth
+
+    def times(self, model: str = CUT_THROUGH) -> LinkTimes[N]:
+        """Byte times of single messages, in whole flits and with latency, under a link model."""
+        latency = self.capacity(self.latency)
+        return LinkTimes(int(self.bandwidth), latency, self.flit, model == STORE_AND_FORWARD)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates(Generic[N]):
+    """All dies of a wafer are alike, and all links."""
+
+    die: DieRates[N]
+    link: LinkRates[N]
+
+    @staticmethod
+    def of(wafer: Wafer) -> Rates[float]:
+        return Rates(DieRates.of(wafer.die), LinkRates.of(wafer.link))
+
+    @staticmethod
+    def exact(wafer: Wafer) -> Rates[Fraction]:
+        return Rates(DieRates.exact(wafer.die), LinkRates.exact(wafer.link))
