@@ -216,6 +216,6 @@ def test_the_default_pipeline_is_the_list_of_passes() -> None:
 
 
 def test_every_instruction_has_a_meaning() -> None:
-    from wscc.backends.interpreter.kernels.table import MEANING
+    from wscc.backends.interpreter.kernels.table import SEMANTICS
 
-    assert set(MEANING) == set(INSTRUCTIONS) - {"post", "send", "wait"}
+    assert set(SEMANTICS) == set(INSTRUCTIONS) - {"post", "send", "wait"}

@@ -1,4 +1,4 @@
-"""The artifact: a folder with everything that runs, each file under a hash.
+"""The artifact of a compilation: a folder with all files that a run needs, each with a hash in the manifest.
 
     programs.wsa    one program per role, and the step      bindings.npy   the binding table, a row per die
     routes.json     how messages go from die to die         graph.wir      the step at the graph level
@@ -40,9 +40,9 @@ FILES: Final = frozenset((MANIFEST, REPORT, DATA, PROGRAMS, BINDINGS, ROUTES, GR
 
 @dataclass(frozen=True, eq=False)
 class Artifact:
-    """`data` are the bytes of the data file, None without one; `report` is any JSON object; `profile` is what
-    `wscc simulate` and `monitor` need; `schedule` the table of calls whose order the step takes, if it is not that
-    which the compiler takes by itself."""
+    """The contents of the folder. `data` are the bytes of the data file, None without one; `report` is any JSON
+    object; `profile` is for `wscc simulate` and `monitor`; `schedule` is the text of a call order given with
+    `--schedule`, empty for the compiler's."""
 
     streams: Streams
     manifest: Manifest
@@ -55,7 +55,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """What the manifest file says of the program."""
+    """The entry `program` of the manifest file."""
 
     host: Manifest
     dies: tuple[int, ...]
@@ -64,9 +64,9 @@ class _Program:
 
 
 def write_artifact(folder: Path, artifact: Artifact) -> None:
-    """Write the whole folder or nothing, replacing an artifact that is there.
+    """Write the whole folder or nothing; an artifact at that path is replaced.
 
-    Fails with W501 where something else is there, or the folder cannot be written.
+    `CompileError` W501 if the path holds anything else, or the folder cannot be written.
     """
     replace_folder(folder, {**_hashed_files(artifact), REPORT: canonical(artifact.report)}, FILES, MANIFEST)
 
@@ -94,7 +94,7 @@ def _hashed_files(artifact: Artifact) -> dict[str, bytes]:
 
 
 def _own_hash(manifest: dict[str, Any]) -> str:
-    """The hash over everything in the manifest but itself."""
+    """The hash over all entries of the manifest but `hash`."""
     return sha256(canonical({k: v for k, v in manifest.items() if k != "hash"})).hexdigest()
 
 
@@ -105,15 +105,15 @@ def _npy(streams: Streams) -> bytes:
 
 
 def _routes(streams: Streams) -> bytes:
-    """A route a line, as one JSON list."""
+    """The routes as one JSON list, with one route a line."""
     return (
         "[\n" + ",\n".join(json.dumps(encode(r), sort_keys=True) for r in streams.routes) + "\n]\n"
     ).encode()
 
 
 def load_artifact(folder: Path) -> Artifact:
-    """Read an artifact, refusing (W501, naming the file) one that is incomplete, changed, or newer than this
-    program."""
+    """The artifact in a folder. `CompileError` W501, with the name of the file, if it is incomplete, changed, or newer
+    than this program."""
     manifest = _manifest(folder)
     files = {name: _read(folder, name) for name in manifest["files"]}
     for name, content in files.items():
@@ -141,15 +141,15 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise refuse(path, f"has format {manifest['format']}; this program knows up to {FORMAT}")
     if not _is_unchanged(manifest, content):
         raise refuse(path, "was changed after it was compiled: it does not have the hash that it states")
-    wanted = {PROGRAMS, BINDINGS, ROUTES, GRAPH}
+    required = {PROGRAMS, BINDINGS, ROUTES, GRAPH}
     listed = manifest.get("files")
-    if not isinstance(listed, dict) or not wanted <= set(listed) <= wanted | {DATA, PROFILE, SCHEDULE}:
+    if not isinstance(listed, dict) or not required <= set(listed) <= required | {DATA, PROFILE, SCHEDULE}:
         raise refuse(path, "does not list the files of an artifact")
     return manifest
 
 
 def _is_unchanged(manifest: dict[str, Any], content: bytes) -> bool:
-    """Bytes and not only values are compared, so that no change at all goes unseen."""
+    """True if the manifest has the hash that it states. Bytes are compared, not only values: every change counts."""
     try:
         return canonical(manifest) == content and manifest.get("hash") == _own_hash(manifest)
     except ValueError:
@@ -175,7 +175,7 @@ def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str
 
 
 def _report(folder: Path) -> dict[str, Any]:
-    """Whatever the report holds; it is for people, so that it may be missing or edited."""
+    """The report; it is for people, so it may be missing or edited: then it is empty."""
     try:
         report = json.loads((folder / REPORT).read_bytes())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as canonical JSON and back, by their annotations.
+"""Encoding of frozen dataclasses as canonical JSON and decoding, by their annotations.
 
 Invariant: `decode(type(x), json.loads(canonical(encode(x)))) == x`, and equal values give equal bytes.
 """
@@ -44,7 +44,7 @@ def _scalar(value: Json) -> str:
 
 
 def encode(value: Any) -> Json:
-    """Dataclasses become objects, tuples lists, enums their values."""
+    """The JSON value of a dataclass: dataclasses become objects, tuples lists, enums their values."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Executing the schedule of a collective, and comparing what every die holds with what the collective means.
+"""Execution of the plan of a collective on dies, and comparison of its results with the collective's semantics.
 
 The data are whole numbers, so that sums are exact in any order and the comparison is equality.
 """
@@ -19,7 +19,7 @@ from wscc.diagnostics import Code, fail
 from wscc.ir.streams.artifact import Manifest
 from wscc.ir.train import Train
 
-# Chunks crossing links that are executed in less than a minute or so.
+# Limit of the hops of chunks: executed in less than a minute or so.
 _MOST_HOPS: Final = 400_000
 # Sums of up to 2^16 dies stay below 2^53.
 _VALUES: Final = 1 << 37
@@ -27,8 +27,8 @@ _VALUES: Final = 1 << 37
 
 @dataclass(frozen=True)
 class Execution:
-    """`elements` were moved for the request's bytes (of one die's vector, fewer than its bytes where they are too
-    many), `wrong` are the dies that ended with other values than they should have."""
+    """The outcome: `elements` is the size of one die's vector (fewer than the request's bytes if those are too many),
+    `wrong` are the dies that ended with wrong values, `link_elements` the elements that crossed each link."""
 
     elements: int
     wrong: tuple[int, ...]
@@ -40,9 +40,9 @@ class Execution:
 
 
 def execute(request: Request, plan: Plan, seed: int = 0) -> Execution:
-    """Run the messages of a plan on dies with memories of their own, in checked mode.
+    """Run the messages of a plan on dies, in checked mode, on random inputs drawn from `seed`.
 
-    `CompileError`: W003 where the plan has too many hops, W502 or W504 where it does not run through.
+    `CompileError`: W003 if the plan has too many hops, W502 or W504 if a die is stuck or a check fails.
     """
     hops = sum(len(m.chunks) for m in plan.messages)
     if hops > _MOST_HOPS:
@@ -59,11 +59,11 @@ def execute(request: Request, plan: Plan, seed: int = 0) -> Execution:
     inputs = _inputs(request, whole, parts, seed)
     _write(machine, request, plan, memory, inputs, parts)
     machine.run_step()
-    wanted = meaning(request, inputs, parts)
-    found = _read(machine, request, plan, memory, inputs, parts)
-    wrong = tuple(d for d, v in wanted.items() if not np.array_equal(v, found[d]))
-    moved = {link: n // ELEMENT.size for link, n in machine.traffic().items()}
-    return Execution(max((v.size for v in wanted.values()), default=0), wrong, moved)
+    expected = meaning(request, inputs, parts)
+    results = _read(machine, request, plan, memory, inputs, parts)
+    wrong = tuple(d for d, v in expected.items() if not np.array_equal(v, results[d]))
+    traffic = {link: n // ELEMENT.size for link, n in machine.traffic().items()}
+    return Execution(max((v.size for v in expected.values()), default=0), wrong, traffic)
 
 
 def _inputs(request: Request, whole: int, parts: list[int], seed: int) -> Vectors:
@@ -75,49 +75,50 @@ def _inputs(request: Request, whole: int, parts: list[int], seed: int) -> Vector
 def _write(
     machine: Machine, request: Request, plan: Plan, memory: dict[int, Layout], inputs: Vectors, parts: list[int]
 ) -> None:  # fmt: skip
-    """What each die holds before, chunk after chunk; what it sends to itself in an all_to_all is no chunk."""
+    """Write the inputs of each die, chunk after chunk; the part of an all_to_all for the die itself is no chunk."""
     for i, d in enumerate(request.dies):
         vector = inputs.get(d, np.empty(0))
         if request.op is Op.ALL_TO_ALL:
-            vector = np.delete(vector, _own(parts, i))
-        at = 0
+            vector = np.delete(vector, _part_of(parts, i))
+        start = 0
         for c, chunk in enumerate(plan.chunks):
             if d in chunk.sources:
                 size = memory[d].elements[c]
-                machine.store(i, memory[d].places[c] * ELEMENT.size, vector[at : at + size])
-                at += size
+                machine.store(i, memory[d].places[c] * ELEMENT.size, vector[start : start + size])
+                start += size
 
 
 def _read(
     machine: Machine, request: Request, plan: Plan, memory: dict[int, Layout], inputs: Vectors, parts: list[int]
 ) -> Vectors:  # fmt: skip
-    """What each die holds afterwards, chunk after chunk."""
-    found: Vectors = {}
+    """The results of each die, chunk after chunk."""
+    results: Vectors = {}
     for i, d in enumerate(request.dies):
         pieces = [
             machine.load(i, memory[d].places[c] * ELEMENT.size, (memory[d].elements[c],), ELEMENT.numpy)
             for c, chunk in enumerate(plan.chunks)
             if d in chunk.targets
         ]
-        found[d] = np.concatenate([*pieces, np.empty(0)])
+        results[d] = np.concatenate([*pieces, np.empty(0)])
         if request.op is Op.ALL_TO_ALL:
-            own = inputs[d][_own(parts, i)]
-            found[d] = np.insert(found[d], i * parts[i], own)
-    return found
+            own_part = inputs[d][_part_of(parts, i)]
+            results[d] = np.insert(results[d], i * parts[i], own_part)
+    return results
 
 
-def _own(parts: list[int], i: int) -> slice:
+def _part_of(parts: list[int], i: int) -> slice:
+    """The elements of part i in a vector of all parts."""
     return slice(sum(parts[:i]), sum(parts[: i + 1]))
 
 
 def _manifest(request: Request) -> Manifest:
+    """The manifest of a program without arrays on the mesh of the request."""
     topology = request.topology
     assert topology.grid is not None, "programs run on meshes"
     rows, columns = topology.grid
-    joined = [(d, d + 1) for d in range(rows * columns) if (d + 1) % columns]
-    joined += [(d, d + columns) for d in range((rows - 1) * columns)]
-    dead = tuple(d for d in range(rows * columns) if not topology.is_live(d))
-    cut = tuple(link for link in joined if not topology.are_adjacent(*link))
-    return Manifest(
-        "collective", (("x", len(request.dies)),), 1, rows, columns, dead, cut, (), Train(1, 1), ""
-    )
+    links = [(d, d + 1) for d in range(rows * columns) if (d + 1) % columns]
+    links += [(d, d + columns) for d in range((rows - 1) * columns)]
+    dead_dies = tuple(d for d in range(rows * columns) if not topology.is_live(d))
+    dead_links = tuple(link for link in links if not topology.are_adjacent(*link))
+    mesh = (("x", len(request.dies)),)
+    return Manifest("collective", mesh, 1, rows, columns, dead_dies, dead_links, (), Train(1, 1), "")

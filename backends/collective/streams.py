@@ -1,7 +1,7 @@
-"""The schedule of a collective as a program: every die a role, every message one `send` over one link.
+"""The plan of a collective as a program: every die is a role, every message one `send` over one link.
 
-A die does its part of every message in the order of the plan. Then nothing can stick: of the messages that are
-not done, the first in that order finds all that it waits for done.
+A die does its part of every message in the order of the plan. So there is no deadlock: of the messages that are
+not done, the first in that order waits only for messages that are done.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ NAME = "collective"
 
 @dataclass
 class _Die:
-    """The growing instructions of one die. `sending` has the chunks that a message over a channel still reads;
-    equal instructions are one object (of `known`), so that the interpreter prepares them once."""
+    """Builder of the instructions of one die. `sending` has the chunks that a message over a channel still reads,
+    `holds` the chunks with a value; equal instructions are one object (of `cache`), which the interpreter prepares
+    once."""
 
     layout: Layout
-    known: dict[Instruction, Instruction]
+    cache: dict[Instruction, Instruction]
     body: list[Instruction] = field(default_factory=list)
     sending: dict[int, frozenset[int]] = field(default_factory=dict)
     holds: set[int] = field(default_factory=set)
@@ -36,14 +37,14 @@ class _Die:
         if len(m.chunks) == 1:
             read = layout.chunk(m.chunks[0])
         else:
-            at = 0
+            size = 0
             for c in m.chunks:
                 chunk = layout.chunk(c)
-                self._emit("copy", layout.pack(link, at, chunk.shape[0]), chunk)
-                at += chunk.shape[0]
-            read = layout.pack(link, 0, at)
-        given = (("channel", channel), ("peer", peer), ("route", channel))
-        self._add(Instruction("send", (), (read,), given))
+                self._emit("copy", layout.pack(link, size, chunk.shape[0]), chunk)
+                size += chunk.shape[0]
+            read = layout.pack(link, 0, size)
+        attrs = (("channel", channel), ("peer", peer), ("route", channel))
+        self._add(Instruction("send", (), (read,), attrs))
         self.sending[channel] = frozenset(m.chunks if len(m.chunks) == 1 else ())
 
     def receive(self, m: Message, channel: int, peer: int) -> None:
@@ -55,14 +56,14 @@ class _Die:
         slot = layout.chunk(m.chunks[0]) if direct else layout.slot(link, 0, sum(sizes))
         self._add(Instruction("post", (slot,), (), (("channel", channel), ("peer", peer))))
         self._wait(channel, "received")
-        at = 0
+        start = 0
         for c, size in zip(() if direct else m.chunks, () if direct else sizes, strict=True):
-            arrived, chunk = layout.slot(link, at, size), layout.chunk(c)
+            received, chunk = layout.slot(link, start, size), layout.chunk(c)
             if m.op == COPY or c not in self.holds:
-                self._emit("copy", chunk, arrived)
+                self._emit("copy", chunk, received)
             else:
-                self._emit("add", chunk, chunk, arrived)
-            at += size
+                self._emit("add", chunk, chunk, received)
+            start += size
         self.holds.update(m.chunks)
 
     def finish(self) -> tuple[Instruction, ...]:
@@ -71,7 +72,7 @@ class _Die:
         return tuple(self.body)
 
     def _settle(self, channel: int) -> None:
-        """Until the message under way on the channel has left."""
+        """Wait until the message in flight on the channel has been sent."""
         if self.sending.pop(channel, None) is not None:
             self._wait(channel, "sent")
 
@@ -82,22 +83,22 @@ class _Die:
         self._add(Instruction(opcode, (write,), reads))
 
     def _add(self, instruction: Instruction) -> None:
-        self.body.append(self.known.setdefault(instruction, instruction))
+        self.body.append(self.cache.setdefault(instruction, instruction))
 
 
 def streams_of(request: Request, plan: Plan, memory: Mapping[int, Layout]) -> Streams:
-    """Logical die i is the i-th live die. The host's part of the arena is at address 0."""
+    """The streams that execute a plan. Logical die i is the i-th live die; the host's part of the arena is at 0."""
     number = {d: i for i, d in enumerate(request.dies)}
     channel: dict[Link, int] = {link: i for i, link in enumerate(request.topology.links)}
-    known: dict[Instruction, Instruction] = {}
-    dies = {d: _Die(layout, known) for d, layout in memory.items()}
+    cache: dict[Instruction, Instruction] = {}
+    dies = {d: _Die(layout, cache) for d, layout in memory.items()}
     for c, chunk in enumerate(plan.chunks):
         for d in chunk.sources:
             dies[d].holds.add(c)
     for m in plan.messages:
-        on = channel[m.src, m.dst]
-        dies[m.src].send(m, on, number[m.dst])
-        dies[m.dst].receive(m, on, number[m.src])
+        number_of_link = channel[m.src, m.dst]
+        dies[m.src].send(m, number_of_link, number[m.dst])
+        dies[m.dst].receive(m, number_of_link, number[m.src])
     return Streams(
         programs=tuple(
             Program(i, (Code(NAME, 1, dies[d].finish()),)) for i, d in enumerate(request.dies)

@@ -1,4 +1,4 @@
-"""Project a planned module onto its dies: one program per role, a binding table, a manifest.
+"""Streams of a planned module: one program per role, a binding table, a manifest.
 
 A statement that a die takes no part in is not in its program. Peers in the table are *logical* dies;
 `Streams.dies` gives the physical die of each, and routes are paths of physical dies.
@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from wscc.backends.emit.manifest import manifest_of
-from wscc.backends.emit.statements import Bindings, Formals, instruction, participants
+from wscc.backends.emit.statements import Bindings, Names, instruction, participants
 from wscc.ir.array import Array
 from wscc.ir.die_arrays import as_array
 from wscc.ir.memory import Placement
@@ -35,14 +35,14 @@ from wscc.ir.streams.program import (
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """An instruction and the dies that execute it."""
+    """An instruction and the mask of the dies that execute it."""
 
     where: Ints
     instruction: Instruction
 
 
 def emit(module: Module) -> tuple[Streams, Manifest]:
-    """The streams and the manifest of a module that `plan_memory` has been through.
+    """The streams and the manifest of a module after `plan_memory`.
 
     Roles are numbered by their first die; each integer that differs between dies is one column of the
     binding table, equal columns being one.
@@ -51,8 +51,8 @@ def emit(module: Module) -> tuple[Streams, Manifest]:
     table = Bindings(module.dies_used)
     lines = {p.name: _lines(p, table) for p in module.procedures}
     masks = dict.fromkeys(line.where for body in lines.values() for line in body)
-    each = module.dies_used // module.stages
-    stages = per_die(die // each for die in range(module.dies_used))
+    stage_dies = module.dies_used // module.stages
+    stages = per_die(die // stage_dies for die in range(module.dies_used))
     roles, firsts = _roles([stages, *masks], module.dies_used)
     called = [{c.procedure for c, _ in calls(step)} for step in module.steps()]
     programs = tuple(
@@ -61,9 +61,9 @@ def emit(module: Module) -> tuple[Streams, Manifest]:
             tuple(
                 _code(p, lines[p.name], first, module.dies_used)
                 for p in module.procedures
-                if p.name in called[first // each]
+                if p.name in called[first // stage_dies]
             ),
-            first // each,
+            first // stage_dies,
         )
         for role, first in enumerate(firsts)
     )
@@ -80,13 +80,14 @@ def emit(module: Module) -> tuple[Streams, Manifest]:
 
 
 def _lines(procedure: Procedure, table: Bindings) -> list[_Line]:
-    formals = Formals(procedure)
+    """The instructions of a procedure that any die executes."""
+    names = Names(procedure)
     lines = []
     for stmt in procedure.body:
         assert not isinstance(stmt, Op)
         where = participants(stmt, table.dies)
         if where != 0:
-            lines.append(_Line(where, instruction(stmt, formals, table)))
+            lines.append(_Line(where, instruction(stmt, names, table)))
     return lines
 
 
@@ -132,7 +133,7 @@ def program_steps(module: Module) -> tuple[ProgramStep, ...]:
 
 
 def _address(array: Array, place: Placement, ref: Ref) -> Address:
-    """Elements lie in row-major order of the extents."""
+    """The address of an array element; elements lie in row-major order of the extents."""
     base, terms = place.address, []
     assert len(ref.index) == len(array.extents), f"`{array.name}` takes {len(array.extents)} indices"
     for i, index in enumerate(ref.index):

@@ -1,4 +1,4 @@
-"""What the host must know of a planned module."""
+"""The manifest of a planned module: the mesh, the wafer, and the addresses of the arrays that the host accesses."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HOST_KINDS: Final = (Kind.PARAM, Kind.GRAD, Kind.STATE, Kind.INPUT, Kind.SCALAR)
 
 
 def manifest_of(module: Module) -> Manifest:
-    """Arrays of `HOST_KINDS`, in the order of the module, with the addresses of all their parts.
+    """The manifest: arrays of `HOST_KINDS`, in the order of the module, with the addresses of all their parts.
 
-    Of the data file only the name is kept: where it lay must not change the artifact.
+    Of the data file it has the name alone: its folder must not change the artifact.
     """
     assert module.memory is not None
     wafer = module.machine

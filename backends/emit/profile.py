@@ -1,4 +1,4 @@
-"""The profile of a compiled program: which op, and which line of the model, every instruction comes from."""
+"""The profile of a compiled program: the op and the line of the model that every instruction comes from."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ LOCAL = "copies from and to HBM"
 def profile_of(
     model: Module, sharded: Module, planned: Module, streams: Streams, model_flops: int, file: str
 ) -> Profile:
-    """`model` is the forward module, `sharded` the one that was lowered, `planned` was emitted."""
-    maker = _Maker(model, sharded, planned, streams)
-    procedures = tuple(map(maker.procedure, planned.procedures))
-    return Profile(model_flops, file, tuple(maker.origins), tuple(maker.roles), procedures)
+    """The profile of `streams`. `model` is the forward module, `sharded` the one that was lowered, `planned` the one
+    that was emitted."""
+    builder = _ProfileBuilder(model, sharded, planned, streams)
+    procedures = tuple(map(builder.procedure, planned.procedures))
+    return Profile(model_flops, file, tuple(builder.origins), tuple(builder.roles), procedures)
 
 
-class _Maker:
-    """Numbers origins and sets of roles as they are asked for."""
+class _ProfileBuilder:
+    """Numbers origins and sets of roles in the order of their first use."""
 
     def __init__(self, model: Module, sharded: Module, planned: Module, streams: Streams) -> None:
         self.ops = {
@@ -54,7 +55,7 @@ class _Maker:
         )
 
     def _origin(self, procedure: str, source: str, kernel: Kernel | None = None, *, kind: str = "") -> int:
-        """In a merged procedure, sources say which of the merged ones they are of."""
+        """The number of a statement's origin. In a merged procedure, `source` is `procedure/op`."""
         merged, _, name = source.rpartition("/")
         home = merged or procedure
         op = self.ops.get(home, {}).get(name)
@@ -71,26 +72,27 @@ class _Maker:
         return self.origins.setdefault(Origin(name, kind, line), len(self.origins))
 
     def _array_line(self, name: str) -> int:
-        """`block.wo.grad.dp` is about the array `block.wo`."""
+        """The line of the array that a derived name belongs to: `block.wo.grad.dp` to `block.wo`."""
         while name and name not in self.arrays:
             name = name.rpartition(".")[0]
         return self.arrays.get(name, 0)
 
     def _mask(self, kernel: Kernel) -> int:
+        """The number of the set of roles that execute a kernel."""
         where = as_array(kernel.where, self.dies)
         roles = tuple(sorted(r for r, die in self.firsts.items() if where[die]))
         return self.roles.setdefault(roles, len(self.roles))
 
 
 def _lines(procedure: Procedure) -> dict[str, int]:
-    """By result, the line of its op. One without a line, such as a reshard, is taken to be of the line of what it
-    reads, or else of what reads it."""
-    found: dict[str, int] = {}
+    """The line of the op of each result. An op without a line, such as a reshard, gets that of its operands, or else
+    that of the ops that read its results."""
+    lines: dict[str, int] = {}
     for op in procedure.ops:
-        line = op.span.line or max((found.get(v.name, 0) for v in op.operands), default=0)
-        found.update((v.name, line) for v in op.results)
+        line = op.span.line or max((lines.get(v.name, 0) for v in op.operands), default=0)
+        lines.update((v.name, line) for v in op.results)
     for op in reversed(procedure.ops):
-        line = max((found[v.name] for v in op.results), default=0)
+        line = max((lines[v.name] for v in op.results), default=0)
         for v in op.operands:
-            found[v.name] = found.get(v.name) or line
-    return found
+            lines[v.name] = lines.get(v.name) or line
+    return lines

@@ -1,4 +1,4 @@
-"""One fabric statement as one instruction; where dies differ, by reference to the binding table."""
+"""Translation of a fabric statement to an instruction; integers that differ between dies refer to the binding table."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ class Bindings:
         self._columns: dict[bytes, int] = {}
 
     def field(self, values: NDArray[np.int64]) -> Field:
-        """A constant where all dies agree, else the column that holds the values."""
+        """A constant if the values [dies] are all equal, else the column that holds them."""
         if (values == values[0]).all():
             return int(values[0])
         return Column(self._columns.setdefault(values.tobytes(), len(self._columns)))
 
     def integer(self, ints: Ints) -> Field:
+        """The field of one integer for all dies, or one for each."""
         return ints if isinstance(ints, int) else self.field(as_array(ints, self.dies))
 
     def array(self) -> NDArray[np.int64]:
-        """The table: a row for each die."""
+        """The binding table [dies, columns]."""
         columns = [np.frombuffer(values, np.int64) for values in self._columns]
         return np.stack(columns, axis=1) if columns else np.zeros((self.dies, 0), np.int64)
 
 
-class Formals:
-    """Where the names of a procedure lie: formals by argument number, locals by address."""
+class Names:
+    """The addresses of the names of a procedure: parameters by argument number, locals by address."""
 
     def __init__(self, procedure: Procedure) -> None:
         self._place: dict[str, tuple[int, int]] = {b.name: (-1, b.address) for b in procedure.buffers}
@@ -48,6 +49,7 @@ class Formals:
             self._place.setdefault(value.name, (number, 0))
 
     def operand(self, view: View, table: Bindings) -> Operand:
+        """The operand for a view on one of the names."""
         arg, base = self._place[view.buffer]
         size = view.dtype.size
         offset: Field
@@ -59,7 +61,7 @@ class Formals:
 
 
 def participants(stmt: FabricStmt, dies: int) -> Ints:
-    """1 on the dies that execute the statement."""
+    """The mask of the dies that execute the statement: 1 on those, else 0."""
     match stmt:
         case Kernel() | Wait():
             return stmt.where
@@ -72,28 +74,29 @@ def participants(stmt: FabricStmt, dies: int) -> Ints:
     assert_never(stmt)
 
 
-def instruction(stmt: FabricStmt, formals: Formals, table: Bindings) -> Instruction:
+def instruction(stmt: FabricStmt, names: Names, table: Bindings) -> Instruction:
+    """The instruction of a statement; columns that it needs are added to `table`."""
     match stmt:
         case Kernel():
-            names = INSTRUCTIONS[stmt.opcode].attr_names
-            assert names == tuple(k for k, _ in stmt.attrs), f"{stmt.opcode} has attributes {names}"
+            attr_names = INSTRUCTIONS[stmt.opcode].attr_names
+            assert attr_names == tuple(k for k, _ in stmt.attrs), f"{stmt.opcode} has attributes {attr_names}"
             return Instruction(
                 stmt.opcode,
-                tuple(formals.operand(v, table) for v in stmt.writes),
-                tuple(formals.operand(v, table) for v in stmt.reads),
+                tuple(names.operand(v, table) for v in stmt.writes),
+                tuple(names.operand(v, table) for v in stmt.reads),
                 tuple((k, _scalar(v, table)) for k, v in stmt.attrs),
             )
         case Post():
             attrs: tuple[tuple[str, Scalar], ...]
             attrs = (("channel", stmt.channel), ("peer", table.integer(stmt.sender)))
-            return Instruction("post", (formals.operand(stmt.write, table),), (), attrs)
+            return Instruction("post", (names.operand(stmt.write, table),), (), attrs)
         case Send():
             attrs = (
                 ("channel", stmt.channel),
                 ("peer", table.integer(stmt.to)),
                 ("route", table.integer(stmt.route)),
             )
-            return Instruction("send", (), (formals.operand(stmt.read, table),), attrs)
+            return Instruction("send", (), (names.operand(stmt.read, table),), attrs)
         case Wait():
             side = "sent" if stmt.sent else "received"
             return Instruction("wait", attrs=(("channel", stmt.channel), ("side", side)))

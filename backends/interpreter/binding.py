@@ -1,7 +1,7 @@
-"""From instructions to prepared calls: operands become NumPy views of a die's arena, once.
+"""Templates of instructions for a role, and the NumPy views of a die's arena that turn them into prepared calls.
 
-What does not differ between the dies of a role is worked out once a role (`Template`); a die then only makes
-the views. Instructions that use the same addresses share one prepared call, however many calls there are.
+A `Template` holds all that does not differ between the dies of a role; a die then only makes the views.
+Instructions that use the same addresses share one prepared call, however many calls there are.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from wscc.diagnostics import fail
 from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.streams.program import Code, Column, Field, Instruction, Operand, Scalar
 
-# Arrays of one die that are remembered by what another process said of them.
-_FAR = 1 << 14
+# Arrays of one die that are cached by the description that another process gave of them.
+_MOST_DESCRIBED = 1 << 14
 
 MESSAGES = frozenset({"post", "send", "wait"})
 
@@ -32,7 +32,7 @@ MESSAGES = frozenset({"post", "send", "wait"})
 class Place:
     """A view without its address: `arg` and `offset` as in `Operand`, strides in bytes.
 
-    The view touches bytes `low` to `high` (exclusive) counted from its address.
+    The view covers bytes `low` to `high` (exclusive) counted from its address.
     """
 
     arg: int
@@ -57,7 +57,7 @@ class Template:
 
 
 def extent(sizes: Sequence[int], strides: Sequence[int], item: int) -> tuple[int, int]:
-    """The first byte and one past the last that a view touches, from its address."""
+    """The first byte of a view and one past its last, counted from its address; strides and `item` in bytes."""
     if 0 in sizes:
         return 0, 0
     spans = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
@@ -65,7 +65,7 @@ def extent(sizes: Sequence[int], strides: Sequence[int], item: int) -> tuple[int
 
 
 def template(instruction: Instruction) -> Template:
-    """`CompileError` W501 if operands or attributes are not as `INSTRUCTIONS` declares."""
+    """The template of an instruction. `CompileError` W501 if it is not as `INSTRUCTIONS` declares."""
     row = INSTRUCTIONS.get(instruction.opcode)
     if row is None:
         raise fail(ErrorCode.ARTIFACT, f"unknown opcode `{instruction.opcode}`")
@@ -114,26 +114,27 @@ class Routine:
     body: tuple[Template, ...]
 
     @classmethod
-    def of(cls, code: Code, known: dict[tuple[int, int], Template] | None = None) -> Routine:
-        """`known` has the templates of instructions, by identity and arguments, that other roles share, and gains
-        those of this one."""
-        known = {} if known is None else known
+    def of(cls, code: Code, cache: dict[tuple[int, int], Template] | None = None) -> Routine:
+        """The routine of a procedure. `cache` has the templates of instructions that roles share, by identity of
+        the instruction and number of arguments, and gains those of this one."""
+        cache = {} if cache is None else cache
         for i, x in enumerate(code.body):
-            if (id(x), code.args) not in known:
-                known[id(x), code.args] = _located(code, i, x)
-        return cls(code.name, code.args, tuple(known[id(x), code.args] for x in code.body))
+            if (id(x), code.args) not in cache:
+                cache[id(x), code.args] = _checked_template(code, i, x)
+        return cls(code.name, code.args, tuple(cache[id(x), code.args] for x in code.body))
 
 
-def _located(code: Code, index: int, instruction: Instruction) -> Template:
-    wanted = max((o.arg for o in (*instruction.writes, *instruction.reads)), default=-1)
-    if wanted >= code.args:
-        raise fail(ErrorCode.ARTIFACT, f"`{code.name}` instruction {index}: argument {wanted} of {code.args}")
+def _checked_template(code: Code, index: int, instruction: Instruction) -> Template:
+    """The template of instruction `index`, whose arguments the procedure must have."""
+    arg = max((o.arg for o in (*instruction.writes, *instruction.reads)), default=-1)
+    if arg >= code.args:
+        raise fail(ErrorCode.ARTIFACT, f"`{code.name}` instruction {index}: argument {arg} of {code.args}")
     return template(instruction)
 
 
 @dataclass(slots=True)
 class DieMemory:
-    """The arena of one die (64-byte aligned), its row of the binding table, and the views made so far.
+    """The arena of one die (64-byte aligned), its row of the binding table, and its prepared calls.
 
     `highest` is one past the last byte that a prepared instruction or the host writes.
     """
@@ -142,35 +143,39 @@ class DieMemory:
     row: tuple[int, ...]
     highest: int = 0
     prepared: dict[tuple[str, int, tuple[int, ...]], Prepared] = field(default_factory=dict)
-    far: dict[bytes, Array] = field(default_factory=dict)  # arrays that other processes have described
+    described_arrays: dict[bytes, Array] = field(
+        default_factory=dict
+    )  # by the description of another process
     buffer: memoryview = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.buffer = self.arena.data
 
     def address(self, place: Place, args: Sequence[int]) -> int:
+        """The address in bytes of an operand in a call with these arguments."""
         offset = place.offset
         if isinstance(offset, Column):
             offset = self.row[offset.index]
         return offset + args[place.arg] if place.arg >= 0 else offset
 
     def views(self, t: Template, args: Sequence[int]) -> list[Array]:
-        """The operands of an instruction; remembers the highest byte that it writes."""
-        made = []
+        """The operands of an instruction; updates `highest` by those that it writes."""
+        views = []
         for i, place in enumerate(t.places):
-            at = self.address(place, args)
+            address = self.address(place, args)
             if i < t.writes:
-                self.highest = max(self.highest, at + place.high)
-            made.append(np.ndarray(place.sizes, place.dtype, self.buffer, at, place.strides))
-        return made
+                self.highest = max(self.highest, address + place.high)
+            views.append(np.ndarray(place.sizes, place.dtype, self.buffer, address, place.strides))
+        return views
 
     def described(self, words: bytes) -> Array:
         """An array in this memory that another process has described."""
-        if words not in self.far:
-            if len(self.far) > _FAR:
-                self.far.clear()
-            self.far[words] = described(words, self.buffer)
-        return self.far[words]
+        if words not in self.described_arrays:
+            if len(self.described_arrays) > _MOST_DESCRIBED:
+                self.described_arrays.clear()
+            self.described_arrays[words] = described(words, self.buffer)
+        return self.described_arrays[words]
 
     def attrs(self, t: Template) -> list[Any]:
+        """The attributes of an instruction on this die, columns replaced by their values."""
         return [self.row[a.index] if isinstance(a, Column) else a for a in t.attrs]

@@ -1,4 +1,4 @@
-"""Keeps NumPy's BLAS to one thread: dies are what runs in parallel."""
+"""Limits NumPy's BLAS to one thread, because dies are run in parallel."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _SETTERS: Final = (
 
 @cache
 def limit_blas_to_one_thread() -> bool:
-    """Tell the BLAS that NumPy uses, for the rest of the process; False if it is not one that we know.
+    """Limit the BLAS that NumPy uses, for the rest of the process; False if it is none of the supported ones.
 
-    A BLAS left alone costs time and nothing else.
+    A BLAS with more threads costs time and nothing else.
     """
     return any([_limit(path) for path in _libraries()])
 
 
 def _libraries() -> list[str]:
-    """The BLAS that ships inside NumPy's wheel or, for other builds on Linux, what is mapped."""
+    """Paths of the BLAS that ships inside NumPy's wheel or, for other builds on Linux, of those mapped."""
     package = Path(np.__file__).parent
     bundled = [*package.parent.glob("numpy.libs/*openblas*"), *package.glob(".dylibs/*openblas*")]
     if bundled:
@@ -42,6 +42,7 @@ def _libraries() -> list[str]:
 
 
 def _limit(path: str) -> bool:
+    """Limit one library; False if it has no function to do so."""
     try:
         library = ctypes.CDLL(path)
     except OSError:

@@ -1,8 +1,8 @@
-"""Checked mode: a shadow of each arena with a tag for every byte, and poison where nothing was written.
+"""Checked mode: a shadow of each arena with a tag for every byte, and poison in bytes that are unwritten.
 
 Bytes of a granted slot belong to the message from `post` to `wait received`; bytes of a message may be read
-but not written from `send` to `wait sent`. What counts is the program order of the die, not when a message
-happened to arrive, so a race is found in every run. A procedure's own memory is unwritten when it starts.
+but not written from `send` to `wait sent`. The checks follow the program order of the die, not the time at which a
+message happened to arrive, so a race is found in every run. A procedure's local memory is unwritten when it starts.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from wscc.ir.streams.instructions import INSTRUCTIONS
 # The tag of a written byte that no message uses is 0.
 UNWRITTEN: Final = 0x80
 GRANTED: Final = 0x40
-SENDING: Final = 0x3F  # how many messages under way read the byte
+SENDING: Final = 0x3F  # the number of messages in flight that read the byte
 
-# Two bytes, again and again: a NaN in f64, f32 and bf16, and -458760 in i32, which no index or label is.
+# A pattern of two bytes: a NaN in f64, f32 and bf16, and -458760 in i32, which no index or label is.
 _POISON: Final = 0xFFF8
 
 Tags = NDArray[np.uint8]
@@ -33,7 +33,10 @@ Named = list[tuple[str, Tags]]
 
 
 class Shadow:
-    """The tags of one die's arena, and the slots and messages that it has under way, by channel."""
+    """The tags of one die's arena, and the slots and messages that it has in flight, by channel.
+
+    Its methods raise `CompileError` W504 where a check fails.
+    """
 
     def __init__(self, memory: DieMemory) -> None:
         self._memory = memory
@@ -44,24 +47,24 @@ class Shadow:
         memory.arena[: memory.arena.size // 2 * 2].view(np.uint16).fill(_POISON)
 
     def store(self, address: int, size: int) -> None:
-        """The host has written."""
+        """Mark `size` bytes as written by the host."""
         self._tags[address : address + size] = 0
 
     def load(self, address: int, size: int) -> None:
-        """The host reads."""
+        """Check that `size` bytes that the host reads have been written."""
         if (self._tags[address : address + size] & UNWRITTEN).any():
             raise fail(Code.CHECK, f"the host reads bytes at {address} that nothing wrote")
 
     def enter(self, routine: Routine) -> None:
-        """Forget what an earlier call left in the procedure's own memory, but for messages under way."""
-        for low, high in self._own(routine):
+        """Poison the procedure's local memory before a call, but for the bytes of messages in flight."""
+        for low, high in self._local_ranges(routine):
             tags = self._tags[low:high]
             idle = (tags & (GRANTED | SENDING)) == 0
             tags[idle] = UNWRITTEN
             np.copyto(self._memory.arena[low:high].view(np.uint16), _POISON, where=idle[::2])
 
-    def _own(self, routine: Routine) -> list[tuple[int, int]]:
-        """Disjoint byte ranges that cover the local operands."""
+    def _local_ranges(self, routine: Routine) -> list[tuple[int, int]]:
+        """Disjoint byte ranges that cover the local operands of a procedure."""
         if routine.name not in self._locals:
             spans = sorted(
                 (a + p.low, a + p.high)
@@ -79,8 +82,8 @@ class Shadow:
         return self._locals[routine.name]
 
     def guard(self, t: Template, args: tuple[int, ...], inner: Prepared) -> Prepared:
-        """The prepared instruction, with its checks around it. A wait keeps its `End` in first place."""
-        run, given = inner
+        """The prepared instruction with its checks around it; the first argument of a wait stays its `End`."""
+        run, inner_args = inner
         tags = [self._view(p, args) for p in t.places]
         match t.opcode:
             case "post":
@@ -88,7 +91,7 @@ class Shadow:
             case "send":
                 return self._send, (t.attrs[0], tags[0], inner)
             case "wait":
-                return self._wait, (*given, run)
+                return self._wait, (*inner_args, run)
         names = INSTRUCTIONS[t.opcode].writes.split() + INSTRUCTIONS[t.opcode].reads.split()
         operands = list(zip(names, tags, strict=True))
         writes, reads = operands[: t.writes], operands[t.writes :]
@@ -97,21 +100,21 @@ class Shadow:
         return self._compute, (reads, writes, inner)
 
     def _view(self, p: Place, args: tuple[int, ...]) -> Tags:
-        """The tags of an operand: its dimensions but those that repeat, and the bytes of an element."""
+        """The tags of an operand: its dimensions of nonzero stride, and the bytes of an element as the last."""
         address = self._memory.address(p, args)
-        kept = [(n, s) for n, s in zip(p.sizes, p.strides, strict=True) if s]
-        if (p.low, p.high) == (0, p.dtype.itemsize * prod(n for n, _ in kept)):
+        dims = [(n, s) for n, s in zip(p.sizes, p.strides, strict=True) if s]
+        if (p.low, p.high) == (0, p.dtype.itemsize * prod(n for n, _ in dims)):
             return self._tags[address : address + p.high]
-        sizes = (*(n for n, _ in kept), p.dtype.itemsize)
-        return np.ndarray(sizes, np.uint8, self._tags.data, address, (*(s for _, s in kept), 1))
+        sizes = (*(n for n, _ in dims), p.dtype.itemsize)
+        return np.ndarray(sizes, np.uint8, self._tags.data, address, (*(s for _, s in dims), 1))
 
     def _compute(self, reads: Named, writes: Named, inner: Prepared) -> None:
         for name, tags in reads:
             _check_read(name, tags)
         for name, tags in writes:
             _check_write(name, tags)
-        run, given = inner
-        run(*given)
+        run, args = inner
+        run(*args)
         for _, tags in writes:
             tags.fill(0)
 
@@ -119,16 +122,16 @@ class Shadow:
         _check_write("slot", tags)
         tags.fill(GRANTED)
         self._slots[channel] = tags
-        run, given = inner
-        given[0].fill(np.nan if given[0].dtype != np.int32 else np.iinfo(np.int32).min)
-        run(*given)
+        run, args = inner
+        args[0].fill(np.nan if args[0].dtype != np.int32 else np.iinfo(np.int32).min)
+        run(*args)
 
     def _send(self, channel: int, tags: Tags, inner: Prepared) -> None:
         _check_read("x", tags)
         tags += 1
         self._messages[channel] = tags
-        run, given = inner
-        run(*given)
+        run, args = inner
+        run(*args)
 
     def _wait(self, end: End, run: Callable[[End], Outcome | None]) -> Outcome | None:
         if run(end) is BLOCKED:
@@ -142,21 +145,21 @@ class Shadow:
 
 
 def _check_read(name: str, tags: Tags) -> None:
-    some = _any(tags)
-    if some & GRANTED:
+    bits = _any(tags)
+    if bits & GRANTED:
         raise fail(Code.CHECK, f"`{name}` reads a slot whose message has not been waited for")
-    if some & UNWRITTEN:
+    if bits & UNWRITTEN:
         raise fail(Code.CHECK, f"`{name}` reads bytes that nothing has written")
 
 
 def _check_write(name: str, tags: Tags) -> None:
-    some = _any(tags)
-    if some & GRANTED:
+    bits = _any(tags)
+    if bits & GRANTED:
         raise fail(Code.CHECK, f"`{name}` overwrites a slot that is granted to a message")
-    if some & SENDING:
+    if bits & SENDING:
         raise fail(Code.CHECK, f"`{name}` overwrites bytes of a message that has not been waited for")
 
 
 def _any(tags: Tags) -> int:
-    """The bits that any byte has."""
+    """The union of the bits of all tags."""
     return int(np.bitwise_or.reduce(tags, axis=None))

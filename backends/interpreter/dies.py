@@ -1,4 +1,4 @@
-"""The dies that one process runs: their instructions, prepared, and the engine that goes through them."""
+"""The dies that one process runs: their prepared instructions, and the engine that executes them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from wscc.backends.interpreter.load_checks import column
 from wscc.backends.interpreter.messages import Counts, Kind
 from wscc.ir.streams.program import Streams
 
-# Prepared instructions kept over all dies, about a kilobyte each; beyond it they are made again.
-_KEPT = 1 << 20
+# Prepared instructions cached over all dies, about a kilobyte each; beyond it they are prepared again.
+_MOST_PREPARED = 1 << 20
 
 Routines = dict[int, dict[str, Routine]]
 
 
 @dataclass(slots=True)
 class Dies:
-    """All dies of a machine, or those of worker `exchange.me` once there is an exchange.
+    """All dies of a machine, or those of worker `exchange.me` if there is an exchange.
 
-    `calls` has those of each die, `shadows` the tags of each memory in checked mode, else nothing.
+    `calls` are the calls of each die, `shadows` the tags of each memory in checked mode, else empty. `sent` counts
+    the messages of each die.
     """
 
     streams: Streams
@@ -46,26 +47,27 @@ class Dies:
         count = len(self.memories)
         self.sent = [{} for _ in range(count)]
         self._codes = [{} for _ in range(count)]
-        own = [die for die in range(count) if self._is_own(die)]
-        self._engine = Engine(own, self._code, self.name, self._enter if self.shadows else None)
+        local_dies = [die for die in range(count) if self._is_local(die)]
+        self._engine = Engine(local_dies, self._code, self.name, self._enter if self.shadows else None)
         self._engine.transport.exchange = self.exchange
 
     def run_step(self) -> Ending:
+        """Run the calls of a step on the dies of this process."""
         return self._engine.run(self.calls)
 
     def highest(self) -> list[int]:
-        """By die, one past the highest byte written, as far as this process knows."""
+        """One past the highest byte that this process wrote in the memory of each die."""
         return [m.highest for m in self.memories]
 
-    def _is_own(self, die: int) -> bool:
+    def _is_local(self, die: int) -> bool:
         return self.exchange is None or self.exchange.workers[die] == self.exchange.me
 
     def _code(self, die: int, call: DynamicCall) -> list[Prepared]:
-        """The prepared instructions of a call; made once."""
+        """The prepared instructions of a call, cached."""
         codes = self._codes[die]
         code = codes.get(call)
         if code is None:
-            if len(self.memories[die].prepared) > _KEPT // len(self.memories):
+            if len(self.memories[die].prepared) > _MOST_PREPARED // len(self.memories):
                 self.memories[die].prepared.clear()
                 codes.clear()
             name, args = call
@@ -76,18 +78,18 @@ class Dies:
     def _prepared(self, die: int, name: str, index: int, t: Template, args: tuple[int, ...]) -> Prepared:
         memory = self.memories[die]
         key = (name, index, tuple([args[a] for a in t.args]))
-        known = memory.prepared.get(key)
-        if known is None:
-            known = self._prepare(die, t, args)
+        prepared = memory.prepared.get(key)
+        if prepared is None:
+            prepared = self._prepare(die, t, args)
             if self.shadows:
-                known = self.shadows[die].guard(t, args, known)
-            memory.prepared[key] = known
-        return known
+                prepared = self.shadows[die].guard(t, args, prepared)
+            memory.prepared[key] = prepared
+        return prepared
 
     def _prepare(self, die: int, t: Template, args: tuple[int, ...]) -> Prepared:
         memory, transport = self.memories[die], self._engine.transport
         views, attrs = memory.views(t, args), memory.attrs(t)
-        if t.opcode in ("post", "send") and not self._is_own(attrs[1]):
+        if t.opcode in ("post", "send") and not self._is_local(attrs[1]):
             return self._prepare_far(die, t, args)
         match t.opcode:
             case "post":
@@ -101,7 +103,7 @@ class Dies:
                 return bound(t.run, (*views, *attrs))
 
     def _prepare_far(self, die: int, t: Template, args: tuple[int, ...]) -> Prepared:
-        """A post or send whose peer another process runs."""
+        """The call for a post or send whose peer is run by another process."""
         assert self.exchange is not None
         memory, transport, sends = self.memories[die], self._engine.transport, t.opcode == "send"
         channel, peer, *route = memory.attrs(t)
@@ -116,7 +118,7 @@ class Dies:
         return transport.post_far, (view, box, words)
 
     def _kind(self, die: int, message: Array, route: int) -> Kind:
-        """What a message is counted as, from zero."""
+        """The key under which a message is counted in `sent`, whose count it starts at zero."""
         kind = (route, message.nbytes)
         self.sent[die].setdefault(kind, 0)
         return kind
@@ -127,7 +129,7 @@ class Dies:
 
 
 def exchange_of(streams: Streams, routines: Routines, workers: Sequence[int]) -> Exchange:
-    """For all channels between dies of different workers."""
+    """The exchange for all channels between dies of different workers; `workers` has the worker of each die."""
     keys: set[Key] = set()
     rank = 0
     worker = np.array(workers)

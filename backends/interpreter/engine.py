@@ -1,8 +1,8 @@
 """The engine: each die runs its flat list of prepared calls until it must wait; then another die runs.
 
-Dies share nothing but messages, and a message has the same bytes whenever it comes, so the order in which
-dies run, and in how many processes, changes no bit of any result. Neither does it change which dies fail or get
-stuck: the others go on as far as they can before anything is told.
+Dies share nothing but messages, and a message has the same bytes whenever it comes, so neither the order in which
+dies run nor the number of processes changes a bit of any result. Neither does it change which dies fail or get
+stuck: the others run as far as they can before an error is raised.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ DynamicCall = tuple[str, tuple[int, ...]]
 
 @dataclass(slots=True)
 class Task:
-    """How far a die has come: instruction `pc` of call `call`, whose prepared instructions are `code`, and the end
-    it waits for, if it does."""
+    """The position of a die: instruction `pc` of call `call`, whose prepared instructions are `code`, and the end
+    of the channel that it waits for, if it waits."""
 
     die: int
     call: int = 0
@@ -33,7 +33,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Where a die is stuck, and on what."""
+    """The position of a stuck die, and the message that it waits for."""
 
     die: int
     procedure: str
@@ -45,7 +45,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What became of a step where not every die came to its end."""
+    """The outcome of a step: failures (die, diagnostics) and stuck dies; both are empty if it ran to its end."""
 
     failures: tuple[tuple[int, tuple[Diagnostic, ...]], ...] = ()
     stuck: tuple[Wait, ...] = ()
@@ -54,7 +54,7 @@ class Ending:
 @dataclass(slots=True)
 class Engine:
     """Runs calls on the dies of one process. `bind(die, call)` gives the prepared instructions of a call;
-    `name(die)` is how messages to people call a die, `enter(die, call)` runs before every call."""
+    `name(die)` names a die in error texts, `enter(die, call)` runs before every call."""
 
     dies: Sequence[int]
     bind: Callable[[int, DynamicCall], list[Prepared]]
@@ -68,7 +68,7 @@ class Engine:
         self.transport = Transport(self._wake)
 
     def run(self, calls: Sequence[Sequence[DynamicCall]]) -> Ending:
-        """Every die makes its own calls, in order, as far as it can."""
+        """Run the calls of each die in order, until it ends, fails or is stuck."""
         self.tasks = {die: Task(die) for die in self.dies}
         self.ready = list(self.tasks.values())
         failures: list[tuple[int, tuple[Diagnostic, ...]]] = []
@@ -115,6 +115,7 @@ class Engine:
         return False
 
     def _located(self, task: Task, pc: int, calls: Sequence[DynamicCall], error: Exception) -> CompileError:
+        """The error with the die and instruction in front of its text."""
         place = f"die {self.name(task.die)}, `{calls[task.call][0]}` instruction {pc}"
         if isinstance(error, CompileError):
             first = error.diagnostics[0]
@@ -130,7 +131,7 @@ def _wait(task: Task, end: End, calls: Sequence[DynamicCall]) -> Wait:
 
 
 def settle(endings: Sequence[Ending], name: Callable[[int], str]) -> None:
-    """`CompileError`: what the first die raised that failed, with its place in front; else W502 if dies wait."""
+    """Raise the `CompileError` of the first die that failed; else W502 if dies wait for one another."""
     failures = [failure for ending in endings for failure in ending.failures]
     if failures:
         raise CompileError(*min(failures, key=lambda f: f[0])[1])
@@ -140,7 +141,7 @@ def settle(endings: Sequence[Ending], name: Callable[[int], str]) -> None:
 
 
 def _wait_cycle(stuck: dict[int, Wait], name: Callable[[int], str]) -> str:
-    """Who waits for whom, from the first stuck die around the circle, or to a die that has ended."""
+    """The cycle of waits from the first stuck die, or the chain of waits that leads to a die that has ended."""
     chain: list[int] = []
     die = min(stuck)
     while die in stuck and die not in chain:

@@ -1,4 +1,4 @@
-"""The host's side of a machine: whole arrays in and out of the dies' memories, cut by their layouts."""
+"""Reads and writes of whole arrays by the host, cut into the shards that the dies hold."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from wscc.strategy import policy
 Tensor = NDArray[np.generic]
 Slices = tuple[slice, ...]
 
-# What the host fills before the first step; the rest is written by the program itself.
+# Kinds of array that the host fills before the first step; the rest is written by the program itself.
 FILLED: Final = (Kind.PARAM, Kind.STATE, Kind.SCALAR)
 
 
 def tensor(manifest: Manifest, name: str) -> HostTensor:
-    """`CompileError` W501 if the program has no such array that the host may see."""
+    """The host's view of an array. `CompileError` W501 if the program has none of that name."""
     for t in manifest.tensors:
         if t.name == name:
             return t
@@ -34,7 +34,7 @@ def tensor(manifest: Manifest, name: str) -> HostTensor:
 
 
 def initialise(machine: Machine, seed: int) -> None:
-    """Fill weights from the seed, optimizer state and scalars by their `Init`, part by part."""
+    """Fill weights from the seed, optimizer state and scalars by their `Init`, shard by shard."""
     manifest = machine.manifest
     for t in manifest.tensors:
         if t.kind not in FILLED:
@@ -42,29 +42,31 @@ def initialise(machine: Machine, seed: int) -> None:
         for index in np.ndindex(*t.extents):
             parts: dict[tuple[int, ...], Tensor] = {}
             orders = _orders(t, manifest)
-            for die, address, slices, keeps in _places(t, index, manifest):
+            for die, address, slices, has_value in _places(t, index, manifest):
                 key = _key(slices)
                 if key not in parts:
                     parts[key] = _initial(t, index, seed, slices, orders)
-                machine.store(die, address, parts[key] if keeps else _neutral(t, parts[key]))
+                machine.store(die, address, parts[key] if has_value else _neutral(t, parts[key]))
 
 
 def write(machine: Machine, name: str, index: tuple[int, ...], value: Tensor) -> None:
-    """Give element `index` of an array a whole value: each die gets its part, in the array's element type.
+    """Write `value`, of the array's whole shape, to its element `index`: each die gets its shard, rounded to the
+    array's element type.
 
-    Of a partial array the dies at coordinate 0 get the value, the others what adds nothing to it.
+    Of a partial array the dies at coordinate 0 get the value, the others the neutral element. `CompileError` W501
+    if there is no such array or element, or the shape is another.
     """
     t = tensor(machine.manifest, name)
     if value.shape != t.type.shape:
         raise fail(Code.ARTIFACT, f"`{name}` is {list(t.type.shape)}, not {list(value.shape)}")
-    value = _as_it_lies(value, _orders(t, machine.manifest))
-    for die, address, slices, keeps in _places(t, index, machine.manifest):
+    value = _permuted(value, _orders(t, machine.manifest))
+    for die, address, slices, has_value in _places(t, index, machine.manifest):
         part = value[slices].astype(t.type.dtype.numpy)
-        machine.store(die, address, part if keeps else _neutral(t, part))
+        machine.store(die, address, part if has_value else _neutral(t, part))
 
 
 def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
-    """The whole value of an element: parts put together, partial ones summed (or their maximum taken).
+    """The whole value of an element, of the array's shape: shards joined, partial ones summed (or their maximum).
 
     `CompileError` W504 if two dies hold different replicas, which never happens in a right program.
     """
@@ -73,50 +75,57 @@ def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
     whole = np.zeros(t.type.shape, t.type.dtype.numpy)
     sizes = dict(machine.manifest.axes)
     local = t.type.local_shape(sizes)
-    seen: dict[tuple[object, ...], Tensor] = {}
+    shards: dict[tuple[object, ...], Tensor] = {}
     for die, address, slices, _ in _places(t, index, machine.manifest):
         part = machine.load(die, address, local, t.type.dtype.numpy)
         coordinates = _coordinates(die, machine.manifest)
         key = (_key(slices), *(coordinates[a] for a, _ in layout.partial))
-        if key not in seen:
-            first = not any(k[0] == key[0] for k in seen)
-            whole[slices] = part if first else _joined(layout, whole[slices], part)
-        elif seen[key].tobytes() != part.tobytes():
-            where = machine.die_name(die)
-            raise fail(Code.CHECK, f"die {where} holds another replica of `{name}` than others")
-        seen.setdefault(key, part)
-    return _as_it_lies(whole, {d: np.argsort(o) for d, o in _orders(t, machine.manifest).items()})
+        if key not in shards:
+            first = not any(k[0] == key[0] for k in shards)
+            whole[slices] = part if first else _reduced(layout, whole[slices], part)
+        elif shards[key].tobytes() != part.tobytes():
+            die_name = machine.die_name(die)
+            raise fail(Code.CHECK, f"die {die_name} holds another replica of `{name}` than others")
+        shards.setdefault(key, part)
+    return _permuted(whole, {d: np.argsort(o) for d, o in _orders(t, machine.manifest).items()})
 
 
 def _orders(t: HostTensor, manifest: Manifest) -> dict[int, NDArray[np.intp]]:
-    """By dimension whose indices do not lie one after the other, how they lie. Axes that share out what rests cut no
-    positions of it (`wscc.passes.partition.zigzag`)."""
+    """The permutation of the indices of each dimension that is stored in zigzag order (`wscc.ir.zigzag`).
+
+    Axes whose policy shards stored arrays cut no positions of those.
+    """
     sizes = dict(manifest.axes)
-    rests = t.kind not in (Kind.INPUT, Kind.CARRIED, Kind.SAVED)
+    is_stored = t.kind not in (Kind.INPUT, Kind.CARRIED, Kind.SAVED)
     return {
         d: np.array(order(n, sizes[axes[0]]))
         for d, (n, axes) in enumerate(zip(t.type.shape, _layout(t).dims, strict=True))
-        if axes and axes[0] in manifest.zigzag and not (rests and policy(axes[0]).store == "shard")
+        if axes and axes[0] in manifest.zigzag and not (is_stored and policy(axes[0]).store == "shard")
     }
 
 
-def _as_it_lies(value: Tensor, orders: dict[int, NDArray[np.intp]]) -> Tensor:
-    for d, places in orders.items():
-        value = value.take(places, axis=d)
+def _permuted(value: Tensor, orders: dict[int, NDArray[np.intp]]) -> Tensor:
+    """The array with the permutations of `orders`, by dimension, applied."""
+    for d, permutation in orders.items():
+        value = value.take(permutation, axis=d)
     return value
 
 
 def _initial(
     t: HostTensor, index: tuple[int, ...], seed: int, slices: Slices, orders: dict[int, NDArray[np.intp]]
 ) -> Tensor:
+    """The initial value of one shard of an element."""
     if orders:
         whole = initial(t.name, index, t.type.shape, t.init, seed, t.type.dtype)
-        return _as_it_lies(whole, orders)[slices]
+        return _permuted(whole, orders)[slices]
     return initial_slice(t.name, index, t.type.shape, t.init, seed, t.type.dtype, slices)
 
 
 def addresses(t: HostTensor, index: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """(stage, address) of each replica of an element. They lie in row-major order of the extents."""
+    """(stage, address in bytes) of each copy of an element; elements lie in row-major order of the extents.
+
+    `CompileError` W501 if the array has no such element.
+    """
     if len(index) != len(t.extents) or any(not 0 <= i < n for i, n in zip(index, t.extents, strict=True)):
         raise fail(Code.ARTIFACT, f"`{t.name}` has extents {list(t.extents)}, no element {list(index)}")
     flat = sum(i * prod(t.extents[d + 1 :]) for d, i in enumerate(index))
@@ -132,47 +141,48 @@ def _layout(t: HostTensor) -> Layout:
 def _places(
     t: HostTensor, index: tuple[int, ...], manifest: Manifest
 ) -> Iterator[tuple[int, int, Slices, bool]]:
-    """Each logical die that holds an element, its address there, the die's slices of the array, and whether it
-    holds the value of a partial array."""
+    """(logical die, address, slices of the array, True if it holds the value of a partial array) for each shard."""
     layout, sizes = _layout(t), dict(manifest.axes)
     local = t.type.local_shape(sizes)
     dies = prod(sizes.values())
-    each = dies // manifest.stages
-    held = [
+    stage_dies = dies // manifest.stages
+    holders = [
         (die, address)
         for stage, address in addresses(t, index)
-        for die in (range(dies) if stage < 0 else range(stage * each, (stage + 1) * each))
+        for die in (range(dies) if stage < 0 else range(stage * stage_dies, (stage + 1) * stage_dies))
     ]
-    for die, address in held:
-        at = _coordinates(die, manifest)
+    for die, address in holders:
+        coordinates = _coordinates(die, manifest)
         slices = []
         for n, axes in zip(local, layout.dims, strict=True):
             block = 0
             for axis in axes:
-                block = block * sizes[axis] + at[axis]
+                block = block * sizes[axis] + coordinates[axis]
             slices.append(slice(block * n, (block + 1) * n))
-        yield die, address, tuple(slices), all(at[axis] == 0 for axis, _ in layout.partial)
+        yield die, address, tuple(slices), all(coordinates[axis] == 0 for axis, _ in layout.partial)
 
 
 def _coordinates(die: int, manifest: Manifest) -> dict[str, int]:
-    """Logical dies are numbered row-major over the axes."""
-    at = {}
+    """The coordinate of a logical die on each axis; dies are numbered row-major over the axes."""
+    coordinates = {}
     for axis, n in reversed(manifest.axes):
-        die, at[axis] = divmod(die, n)
-    return at
+        die, coordinates[axis] = divmod(die, n)
+    return coordinates
 
 
 def _key(slices: Slices) -> tuple[int, ...]:
+    """The first index of each slice, which identifies a shard."""
     return tuple(s.start for s in slices)
 
 
 def _neutral(t: HostTensor, part: Tensor) -> Tensor:
-    """What changes nothing when parts are put together; an array has one kind of partial axis."""
+    """The neutral element of the array's reduction, of the shape of `part`; an array has one kind of it."""
     kinds = {kind for _, kind in _layout(t).partial}
     return np.full_like(part, -np.inf if kinds == {Reduction.MAX} else 0)
 
 
-def _joined(layout: Layout, a: Tensor, b: Tensor) -> Tensor:
+def _reduced(layout: Layout, a: Tensor, b: Tensor) -> Tensor:
+    """The sum of two partial shards, or their maximum."""
     if all(kind is Reduction.MAX for _, kind in layout.partial):
         return np.maximum(a, b)
     return np.add(a, b)

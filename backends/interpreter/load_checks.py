@@ -1,4 +1,7 @@
-"""What must hold of a program before any of it runs: memory in bounds, routes that exist on the wafer."""
+"""Checks of a program before it is run: dies exist, memory accesses are in bounds, routes exist on the wafer.
+
+Every check raises `CompileError` W501 unless it says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ ALIGNED = 8
 
 
 def die_name(physical: int, manifest: Manifest) -> str:
-    """(row, column)"""
+    """The text `(row, column)` of a physical die."""
     return f"({physical // manifest.columns}, {physical % manifest.columns})"
 
 
 def check_dies(streams: Streams, manifest: Manifest) -> None:
-    """Every logical die has a live physical one of its own, a program and a row of the binding table."""
+    """Check that every logical die has a live physical one of its own, a program and a row of the bindings."""
     count = prod(n for _, n in manifest.axes)
     roles = {p.role for p in streams.programs}
     alive = set(range(manifest.rows * manifest.columns)) - set(manifest.dead_dies)
@@ -43,19 +46,20 @@ def check_dies(streams: Streams, manifest: Manifest) -> None:
 
 
 def check_computer(streams: Streams, *, shadows: bool) -> None:
-    """Refuse what this computer cannot hold, rather than be killed half-way."""
-    wanted = streams.arena_bytes * len(streams.dies) * (2 if shadows else 1)
+    """Check that all arenas fit the memory of this computer, rather than be killed half-way; else W401."""
+    arena_bytes = streams.arena_bytes * len(streams.dies) * (2 if shadows else 1)
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
-        has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if wanted > has:
+        ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if arena_bytes > ram:
             raise fail(
                 Code.OUT_OF_MEMORY,
-                f"the memories of {len(streams.dies)} dies take {wanted} bytes, and this computer has {has}",
+                f"the memories of {len(streams.dies)} dies take {arena_bytes} bytes, and this computer has {ram}",
                 help="run a smaller model: `--set model.layers=2 --set train.batch=...`",
             )
 
 
 def check_calls(routines: dict[int, dict[str, Routine]], calls: Sequence[DynamicCall]) -> None:
+    """Check that every role has each procedure that is called, with that number of arguments."""
     for name, args in dict.fromkeys((name, len(args)) for name, args in calls):
         for role in routines.values():
             if name not in role or role[name].args != args:
@@ -65,13 +69,13 @@ def check_calls(routines: dict[int, dict[str, Routine]], calls: Sequence[Dynamic
 def check_memory(
     streams: Streams, routines: dict[int, dict[str, Routine]], calls: Sequence[DynamicCall]
 ) -> None:
-    """Every operand of every call lies in the arena, and every column exists."""
+    """Check that every operand of every call is aligned and in the arena, and that every column exists."""
     limits: dict[str, list[list[int]]] = {}
     for role, by_name in routines.items():
         rows = streams.bindings[np.asarray(streams.roles) == role]
         for routine in by_name.values():
             bounds = limits.setdefault(routine.name, [[0, 0] for _ in range(routine.args)])
-            for place, low, high in _reaches(routine, rows):
+            for place, low, high in _byte_ranges(routine, rows):
                 if place.arg >= 0:
                     b = bounds[place.arg]
                     b[:] = min(b[0], low), max(b[1], high)
@@ -85,8 +89,8 @@ def check_memory(
                 raise _outside(name, address + low, address + high, streams.arena_bytes)
 
 
-def _reaches(routine: Routine, rows: Ints) -> Iterator[tuple[Place, int, int]]:
-    """Each operand with the first and last (exclusive) byte that it reaches on any of the dies."""
+def _byte_ranges(routine: Routine, rows: Ints) -> Iterator[tuple[Place, int, int]]:
+    """(operand, first byte, one past the last) over all dies, counted from the address of its argument."""
     for t in routine.body:
         for place in t.places:
             if len(rows):
@@ -101,7 +105,7 @@ def _outside(procedure: str, low: int, high: int, size: int) -> CompileError:
 
 
 def column(value: object, rows: Ints) -> Ints:
-    """A field on every die of the rows; refuses a column that the table does not have."""
+    """The value of a field on every die of `rows` [dies, columns]; W501 if the table has no such column."""
     if not isinstance(value, Column):
         return np.full(len(rows), value, np.int64)
     if not 0 <= value.index < rows.shape[1]:
@@ -110,8 +114,8 @@ def column(value: object, rows: Ints) -> Ints:
 
 
 def check_messages(streams: Streams, manifest: Manifest, routines: dict[int, dict[str, Routine]]) -> None:
-    """Peers are dies; every route leads from its sender to its receiver over live links."""
-    valid: set[int] = set()
+    """Check that peers are dies, and that every route leads from its sender to its receiver over live links."""
+    checked_routes: set[int] = set()
     for role, by_name in routines.items():
         logical = np.flatnonzero(np.asarray(streams.roles) == role)
         rows = streams.bindings[logical]
@@ -119,7 +123,7 @@ def check_messages(streams: Streams, manifest: Manifest, routines: dict[int, dic
             for t in routine.body:
                 _check_scalars(t, rows)
                 if t.opcode in ("post", "send"):
-                    _check_message(t, logical, rows, streams, manifest, valid)
+                    _check_message(t, logical, rows, streams, manifest, checked_routes)
 
 
 def _check_scalars(t: Template, rows: Ints) -> None:
@@ -133,8 +137,9 @@ def _check_scalars(t: Template, rows: Ints) -> None:
 
 
 def _check_message(
-    t: Template, logical: Ints, rows: Ints, streams: Streams, manifest: Manifest, valid: set[int]
+    t: Template, logical: Ints, rows: Ints, streams: Streams, manifest: Manifest, checked_routes: set[int]
 ) -> None:
+    """Check one post or send on the dies `logical`, whose rows of the bindings are `rows`."""
     peers = column(t.attrs[1], rows)
     for die, peer in zip(logical.tolist(), peers.tolist(), strict=True):
         if not 0 <= peer < len(streams.dies):
@@ -151,10 +156,10 @@ def _check_message(
         if not legs or any((leg.path[:1], leg.path[-1:]) != (ends[:1], ends[1:]) for leg in legs):
             src, dst = (die_name(d, manifest) for d in ends)
             raise fail(Code.ARTIFACT, f"route {route} does not lead from die {src} to die {dst}")
-        if route not in valid:
+        if route not in checked_routes:
             for leg in legs:
                 _check_path(route, leg.path, manifest)
-            valid.add(route)
+            checked_routes.add(route)
 
 
 def _check_path(route: int, path: tuple[int, ...], manifest: Manifest) -> None:

@@ -1,4 +1,4 @@
-"""Runs the streams of a program with real numbers: one byte arena per die, and messages between them."""
+"""The interpreter: runs the streams of a program on numbers, with one byte arena per die and messages between."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from wscc.ir.streams.program import Streams, dynamic_calls, stage_of_role
 class Machine:
     """The dies of a program, loaded and ready to step.
 
-    `checked` poisons memory that nothing has written and refuses to read it, and to touch memory that a
-    message is using. `threads`: how many processes run the dies between them; one, and the caller's own, in
-    checked mode and where the system cannot fork.
+    `checked` poisons memory that nothing has written, and refuses reads of it and accesses that conflict with a
+    message in flight. `threads` is the number of processes that share the dies; in checked mode, and where the
+    system cannot fork, the caller's own process runs them all.
 
     `CompileError`: W501 if the program does not fit itself or the wafer (at load) or an instruction cannot be
     executed, W401 if this computer cannot hold the dies, W502 if dies wait for one another, W504 if a check
@@ -58,13 +58,13 @@ class Machine:
         check_computer(streams, shadows=self.checked)
         steps = [list(dynamic_calls(step)) for step in streams.steps]
         stages = stage_of_role(streams)
-        # What roles have in common is one object, unless it was read from a file.
-        known: dict[tuple[int, int], Template] = {}
-        routines = {p.role: {c.name: Routine.of(c, known) for c in p.procedures} for p in streams.programs}
+        # Instructions that roles have in common are one object, unless they were read from a file.
+        cache: dict[tuple[int, int], Template] = {}
+        routines = {p.role: {c.name: Routine.of(c, cache) for c in p.procedures} for p in streams.programs}
         for stage, calls in enumerate(steps):
-            mine = {role: r for role, r in routines.items() if stages[role] == stage}
-            check_calls(mine, calls)
-            check_memory(streams, mine, calls)
+            stage_routines = {role: r for role, r in routines.items() if stages[role] == stage}
+            check_calls(stage_routines, calls)
+            check_memory(streams, stage_routines, calls)
         check_messages(streams, self.manifest, routines)
         self._memories = [
             DieMemory(arena, tuple(row.tolist()))
@@ -75,7 +75,7 @@ class Machine:
         self._dies = Dies(streams, calls_of, routines, self._memories, self._shadows, self.die_name)
 
     def run_step(self) -> None:
-        """Every die executes the step once."""
+        """Execute the step once on every die."""
         count = 1 if self.checked or not can_fork() else min(self.threads, len(self._memories))
         if self._workers is None and count > 1:
             self._workers = self._start(count)
@@ -97,16 +97,16 @@ class Machine:
         return Workers(count, answers, exchange.begin)
 
     def close(self) -> None:
-        """End the processes that run the dies, if there are any; what the dies hold can still be read."""
+        """End the processes that run the dies, if there are any; the memory of the dies can still be read."""
         if self._workers is not None:
             self._workers.close()
 
     def die_name(self, die: int) -> str:
-        """The place of a logical die on the wafer, `(row, column)`."""
+        """The position of a logical die on the wafer, `(row, column)`."""
         return die_name(self.streams.dies[die], self.manifest)
 
     def store(self, die: int, address: int, value: NDArray[np.generic]) -> None:
-        """The host writes an array, contiguous, into a die's memory."""
+        """Write an array of the host, contiguous, into the memory of a logical die; address in bytes."""
         value = np.ascontiguousarray(value)
         memory = self._memories[die]
         memory.arena[address : address + value.nbytes] = value.reshape(-1).view(np.uint8)
@@ -117,7 +117,7 @@ class Machine:
     def load(
         self, die: int, address: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]
     ) -> NDArray[np.generic]:
-        """A copy of an array in a die's memory."""
+        """A copy of a contiguous array in the memory of a logical die; W504 in checked mode if it is unwritten."""
         view: NDArray[np.generic] = np.ndarray(shape, dtype, self._memories[die].arena.data, address)
         if self.checked:
             self._shadows[die].load(address, view.nbytes)
@@ -127,7 +127,7 @@ class Machine:
         """Bytes carried so far by each link that carried any: (physical die, its neighbour), one way."""
         links: dict[tuple[int, int], int] = {}
         crossed = crossings(self.streams.routes)
-        for sent in self._facts("sent", self._dies.sent):
+        for sent in self._answers("sent", self._dies.sent):
             for (route, amount), times in chain.from_iterable(counts.items() for counts in sent):
                 parts = self.streams.routes[route].parts(amount)
                 for leg, link in crossed[route] if times else ():
@@ -135,10 +135,10 @@ class Machine:
         return dict(sorted(links.items()))
 
     def peak_bytes(self) -> tuple[int, ...]:
-        """By logical die, one past the highest byte that an executed instruction or the host wrote."""
-        own = self._dies.highest()
-        return tuple(map(max, zip(own, *self._facts("highest", own), strict=True)))
+        """One past the highest byte that an executed instruction or the host wrote, for each logical die."""
+        highest = self._dies.highest()
+        return tuple(map(max, zip(highest, *self._answers("highest", highest), strict=True)))
 
-    def _facts(self, question: str, own: Any) -> list[Any]:
-        """What each process that runs dies answers, or what this one knows if it runs them."""
-        return [own] if self._workers is None else self._workers.ask(question)
+    def _answers(self, question: str, local: Any) -> list[Any]:
+        """The answers of all workers to a question, or `local` if this process runs the dies."""
+        return [local] if self._workers is None else self._workers.ask(question)

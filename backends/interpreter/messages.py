@@ -1,6 +1,6 @@
-"""How data moves between dies: a receive slot is granted, a message fills it, both ends learn of it.
+"""Messages between dies: a receiver grants a slot, a message fills it, and both ends are notified.
 
-A message is copied once, from the sender's memory into the granted slot, by whichever side comes second. That is so
+A message is copied once, from the sender's memory into the granted slot, by the side that comes second. That is so
 too where the other side runs in another process (`exchange`): all processes see the memory of all dies.
 """
 
@@ -33,7 +33,7 @@ class State(IntEnum):
     DONE = 2  # and not yet waited for
 
 
-# Looked up for every message.
+# As globals, because they are looked up for every message.
 IDLE, UNDER_WAY, DONE = State
 
 
@@ -51,7 +51,7 @@ class End:
 
 @dataclass(slots=True, eq=False)
 class Mailbox:
-    """What is under way from one die to another on one channel: a granted slot, or a message without one."""
+    """The state of one channel from one die to another: a granted slot, or a message without one, or neither."""
 
     sender: End
     receiver: End
@@ -61,8 +61,8 @@ class Mailbox:
 
 @dataclass(slots=True, eq=False)
 class FarBox:
-    """This process's end of what is under way to or from a die of another one; `number` is that of the exchange,
-    `far(view)` gives the array at the other end that the other process has described."""
+    """This process's end of a channel to or from a die of another process; `number` is that of the exchange,
+    `far(words)` gives the array at the other end, which the other process has described."""
 
     end: End
     number: int
@@ -81,20 +81,22 @@ class Transport:
     far_boxes: dict[int, FarBox] = field(default_factory=dict)
 
     def end(self, die: int, channel: int, sends: bool) -> End:
+        """The side of a die, made at the first request."""
         return self.ends.setdefault((die, channel, sends), End(die, channel, sends))
 
     def box(self, sender: int, receiver: int, channel: int) -> Mailbox:
+        """The mailbox of a channel between two dies of this process, made at the first request."""
         key = (sender, receiver, channel)
         if key not in self.boxes:
             self.boxes[key] = Mailbox(self.end(sender, channel, True), self.end(receiver, channel, False))
         return self.boxes[key]
 
     def far_box(self, end: End, number: int, peer: int, far: Callable[[bytes], Array]) -> FarBox:
-        """`number`: as `Exchange.numbers` has it."""
+        """The far box of channel `number` of `Exchange.numbers`, made at the first request."""
         return self.far_boxes.setdefault(number, FarBox(end, number, peer, far))
 
     def post(self, slot: Array, box: Mailbox) -> None:
-        """Grant the slot; fill it at once if the message is there already."""
+        """Grant the slot; fill it at once if the message is there already. W501 if the end is not idle."""
         end = box.receiver
         if end.state is not IDLE:
             raise _second(end)
@@ -107,7 +109,7 @@ class Transport:
             self._deliver(box, slot, message)
 
     def send(self, message: Array, box: Mailbox, counts: Counts, kind: Kind) -> None:
-        """Start the message, and count it; it leaves at once if there is a slot for it."""
+        """Start the message, and count it; it is copied at once if there is a slot for it. W501 as for `post`."""
         end = box.sender
         if end.state is not IDLE:
             raise _second(end)
@@ -122,7 +124,7 @@ class Transport:
 
     def _deliver(self, box: Mailbox, slot: Array, message: Array) -> None:
         copy_in_order(slot, message)
-        # The one that runs is the second to come, and waits for nothing: only the other may have to be woken.
+        # The die that runs is the second to come, and waits for nothing: only the other may have to be woken.
         sender, receiver = box.sender, box.receiver
         sender.state = receiver.state = DONE
         if sender.waiting:
@@ -154,8 +156,8 @@ class Transport:
             raise _second(end)
         end.state, end.peer = UNDER_WAY, box.peer
         assert self.exchange is not None
-        found = self.exchange.meet(box.number, view)
-        return None if found is None else box.far(found)
+        description = self.exchange.meet(box.number, view)
+        return None if description is None else box.far(description)
 
     def _done_far(self, box: FarBox) -> None:
         assert self.exchange is not None
@@ -163,13 +165,13 @@ class Transport:
         self.exchange.tell(box.number)
 
     def poll(self) -> None:
-        """Learn of messages that other processes have completed."""
+        """Take note of messages that other processes have completed."""
         if self.exchange is not None:
             while (number := self.exchange.poll()) is not None:
                 self._done(self.far_boxes[number].end)
 
     def rest(self) -> bool:
-        """No die of this process can run until a message is completed: True then, False once there will be none."""
+        """Wait, while no die of this process can run, for a completed message; False if there will be none."""
         if self.exchange is None:
             return False
         number = self.exchange.rest()
@@ -178,7 +180,10 @@ class Transport:
         return number is not None
 
     def wait(self, end: End) -> Outcome | None:
-        """Ends the message of the channel if it is done, else BLOCKED (and nothing changes)."""
+        """End the message of the channel if it is done; else return BLOCKED and change nothing.
+
+        W501 if no message was begun.
+        """
         if end.state is DONE:
             end.state = IDLE
             return None
@@ -199,7 +204,10 @@ def _second(end: End) -> CompileError:
 
 
 def copy_in_order(slot: Array, message: Array) -> None:
-    """Element i of the message, row-major, becomes element i of the slot, whatever their shapes."""
+    """Copy element i of the message, row-major, to element i of the slot; their shapes may differ.
+
+    W501 if sizes or element types differ.
+    """
     if slot.shape == message.shape and slot.dtype == message.dtype:
         slot[...] = message
     elif slot.size != message.size or slot.dtype != message.dtype:

@@ -1,4 +1,4 @@
-"""Processes that run the dies of a machine, one for each core: Python's lock lets one thread run at a time.
+"""Worker processes that run the dies of a machine; threads would take turns, as Python's lock lets one run.
 
 They are forked from the process that has loaded the program, so that they see all of it and the memory of all
 dies, which the host keeps reading and writing between steps.
@@ -24,20 +24,20 @@ Answers = dict[str, Callable[[], Any]]
 
 
 def can_fork() -> bool:
-    """Windows cannot."""
+    """True if the system can fork; Windows cannot."""
     return "fork" in multiprocessing.get_all_start_methods()
 
 
 def deal(dies: int, stages: int, workers: int) -> tuple[int, ...]:
-    """The worker of each die, of which every worker has about as many.
+    """The worker of each die; every worker has about the same number of dies.
 
-    Dies are numbered with the axes that talk most innermost, so neighbours stay together; and each worker has a
-    part of every pipeline stage, if there are enough dies, so that none waits while other stages work.
+    The axes that communicate most are innermost in the numbering of dies, so neighbours stay together; and each
+    worker has a part of every pipeline stage, if there are enough dies, so that none waits while other stages work.
     """
-    each = dies // stages
-    if each < workers:
+    stage_dies = dies // stages
+    if stage_dies < workers:
         return tuple(die * workers // dies for die in range(dies))
-    return tuple(die % each * workers // each for die in range(dies))
+    return tuple(die % stage_dies * workers // stage_dies for die in range(dies))
 
 
 @dataclass(slots=True)
@@ -47,56 +47,59 @@ class _Worker:
 
 
 class Workers:
-    """`answers(worker)` is called once in each process; it then answers, for each question that `ask` puts to all,
-    with what the function of that name returns. `begin` runs here before every question.
+    """A pool of worker processes. `answers(worker)` is called once in each; to every question that `ask` puts to all,
+    a process answers with the result of the function of that name. `begin` runs here before every question.
 
-    `CompileError` W506 if one of them ends or fails; none is left then, nor when the last reference to this is gone.
+    `CompileError` W506 if a process ends or fails; all are ended then, and when the last reference to this is gone.
     """
 
     def __init__(self, count: int, answers: Callable[[int], Answers], begin: Callable[[], None]) -> None:
         self._begin = begin
         context = multiprocessing.get_context("fork")
         pipes = [context.Pipe() for _ in range(count)]
-        ours = [ours for ours, _ in pipes]
+        own_ends = [own_end for own_end, _ in pipes]
         self._workers = []
         # An interrupt from the terminal reaches all processes: only this one acts on it, and ends the others.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            for number, (mine, theirs) in enumerate(pipes):
+            for number, (own_end, worker_end) in enumerate(pipes):
                 # A worker ends when no process holds the other end of its pipe, even if this one is killed.
-                others = [*ours, *(p for _, p in pipes if p is not theirs)]
-                process = context.Process(target=_serve, args=(theirs, others, answers, number), daemon=True)
+                others = [*own_ends, *(p for _, p in pipes if p is not worker_end)]
+                process = context.Process(
+                    target=_serve, args=(worker_end, others, answers, number), daemon=True
+                )
                 with warnings.catch_warnings():
                     # Python warns of threads; those of BLAS and of progress bars hold nothing that a worker uses.
                     warnings.simplefilter("ignore", DeprecationWarning)
                     process.start()
-                self._workers.append(_Worker(process, mine))
+                self._workers.append(_Worker(process, own_end))
             self.close = weakref.finalize(self, _end, self._workers)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for _, theirs in pipes:
-            theirs.close()
+        for _, worker_end in pipes:
+            worker_end.close()
 
     def ask(self, question: str) -> list[Any]:
-        """The answers, in the order of the workers."""
+        """The answers of all workers to a question, in the order of the workers."""
         self._begin()
         try:
             for number in range(len(self._workers)):
                 self._talk(number, lambda pipe: pipe.send(question))
-            found: dict[int, Any] = {}
+            results: dict[int, Any] = {}
             waiting = {w.pipe: i for i, w in enumerate(self._workers)}
             while waiting:
                 for pipe in wait(list(waiting)):
                     number = waiting.pop(pipe)  # type: ignore[call-overload]
-                    found[number] = self._talk(number, Connection.recv)
-                    if isinstance(found[number], _Broken):
-                        raise fail(Code.WORKER, f"worker {number} failed: {found[number].words}")
+                    results[number] = self._talk(number, Connection.recv)
+                    if isinstance(results[number], _Broken):
+                        raise fail(Code.WORKER, f"worker {number} failed: {results[number].words}")
         except BaseException:
             self.close()
             raise
-        return [found[i] for i in range(len(self._workers))]
+        return [results[i] for i in range(len(self._workers))]
 
     def _talk(self, number: int, act: Callable[[Connection], Any]) -> Any:
+        """The result of `act` on the pipe of a worker; W506 if the worker has ended."""
         worker = self._workers[number]
         try:
             return act(worker.pipe)
@@ -112,7 +115,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class _Broken:
-    """An answer that could not be given."""
+    """The answer of a worker that failed: the text of its error."""
 
     words: str
 
@@ -120,17 +123,17 @@ class _Broken:
 def _serve(
     pipe: Connection, others: Sequence[Connection], answers: Callable[[int], Answers], me: int
 ) -> None:
-    """The life of a worker."""
+    """Answer questions until the other end of the pipe is closed: the main function of worker `me`."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in others:
         other.close()
-    gc.freeze()  # what is there already is shared as long as nobody touches it
-    known = answers(me)
+    gc.freeze()  # memory that exists already is shared as long as no collection writes to it
+    functions = answers(me)
     try:
         while True:
             question = pipe.recv()
             try:
-                pipe.send(known[question]())
+                pipe.send(functions[question]())
             except Exception as error:
                 pipe.send(_Broken(f"{type(error).__name__}: {error}"))
     except (EOFError, OSError):

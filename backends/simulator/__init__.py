@@ -1,1 +1,1 @@
-"""When everything of a step happens: discrete events over the streams of a program."""
+"""The simulator: times of all instructions and messages of a step, by discrete events over a program's streams."""

@@ -1,4 +1,4 @@
-"""What a composed step adds up to: where the time of dies and links went, and what no schedule can beat."""
+"""The account of a composed step: the time of dies and links by cause, and lower bounds of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wscc.ir.streams.profile import UNKNOWN, Origin, Profile
 @dataclass(slots=True)
 class DieTotal:
     """Ticks of a die: `ideal` at its peak, `tiling` because tiles are not full, `hbm` because its memory is slower;
-    waiting as in `DieUse`, `exposed` by kind of message. And the FLOPs and bytes in HBM behind them."""
+    waiting as in `DieUse`, `exposed` by kind of message. `flops` and `hbm_bytes` are the work that takes them."""
 
     flops: int = 0
     hbm_bytes: int = 0
@@ -34,7 +34,7 @@ class DieTotal:
 
 @dataclass(slots=True)
 class LinkTotal:
-    """Of a directed link of physical dies; `traffic` is bytes by what they belong to: (procedure, origin). `peak` is
+    """Totals of a directed link of physical dies, times in ticks; `traffic` is bytes by (procedure, origin). `peak` is
     the largest share of a call in which it is busy, `peak_call` the procedure."""
 
     bytes: int = 0
@@ -49,7 +49,7 @@ class LinkTotal:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One step. `dies` are by logical die; `links` are those that carried anything. `end` is in ticks."""
+    """The totals of one step. `dies` are by logical die; `links` are those that carried a message; `end` in ticks."""
 
     costs: Costs
     end: int
@@ -61,16 +61,16 @@ class Account:
         return float(Fraction(self.end, SECOND))
 
     def bounds(self) -> dict[str, int]:
-        """Ticks that no order of these instructions and messages can beat: the die with most compute, the one with
-        most bytes in HBM, the most loaded link."""
+        """Lower bounds of the step in ticks, for any order of these instructions and messages: by the die with most
+        compute, the one with most bytes in HBM, the most loaded link."""
         return {
             "compute": max(d.ideal + d.tiling for d in self.dies),
             "hbm": max(self.costs.hbm(d.hbm_bytes) for d in self.dies),
-            "links": max((self._least(u) for u in self.links.values()), default=0),
+            "links": max((self._link_bound(u) for u in self.links.values()), default=0),
         }
 
     def energy(self) -> dict[str, float]:
-        """Joules of contractions and of links; a machine says nothing of its memories."""
+        """Joules of contractions and of links; a machine has no figure for its memories."""
         die, link = self.costs.wafer.die, self.costs.wafer.link
         flops = sum(d.flops for d in self.dies)
         return {
@@ -78,12 +78,13 @@ class Account:
             "links": 8 * sum(u.bytes for u in self.links.values()) * link.energy,
         }
 
-    def _least(self, use: LinkTotal) -> int:
+    def _link_bound(self, use: LinkTotal) -> int:
+        """Ticks that a link needs for its bytes alone."""
         return int(self.costs.rates.link.busy(use.bytes) * SECOND)
 
 
 def account(composer: Composer, profile: Profile) -> Account:
-    """Add up what the step of a composer consists of."""
+    """The account of the step that a composer has composed."""
     builder = composer.builder
     end = max(composer.now)
     dies = tuple(DieTotal(idle=end - now) for now in composer.now)
@@ -100,9 +101,9 @@ def account(composer: Composer, profile: Profile) -> Account:
             use = entry.run.dies[die]
             total.hbm += times * (use.busy - call.ideal_ticks - call.tile_ticks)
             _wait(total, use, kinds, times)
-        for link, used in entry.run.links.items():
-            _carry(links[link], used, procedure, kinds, times)
-            share = used.busy / max(1, max(entry.leave))
+        for link, link_use in entry.run.links.items():
+            _carry(links[link], link_use, procedure, kinds, times)
+            share = link_use.busy / max(1, max(entry.leave))
             if share > links[link].peak:
                 links[link].peak, links[link].peak_call = share, procedure
     return Account(builder.costs, end, dies, dict(sorted(links.items())))
@@ -127,5 +128,5 @@ def _carry(total: LinkTotal, use: LinkUse, procedure: str, kinds: tuple[Origin, 
 
 
 def origin(kinds: tuple[Origin, ...], channel: int) -> Origin:
-    """Of a channel of a procedure."""
+    """The origin of a channel of a procedure."""
     return kinds[channel] if channel < len(kinds) else UNKNOWN

@@ -1,4 +1,4 @@
-"""A call of a procedure on one die, as what the event loop runs: a flat list of steps with durations."""
+"""A call of a procedure on one die, as the event loop runs it: a flat list of steps with durations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wscc.diagnostics import fail
 from wscc.ir.routes import ALONE
 from wscc.ir.streams.program import Code, Column, Field, Instruction, Streams, stage_of_role
 
-# Where the arguments of a call lie: all in SRAM, all in HBM, or at an address (from 0 on) where that matters.
+# The memories of the arguments of a call: IN_SRAM, IN_HBM, or an address (from 0 on) for one that is in both.
 Places = tuple[int, ...]
 IN_SRAM: Final = -1
 IN_HBM: Final = -2
@@ -27,10 +27,10 @@ DELAY: Final = 4
 
 
 class Step(NamedTuple):
-    """One instruction. `position` is its place in the code of the role.
+    """One instruction. `position` is its number in the code of the role.
 
-    COMPUTE takes `ticks`, and the HBM's port for `hbm` of them; DELAY takes `ticks` and does nothing. Others are
-    about the message `channel` from `sender`; `across` says that it comes from another stage or goes there.
+    COMPUTE takes `ticks`, and the HBM's port for `hbm` of them; DELAY takes `ticks` alone. The other kinds concern
+    the message `channel` from `sender`; `across` is true if it comes from another stage or goes to one.
     """
 
     kind: int
@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 
 class Cargo(NamedTuple):
-    """What a `send` starts. Sends of one die with equal `tree` (not `ALONE_TREE`) carry the same bytes."""
+    """The message that a `send` starts. Sends of one die with equal `tree` (not `ALONE_TREE`) carry the same bytes."""
 
     source: int
     to: int
@@ -56,7 +56,7 @@ class Cargo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DieCall:
-    """What one die does in a call, and what that adds up to, whenever it happens."""
+    """The steps of one die in a call, and their totals, which do not depend on the time of the call."""
 
     steps: tuple[Step, ...]
     flops: int
@@ -67,9 +67,9 @@ class DieCall:
 
 @dataclass
 class Builder:
-    """Makes the calls of a program's dies; equal ones are one object.
+    """Builds the calls of a program's dies; equal calls are one object.
 
-    `CompileError` W501 for a role without the procedure.
+    `CompileError` W501 for a role without the procedure, or a malformed instruction.
     """
 
     streams: Streams
@@ -77,7 +77,7 @@ class Builder:
     stages: list[int] = field(init=False)
     _codes: dict[tuple[int, str], Code] = field(init=False, repr=False)
     _works: dict[int, Work] = field(default_factory=dict, repr=False)
-    _made: dict[tuple[int, str, Places], DieCall] = field(default_factory=dict, repr=False)
+    _calls: dict[tuple[int, str, Places], DieCall] = field(default_factory=dict, repr=False)
     _bounds: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -87,24 +87,26 @@ class Builder:
         self._rows = [[int(n) for n in row] for row in self.streams.bindings]
 
     def code(self, die: int, procedure: str) -> Code:
-        found = self._codes.get((self.streams.roles[die], procedure))
-        if found is None:
+        """The code of a procedure in the role of a die."""
+        code = self._codes.get((self.streams.roles[die], procedure))
+        if code is None:
             raise fail(ErrorCode.ARTIFACT, f"a role has no procedure `{procedure}`")
-        return found
+        return code
 
     def places(self, stage: int, procedure: str, args: Sequence[int]) -> Places:
-        """Where the arguments lie, on every die of the stage."""
-        sram, found = self.costs.wafer.die.sram, []
+        """The memories of the arguments at addresses `args`, the same on every die of the stage."""
+        sram, places = self.costs.wafer.die.sram, []
         for address, (low, high) in zip(args, self.reaches(stage, procedure), strict=False):
             across = address + low < sram < address + high
-            found.append(address if across else IN_HBM if address + low >= sram else IN_SRAM)
-        return tuple(found)
+            places.append(address if across else IN_HBM if address + low >= sram else IN_SRAM)
+        return tuple(places)
 
     def call(self, die: int, procedure: str, places: Places) -> DieCall:
+        """The call of a procedure on a die, with its arguments in these memories."""
         key = die, procedure, places
-        if key not in self._made:
-            self._made[key] = self._build(die, procedure, places)
-        return self._made[key]
+        if key not in self._calls:
+            self._calls[key] = self._build(die, procedure, places)
+        return self._calls[key]
 
     def peers(self, die: int, procedure: str) -> set[int]:
         """The dies with which a die exchanges messages in a procedure."""
@@ -112,7 +114,7 @@ class Builder:
         return {self._scalar(die, x, 1) for x in body if x.opcode in ("post", "send")}
 
     def reaches(self, stage: int, procedure: str) -> list[tuple[int, int]]:
-        """By argument, the first and last byte touched from its address, on any die of the stage."""
+        """The first and last (exclusive) byte of each argument that any die of the stage accesses, from its address."""
         key = stage, procedure
         if key not in self._bounds:
             bounds: dict[int, tuple[int, int]] = {}
@@ -123,21 +125,24 @@ class Builder:
                 for x in code.body:
                     for r in self.work(x).reaches:
                         if r.arg >= 0:
-                            at = self.integer(die, r.offset)
-                            low, high = bounds.get(r.arg, (at + r.low, at + r.high))
-                            bounds[r.arg] = min(low, at + r.low), max(high, at + r.high)
+                            offset = self.integer(die, r.offset)
+                            low, high = bounds.get(r.arg, (offset + r.low, offset + r.high))
+                            bounds[r.arg] = min(low, offset + r.low), max(high, offset + r.high)
             self._bounds[key] = [bounds.get(i, (0, 0)) for i in range(args)]
         return self._bounds[key]
 
     def work(self, x: Instruction) -> Work:
+        """The work of an instruction, cached by identity."""
         if id(x) not in self._works:
             self._works[id(x)] = work_of(x, self.costs.wafer.die.tile)
         return self._works[id(x)]
 
     def integer(self, die: int, value: Field) -> int:
+        """The value of a field on a die."""
         return self._rows[die][value.index] if isinstance(value, Column) else value
 
     def _in_hbm(self, die: int, r: Reach, places: Places) -> int:
+        """The bytes of an operand in HBM."""
         if r.arg < 0:
             return self.costs.in_hbm(r, self.integer(die, r.offset))
         place = places[r.arg]
@@ -158,19 +163,19 @@ class Builder:
             if x.opcode == "delay":
                 steps.append(Step(DELAY, index, self._delay(die, x)))
                 continue
-            does = self.work(x)
-            amount = sum(self._in_hbm(die, r, places) for r in does.reaches)
+            work = self.work(x)
+            amount = sum(self._in_hbm(die, r, places) for r in work.reaches)
             if x.opcode in ("post", "send"):
-                step = self._message(die, x, index, self.costs.hbm(amount), does.reaches[0].bytes, sends)
+                step = self._message(die, x, index, self.costs.hbm(amount), work.reaches[0].bytes, sends)
                 ends[step.channel, x.opcode == "send"] = step
                 # A tree reads what it sends once.
                 amount = 0 if step.cargo is not None and step.cargo.tree in trees else amount
                 if step.cargo is not None and step.cargo.tree != ALONE_TREE:
                     trees.add(step.cargo.tree)
             else:
-                step = Step(COMPUTE, index, self.costs.compute(does.tiled), self.costs.hbm(amount))
-                flops += does.flops
-                ideal += self.costs.compute(does.flops)
+                step = Step(COMPUTE, index, self.costs.compute(work.tiled), self.costs.hbm(amount))
+                flops += work.flops
+                ideal += self.costs.compute(work.flops)
                 tiled += step.ticks
             hbm_bytes += amount
             steps.append(step)
@@ -196,10 +201,11 @@ class Builder:
         return time * (SECOND // 10**12)
 
     def _cargo(self, die: int, peer: int, amount: int, number: int, sends: dict[int, int]) -> Cargo:
-        """The n-th sends on merged routes of a die are of one tree: all of them are sent each time."""
+        """The message of a send on route `number`. The n-th sends of a die on merged routes are of one tree: a die
+        sends on all of them each time."""
         route = self.streams.routes[number]
-        turn = sends[number] = sends.get(number, 0) + 1
-        tree = (route.merged, turn) if route.merged != ALONE else ALONE_TREE
+        ordinal = sends[number] = sends.get(number, 0) + 1
+        tree = (route.merged, ordinal) if route.merged != ALONE else ALONE_TREE
         return Cargo(die, peer, amount, self.costs.legs(route, amount), tree)
 
     def _scalar(self, die: int, x: Instruction, i: int) -> int:
@@ -208,11 +214,12 @@ class Builder:
 
 
 def _wait(x: Instruction, index: int, ends: dict[tuple[int, bool], Step], procedure: str) -> Step:
+    """The step of a `wait`; `ends` has the step that began the message, by (channel, is a send)."""
     channel, sent = int(x.attr("channel")), x.attr("side") == "sent"  # type: ignore[arg-type]
-    began = ends.get((channel, sent))
-    if began is None:
+    beginning = ends.get((channel, sent))
+    if beginning is None:
         raise fail(
             ErrorCode.ARTIFACT,
             f"`{procedure}` instruction {index} waits for channel {channel}, on which nothing was begun",
         )
-    return Step(WAIT, index, 0, 0, began.sender, channel, sent, began.across)
+    return Step(WAIT, index, 0, 0, beginning.sender, channel, sent, beginning.across)

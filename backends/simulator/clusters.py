@@ -1,4 +1,4 @@
-"""Which dies of a call depend on one another, and where its arguments lie in every turn of its loops."""
+"""Clusters of dies of a call that depend on one another, and the step of a stage with the memories of arguments."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _links(call: DieCall) -> set[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallNode:
-    """A call of the step; `places` are those of its arguments if they are the same in every turn."""
+    """A call of the step; `places` are the memories of its arguments if they are the same in every turn, else None."""
 
     procedure: str
     args: tuple[Address, ...]
@@ -61,7 +61,7 @@ class CallNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoopNode:
-    """A loop; `uniform` if every turn of it does the same, `steady` if it meets no other stage either."""
+    """A loop; `uniform`: every turn does the same; `steady`: and has no messages to or from other stages."""
 
     variable: str
     count: int
@@ -82,32 +82,35 @@ Locate = Callable[[str, Sequence[int]], tuple[int, ...]]
 
 
 def nodes(
-    step: ProgramStep, locate: Locate, meets: Callable[[str], bool], counts: Mapping[str, int] | None = None
+    step: ProgramStep,
+    locate: Locate,
+    is_joint: Callable[[str], bool],
+    counts: Mapping[str, int] | None = None,
 ) -> tuple[Node, ...]:
-    """The step of a stage, with what is the same in all turns worked out. `locate` gives the places of arguments at
-    given addresses, `meets` whether a procedure has messages between stages."""
+    """The step of a stage as a tree of calls and loops. `locate` gives the memories of arguments at addresses,
+    `is_joint` is true of a procedure that has messages between stages."""
     counts = counts or {}
-    made: list[Node] = []
+    tree: list[Node] = []
     for stmt in step:
         if isinstance(stmt, ProgramLoop):
-            body = nodes(stmt.body, locate, meets, {**counts, stmt.variable: stmt.count})
-            steady = all(_is_steady(n, meets) for n in body)
+            body = nodes(stmt.body, locate, is_joint, {**counts, stmt.variable: stmt.count})
+            steady = all(_is_steady(n, is_joint) for n in body)
             uniform = all(n.uniform if isinstance(n, LoopNode) else n.places is not None for n in body)
-            made.append(LoopNode(stmt.variable, stmt.count, body, uniform, steady))
+            tree.append(LoopNode(stmt.variable, stmt.count, body, uniform, steady))
         else:
-            made.append(_call(stmt, locate, counts))
-    return tuple(made)
+            tree.append(_call(stmt, locate, counts))
+    return tuple(tree)
 
 
-def _is_steady(node: Node, meets: Callable[[str], bool]) -> bool:
+def _is_steady(node: Node, is_joint: Callable[[str], bool]) -> bool:
     if isinstance(node, LoopNode):
         return node.steady
-    return node.places is not None and not meets(node.procedure)
+    return node.places is not None and not is_joint(node.procedure)
 
 
 def _call(call: ProgramCall, locate: Locate, counts: Mapping[str, int]) -> CallNode:
-    """All places are the same if they are at the lowest and at the highest addresses: the order of addresses is that
-    of the memories."""
+    """The node of a call. Its arguments stay in one memory if that of their lowest and highest address is the same:
+    the memories follow one another in the address space."""
     spans = [_span(a, counts) for a in call.args]
     if any(count < 1 for count in counts.values()):
         return CallNode(call.procedure, call.args, None)
@@ -117,7 +120,7 @@ def _call(call: ProgramCall, locate: Locate, counts: Mapping[str, int]) -> CallN
 
 
 def _span(address: Address, counts: Mapping[str, int]) -> tuple[int, int]:
-    """The lowest and the highest that an address can be."""
+    """The lowest and the highest value of an address over all turns."""
     low = high = address.base
     for index, stride in address.terms:
         ends = [n * stride for n in _range(index, counts)]

@@ -1,13 +1,13 @@
-"""A step from the times of its calls, each simulated once for every state in which it is entered.
+"""The times of a step, composed from those of its calls, each simulated once for every state in which it is entered.
 
-The *state* of a call is how much later than the first each of its dies enters, and which links messages from before
-still hold. Dies of a call that neither send to one another nor share a link are simulated apart (`Cluster`), so that
-their states do not mix. Equal code, memory and state take equally long: the result is kept. A loop whose calls meet no
-other stage is left once the state at the start of a turn has been there before: all further turns are repetitions of
-those in between. So are turns of loops in which stages meet, once all stages are back in a state (`periods`).
+The *state* of a call is the delay of each of its dies after the first, and the links that earlier messages still hold.
+Dies of a call that neither send to one another nor share a link are simulated separately (`Cluster`), so that their
+states do not mix. Equal code, memory and state take equally long: the result is cached. A loop without messages
+between stages is left once the state at the start of a turn has occurred before: all further turns are repetitions of
+those in between. So are turns of loops with messages between stages, once all stages are back in a state (`periods`).
 
-What is neglected: that dies which have entered the next call may want links before others do in the call before, and
-that stages share links other than where they meet.
+Two effects are neglected: dies that have entered the next call may compete for links with dies in the call before,
+and stages share links outside the calls that they make together.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Held = tuple[Hold, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """A cluster simulated from one state: when its dies leave, and (by sender) links that are held when some of them
-    have left, all counted from the first that enters."""
+    """A cluster simulated from one state: the times at which its dies leave, and (by sender) the links that are held
+    after the first has left, all counted from the time at which the first enters."""
 
     variant: Variant
     cluster: Cluster
@@ -45,23 +45,23 @@ class Entry:
 
 @dataclass(slots=True)
 class Observer:
-    """Told of every call that is walked through (its entry, the time at which its first die enters), and of turns of
-    loops that are not: the dies, from when to when, and how many."""
+    """Callbacks: `called` for every call that is simulated (its entry, the time at which its first die enters),
+    `skipped` for turns of loops that are not (the dies, begin, end, number of periods)."""
 
     called: Callable[[Entry, int], None]
     skipped: Callable[[Sequence[int], int, int, int], None]
 
 
 Tally = Counter[Entry]
-# The procedure in which stages meet, the places of its arguments, and where in the step.
-Meeting = tuple[str, Places, CallNode]
+# A call with messages between stages: the procedure, the memories of its arguments, and its node in the step.
+JointCall = tuple[str, Places, CallNode]
 
 
 @dataclass
 class Composer:
-    """Composes the step of a program. `now[die]` is when a die is through with what was composed so far; `tally`
-    counts what it did. With `unrolled` every turn of every loop is walked through. `CompileError` W502 if stages wait
-    for one another."""
+    """Composes the step of a program. `now[die]` is the time at which a die ends the calls composed so far; `tally`
+    counts their entries. With `unrolled` every turn of every loop is simulated. `CompileError` W502 if stages wait for
+    one another."""
 
     builder: Builder
     observer: Observer | None = None
@@ -71,7 +71,7 @@ class Composer:
     _clusters: dict[Variant, tuple[Cluster, ...]] = field(default_factory=dict)
     _entries: dict[tuple[Cluster, tuple[int, ...], Held], Entry] = field(default_factory=dict)
     _held: dict[int, Held] = field(default_factory=dict)  # by the die whose messages they are
-    _meetings: list[tuple[Cluster, Held]] = field(default_factory=list)  # that may still hold links
+    _joint: list[tuple[Cluster, Held]] = field(default_factory=list)  # joint calls that may still hold links
     _periods: Periods[Entry] = field(default_factory=lambda: Periods[Entry]())
     _partners: dict[tuple[int, str], frozenset[int]] = field(default_factory=dict)
 
@@ -87,32 +87,33 @@ class Composer:
         return len(self._entries)
 
     def run(self) -> Composer:
+        """Compose the whole step."""
         walks = [self._stage(s) for s in range(len(self._dies))]
-        at = [next(walk, None) for walk in walks]
-        while any(at):
-            self._leap(at)
-            groups = [g for s in range(len(at)) if (g := self._met(s, at))]
+        pending = [next(walk, None) for walk in walks]
+        while any(pending):
+            self._leap(pending)
+            groups = [g for s in range(len(pending)) if (g := self._joining(s, pending))]
             if not groups:
-                raise fail(Code.DEADLOCK, "stages wait for one another: " + _who(at))
+                raise fail(Code.DEADLOCK, "stages wait for one another: " + _positions(pending))
             # In the order of time, so that each finds the links that earlier ones hold.
             group = min(groups, key=lambda g: min(self.now[d] for s in g for d in self._dies[s]))
-            first = at[group[0]]
+            first = pending[group[0]]
             assert first is not None
-            self._call((first[0], tuple((s, m[1]) for s in group if (m := at[s]))))
+            self._call((first[0], tuple((s, m[1]) for s in group if (m := pending[s]))))
             for s in group:
-                at[s] = next(walks[s], None)
+                pending[s] = next(walks[s], None)
         return self
 
-    def _leap(self, at: Sequence[Meeting | None]) -> None:
-        """Leave out whole periods of a pipeline in its steady state."""
+    def _leap(self, pending: Sequence[JointCall | None]) -> None:
+        """Skip whole periods of a pipeline in its steady state."""
         if self.unrolled:
             return
         first = min(self.now)
         state = (
-            tuple(id(m[2]) if m else 0 for m in at),
+            tuple(id(m[2]) if m else 0 for m in pending),
             tuple(n - first for n in self.now),
             tuple((die, _later(held, -first)) for die, held in sorted(self._held.items())),
-            tuple((c.dies, _later(held, -first)) for c, held in self._meetings),
+            tuple((c.dies, _later(held, -first)) for c, held in self._joint),
         )
         leap = self._periods.leap(self._stacks, state, first, self.tally)
         if leap is None:
@@ -122,21 +123,21 @@ class Composer:
         for entry, times in leap.tally.items():
             self.tally[entry] += times * leap.periods
         self._skip([range(len(self.now))], [leap.ticks], leap.periods)
-        self._meetings = [(c, _later(held, leap.ticks * leap.periods)) for c, held in self._meetings]
+        self._joint = [(c, _later(held, leap.ticks * leap.periods)) for c, held in self._joint]
 
-    def _met(self, stage: int, at: list[Meeting | None]) -> list[int]:
-        """The stages that take part in the meeting at which a stage is, if all have come to it."""
-        mine = at[stage]
-        if mine is None:
+    def _joining(self, stage: int, pending: list[JointCall | None]) -> list[int]:
+        """The stages of the joint call that a stage has come to, if all have come to it; else empty."""
+        call = pending[stage]
+        if call is None:
             return []
-        group, found = {stage}, [stage]
-        for s in found:
-            other = at[s]
-            if other is None or other[0] != mine[0]:
+        group, queue = {stage}, [stage]
+        for s in queue:
+            other = pending[s]
+            if other is None or other[0] != call[0]:
                 return []
-            new = sorted(self._partners_of(s, mine[0]) - group)
+            new = sorted(self._partners_of(s, call[0]) - group)
             group.update(new)
-            found.extend(new)
+            queue.extend(new)
         return sorted(group)
 
     def _partners_of(self, stage: int, procedure: str) -> frozenset[int]:
@@ -149,19 +150,19 @@ class Composer:
 
     # -- one stage ----------------------------------------------------------------------------------------
 
-    def _stage(self, stage: int) -> Iterator[Meeting]:
-        """Compose what a stage does alone; stops at every call in which it meets others."""
+    def _stage(self, stage: int) -> Iterator[JointCall]:
+        """Compose the calls of a stage; yields every call that it makes together with other stages."""
 
         def locate(procedure: str, args: Sequence[int]) -> Places:
             return self.builder.places(stage, procedure, args)
 
-        def meets(procedure: str) -> bool:
+        def is_joint(procedure: str) -> bool:
             return len(self._partners_of(stage, procedure)) > 1
 
-        step = nodes(self.builder.streams.steps[stage], locate, meets)
+        step = nodes(self.builder.streams.steps[stage], locate, is_joint)
         yield from self._walk(stage, step, {})
 
-    def _walk(self, stage: int, body: Sequence[Node], variables: Mapping[str, int]) -> Iterator[Meeting]:
+    def _walk(self, stage: int, body: Sequence[Node], variables: Mapping[str, int]) -> Iterator[JointCall]:
         for node in body:
             if isinstance(node, CallNode):
                 places = node.places
@@ -183,9 +184,9 @@ class Composer:
                 self._stacks[stage].pop()
 
     def _repeat(self, stage: int, loop: LoopNode) -> None:
-        """A steady loop: turn by turn until a state comes back, then all whole periods at once."""
+        """Compose a steady loop: turn by turn until a state comes back, then all whole periods at once."""
         classes = self._classes(stage, loop)
-        seen: dict[tuple[tuple[int, ...], tuple[Held, ...]], int] = {}
+        turn_of_state: dict[tuple[tuple[int, ...], tuple[Held, ...]], int] = {}
         starts: list[list[int]] = []
         tallies: list[Tally] = []
         turn = 0
@@ -195,25 +196,25 @@ class Composer:
                 tuple(self.now[d] - t for dies, t in zip(classes, firsts, strict=True) for d in dies),
                 tuple(self._held_by(dies, t) for dies, t in zip(classes, firsts, strict=True)),
             )
-            before = seen.get(state)
+            before = turn_of_state.get(state)
             if before is not None and (periods := (loop.count - turn) // (len(starts) - before)):
                 self._skip(classes, [a - b for a, b in zip(firsts, starts[before], strict=True)], periods)
                 for tally in tallies[before:]:
                     for entry, times in tally.items():
                         self.tally[entry] += times * periods
                 turn += periods * (len(starts) - before)
-                seen.clear()
+                turn_of_state.clear()
                 continue
-            seen[state] = len(starts)
+            turn_of_state[state] = len(starts)
             starts.append(firsts)
             tallies.append(self._turn(stage, loop))
             turn += 1
 
     def _turn(self, stage: int, loop: LoopNode) -> Tally:
-        """One turn of a steady loop; what it added to the tally."""
+        """Compose one turn of a steady loop; returns what it added to the tally."""
         outer, self.tally = self.tally, Counter()
-        met = next(self._walk(stage, loop.body, {}), None)
-        assert met is None, "a steady loop meets no stage"
+        joint_call = next(self._walk(stage, loop.body, {}), None)
+        assert joint_call is None, "a steady loop meets no stage"
         added, self.tally = self.tally, outer
         self.tally.update(added)
         return added
@@ -229,7 +230,7 @@ class Composer:
                     self._held[d] = _later(self._held[d], length * periods)
 
     def _classes(self, stage: int, loop: LoopNode) -> tuple[tuple[int, ...], ...]:
-        """The dies of a stage that depend on one another anywhere in a loop."""
+        """Groups of the dies of a stage that depend on one another anywhere in a loop."""
         joined: UnionFind[object] = UnionFind()
         for call in loop.calls():
             assert call.places is not None
@@ -256,30 +257,30 @@ class Composer:
                 self.now[die] = begin + time
             self._hold(cluster, entry, begin)
             if len(variant[1]) > 1:
-                self._meetings.append((cluster, _later((h for h, _ in entry.run.holds), begin)))
+                self._joint.append((cluster, _later((h for h, _ in entry.run.holds), begin)))
 
     def _hold(self, cluster: Cluster, entry: Entry, begin: int) -> None:
-        """What the messages of a cluster hold from now on: those from before may outlive a short call."""
-        over, late = min(self.now), dict(entry.held)
+        """Update the links that messages of a cluster hold: earlier messages may outlive a short call."""
+        earliest, late = min(self.now), dict(entry.held)
         for die in cluster.dies:
-            before = tuple(h for h in self._held.pop(die, ()) if h.end > over)
+            before = tuple(h for h in self._held.pop(die, ()) if h.end > earliest)
             if held := before + _later(late.get(die, ()), begin):
                 self._held[die] = held
 
     def _held_elsewhere(self, cluster: Cluster, begin: int) -> Held:
-        """The links of a cluster that other stages hold beyond a time where they meet, counted from it."""
-        over = min(self.now)
-        self._meetings = [m for m in self._meetings if max((h.end for h in m[1]), default=over) > over]
+        """The links of a cluster that joint calls of other dies hold beyond `begin`, counted from it."""
+        earliest = min(self.now)
+        self._joint = [m for m in self._joint if max((h.end for h in m[1]), default=earliest) > earliest]
         return tuple(
             _from(hold, begin)
-            for other, held in self._meetings
+            for other, held in self._joint
             if set(other.dies).isdisjoint(cluster.dies)
             for hold in held
             if hold.end > begin and hold.link in cluster.links
         )
 
     def _held_by(self, dies: Sequence[int], begin: int) -> Held:
-        """The links that messages of some dies hold beyond a time, counted from it."""
+        """The links that messages of `dies` hold beyond `begin`, counted from it."""
         if not self._held:
             return ()
         return tuple(
@@ -312,12 +313,12 @@ def _later(held: Iterable[Hold], ticks: int) -> Held:
 
 
 def _from(hold: Hold, begin: int) -> Hold:
-    """Counted from a time; how long before it the message asked makes no difference."""
-    counted = hold.later(-begin)
-    return counted._replace(asked=max(0, counted.asked))
+    """The hold with times counted from `begin`; how long before that the message queued makes no difference."""
+    relative = hold.later(-begin)
+    return relative._replace(asked=max(0, relative.asked))
 
 
-def _who(at: Sequence[Meeting | None]) -> str:
+def _positions(pending: Sequence[JointCall | None]) -> str:
     return "; ".join(
-        f"stage {s} in `{m[0]}`" if m is not None else f"stage {s} has ended" for s, m in enumerate(at)
+        f"stage {s} in `{m[0]}`" if m is not None else f"stage {s} has ended" for s, m in enumerate(pending)
     )

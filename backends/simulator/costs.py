@@ -46,7 +46,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an instruction does: FLOPs, FLOPs with m, n, k rounded up to whole tiles, and the memory it touches."""
+    """The work of an instruction: FLOPs, FLOPs with m, n, k rounded up to whole tiles, and the memory it accesses."""
 
     flops: int
     tiled: int
@@ -73,7 +73,7 @@ def work_of(x: Instruction, tile: int) -> Work:
 
 
 def _matrices(x: Instruction) -> tuple[int, int, int, int]:
-    """How many products a gemm is, and their m, n and k. A leading dimension that an operand does not have (it
+    """The number of products in a gemm, and their m, n and k. A leading dimension that an operand does not have (it
     repeats) is none of separate products: rows of one, columns of the other follow one another."""
     a, b = x.reads
     m, n = x.writes[0].shape[-2:]
@@ -160,7 +160,7 @@ class Costs:
         return self._legs[key]
 
     def in_hbm(self, r: Reach, base: int) -> int:
-        """Of the bytes of an operand at `base`, those above the SRAM; in proportion, where it lies across."""
+        """The bytes of an operand at `base` that are above the SRAM; in proportion, if it is in both memories."""
         sram = self.wafer.die.sram
         low, high = base + r.low, base + r.high
         if high <= sram:

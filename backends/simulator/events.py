@@ -1,4 +1,4 @@
-"""The event loop: dies run their steps in order, messages go from link to link, and all share what they use.
+"""The event loop: dies run their steps in order, messages go from link to link, and queue for links and memories.
 
 A message starts when its slot is granted and its send was issued. It reads its source and fills its slot at the
 pace of the HBM where they lie there; each HBM serves one after the other, instructions and messages, as they
@@ -19,7 +19,7 @@ from wscc.backends.simulator.costs import Costs, Leg
 from wscc.backends.simulator.records import DieUse, Hold, Link, LinkUse, Message
 from wscc.diagnostics import Code, fail
 
-# What a die has to do: calls, each a number by which messages of different calls are told apart, and its steps.
+# The calls of a die: (number, steps), where messages of different calls are distinguished by the number.
 Script = Sequence[tuple[int, Sequence[Step]]]
 # (die, call number, step, start, end): for traces.
 OnStep = Callable[[int, int, Step, int, int], None]
@@ -29,19 +29,20 @@ OnLink = Callable[[Link, Message, int, int], None]
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A message on one of its legs: about to take hop `at`, its last byte being there at `tail`."""
+    """A message on leg `number`: `hop` is the next hop that it takes, `tail` the time at which its last byte gets
+    there."""
 
     message: Message
     leg: Leg
     number: int
     tail: int
-    at: int = 0
+    hop: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class Simulation:
-    """One run of some dies from their times of entry; `leave` are the times at which they end. `held` is of
-    messages from before: they stand in line with those of this run. `holds` are of this run, with the sender.
+    """One run of some dies from their times of entry; `leave` are the times at which they end, all in ticks. `held` are
+    the links of earlier messages, which queue with those of this run; `holds` are those of this run, with the sender.
 
     `CompileError` W502 if dies wait for one another.
     """
@@ -69,6 +70,7 @@ class Simulation:
     )
 
     def run(self) -> Simulation:
+        """Run all scripts to their ends."""
         for hold in self.held:
             self._push(max(0, hold.asked), hold)
         for die, time in self.enter.items():
@@ -77,25 +79,26 @@ class Simulation:
             self._push(time, die)
         queue = self._queue
         while queue:
-            time, _, what = heappop(queue)
-            if isinstance(what, int):
-                self._advance(what, time)
-            elif isinstance(what, _Flight):
-                self._hop(what, time)
+            time, _, event = heappop(queue)
+            if isinstance(event, int):
+                self._advance(event, time)
+            elif isinstance(event, _Flight):
+                self._hop(event, time)
             else:
-                free = self._free[what.link]
-                self._free[what.link] = max(
-                    free, what.end if what.asked <= 0 else max(free, time) + what.ticks
+                free = self._free[event.link]
+                self._free[event.link] = max(
+                    free, event.end if event.asked <= 0 else max(free, time) + event.ticks
                 )
         if self._blocked:
             raise fail(Code.DEADLOCK, self._stuck())
-        for remembered in (self._messages, self._trees, self._free, self._ports, self._pc):
-            remembered.clear()  # runs are kept by the hundred
+        for cache in (self._messages, self._trees, self._free, self._ports, self._pc):
+            cache.clear()  # runs are kept by the hundred
         return self
 
-    def _push(self, time: int, what: int | _Flight | Hold) -> None:
+    def _push(self, time: int, event: int | _Flight | Hold) -> None:
+        """Queue an event: a die that goes on, a message at its next hop, or a hold of an earlier message."""
         self._events += 1
-        heappush(self._queue, (time, self._events, what))
+        heappush(self._queue, (time, self._events, event))
 
     # -- dies ---------------------------------------------------------------------------------------------
 
@@ -117,7 +120,7 @@ class Simulation:
         self.leave[die] = time
 
     def _do(self, die: int, number: int, step: Step, time: int) -> int:
-        """One step from `time` on: when it is over, or -1 if it cannot be done yet."""
+        """The time at which a step that starts at `time` is over, or -1 if it has to wait."""
         if step.kind == COMPUTE:
             return self._compute(die, number, step, time)
         if step.kind == DELAY:
@@ -126,9 +129,9 @@ class Simulation:
             self._begin(number, step, time)
             return time
         message = self._messages[number, step.sender, step.channel]
-        known = message.left if step.sent else message.arrived
-        if known >= 0:
-            return self._waited(die, number, step, message, time, known)
+        done = message.left if step.sent else message.arrived
+        if done >= 0:
+            return self._waited(die, number, step, message, time, done)
         if step.sent:
             message.sender_waits = die
         else:
@@ -164,7 +167,7 @@ class Simulation:
         return self._waited(die, number, step, message, since, time)
 
     def _waited(self, die: int, number: int, step: Step, message: Message, since: int, until: int) -> int:
-        """Book the time from `since` until a message has left or arrived; when the die goes on."""
+        """Account for the wait from `since` until a message has left or arrived; returns when the die goes on."""
         if until <= since:
             return since
         use, start = self.dies[die], min(max(since, message.start), until)
@@ -178,7 +181,7 @@ class Simulation:
         return until
 
     def _port(self, die: int, time: int, ticks: int) -> int:
-        """Take a die's HBM for so long, from `time` on or when it is free: until when."""
+        """The time at which a die's HBM has served `ticks` more, from `time` on or when it is free."""
         end = max(time, self._ports[die]) + ticks
         self._ports[die] = end
         return end
@@ -202,17 +205,17 @@ class Simulation:
             self._push(message.start, _Flight(message, leg, k, message.start))
 
     def _hop(self, flight: _Flight, time: int) -> None:
-        """The first byte is at the next link of the leg, at the slot's memory, or about to be read."""
+        """Move a message whose first byte is at the next link of its leg, at the slot's memory, or about to be read."""
         message, leg = flight.message, flight.leg
         cargo = message.cargo
         assert cargo is not None
         shared = self._trees[cargo.source, *cargo.tree, flight.number] if cargo.tree[0] >= 0 else None
-        if flight.at == 0 and message.read:
+        if flight.hop == 0 and message.read:
             time = self._read(flight, time, shared)
-        if flight.at == len(leg.links):
+        if flight.hop == len(leg.links):
             self._fill(flight, time)
             return
-        link = leg.links[flight.at]
+        link = leg.links[flight.hop]
         latency = self.costs.latency
         if shared is not None and link in shared:
             start, tail = shared[link]
@@ -223,17 +226,17 @@ class Simulation:
             self._carry(link, flight, time, start)
             if shared is not None:
                 shared[link] = start, tail
-        if flight.at == 0:
+        if flight.hop == 0:
             self._leave(message, tail - latency)
-        flight.tail, flight.at = tail, flight.at + 1
+        flight.tail, flight.hop = tail, flight.hop + 1
         head = tail if self.costs.links.store_and_forward else start + latency
-        if flight.at == len(leg.links) and not message.write:
+        if flight.hop == len(leg.links) and not message.write:
             self._fill(flight, head)
         else:
             self._push(head, flight)
 
     def _read(self, flight: _Flight, time: int, shared: dict[object, tuple[int, int]] | None) -> int:
-        """Read the leg's bytes from HBM, once for a tree: when the first one is there."""
+        """The time at which the first byte of the leg has been read from HBM; a tree reads its bytes once."""
         message, leg = flight.message, flight.leg
         assert message.cargo is not None
         if shared is None or "read" not in shared:
@@ -263,7 +266,7 @@ class Simulation:
             self.on_link(link, flight.message, start, start + hold)
 
     def _fill(self, flight: _Flight, time: int) -> None:
-        """The leg has come to its end: its bytes fill their part of the slot."""
+        """Write the bytes of a leg that has come to its end to their part of the slot."""
         message, end = flight.message, flight.tail
         assert message.cargo is not None
         if message.write:

@@ -1,4 +1,4 @@
-"""What no order of the instructions of a program can beat, without running any: a bound in a fraction of the time."""
+"""A lower bound of the time of a step, for any order of its instructions, without simulating it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from wscc.ir.streams.program import Address, ProgramCall, ProgramStep
 
 
 def least_ticks(b: Builder) -> int:
-    """Of the dies, one of each role: the longest that its own instructions take one after the other, and that its HBM
-    serves them and its messages. An argument that some calls have in HBM and others in SRAM counts as in SRAM."""
+    """The lower bound in ticks: the largest, over one die of each role, of the time of its instructions one after the
+    other and of that of its HBM for them and its messages. An argument that is in HBM in some calls and in SRAM in
+    others counts as in SRAM."""
     firsts: dict[int, int] = {}
     for die, role in enumerate(b.streams.roles):
         firsts.setdefault(role, die)
@@ -21,9 +22,9 @@ def _die(b: Builder, die: int) -> int:
     busy = amount = 0
     stage = b.stages[die]
     for call, lowest, times in _calls(b.streams.steps[stage], {}, 1):
-        made = b.call(die, call.procedure, b.places(stage, call.procedure, lowest))
-        busy += times * _busy(made)
-        amount += times * made.hbm_bytes
+        die_call = b.call(die, call.procedure, b.places(stage, call.procedure, lowest))
+        busy += times * _busy(die_call)
+        amount += times * die_call.hbm_bytes
     return max(busy, b.costs.hbm(amount))
 
 
@@ -34,7 +35,7 @@ def _busy(call: DieCall) -> int:
 def _calls(
     step: ProgramStep, counts: dict[str, int], times: int
 ) -> Iterator[tuple[ProgramCall, list[int], int]]:
-    """Every call with the lowest address of each argument, and how often it is made; loops are not walked through."""
+    """(call, lowest address of each argument, number of times) for every call; loops are not unrolled."""
     for stmt in step:
         if isinstance(stmt, ProgramCall):
             yield stmt, [_lowest(a, counts) for a in stmt.args], times
@@ -43,7 +44,7 @@ def _calls(
 
 
 def _lowest(address: Address, counts: dict[str, int]) -> int:
-    """Of the addresses that the loops lead to, of which `counts` has the turns."""
+    """The lowest value of an address over all turns of the loops, whose numbers of turns are in `counts`."""
     lowest = address.base
     for index, stride in address.terms:
         if not index.modulus:

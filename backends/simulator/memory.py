@@ -1,4 +1,4 @@
-"""What a die holds over a step: arrays that stay, values kept from call to call, and locals of the running call."""
+"""The memory use of a die over a step: resident arrays, values kept between calls, and locals of the running call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_CALLS: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A call of a step: when it begins (ticks), and the bytes that are live in it at most."""
+    """A call of a step: the time at which it begins (ticks), and the most bytes that are live in it."""
 
     begin: int
     procedure: str
@@ -36,8 +36,8 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Of the dies of a stage. `resident` are bytes of arrays that live through the step, by kind; `at_peak` what is
-    live at the fullest moment, the largest first: (bytes, words, the op behind it)."""
+    """The memory use of the dies of a stage. `resident` are bytes of arrays that live through the step, by kind;
+    `at_peak` the values that are live at the peak, the largest first: (bytes, text, origin)."""
 
     stage: int
     resident: dict[str, int]
@@ -50,8 +50,8 @@ class MemoryUse:
 
 
 def memory_over_time(builder: Builder, manifest: Manifest, profile: Profile) -> tuple[MemoryUse, ...]:
-    """By stage; the first die of a stage speaks for all, which share its memory map. `CompileError` W003 for a step
-    of too many calls."""
+    """The memory use of each stage; all its dies share the memory map of the first. `CompileError` W003 for a step
+    of more than `MAX_CALLS` calls."""
     count = max(_calls(step) for step in builder.streams.steps)
     if count > MAX_CALLS:
         raise fail(
@@ -73,8 +73,8 @@ def memory_over_time(builder: Builder, manifest: Manifest, profile: Profile) -> 
 
 
 @dataclass(slots=True)
-class _Kept:
-    """What lies at one address from call to call: since when, until when, how much and whose."""
+class _LiveRange:
+    """A value at one address that is live between calls: from call `first` to call `last`, its size and its writer."""
 
     first: int
     last: int
@@ -95,35 +95,36 @@ class _Stage:
     def use(self, begins: list[int]) -> MemoryUse:
         resident, spans = self._resident()
         calls = list(self._calls(spans))
-        kept = self._lives(calls)
+        ranges = self._live_ranges(calls)
         change = np.zeros(len(calls) + 1, np.int64)
-        for k in kept:
-            change[k.first] += k.size
-            change[k.last + 1] -= k.size
+        for r in ranges:
+            change[r.first] += r.size
+            change[r.last + 1] -= r.size
         live, whole = np.cumsum(change).tolist(), sum(resident.values())
         moments = tuple(
             Moment(begin, name, whole, kept_now, self._locals(name).peak)
             for begin, (name, _), kept_now in zip(begins, calls, live, strict=False)
         )
-        at = max(range(len(moments)), key=lambda i: moments[i].live)
-        return MemoryUse(self.stage, resident, moments, self._at(at, moments[at], resident, kept))
+        peak = max(range(len(moments)), key=lambda i: moments[i].live)
+        return MemoryUse(self.stage, resident, moments, self._live_at(peak, moments[peak], resident, ranges))
 
-    def _at(
-        self, at: int, moment: Moment, resident: dict[str, int], kept: list[_Kept]
+    def _live_at(
+        self, call: int, moment: Moment, resident: dict[str, int], ranges: list[_LiveRange]
     ) -> tuple[tuple[int, str, Origin | None], ...]:
-        found: dict[tuple[str, Origin | None], int] = {(kind, None): n for kind, n in resident.items() if n}
-        for k in kept:
-            if k.first <= at <= k.last:
-                key = f"kept from {k.writer[0]}", k.writer[1]
-                found[key] = found.get(key, 0) + k.size
+        """The values that are live at a call, as in `MemoryUse.at_peak`."""
+        sizes: dict[tuple[str, Origin | None], int] = {(kind, None): n for kind, n in resident.items() if n}
+        for r in ranges:
+            if r.first <= call <= r.last:
+                key = f"kept from {r.writer[0]}", r.writer[1]
+                sizes[key] = sizes.get(key, 0) + r.size
         for origin, n in self._locals(moment.procedure).by_origin:
-            found[f"local of {moment.procedure}", origin] = n
+            sizes[f"local of {moment.procedure}", origin] = n
         return tuple(
-            (n, words, origin) for (words, origin), n in sorted(found.items(), key=lambda f: (-f[1], f[0][0]))
+            (n, words, origin) for (words, origin), n in sorted(sizes.items(), key=lambda f: (-f[1], f[0][0]))
         )
 
     def _resident(self) -> tuple[dict[str, int], list[tuple[int, int]]]:
-        """Bytes of the arrays that the host knows, by kind, and where they lie."""
+        """Bytes of the arrays in the manifest, by kind, and their address ranges."""
         by_kind: dict[str, int] = {}
         spans = set()
         for tensor in self.manifest.tensors:
@@ -136,29 +137,30 @@ class _Stage:
         return by_kind, sorted(spans)
 
     def _calls(self, spans: list[tuple[int, int]]) -> Iterator[tuple[str, tuple[tuple[int, int], ...]]]:
-        """Every call of the step with the arguments (number, address) that no resident array holds."""
+        """Every call of the step with the arguments (number, address) that are in no resident array."""
         step = self.builder.streams.steps[self.stage]
         yield from _dynamic(step, {}, {}, spans)
 
-    def _lives(self, calls: list[tuple[str, tuple[tuple[int, int], ...]]]) -> list[_Kept]:
-        """From a call that writes an argument to the last that reads it before it is written again."""
-        held: dict[int, _Kept] = {}
-        over: list[_Kept] = []
+    def _live_ranges(self, calls: list[tuple[str, tuple[tuple[int, int], ...]]]) -> list[_LiveRange]:
+        """The live range of every value: from the call that writes it to the last that reads it before the next
+        write to its address."""
+        current: dict[int, _LiveRange] = {}
+        ended: list[_LiveRange] = []
         for t, (name, args) in enumerate(calls):
             modes = self._modes(name)
             reaches = self.builder.reaches(self.stage, name)
             for number, address in args:
                 low, high = reaches[number]
                 writes, origin = modes[number]
-                old = held.get(address)
+                old = current.get(address)
                 if old is None or writes:
                     if old is not None and old.first < t:
                         old.last = min(old.last, t - 1)
-                        over.append(old)
-                    held[address] = _Kept(t if writes else 0, t, high - low, (name, origin))
+                        ended.append(old)
+                    current[address] = _LiveRange(t if writes else 0, t, high - low, (name, origin))
                 else:
                     old.last, old.size = t, max(old.size, high - low)
-        return over + list(held.values())
+        return ended + list(current.values())
 
     def _locals(self, procedure: str) -> Locals:
         if procedure not in self.locals:
@@ -170,7 +172,7 @@ class _Stage:
         return self.profile.instructions(role, self.builder.code(self.die, procedure))
 
     def _modes(self, procedure: str) -> list[tuple[bool, Origin | None]]:
-        """By argument: whether it is written before it is read, and what wrote it last."""
+        """(is written before it is read, origin of the last write) of each argument."""
         if procedure not in self.modes:
             code = self.builder.code(self.die, procedure)
             modes: list[tuple[bool, Origin | None] | None] = [None] * code.args
@@ -194,7 +196,7 @@ def _dynamic(
     step: ProgramStep, variables: dict[str, int], chosen: dict[int, list[tuple[int, Address]]],
     spans: list[tuple[int, int]],
 ) -> Iterator[tuple[str, tuple[tuple[int, int], ...]]]:  # fmt: skip
-    """As `dynamic_calls`, without arguments whose base lies in one of the spans."""
+    """The calls as `dynamic_calls` gives them, without arguments whose base is in one of the spans."""
     for stmt in step:
         if isinstance(stmt, ProgramCall):
             if id(stmt) not in chosen:

@@ -1,4 +1,4 @@
-"""What a run of the simulator keeps of links, dies and messages."""
+"""Records of links, dies and messages in a run of the simulator; all times in ticks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Link = tuple[int, int]
 
 
 class Hold(NamedTuple):
-    """A message takes a link for `ticks` until `end`, and stood in line for it from `asked` on."""
+    """The use of a link by a message: for `ticks` until `end`, after a queue that it joined at `asked`."""
 
     link: Link
     asked: int
@@ -25,8 +25,8 @@ class Hold(NamedTuple):
 
 @dataclass(slots=True)
 class LinkUse:
-    """What a link did: bytes (also by channel), messages, ticks in use, ticks that messages queued for it, and how many
-    did."""
+    """Totals of a link: bytes (also by channel), messages, ticks in use, ticks that messages queued for it, and the
+    number of those that did (`conflicts`)."""
 
     bytes: int = 0
     messages: int = 0
@@ -38,9 +38,8 @@ class LinkUse:
 
 @dataclass(slots=True)
 class DieUse:
-    """Where the ticks of a die went: instructions (`busy`), delays, and waiting for messages: `bubble` until one from
-    or to another stage starts, `idle` until one of its own stage does, `exposed` (by channel) while it is on its
-    way."""
+    """Ticks of a die by cause: instructions (`busy`), delays, and waiting for messages: `bubble` until one from or to
+    another stage starts, `idle` until one of its own stage does, `exposed` (by channel) while it is in flight."""
 
     busy: int = 0
     delayed: int = 0
@@ -51,7 +50,7 @@ class DieUse:
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """One message: -1 where a time is not known yet. It has left, or arrived, when all of its legs have."""
+    """One message; a time of -1 is still to come. It has left, or arrived, when all of its legs have."""
 
     channel: int
     posted: int = -1

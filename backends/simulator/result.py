@@ -12,14 +12,15 @@ from wscc.backends.simulator.costs import SECOND
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One step. Fractions, `mfu` among them, are of step x live dies of the wafer; those of `time` add up to 1.
+    """The figures of one step. Fractions, `mfu` among them, are of step x live dies of the wafer; those of `time` add
+    up to 1.
 
     `mfu` counts `model_flops`. In `time`: *model* = mfu; *extra_flops* recomputed, or repeated on several dies;
-    *tile_rounding* tiles that are not full; *hbm* what instructions take longer because of HBM; *exposed* a die waits
-    for a message on its way, by kind; *delayed* it starts later on purpose; *bubble* it waits for another stage, *idle*
+    *tile_rounding* tiles that are not full; *hbm* instructions that are longer because of HBM; *exposed* a die waits
+    for a message in flight, by kind; *delayed* it starts later on purpose; *bubble* it waits for another stage, *idle*
     for a die of its own stage, or for the end of the step; *unused_dies* have no part in the program. `die_util`
-    is of the dies used, `link_util` of all live links. `bound_seconds` are the least that compute, HBM and links
-    take, whatever the schedule.
+    is of the dies used, `link_util` of all live links. `bound_seconds` are lower bounds of the step by compute, HBM
+    and links, for any order of its instructions.
     """
 
     step_seconds: float
@@ -41,7 +42,7 @@ class Result:
 
 
 def result(a: Account, model_flops: int, live_links: int) -> Result:
-    """`live_links` counts each direction."""
+    """The figures of an account. `model_flops` are those of a step of the model; `live_links` counts each direction."""
     wafer, used = a.costs.wafer, len(a.dies)
     whole = a.end * wafer.live_dies
 

@@ -28,7 +28,7 @@ Slice = tuple[int | Link, int, int, str]
 
 @dataclass
 class Trace:
-    """Remembers what a composer walks through; `observer` is for it."""
+    """Records the calls that a composer simulates; `observer` is its argument of that name."""
 
     builder: Builder
     profile: Profile
@@ -46,7 +46,7 @@ class Trace:
             self._skipped += [(die, begin, end, name) for die in dies]
 
     def text(self, limit: int = LIMIT) -> tuple[str, str]:
-        """The JSON of the trace, and where it was cut in words (empty: nowhere)."""
+        """The JSON of the trace with at most `limit` slices, and a text that says where it was cut (empty: nowhere)."""
         slices, cut = self._limited(limit)
         events = [*self._tracks(), *(self._event(s) for s in slices)]
         head = {"displayTimeUnit": "ns", "otherData": {"cut": cut or "no"}}
@@ -55,13 +55,13 @@ class Trace:
 
     def _limited(self, limit: int) -> tuple[list[Slice], str]:
         """The first slices by the time at which their call is entered, whole calls."""
-        kept = self._skipped[:limit]
+        first_slices = self._skipped[:limit]
         for begin, entry in sorted(self._called, key=lambda c: c[0]):
             slices = self._of(entry)
-            if len(kept) + len(slices) > limit:
-                return kept, f"after {begin / SECOND:.6g} s, where {limit:,} slices were reached"
-            kept += [(track, begin + a, begin + b, name) for track, a, b, name in slices]
-        return kept, ""
+            if len(first_slices) + len(slices) > limit:
+                return first_slices, f"after {begin / SECOND:.6g} s, where {limit:,} slices were reached"
+            first_slices += [(track, begin + a, begin + b, name) for track, a, b, name in slices]
+        return first_slices, ""
 
     def _of(self, entry: Entry) -> list[Slice]:
         """The slices of a cluster, counted from the time at which its first die enters."""
@@ -76,15 +76,15 @@ class Trace:
             die: self.profile.instructions(self.builder.streams.roles[die], self.builder.code(die, procedure))
             for die in cluster.dies
         }
-        found: list[Slice] = []
+        events: list[Slice] = []
 
         def on_step(die: int, number: int, step: Step, begin: int, end: int) -> None:
             if end > begin:
                 word = "wait " if step.kind == WAIT else ""
-                found.append((die, begin, end, word + self._name(names[die][step.position])))
+                events.append((die, begin, end, word + self._name(names[die][step.position])))
 
         def on_link(link: Link, message: Message, begin: int, end: int) -> None:
-            found.append((link, begin, end, self._name(origin(kinds, message.channel))))
+            events.append((link, begin, end, self._name(origin(kinds, message.channel))))
 
         scripts = {d: [(0, c.steps)] for d, c in zip(cluster.dies, cluster.calls, strict=True)}
         enter = dict(zip(cluster.dies, entry.state, strict=True))
@@ -94,7 +94,7 @@ class Trace:
         for die, begin, end in zip(cluster.dies, entry.state, entry.leave, strict=True):
             if end > begin:
                 yield die, begin, end, procedure
-        yield from found
+        yield from events
 
     def _name(self, o: Origin) -> str:
         place = f" ({self.profile.file}:{o.line})" if o.line else ""

@@ -1,13 +1,13 @@
-"""`wscc verify`: whether a compiled program can run to its end and reads nothing but what it means to read.
+"""`wscc verify`: checks without numbers that a compiled program runs to its end and reads the values that it should.
 
-Only the artifact is read, and no pass is trusted. In order, each on what holds by then:
+Only the artifact is read, and no pass is trusted. The checks, each of which relies on those before:
 
 - load: dies, roles, calls, operands in bounds, shapes and element types as declared, routes on live links;
-- routes: channels and shares, merged routes a tree, no circle of (link, channel)s;
+- routes: channels and shares, merged routes a tree, no cycle of (link, channel)s;
 - messages: every send has a slot of its bytes, in order, and every message is waited for;
-- waits: no circle of dies in a procedure, nor of stages in the step;
-- memory: inside each procedure, nothing unwritten, overwritten or under way is read, nothing under way overwritten;
-- step: the same from call to call, from what the host writes to what it reads.
+- waits: no cycle of dies in a procedure, nor of stages in the step;
+- memory: inside each procedure, no read of unwritten, overwritten or granted bytes, no write to bytes of a message;
+- step: the same from call to call, from the arrays that the host writes to those that it reads.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from wscc.ir.text.parse import parse
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`min_slot_depth`: the receive slots that a die must be able to grant at once, since with one less the die
-    that needs most would wait for ever for a slot that only its own later `wait` frees. None where messages do not
-    match. `messages` are those of one step, `instructions` those of all programs, `calls` of all stages."""
+    """The findings and figures of a check. `min_slot_depth` is the number of receive slots that a die must be able to
+    grant at once: with one less, the die that needs most would wait for ever for a slot that only its own later
+    `wait` frees; None if messages do not match. `messages` are those of one step, `instructions` those of all
+    programs, `calls` those of all stages."""
 
     findings: tuple[Finding, ...]
     left_out: int
@@ -53,8 +54,8 @@ class Verdict:
 
 
 def verify_program(artifact: Artifact) -> Verdict:
-    """Everything about the program that can be said without numbers."""
-    started = time.perf_counter()
+    """The verdict on a compiled program."""
+    start = time.perf_counter()
     findings, streams = Findings(), artifact.streams
     depth: int | None = None
     messages = 0
@@ -69,30 +70,30 @@ def verify_program(artifact: Artifact) -> Verdict:
         check_step(streams, artifact.manifest, findings)
     instructions = sum(len(c.body) for p in streams.programs for c in p.procedures)
     calls = sum(sum(calls_by_name(step).values()) for step in streams.steps)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - start
     return Verdict(tuple(findings.found), findings.left_out, depth, messages, instructions, calls, seconds)
 
 
 def _check_messages(artifact: Artifact, findings: Findings) -> dict[str, Matched] | None:
-    """The messages of every procedure; None if something is wrong with them."""
+    """The matched messages of every procedure; None if there is a finding about them."""
     streams, manifest = artifact.streams, artifact.manifest
     name = partial(_name, artifact)
     before = len(findings.found)
-    found: dict[str, Matched] = {}
+    by_procedure: dict[str, Matched] = {}
     for procedure, parts in _parts(artifact, findings).items():
         for f in check_trees(parts, streams, name):
             findings.add(f)
-        matched, wrong = match(parts, streams, manifest)
-        circle = stuck(matched, name) if matched else None
-        for f in (*wrong, *([circle] if circle else ())):
+        matched, mismatches = match(parts, streams, manifest)
+        cycle = stuck(matched, name) if matched else None
+        for f in (*mismatches, *([cycle] if cycle else ())):
             findings.add(f)
         if matched:
-            found[procedure] = matched
+            by_procedure[procedure] = matched
     if len(findings.found) > before:
         return None
-    for f in check_stages(streams.steps, _meets(streams, found)):
+    for f in check_stages(streams.steps, _stages_of(streams, by_procedure)):
         findings.add(f)
-    return found
+    return by_procedure
 
 
 def _name(artifact: Artifact, die: int) -> str:
@@ -100,37 +101,38 @@ def _name(artifact: Artifact, die: int) -> str:
 
 
 def _parts(artifact: Artifact, findings: Findings) -> dict[str, list[Part]]:
+    """The parts of all roles in each procedure."""
     streams, roles = artifact.streams, np.asarray(artifact.streams.roles)
     parts: dict[str, list[Part]] = {}
     for p in streams.programs:
         dies = np.flatnonzero(roles == p.role)
         for code in p.procedures if len(dies) else ():
-            part, wrong = part_of(code, dies)
+            part, errors = part_of(code, dies)
             parts.setdefault(code.name, []).append(part)
-            for at, words in wrong:
-                findings.add(Finding("messages", words, _name(artifact, int(dies[0])), code.name, at))
+            for i, words in errors:
+                findings.add(Finding("messages", words, _name(artifact, int(dies[0])), code.name, i))
     return parts
 
 
-def _meets(streams: Streams, found: dict[str, Matched]) -> dict[str, frozenset[int]]:
+def _stages_of(streams: Streams, by_procedure: dict[str, Matched]) -> dict[str, frozenset[int]]:
     """The stages of each procedure that has messages between stages."""
     by_role = stage_of_role(streams)
     stages = np.array([by_role[role] for role in streams.roles])
-    meets = {}
-    for procedure, matched in found.items():
+    stages_of = {}
+    for procedure, matched in by_procedure.items():
         a, b = (stages[dies] for dies in matched.peers)
         if (a != b).any():
-            meets[procedure] = frozenset(np.concatenate([a[a != b], b[a != b]]).tolist())
-    return meets
+            stages_of[procedure] = frozenset(np.concatenate([a[a != b], b[a != b]]).tolist())
+    return stages_of
 
 
-def _count(streams: Streams, found: dict[str, Matched]) -> int:
-    """Messages of one step, each counted where it is sent."""
+def _count(streams: Streams, by_procedure: dict[str, Matched]) -> int:
+    """The number of messages of one step, each counted at its sender."""
     by_role = stage_of_role(streams)
     stages = np.array([by_role[role] for role in streams.roles])
     total = 0
     for stage, step in enumerate(streams.steps):
         times = calls_by_name(step)
-        for procedure, matched in found.items():
+        for procedure, matched in by_procedure.items():
             total += times.get(procedure, 0) * int((stages[matched.peers[0]] == stage).sum())
     return total

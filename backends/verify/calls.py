@@ -1,11 +1,11 @@
-"""The calls of a step without unrolling it: what is called with which addresses, each once or twice."""
+"""The distinct calls of a step without unrolling it: each procedure with the addresses of its arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
 
-from wscc.backends.verify.procedure import Where
+from wscc.backends.verify.procedure import Sharing
 from wscc.ir.streams.program import ProgramCall, ProgramLoop, ProgramStep
 
 DynamicCall = tuple[str, tuple[int, ...]]
@@ -13,10 +13,10 @@ Variables = dict[str, int]
 
 
 def distinct_calls(step: ProgramStep) -> Iterator[DynamicCall]:
-    """Every (procedure, addresses) of a step, in the order in which it first comes.
+    """Every (procedure, addresses) of a step, in the order of first occurrence; some twice.
 
-    Of a loop the first two turns are whole (the second meets what the first has left), of the later ones only
-    calls whose addresses depend on the loop's variable: the others were there.
+    Of a loop the first two turns are whole (the second reads memory that the first has left), of the later ones only
+    calls whose addresses depend on the loop's variable: the others have occurred.
     """
     return _walk(step, {}, ())
 
@@ -29,10 +29,10 @@ def _walk(step: ProgramStep, variables: Variables, needed: tuple[str, ...]) -> I
             yield stmt.procedure, tuple(a.at(variables) for a in stmt.args)
             continue
         for i in range(stmt.count):
-            more = needed if i < 2 else (*needed, stmt.variable)
+            dependences = needed if i < 2 else (*needed, stmt.variable)
             if i == 2 and not any(_depends(inner, stmt.variable) for inner in stmt.body):
                 break
-            yield from _walk(stmt.body, {**variables, stmt.variable: i}, more)
+            yield from _walk(stmt.body, {**variables, stmt.variable: i}, dependences)
 
 
 def _depends(stmt: ProgramCall | ProgramLoop, variable: str) -> bool:
@@ -42,41 +42,41 @@ def _depends(stmt: ProgramCall | ProgramLoop, variable: str) -> bool:
 
 
 def calls_by_name(step: ProgramStep, times: int = 1) -> dict[str, int]:
-    """How often a step calls each procedure."""
-    found: dict[str, int] = {}
+    """The number of calls of each procedure in a step."""
+    counts: dict[str, int] = {}
     for stmt in step:
         if isinstance(stmt, ProgramLoop):
             inner = calls_by_name(stmt.body, times * stmt.count)
         else:
             inner = {stmt.procedure: times}
         for name, n in inner.items():
-            found[name] = found.get(name, 0) + n
-    return found
+            counts[name] = counts.get(name, 0) + n
+    return counts
 
 
 @lru_cache(maxsize=1 << 14)
 def sharing(
     addresses: tuple[int, ...], extents: tuple[tuple[int, int], ...]
-) -> tuple[Where, tuple[int, ...]]:
-    """Which arguments share memory, given the bytes that each reaches from its address; and the address of each
-    space. Arguments of one space have their distance in memory."""
-    reach = sorted(
+) -> tuple[Sharing, tuple[int, ...]]:
+    """The sharing of arguments and the address of each space. `extents` are the bytes (low, high) that each argument
+    covers from its address; arguments that overlap are in one space, at their distance in memory."""
+    spans = sorted(
         (a + low, a + high, n) for n, (a, (low, high)) in enumerate(zip(addresses, extents, strict=True))
     )
-    where = [(0, 0)] * len(reach)
+    placed = [(0, 0)] * len(spans)
     spaces: list[int] = []
     end = -1
-    for low, high, n in reach:
+    for low, high, n in spans:
         if not spaces or low >= end:
             spaces.append(addresses[n])
-        where[n] = len(spaces) - 1, addresses[n] - spaces[-1]
+        placed[n] = len(spaces) - 1, addresses[n] - spaces[-1]
         end = max(end, high)
-    return _numbered(where, spaces)
+    return _numbered(placed, spaces)
 
 
-def _numbered(where: list[tuple[int, int]], spaces: list[int]) -> tuple[Where, tuple[int, ...]]:
-    """Spaces in the order of the arguments, so that equal ways of sharing are equal."""
+def _numbered(placed: list[tuple[int, int]], spaces: list[int]) -> tuple[Sharing, tuple[int, ...]]:
+    """The same with spaces numbered in the order of the arguments, so that equal sharing has equal numbers."""
     order: dict[int, int] = {}
-    for space, _ in where:
+    for space, _ in placed:
         order.setdefault(space, len(order))
-    return tuple((order[s], more) for s, more in where), tuple(spaces[s] for s in order)
+    return tuple((order[s], offset) for s, offset in placed), tuple(spaces[s] for s in order)

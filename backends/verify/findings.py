@@ -1,11 +1,11 @@
-"""What `verify` has found wrong with a program: named, with its place and numbers."""
+"""The findings of `verify`: an error in a program, with the name of its check and its place."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final
 
-# Of one mistake a thousand findings may follow: this many of each check are kept.
+# One mistake may lead to a thousand findings: this many of each check are kept.
 LIMIT: Final = 20
 
 

@@ -1,4 +1,4 @@
-"""What the bytes of an arena hold between calls, as disjoint ranges with the object that was written there."""
+"""The state of an arena between calls: disjoint ranges of bytes with the object that was written to each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ UNWRITTEN: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """Bytes written by one call or by the host; `kind` is its element type's number. `tensor` and `element` if the
-    host made it."""
+    """Bytes written by one call or by the host; `kind` is the number of the element type. `tensor` and `element` name
+    the array element if the host wrote it."""
 
     low: int
     high: int
@@ -32,19 +32,18 @@ class Ledger:
     objects: list[Object] = field(default_factory=list)
 
     def pieces(self, low: int, high: int) -> Iterator[tuple[int, int, int]]:
-        """(start, end, object or UNWRITTEN) of everything from `low` to `high`."""
-        at = low
+        """(start, end, object or UNWRITTEN) of consecutive ranges that cover [low, high)."""
+        position = low
         for i in range(bisect_right(self.ends, low), bisect_left(self.starts, high)):
-            if self.starts[i] > at:
-                yield at, self.starts[i], UNWRITTEN
-            at = min(self.ends[i], high)
-            yield max(self.starts[i], low), at, self.held[i]
-        if at < high:
-            yield at, high, UNWRITTEN
+            if self.starts[i] > position:
+                yield position, self.starts[i], UNWRITTEN
+            position = min(self.ends[i], high)
+            yield max(self.starts[i], low), position, self.held[i]
+        if position < high:
+            yield position, high, UNWRITTEN
 
     def write(self, low: int, high: int, number: int) -> None:
-        """The range holds the object now; other objects that it covers in part, and that do not contain the new
-        one, are at their end."""
+        """Put object `number` in the range; other objects that it covers in part end, unless they contain it."""
         new = self.objects[number]
         for _, _, old in list(self.pieces(low, high)):
             if old not in (UNWRITTEN, number):
@@ -54,12 +53,13 @@ class Ledger:
         self._replace(low, high, [number])
 
     def destroy(self, low: int, high: int) -> None:
-        """The range holds nothing that may be read, nor does the rest of what it was a part of."""
+        """End all objects in the range, which then holds nothing that may be read."""
         for _, _, old in list(self.pieces(low, high)):
             if old != UNWRITTEN:
                 self._end(old)
 
     def add(self, o: Object) -> int:
+        """The number of a new object."""
         self.objects.append(o)
         return len(self.objects) - 1
 
@@ -70,7 +70,7 @@ class Ledger:
                 self._replace(start, end, [])
 
     def _replace(self, low: int, high: int, held: list[int]) -> None:
-        """Cut [low, high) out, and put it in again with what it holds now, if anything."""
+        """Replace the contents of [low, high) by one object, or by none."""
         first, last = bisect_right(self.ends, low), bisect_left(self.starts, high)
         starts, ends, numbers = [low] * len(held), [high] * len(held), held
         if first < last:

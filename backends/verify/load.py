@@ -1,4 +1,4 @@
-"""Whether a program is well formed: what a machine would refuse to load, each mistake as a finding."""
+"""Checks that a program is well formed: the errors with which a machine would refuse to load it, as findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wscc.ir.types import DType
 
 FLAGS: Final = frozenset({"accumulate", "causal"})
 NUMBERS: Final = frozenset({"channel", "peer", "route", "start", "q_start", "k_start", "limit", "time"})
-# Operands that are integers (indices, labels, steps), by opcode; what has any element type is in `_MOVES`.
+# Operands that are integers (indices, labels, steps), by opcode; opcodes for any element type are in `_MOVES`.
 INTEGERS: Final = {
     "gather": ("ids",), "scatter_add": ("ids",), "pick": ("y",), "pick_bwd": ("y",), "nll": ("y",), "nll_bwd": ("y",),
     "count": ("y",), "tick": ("t",), "adamw": ("t",), "sgd": ("t",),
@@ -27,31 +27,32 @@ _MOVES: Final = frozenset({"copy", "cast", "fill", "post", "send", "wait"})
 
 
 def check_load(streams: Streams, manifest: Manifest, findings: Findings) -> bool:
-    """Whether the program could be loaded; what else is to be said of it needs that."""
+    """True if the program can be loaded, which all other checks rely on; else there are findings."""
     if not _holds(findings, lambda: check_dies(streams, manifest)):
         return False
-    known: dict[Code, Routine | None] = {}
+    routine_of: dict[Code, Routine | None] = {}
     for p in streams.programs:
         if len({c.name for c in p.procedures}) < len(p.procedures):
             findings.add(Finding("load", f"role {p.role} has two procedures of one name"))
         for code in p.procedures:
-            if code not in known:
-                known[code] = _routine(code, findings)
+            if code not in routine_of:
+                routine_of[code] = _routine(code, findings)
     if findings:
         return False
-    routines = {p.role: {c.name: r for c in p.procedures if (r := known[c])} for p in streams.programs}
+    routines = {p.role: {c.name: r for c in p.procedures if (r := routine_of[c])} for p in streams.programs}
     stages = stage_of_role(streams)
     for stage, step in enumerate(streams.steps):
-        mine = {role: r for role, r in routines.items() if stages[role] == stage}
+        stage_routines = {role: r for role, r in routines.items() if stages[role] == stage}
         calls = list(distinct_calls(step))
-        if _holds(findings, partial(check_calls, mine, calls)):
-            _holds(findings, partial(check_memory, streams, mine, calls))
+        if _holds(findings, partial(check_calls, stage_routines, calls)):
+            _holds(findings, partial(check_memory, streams, stage_routines, calls))
     _holds(findings, lambda: check_messages(streams, manifest, routines))
     return not findings
 
 
 def _routine(code: Code, findings: Findings) -> Routine | None:
-    wrong = False
+    """The routine of a procedure; None if an instruction is malformed, which is a finding."""
+    malformed = False
     for i, x in enumerate(code.body):
         try:
             Routine.of(Code(code.name, code.args, (x,)))
@@ -59,13 +60,13 @@ def _routine(code: Code, findings: Findings) -> Routine | None:
         except CompileError as error:
             words = error.diagnostics[0].message
         if words:
-            wrong = True
+            malformed = True
             findings.add(Finding("load", words, "", code.name, i))
-    return None if wrong else Routine.of(code)
+    return None if malformed else Routine.of(code)
 
 
 def _mistakes(x: Instruction) -> Iterator[str]:
-    """Attributes and element types that are not as declared."""
+    """The texts of errors: attributes and element types that are not as declared."""
     for name, value in x.attrs:
         whole = isinstance(value, Column) or (isinstance(value, int) and not isinstance(value, bool))
         if (name in FLAGS) != isinstance(value, bool) or (name in NUMBERS and not whole):
@@ -81,6 +82,7 @@ def _mistakes(x: Instruction) -> Iterator[str]:
 
 
 def _holds(findings: Findings, check: Callable[[], object]) -> bool:
+    """True if the check raises no error; its error becomes a finding."""
     try:
         check()
     except CompileError as error:

@@ -1,4 +1,4 @@
-"""Messages of one procedure on all its dies: what every die begins and waits for, and which send fills which slot."""
+"""The messages of one procedure on all its dies: the events of every die, and the pairs of a send and a slot."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ WAITS: Final = {SENT: WAIT_SENT, RECEIVED: WAIT_RECEIVED}
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Instruction `at` begins or awaits a message: the `ordinal`-th that the procedure begins in this role."""
+    """Instruction `index` begins or awaits a message: the `ordinal`-th that the procedure begins in this role."""
 
     kind: int
-    at: int
+    index: int
     ordinal: int
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What the dies of one role do in a procedure. `slots` is the most that are granted at once."""
+    """The events of the dies of one role in a procedure. `slots` is the largest number granted at once."""
 
     code: Code
     dies: Ints
@@ -43,8 +43,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The messages of a procedure. `number[part][ordinal, i]` is that of the `i`-th die of a part; both ends of a
-    message have one number. `stages` take part in messages across stages."""
+    """The messages of a procedure. `number[part][ordinal, i]` is the number of a message of the `i`-th die of a part,
+    the same at both ends; `peers` are the senders and receivers, by number."""
 
     parts: tuple[Part, ...]
     number: tuple[Ints, ...]
@@ -53,35 +53,37 @@ class Matched:
 
 
 def part_of(code: Code, dies: Ints) -> tuple[Part, list[tuple[int, str]]]:
-    """The events of a role, and what is wrong with them: (instruction, words)."""
-    under_way: dict[tuple[int, int], int] = {}
+    """The events of a role, and (instruction, text) of the errors in them."""
+    in_flight: dict[tuple[int, int], int] = {}
     events: list[Event] = []
-    wrong: list[tuple[int, str]] = []
+    errors: list[tuple[int, str]] = []
     ordinal, granted, slots = 0, 0, 0
     for i, x in enumerate(code.body):
         if x.opcode in BEGINS:
             kind, channel = BEGINS[x.opcode], _integer(x.attr("channel"))
-            if (kind, channel) in under_way:
-                wrong.append((i, f"second `{x.opcode}` on channel {channel} before the first was waited for"))
+            if (kind, channel) in in_flight:
+                errors.append(
+                    (i, f"second `{x.opcode}` on channel {channel} before the first was waited for")
+                )
                 continue
-            under_way[kind, channel] = ordinal
+            in_flight[kind, channel] = ordinal
             events.append(Event(kind, i, ordinal))
             ordinal += 1
             granted += kind == POST
             slots = max(slots, granted)
         elif x.opcode == "wait":
             wait, channel = WAITS[str(x.attr("side"))], _integer(x.attr("channel"))
-            begun = under_way.pop((wait - 2, channel), None)
+            begun = in_flight.pop((wait - 2, channel), None)
             if begun is None:
-                wrong.append((i, f"waits on channel {channel} for what was never begun"))
+                errors.append((i, f"waits on channel {channel} for what was never begun"))
                 continue
             events.append(Event(wait, i, begun))
             granted -= wait == WAIT_RECEIVED
-    for (kind, channel), n in under_way.items():
-        at = next(e.at for e in events if e.ordinal == n)
+    for (kind, channel), n in in_flight.items():
+        index = next(e.index for e in events if e.ordinal == n)
         verb = "sends a message" if kind == SEND else "grants a slot"
-        wrong.append((at, f"{verb} on channel {channel} that is not waited for when the procedure ends"))
-    return Part(code, dies, tuple(events), slots), wrong
+        errors.append((index, f"{verb} on channel {channel} that is not waited for when the procedure ends"))
+    return Part(code, dies, tuple(events), slots), errors
 
 
 def _integer(value: object) -> int:
@@ -91,7 +93,7 @@ def _integer(value: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Ends of messages of one side, by message: an array each."""
+    """The sends, or the slots, of a procedure: an array for each field, an entry for each message."""
 
     sender: Ints
     receiver: Ints
@@ -104,7 +106,7 @@ class _Ends:
     place: Ints
 
     @property
-    def own(self) -> Ints:
+    def sorted_rows(self) -> Ints:
         """Rows in order of sender, receiver and channel, and of time where these are equal."""
         return np.lexsort((self.order, self.channel, self.receiver, self.sender))
 
@@ -113,17 +115,18 @@ _FIELDS: Final = 9
 
 
 def _ends(parts: Sequence[Part], streams: Streams, kind: int) -> _Ends:
+    """The sends (`kind` SEND) or slots (POST) of all parts."""
     columns: list[list[Ints]] = [[np.zeros(0, np.int64)] for _ in range(_FIELDS)]
     for p, part in enumerate(parts):
         rows = streams.bindings[part.dies]
         for e in part.events:
             if e.kind != kind:
                 continue
-            x = part.code.body[e.at]
+            x = part.code.body[e.index]
             (o,) = (*x.writes, *x.reads)
             peers = column(x.attr("peer"), rows)
             pair = (part.dies, peers) if kind == SEND else (peers, part.dies)
-            same = (
+            scalars = (
                 _integer(x.attr("channel")),
                 e.ordinal,
                 prod(o.shape),
@@ -131,7 +134,7 @@ def _ends(parts: Sequence[Part], streams: Streams, kind: int) -> _Ends:
                 p,
                 e.ordinal,
             )
-            fields: tuple[Ints | int, ...] = (*pair, *same, np.arange(len(rows)))
+            fields: tuple[Ints | int, ...] = (*pair, *scalars, np.arange(len(rows)))
             for c, values in zip(columns, fields, strict=True):
                 c.append(np.zeros(len(rows), np.int64) + values)
     return _Ends(*map(np.concatenate, columns))
@@ -140,18 +143,21 @@ def _ends(parts: Sequence[Part], streams: Streams, kind: int) -> _Ends:
 def match(
     parts: Sequence[Part], streams: Streams, manifest: Manifest
 ) -> tuple[Matched | None, list[Finding]]:
-    """Pair sends with slots: the k-th of a channel from one die to another with the k-th granted for it."""
+    """The messages: the k-th send of a channel from one die to another is paired with the k-th slot granted for it.
+
+    None and the findings if a send has no slot, or a slot no send.
+    """
     sends, posts = _ends(parts, streams, SEND), _ends(parts, streams, POST)
-    wrong = list(_mismatches(parts, streams, manifest, sends, posts))
-    if wrong:
-        return None, wrong
+    mismatches = list(_mismatches(parts, streams, manifest, sends, posts))
+    if mismatches:
+        return None, mismatches
     number = tuple(
         np.zeros((max((e.ordinal for e in p.events), default=-1) + 1, len(p.dies)), np.int64) for p in parts
     )
     for ends in (sends, posts):
-        for n, row in enumerate(ends.own.tolist()):
+        for n, row in enumerate(ends.sorted_rows.tolist()):
             number[ends.part[row]][ends.ordinal[row], ends.place[row]] = n
-    peers = (sends.sender[sends.own], sends.receiver[sends.own])
+    peers = (sends.sender[sends.sorted_rows], sends.receiver[sends.sorted_rows])
     return Matched(tuple(parts), number, len(sends.sender), peers), []
 
 
@@ -161,22 +167,22 @@ def _mismatches(
     def name(die: int) -> str:
         return die_name(streams.dies[die], manifest)
 
-    found: list[dict[tuple[int, int, int], list[int]]] = []
+    rows_by_key: list[dict[tuple[int, int, int], list[int]]] = []
     for ends in (sends, posts):
         by_key: dict[tuple[int, int, int], list[int]] = {}
         keys = zip(ends.sender.tolist(), ends.receiver.tolist(), ends.channel.tolist(), strict=True)
         rows = list(keys)
-        for row in ends.own.tolist():
+        for row in ends.sorted_rows.tolist():
             by_key.setdefault(rows[row], []).append(row)
-        found.append(by_key)
-    for key in dict.fromkeys((*found[0], *found[1])):
+        rows_by_key.append(by_key)
+    for key in dict.fromkeys((*rows_by_key[0], *rows_by_key[1])):
         sender, receiver, channel = key
-        s, r = found[0].get(key, []), found[1].get(key, [])
+        s, r = rows_by_key[0].get(key, []), rows_by_key[1].get(key, [])
         for a, b in zip(s, r, strict=False):
-            given, wanted = (f"{e.elements[n]} {DTYPES[e.kind[n]]}" for e, n in ((sends, a), (posts, b)))
-            if given != wanted:
+            message, slot = (f"{e.elements[n]} {DTYPES[e.kind[n]]}" for e, n in ((sends, a), (posts, b)))
+            if message != slot:
                 words = (
-                    f"sends {given} on channel {channel} to die {name(receiver)}, whose slot is for {wanted}"
+                    f"sends {message} on channel {channel} to die {name(receiver)}, whose slot is for {slot}"
                 )
                 yield _finding(parts, sends, a, name(sender), words)
         for a in s[len(r) :]:
@@ -189,5 +195,5 @@ def _mismatches(
 
 def _finding(parts: Sequence[Part], ends: _Ends, row: int, die: str, words: str) -> Finding:
     part = parts[ends.part[row]]
-    at = next(e.at for e in part.events if e.ordinal == ends.ordinal[row])
-    return Finding("messages", words, die, part.code.name, at)
+    index = next(e.index for e in part.events if e.ordinal == ends.ordinal[row])
+    return Finding("messages", words, die, part.code.name, index)

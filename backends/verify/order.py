@@ -1,7 +1,7 @@
-"""Whether all dies get through a procedure: waits follow what they wait for, in no circle.
+"""A check that all dies get through a procedure: no cycle of dies that wait for one another.
 
-Sends and posts never block, so that what a die has done does not depend on when others ran: one order of the events
-shows what every order does.
+Sends and posts never block, so the progress of a die does not depend on the order in which dies run: one order of the
+events shows the outcome of every order.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from wscc.backends.verify.messages import POST, SEND, WAIT_SENT, Event, Matched,
 
 @dataclass(slots=True)
 class _Runner:
-    """A die at event `at` of its part."""
+    """A die at event `position` of its part; `numbers` are those of its messages, by ordinal."""
 
     die: int
     part: Part
     numbers: list[int]
-    at: int = 0
+    position: int = 0
 
     @property
     def event(self) -> Event:
-        return self.part.events[self.at]
+        return self.part.events[self.position]
 
 
 def stuck(matched: Matched, name: Callable[[int], str]) -> Finding | None:
-    """The circle of dies that wait for one another, if there is one."""
+    """The finding of a cycle of dies that wait for one another; None if there is none."""
     runners: dict[int, _Runner] = {}
     for part, number in zip(matched.parts, matched.number, strict=True):
         for place, die in enumerate(part.dies.tolist()):
@@ -40,8 +40,8 @@ def stuck(matched: Matched, name: Callable[[int], str]) -> Finding | None:
     while ready:
         runner = ready.pop()
         events, numbers = runner.part.events, runner.numbers
-        while runner.at < len(events):
-            event = events[runner.at]
+        while runner.position < len(events):
+            event = events[runner.position]
             message = numbers[event.ordinal]
             if event.kind <= POST:
                 done[event.kind][message] = True
@@ -52,11 +52,11 @@ def stuck(matched: Matched, name: Callable[[int], str]) -> Finding | None:
                 if not done[other][message]:
                     waiting[other, message] = runner
                     break
-            runner.at += 1
-    return _circle({r.die: r for r in waiting.values()}, matched, name) if waiting else None
+            runner.position += 1
+    return _cycle({r.die: r for r in waiting.values()}, matched, name) if waiting else None
 
 
-def _circle(waiting: dict[int, _Runner], matched: Matched, name: Callable[[int], str]) -> Finding:
+def _cycle(waiting: dict[int, _Runner], matched: Matched, name: Callable[[int], str]) -> Finding:
     def peer(r: _Runner) -> int:
         message = r.numbers[r.event.ordinal]
         return int(matched.peers[1 if r.event.kind == WAIT_SENT else 0][message])
@@ -66,17 +66,17 @@ def _circle(waiting: dict[int, _Runner], matched: Matched, name: Callable[[int],
     while die not in chain:
         chain.append(die)
         die = peer(waiting[die])
-    circle = chain[chain.index(die) :]
+    cycle = chain[chain.index(die) :]
     words = [
-        f"die {name(d)} at instruction {r.event.at} waits for die {name(peer(r))} "
+        f"die {name(d)} at instruction {r.event.index} waits for die {name(peer(r))} "
         f"to {'grant a slot' if r.event.kind == WAIT_SENT else 'send'}"
-        for d, r in ((d, waiting[d]) for d in circle)
+        for d, r in ((d, waiting[d]) for d in cycle)
     ]
-    first = waiting[circle[0]]
+    first = waiting[cycle[0]]
     return Finding(
         "waits",
         "dies wait in a circle: " + "; ".join(words),
-        name(circle[0]),
+        name(cycle[0]),
         first.part.code.name,
-        first.event.at,
+        first.event.index,
     )

@@ -1,8 +1,8 @@
-"""One procedure on one die, its arguments as formals: hazards inside it, and what it needs and leaves.
+"""Hazards inside one procedure on one die, and a summary of the bytes that it needs, leaves and destroys.
 
-Every write makes an *object* of its bytes. Bytes that nothing wrote may not be read. A write over a part of an
-object, and over bytes beside it, ends the object: memory has been given to something else, and what is left of the
-object may not be read either. So two live buffers that share bytes are found without being told of buffers.
+Every write makes an *object* of its bytes. Unwritten bytes may not be read. A write over a part of an object, and
+over bytes beside it, ends the object: its memory has been given to another value, and the rest of the object may not
+be read either. So two live buffers that share bytes are found without a list of buffers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.backends.verify.cells import Cells, Grid, equal, meet, size, within
+from wscc.backends.verify.intervals import Grid, Intervals, equal, overlap, size, within
 from wscc.backends.verify.views import Ints, Runs, repeats, view_runs
 from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.streams.program import Code, Instruction, Operand, resolve
@@ -27,179 +27,186 @@ _ANY: Final = -1
 _GRANTED: Final = 1 << 14
 
 # (space of the argument, bytes to add to its offsets): arguments that share memory share a space.
-Where = tuple[tuple[int, int], ...]
+Sharing = tuple[tuple[int, int], ...]
 Range = tuple[int, int, int, int]
 Tell = Callable[[int, str], None]
 
 
-def apart(args: int) -> Where:
-    """Arguments that have nothing in common."""
+def apart(args: int) -> Sharing:
+    """The sharing of `args` arguments that share no memory."""
     return tuple((n, 0) for n in range(args))
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Ranges as (space, start, end, number in `DTYPES`): those read before they are written, those written when the
-    procedure ends, and those that it has destroyed (of no element type); `own` are the procedure's own bytes."""
+    """Ranges as (space, start, end, number in `DTYPES`): those read before they are written, those that hold a value
+    when the procedure ends, and those that it destroys (of no element type); `local` are ranges of its local bytes."""
 
     needs: tuple[Range, ...]
     leaves: tuple[Range, ...]
     loses: tuple[Range, ...]
-    own: tuple[tuple[int, int], ...]
+    local: tuple[tuple[int, int], ...]
 
 
 def operands(x: Instruction) -> Iterator[tuple[str, Operand]]:
-    """Writes first, each with its name in the declaration."""
+    """The operands, writes first, each with its name in the declaration."""
     row = INSTRUCTIONS[x.opcode]
     names = (n.split("[")[0] for n in (*row.writes.split(), *row.reads.split()))
     return zip(names, (*x.writes, *x.reads), strict=True)
 
 
 def accumulates(x: Instruction) -> bool:
-    """Whether it adds to what it writes."""
+    """True if the instruction adds to the operand that it writes."""
     return "accumulate" in INSTRUCTIONS[x.opcode].attr_names and bool(x.attr("accumulate"))
 
 
-def summarise(code: Code, row: Ints, where: Where, tell: Tell) -> Summary:
-    """Go through the procedure on the die with this row of the binding table; `tell` gets the number of an
-    instruction and what is wrong with it."""
-    return _Scan(code, row, where, tell).summary()
+def summarise(code: Code, row: Ints, sharing: Sharing, tell: Tell) -> Summary:
+    """The summary of the procedure on the die with this row of the binding table; `tell` is called with the number of
+    an instruction and the text of an error in it."""
+    return _Scan(code, row, sharing, tell).summary()
 
 
 class _Scan:
-    """What is known of every cell while the procedure runs: the object that it holds and who is busy with it."""
+    """The state of every interval while the procedure runs: the object in it (`holds`; negative: destroyed by that
+    instruction) and the messages that use it (`busy`)."""
 
-    def __init__(self, code: Code, row: Ints, where: Where, tell: Tell) -> None:
+    def __init__(self, code: Code, row: Ints, sharing: Sharing, tell: Tell) -> None:
         self.code, self.tell = code, tell
-        keys = [_place(o, row, where) for x in code.body for _, o in operands(x)]
+        keys = [_place(o, row, sharing) for x in code.body for _, o in operands(x)]
         placed = {key: _runs(*key) for key in keys}
         self.grid = Grid((key[0], runs) for key, runs in placed.items())
-        cells = {key: self.grid.cells(key[0], runs) for key, runs in placed.items()}
+        intervals = {key: self.grid.intervals(key[0], runs) for key, runs in placed.items()}
         count = self.grid.count
-        self.touched = np.zeros(count, np.int8)
-        for c in cells.values():
-            self.touched[c] = 1
-        self.cells = iter([cells[key] for key in keys])
+        self.accessed = np.zeros(count, np.int8)
+        for c in intervals.values():
+            self.accessed[c] = 1
+        self.intervals = iter([intervals[key] for key in keys])
         self.holds = np.zeros(count, np.int32)
         self.busy = np.zeros(count, np.int16)
         self.needs = np.zeros(count, np.int8)
-        self.objects: list[Cells] = [slice(0, 0)]
+        self.objects: list[Intervals] = [slice(0, 0)]
         self.alive = [0]
         self.kinds = [_ANY]
         for space in self.grid.spaces:
             if space != LOCAL:
                 self._new(self.grid.whole(space), _ANY)
-        self.given = len(self.objects) - 1
-        self.received: dict[int, tuple[Cells, int]] = {}
-        self.sent: dict[int, Cells] = {}
+        self.last_argument = len(self.objects) - 1
+        self.received: dict[int, tuple[Intervals, int]] = {}
+        self.sent: dict[int, Intervals] = {}
 
     def summary(self) -> Summary:
         for i, x in enumerate(self.code.body):
-            named = [(name, o, next(self.cells)) for name, o in operands(x)]
+            named = [(name, o, next(self.intervals)) for name, o in operands(x)]
             match x.opcode:
                 case "post":
-                    ((_, o, cells),) = named
-                    self.write(i, "slot", o, cells)
-                    self.busy[cells] = _GRANTED
-                    self.received[_channel(x)] = cells, DTYPES.index(o.dtype)
+                    ((_, o, intervals),) = named
+                    self.write(i, "slot", o, intervals)
+                    self.busy[intervals] = _GRANTED
+                    self.received[_channel(x)] = intervals, DTYPES.index(o.dtype)
                 case "send":
-                    ((_, o, cells),) = named
-                    self.read(i, "x", o, cells)
-                    self.busy[cells] += 1
-                    self.sent[_channel(x)] = cells
+                    ((_, o, intervals),) = named
+                    self.read(i, "x", o, intervals)
+                    self.busy[intervals] += 1
+                    self.sent[_channel(x)] = intervals
                 case "wait":
                     self._wait(x)
                 case _:
                     self._compute(i, x, named)
         return self._result()
 
-    def _compute(self, i: int, x: Instruction, named: Sequence[tuple[str, Operand, Cells]]) -> None:
+    def _compute(self, i: int, x: Instruction, named: Sequence[tuple[str, Operand, Intervals]]) -> None:
         writes, reads = named[: len(x.writes)], named[len(x.writes) :]
-        for name, o, cells in (*reads, *(writes if accumulates(x) else ())):
-            self.read(i, name, o, cells)
-        for n, (name, o, cells) in enumerate(writes):
+        for name, o, intervals in (*reads, *(writes if accumulates(x) else ())):
+            self.read(i, name, o, intervals)
+        for n, (name, o, intervals) in enumerate(writes):
             if repeats(o):
                 self.tell(i, f"`{name}` is written, and two elements of it share bytes")
-            clashes = [other for other, _, theirs in writes[:n] if meet(cells, theirs)]
-            clashes += [other for other, p, theirs in reads if _clash(x.opcode, (o, cells), (p, theirs))]
-            for other in clashes:
+            conflicts = [other for other, _, theirs in writes[:n] if overlap(intervals, theirs)]
+            conflicts += [
+                other for other, p, theirs in reads if _conflict(x.opcode, (o, intervals), (p, theirs))
+            ]
+            for other in conflicts:
                 self.tell(i, f"`{name}` is written over `{other}`")
-            self.write(i, name, o, cells)
+            self.write(i, name, o, intervals)
 
     def _wait(self, x: Instruction) -> None:
         channel = _channel(x)
         if x.attr("side") == "received" and channel in self.received:
-            cells, _ = self.received.pop(channel)
-            self.busy[cells] = 0
+            intervals, _ = self.received.pop(channel)
+            self.busy[intervals] = 0
         elif x.attr("side") == "sent" and channel in self.sent:
             self.busy[self.sent.pop(channel)] -= 1
 
-    def read(self, i: int, name: str, o: Operand, cells: Cells) -> None:
-        """An operand is read: its bytes must be written, by one element type, and no slot under way."""
-        if not size(cells):
+    def read(self, i: int, name: str, o: Operand, intervals: Intervals) -> None:
+        """Check the read of an operand: its bytes must be written, in one element type, and be in no granted slot."""
+        if not size(intervals):
             return
-        held, kind = self.holds[cells], DTYPES.index(o.dtype)
+        held, kind = self.holds[intervals], DTYPES.index(o.dtype)
         low, high = int(held.min()), int(held.max())
-        if int(self.busy[cells].max()) >= _GRANTED:
+        if int(self.busy[intervals].max()) >= _GRANTED:
             self.tell(i, f"`{name}` reads a slot whose message has not been waited for")
         if low <= UNWRITTEN:
-            self._tell_unwritten(i, name, cells, held)
-        elif low <= self.given:
-            mine = held <= self.given
-            self.needs[cells] = np.where(mine & (self.needs[cells] == 0), kind + 1, self.needs[cells])
+            self._tell_unwritten(i, name, intervals, held)
+        elif low <= self.last_argument:
+            from_argument = held <= self.last_argument
+            self.needs[intervals] = np.where(
+                from_argument & (self.needs[intervals] == 0), kind + 1, self.needs[intervals]
+            )
         kinds = {self.kinds[h] for h, _ in _counted(held, low, high) if h > 0}
         if wrong := kinds - {kind, _ANY}:
             self.tell(i, f"`{name}` reads as {o.dtype} what was written as {DTYPES[min(wrong)]}")
 
-    def _tell_unwritten(self, i: int, name: str, cells: Cells, held: NDArray[np.int32]) -> None:
-        bad = np.flatnonzero(held <= UNWRITTEN)
-        first, who = int(bad[0]), int(held[bad[0]])
-        cell = first + cells.start if isinstance(cells, slice) else int(cells[first])
-        why = "that nothing has written"
-        if who != UNWRITTEN:
-            why = f"of a value that instruction {-who - 1} has overwritten in part"
-        self.tell(i, f"`{name}` reads bytes from {self.grid.address(cell)} on {why}")
-        held[bad] = self._new(slice(0, 0), _ANY)  # told once
-        self.holds[cells] = held
+    def _tell_unwritten(self, i: int, name: str, intervals: Intervals, held: NDArray[np.int32]) -> None:
+        unwritten = np.flatnonzero(held <= UNWRITTEN)
+        first, state = int(unwritten[0]), int(held[unwritten[0]])
+        interval = first + intervals.start if isinstance(intervals, slice) else int(intervals[first])
+        reason = "that nothing has written"
+        if state != UNWRITTEN:
+            reason = f"of a value that instruction {-state - 1} has overwritten in part"
+        self.tell(i, f"`{name}` reads bytes from {self.grid.address(interval)} on {reason}")
+        held[unwritten] = self._new(slice(0, 0), _ANY)  # reported once
+        self.holds[intervals] = held
 
-    def write(self, i: int, name: str, o: Operand, cells: Cells) -> None:
-        """An operand is written: nobody may be busy with its bytes, and it ends what it covers in part."""
-        if not size(cells):
+    def write(self, i: int, name: str, o: Operand, intervals: Intervals) -> None:
+        """Check the write of an operand: no message may use its bytes. It ends objects that it covers in part."""
+        if not size(intervals):
             return
-        held, busy = self.holds[cells], int(self.busy[cells].max())
+        held, busy = self.holds[intervals], int(self.busy[intervals].max())
         if busy >= _GRANTED:
             self.tell(i, f"`{name}` overwrites a slot that is granted to a message")
         elif busy:
             self.tell(i, f"`{name}` overwrites bytes of a message that has not been waited for")
         low, high = int(held.min()), int(held.max())
         for old, n in _counted(held, low, high):
-            if old > self.given:
+            if old > self.last_argument:
                 self.alive[old] -= n
-                if self.alive[old] > 0 and not within(cells, self.objects[old]):
+                if self.alive[old] > 0 and not within(intervals, self.objects[old]):
                     self._end(i, old)
-        self._new(cells, DTYPES.index(o.dtype))
+        self._new(intervals, DTYPES.index(o.dtype))
 
     def _end(self, i: int, old: int) -> None:
+        """End object `old`, which instruction i destroys."""
         rest = self.objects[old]
         held = self.holds[rest]
         held[held == old] = -i - 1
         self.holds[rest] = held
         self.alive[old] = 0
 
-    def _new(self, cells: Cells, kind: int) -> int:
+    def _new(self, intervals: Intervals, kind: int) -> int:
+        """The number of a new object in these intervals; `kind` is the number of its element type."""
         number = len(self.objects)
-        self.objects.append(cells)
+        self.objects.append(intervals)
         self.kinds.append(kind)
-        self.alive.append(size(cells))
-        self.holds[cells] = number
+        self.alive.append(size(intervals))
+        self.holds[intervals] = number
         return number
 
     def _result(self) -> Summary:
         kinds = np.array(self.kinds, np.int8)
-        own = self.holds > self.given
-        leaves = np.where(own, kinds[np.maximum(self.holds, 0)] + 1, 0).astype(np.int8)
+        written = self.holds > self.last_argument
+        leaves = np.where(written, kinds[np.maximum(self.holds, 0)] + 1, 0).astype(np.int8)
         loses = (self.holds < 0).astype(np.int8)
-        local = [r for s in self.grid.spaces if s == LOCAL for r in self.grid.ranges(s, self.touched)]
+        local = [r for s in self.grid.spaces if s == LOCAL for r in self.grid.ranges(s, self.accessed)]
         return Summary(
             self._ranges(self.needs),
             self._ranges(leaves),
@@ -213,13 +220,13 @@ class _Scan:
         )
 
 
-# Space, offset, and a view at offset 0.
+# Space, offset, and shape, strides and element size of a view.
 _Place = tuple[int, int, tuple[int, ...], tuple[int, ...], int]
 
 
-def _place(o: Operand, row: Ints, where: Where) -> _Place:
-    space, more = where[o.arg] if o.arg >= 0 else (LOCAL, 0)
-    return space, int(resolve(o.offset, row)) + more, o.shape, o.strides, o.dtype.size
+def _place(o: Operand, row: Ints, sharing: Sharing) -> _Place:
+    space, start = sharing[o.arg] if o.arg >= 0 else (LOCAL, 0)
+    return space, int(resolve(o.offset, row)) + start, o.shape, o.strides, o.dtype.size
 
 
 def _runs(_: int, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Runs:
@@ -228,13 +235,13 @@ def _runs(_: int, offset: int, shape: tuple[int, ...], strides: tuple[int, ...],
 
 
 def _counted(held: NDArray[np.int32], low: int, high: int) -> Iterator[tuple[int, int]]:
-    """Each of the objects from `low` to `high` that is there, and how often."""
+    """(object, number of intervals) of each object in `held`, whose numbers are from `low` to `high`."""
     if low == high:
         yield low, len(held)
     else:
         counts = np.bincount(held - low)
-        there = np.flatnonzero(counts)
-        yield from zip((there + low).tolist(), counts[there].tolist(), strict=True)
+        present = np.flatnonzero(counts)
+        yield from zip((present + low).tolist(), counts[present].tolist(), strict=True)
 
 
 def _channel(x: Instruction) -> int:
@@ -243,10 +250,10 @@ def _channel(x: Instruction) -> int:
     return channel
 
 
-def _clash(opcode: str, write: tuple[Operand, Cells], read: tuple[Operand, Cells]) -> bool:
-    """Whether an operand must not be written where the other is read: the very same view is fine element by
-    element; in a product nothing is."""
-    (o, cells), (p, theirs) = write, read
-    if not meet(cells, theirs):
+def _conflict(opcode: str, write: tuple[Operand, Intervals], read: tuple[Operand, Intervals]) -> bool:
+    """True if the write overlaps the read and is not allowed to: an elementwise instruction may write the same view
+    that it reads, a product may not."""
+    (o, intervals), (p, theirs) = write, read
+    if not overlap(intervals, theirs):
         return False
-    return opcode == "gemm" or (o.shape, o.strides) != (p.shape, p.strides) or not equal(cells, theirs)
+    return opcode == "gemm" or (o.shape, o.strides) != (p.shape, p.strides) or not equal(intervals, theirs)

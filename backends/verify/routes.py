@@ -1,8 +1,8 @@
-"""Routes on their own: legs on virtual channels that the links have, with shares, merged ones a tree, and no circle
-of messages that each hold what the next wants.
+"""Checks of routes: legs on virtual channels that the links have, merged routes a tree, and no cycle in the channel
+dependence graph (Dally and Seitz 1987).
 
-Routers buffer a whole packet and forward the branches of a tree independently, so what a message holds is one
-(link, channel) and what it wants is the next of its leg; a message keeps its channel.
+Routers buffer a whole packet and forward the branches of a tree independently, so a message holds one (link, channel)
+and waits for the next of its leg; a message keeps its channel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Namer = Callable[[int], str]
 
 
 def check_routes(routes: Sequence[Route], columns: int, channels: int) -> Iterator[Finding]:
-    """`columns` of the mesh name its dies; every link has virtual channels 0 to `channels` - 1."""
+    """Findings about the routes of a mesh with `columns` columns, whose links have virtual channels 0 to
+    `channels` - 1."""
 
     def die(number: int) -> str:
         return f"({number // columns}, {number % columns})"
@@ -37,12 +38,13 @@ def check_routes(routes: Sequence[Route], columns: int, channels: int) -> Iterat
             if len(set(leg.path)) < len(leg.path):
                 yield Finding("routes", f"route {number} passes a die twice")
     yield from _check_trees(routes, die)
-    if circle := _circle(routes):
-        words = ", ".join(f"{die(a)} - {die(b)}" for (a, b), _ in circle)
-        yield Finding("routes", f"messages may wait in a circle on virtual channel {circle[0][1]}: {words}")
+    if cycle := _cycle(routes):
+        words = ", ".join(f"{die(a)} - {die(b)}" for (a, b), _ in cycle)
+        yield Finding("routes", f"messages may wait in a circle on virtual channel {cycle[0][1]}: {words}")
 
 
 def _check_trees(routes: Sequence[Route], die: Namer) -> Iterator[Finding]:
+    """Findings about merged routes that are no tree from one source."""
     trees: dict[int, list[int]] = {}
     for number, route in enumerate(routes):
         if route.merged != ALONE:
@@ -68,19 +70,19 @@ def _check_trees(routes: Sequence[Route], die: Namer) -> Iterator[Finding]:
                     )
 
 
-def _circle(routes: Sequence[Route]) -> list[Use]:
-    """(link, channel)s of which each is held by a message that wants the next; empty if there is no such circle."""
-    wants: dict[Use, dict[Use, None]] = {}
+def _cycle(routes: Sequence[Route]) -> list[Use]:
+    """A cycle of (link, channel)s, each held by a message that waits for the next; empty if there is none."""
+    successors: dict[Use, dict[Use, None]] = {}
     for route in routes:
         for leg in route.legs:
-            for held, wanted in pairwise((hop, leg.channel) for hop in leg.hops):
-                wants.setdefault(held, {})[wanted] = None
+            for held, awaited in pairwise((hop, leg.channel) for hop in leg.hops):
+                successors.setdefault(held, {})[awaited] = None
     done: set[Use] = set()
-    for start in wants:
+    for start in successors:
         trail: dict[Use, Iterator[Use]] = {}
         step: Use | None = start if start not in done else None
         while step is not None:
-            trail[step] = iter(wants.get(step, ()))
+            trail[step] = iter(successors.get(step, ()))
             step = None
             while trail and step is None:
                 last = next(reversed(trail))
@@ -95,7 +97,7 @@ def _circle(routes: Sequence[Route]) -> list[Use]:
 
 
 def check_trees(parts: Sequence[Part], streams: Streams, name: Callable[[int], str]) -> Iterator[Finding]:
-    """Of one procedure."""
+    """Findings about one procedure: a die must send the same operands over all routes of a tree."""
     members: dict[int, list[int]] = {}
     for number, route in enumerate(streams.routes):
         if route.merged != ALONE:
@@ -104,7 +106,7 @@ def check_trees(parts: Sequence[Part], streams: Streams, name: Callable[[int], s
         sent: dict[tuple[int, int], Counter[tuple[Operand, int]]] = {}
         for e in part.events:
             if e.kind == SEND:
-                x = part.code.body[e.at]
+                x = part.code.body[e.index]
                 routes = column(x.attr("route"), streams.bindings[part.dies])
                 for die, route in zip(part.dies.tolist(), routes.tolist(), strict=True):
                     if (tree := streams.routes[route].merged) != ALONE:

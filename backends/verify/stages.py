@@ -1,4 +1,4 @@
-"""Whether the stages get through the step: they make the calls in which they meet in one order.
+"""A check that the stages get through the step: they make the calls that have messages between them in one order.
 
 A call whose messages stay inside a stage ends when all dies of the stage make it, which they do in the order of
 their one step. A call with messages between stages is over when all of these make it together.
@@ -12,36 +12,39 @@ from wscc.backends.verify.findings import Finding
 from wscc.ir.streams.program import ProgramCall, ProgramStep
 
 
-def meeting_calls(step: ProgramStep, meets: Mapping[str, frozenset[int]]) -> Iterator[str]:
-    """The procedures in which a stage meets others, call by call."""
+def joint_calls(step: ProgramStep, stages_of: Mapping[str, frozenset[int]]) -> Iterator[str]:
+    """The procedures of a stage's step that have messages between stages, call by call."""
     for stmt in step:
         if isinstance(stmt, ProgramCall):
-            if stmt.procedure in meets:
+            if stmt.procedure in stages_of:
                 yield stmt.procedure
-        elif inner := tuple(meeting_calls(stmt.body, meets)):
+        elif inner := tuple(joint_calls(stmt.body, stages_of)):
             for _ in range(stmt.count):
                 yield from inner
 
 
-def check_stages(steps: tuple[ProgramStep, ...], meets: Mapping[str, frozenset[int]]) -> Iterator[Finding]:
-    """`meets` has the stages of each procedure that has messages between stages."""
-    to_come = [iter(meeting_calls(step, meets)) for step in steps]
-    at = [next(calls, None) for calls in to_come]
-    moved = True
-    while moved:
-        moved = False
-        for stage, procedure in enumerate(at):
-            if procedure is None or stage not in meets[procedure]:
-                moved = moved or procedure is not None
-                at[stage] = next(to_come[stage], None) if procedure is not None else None
-            elif all(at[other] == procedure for other in meets[procedure]):
-                for other in meets[procedure]:
-                    at[other] = next(to_come[other], None)
-                moved = True
-    blocked = {stage: name for stage, name in enumerate(at) if name is not None}
+def check_stages(
+    steps: tuple[ProgramStep, ...], stages_of: Mapping[str, frozenset[int]]
+) -> Iterator[Finding]:
+    """A finding if stages wait for one another; `stages_of` has the stages of each procedure with messages between
+    stages."""
+    calls = [iter(joint_calls(step, stages_of)) for step in steps]
+    current = [next(c, None) for c in calls]
+    progress = True
+    while progress:
+        progress = False
+        for stage, procedure in enumerate(current):
+            if procedure is None or stage not in stages_of[procedure]:
+                progress = progress or procedure is not None
+                current[stage] = next(calls[stage], None) if procedure is not None else None
+            elif all(current[other] == procedure for other in stages_of[procedure]):
+                for other in stages_of[procedure]:
+                    current[other] = next(calls[other], None)
+                progress = True
+    blocked = {stage: name for stage, name in enumerate(current) if name is not None}
     if blocked:
         words = "; ".join(
-            f"stage {stage} in `{name}` waits for {_others(stage, meets[name])}"
+            f"stage {stage} in `{name}` waits for {_others(stage, stages_of[name])}"
             for stage, name in blocked.items()
         )
         yield Finding("waits", f"stages never meet: {words}")

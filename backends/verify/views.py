@@ -1,4 +1,4 @@
-"""The bytes of strided views, as runs: disjoint ranges [start, end) in ascending order."""
+"""The bytes of strided views, as runs: disjoint ranges [start, end) in ascending order, with gaps between them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def joined(starts: Ints, ends: Ints) -> Runs:
 
 
 def repeats(o: Operand) -> bool:
-    """Whether some byte belongs to two elements of the view."""
+    """True if two elements of the view share a byte."""
     starts, ends = view_runs(o.shape, o.strides, o.dtype.size)
-    wanted = o.dtype.size
+    size = o.dtype.size
     for n in o.shape:
-        wanted *= n
-    return int((ends - starts).sum()) != wanted
+        size *= n
+    return int((ends - starts).sum()) != size

@@ -1,5 +1,4 @@
-"""One kind of die through the whole step: what the host writes, what every call needs and leaves, what the host
-reads."""
+"""The memory of one die through the whole step: writes of the host, summaries of all calls, reads of the host."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from wscc.backends.verify.procedure import DTYPES, Summary
 from wscc.ir.array import Kind
 from wscc.ir.streams.artifact import HostTensor, Manifest
 
-# A call: its procedure, what that needs and leaves, and the address of each of its spaces.
+# A call: its procedure, the summary of it, and the address of each of its spaces.
 Line = tuple[str, Summary, tuple[int, ...]]
 
 WRITTEN: Final = (*FILLED, Kind.INPUT)
@@ -26,7 +25,7 @@ READ: Final = (Kind.PARAM, Kind.STATE, Kind.GRAD)
 
 @dataclass(slots=True)
 class Walk:
-    """`die` is the name of a die that goes this way."""
+    """The check of the step of one die, named `die`, of `stage`; errors become findings."""
 
     die: str
     stage: int
@@ -45,7 +44,7 @@ class Walk:
                 self._host_reads(t)
 
     def _elements(self, t: HostTensor) -> Iterator[tuple[int, int, int]]:
-        """(number, start, end) of those on this die."""
+        """(number, start, end) of the elements of an array on this die."""
         size = prod(t.type.local_shape(dict(self.manifest.axes))) * t.type.dtype.size
         for part in t.parts:
             if part.stage in (-1, self.stage):
@@ -77,7 +76,7 @@ class Walk:
     def _call(self, name: str, summary: Summary, spaces: tuple[int, ...]) -> None:
         for space, low, high, kind in summary.needs:
             self._read(name, spaces[space] + low, spaces[space] + high, kind)
-        for low, high in summary.own:
+        for low, high in summary.local:
             self.ledger.destroy(low, high)
         for space, low, high, _ in summary.loses:
             self.ledger.destroy(spaces[space] + low, spaces[space] + high)
@@ -90,7 +89,7 @@ class Walk:
         for a, b, n in list(self.ledger.pieces(low, high)):
             if n == UNWRITTEN:
                 self._tell(f"reads bytes {a} to {b}, which hold nothing that was written for it", name)
-                self.ledger.write(a, b, self.ledger.add(Object(a, b, kind)))  # told once
+                self.ledger.write(a, b, self.ledger.add(Object(a, b, kind)))  # reported once
                 continue
             o = self.ledger.objects[n]
             if o.kind != kind:

@@ -1,7 +1,8 @@
-"""The same program in f64: every float operand and host array becomes f64, at addresses a whole factor apart.
+"""Translation of a program to f64: every float operand and host array becomes f64, and all addresses are multiplied
+by one factor.
 
-Nothing else changes, so that what a program computes can be told from the rounding of its element types. An element
-of `size` bytes has `factor * size` bytes of room; the f64 lies at the start of it.
+Nothing else changes, so that the program's semantics can be separated from the rounding of its element types. An
+element of `size` bytes gets `factor * size` bytes, of which the f64 takes the first.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ UPDATES: Final = ("adamw", "sgd")
 
 
 def factor_of(streams: Streams) -> int:
-    """8 bytes by those of the smallest float of the program."""
+    """The factor of the addresses: 8 bytes divided by the size of the smallest float of the program."""
     floats = {
         o.dtype.size
         for p in streams.programs
@@ -47,8 +48,8 @@ def factor_of(streams: Streams) -> int:
 
 
 def widened(streams: Streams, factor: int) -> Streams:
-    """The program with floats as f64. The binding table gets a second half: the first, times `factor`."""
-    wide = _Wide(factor, streams.bindings.shape[1])
+    """The program with floats as f64. The binding table gets a second half, which is the first times `factor`."""
+    wide = _Widener(factor, streams.bindings.shape[1])
     programs = tuple(replace(p, procedures=tuple(map(wide.code, p.procedures))) for p in streams.programs)
     return replace(
         streams,
@@ -60,22 +61,22 @@ def widened(streams: Streams, factor: int) -> Streams:
 
 
 def with_optimizer(streams: Streams, numbers: Mapping[str, float]) -> Streams:
-    """The program with other scalars in the instructions that update weights."""
+    """The program with the scalars `numbers` in the instructions that update weights."""
 
-    def changed(x: Instruction) -> Instruction:
+    def with_numbers(x: Instruction) -> Instruction:
         if x.opcode not in UPDATES:
             return x
         return replace(x, attrs=tuple((name, numbers[name]) for name, _ in x.attrs))
 
     programs = tuple(
-        replace(p, procedures=tuple(replace(c, body=tuple(map(changed, c.body))) for c in p.procedures))
+        replace(p, procedures=tuple(replace(c, body=tuple(map(with_numbers, c.body))) for c in p.procedures))
         for p in streams.programs
     )
     return replace(streams, programs=programs)
 
 
 def widened_manifest(manifest: Manifest, factor: int) -> Manifest:
-    """What the host must know of the widened program."""
+    """The manifest of the widened program."""
 
     def wide(t: HostTensor) -> HostTensor:
         parts = tuple(replace(p, address=p.address * factor, stride=p.stride * factor) for p in t.parts)
@@ -89,24 +90,26 @@ def _wide(dtype: DType) -> DType:
 
 
 @dataclass(slots=True)
-class _Wide:
+class _Widener:
+    """Translates instructions and steps; `columns` is the number of columns of the binding table before."""
+
     factor: int
     columns: int
-    known: dict[Instruction, Instruction] = field(default_factory=dict)
+    cache: dict[Instruction, Instruction] = field(default_factory=dict)
 
     def code(self, code: Code) -> Code:
         return replace(code, body=tuple(map(self._instruction, code.body)))
 
     def _instruction(self, x: Instruction) -> Instruction:
-        if x not in self.known:
+        if x not in self.cache:
             writes, reads = (tuple(map(self._operand, side)) for side in (x.writes, x.reads))
-            self.known[x] = replace(x, writes=writes, reads=reads)
-        return self.known[x]
+            self.cache[x] = replace(x, writes=writes, reads=reads)
+        return self.cache[x]
 
     def _operand(self, o: Operand) -> Operand:
         dtype = _wide(o.dtype)
-        apart = self.factor * o.dtype.size // dtype.size
-        return Operand(o.arg, self._field(o.offset), o.shape, tuple(s * apart for s in o.strides), dtype)
+        spacing = self.factor * o.dtype.size // dtype.size
+        return Operand(o.arg, self._field(o.offset), o.shape, tuple(s * spacing for s in o.strides), dtype)
 
     def _field(self, offset: Field) -> Field:
         return Column(offset.index + self.columns) if isinstance(offset, Column) else offset * self.factor
@@ -126,18 +129,18 @@ class _Wide:
 
 @dataclass(slots=True)
 class WideMachine(Machine):
-    """A machine for a widened program; the host's arrays are spread over the room of their elements.
+    """A machine for a widened program; the numbers of the host's arrays are spread over the widened elements.
 
-    `apart` has, by stage and address of every element of these, how far their numbers are from one another.
+    `spacing` is the distance between the numbers of an array element, by its stage and address.
     """
 
-    apart: dict[tuple[int, int], int] = field(default_factory=dict)
+    spacing: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def _stage(self, die: int) -> int:
         return die * self.manifest.stages // len(self.streams.dies)
 
     def store(self, die: int, address: int, value: NDArray[np.generic]) -> None:
-        n = self.apart[self._stage(die), address]
+        n = self.spacing[self._stage(die), address]
         wide = np.zeros(value.size * n, value.dtype)
         wide[::n] = np.ascontiguousarray(value).reshape(-1)
         Machine.store(self, die, address, wide)
@@ -145,14 +148,14 @@ class WideMachine(Machine):
     def load(
         self, die: int, address: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]
     ) -> NDArray[np.generic]:
-        n = self.apart[self._stage(die), address]
+        n = self.spacing[self._stage(die), address]
         return Machine.load(self, die, address, (prod(shape) * n,), dtype)[::n].reshape(shape).copy()
 
 
 def wide_machine(streams: Streams, manifest: Manifest, threads: int = 1) -> WideMachine:
-    """The program, in f64, on a machine; `machine.manifest` is the widened one."""
+    """A machine loaded with the program in f64; its `manifest` is the widened one."""
     factor = factor_of(streams)
-    apart = {
+    spacing = {
         (stage, (part.address + i * part.stride) * factor): factor
         * t.type.dtype.size
         // _wide(t.type.dtype).size
@@ -161,4 +164,4 @@ def wide_machine(streams: Streams, manifest: Manifest, threads: int = 1) -> Wide
         for i in range(part.count)
         for stage in (range(manifest.stages) if part.stage < 0 else [part.stage])
     }
-    return WideMachine(widened(streams, factor), widened_manifest(manifest, factor), threads, apart=apart)
+    return WideMachine(widened(streams, factor), widened_manifest(manifest, factor), threads, spacing=spacing)

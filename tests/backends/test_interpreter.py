@@ -250,9 +250,9 @@ def test_columns_give_attributes_and_addresses_by_die() -> None:
 
 
 def test_prepared_instructions_may_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dies, "_KEPT", 4)
+    monkeypatch.setattr(dies, "_MOST_PREPARED", 4)
     m, n = ring(1), ring(1)
-    monkeypatch.setattr(dies, "_KEPT", 1 << 20)
+    monkeypatch.setattr(dies, "_MOST_PREPARED", 1 << 20)
     for each in (m, n):
         each.run_step()
         each.run_step()

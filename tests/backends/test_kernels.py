@@ -1,7 +1,8 @@
-"""The meaning of every opcode, against one-line oracles, on every kind of view and element type."""
+"""The semantics of every opcode, against one-line oracles, on every kind of view and element type."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.oracles.kernels import CASES, Array, Case, rate
 from wscc.backends.interpreter.kernels import scratch
 from wscc.backends.interpreter.kernels import table as kernels
 from wscc.backends.interpreter.kernels.optimizers import learning_rate_factor
-from wscc.backends.interpreter.kernels.table import MEANING, apply
+from wscc.backends.interpreter.kernels.table import SEMANTICS, apply
 from wscc.ir.streams.instructions import INSTRUCTIONS
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -58,7 +59,7 @@ def as_type(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def written(case: Case, dtype: np.dtype[Any], layout: Layout) -> list[Array]:
-    """What the writes hold beforehand: garbage, where the instruction does not read them."""
+    """The memory of the writes before the instruction: garbage, where it does not read them."""
     before = case.before or (None,) * len(case.expected)
     return [
         layout(
@@ -83,9 +84,15 @@ def error(got: Array, want: Array) -> float:
 ALL = [(opcode, n) for opcode, ways in CASES.items() for n in range(len(ways))]
 
 
-def test_every_opcode_has_a_meaning_and_every_meaning_is_tested() -> None:
-    assert set(MEANING) == set(INSTRUCTIONS) - {"post", "send", "wait"}
-    assert set(CASES) | set(SLOPES) == set(MEANING)
+def test_every_opcode_has_a_kernel_and_every_kernel_is_tested() -> None:
+    assert set(SEMANTICS) == set(INSTRUCTIONS) - {"post", "send", "wait"}
+    assert set(CASES) | set(SLOPES) == set(SEMANTICS)
+
+
+@pytest.mark.parametrize("opcode", [o for o in SEMANTICS if INSTRUCTIONS[o].reads or INSTRUCTIONS[o].writes])
+def test_every_opcode_has_a_kernel_whose_docstring_gives_shapes(opcode: str) -> None:
+    first = (SEMANTICS[opcode].__doc__ or "").split("\n", maxsplit=1)[0]
+    assert re.search(r"\w \[[^]]*\]", first), "such as `y [*, d] = rows of table [v, d]`"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -95,13 +102,13 @@ def test_a_kernel_gives_what_the_oracle_says(opcode: str, n: int, dtype: Any, la
     case = CASES[opcode][n](np.random.default_rng(n))
     reads = [layout(as_type(x, dtype)) for x in case.reads]
     # The oracle sees what the kernel sees: operands rounded to the element type.
-    kept = [x.copy() for x in reads]
+    before = [x.copy() for x in reads]
     writes = written(case, dtype, layout)
     apply(opcode, writes, reads, *case.attrs)
     for got, want in zip(writes, case.expected, strict=True):
         assert error(got, want) <= TOLERANCE[dtype] * 2, (got, want)
-    for now, then in zip(reads, kept, strict=True):
-        assert now.tobytes() == then.tobytes(), "an operand that is only read was changed"
+    for after, x in zip(reads, before, strict=True):
+        assert after.tobytes() == x.tobytes(), "an operand that is only read was changed"
 
 
 @pytest.mark.parametrize(("opcode", "n"), ALL)

@@ -1,4 +1,4 @@
-"""What a program must be before any of it runs."""
+"""Refusals of malformed programs before they are run."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wscc.backends.verify.calls import calls_by_name, distinct_calls, sharing
-from wscc.backends.verify.cells import Grid, equal, meet, size, within
+from wscc.backends.verify.intervals import Grid, equal, overlap, size, within
 from wscc.backends.verify.ledger import UNWRITTEN, Ledger, Object
 from wscc.backends.verify.views import joined, view_runs
 from wscc.ir.step import Affine
@@ -46,19 +46,19 @@ ranges = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), min_size=1, 
 
 @some
 @given(st.lists(ranges, min_size=2, max_size=5))
-def test_cells_say_of_operands_what_their_bytes_say(drawn: list[list[tuple[int, int]]]) -> None:
+def test_intervals_say_of_operands_what_their_bytes_say(drawn: list[list[tuple[int, int]]]) -> None:
     runs = [joined(np.array([a for a, _ in r]), np.array([a + n for a, n in r])) for r in drawn]
     held = [{b for a, n in r for b in range(a, a + n)} for r in drawn]
     grid = Grid((0, r) for r in runs)
-    cells = [grid.cells(0, r) for r in runs]
-    for c, b in zip(cells, held, strict=True):
+    intervals = [grid.intervals(0, r) for r in runs]
+    for c, b in zip(intervals, held, strict=True):
         assert size(c) > 0
         mark = np.zeros(grid.count, np.int8)
         mark[c] = 1
         assert {x for low, high, _ in grid.ranges(0, mark) for x in range(low, high)} == b
-        for d, e in zip(cells, held, strict=True):
+        for d, e in zip(intervals, held, strict=True):
             assert within(c, d) == (b <= e)
-            assert meet(c, d) == bool(b & e)
+            assert overlap(c, d) == bool(b & e)
             assert equal(c, d) == (b == e)
 
 
@@ -122,8 +122,8 @@ def test_a_loop_that_does_the_same_each_time_is_not_unrolled() -> None:
 
 
 def test_arguments_that_share_memory_share_a_space() -> None:
-    where, spaces = sharing((100, 0, 104, 50), ((0, 8), (0, 8), (0, 8), (0, 8)))
-    assert where == ((0, 0), (1, 0), (0, 4), (2, 0))
+    shared, spaces = sharing((100, 0, 104, 50), ((0, 8), (0, 8), (0, 8), (0, 8)))
+    assert shared == ((0, 0), (1, 0), (0, 4), (2, 0))
     assert spaces == (100, 0, 50)
 
 

@@ -21,7 +21,7 @@ from wscc.backends.verify import verify_program
 from wscc.backends.verify.routes import check_routes
 from wscc.cli import main
 from wscc.diagnostics import Source
-from wscc.equivalence import check_meaning
+from wscc.equivalence import check_semantics
 from wscc.equivalence.recompile import differences
 from wscc.ir.array import Init, Kind
 from wscc.ir.routes import Leg, Route
@@ -34,13 +34,13 @@ from wscc.ir.types import DType, TensorType
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_compiled_program_is_right_in_structure_and_meaning(name: str) -> None:
+def test_a_compiled_program_is_right_in_structure_and_semantics(name: str) -> None:
     verdict = verify_program(program(name))
     assert verdict.ok, verdict.findings
     assert verdict.messages > 0
-    meaning = check_meaning(program(name))
-    assert meaning.ran
-    assert not meaning.findings
+    equivalence = check_semantics(program(name))
+    assert equivalence.ran
+    assert not equivalence.findings
 
 
 # ---- by hand
@@ -289,7 +289,7 @@ def test_a_schedule_of_learning_that_two_steps_do_not_reach_is_compared() -> Non
         for p in right.streams.programs
     )
     broken = replace(right, streams=replace(right.streams, programs=programs))
-    (first, *_) = check_meaning(broken).findings
+    (first, *_) = check_semantics(broken).findings
     assert "`adamw` has floor=0.5, and the graph 0.0" in first.message
 
 
@@ -299,7 +299,10 @@ def test_a_schedule_of_learning_that_two_steps_do_not_reach_is_compared() -> Non
 def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     right = program("tatp=4")
     write_artifact(tmp_path / "right", right)
-    assert main(["verify", str(tmp_path / "right"), "--meaning"]) == 0
+    assert main(["verify", str(tmp_path / "right"), "--semantics"]) == 0
+    with_option = capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "right"), "--meaning"]) == 0  # the old name of the option
+    assert "equal to one device" in with_option
     assert "run in f64, equal to one device" in capsys.readouterr().out
     assert main(["verify", str(tmp_path / "right"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)

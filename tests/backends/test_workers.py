@@ -41,7 +41,7 @@ def test_workers_share_the_dies_of_every_stage_evenly(stages: int, each: int, wo
 
 def two_dies(monkeypatch: pytest.MonkeyPatch, act: Any) -> Machine:
     """Die 0 waits for die 1, which runs `act` in its worker."""
-    monkeypatch.setitem(kernels.MEANING, "relu", lambda y, x: act())
+    monkeypatch.setitem(kernels.SEMANTICS, "relu", lambda y, x: act())
     text = """
     role 0 { procedure f(0) { post f32[2]@0 channel=0 peer=1 wait channel=0 side="received" } }
     role 1 { procedure f(0) { fill f32[2]@0 value=1.0 relu f32[2]@8 <- f32[2]@0

@@ -72,12 +72,12 @@ def compiled(family: str, axis: str, degree: int, batch: int) -> tuple[Module, A
 
 
 def swapped(opcode: str, wrong: Callable[..., None]) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda patch: patch.setitem(kernels.MEANING, opcode, wrong)
+    return lambda patch: patch.setitem(kernels.SEMANTICS, opcode, wrong)
 
 
 def _shifted(opcode: str, position: int) -> Callable[[pytest.MonkeyPatch], None]:
-    """The meaning with one integer attribute (counted from the end) off by one."""
-    right = kernels.MEANING[opcode]
+    """The kernel with one integer attribute (counted from the end) off by one."""
+    right = kernels.SEMANTICS[opcode]
 
     def wrong(*args: Any) -> None:
         changed = list(args)
@@ -88,8 +88,8 @@ def _shifted(opcode: str, position: int) -> Callable[[pytest.MonkeyPatch], None]
 
 
 def _scaled(opcode: str, result: int = 0) -> Callable[[pytest.MonkeyPatch], None]:
-    """The meaning with one result a thousandth too large."""
-    right = kernels.MEANING[opcode]
+    """The kernel with one result a thousandth too large."""
+    right = kernels.SEMANTICS[opcode]
 
     def wrong(*args: Any) -> None:
         right(*args)

@@ -119,7 +119,7 @@ NOISY = replace(
     optimizer="adamw(lr = 1e-2, beta1 = 0.8, eps = 1e-30, weight_decay = 0.1)", clip="clip 0.1",
     schedule="schedule warmup(2)",
 )  # fmt: skip
-# What follows the views in `kernels.MEANING["adamw"]`, each wrong in its own way.
+# What follows the views in `kernels.SEMANTICS["adamw"]`, each wrong in its own way.
 ADAMW = ("norm2", "t", "lr", "beta1", "beta2", "eps", "weight_decay", "clip", "warmup", "decay", "floor")
 MISTAKES: dict[str, Callable[[Any], Any]] = {
     "norm2": lambda n: 4 * n,
@@ -154,14 +154,14 @@ def test_what_a_step_makes_of_rounding_is_no_fault(noisy: Artifact) -> None:
 def test_a_wrong_step_of_the_optimizer_is_a_fault(
     scalar: str, noisy: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right, position = kernels.MEANING["adamw"], ADAMW.index(scalar) - len(ADAMW)
+    right, position = kernels.SEMANTICS["adamw"], ADAMW.index(scalar) - len(ADAMW)
 
     def wrong(*args: Any) -> None:
         changed = list(args)
         changed[position] = MISTAKES[scalar](changed[position])
         right(*changed)
 
-    monkeypatch.setitem(kernels.MEANING, "adamw", wrong)
+    monkeypatch.setitem(kernels.SEMANTICS, "adamw", wrong)
     assert "weight" in next(faults(*trained(noisy, MASKS["none"], checked=False)), "")
 
 

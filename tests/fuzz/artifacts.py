@@ -16,7 +16,7 @@ from wscc.backends.verify import verify_program
 from wscc.diagnostics import CompileError
 from wscc.driver.compile import compile_graph
 from wscc.driver.train import RunOptions, Trainer
-from wscc.equivalence import check_meaning
+from wscc.equivalence import check_semantics
 from wscc.ir.array import Kind
 from wscc.ir.types import DType
 
@@ -58,7 +58,7 @@ def caught_by(name: str, broken: Artifact) -> str:
     verdict = verify_program(broken)
     if verdict.findings:
         return verdict.findings[0].check
-    meaning = check_meaning(broken)
+    meaning = check_semantics(broken)
     if meaning.findings:
         return "meaning"
     try:

@@ -1,4 +1,4 @@
-"""The judge of equality: what it lets pass, and what it must not."""
+"""The comparison of two runs: errors that it accepts, and errors that it must not."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def test_a_small_wrong_tensor_is_not_hidden_by_a_large_right_one() -> None:
 def test_a_number_that_is_none_never_passes(
     bad: float, kind: str, name: str, train: Train, dtype: DType
 ) -> None:
-    own = Errors(1.0, 1.0, 1.0, 1.0, 1.0)
+    bf16_error = Errors(1.0, 1.0, 1.0, 1.0, 1.0)
     broken = off(WANT, kind, name, bad)
-    assert judge(WANT, WANT, train, dtype, own).ok
-    assert not judge(broken, WANT, train, dtype, own).ok
-    assert not judge(broken, broken, train, dtype, own).ok, "not even when the reference has it too"
+    assert judge(WANT, WANT, train, dtype, bf16_error).ok
+    assert not judge(broken, WANT, train, dtype, bf16_error).ok
+    assert not judge(broken, broken, train, dtype, bf16_error).ok, "not even when the reference has it too"
 
 
 def test_a_missing_extra_or_misshapen_tensor_fails() -> None:
@@ -96,13 +96,15 @@ def test_after_adamw_in_f32_later_losses_are_not_judged_but_reported() -> None:
 
 @given(st.floats(1e-4, 1e-2), st.floats(0.1, 1.9))
 def test_bf16_may_be_twice_as_far_as_one_device(far: float, times: float) -> None:
-    own = measure(off(off(off(WANT, "losses", "0", far), "grads", "a", far), "weights", "a", far), WANT)
+    bf16_error = measure(
+        off(off(off(WANT, "losses", "0", far), "grads", "a", far), "weights", "a", far), WANT
+    )
     got = off(
         off(off(WANT, "losses", "0", far * times), "grads", "a", far * times), "weights", "a", far * times
     )
-    assert judge(got, WANT, ADAMW, DType.BF16, own).ok
+    assert judge(got, WANT, ADAMW, DType.BF16, bf16_error).ok
     for kind, name in (("losses", "0"), ("grads", "a"), ("weights", "a")):
-        assert not judge(off(WANT, kind, name, 2.1 * far), WANT, ADAMW, DType.BF16, own).ok
+        assert not judge(off(WANT, kind, name, 2.1 * far), WANT, ADAMW, DType.BF16, bf16_error).ok
 
 
 def test_the_verdict_holds_the_largest_errors() -> None:

@@ -139,8 +139,8 @@ def test_zeros_and_ones() -> None:
 
 def test_numbers_never_change_from_one_version_or_machine_to_another() -> None:
     """Exact, because only exactly rounded operations are used; two of these lie in the tails."""
-    found = initial("block.wqkv", (3,), (12,), Init("normal", 1.0), 42, DType.F64)
-    assert [x.hex() for x in found.tolist()] == GOLDEN
+    weights = initial("block.wqkv", (3,), (12,), Init("normal", 1.0), 42, DType.F64)
+    assert [x.hex() for x in weights.tolist()] == GOLDEN
 
 
 GOLDEN = [

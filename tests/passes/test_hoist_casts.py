@@ -17,7 +17,7 @@ from wscc.diagnostics import CompileError, Source
 from wscc.driver.compile import Compiled, compile_graph
 from wscc.driver.pipeline import Pipeline
 from wscc.driver.train import RunOptions, Trainer
-from wscc.equivalence import check_meaning
+from wscc.equivalence import check_semantics
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
@@ -78,7 +78,7 @@ def test_a_program_with_working_copies_is_valid_and_means_its_graph() -> None:
     """The word table is tied, so that both stages convert their own."""
     artifact = compile_graph(small("gpt", "pp=2"), 1).artifact
     assert not verify_program(artifact).findings
-    assert not check_meaning(artifact).findings
+    assert not check_semantics(artifact).findings
 
 
 def conversions(module: Module) -> dict[str, int]:

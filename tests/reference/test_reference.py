@@ -111,12 +111,15 @@ def test_gradients_are_the_slopes_of_the_loss(family: object, shape: Shape, seed
     assert set(grads) == set(params)
     rng, h = np.random.default_rng(seed), 1e-4
     for name, value in params.items():
-        way = rng.normal(size=value.shape)
-        way /= np.linalg.norm(way)
-        f = {i: evaluate(module, {**params, name: value + i * h * way}, inputs).loss for i in (-2, -1, 1, 2)}
+        direction = rng.normal(size=value.shape)
+        direction /= np.linalg.norm(direction)
+        f = {
+            i: evaluate(module, {**params, name: value + i * h * direction}, inputs).loss
+            for i in (-2, -1, 1, 2)
+        }
         slope = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h)  # error of order h^4
-        claimed = float((grads[name] * way).sum())
-        assert claimed == pytest.approx(slope, rel=1e-6, abs=1e-9), name
+        derivative = float((grads[name] * direction).sum())
+        assert derivative == pytest.approx(slope, rel=1e-6, abs=1e-9), name
 
 
 def gpt_loss(p: dict[str, np.ndarray], tokens: np.ndarray, labels: np.ndarray) -> float:
@@ -237,14 +240,14 @@ def test_the_learning_rate_warms_up_then_falls_as_half_a_cosine() -> None:
 def test_training_lowers_the_loss_of_a_repeated_batch(kind: str) -> None:
     module = gpt(optimizer=kind)
     params, inputs = split(module, tensors(module))
-    seen: list[int] = []
+    steps: list[int] = []
 
     def batches(step: int) -> dict[str, np.ndarray]:
-        seen.append(step)
+        steps.append(step)
         return inputs
 
     history = train(module, params, batches, 5)
-    assert seen == [0, 1, 2, 3, 4]
+    assert steps == [0, 1, 2, 3, 4]
     assert list(history.losses) == sorted(history.losses, reverse=True)
     again = train(module, params, lambda step: inputs, 5)
     assert again.losses == history.losses

@@ -13,13 +13,13 @@ from wscc.ir.builder import Builder
 from wscc.ir.op import Attr, Op
 from wscc.ir.ops import OPS
 from wscc.ir.types import DType, TensorType
-from wscc.reference.tape import MEANINGS
+from wscc.reference.tape import SEMANTICS
 
 A = np.ndarray
 NOT_FORWARD = {"matmul_add", "sqsum", "tick", "adamw", "sgd"}
 
 
-def made(
+def build_op(
     kind: str, rule: str, xs: list[A], attrs: dict[str, Attr], sizes: dict[str, int] | None = None
 ) -> Op:
     b = Builder()
@@ -34,8 +34,8 @@ def made(
 def run(kind: str, rule: str, *xs: object, sizes: dict[str, int] | None = None, **attrs: Attr) -> list[A]:
     arrays = [np.asarray(x) for x in xs]
     arrays = [x.astype(np.int32) if x.dtype.kind == "i" else x for x in arrays]
-    op = made(kind, rule, arrays, attrs, sizes)
-    results = [np.asarray(y) for y in MEANINGS[kind].forward(op, arrays)]
+    op = build_op(kind, rule, arrays, attrs, sizes)
+    results = [np.asarray(y) for y in SEMANTICS[kind].forward(op, arrays)]
     assert [y.shape for y in results] == [v.type.shape for v in op.results]
     return results
 
@@ -187,17 +187,17 @@ def test_attention_is_the_online_softmax_over_key_chunks(
     )
     out, lse = run("attention", GQA, q, k, v, causal=causal, scale=0.5)
     for i, t, head, g in np.ndindex(b, s, h, groups):
-        top, total, acc = -np.inf, 0.0, np.zeros(e)
+        maximum, total, acc = -np.inf, 0.0, np.zeros(e)
         for start in range(0, t + 1 if causal else s, chunk):
-            seen = slice(start, min(start + chunk, t + 1) if causal else start + chunk)
-            scores = k[i, seen, head] @ q[i, t, head, g] * 0.5
-            new = max(top, scores.max())
+            keys = slice(start, min(start + chunk, t + 1) if causal else start + chunk)
+            scores = k[i, keys, head] @ q[i, t, head, g] * 0.5
+            new = max(maximum, scores.max())
             w = np.exp(scores - new)
-            total = total * np.exp(top - new) + w.sum()
-            acc = acc * np.exp(top - new) + w @ v[i, seen, head]
-            top = new
+            total = total * np.exp(maximum - new) + w.sum()
+            acc = acc * np.exp(maximum - new) + w @ v[i, keys, head]
+            maximum = new
         assert np.allclose(out[i, t, head, g], acc / total, rtol=1e-12, atol=1e-12)
-        assert lse[i, t, head, g] == pytest.approx(top + np.log(total), rel=1e-12)
+        assert lse[i, t, head, g] == pytest.approx(maximum + np.log(total), rel=1e-12)
 
 
 def test_one_group_is_plain_multi_head() -> None:
@@ -272,24 +272,24 @@ CASES = [
 ]  # fmt: skip
 
 
-def test_every_forward_op_has_a_meaning_and_a_case() -> None:
+def test_every_forward_op_has_semantics_and_a_case() -> None:
     forward = {k for k in OPS if not k.endswith("_bwd")} - NOT_FORWARD
-    assert set(MEANINGS) == forward == {c.kind for c in CASES}
+    assert set(SEMANTICS) == forward == {c.kind for c in CASES}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_derivative_of_each_operand_is_the_central_difference(case: Case) -> None:
     rng = np.random.default_rng(7)
     xs = [x if isinstance(x, A) else rng.normal(size=x) for x in case.operands]
-    op = made(case.kind, case.rule, xs, case.attrs, case.sizes)
-    meaning, h = MEANINGS[case.kind], 1e-6
-    ys = meaning.forward(op, xs)
+    op = build_op(case.kind, case.rule, xs, case.attrs, case.sizes)
+    semantics, h = SEMANTICS[case.kind], 1e-6
+    ys = semantics.forward(op, xs)
     dys = [rng.normal(size=np.shape(y)) for y in ys]
 
     def scalar(changed: list[A]) -> float:
-        return sum(float((dy * y).sum()) for dy, y in zip(dys, meaning.forward(op, changed), strict=True))
+        return sum(float((dy * y).sum()) for dy, y in zip(dys, semantics.forward(op, changed), strict=True))
 
-    grads = meaning.vjp(op, xs, ys, dys)
+    grads = semantics.vjp(op, xs, ys, dys)
     assert len(grads) == len(xs)
     for i, (x, grad) in enumerate(zip(xs, grads, strict=True)):
         if x.dtype.kind == "i" or i in case.constant:

@@ -27,8 +27,8 @@ from wscc.host.compare import Run, by_layer, judge, measure
 from wscc.host.data import Batches, Tokens
 from wscc.ir.array import Kind
 from wscc.ir.types import DType
-from wscc.reference.meaning import Precision
 from wscc.reference.optimizer import Optimizer, global_norm
+from wscc.reference.semantics import Precision
 from wscc.reference.training import evaluate
 
 IGNORED = -100

@@ -12,7 +12,7 @@ from wscc.backends.verify import Verdict, verify_program
 from wscc.backends.verify.findings import Finding
 from wscc.cli.common import json_option, show_json
 from wscc.diagnostics import Code, fail
-from wscc.equivalence import Meaning, check_meaning
+from wscc.equivalence import Equivalence, check_semantics
 
 HOW = {
     True: "run in f64, equal to one device",
@@ -22,10 +22,11 @@ HOW = {
 
 @click.command("verify")
 @click.argument("folder", metavar="DIR")
-@click.option("--meaning", is_flag=True, help="also compare what it computes with its graph")
+@click.option("--semantics", is_flag=True, help="also compare what it computes with its graph")
+@click.option("--meaning", is_flag=True, hidden=True)
 @json_option
-def verify_command(folder: str, meaning: bool, as_json: bool) -> int:
-    """Check the compiled program in DIR without running it; with --meaning, also what it computes."""
+def verify_command(folder: str, semantics: bool, meaning: bool, as_json: bool) -> int:
+    """Check the compiled program in DIR without running it; with --semantics, also what it computes."""
     if folder.endswith(".wsl"):
         raise fail(
             Code.UNREADABLE, f"`{folder}` is a model, and `verify` reads what was compiled",
@@ -33,17 +34,22 @@ def verify_command(folder: str, meaning: bool, as_json: bool) -> int:
         )  # fmt: skip
     artifact = load_artifact(Path(folder))
     verdict = verify_program(artifact)
-    compared = check_meaning(artifact) if meaning and verdict.ok else None
+    compared = check_semantics(artifact) if (semantics or meaning) and verdict.ok else None
     findings = (*verdict.findings, *(compared.findings if compared else ()))
     if as_json:
-        found = [asdict(f) for f in findings]
-        show_json({"ok": not findings, "findings": found, "min_slot_depth": verdict.min_slot_depth})
+        show_json(
+            {
+                "ok": not findings,
+                "findings": [asdict(f) for f in findings],
+                "min_slot_depth": verdict.min_slot_depth,
+            }
+        )
     else:
         _show(verdict, findings, compared)
     return 1 if findings else 0
 
 
-def _show(verdict: Verdict, findings: tuple[Finding, ...], compared: Meaning | None) -> None:
+def _show(verdict: Verdict, findings: tuple[Finding, ...], compared: Equivalence | None) -> None:
     for finding in findings:
         click.echo(str(finding))
     if verdict.left_out:

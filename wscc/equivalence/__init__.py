@@ -1,4 +1,4 @@
-"""`wscc verify --meaning`: whether a compiled program computes what its graph says (docs/adr/011).
+"""Check that a compiled program computes what its graph says: `wscc verify --semantics` (docs/adr/011).
 
 A program that fits this computer is run, in f64 whatever its element types, on random weights and data, and
 compared with the reference on one device to 1e-10: nothing is taken from any pass. One that does not fit is
@@ -24,21 +24,21 @@ from wscc.ir.streams.program import Streams, stage_of_role
 from wscc.ir.text.parse import parse
 from wscc.ir.train import Train
 
-# What is run: multiply-adds of a step, over all dies, and bytes of all arenas.
+# Limits of what is run: multiply-adds of a step, over all dies, and bytes of all arenas.
 MOST_WORK: Final = 2 * 10**10
 MOST_BYTES: Final = 2 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
-    """`ran` says which of the two comparisons was made."""
+class Equivalence:
+    """The findings of a comparison with the graph; `ran`: the program was run, not compared by instruction."""
 
     findings: tuple[Finding, ...]
     ran: bool
 
 
-def check_meaning(artifact: Artifact) -> Meaning:
-    """Of a program without structural findings."""
+def check_semantics(artifact: Artifact) -> Equivalence:
+    """Compare a program without structural findings with its graph."""
     graph = parse(Source("graph.wir", artifact.graph))
     findings = Findings()
     for finding in _scalars(artifact.streams, artifact.manifest.train, graph.train):
@@ -46,17 +46,18 @@ def check_meaning(artifact: Artifact) -> Meaning:
     ran = fits(artifact.streams)
     for finding in compare(artifact, graph) if ran else differences(artifact, graph):
         findings.add(finding)
-    return Meaning(tuple(findings.found), ran)
+    return Equivalence(tuple(findings.found), ran)
 
 
 def fits(streams: Streams) -> bool:
-    """Whether the program can be run here in f64 in about a minute."""
-    space = streams.arena_bytes * factor_of(streams) * len(streams.dies)
-    has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else MOST_BYTES
-    return space <= min(MOST_BYTES, has // 4) and _work(streams) <= MOST_WORK
+    """True if this computer can run the program in f64 in about a minute."""
+    arena_bytes = streams.arena_bytes * factor_of(streams) * len(streams.dies)
+    ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else MOST_BYTES
+    return arena_bytes <= min(MOST_BYTES, ram // 4) and _work(streams) <= MOST_WORK
 
 
 def _work(streams: Streams) -> int:
+    """Multiply-adds of a step over all dies."""
     stages, total = stage_of_role(streams), 0
     for p in streams.programs:
         times = calls_by_name(streams.steps[stages[p.role]])
@@ -68,19 +69,20 @@ def _work(streams: Streams) -> int:
     return total
 
 
-def _scalars(streams: Streams, *given: Train) -> Iterator[Finding]:
-    """The optimizer's numbers are those of the graph: few steps do not reach the whole of its schedule."""
-    known = [numbers_of(t) for t in given]
-    if known[0] != known[1]:
+def _scalars(streams: Streams, manifest: Train, graph: Train) -> Iterator[Finding]:
+    """Findings where the scalars of the optimizer are not those of the graph: few steps do not reach the whole of the
+    learning rate's schedule."""
+    scalars = numbers_of(graph)
+    if numbers_of(manifest) != scalars:
         yield Finding("meaning", "the manifest and the graph have different optimizers")
     for p in streams.programs:
         for code in p.procedures:
             for i, x in enumerate(code.body):
                 if x.opcode not in UPDATES:
                     continue
-                if x.opcode != given[1].optimizer.kind:
+                if x.opcode != graph.optimizer.kind:
                     yield Finding("meaning", f"`{x.opcode}` is not the optimizer", "", code.name, i)
                 for name, value in x.attrs:
-                    if value != known[1][name]:
-                        words = f"`{x.opcode}` has {name}={value}, and the graph {known[1][name]}"
+                    if value != scalars[name]:
+                        words = f"`{x.opcode}` has {name}={value}, and the graph {scalars[name]}"
                         yield Finding("meaning", words, "", code.name, i)

@@ -1,4 +1,4 @@
-"""A compiled program beside what the passes make of its graph today: die by die, instruction by instruction."""
+"""Differences between a compiled program and a new compilation of its graph, by die and instruction."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ LEVELS = (2, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class _As(Pass):
-    """Put the dies where the program has them."""
+class _PlaceAs(Pass):
+    """A placement pass that puts the logical dies on the physical `dies` of the program."""
 
     name: ClassVar[str] = Place.name
     requires: ClassVar[frozenset[Fact]] = Place.requires
@@ -50,71 +50,72 @@ class _As(Pass):
 
 
 def differences(artifact: Artifact, graph: Module) -> Iterator[Finding]:
-    """Where the program is not what any optimisation level and way to gather makes of the graph; routes may differ.
+    """Findings where the program differs from a compilation of the graph, routes apart.
 
-    Of those choices that leave fewest differences. Raises `CompileError` if the graph
-    cannot be compiled.
+    Every optimisation level and way to gather is tried, and the one with fewest differences is taken. Raises
+    `CompileError` if the graph cannot be compiled.
     """
     best: list[Finding] = []
     schedule = Source(SCHEDULE, artifact.schedule) if artifact.schedule else None
     for level, allgather in product(LEVELS, ALLGATHERS):
         default = Pipeline.default(level, Choices(allgather=allgather, schedule=schedule))
-        streams, manifest = emit(default.replaced(_As(artifact.streams.dies)).run(graph))
-        found = list(_between(artifact, streams, manifest))
-        if not found:
+        streams, manifest = emit(default.replaced(_PlaceAs(artifact.streams.dies)).run(graph))
+        findings = list(_between(artifact, streams, manifest))
+        if not findings:
             return
-        if not best or len(found) < len(best):
-            best = found
+        if not best or len(findings) < len(best):
+            best = findings
     yield from best
 
 
-def _between(artifact: Artifact, made: Streams, manifest: Manifest) -> Iterator[Finding]:
-    given = _undelayed(artifact.streams)
+def _between(artifact: Artifact, recompiled: Streams, manifest: Manifest) -> Iterator[Finding]:
+    """Findings where the artifact differs from the recompiled streams and manifest."""
+    program = _undelayed(artifact.streams)
     if artifact.manifest != replace(
         manifest, data_file=artifact.manifest.data_file, train=artifact.manifest.train
     ):
         yield Finding("meaning", "the manifest is not that of the graph")
-    for stage, (a, b) in enumerate(zip(given.steps, made.steps, strict=False)):
+    for stage, (a, b) in enumerate(zip(program.steps, recompiled.steps, strict=False)):
         if a != b:
             yield Finding("meaning", f"the step of stage {stage} is not that of the graph")
-    if len(given.steps) != len(made.steps) or len(given.roles) != len(made.roles):
+    if len(program.steps) != len(recompiled.steps) or len(program.roles) != len(recompiled.roles):
         yield Finding("meaning", "the graph has another number of stages or dies")
         return
-    codes = [{p.role: {c.name: c for c in p.procedures} for p in s.programs} for s in (given, made)]
-    for die, (role, other) in enumerate(zip(given.roles, made.roles, strict=True)):
-        mine, theirs = codes[0][role], codes[1][other]
-        name = die_name(given.dies[die], artifact.manifest)
-        if mine.keys() != theirs.keys():
+    codes = [{p.role: {c.name: c for c in p.procedures} for p in s.programs} for s in (program, recompiled)]
+    for die, (role, other) in enumerate(zip(program.roles, recompiled.roles, strict=True)):
+        procedures, recompiled_procedures = codes[0][role], codes[1][other]
+        name = die_name(program.dies[die], artifact.manifest)
+        if procedures.keys() != recompiled_procedures.keys():
             yield Finding("meaning", "has other procedures than the graph asks for", name)
             continue
-        for procedure, code in mine.items():
-            rows = given.bindings[die], made.bindings[die]
-            at = _first_difference(code, rows[0], theirs[procedure], rows[1])
-            if at is not None:
-                yield Finding(
-                    "meaning", "is not the instruction that the graph asks for", name, procedure, at
-                )
+        for procedure, code in procedures.items():
+            rows = program.bindings[die], recompiled.bindings[die]
+            instruction = _first_difference(code, rows[0], recompiled_procedures[procedure], rows[1])
+            if instruction is not None:
+                message = "is not the instruction that the graph asks for"
+                yield Finding("meaning", message, name, procedure, instruction)
 
 
 def _undelayed(streams: Streams) -> Streams:
-    """Without the calls that only delay: they change no result, and a program need not have them."""
-    programs, delays = [], set[str]()
+    """The streams without procedures that only delay: they change no result, and a program need not have them."""
+    programs, names = [], set[str]()
     for p in streams.programs:
-        late = [c for c in p.procedures if c.body and all(x.opcode == "delay" for x in c.body)]
-        delays.update(c.name for c in late)
-        programs.append(replace(p, procedures=tuple(c for c in p.procedures if c not in late)))
+        delays = [c for c in p.procedures if c.body and all(x.opcode == "delay" for x in c.body)]
+        names.update(c.name for c in delays)
+        programs.append(replace(p, procedures=tuple(c for c in p.procedures if c not in delays)))
 
-    def kept(step: ProgramStep) -> ProgramStep:
+    def without_delays(step: ProgramStep) -> ProgramStep:
         return tuple(
-            replace(s, body=kept(s.body)) if isinstance(s, ProgramLoop) else s
+            replace(s, body=without_delays(s.body)) if isinstance(s, ProgramLoop) else s
             for s in step
-            if not (isinstance(s, ProgramCall) and s.procedure in delays)
+            if not (isinstance(s, ProgramCall) and s.procedure in names)
         )
 
-    return replace(streams, programs=tuple(programs), steps=tuple(map(kept, streams.steps)))
+    return replace(streams, programs=tuple(programs), steps=tuple(map(without_delays, streams.steps)))
 
 
 def _first_difference(a: Code, row: Ints, b: Code, other: Ints) -> int | None:
+    """The number of the first instruction that differs, with the rows of the binding tables; None if none does."""
     for i, (x, y) in enumerate(zip(a.body, b.body, strict=False)):
         if _resolved(x, row) != _resolved(y, other):
             return i

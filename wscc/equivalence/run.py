@@ -1,4 +1,4 @@
-"""A compiled program and the reference on one device, side by side in f64, on random weights and data."""
+"""Comparison of a compiled program with the reference on one device, in f64 on random weights and data."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ Tensors = dict[str, NDArray[Any]]
 
 STEPS: Final = 2
 LIMIT: Final = 1e-10
-# Of an optimizer whose every part shows within these steps.
+# An optimizer and a schedule of the learning rate whose every part has an effect within these steps.
 TRIAL: Final = Optimizer(lr=0.01, eps=1e-3, weight_decay=0.1)
-SCHEDULE: Final = Schedule(warmup=1, decay=4, floor=0.1)
+LR_SCHEDULE: Final = Schedule(warmup=1, decay=4, floor=0.1)
 CLIP: Final = 0.01
 IGNORED: Final = -100
 IGNORED_EVERY: Final = 7
-# Weights so large that exponentials overflow unless their maximum is taken out; what they amplify, they do to
-# rounding too.
+# Weights so large that exponentials overflow unless their maximum is subtracted; they amplify rounding too.
 LOUD: Final = 64.0
 LOUD_LIMIT: Final = 1e-6
 
@@ -51,7 +50,7 @@ def numbers_of(t: Train) -> dict[str, float]:
 
 
 def compare(artifact: Artifact, graph: Module) -> Iterator[Finding]:
-    """Losses, the first gradients and the last weights of some steps; one loss more with large weights."""
+    """Findings where losses, first gradients or last weights of `STEPS` steps, or a loss of large weights, differ."""
     pair = _Pair.of(artifact, graph)
     try:
         got, want = pair.train()
@@ -60,7 +59,7 @@ def compare(artifact: Artifact, graph: Module) -> Iterator[Finding]:
         yield Finding("meaning", error.diagnostics[0].message)
         return
     e = measure(got, want)
-    found = (
+    comparisons = (
         (e.loss, LIMIT, "the loss"),
         (e.grad, LIMIT, f"the gradient of `{e.worst_grad}`"),
         (e.weight, LIMIT, f"`{e.worst_weight}` after {STEPS} steps"),
@@ -70,7 +69,7 @@ def compare(artifact: Artifact, graph: Module) -> Iterator[Finding]:
             "the loss of large weights",
         ),
     )
-    for error_, limit, what in found:
+    for error_, limit, what in comparisons:
         if not error_ <= limit:
             yield Finding("meaning", f"{what} differs from one device by {error_:.1e}")
 
@@ -87,13 +86,14 @@ class _Pair:
     def of(artifact: Artifact, graph: Module) -> _Pair:
         optimizer = replace(TRIAL, kind=graph.train.optimizer.kind)
         clip = CLIP if graph.train.clip else 0.0
-        trial = replace(graph.train, optimizer=optimizer, schedule=SCHEDULE, clip=clip)
+        trial = replace(graph.train, optimizer=optimizer, schedule=LR_SCHEDULE, clip=clip)
         machine = wide_machine(with_optimizer(artifact.streams, numbers_of(trial)), artifact.manifest)
         host_io.initialise(machine, graph.train.seed)
         first = {a.name: _weights(a, graph.train.seed) for a in graph.arrays if a.kind is Kind.PARAM}
         return _Pair(machine, graph.with_(train=trial), first)
 
     def train(self) -> tuple[Run, Run]:
+        """The runs of the program and of the reference."""
         ref = train(self.graph, self.first, self._batch, STEPS, DType.F64)
         self._write(self.first)
         losses: list[float] = []
@@ -108,7 +108,7 @@ class _Pair:
         return Run(losses, layers(grads), layers(weights)), want
 
     def loud_loss(self) -> tuple[float, float]:
-        """Of the program and of the reference."""
+        """The loss of large weights, of the program and of the reference."""
         loud = {name: value * LOUD for name, value in self.first.items()}
         with np.errstate(all="ignore"):
             ref = train(self.graph, loud, self._batch, 1, DType.F64)
@@ -136,15 +136,15 @@ class _Pair:
     def _batch(self, step: int) -> Tensors:
         """Random tokens; some labels are ignored."""
         inputs = inputs_of(self.machine.manifest.tensors)
-        made = Batches(inputs, vocabulary(self.graph), self.graph.train.seed).batch(step)
-        for name, tokens in made.items():
+        batch = Batches(inputs, vocabulary(self.graph), self.graph.train.seed).batch(step)
+        for name, tokens in batch.items():
             if name == LABELS:
                 tokens.reshape(-1)[::IGNORED_EVERY] = IGNORED
-        return dict(made)
+        return dict(batch)
 
 
 def _weights(a: Array, seed: int) -> NDArray[Any]:
-    """Random, gains and biases too, of a size at which no activation saturates."""
+    """Random weights of an array, gains and biases too, of a size at which no activation saturates."""
     matrix = len(a.type.shape) > 1
     init = Init("normal", 1 / sqrt(a.type.shape[0]) if matrix else 0.1)
     whole = np.empty((*a.extents, *a.type.shape))

@@ -1,1 +1,1 @@
-"""What the host does beside the dies: initial weights, batches, and the judgement of two runs."""
+"""The host's part of a run: initial weights, batches, and the comparison of two runs."""

@@ -1,4 +1,4 @@
-"""How two runs are judged equal: tensor by tensor, never pooled, never element by element.
+"""Comparison of two training runs: a relative error for each tensor, never pooled, never for each element.
 
     e = |a - b|2 / max(|b|2, 1e-3 G),   G the root mean square over all tensors of |b|2
 
@@ -24,7 +24,7 @@ _FLOOR: Final = 1e-3  # of G: below it a tensor is rounding noise of the others
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """What is compared: losses by step, the gradients of the first step before clipping, the last weights.
+    """The compared results: losses by step, the gradients of the first step before clipping, the last weights.
 
     Each layer of an array is a tensor of its own: see `by_layer`.
     """
@@ -36,7 +36,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """The largest e of each kind, and the tensor it belongs to; `weight_change` is the largest |dw|."""
+    """The largest e of each kind, and the name of its tensor; `weight_change` is the largest |dw| of an element."""
 
     loss: float
     grad: float
@@ -61,7 +61,7 @@ class Check:
 
 
 def by_layer(arrays: Tensors, extents: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:
-    """Arrays with extents taken apart: `w` with extents (2,) becomes `w[0]` and `w[1]`."""
+    """The elements of arrays with extents, by name: `w` with extents (2,) becomes `w[0]` and `w[1]`."""
     out: dict[str, NDArray[Any]] = {}
     for name, array in arrays.items():
         for index in np.ndindex(extents.get(name, ())):
@@ -74,8 +74,8 @@ def relative_errors(got: Tensors, want: Tensors) -> dict[str, float]:
     """e of every tensor; infinite where `got` lacks it, has another shape or holds a NaN."""
     norms = {name: _norm(b) for name, b in want.items()}
     overall = float(np.sqrt(np.mean(np.square(list(norms.values()))))) if norms else 0.0
-    found = {n: _error(got.get(n), b, max(norms[n], _FLOOR * overall)) for n, b in want.items()}
-    return {**found, **{n: float("inf") for n in got if n not in want}}
+    errors = {n: _error(got.get(n), b, max(norms[n], _FLOOR * overall)) for n, b in want.items()}
+    return {**errors, **{n: float("inf") for n in got if n not in want}}
 
 
 def _norm(x: NDArray[Any]) -> float:
@@ -88,6 +88,7 @@ def _difference(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _error(a: NDArray[Any] | None, b: NDArray[Any], scale: float) -> float:
+    """|a - b|2 / scale; infinite if `a` is missing, of another shape or not finite."""
     if a is None or a.shape != b.shape:
         return float("inf")
     distance = _norm(_difference(a, b))
@@ -103,7 +104,7 @@ def _largest(errors: Mapping[str, float]) -> tuple[float, str]:
 
 
 def measure(got: Run, want: Run) -> Errors:
-    """The distance of `got` from `want`, which is taken as the truth."""
+    """The errors of `got` relative to `want`."""
     grad, worst_grad = _largest(relative_errors(got.grads, want.grads))
     weight, worst_weight = _largest(relative_errors(got.weights, want.weights))
     losses = [
@@ -123,15 +124,15 @@ def _change(a: NDArray[Any] | None, b: NDArray[Any]) -> float:
     return gap if np.isfinite(gap) else float("inf")
 
 
-def judge(got: Run, want: Run, train: Train, dtype: DType, own: Errors | None = None) -> Check:
-    """Whether `got`, computed in `dtype`, is as near to the reference `want` as section 8 asks.
+def judge(got: Run, want: Run, train: Train, dtype: DType, bf16_error: Errors | None = None) -> Check:
+    """The verdict on `got`, computed in `dtype`, compared with the reference `want`.
 
-    f64 and f32: `want` is the reference in the same type. bf16: `want` is the reference in f64, and `own` the
-    distance of the reference in bf16 from it, of which twice is allowed.
+    f64 and f32: `want` is the reference in the same type. bf16: `want` is the reference in f64, and `bf16_error` the
+    error of the reference in bf16, of which twice is allowed.
     """
     e = measure(got, want)
-    asked = _limits(e, train, dtype, len(want.losses), own)
-    ratio = {name: _ratio(value, limit) for name, (value, limit) in asked.items()}
+    limits = _limits(e, train, dtype, len(want.losses), bf16_error)
+    ratio = {name: _ratio(value, limit) for name, (value, limit) in limits.items()}
     worst = max(ratio, key=lambda n: ratio[n])
     return Check(all(r <= 1 for r in ratio.values()), dtype, e.loss, e.grad, e.weight, worst)
 
@@ -143,23 +144,23 @@ def _ratio(value: float, limit: float) -> float:
 
 
 def _limits(
-    e: Errors, train: Train, dtype: DType, steps: int, own: Errors | None
+    e: Errors, train: Train, dtype: DType, steps: int, bf16_error: Errors | None
 ) -> dict[str, tuple[float, float]]:
-    """What is measured and what is allowed, by the name of the tensor measured."""
+    """(error, limit) by the name of the tensor with the largest error of each kind."""
     grad, weight = f"gradient of {e.worst_grad}", f"weight {e.worst_weight}"
     if dtype is DType.F64:
         return {"loss": (e.loss, 1e-10), grad: (e.grad, 1e-10), weight: (e.weight, 1e-10)}
     if dtype is DType.BF16:
-        assert own is not None, "bf16 is judged against the single device's own error"
+        assert bf16_error is not None, "bf16 is judged against the single device's own error"
         return {
-            "loss": (e.loss, 2 * own.loss),
-            grad: (e.grad, 2 * own.grad),
-            weight: (e.weight, 2 * own.weight),
+            "loss": (e.loss, 2 * bf16_error.loss),
+            grad: (e.grad, 2 * bf16_error.grad),
+            weight: (e.weight, 2 * bf16_error.weight),
         }
     if train.optimizer.kind == "sgd":
         return {"loss": (e.loss, 1e-6), grad: (e.grad, 1e-5), weight: (e.weight, 1e-5)}
     # A gradient that is exactly zero (a key bias) is rounding noise here, and AdamW divides noise by itself:
     # such weights move by lr a step in any direction, and later losses are those of other weights.
-    moved = 2 * train.optimizer.lr * steps
+    largest_change = 2 * train.optimizer.lr * steps
     changed, loss = f"weight {e.most_changed}", e.first_loss if isfinite(e.loss) else e.loss
-    return {"loss": (loss, 1e-6), grad: (e.grad, 1e-5), changed: (e.weight_change, moved)}
+    return {"loss": (loss, 1e-6), grad: (e.grad, 1e-5), changed: (e.weight_change, largest_change)}

@@ -39,13 +39,13 @@ class Input:
 
 
 def inputs_of(arrays: Iterable[Array | HostTensor]) -> tuple[Input, ...]:
-    """The inputs among a module's arrays or a manifest's tensors."""
+    """The inputs among the arrays of a module or the tensors of a manifest."""
     return tuple(Input(a.name, prod(a.extents), a.type.shape) for a in arrays if a.kind is Kind.INPUT)
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """`batch(step)` for steps from 0. `text` is held as token numbers, or `None`: random tokens."""
+    """The batches of all steps: `batch(step)`, from 0. `text` are token numbers [n]; `None`: tokens are random."""
 
     inputs: tuple[Input, ...]
     vocabulary: int
@@ -64,20 +64,20 @@ class Batches:
             )
         largest = int(self.text.max())
         if largest >= self.vocabulary:
-            at = int(np.argmax(self.text >= self.vocabulary))
+            index = int(np.argmax(self.text >= self.vocabulary))
             raise fail(
                 Code.DATA,
-                f"byte {at} of the text is {self.text[at]}, and the vocabulary has {self.vocabulary} tokens",
+                f"byte {index} of the text is {self.text[index]}, and the vocabulary has {self.vocabulary} tokens",
                 help=f"make the vocabulary at least {largest + 1} (256 takes any text), or change the text",
             )
 
     @property
     def _window(self) -> int:
-        """Tokens of one sequence, and the one after the last."""
+        """The number of tokens of one sequence, plus the one after its last."""
         return max(i.positions for i in self.inputs) + 1
 
     def batch(self, step: int) -> dict[str, Tokens]:
-        """Every input of a step, shape (micro-batches, *shape)."""
+        """Every input of a step by name, i32 of shape [micro-batches, *shape]."""
         out: dict[str, Tokens] = {}
         for item in self.inputs:
             rows = self._rows(step, item.microbatches * item.shape[0])
@@ -87,7 +87,7 @@ class Batches:
         return out
 
     def _rows(self, step: int, count: int) -> NDArray[np.int64]:
-        """The windows of `count` sequences."""
+        """The tokens [count, window] of `count` sequences, each with the token after its last."""
         stream = key("data", self.seed, step)
         if self.text is None:
             flat = integers(stream, np.arange(count * self._window, dtype=np.uint64), self.vocabulary)
@@ -106,9 +106,9 @@ def read_text(path: Path) -> NDArray[np.uint8]:
 
 
 def vocabulary(module: Module) -> int:
-    """How many tokens a graph-level module knows: the rows of its smallest embedding, or the columns of its
+    """The size of the vocabulary of a graph-level module: the rows of its smallest embedding, or the columns of its
     logits (pads apart) if they are fewer. `CompileError` W503 if it has neither."""
-    sizes = [n for procedure in module.procedures for n in _lookups(procedure.ops)]
+    sizes = [n for procedure in module.procedures for n in _vocabulary_sizes(procedure.ops)]
     if not sizes:
         raise fail(
             Code.DATA, "no input is used as a token", help="give `embedding` or `cross_entropy` an input"
@@ -116,7 +116,7 @@ def vocabulary(module: Module) -> int:
     return min(sizes)
 
 
-def _lookups(ops: Iterable[Op]) -> Iterator[int]:
+def _vocabulary_sizes(ops: Iterable[Op]) -> Iterator[int]:
     for op in ops:
         match op.kind:
             case "embedding":

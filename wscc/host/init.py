@@ -1,6 +1,6 @@
 """Initial weights: each element depends on the seed, the array's name, the layer and its own index alone.
 
-So any part of an array can be made by itself, on any die and under any layout.
+So any part of an array can be computed alone, for any die and layout.
 Invariant: `initial_slice(..., slices) == initial(...)[slices]`, bit for bit.
 """
 
@@ -18,13 +18,13 @@ from wscc.ir.types import DType
 
 Tensor = NDArray[np.generic]
 
-_BLOCK: Final = 1 << 14  # elements made at once: the intermediate arrays stay in the cache
+_BLOCK: Final = 1 << 14  # elements computed at once: the intermediate arrays stay in the cache
 
 
 def initial(
     name: str, index: tuple[int, ...], shape: tuple[int, ...], init: Init, seed: int, dtype: DType
 ) -> Tensor:
-    """Element `index` (the layer) of the array `name` as the host fills it."""
+    """The initial value, of shape `shape`, of element `index` (the layer) of the array `name`."""
     return initial_slice(name, index, shape, init, seed, dtype, tuple(slice(0, n) for n in shape))
 
 
@@ -37,7 +37,7 @@ def initial_slice(
     dtype: DType,
     slices: tuple[slice, ...],
 ) -> Tensor:
-    """A part of `initial(...)`, one slice without step for each dimension of `shape`."""
+    """The part `slices` of `initial(...)`: one slice without step for each dimension of `shape`."""
     bounds = [s.indices(n) for s, n in zip(slices, shape, strict=True)]
     assert all(step == 1 for _, _, step in bounds)
     local = tuple(max(0, stop - start) for start, stop, _ in bounds)
@@ -54,7 +54,7 @@ def initial_slice(
 
 
 def _fill(out: Tensor, first: int, strides: list[int], stream: np.uint64, std: float) -> None:
-    """Write the elements whose flat index in the whole is `first` + sum of position x stride."""
+    """Write to `out` the elements whose flat index in the whole array is `first` + sum of position x stride."""
     if out.size <= _BLOCK:
         flat: NDArray[np.uint64] = np.full((), first, np.uint64)
         for n, stride in zip(out.shape, strides, strict=True):

@@ -1,4 +1,4 @@
-"""Numbers that are a pure function of a key and a counter, the same on every platform.
+"""Random numbers as a pure function of a key and a counter, the same on every platform.
 
 Only integer arithmetic and the five exactly rounded operations of IEEE 754 are used on arrays: `np.log` or
 `np.cos` may differ in the last bit from one processor to the next.
@@ -24,8 +24,8 @@ def key(*parts: object) -> np.uint64:
 
 
 def words(stream: np.uint64, counters: Words) -> Words:
-    """Sixty-four random bits for each counter: entry `counter` of the SplitMix64 sequence that starts at
-    `stream` (Steele, Lea and Flood 2014)."""
+    """64 random bits for each counter, in the shape of `counters`: entry `counter` of the SplitMix64 sequence that
+    starts at `stream` (Steele, Lea and Flood 2014)."""
     z = counters * _GOLDEN
     z += stream
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -36,12 +36,12 @@ def words(stream: np.uint64, counters: Words) -> Words:
 
 
 def integers(stream: np.uint64, counters: Words, below: int) -> NDArray[np.int64]:
-    """Uniform in [0, below) but for a bias of below / 2^32: the high half of a 32 by 32 bit product."""
+    """Integers uniform in [0, below) but for a bias of below / 2^32: the high half of a 32 by 32 bit product."""
     return (((words(stream, counters) >> np.uint64(32)) * np.uint64(below)) >> np.uint64(32)).astype(np.int64)
 
 
 def normals(stream: np.uint64, counters: Words) -> Floats:
-    """Standard normal numbers, by inversion of a uniform one."""
+    """Standard normal numbers in the shape of `counters`, by inversion of the distribution function."""
     # Centred uniforms, exact in f64 and never 0 nor +-1/2: (k + 1/2) / 2^52 - 1/2.
     q = (words(stream, counters) >> np.uint64(12)).astype(np.float64)
     q -= 2.0**51 - 0.5
@@ -66,7 +66,7 @@ _FAR: Final = (
 
 
 def _inverse_normal(q: Floats) -> Floats:
-    """The x with normal distribution function q + 1/2."""
+    """The x at which the normal distribution function is q + 1/2."""
     out = q * _ratio(_SPLIT * _SPLIT - q * q, _CENTRE)
     tails = np.flatnonzero(np.abs(q) > _SPLIT)
     edge = q[tails]
@@ -77,13 +77,13 @@ def _inverse_normal(q: Floats) -> Floats:
 
 
 def _ratio(x: Floats, coefficients: tuple[tuple[float, ...], tuple[float, ...]]) -> Floats:
-    above, below = (_polynomial(x, c) for c in coefficients)
-    above /= below
-    return above
+    numerator, denominator = (_polynomial(x, c) for c in coefficients)
+    numerator /= denominator
+    return numerator
 
 
 def _polynomial(x: Floats, coefficients: tuple[float, ...]) -> Floats:
-    """Highest power first."""
+    """The polynomial of `coefficients`, highest power first, at x (Horner's scheme)."""
     y = np.full_like(x, coefficients[0])
     for c in coefficients[1:]:
         y *= x

@@ -1,1 +1,1 @@
-"""What Hugging Face checkpoints hold: `config.json` as a program, weights under the names used there."""
+"""Import of Hugging Face checkpoints: a `config.json` as a program, and weights under the names used there."""

@@ -1,4 +1,5 @@
-"""What a `config.json` says of a model, for each model type: its sizes and choices, or why it cannot be said here."""
+"""The architecture that a `config.json` describes, for each model type: sizes and choices, or an error that says what
+the language cannot express."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ _HARMLESS: Final = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """`gated`: RMSNorm, rotary positions, SwiGLU; else LayerNorm, learned positions and `activation`. `head_size`
-    is the width of one head. `biased` are the linear layers with a bias: of `qkv`, `o`, `mlp`."""
+    """Sizes and choices of a transformer. `gated`: RMSNorm, rotary positions, SwiGLU; else LayerNorm, learned positions
+    and `activation`. `head_size` is the width of one head. `biased` are the linear layers with a bias: of `qkv`, `o`,
+    `mlp`."""
 
     kind: str
     gated: bool
@@ -50,7 +52,7 @@ class Architecture:
 
     @property
     def weights(self) -> int:
-        """Elements of all matrices and tables."""
+        """The number of elements of all matrices and tables."""
         per_layer = 2 * self.d * self.head_size * (self.heads + self.kv) + self.d * self.ffn * (
             3 if self.gated else 2
         )
@@ -59,7 +61,8 @@ class Architecture:
 
 
 def architecture(config: Config) -> Architecture:
-    """W105 for what cannot be said exactly, W010 for what is missing, W005 or W011 for a value of the wrong kind."""
+    """The architecture of a config. `CompileError` W105 for a field that cannot be expressed exactly, W010 for a
+    missing one, W005 or W011 for a value of the wrong kind."""
     kind = config.word("model_type")
     if kind not in READERS:
         shown = kind if len(kind) <= 40 else f"{kind[:40]}..."
@@ -76,12 +79,12 @@ def architecture(config: Config) -> Architecture:
 
 
 def dropped_out(config: Config) -> bool:
-    """Whether the config asks for dropout, which training here never has."""
+    """True if the config asks for dropout, which training here never has."""
     return any([config.has(name) and config.fields[name] != 0 for name in _DROPOUTS])
 
 
 def unread(config: Config) -> list[str]:
-    """Fields that nothing has looked at and that are not known to be harmless."""
+    """Names of the fields that were not read and that are not known to be harmless."""
     return sorted(
         name
         for name in config.fields
@@ -100,14 +103,14 @@ def _head_size(config: Config, d: int, heads: int) -> int:
 
 
 def _activation(config: Config, *names: str, default: str) -> str:
-    given = config.word(*names, default=default)
-    if given not in ACTIVATIONS:
+    activation = config.word(*names, default=default)
+    if activation not in ACTIVATIONS:
         name = next(n for n in names if config.has(n))
-        config.refuse(name, f"`{name}` is `{given[:40]}`, and known are {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[given]
+        config.refuse(name, f"`{name}` is `{activation[:40]}`, and known are {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[activation]
 
 
-def _plain(config: Config, heads: int) -> None:
+def _refuse_variants(config: Config, heads: int) -> None:
     """Refuse shared keys and values or layers without biases, where the model type has no such thing."""
     for name in ("attention_bias", "mlp_bias"):
         config.only(name, True, "every linear layer of this model type has a bias")
@@ -122,7 +125,7 @@ def _gpt2(config: Config) -> Architecture:
     config.only("scale_attn_weights", True, "attention divides by the root of the head size")
     config.only("scale_attn_by_inverse_layer_idx", False, "all layers of a `repeat` are alike")
     d, heads = config.size("n_embd", "hidden_size"), config.size("n_head", "num_attention_heads")
-    _plain(config, heads)
+    _refuse_variants(config, heads)
     size = _head_size(config, d, heads)
     if size * heads != d:
         config.refuse("head_dim", f"`head_dim` {size} x {heads} heads is not the hidden size {d}")
@@ -144,7 +147,7 @@ def _opt(config: Config) -> Architecture:
     config.only("enable_bias", True, "every linear layer has a bias")
     config.only("_remove_final_layer_norm", False, "a norm stands before the head")
     config.only("layer_norm_elementwise_affine", True, "norms have a gain and a bias")
-    _plain(config, heads)
+    _refuse_variants(config, heads)
     size = _head_size(config, d, heads)
     if size * heads != d:
         config.refuse("head_dim", f"`head_dim` {size} x {heads} heads is not the hidden size {d}")
@@ -207,19 +210,19 @@ def _theta(config: Config) -> float:
         inner = config.section(name)
         if inner is None:
             continue
-        plain = "default" if inner.fields.keys() <= {"rope_theta", "partial_rotary_factor"} else "unnamed"
-        if (how := inner.word("rope_type", "type", default=plain)) != "default":
+        default = "default" if inner.fields.keys() <= {"rope_theta", "partial_rotary_factor"} else "unnamed"
+        if (kind := inner.word("rope_type", "type", default=default)) != "default":
             config.refuse(
-                name, f"`{name}` of type `{how[:40]}` cannot be said: `rope` has plain frequencies",
+                name, f"`{name}` of type `{kind[:40]}` cannot be said: `rope` has plain frequencies",
                 "set it to null only if you mean to train the model without it",
             )  # fmt: skip
-        _whole_heads(inner)
+        _refuse_partial_rope(inner)
         theta = inner.positive("rope_theta", theta)
-    _whole_heads(config)
+    _refuse_partial_rope(config)
     return theta
 
 
-def _whole_heads(config: Config) -> None:
+def _refuse_partial_rope(config: Config) -> None:
     if config.positive("partial_rotary_factor", 1.0) != 1.0:
         config.refuse(
             "partial_rotary_factor", "`partial_rotary_factor` is not 1, and `rope` turns whole heads"

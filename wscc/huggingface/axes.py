@@ -1,7 +1,7 @@
-"""How the axes of a tensor lie in two places, said once and used in both directions.
+"""The layouts of a tensor in a program and in a checkpoint, as one declaration for both directions.
 
     Axes("d c h e", "d (c h e)")        ours [768, 3, 12, 64], theirs [768, 2304]
-    Axes("d k g e", "(k g e) d")        ours [64, 2, 2, 16], theirs [64, 64], turned round
+    Axes("d k g e", "(k g e) d")        ours [64, 2, 2, 16], theirs [64, 64], transposed
 
 Invariant: `to_ours(to_theirs(x), x.shape) == x` for every x of the right rank.
 """
@@ -23,8 +23,8 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Axes:
-    """`ours` names each axis of our tensor; `theirs` the same names, those that share an axis there in
-    parentheses. `pad` rows stand before the first of theirs, of no meaning to us."""
+    """A pair of layouts. `ours` names each axis of the program's tensor; `theirs` the axes of the checkpoint's, with
+    names that share an axis in parentheses. `pad` unused rows come before the first of theirs."""
 
     ours: str
     theirs: str
@@ -40,29 +40,29 @@ class Axes:
 
     @cached_property
     def _order(self) -> tuple[int, ...]:
-        """For each axis of theirs, taken apart, which of ours it is."""
+        """The number of our axis for each name in `theirs`."""
         return tuple(self._names.index(name) for group in self._groups for name in group)
 
     @property
     def rank(self) -> int:
-        """Of our tensor."""
+        """The number of axes of our tensor."""
         return len(self._names)
 
     def their_shape(self, ours: Shape) -> Shape:
-        """The shape there of a tensor that has the shape `ours` here."""
+        """The shape of their tensor for a tensor of the shape `ours` in the program."""
         size = dict(zip(self._names, ours, strict=True))
         first, *rest = (prod(size[name] for name in group) for group in self._groups)
         return (first + self.pad, *rest)
 
     def to_ours(self, value: Tensor, shape: Shape) -> Tensor:
-        """Our tensor of that shape; a view of `value` where one will do."""
-        apart = value[self.pad :].reshape([shape[axis] for axis in self._order])
-        return apart.transpose(np.argsort(self._order))
+        """Our tensor, of shape `shape`; a view of their tensor `value` if possible."""
+        split = value[self.pad :].reshape([shape[axis] for axis in self._order])
+        return split.transpose(np.argsort(self._order))
 
     def to_theirs(self, value: Tensor) -> Tensor:
-        """Their tensor, contiguous; padding rows are 0."""
+        """Their tensor, contiguous, for our tensor `value`; padding rows are 0."""
         shape = self.their_shape(value.shape)
-        together = value.transpose(self._order).reshape(shape[0] - self.pad, *shape[1:])
+        merged = value.transpose(self._order).reshape(shape[0] - self.pad, *shape[1:])
         if self.pad:
-            together = np.concatenate([np.zeros((self.pad, *shape[1:]), value.dtype), together])
-        return np.ascontiguousarray(together)
+            merged = np.concatenate([np.zeros((self.pad, *shape[1:]), value.dtype), merged])
+        return np.ascontiguousarray(merged)

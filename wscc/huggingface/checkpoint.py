@@ -1,6 +1,6 @@
-"""A `.safetensors` file: opened without being read, checked before anything is taken from it, written whole or not.
+"""Reader and writer of `.safetensors` files: checked before a tensor is read, written as a whole or not at all.
 
-Nothing in a file is trusted: what does not parse, is cut short or lies about its sizes is a `CompileError` W505.
+No file is trusted: one that does not parse, is cut short or states wrong sizes is a `CompileError` W505.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _METADATA: Final = {"format": "pt"}  # without it, transformers refuses the file
 
 
 class Checkpoint:
-    """The tensors of a file by name. Each is read when it is asked for, and not kept."""
+    """The tensors of a file: shapes and element types by name; `read` reads one, which is not cached."""
 
     def __init__(self, path: Path) -> None:
-        """`CompileError` W002 if it cannot be read, W505 if it is no such file."""
+        """Open a file. `CompileError` W002 if it cannot be read, W505 if it is no whole safetensors file."""
         self.path = path
         _refuse_unreadable(path)
-        with self._telling():
+        with self._reporting():
             self._file = _opened(path)
             slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118
             self.shapes: Mapping[str, Shape] = {n: tuple(s.get_shape()) for n, s in slices.items()}
@@ -41,11 +41,12 @@ class Checkpoint:
 
     def read(self, name: str) -> Tensor:
         """One whole tensor, in the type of the file."""
-        with self._telling():
+        with self._reporting():
             return np.asarray(self._file.get_tensor(name))
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _reporting(self) -> Iterator[None]:
+        """Turns errors of the library into `CompileError`."""
         try:
             yield
         except OSError as problem:
@@ -59,7 +60,7 @@ class Checkpoint:
 
 
 def _opened(path: Path) -> Any:
-    """Of any type: the library's own are partly untyped."""
+    """The open file, of any type: the library is partly untyped."""
     # Reading, not mapping: a file that is cut short while it is mapped ends the process.
     return safe_open(path, framework="numpy", backend="pread")
 
@@ -75,7 +76,7 @@ def _unreadable(path: Path, problem: OSError | ValueError) -> CompileError:
 
 
 def _refuse_unreadable(path: Path) -> None:
-    """Asked before opening: opening a pipe or a device could wait for ever."""
+    """Raise W002 for a path that is no readable file, before it is opened: to open a pipe could wait for ever."""
     try:
         mode = path.stat().st_mode
         path.open("rb").close() if stat.S_ISREG(mode) else None
@@ -91,12 +92,12 @@ def _refuse_unreadable(path: Path) -> None:
 
 
 def refuse_unwritable(path: Path) -> None:
-    """W002 where `write` could not put a file. Asked before training, not after."""
+    """Raise W002 if `write` could not write a file at `path`: before training, not after."""
     try:
         if not stat.S_ISREG(_mode(path)):
-            what = "it is a directory" if path.is_dir() else "it is not a regular file"
+            reason = "it is a directory" if path.is_dir() else "it is not a regular file"
             raise fail(
-                Code.UNREADABLE, f"cannot write weights `{path}`: {what}", help="give the path of a file"
+                Code.UNREADABLE, f"cannot write weights `{path}`: {reason}", help="give the path of a file"
             )
         handle, name = tempfile.mkstemp(prefix=".wscc-", dir=path.parent)
         os.close(handle)
@@ -106,7 +107,7 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def _mode(path: Path) -> int:
-    """Of what is there; that of a file if nothing is."""
+    """The mode of an existing path; that of a regular file if there is none."""
     try:
         return path.stat().st_mode
     except FileNotFoundError:
@@ -123,7 +124,7 @@ def _unwritable(path: Path, problem: OSError | ValueError) -> CompileError:
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Put the file there whole, replacing one of that name; on failure (W002) nothing changes.
+    """Write a file with these tensors, or replace the one of that name; on failure (W002) nothing changes.
 
     The tensors are contiguous: the library would write others in the order of memory.
     """
@@ -149,7 +150,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _umask() -> int:
-    """`mkstemp` makes files that nobody else may read; a saved file is like any other."""
+    """The process's mask of permissions: `mkstemp` creates private files, and a saved file should have the usual."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""A `config.json` as checked fields: asked for by name and kind; a mistake has its place in the file."""
+"""A `config.json` as checked fields, read by name and kind; an error has its place in the file."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _KINDS: Final[dict[type, str]] = {
 
 @dataclass(frozen=True)
 class Config:
-    """The fields of the outer object. A field that is null is one that is not there."""
+    """The fields of an object; a field that is null counts as missing. `asked` are the names that were read."""
 
     source: Source
     fields: dict[str, Any]
     asked: set[str] = field(default_factory=set)
 
     def has(self, name: str) -> bool:
-        """Whether the field is there; it then counts as read."""
+        """True if the config has the field, which then counts as read."""
         self.asked.add(name)
         return self.fields.get(name) is not None
 
     def size(self, *names: str, default: int | None = None) -> int:
         """A positive integer, under any of the names; W010 if there is none and no default."""
-        found = {n: self._size(n) for n in names if self.has(n)}
-        if not found:
+        values = {n: self._size(n) for n in names if self.has(n)}
+        if not values:
             if default is None:
                 raise self.missing(names[0])
             return default
-        return self._same(found)
+        return self._same(values)
 
     def _size(self, name: str) -> int:
         value = self.fields[name]
@@ -63,10 +63,10 @@ class Config:
 
     def word(self, *names: str, default: str | None = None) -> str:
         """A text, under any of the names; W010 if there is none and no default."""
-        found = {n: self._word(n) for n in names if self.has(n)}
-        if not found and default is None:
+        values = {n: self._word(n) for n in names if self.has(n)}
+        if not values and default is None:
             raise self.missing(names[0])
-        return self._same(found) if found else str(default)
+        return self._same(values) if values else str(default)
 
     def _word(self, name: str) -> str:
         value = self.fields[name]
@@ -74,9 +74,9 @@ class Config:
             raise self._wrong(Code.CHOICE, name, "a text", value)
         return value
 
-    def _same(self, found: Mapping[str, T]) -> T:
-        """The value that fields of one meaning agree on."""
-        (first, value), *others = found.items()
+    def _same(self, values: Mapping[str, T]) -> T:
+        """The value that fields of one meaning agree on; W105 if they do not."""
+        (first, value), *others = values.items()
         for name, other in others:
             if other != value:
                 self.refuse(
@@ -86,7 +86,7 @@ class Config:
         return value
 
     def section(self, name: str) -> Config | None:
-        """The fields of an inner object, if it is there; places in it are that of its name."""
+        """The fields of an inner object, or None; its errors have the place of its name."""
         if not self.has(name):
             return None
         value = self.fields[name]
@@ -94,9 +94,9 @@ class Config:
             raise self._wrong(Code.CHOICE, name, "an object", value)
         return Config(self.source, value)
 
-    def _wrong(self, code: Code, name: str, wanted: str, value: object) -> CompileError:
+    def _wrong(self, code: Code, name: str, expected: str, value: object) -> CompileError:
         return fail(
-            code, f"`{name}` must be {wanted}, not {_shown(value)}", self.span(name), help=_AS_IT_CAME
+            code, f"`{name}` must be {expected}, not {_shown(value)}", self.span(name), help=_AS_IT_CAME
         )
 
     def missing(self, name: str) -> CompileError:
@@ -106,7 +106,7 @@ class Config:
         )  # fmt: skip
 
     def refuse(self, name: str, message: str, help: str = _ANOTHER) -> NoReturn:
-        """W105 at a field."""
+        """Raise W105 at a field."""
         raise fail(Code.CONFIG, message, self.span(name), help=help)
 
     def only(self, name: str, value: bool, why: str) -> None:
@@ -115,13 +115,13 @@ class Config:
             self.refuse(name, f"`{name}` is {_shown(not value)}, which cannot be said: {why}")
 
     def span(self, name: str) -> Span:
-        """Where the name of the field stands."""
-        found = re.search(rf'"{re.escape(name)}"(?=\s*:)', self.source.text)
-        return span_at(self.source, *found.span()) if found else NO_SPAN
+        """The span of the name of the field."""
+        match = re.search(rf'"{re.escape(name)}"(?=\s*:)', self.source.text)
+        return span_at(self.source, *match.span()) if match else NO_SPAN
 
 
 def _is_positive(value: float) -> bool:
-    return 1e-30 <= value <= 1e30  # false for what is not finite
+    return 1e-30 <= value <= 1e30  # false for NaN and infinities
 
 
 def _shown(value: object) -> str:
@@ -136,14 +136,15 @@ class _Duplicate(Exception):
 
 
 def read_config(source: Source) -> Config:
-    """W001 for what is not JSON, W007 for a field given twice, W003 for an object nested too deep."""
+    """The config in a source. `CompileError` W001 if it is not JSON, W007 for a field given twice, W003 for an object
+    nested too deep, W005 for a number that is not finite, W105 if it is no object."""
     try:
         value = json.loads(source.text, object_pairs_hook=_object, parse_constant=_constant)
     except json.JSONDecodeError as problem:
-        at = min(problem.pos, len(source.text))
+        position = min(problem.pos, len(source.text))
         raise fail(
             Code.SYNTAX, f"`{source.name}` is not JSON: {problem.msg[:1].lower()}{problem.msg[1:]}",
-            span_at(source, at, at + 1), help=_AS_IT_CAME,
+            span_at(source, position, position + 1), help=_AS_IT_CAME,
         ) from None  # fmt: skip
     except _Duplicate as problem:
         name = str(problem)

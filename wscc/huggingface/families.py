@@ -1,4 +1,4 @@
-"""The parameters of each model family: our name, the name in a checkpoint, and how the axes lie in each.
+"""The parameters of each model family: our name, the name in a checkpoint, and the layouts of both.
 
 A program belongs to a family if its parameters are called as here and have as many axes. These are the names that
 `wscc import` writes and the samples use. A checkpoint's linear layer holds [out, in], GPT-2's alone [in, out].
@@ -31,8 +31,8 @@ class Parameter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """`theirs` stands without the family's prefix; `{}` is the number of the layer. Whatever is `optional`
-    (a bias, a head of its own) is there in some models of the family only."""
+    """One parameter of a family. `theirs` is the checkpoint's name without the family's prefix; `{}` is the number of
+    the layer. An `optional` parameter (a bias, a separate head) is in some models of the family only."""
 
     ours: str
     theirs: str
@@ -46,8 +46,8 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`prefixes` of the names in a file: the first is written, any is read. `unused` matches names, without
-    prefix, of what a checkpoint may hold besides weights (masks, frequencies)."""
+    """A family of models. `prefixes` of the names in a file: the first is written, any is read. `unused` matches names,
+    without prefix, of tensors in a checkpoint that are no weights (masks, frequencies)."""
 
     name: str
     prefixes: tuple[str, ...]
@@ -59,12 +59,12 @@ class Family:
         return {m.ours: m for m in self.tensors}
 
     def fits(self, parameters: Iterable[Parameter]) -> bool:
-        """Whether these are the parameters of a model of this family."""
-        known, given = self.by_name, {p.name: p for p in parameters}
-        needed = {m.ours for m in self.tensors if not m.optional}
-        return needed <= set(given) <= set(known) and all(
-            len(p.type.shape) == known[name].axes.rank and len(p.extents) == int(known[name].layered)
-            for name, p in given.items()
+        """True if these are the parameters of a model of this family."""
+        declared, actual = self.by_name, {p.name: p for p in parameters}
+        required = {m.ours for m in self.tensors if not m.optional}
+        return required <= set(actual) <= set(declared) and all(
+            len(p.type.shape) == declared[name].axes.rank and len(p.extents) == int(declared[name].layered)
+            for name, p in actual.items()
         )
 
 
@@ -81,7 +81,7 @@ def _norm(weight: str, bias: str, theirs: str) -> tuple[Mapped, ...]:
 def _layer(
     weight: str, bias: str, theirs: str, axes: Axes, bias_axes: Axes = VECTOR, *, optional: bool = False
 ) -> tuple[Mapped, ...]:
-    """A linear layer of a block."""
+    """Weight and bias of a linear layer of a block."""
     return (
         Mapped(f"block.{weight}", f"{theirs}.weight", axes),
         Mapped(f"block.{bias}", f"{theirs}.bias", bias_axes, optional),
@@ -151,6 +151,6 @@ FAMILIES: Final = (GPT2, OPT, LLAMA)
 
 
 def family_of(parameters: Iterable[Parameter]) -> Family | None:
-    """The family whose names and ranks these are, if any."""
-    given = tuple(parameters)
-    return next((f for f in FAMILIES if f.fits(given)), None)
+    """The family that has parameters of these names and ranks, or None."""
+    params = tuple(parameters)
+    return next((f for f in FAMILIES if f.fits(params)), None)

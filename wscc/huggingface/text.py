@@ -1,4 +1,4 @@
-"""An imported model as a canonical `.wsl`: `fmt(parse(text)) == text`."""
+"""The canonical `.wsl` text of an imported model. Invariant: `fmt(parse(text)) == text`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _TITLES = {"gpt2": "GPT-2", "opt": "OPT", "llama": "Llama", "qwen2": "Qwen2"}
 
 
 def imported(config: Config) -> str:
-    """The program of a `config.json`: model, wafer and training. `CompileError` as `architecture` says."""
+    """The text of the program of a `config.json`: model, wafer and training. `CompileError` as for `architecture`, or
+    W105 if the model cannot be compiled."""
     a = architecture(config)
     plan = setup(a)
     parts = (_opening(a, plan, dropped_out(config)), _model(a), _training(a, plan))
@@ -26,7 +27,7 @@ def imported(config: Config) -> str:
     try:
         tree = parse(source)
         elaborate(resolve(tree))
-    except CompileError as error:  # a size beyond what the language takes
+    except CompileError as error:  # a size beyond the limits of the language
         raise fail(
             Code.CONFIG, f"`{config.source.name}` describes a model that cannot be compiled: "
             + error.diagnostics[0].message, help="check its sizes",
@@ -35,7 +36,7 @@ def imported(config: Config) -> str:
 
 
 def number(x: float) -> str:
-    """The shortest text of exactly this number: `1e-5`, `500000`."""
+    """The shortest text that reads back as exactly this number, such as `1e-5` or `500000`."""
     return re.sub(r"e([+-])0*(?=\d)", lambda m: "e-" if m[1] == "-" else "e", repr(x).removesuffix(".0"))
 
 
@@ -92,19 +93,21 @@ def _eps(a: Architecture) -> str:
 
 
 def _block(a: Architecture, w: str) -> list[str]:
-    """A layer of GPT-2 or OPT."""
-    into_sum = f"init normal({number(float(f'{a.std / sqrt(2 * a.layers):.1e}'))})" if a.kind == "gpt2" else w
+    """The lines of a layer of GPT-2 or OPT."""
+    residual_init = (
+        f"init normal({number(float(f'{a.std / sqrt(2 * a.layers):.1e}'))})" if a.kind == "gpt2" else w
+    )
     return [
         "param g1 : [d] init ones", "param b1 : [d] init zeros",
-        *(_fused(w) if a.kind == "gpt2" else _apart(w)),
-        f"param wo : [heads, d / heads, d] {into_sum}", "param bo : [d] init zeros",
+        *(_fused(w) if a.kind == "gpt2" else _separate(w)),
+        f"param wo : [heads, d / heads, d] {residual_init}", "param bo : [d] init zeros",
         f"h = layernorm(x, g1, b1{_eps(a)})",
         *(["q, k, v = split(project(h, wqkv) + bqkv)"] if a.kind == "gpt2"
           else [f"{t} = project(h, w{t}) + b{t}" for t in "qkv"]),
         "x = x + project(attention(q, k, v, causal), wo) + bo", "",
         "param g2 : [d] init ones", "param b2 : [d] init zeros",
         f"param wup : [d, ffn] {w}", "param bup : [ffn] init zeros",
-        f"param wdown : [ffn, d] {into_sum}", "param bdown : [d] init zeros",
+        f"param wdown : [ffn, d] {residual_init}", "param bdown : [d] init zeros",
         f"h = layernorm(x, g2, b2{_eps(a)})", f"x = x + {a.activation}(h @ wup + bup) @ wdown + bdown",
     ]  # fmt: skip
 
@@ -113,7 +116,7 @@ def _fused(w: str) -> list[str]:
     return [f"param wqkv : [d, 3, heads, d / heads] {w}", "param bqkv : [3, heads, d / heads] init zeros"]
 
 
-def _apart(w: str) -> list[str]:
+def _separate(w: str) -> list[str]:
     return [
         line
         for t in "qkv"
@@ -122,7 +125,7 @@ def _apart(w: str) -> list[str]:
 
 
 def _gated_block(a: Architecture, w: str) -> list[str]:
-    """A layer of Llama or Qwen2: head `k * heads / kv + g` of the queries is `q[k, g]`."""
+    """The lines of a layer of Llama or Qwen2: head `k * heads / kv + g` of the queries is `q[k, g]`."""
     e = "d / heads" if a.head_size * a.heads == a.d else "e"
     theta = "" if a.theta == 10000 else f", theta = {number(a.theta)}"
     shapes = {"wq": f"[d, kv, heads / kv, {e}]", "wk": f"[d, kv, {e}]", "wv": f"[d, kv, {e}]"}

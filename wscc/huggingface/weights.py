@@ -1,7 +1,7 @@
-"""Weights of a program from a checkpoint, and back: under a family's names, else under the program's own.
+"""Weights of a program read from a checkpoint and saved to one: under a family's names, else under the program's own.
 
-Invariant: what `save` writes, `Weights` reads; a file of the same model that fits in any other way is refused, with
-all that is missing, too many or of another shape in one message.
+Invariant: `Weights` reads the files that `save` writes. A file with other tensors is refused, with all that are
+missing, surplus or of another shape in one message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PIECE: Final = 1 << 22  # elements compared at once
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One tensor of a file: element `index` of our array `ours`. `axes` None: the axes lie as ours do."""
+    """One tensor of a file: element `index` of our array `ours`; `axes` is None if both have the same layout."""
 
     ours: str
     index: Index
@@ -40,13 +40,14 @@ class Entry:
 
 
 def entries(parameters: Iterable[Parameter], prefix: str | None = None) -> tuple[Entry, ...]:
-    """Every tensor of a file of these parameters; names with the family's first prefix, or the one given.
+    """Every tensor of a file of these parameters; its names have `prefix`, or the family's first.
 
-    W505 where two would have one name."""
-    given = tuple(parameters)
-    family = family_of(given)
-    out = {e.theirs: e for p in given for e in _entries_of(p, family, prefix)}
-    for e in (e for p in given for e in _entries_of(p, family, prefix)):
+    W505 if two would have one name.
+    """
+    params = tuple(parameters)
+    family = family_of(params)
+    out = {e.theirs: e for p in params for e in _entries_of(p, family, prefix)}
+    for e in (e for p in params for e in _entries_of(p, family, prefix)):
         if out[e.theirs] != e:
             raise fail(
                 Code.WEIGHTS,
@@ -60,14 +61,14 @@ def _entries_of(p: Parameter, family: Family | None, prefix: str | None) -> Iter
     mapped = family.by_name[p.name] if family else None
     for index in np.ndindex(*p.extents):
         if family and mapped:
-            before = "" if mapped.ours == HEAD else family.prefixes[0] if prefix is None else prefix
-            yield Entry(p.name, index, before + mapped.theirs.format(*index), p.type.shape, mapped.axes)
+            name_prefix = "" if mapped.ours == HEAD else family.prefixes[0] if prefix is None else prefix
+            yield Entry(p.name, index, name_prefix + mapped.theirs.format(*index), p.type.shape, mapped.axes)
         else:
             yield Entry(p.name, index, _own_name(p.name, index), p.type.shape, None)
 
 
 def _own_name(name: str, index: Index) -> str:
-    """`block.wqkv` of layer 3 is `block.3.wqkv`."""
+    """The name of an element of an array in no family: `block.3.wqkv` for `block.wqkv` of layer 3."""
     first, dot, rest = name.partition(".")
     return ".".join([first, *map(str, index), *([rest] if dot else [])])
 
@@ -76,22 +77,22 @@ class Weights:
     """A checkpoint that fits a program."""
 
     def __init__(self, path: Path, parameters: Iterable[Parameter]) -> None:
-        """W505 if the file does not hold these parameters and nothing else, W002 if it cannot be read."""
-        given = tuple(parameters)
-        family = family_of(given)
+        """Open a file. W505 if it does not hold exactly these parameters, W002 if it cannot be read."""
+        params = tuple(parameters)
+        family = family_of(params)
         self.file = open_checkpoint(path)
         prefix = _prefix(family, self.file) if family else ""
-        self._entries = {(e.ours, e.index): e for e in entries(given, prefix)}
-        found = _mistakes(self._entries.values(), self.file, family, prefix)
-        if found:
-            raise _misfit(path, found, family)
+        self._entries = {(e.ours, e.index): e for e in entries(params, prefix)}
+        mistakes = _mistakes(self._entries.values(), self.file, family, prefix)
+        if mistakes:
+            raise _misfit(path, mistakes, family)
         if family and HEAD_NAME in self.file.shapes and (HEAD, ()) not in self._entries:
             _refuse_another_head(self.file, self._entries[EMBEDDING, ()].theirs)
 
     def read(self, name: str, index: Index, dtype: np.dtype[Any]) -> Tensor:
-        """One element of an array in that type; W505 if it holds what is no finite number there."""
+        """One element of an array, of our shape, in `dtype`; W505 if it has numbers that are not finite in it."""
         entry = self._entries[name, index]
-        with np.errstate(over="ignore"):  # becomes an infinity, and is told
+        with np.errstate(over="ignore"):  # becomes an infinity, which is reported
             value = self.file.read(entry.theirs).astype(dtype, copy=False)
         if not np.isfinite(value).all():
             raise fail(
@@ -109,10 +110,10 @@ def _prefix(family: Family, file: Checkpoint | Parts) -> str:
 
 
 def _mistakes(
-    wanted: Iterable[Entry], file: Checkpoint | Parts, family: Family | None, prefix: str
+    expected: Iterable[Entry], file: Checkpoint | Parts, family: Family | None, prefix: str
 ) -> dict[str, list[str]]:
-    """What does not fit, by kind."""
-    by_name = {e.theirs: e for e in wanted}
+    """Names of the tensors that do not fit, by kind of mistake."""
+    by_name = {e.theirs: e for e in expected}
     shared = [e for n, e in by_name.items() if n in file.shapes]
     shapes = [
         f"`{e.theirs}` {list(file.shapes[e.theirs])}, not {list(e.their_shape)}"
@@ -121,27 +122,27 @@ def _mistakes(
     ]
     dtypes = [f"`{e.theirs}` {t}" for e in shared if (t := file.dtypes[e.theirs]) not in READABLE]
     surplus = [n for n in file.shapes if n not in by_name and not _is_unused(n, family, prefix)]
-    found = {
+    mistakes = {
         "missing": [f"`{n}`" for n in by_name if n not in file.shapes],
         "not of this model": [f"`{n}`" for n in sorted(surplus)],
         "of another shape": shapes,
         f"not {', '.join(READABLE)}": dtypes,
     }
-    return {kind: names for kind, names in found.items() if names}
+    return {kind: names for kind, names in mistakes.items() if names}
 
 
 def _is_unused(name: str, family: Family | None, prefix: str) -> bool:
-    """Whether a name that is not wanted may be there all the same."""
+    """True if a file may have the tensor although no parameter needs it."""
     if family is None:
         return False
     return name == HEAD_NAME or family.unused.fullmatch(name.removeprefix(prefix)) is not None
 
 
-def _misfit(path: Path, found: dict[str, list[str]], family: Family | None) -> CompileError:
+def _misfit(path: Path, mistakes: dict[str, list[str]], family: Family | None) -> CompileError:
     parts = []
-    for kind, names in found.items():
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        parts.append(f"{len(names)} {kind} ({', '.join(names[:_SHOWN])}{more})")
+    for kind, names in mistakes.items():
+        rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        parts.append(f"{len(names)} {kind} ({', '.join(names[:_SHOWN])}{rest})")
     named = (
         f"is read under the names of the {family.name} family" if family else "belongs to no family of names"
     )
@@ -153,7 +154,7 @@ def _misfit(path: Path, found: dict[str, list[str]], family: Family | None) -> C
 
 
 def _refuse_another_head(file: Checkpoint | Parts, embedding: str) -> None:
-    """A tied model may have its head written out; then it is the embedding, bit for bit."""
+    """Raise W505 if the head in the file of a tied model is not the embedding, bit for bit."""
     if _equal(file.read(HEAD_NAME), file.read(embedding)):
         return
     raise fail(
@@ -173,13 +174,14 @@ def _equal(a: Tensor, b: Tensor) -> bool:
 
 
 def refuse_unsavable(path: Path, parameters: Iterable[Parameter]) -> None:
-    """Whatever `save` would refuse, before training and not after."""
+    """Raise the errors that `save` would raise: before training, not after."""
     refuse_unwritable(path)
     entries(parameters)
 
 
 def save(path: Path, parameters: Iterable[Parameter], read: Callable[[str, Index], Tensor]) -> None:
-    """Write every parameter; `read(name, index)` gives one element of an array. W002 if that cannot be done."""
+    """Write every parameter to a file; `read(name, index)` gives one element of an array. W002 if it cannot be
+    written."""
     out: dict[str, Tensor] = {}
     for e in entries(parameters):
         value = read(e.ours, e.index)

@@ -1,6 +1,6 @@
-"""One device, plain NumPy: what a forward module means, with its own reverse-mode tape and optimizer.
+"""The reference: a forward module run and trained on one device, in plain NumPy, with a tape and optimizer of its own.
 
-The judge of compiled programs: it shares no kernel and no derivative with `wscc.passes` or `wscc.backends`,
+Compiled programs are compared with it: it shares no kernel and no derivative with `wscc.passes` or `wscc.backends`,
 and never imports them.
 """
 

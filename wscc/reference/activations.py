@@ -1,4 +1,4 @@
-"""Functions of one element."""
+"""Semantics of the activations: elementwise functions and their derivatives."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Final
 
 import numpy as np
 
-from wscc.reference.meaning import Array, Meaning
+from wscc.reference.semantics import Array, Semantics
 
 _CUBIC: Final = 0.044715
 _elementwise_erf = np.frompyfunc(erf, 1, 1)
 
 
-def _pointwise(function: Callable[[Array], Array], slope: Callable[[Array], Array]) -> Meaning:
-    return Meaning(lambda op, xs: [function(xs[0])], lambda op, xs, ys, dys: [dys[0] * slope(xs[0])])
+def _pointwise(function: Callable[[Array], Array], slope: Callable[[Array], Array]) -> Semantics:
+    return Semantics(lambda op, xs: [function(xs[0])], lambda op, xs, ys, dys: [dys[0] * slope(xs[0])])
 
 
 def _sigmoid(x: Array) -> Array:
-    """By tanh, which never overflows."""
+    """1 / (1 + exp(-x)), by tanh, which never overflows."""
     return np.asarray(0.5 + 0.5 * np.tanh(0.5 * x))
 
 
 def _gelu_gate(x: Array) -> Array:
-    """The tanh approximation of the normal distribution function: sigmoid(2u) = (1 + tanh u) / 2."""
+    """The tanh approximation of the normal distribution function, as sigmoid(2u) = (1 + tanh u) / 2."""
     return _sigmoid(sqrt(8 / pi) * (x + _CUBIC * x * x * x))
 
 
@@ -47,11 +47,11 @@ def _silu_slope(x: Array) -> Array:
     return np.asarray(s + x * s * (1 - s))
 
 
-MEANINGS: Final[dict[str, Meaning]] = {
+SEMANTICS: Final[dict[str, Semantics]] = {
     "gelu": _pointwise(lambda x: x * _gelu_gate(x), _gelu_slope),
     "gelu_erf": _pointwise(lambda x: x * _normal_cdf(x), _gelu_erf_slope),
     "relu": _pointwise(lambda x: np.where(x > 0, x, 0), lambda x: (x > 0).astype(x.dtype)),
-    "swiglu": Meaning(
+    "swiglu": Semantics(
         lambda op, xs: [xs[0] * _sigmoid(xs[0]) * xs[1]],
         lambda op, xs, ys, dys: [dys[0] * xs[1] * _silu_slope(xs[0]), dys[0] * xs[0] * _sigmoid(xs[0])],
     ),

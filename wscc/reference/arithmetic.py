@@ -1,4 +1,4 @@
-"""Contractions, sums and elementwise arithmetic, all read off the op's index rule."""
+"""Semantics of contractions, sums and elementwise arithmetic, derived from the op's index rule."""
 
 from __future__ import annotations
 
@@ -9,29 +9,35 @@ from typing import Final
 import numpy as np
 
 from wscc.ir.op import Op
-from wscc.reference.meaning import Array, Meaning, no_gradient
+from wscc.reference.semantics import Array, Semantics, no_gradient
 
 Term = tuple[str, ...]
 
 
 def contract(terms: Sequence[Term], arrays: Sequence[Array], out: Term, sizes: Mapping[str, int]) -> Array:
-    """Multiply, sum over the factors that `out` lacks, repeat along those that no operand has."""
+    """The product of `arrays`, whose dimensions are the factors of `terms`, as an array with those of `out`.
+
+    It is summed over the factors that `out` lacks, and repeated along those that no operand has.
+    """
     number = {f: n for n, f in enumerate(sizes)}
-    kept = tuple(f for f in out if any(f in t for t in terms))
+    present = tuple(f for f in out if any(f in t for t in terms))
     if len(arrays) == 1:
-        made = _total(arrays[0], terms[0], kept)
+        product = _total(arrays[0], terms[0], present)
     else:
         spec = [part for x, t in zip(arrays, terms, strict=True) for part in (x, [number[f] for f in t])]
-        made = np.einsum(*spec, [number[f] for f in kept], optimize=True)
-    return repeat(made, kept, out, sizes)
+        product = np.einsum(*spec, [number[f] for f in present], optimize=True)
+    return repeat(product, present, out, sizes)
 
 
 def _total(x: Array, term: Term, out: Term) -> Array:
-    """Sum in f64: the reference of an f32 run should not add its own error over long batches."""
-    gone = tuple(d for d, f in enumerate(term) if f not in out)
-    left = [f for f in term if f in out]
-    summed = x.sum(gone, dtype=np.float64).astype(x.dtype) if gone else x
-    return np.transpose(summed, [left.index(f) for f in out])
+    """The sum of `x` over the factors that `out` lacks.
+
+    In f64: the reference of an f32 run should not add its own error over long batches.
+    """
+    contracted = tuple(d for d, f in enumerate(term) if f not in out)
+    remaining = [f for f in term if f in out]
+    total = x.sum(contracted, dtype=np.float64).astype(x.dtype) if contracted else x
+    return np.transpose(total, [remaining.index(f) for f in out])
 
 
 def repeat(x: Array, term: Term, out: Term, sizes: Mapping[str, int]) -> Array:
@@ -47,7 +53,7 @@ def _contraction(op: Op, xs: Sequence[Array]) -> list[Array]:
 
 
 def _contraction_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
-    """A product is linear in each operand: contract the gradient with all the others."""
+    """The gradient of each operand: dy contracted with all other operands, as a product is linear in each."""
     assert op.rule is not None
     out: list[Array] = []
     for i, term in enumerate(op.rule.ins):
@@ -65,8 +71,8 @@ def _pair(op: Op, xs: Sequence[Array]) -> tuple[Array, Array]:
 
 def _binary(
     function: Callable[[Array, Array], Array], slopes: Callable[[Array, Array], Sequence[Array]]
-) -> Meaning:
-    """`slopes` gives the partial derivatives with respect to both operands, already broadcast."""
+) -> Semantics:
+    """The semantics of z = function(x, y); `slopes(x, y)` are the partial derivatives, of the shape of z."""
 
     def forward(op: Op, xs: Sequence[Array]) -> list[Array]:
         return [function(*_pair(op, xs))]
@@ -79,7 +85,7 @@ def _binary(
             for slope, term in zip(slopes(*_pair(op, xs)), op.rule.ins, strict=True)
         ]
 
-    return Meaning(forward, vjp)
+    return Semantics(forward, vjp)
 
 
 def _factor(op: Op) -> float:
@@ -100,23 +106,23 @@ def _fill(op: Op, xs: Sequence[Array]) -> list[Array]:
 
 _ONE: Final = np.ones((), np.float32)
 
-MEANINGS: Final[dict[str, Meaning]] = {
-    "matmul": Meaning(_contraction, _contraction_vjp),
-    "sum": Meaning(_contraction, _contraction_vjp),
+SEMANTICS: Final[dict[str, Semantics]] = {
+    "matmul": Semantics(_contraction, _contraction_vjp),
+    "sum": Semantics(_contraction, _contraction_vjp),
     "add": _binary(lambda x, y: x + y, lambda x, y: (_ONE, _ONE)),
     "sub": _binary(lambda x, y: x - y, lambda x, y: (_ONE, -_ONE)),
     "mul": _binary(lambda x, y: x * y, lambda x, y: (y, x)),
     "div": _binary(lambda x, y: x / y, lambda x, y: (1 / y, -x / (y * y))),
-    "scale": Meaning(
+    "scale": Semantics(
         lambda op, xs: [_factor(op) * xs[0]],
         lambda op, xs, ys, dys: [_factor(op) * dys[0]],
     ),
-    "cast": Meaning(lambda op, xs: [xs[0]], lambda op, xs, ys, dys: [dys[0]]),
-    "gsum": Meaning(lambda op, xs: [reduce(np.add, xs)], lambda op, xs, ys, dys: [dys[0]] * len(xs)),
-    "split": Meaning(_split, lambda op, xs, ys, dys: [np.stack(dys, _dim(op))]),
-    "stack": Meaning(
+    "cast": Semantics(lambda op, xs: [xs[0]], lambda op, xs, ys, dys: [dys[0]]),
+    "gsum": Semantics(lambda op, xs: [reduce(np.add, xs)], lambda op, xs, ys, dys: [dys[0]] * len(xs)),
+    "split": Semantics(_split, lambda op, xs, ys, dys: [np.stack(dys, _dim(op))]),
+    "stack": Semantics(
         lambda op, xs: [np.stack(xs, _dim(op))],
         lambda op, xs, ys, dys: [np.take(dys[0], i, _dim(op)) for i in range(len(xs))],
     ),
-    "fill": Meaning(_fill, no_gradient),
+    "fill": Semantics(_fill, no_gradient),
 }

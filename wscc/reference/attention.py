@@ -1,4 +1,4 @@
-"""Softmax attention, multi-head (`b q h e`) and grouped-query (`b q h g e`): scores held whole, no chunks."""
+"""Semantics of softmax attention, multi-head (`b q h e`) and grouped-query (`b q h g e`), on whole score matrices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from wscc.ir.op import Op
-from wscc.reference.meaning import Array, Meaning
+from wscc.reference.semantics import Array, Semantics
 
 
 def _queries(x: Array) -> Array:
@@ -22,12 +22,13 @@ def _keys(x: Array) -> Array:
     return x.transpose(0, 2, 1, 3)[:, :, None]
 
 
-def _from_queries(x: Array, like: Array) -> Array:
-    return x.transpose(0, 3, 1, 2, 4).reshape(like.shape)
+def _from_queries(x: Array, queries: Array) -> Array:
+    """`b h g q e` in the shape of `queries`, `b q h [g] e`."""
+    return x.transpose(0, 3, 1, 2, 4).reshape(queries.shape)
 
 
 def _from_keys(x: Array) -> Array:
-    """The heads of a group share their keys: add up over `g`."""
+    """`b h g k e` as `b k h e`, summed over `g`: the heads of a group share their keys."""
     return np.asarray(x.sum(2)).transpose(0, 2, 1, 3)
 
 
@@ -41,10 +42,10 @@ def _softmax(op: Op, q: Array, k: Array) -> tuple[Array, Array]:
     if op.attr("causal"):
         future = np.arange(k.shape[1]) > np.arange(q.shape[1])[:, None]
         scores = np.where(future, -np.inf, scores)
-    top = scores.max(-1, keepdims=True)
-    weights = np.exp(scores - top)
+    maximum = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - maximum)
     total = weights.sum(-1, keepdims=True)
-    return weights / total, (np.log(total) + top)[..., 0]
+    return weights / total, (np.log(total) + maximum)[..., 0]
 
 
 def _attention(op: Op, xs: Sequence[Array]) -> list[Array]:
@@ -55,7 +56,7 @@ def _attention(op: Op, xs: Sequence[Array]) -> list[Array]:
 
 
 def _attention_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
-    """Through the softmax: ds = p (dp - <p, dp> + dlse), the last term because d lse / d scores = p."""
+    """Gradients of q, k, v, by ds = p (dp - <p, dp> + dlse); the last term because d lse / d scores = p."""
     q, k, v = xs
     p, _ = _softmax(op, q, k)
     dout = _queries(dys[0])
@@ -69,4 +70,4 @@ def _attention_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequen
     ]
 
 
-MEANINGS: Final[dict[str, Meaning]] = {"attention": Meaning(_attention, _attention_vjp)}
+SEMANTICS: Final[dict[str, Semantics]] = {"attention": Semantics(_attention, _attention_vjp)}

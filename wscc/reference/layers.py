@@ -1,4 +1,4 @@
-"""Norms, rotary positions and embedding."""
+"""Semantics of norms, rotary positions and embedding."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import Final
 import numpy as np
 
 from wscc.ir.op import Op
-from wscc.reference.meaning import Array, Meaning
+from wscc.reference.semantics import Array, Semantics
 
 
 def _normalised(x: Array, eps: float, *, centred: bool) -> tuple[Array, Array]:
-    """Rows of unit mean square (and, if `centred`, zero mean), and what they were divided by."""
+    """Rows scaled to unit mean square (and, if `centred`, zero mean), and the deviations they were divided by."""
     if centred:
         x = x - x.mean(-1, keepdims=True)
     deviation = np.sqrt(np.square(x).mean(-1, keepdims=True) + eps)
     return x / deviation, deviation
 
 
-def _norm(*, centred: bool) -> Meaning:
+def _norm(*, centred: bool) -> Semantics:
     def forward(op: Op, xs: Sequence[Array]) -> list[Array]:
         unit, _ = _normalised(xs[0], float(op.attr("eps")), centred=centred)
         return [unit * xs[1] + xs[2] if centred else unit * xs[1]]
 
     def vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
-        """The unit row does not change along itself (nor, if centred, along ones): project both out."""
+        """Gradients of x, gain and bias. The unit row does not change along itself (nor, if centred, along ones):
+        both directions are projected out."""
         unit, deviation = _normalised(xs[0], float(op.attr("eps")), centred=centred)
         slope = dys[0] * xs[1]
         inner = slope - unit * (slope * unit).mean(-1, keepdims=True)
@@ -34,16 +35,17 @@ def _norm(*, centred: bool) -> Meaning:
         grads = [inner / deviation, _over_rows(dys[0] * unit)]
         return [*grads, _over_rows(dys[0])] if centred else grads
 
-    return Meaning(forward, vjp)
+    return Semantics(forward, vjp)
 
 
 def _over_rows(x: Array) -> Array:
+    """The sum of x [*, d] over all rows, in f64."""
     rows = x.reshape(-1, x.shape[-1])
     return np.asarray(rows.sum(0, dtype=np.float64)).astype(x.dtype)
 
 
 def _turn(op: Op, x: Array, direction: float) -> Array:
-    """Each pair (i, i + e/2) as a complex number, turned by direction x sign x position x theta^(-2i/e)."""
+    """Each pair (i, i + e/2), as a complex number, turned by direction x sign x position x theta^(-2i/e)."""
     half = x.shape[-1] // 2
     theta, sign = float(op.attr("theta")), float(op.attr("sign"))
     speeds = theta ** (-np.arange(half) / half)
@@ -54,7 +56,7 @@ def _turn(op: Op, x: Array, direction: float) -> Array:
 
 
 def _rows_of(ids: Array, count: int) -> tuple[Array, Array]:
-    """Which ids are rows of the table, and those ids."""
+    """A mask of the ids that are rows of a table of `count` rows, and those ids."""
     valid = (ids >= 0) & (ids < count)
     return valid, ids[valid]
 
@@ -77,12 +79,12 @@ def _embedding_vjp(
     return [None, grad]
 
 
-MEANINGS: Final[dict[str, Meaning]] = {
+SEMANTICS: Final[dict[str, Semantics]] = {
     "layernorm": _norm(centred=True),
     "rmsnorm": _norm(centred=False),
-    "rope": Meaning(
+    "rope": Semantics(
         lambda op, xs: [_turn(op, xs[0], 1.0)],
         lambda op, xs, ys, dys: [_turn(op, dys[0], -1.0)],
     ),
-    "embedding": Meaning(_embedding, _embedding_vjp),
+    "embedding": Semantics(_embedding, _embedding_vjp),
 }

@@ -1,7 +1,7 @@
-"""Cross entropy in its pieces. Columns from `limit` on (0: none) are pads; labels of -100 are ignored.
+"""Semantics of the pieces of cross entropy. Columns from `limit` on (0: none) are pads; labels of -100 are ignored.
 
-Derivatives are exact for each piece alone: the row maximum has one too, although in a whole cross entropy the
-two ways through it cancel.
+Derivatives are exact for each piece alone: the row maximum has one too, although in a whole cross entropy its two
+contributions cancel.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from typing import Final
 import numpy as np
 
 from wscc.ir.op import Op
-from wscc.reference.meaning import Array, Meaning, no_gradient
+from wscc.reference.semantics import Array, Semantics, no_gradient
 
 IGNORED: Final = -100
 
 
-def _real(op: Op, x: Array) -> int:
-    """How many columns are not pads."""
+def _real_columns(op: Op, x: Array) -> int:
+    """The number of columns that are no pads."""
     return int(op.attr("limit")) or x.shape[-1]
 
 
 def _rowmax_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
-    """All of it to the first of the largest."""
+    """The gradient of a row's maximum goes to the first of its largest elements."""
     grad = np.zeros_like(xs[0])
-    first = xs[0][..., : _real(op, xs[0])].argmax(-1)
+    first = xs[0][..., : _real_columns(op, xs[0])].argmax(-1)
     np.put_along_axis(grad, first[..., None], dys[0][..., None].astype(grad.dtype), -1)
     return [grad]
 
 
 def _exponentials(op: Op, x: Array, m: Array) -> Array:
-    return np.asarray(np.exp(x[..., : _real(op, x)] - m[..., None]))
+    return np.asarray(np.exp(x[..., : _real_columns(op, x)] - m[..., None]))
 
 
 def _sumexp_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
@@ -41,7 +41,7 @@ def _sumexp_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[
 
 
 def _at_labels(x: Array, labels: Array) -> tuple[Array, tuple[Array, ...]]:
-    """Which rows have their label among the columns of `x`, and the index of those entries."""
+    """A mask of the labels that are columns of `x`, and the index of the entries of `x` that they select."""
     valid = (labels >= 0) & (labels < x.shape[-1])
     return valid, (*np.nonzero(valid), labels[valid])
 
@@ -78,11 +78,11 @@ def _mean_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Ar
     return [np.full(xs[0].shape, dys[0] / _divisor(xs[1]), dys[0].dtype), None]
 
 
-MEANINGS: Final[dict[str, Meaning]] = {
-    "rowmax": Meaning(lambda op, xs: [xs[0][..., : _real(op, xs[0])].max(-1)], _rowmax_vjp),
-    "sumexp": Meaning(lambda op, xs: [_exponentials(op, *xs).sum(-1)], _sumexp_vjp),
-    "pick": Meaning(_pick, _pick_vjp),
-    "nll": Meaning(_nll, _nll_vjp),
-    "mean": Meaning(lambda op, xs: [xs[0].sum(dtype=np.float64) / _divisor(xs[1])], _mean_vjp),
-    "count": Meaning(lambda op, xs: [np.asarray((xs[0] != IGNORED).sum())], no_gradient),
+SEMANTICS: Final[dict[str, Semantics]] = {
+    "rowmax": Semantics(lambda op, xs: [xs[0][..., : _real_columns(op, xs[0])].max(-1)], _rowmax_vjp),
+    "sumexp": Semantics(lambda op, xs: [_exponentials(op, *xs).sum(-1)], _sumexp_vjp),
+    "pick": Semantics(_pick, _pick_vjp),
+    "nll": Semantics(_nll, _nll_vjp),
+    "mean": Semantics(lambda op, xs: [xs[0].sum(dtype=np.float64) / _divisor(xs[1])], _mean_vjp),
+    "count": Semantics(lambda op, xs: [np.asarray((xs[0] != IGNORED).sum())], no_gradient),
 }

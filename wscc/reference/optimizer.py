@@ -1,4 +1,4 @@
-"""AdamW and SGD as the papers write them, on whole arrays."""
+"""AdamW (Loshchilov and Hutter 2019) and SGD as the papers write them, on whole arrays."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Final
 import numpy as np
 
 from wscc.ir.train import Schedule, Train
-from wscc.reference.meaning import Array, Precision, wide
+from wscc.reference.semantics import Array, Precision, wide
 
 _CLIP_EPS: Final = 1e-6  # of `torch.nn.utils.clip_grad_norm_`
 
 
-def rate(schedule: Schedule, t: int) -> float:
-    """What the learning rate is multiplied by in step `t`, from 1."""
-    if t < schedule.warmup:
-        return t / schedule.warmup
-    if not schedule.decay:
+def rate(lr_schedule: Schedule, t: int) -> float:
+    """The factor of the learning rate in step `t`, counted from 1: linear warmup, then a half cosine."""
+    if t < lr_schedule.warmup:
+        return t / lr_schedule.warmup
+    if not lr_schedule.decay:
         return 1.0
-    length = schedule.decay - schedule.warmup
-    done = min(1.0, (t - schedule.warmup) / length) if length > 0 else 1.0
-    return schedule.floor + (1 - schedule.floor) * 0.5 * (1 + cos(pi * done))
+    length = lr_schedule.decay - lr_schedule.warmup
+    progress = min(1.0, (t - lr_schedule.warmup) / length) if length > 0 else 1.0
+    return lr_schedule.floor + (1 - lr_schedule.floor) * 0.5 * (1 + cos(pi * progress))
 
 
 def global_norm(grads: dict[str, Array]) -> float:
@@ -32,7 +32,7 @@ def global_norm(grads: dict[str, Array]) -> float:
 
 @dataclass(slots=True)
 class Optimizer:
-    """`update` is one step; the moments of AdamW live here, in the element type of gradients."""
+    """The state of the optimizer: step `t` and the moments of AdamW by weight, in the element type of gradients."""
 
     train: Train
     precision: Precision
@@ -41,13 +41,14 @@ class Optimizer:
     square: dict[str, Array] = field(default_factory=dict)
 
     def update(self, weights: dict[str, Array], grads: dict[str, Array], norm: float) -> dict[str, Array]:
-        """New weights, in the types of the old; a weight without gradient stays."""
+        """The weights after one step, in their old types; a weight without gradient stays. `norm` is that of all
+        gradients."""
         self.t += 1
         lr = self.train.optimizer.lr * rate(self.train.schedule, self.t)
         factor = min(1.0, self.train.clip / (norm + _CLIP_EPS)) if self.train.clip else 1.0
         step = self._adamw if self.train.optimizer.kind == "adamw" else self._sgd
-        changed = {n: step(n, wide(weights[n]), wide(g) * factor, lr) for n, g in grads.items()}
-        return {n: changed[n].astype(w.dtype) if n in changed else w for n, w in weights.items()}
+        updated = {n: step(n, wide(weights[n]), wide(g) * factor, lr) for n, g in grads.items()}
+        return {n: updated[n].astype(w.dtype) if n in updated else w for n, w in weights.items()}
 
     def _sgd(self, name: str, w: Array, g: Array, lr: float) -> Array:
         return w - lr * g
@@ -61,6 +62,7 @@ class Optimizer:
         return w - lr * (unbiased_m / (np.sqrt(unbiased_v) + o.eps) + o.weight_decay * w)
 
     def _moment(self, moments: dict[str, Array], name: str, x: Array, beta: float) -> Array:
+        """The moving average of `x` after this step, which is stored in `moments`."""
         old = wide(moments[name]) if name in moments else np.zeros_like(x)
         new = beta * old + (1 - beta) * x
         moments[name] = self.precision.store(new, self.train.grads)

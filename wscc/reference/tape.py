@@ -1,4 +1,4 @@
-"""Runs the calls of a forward module one after another and plays them back in reverse for the gradients."""
+"""Reverse-mode differentiation: a tape that runs the calls of a forward module, and runs back over them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from wscc.ir.op import Op, Value
 from wscc.ir.step import Call, walk
 from wscc.ir.types import DType
 from wscc.reference import activations, arithmetic, attention, layers, loss
-from wscc.reference.meaning import Array, Meaning, Precision, wide
+from wscc.reference.semantics import Array, Precision, Semantics, wide
 
-MEANINGS: Final[dict[str, Meaning]] = {
-    **arithmetic.MEANINGS,
-    **activations.MEANINGS,
-    **layers.MEANINGS,
-    **attention.MEANINGS,
-    **loss.MEANINGS,
+SEMANTICS: Final[dict[str, Semantics]] = {
+    **arithmetic.SEMANTICS,
+    **activations.SEMANTICS,
+    **layers.SEMANTICS,
+    **attention.SEMANTICS,
+    **loss.SEMANTICS,
 }
 
 Key = tuple[str, tuple[int, ...]]  # an array and the index of one of its elements
@@ -48,22 +48,22 @@ class _Record:
 
 
 def run_ops(ops: tuple[Op, ...], env: Env, precision: Precision) -> None:
-    """Evaluate `ops` in order, adding their results to `env`."""
+    """Evaluate `ops` in order, and add their results to `env`."""
     for op in ops:
-        results = MEANINGS[op.kind].forward(op, [wide(env[v.name]) for v in op.operands])
-        for value, made in zip(op.results, results, strict=True):
-            assert made.shape == value.type.shape, f"{op.kind}: {value.name} is {made.shape}"
-            env[value.name] = precision.store(made, value.type.dtype)
+        results = SEMANTICS[op.kind].forward(op, [wide(env[v.name]) for v in op.operands])
+        for value, result in zip(op.results, results, strict=True):
+            assert result.shape == value.type.shape, f"{op.kind}: {value.name} is {result.shape}"
+            env[value.name] = precision.store(result, value.type.dtype)
 
 
 def pull_back(ops: tuple[Op, ...], env: Env, grads: Env, precision: Precision) -> None:
-    """From the gradients of results in `grads`, add those of everything the results depend on."""
+    """Add to `grads`, which has gradients of results, those of all values that the results depend on."""
     for op in reversed(ops):
         if not any(v.name in grads for v in op.results):
             continue
         dys = [wide(grads[v.name]) if v.name in grads else _zero(v, precision) for v in op.results]
         xs, ys = ([wide(env[v.name]) for v in values] for values in (op.operands, op.results))
-        for value, grad in zip(op.operands, MEANINGS[op.kind].vjp(op, xs, ys, dys), strict=True):
+        for value, grad in zip(op.operands, SEMANTICS[op.kind].vjp(op, xs, ys, dys), strict=True):
             if grad is not None and value.type.dtype.is_float:
                 _accumulate(grads, value.name, grad, value.type.dtype, precision)
 
@@ -78,8 +78,11 @@ def _accumulate(sums: dict[_K, Array], key: _K, x: Array, dtype: DType, precisio
 
 
 class Tape:
-    """One step of a forward module. `memory` starts with parameters and inputs; whatever is only added to
-    starts from zero. Every value of every call is kept, so memory grows with layers and micro-batches."""
+    """One step of a forward module. `memory` starts with parameters and inputs; arrays that are only added to
+    start from zero. Every value of every call is kept, so memory grows with layers and micro-batches.
+
+    `ValueError` if a parameter or input is missing or of another shape.
+    """
 
     def __init__(self, module: Module, params: Tensors, inputs: Tensors, precision: Precision) -> None:
         self.module, self.precision = module, precision
@@ -95,14 +98,14 @@ class Tape:
         a = self.arrays[name]
         shape = (*a.extents, *a.type.shape)
         if name not in tensors or tensors[name].shape != shape:
-            found = list(tensors[name].shape) if name in tensors else "missing"
-            raise ValueError(f"`{name}` must be {list(shape)} and is {found}")
-        held = self.precision.store(tensors[name], a.type.dtype)
+            actual = list(tensors[name].shape) if name in tensors else "missing"
+            raise ValueError(f"`{name}` must be {list(shape)} and is {actual}")
+        stored = self.precision.store(tensors[name], a.type.dtype)
         for index in np.ndindex(a.extents):
-            self.memory[name, index] = held[index]
+            self.memory[name, index] = stored[index]
 
     def run(self) -> None:
-        """Every call of the step, in order."""
+        """Run every call of the step, in order."""
         for call, variables in walk(self.module.step):
             self._call(call, variables)
 
@@ -114,14 +117,14 @@ class Tape:
             record.env[value.name] = self.memory[key]
         run_ops(procedure.ops, record.env, self.precision)
         for output, key in zip(procedure.outputs, record.outputs, strict=True):
-            made = record.env[output.value.name]
+            result = record.env[output.value.name]
             if output.mode is Mode.WRITE:
                 self.memory.pop(key, None)
-            _accumulate(self.memory, key, wide(made), self.arrays[key[0]].type.dtype, self.precision)
+            _accumulate(self.memory, key, wide(result), self.arrays[key[0]].type.dtype, self.precision)
         self.records.append(record)
 
     def gradients(self, of: str) -> dict[Key, Array]:
-        """Of the scalar array `of`, with respect to every parameter element that some call has read."""
+        """Gradients of the scalar array `of` with respect to every parameter element that some call has read."""
         adjoints: dict[Key, Array] = {(of, ()): np.ones((), self.precision.of(self.arrays[of].type.dtype))}
         for record in reversed(self.records):
             self._reverse(record, adjoints)
@@ -131,7 +134,7 @@ class Tape:
     def _reverse(self, record: _Record, adjoints: dict[Key, Array]) -> None:
         grads: Env = {}
         for output, key in zip(record.procedure.outputs, record.outputs, strict=True):
-            # A write ends the life of what the element held before; an addition leaves it alive.
+            # A write ends the live range of the element's earlier value; an addition extends it.
             seed = adjoints.pop(key, None) if output.mode is Mode.WRITE else adjoints.get(key)
             if seed is not None and output.value.type.dtype.is_float:
                 _accumulate(grads, output.value.name, wide(seed), output.value.type.dtype, self.precision)

@@ -1,4 +1,4 @@
-"""The reference as a whole: one batch, or a few steps of training."""
+"""Evaluation of one batch, and a few steps of training, on one device."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.ir.types import DType
-from wscc.reference.meaning import Array, Precision
 from wscc.reference.optimizer import Optimizer, global_norm
+from wscc.reference.semantics import Array, Precision
 from wscc.reference.tape import Tape, Tensors
 
 LOSS = "loss"
@@ -19,7 +19,10 @@ LOSS = "loss"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """Of one whole batch: the loss, the gradient of each parameter before clipping, their global 2-norm."""
+    """The results of one whole batch: loss, gradient of each parameter before clipping, their global 2-norm.
+
+    A gradient has the shape of its array, [*extents, *type.shape].
+    """
 
     loss: float
     grads: dict[str, Array]
@@ -28,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """Of a training run: losses and gradient norms by step, the first step's gradients, the last weights."""
+    """The results of training: losses and gradient norms by step, the first step's gradients, the last weights."""
 
     losses: tuple[float, ...]
     norms: tuple[float, ...]
@@ -37,11 +40,11 @@ class History:
 
 
 def evaluate(module: Module, params: Tensors, inputs: Tensors, dtype: DType | None = None) -> Step:
-    """Run a forward module (before `differentiate`) on one batch, all its micro-batches.
+    """Loss and gradients of a forward module (before `differentiate`) on one batch, all its micro-batches.
 
-    Every float is held as `dtype` (f64 for a proof, else f32), or as the module says: bf16 is then computed
-    in f32 and rounded after each op. Raises `ValueError` where a parameter or input is missing or of another
-    shape.
+    `params` and `inputs` have the shapes of their arrays, [*extents, *type.shape]. Every float is stored as `dtype`
+    (f64 for a proof, else f32), or as the module says: bf16 is then computed in f32 and rounded after each op.
+    Raises `ValueError` if a parameter or input is missing or of another shape.
     """
     tape = Tape(module, params, inputs, Precision(dtype))
     tape.run()
@@ -50,16 +53,16 @@ def evaluate(module: Module, params: Tensors, inputs: Tensors, dtype: DType | No
 
 
 def _assemble(module: Module, tape: Tape) -> dict[str, Array]:
-    """Gradients of array elements as whole arrays; parameters that nothing reads have none."""
-    found = tape.gradients(LOSS)
+    """Gradients of array elements joined to whole arrays; parameters that no call reads have none."""
+    by_element = tape.gradients(LOSS)
     out: dict[str, Array] = {}
     for array in module.arrays:
-        if array.kind is Kind.PARAM and any(name == array.name for name, _ in found):
+        if array.kind is Kind.PARAM and any(name == array.name for name, _ in by_element):
             dtype = tape.precision.of(module.train.grads)
             whole = np.zeros((*array.extents, *array.type.shape), dtype)
             for index in np.ndindex(array.extents):
-                if (array.name, index) in found:
-                    whole[index] = found[array.name, index]
+                if (array.name, index) in by_element:
+                    whole[index] = by_element[array.name, index]
             out[array.name] = whole
     return out
 
@@ -71,17 +74,17 @@ def train(
     steps: int,
     dtype: DType | None = None,
 ) -> History:
-    """`steps` (at least 1) steps from `params` with the optimizer of `module.train`; `batches(i)` gives the
-    inputs of step i, from 0."""
+    """Train for `steps` (at least 1) steps from `params` with the optimizer of `module.train`; `batches(i)` gives the
+    inputs of step i, from 0. Shapes, `dtype` and errors are those of `evaluate`."""
     precision = Precision(dtype)
     optimizer = Optimizer(module.train, precision)
     weights = {
         a.name: precision.store(params[a.name], a.type.dtype) for a in module.arrays if a.kind is Kind.PARAM
     }
-    done: list[Step] = []
+    history: list[Step] = []
     for i in range(steps):
         step = evaluate(module, weights, batches(i), dtype)
         weights = optimizer.update(weights, step.grads, step.norm)
-        # Later gradients are not asked for; keeping them would hold steps x model in memory.
-        done.append(step if i == 0 else Step(step.loss, {}, step.norm))
-    return History(tuple(s.loss for s in done), tuple(s.norm for s in done), done[0].grads, weights)
+        # Later gradients are not returned; to keep them would take steps x model of memory.
+        history.append(step if i == 0 else Step(step.loss, {}, step.norm))
+    return History(tuple(s.loss for s in history), tuple(s.norm for s in history), history[0].grads, weights)

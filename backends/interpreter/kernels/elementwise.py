@@ -1,4 +1,8 @@
-"""Arithmetic and activations: chains of in-place passes over blocks that stay in cache."""
+"""Kernels of arithmetic and activations: in-place passes over blocks that stay in cache.
+
+`[*]` is any shape, the same for all operands; operands that are read may be broadcast (stride 0). All compute in
+the element type of their operands, f32 or f64.
+"""
 
 from __future__ import annotations
 
@@ -8,74 +12,86 @@ from typing import Any
 
 import numpy as np
 
-from wscc.backends.interpreter.kernels.scratch import Array, blocks, like, scratch
+from wscc.backends.interpreter.kernels.scratch import Array, blocks, scratch, scratch_like
 
 _GELU = sqrt(2 / pi)
 _CUBIC = 0.044715
 
 
 def add(z: Array, x: Array, y: Array) -> None:
+    """z [*] = x [*] + y [*]."""
     np.add(x, y, out=z)
 
 
 def sub(z: Array, x: Array, y: Array) -> None:
+    """z [*] = x [*] - y [*]."""
     np.subtract(x, y, out=z)
 
 
 def mul(z: Array, x: Array, y: Array) -> None:
+    """z [*] = x [*] y [*], element by element."""
     np.multiply(x, y, out=z)
 
 
 def div(z: Array, x: Array, y: Array) -> None:
+    """z [*] = x [*] / y [*], element by element."""
     np.divide(x, y, out=z)
 
 
 def maximum(z: Array, x: Array, y: Array) -> None:
+    """z [*] = the larger of x [*] and y [*], element by element."""
     np.maximum(x, y, out=z)
 
 
 def scale(y: Array, x: Array, factor: float) -> None:
+    """y [*] = factor x [*]."""
     np.multiply(x, factor, out=y)
 
 
 def relu(y: Array, x: Array) -> None:
+    """y [*] = max(x [*], 0)."""
     np.maximum(x, 0, out=y)
 
 
 def relu_bwd(dx: Array, x: Array, dy: Array) -> None:
+    """dx [*] = dy [*] where x [*] > 0, else 0."""
     np.multiply(dy, x > 0, out=dx)
 
 
 def gelu(y: Array, x: Array) -> None:
-    for some_y, some_x in blocks(0, y, x):
-        t = _gelu_argument(some_x)
+    """y [*] = GELU of x [*] in the tanh approximation (Hendrycks and Gimpel 2016)."""
+    for y_block, x_block in blocks(0, y, x):
+        t = _gelu_argument(x_block)
         np.tanh(t, out=t)
         t += 1
-        t *= some_x
-        np.multiply(t, 0.5, out=some_y)
+        t *= x_block
+        np.multiply(t, 0.5, out=y_block)
 
 
 def gelu_bwd(dx: Array, x: Array, dy: Array) -> None:
-    """With u the argument of tanh, t = tanh u and h = (1 + t) / 2: the slope is h (1 + 2 x u' (1 - h)), and
-    x u' = 3 u - 2 sqrt(2/pi) x."""
-    for some_dx, some_x, some_dy in blocks(0, dx, x, dy):
-        u, h, a = _gelu_argument(some_x), like("gelu.h", some_x), like("gelu.a", some_x)
+    """dx [*] = dy [*] times the slope of `gelu` at x [*].
+
+    With u the argument of tanh, t = tanh u and h = (1 + t) / 2: the slope is h (1 + 2 x u' (1 - h)), and
+    x u' = 3 u - 2 sqrt(2/pi) x.
+    """
+    for dx_block, x_block, dy_block in blocks(0, dx, x, dy):
+        u, h, a = _gelu_argument(x_block), scratch_like("gelu.h", x_block), scratch_like("gelu.a", x_block)
         np.tanh(u, out=h)
         h += 1
         h *= 0.5
         u *= 6
-        np.multiply(some_x, 4 * _GELU, out=a)
+        np.multiply(x_block, 4 * _GELU, out=a)
         u -= a
         np.subtract(1, h, out=a)
         u *= a
         u += 1
         u *= h
-        np.multiply(u, some_dy, out=some_dx)
+        np.multiply(u, dy_block, out=dx_block)
 
 
 def _gelu_argument(x: Array) -> Array:
-    """sqrt(2/pi) (x + 0.044715 x^3), in scratch."""
-    u = np.multiply(x, x, out=like("gelu.u", x))
+    """The argument of tanh, sqrt(2/pi) (x + 0.044715 x^3), of the shape of x, in scratch."""
+    u = np.multiply(x, x, out=scratch_like("gelu.u", x))
     u *= _CUBIC * _GELU
     u += _GELU
     u *= x
@@ -83,43 +99,49 @@ def _gelu_argument(x: Array) -> Array:
 
 
 def gelu_erf(y: Array, x: Array) -> None:
-    for some_y, some_x in blocks(0, y, x):
-        np.multiply(_normal_cdf(some_x)[0], some_x, out=some_y)
+    """y [*] = x [*] Phi(x), the exact GELU; Phi is the normal distribution function."""
+    for y_block, x_block in blocks(0, y, x):
+        np.multiply(_normal_cdf(x_block)[0], x_block, out=y_block)
 
 
 def gelu_erf_bwd(dx: Array, x: Array, dy: Array) -> None:
-    """dy (Phi(x) + x phi(x)), the normal distribution and its density."""
-    for some_dx, some_x, some_dy in blocks(0, dx, x, dy):
-        cdf, density = _normal_cdf(some_x)
-        density *= some_x
+    """dx [*] = dy [*] (Phi(x) + x phi(x)) at x [*], with the normal distribution function and its density."""
+    for dx_block, x_block, dy_block in blocks(0, dx, x, dy):
+        cdf, density = _normal_cdf(x_block)
+        density *= x_block
         density += cdf
-        np.multiply(density, some_dy, out=some_dx)
+        np.multiply(density, dy_block, out=dx_block)
 
 
 def swiglu(y: Array, a: Array, b: Array) -> None:
-    for some_y, some_a, some_b in blocks(0, y, a, b):
-        s = _sigmoid(some_a)
-        s *= some_a
-        np.multiply(s, some_b, out=some_y)
+    """y [*] = a [*] sigmoid(a) b [*] (Shazeer 2020)."""
+    for y_block, a_block, b_block in blocks(0, y, a, b):
+        s = _sigmoid(a_block)
+        s *= a_block
+        np.multiply(s, b_block, out=y_block)
 
 
 def swiglu_bwd(da: Array, db: Array, a: Array, b: Array, dy: Array) -> None:
-    """With s = sigmoid(a): db = dy a s; da = dy b s (1 + a (1 - s))."""
-    for some_da, some_db, some_a, some_b, some_dy in blocks(0, da, db, a, b, dy):
-        s = _sigmoid(some_a)
-        g = like("swiglu.g", s)
-        np.multiply(some_dy, s, out=g)  # dy s
+    """da, db [*] = gradients of `swiglu` at a, b [*] for dy [*].
+
+    With s = sigmoid(a): db = dy a s; da = dy b s (1 + a (1 - s)).
+    """
+    for da_block, db_block, a_block, b_block, dy_block in blocks(0, da, db, a, b, dy):
+        s = _sigmoid(a_block)
+        g = scratch_like("swiglu.g", s)
+        np.multiply(dy_block, s, out=g)  # dy s
         np.subtract(1, s, out=s)
-        s *= some_a
+        s *= a_block
         s += 1
         s *= g
-        s *= some_b
-        np.multiply(g, some_a, out=some_db)
-        np.copyto(some_da, s)
+        s *= b_block
+        np.multiply(g, a_block, out=db_block)
+        np.copyto(da_block, s)
 
 
 def _sigmoid(x: Array) -> Array:
-    s = like("sigmoid", x)
+    """1 / (1 + exp(-x)), of the shape of x, in scratch."""
+    s = scratch_like("sigmoid", x)
     np.negative(x, out=s)
     np.exp(s, out=s)
     s += 1
@@ -127,15 +149,15 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _normal_cdf(x: Array) -> tuple[Array, Array]:
-    """Phi(x) and the density phi(x).
+    """The normal distribution function Phi(x) and its density phi(x), of the shape of x, in scratch.
 
     erfc(z) = exp(-z^2) f(t) for z >= 0, t = 2 / (2 + z), where f is a Chebyshev series: accurate relative to
     the result even far out in the tail, where 1 + erf would cancel.
     """
-    z = like("erf.z", x)
+    z = scratch_like("erf.z", x)
     np.abs(x, out=z)
     z *= sqrt(0.5)
-    gauss = like("erf.gauss", x)
+    gauss = scratch_like("erf.gauss", x)
     np.multiply(z, z, out=gauss)
     np.negative(gauss, out=gauss)
     np.exp(gauss, out=gauss)
@@ -151,8 +173,8 @@ def _normal_cdf(x: Array) -> tuple[Array, Array]:
 
 
 def _chebyshev(u: Array, coefficients: tuple[float, ...]) -> Array:
-    """Clenshaw's recurrence b_k = c_k + 2 u b_(k+1) - b_(k+2)."""
-    b1, b2, u2 = like("erf.b1", u), like("erf.b2", u), like("erf.u2", u)
+    """The Chebyshev series at u, by Clenshaw's recurrence b_k = c_k + 2 u b_(k+1) - b_(k+2), in scratch."""
+    b1, b2, u2 = scratch_like("erf.b1", u), scratch_like("erf.b2", u), scratch_like("erf.u2", u)
     np.add(u, u, out=u2)
     b1.fill(coefficients[-1])
     b2.fill(0)
@@ -172,7 +194,7 @@ def _chebyshev(u: Array, coefficients: tuple[float, ...]) -> Array:
 def _erfcx_series() -> tuple[float, ...]:
     """The Chebyshev coefficients of exp(z^2) erfc(z) as a function of 2 t - 1, t = 2 / (2 + z)."""
 
-    def f(u: float) -> float:
+    def erfcx(u: float) -> float:
         t = (u + 1) / 2
         z = 2 / t - 2
         # Beyond 25, where erfc underflows, the asymptotic series is exact to rounding.
@@ -182,6 +204,6 @@ def _erfcx_series() -> tuple[float, ...]:
         return (1 - w * (1 - 3 * w * (1 - 5 * w * (1 - 7 * w)))) / (z * sqrt(pi))
 
     def sampled(u: Any) -> Any:
-        return np.array([f(float(v)) for v in u])
+        return np.array([erfcx(float(v)) for v in u])
 
     return tuple(np.polynomial.chebyshev.chebinterpolate(sampled, 30).tolist())

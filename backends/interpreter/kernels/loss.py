@@ -1,4 +1,8 @@
-"""Cross entropy in pieces that a split vocabulary can be summed over. Columns from `limit` on are pads."""
+"""Kernels of cross entropy, in pieces whose results a split vocabulary can reduce over its shards.
+
+Logits are x [*, v], labels y [*] i32 (-100: ignored). `start` is the global number of the first column of x; columns
+from the global number `limit` on (0: none) are pads, and are not read. Floats are f32 or f64.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +10,41 @@ import numpy as np
 
 from wscc.backends.interpreter.kernels.gemm import row_max, row_sum
 from wscc.backends.interpreter.kernels.memory import local_rows
-from wscc.backends.interpreter.kernels.scratch import Array, blocks, like
+from wscc.backends.interpreter.kernels.scratch import Array, blocks, scratch_like
 
 IGNORED = -100
 
 
 def rowmax(m: Array, x: Array, limit: int, start: int) -> None:
-    row_max(_real(x, limit, start), m)
+    """m [*] = maximum of x [*, v] over the columns that are no pads, -inf where there are none."""
+    row_max(_without_pads(x, limit, start), m)
 
 
 def sumexp(z: Array, x: Array, m: Array, limit: int, start: int) -> None:
-    for some_z, some_x, some_m in blocks(1, z, _real(x, limit, start), m):
-        t = np.subtract(some_x, some_m[..., None], out=like("sumexp", some_x))
+    """z [*] = sum over v of exp(x [*, v] - m [*]), pads left out."""
+    for z_block, x_block, m_block in blocks(1, z, _without_pads(x, limit, start), m):
+        t = np.subtract(x_block, m_block[..., None], out=scratch_like("sumexp", x_block))
         np.exp(t, out=t)
-        row_sum(t, some_z)
+        row_sum(t, z_block)
 
 
 def sumexp_bwd(dx: Array, x: Array, m: Array, dz: Array, limit: int, start: int) -> None:
-    x = _real(x, limit, start)
+    """dx [*, v] = exp(x [*, v] - m [*]) dz [*]; 0 at pads."""
+    x = _without_pads(x, limit, start)
     dx[..., x.shape[-1] :] = 0
-    for some_dx, some_x, some_m, some_dz in blocks(1, dx[..., : x.shape[-1]], x, m, dz):
-        t = np.subtract(some_x, some_m[..., None], out=like("sumexp", some_x))
+    for dx_block, x_block, m_block, dz_block in blocks(1, dx[..., : x.shape[-1]], x, m, dz):
+        t = np.subtract(x_block, m_block[..., None], out=scratch_like("sumexp", x_block))
         np.exp(t, out=t)
-        np.multiply(t, some_dz[..., None], out=some_dx)
+        np.multiply(t, dz_block[..., None], out=dx_block)
 
 
-def _real(x: Array, limit: int, start: int) -> Array:
-    """The columns that are no pads."""
+def _without_pads(x: Array, limit: int, start: int) -> Array:
+    """View of the columns of x [*, v] that are no pads."""
     return x if limit == 0 else x[..., : max(0, limit - start)]
 
 
 def pick(p: Array, x: Array, y: Array, start: int) -> None:
+    """p [*] = x [*, v] at column y [*] - start, or 0 where that is in another shard."""
     columns, inside = local_rows(y, start, x.shape[-1])
     columns[~inside] = 0
     picked = np.take_along_axis(x, columns[..., None], axis=-1)[..., 0]
@@ -45,14 +53,16 @@ def pick(p: Array, x: Array, y: Array, start: int) -> None:
 
 
 def pick_bwd(dx: Array, y: Array, dp: Array, start: int) -> None:
+    """dx [*, v] = dp [*] at column y [*] - start, 0 elsewhere."""
     columns, inside = local_rows(y, start, dx.shape[-1])
     dx.fill(0)
-    at = np.nonzero(inside)
-    dx[(*at, columns[at])] = dp[at]
+    rows = np.nonzero(inside)
+    dx[(*rows, columns[rows])] = dp[rows]
 
 
 def nll(l: Array, m: Array, z: Array, p: Array, y: Array) -> None:  # noqa: E741
-    t = np.log(z, out=like("nll", z))
+    """l [*] = log z [*] + m [*] - p [*], the negative log-likelihood; 0 where label y [*] is -100."""
+    t = np.log(z, out=scratch_like("nll", z))
     t += m
     t -= p
     t[y == IGNORED] = 0
@@ -60,6 +70,7 @@ def nll(l: Array, m: Array, z: Array, p: Array, y: Array) -> None:  # noqa: E741
 
 
 def nll_bwd(dz: Array, dp: Array, z: Array, y: Array, dl: Array) -> None:
+    """dz [*] = dl [*] / z [*] and dp [*] = -dl; both 0 where label y [*] is -100."""
     ignored = y == IGNORED
     np.negative(dl, out=dp)
     dp[ignored] = 0
@@ -68,20 +79,23 @@ def nll_bwd(dz: Array, dp: Array, z: Array, y: Array, dl: Array) -> None:
 
 
 def mean(s: Array, x: Array, n: Array) -> None:
+    """s [] = sum of x [*] / max(n [], 1); the sum in the element type of x."""
     s[...] = float(np.add.reduce(x, axis=None)) / max(float(n), 1.0)
 
 
 def mean_bwd(dx: Array, ds: Array, n: Array) -> None:
+    """dx [*] = ds [] / max(n [], 1) everywhere."""
     dx.fill(float(ds) / max(float(n), 1.0))
 
 
 def count(n: Array, y: Array) -> None:
+    """n [] = the number of labels y [*] that are not -100."""
     n[...] = np.count_nonzero(y != IGNORED)
 
 
 def sqsum(s: Array, x: Array) -> None:
-    """Block by block in the element type, the blocks in f64."""
+    """s [] = sum of squares of x [*]: each block in the element type of x, the blocks added in f64."""
     total = 0.0
-    for (some,) in blocks(0, x):
-        total += float(np.vdot(some, some))
+    for (x_block,) in blocks(0, x):
+        total += float(np.vdot(x_block, x_block))
     s[...] = total

@@ -1,4 +1,4 @@
-"""Normalisation and rotary positions: rows of `d` elements, many rows to a block."""
+"""Kernels of normalisation over the last dimension, and of rotary positions."""
 
 from __future__ import annotations
 
@@ -8,37 +8,42 @@ from typing import Any
 import numpy as np
 
 from wscc.backends.interpreter.kernels.gemm import column_sum, row_dot, row_sum
-from wscc.backends.interpreter.kernels.scratch import Array, blocks, like, scratch
+from wscc.backends.interpreter.kernels.scratch import Array, blocks, scratch, scratch_like
 
 
 def layernorm(y: Array, x: Array, g: Array, b: Array, eps: float) -> None:
-    for some_y, some_x in blocks(1, y, x):
-        c, s = _centred(some_x), scratch("norm.s", some_x.shape[:-1], some_x.dtype)
+    """y [*, d] = layernorm of x [*, d] with gain g [d] and bias b [d], biased variance, in f32 or f64."""
+    for y_block, x_block in blocks(1, y, x):
+        c, s = _centred(x_block), scratch("norm.s", x_block.shape[:-1], x_block.dtype)
         row_dot(c, c, s)
         _finish(s, x.shape[-1], eps)
         c *= s[..., None]
         c *= g
-        np.add(c, b, out=some_y)
+        np.add(c, b, out=y_block)
 
 
 def layernorm_bwd(dx: Array, dg: Array, db: Array, x: Array, g: Array, dy: Array, eps: float) -> None:
-    """With c = x - mean, s = 1 / deviation, u = dy g: dx = s (u - mean u - c s^2 mean(u c)), dg = sum dy c s.
+    """dx [*, d], dg [d], db [d] = gradients of `layernorm` at x [*, d], g [d] for dy [*, d], in f32 or f64.
 
+    With c = x - mean, s = 1 / deviation, u = dy g: dx = s (u - mean u - c s^2 mean(u c)), dg = sum dy c s.
     Rows are scaled as late as possible, where that is a number for each row and not a pass.
     """
     dg.fill(0)
     db.fill(0)
-    for some_dx, some_x, some_dy in blocks(1, dx, x, dy):
-        c, s = _centred(some_x), scratch("norm.s", some_x.shape[:-1], some_x.dtype)
+    for dx_block, x_block, dy_block in blocks(1, dx, x, dy):
+        c, s = _centred(x_block), scratch("norm.s", x_block.shape[:-1], x_block.dtype)
         row_dot(c, c, s)
         _finish(s, x.shape[-1], eps)
-        _backward(some_dx, dg, c, s, g, some_dy, db)
+        _backward(dx_block, dg, c, s, g, dy_block, db)
 
 
 def _backward(dx: Array, dg: Array, c: Array, s: Array, g: Array, dy: Array, db: Array | None) -> None:
-    """The end of both norms; `c` is overwritten. Without `db` there is no mean to take away."""
-    p, m = like("norm.p", c), like("norm.m", s)
-    weights = np.divide(g, g.shape[0], out=like("norm.weights", g))
+    """dx [*, d] of both norms, and dg [d], db [d] added to; `c` [*, d] is overwritten.
+
+    `c` are the centred rows and s [*] their inverse deviations. Without `db` no mean is subtracted.
+    """
+    p, m = scratch_like("norm.p", c), scratch_like("norm.m", s)
+    weights = np.divide(g, g.shape[0], out=scratch_like("norm.weights", g))
     np.multiply(dy, c, out=p)
     column_sum(p, dg, s)
     np.matmul(p, weights, out=m)
@@ -55,36 +60,41 @@ def _backward(dx: Array, dg: Array, c: Array, s: Array, g: Array, dy: Array, db:
 
 
 def rmsnorm(y: Array, x: Array, g: Array, eps: float) -> None:
-    for some_y, some_x in blocks(1, y, x):
-        h = np.multiply(some_x, _inverse_rms(some_x, eps)[..., None], out=like("norm.c", some_x))
-        np.multiply(h, g, out=some_y)
+    """y [*, d] = x [*, d] / sqrt(mean(x^2) + eps) g [d], in f32 or f64."""
+    for y_block, x_block in blocks(1, y, x):
+        h = np.multiply(x_block, _inverse_rms(x_block, eps)[..., None], out=scratch_like("norm.c", x_block))
+        np.multiply(h, g, out=y_block)
 
 
 def rmsnorm_bwd(dx: Array, dg: Array, x: Array, g: Array, dy: Array, eps: float) -> None:
-    """As `layernorm_bwd`, with x itself in place of x - mean."""
+    """dx [*, d], dg [d] = gradients of `rmsnorm` at x [*, d], g [d] for dy [*, d], in f32 or f64.
+
+    As `layernorm_bwd`, with x itself in place of x - mean.
+    """
     dg.fill(0)
-    for some_dx, some_x, some_dy in blocks(1, dx, x, dy):
-        c, s = like("norm.c", some_x), _inverse_rms(some_x, eps)
-        np.copyto(c, some_x)
-        _backward(some_dx, dg, c, s, g, some_dy, None)
+    for dx_block, x_block, dy_block in blocks(1, dx, x, dy):
+        c, s = scratch_like("norm.c", x_block), _inverse_rms(x_block, eps)
+        np.copyto(c, x_block)
+        _backward(dx_block, dg, c, s, g, dy_block, None)
 
 
 def _centred(x: Array) -> Array:
-    """x - mean, in scratch."""
+    """x [*, d] minus the mean of each row, in scratch."""
     mean = scratch("norm.mean", x.shape[:-1], x.dtype)
     row_sum(x, mean)
     mean /= x.shape[-1]
-    return np.subtract(x, mean[..., None], out=like("norm.c", x))
+    return np.subtract(x, mean[..., None], out=scratch_like("norm.c", x))
 
 
 def _inverse_rms(x: Array, eps: float) -> Array:
+    """1 / sqrt(mean(x^2) + eps) [*] of each row of x [*, d], in scratch."""
     inverse = scratch("norm.s", x.shape[:-1], x.dtype)
     row_dot(x, x, inverse)
     return _finish(inverse, x.shape[-1], eps)
 
 
 def _finish(squares: Array, n: int, eps: float) -> Array:
-    """1 / sqrt(squares / n + eps), in place."""
+    """1 / sqrt(squares / n + eps), in place of the sums of squares."""
     squares /= n
     squares += eps
     np.sqrt(squares, out=squares)
@@ -92,25 +102,31 @@ def _finish(squares: Array, n: int, eps: float) -> Array:
 
 
 def rope(y: Array, x: Array, theta: float, sign: float, start: int) -> None:
+    """y [b, s, *, e] = x [b, s, *, e] with pairs (i, i + e/2) turned by sign (start + s) theta^(-2i/e).
+
+    Rotary positions (Su et al. 2021) in the half-split form of Llama, in f32 or f64.
+    """
     half = x.shape[-1] // 2
-    cosine, sine = _turns(x.shape[1], half, theta, sign, start, x.dtype)
+    cosine, sine = _rotations(x.shape[1], half, theta, sign, start, x.dtype)
     shape = (x.shape[1], *[1] * (x.ndim - 3), half)
     cosine, sine = cosine.reshape(shape), sine.reshape(shape)
-    for one_y, one_x in zip(y, x, strict=True):
-        lower, upper = one_x[..., :half], one_x[..., half:]
-        new, other = like("rope.new", lower), like("rope.other", lower)
-        np.multiply(lower, cosine, out=new)
-        np.multiply(upper, sine, out=other)
-        new -= other
-        np.multiply(lower, sine, out=other)  # before `lower` may be overwritten
-        np.multiply(upper, cosine, out=one_y[..., half:])
-        one_y[..., half:] += other
-        one_y[..., :half] = new
+    for y_row, x_row in zip(y, x, strict=True):
+        lower, upper = x_row[..., :half], x_row[..., half:]
+        turned, product = scratch_like("rope.turned", lower), scratch_like("rope.product", lower)
+        np.multiply(lower, cosine, out=turned)
+        np.multiply(upper, sine, out=product)
+        turned -= product
+        np.multiply(lower, sine, out=product)  # before `lower` may be overwritten
+        np.multiply(upper, cosine, out=y_row[..., half:])
+        y_row[..., half:] += product
+        y_row[..., :half] = turned
 
 
 @lru_cache(maxsize=256)
-def _turns(rows: int, half: int, theta: float, sign: float, start: int, dtype: Any) -> tuple[Array, Array]:
-    """Cosine and sine of every position and frequency, computed in f64."""
+def _rotations(
+    rows: int, half: int, theta: float, sign: float, start: int, dtype: Any
+) -> tuple[Array, Array]:
+    """Cosines and sines [rows, half] of every position and frequency, computed in f64."""
     frequency = theta ** (-np.arange(half) / half)
     angle = sign * np.multiply.outer(np.arange(start, start + rows), frequency)
     return np.cos(angle).astype(dtype), np.sin(angle).astype(dtype)

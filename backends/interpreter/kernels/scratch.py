@@ -1,4 +1,4 @@
-"""What kernels compute in: buffers that every thread reuses, and blocks that stay in its cache."""
+"""Scratch arrays that a thread reuses, and the division of operands into blocks that stay in its cache."""
 
 from __future__ import annotations
 
@@ -45,26 +45,26 @@ def _carve(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return buffer[:size].view(dtype).reshape(shape)
 
 
-def like(name: str, x: Array) -> Array:
-    """Scratch of the shape and element type of `x`."""
+def scratch_like(name: str, x: Array) -> Array:
+    """An array of `scratch` with the shape and element type of `x`."""
     return scratch(name, x.shape, x.dtype)
 
 
 def blocks(trailing: int, *views: Array) -> Iterator[tuple[Array, ...]]:
-    """Cut views that share their leading dimensions, all but `trailing` of the first view's, into blocks.
+    """Blocks of views that share their leading dimensions (all but the last `trailing` of the first view).
 
     Every block has at most `BLOCK` elements if cutting the leading dimensions can achieve it.
     """
     n = views[0].shape[0]
     if n == 0:
         return
-    each = max(v.size for v in views) // n
-    if n * each <= BLOCK or (n == 1 and views[0].ndim - trailing <= 1):
+    row_size = max(v.size for v in views) // n
+    if n * row_size <= BLOCK or (n == 1 and views[0].ndim - trailing <= 1):
         yield views
-    elif each > BLOCK and views[0].ndim - trailing > 1:
+    elif row_size > BLOCK and views[0].ndim - trailing > 1:
         for i in range(n):
             yield from blocks(trailing, *[v[i] for v in views])
     else:
-        rows = max(1, BLOCK // each)
+        rows = max(1, BLOCK // row_size)
         for i in range(0, n, rows):
             yield tuple([v[i : i + rows] for v in views])

@@ -1,8 +1,9 @@
-"""The meaning of every opcode but those of messages: a function of its writes, reads and attributes.
+"""The table of kernels: the semantics of every opcode but those of messages, and calls of them.
 
-Kernels write into the arrays they are given (strided ones too), allocate next to nothing, and run under
-`np.errstate(all="ignore")`. Operands come as `kernel_views` makes them: at least one leading dimension where
-the declaration says `*`. bf16 is computed in f32 and rounded once, when it is stored.
+A kernel is a function of its writes, reads and attributes, in this order. It writes into the arrays that it is given
+(strided ones too), allocates next to nothing, and runs under `np.errstate(all="ignore")`. Operands come as `merged`
+makes them: at least one leading dimension where the declaration says `*`. bf16 is computed in f32 and rounded once,
+when it is stored.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from wscc.ir.streams.instructions import INSTRUCTIONS
 
 Kernel = Callable[..., None]
 
-MEANING: Final[dict[str, Kernel]] = {
+SEMANTICS: Final[dict[str, Kernel]] = {
     "copy": memory.copy,
     "cast": memory.cast,
     "fill": memory.fill,
@@ -81,16 +82,16 @@ _BF16: Final = np.dtype(ml_dtypes.bfloat16)
 
 
 def kernel(opcode: str, dtypes: Sequence[np.dtype[Any]], writes: int, accumulate: bool) -> Kernel:
-    """The function for operands (writes first) of these element types."""
-    meaning = MEANING[opcode]
+    """The kernel of an opcode for operands of these element types; the first `writes` of them are written."""
+    plain = SEMANTICS[opcode]
     narrow = [i for i, d in enumerate(dtypes) if d == _BF16]
     if not narrow or opcode in _MOVES:
-        return meaning
-    return _widened(meaning, narrow, writes, accumulate)
+        return plain
+    return _widened(plain, narrow, writes, accumulate)
 
 
-def _widened(meaning: Kernel, narrow: Sequence[int], writes: int, accumulate: bool) -> Kernel:
-    """The same kernel with its bf16 operands (numbered in `narrow`) held in f32 while it runs."""
+def _widened(plain: Kernel, narrow: Sequence[int], writes: int, accumulate: bool) -> Kernel:
+    """The kernel `plain` with its bf16 operands (numbered in `narrow`) held in f32 while it runs."""
 
     def run(*args: Any) -> None:
         wide = list(args)
@@ -98,7 +99,7 @@ def _widened(meaning: Kernel, narrow: Sequence[int], writes: int, accumulate: bo
             wide[i] = scratch(f"wide.{i}", args[i].shape, np.float32)
             if i >= writes or accumulate:
                 np.copyto(wide[i], args[i])
-        meaning(*wide)
+        plain(*wide)
         for i in narrow:
             if i < writes:
                 np.copyto(args[i], wide[i], casting="same_kind")
@@ -107,12 +108,15 @@ def _widened(meaning: Kernel, narrow: Sequence[int], writes: int, accumulate: bo
 
 
 def bound(run: Kernel, args: tuple[Any, ...]) -> Prepared:
-    """The call `run(*args)`, with all decided that the arrays decide."""
+    """The call `run(*args)`, specialised to the layouts of its arrays."""
     return contraction.bound(*args) if run is contraction.gemm else (run, args)
 
 
 def apply(opcode: str, writes: Sequence[Array], reads: Sequence[Array], *attrs: Any) -> None:
-    """Run one instruction on arrays of the declared ranks; what the engine does, without its preparation."""
+    """Run one instruction on arrays of the declared ranks, without the engine.
+
+    `ValueError` if ranks or sizes do not fit the declaration.
+    """
     operands = (*writes, *reads)
     shapes = merged(opcode, [Shape(x.shape, x.strides, x.itemsize) for x in operands])
     views = [

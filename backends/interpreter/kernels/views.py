@@ -1,7 +1,7 @@
-"""Operand views as kernels like them: leading dimensions merged where the strides of all operands allow it.
+"""Operand views with as few leading dimensions as the strides of all operands allow.
 
-Derived from the declaration: in `softmax  p[*,q,k] lse[*,q]  s[*,q,k]` the dimensions that `*` stands for run
-together through all three operands, so [2,3,q,k] of a contiguous buffer becomes [6,q,k].
+The declaration of the instruction says which dimensions may merge: in `softmax  p[*,q,k] lse[*,q]  s[*,q,k]` those
+that `*` stands for are the same in all three operands, so [2,3,q,k] of a contiguous buffer becomes [6,q,k].
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 from wscc.ir.streams.instructions import INSTRUCTIONS
 
-# The call of a function, ready to be made.
+# A function and its arguments.
 Prepared = tuple[Callable[..., Any], tuple[Any, ...]]
 
-# Operands of these have leading dimensions of their own.
+# Opcodes whose operands do not share their leading dimensions.
 _UNRELATED = frozenset({"sum", "post", "send"})
 _OPERAND = re.compile(r"\w+(?:\[([^\]]*)\])?")
 
@@ -35,8 +35,8 @@ class Shape:
 def declared(opcode: str) -> tuple[tuple[str, ...], ...]:
     """The dimension names of every operand, writes first: `("*", "q", "k")`, or `("*",)` without names."""
     row = INSTRUCTIONS[opcode]
-    found = _OPERAND.finditer(f"{row.writes} {row.reads}")
-    return tuple(("*",) if m[1] is None else tuple(d for d in m[1].split(",") if d) for m in found)
+    operands = _OPERAND.finditer(f"{row.writes} {row.reads}")
+    return tuple(("*",) if m[1] is None else tuple(d for d in m[1].split(",") if d) for m in operands)
 
 
 def merged(opcode: str, views: Sequence[Shape]) -> tuple[Shape, ...]:
@@ -83,7 +83,7 @@ def _matrix(view: Shape) -> Shape:
 
 
 def _star(opcode: str, term: tuple[str, ...], view: Shape) -> tuple[int, int] | None:
-    """Which dimensions of the view `*` stands for."""
+    """The range of the view's dimensions that `*` stands for; None if the term has no `*`."""
     rank, named = len(view.sizes), len([d for d in term if d != "*"])
     if rank < named or ("*" not in term and rank != named):
         raise ValueError(f"`{opcode}` has an operand of {rank} dimensions where [{','.join(term)}] is wanted")
@@ -99,15 +99,15 @@ def _check_sizes(
     views: Sequence[Shape],
     spans: Sequence[tuple[int, int] | None],
 ) -> None:
-    known: dict[str, tuple[int, ...]] = {}
+    size_of: dict[str, tuple[int, ...]] = {}
     for term, view, span in zip(terms, views, spans, strict=True):
-        at = 0
+        axis = 0
         for name in term:
             n = span[1] - span[0] if name == "*" and span else 1
-            size = view.sizes[at : at + n]
-            if known.setdefault(name, size) != size:
-                raise ValueError(f"`{opcode}`: `{name}` is {list(known[name])} and {list(size)}")
-            at += n
+            size = view.sizes[axis : axis + n]
+            if size_of.setdefault(name, size) != size:
+                raise ValueError(f"`{opcode}`: `{name}` is {list(size_of[name])} and {list(size)}")
+            axis += n
 
 
 def _merge(sizes: Sequence[int], stars: Sequence[Sequence[int]]) -> list[tuple[int, tuple[int, ...]]]:

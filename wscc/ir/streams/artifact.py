@@ -1,4 +1,4 @@
-"""The manifest: what a host must know of a compiled program, and nothing of how it came about."""
+"""The manifest of a compiled program: the logical mesh, the wafer, and the arrays that a host fills and reads."""
 
 from __future__ import annotations
 

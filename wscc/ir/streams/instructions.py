@@ -1,10 +1,10 @@
-"""Every instruction of a die, declared once: what it reads, writes and means.
+"""Declarations of the instructions of a die: operands, attributes and semantics, once for each.
 
 Shapes are those of the operand views; `*` is any leading dims, the same throughout a row. Views may be strided
 and, where only read, may repeat elements (stride 0). Sums of bf16 are taken in f32 and rounded once. `start`
 attributes are global coordinates of the view's first row along the factor named; they may differ by die.
 
-The NumPy meaning is the table `MEANING` of `wscc.backends.interpreter.kernels`; a test holds both
+The NumPy semantics is the table `SEMANTICS` of `wscc.backends.interpreter.kernels.table`; a test holds both
 tables to the same keys.
 """
 
@@ -16,21 +16,24 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class InstructionDef:
-    """`reads` and `writes` name the operands in order; `attrs` the scalars, in order."""
+    """An opcode: `reads` and `writes` name the operands in order, `attrs` the scalars, in order.
+
+    An operand is a name with the names of its dimensions, `x[*,d]`; a bare name has any.
+    """
 
     opcode: str
     writes: str
     reads: str
     attrs: str = ""
-    meaning: str = ""
+    semantics: str = ""
 
     @property
     def attr_names(self) -> tuple[str, ...]:
         return tuple(self.attrs.split())
 
 
-def _row(opcode: str, writes: str, reads: str, attrs: str = "", meaning: str = "") -> InstructionDef:
-    return InstructionDef(opcode, writes, reads, attrs, meaning)
+def _row(opcode: str, writes: str, reads: str, attrs: str = "", semantics: str = "") -> InstructionDef:
+    return InstructionDef(opcode, writes, reads, attrs, semantics)
 
 
 _ALL: Final = (

@@ -1,4 +1,4 @@
-"""What is known of a program beyond what runs it: the FLOPs of its model, and where each instruction comes from."""
+"""The profile of a program: the FLOPs of its model, and the op and line of the model of each instruction."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ UNKNOWN = Origin("", "message", 0)
 
 @dataclass(frozen=True, slots=True)
 class ProcedureOrigins:
-    """By number in `Profile.origins`: that of every channel (-1: none), and of every kernel of the procedure, of
-    which kernel k is executed by the roles `Profile.roles[executed[k]]`."""
+    """The origins of the channels (-1: none) and kernels of a procedure, as numbers in `Profile.origins`; kernel k is
+    executed by the roles `Profile.roles[executed[k]]`."""
 
     name: str
     channels: tuple[int, ...]
@@ -34,8 +34,8 @@ class ProcedureOrigins:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`model_flops` are those of a step without recomputation, and without what a mask lets nobody compute; `file` is
-    the name of the model file."""
+    """The origins of all instructions. `model_flops` are those of a step without recomputation and without entries
+    that a causal mask hides; `file` is the name of the model file."""
 
     model_flops: int
     file: str = ""
@@ -44,20 +44,20 @@ class Profile:
     procedures: tuple[ProcedureOrigins, ...] = ()
 
     def channels(self, procedure: str) -> tuple[Origin, ...]:
-        """By channel of a procedure."""
-        found = next((p for p in self.procedures if p.name == procedure), None)
-        if found is None:
+        """The origin of each channel of a procedure; empty if the profile has no such procedure."""
+        origins = next((p for p in self.procedures if p.name == procedure), None)
+        if origins is None:
             return ()
-        return tuple(self.origins[n] if n >= 0 else UNKNOWN for n in found.channels)
+        return tuple(self.origins[n] if n >= 0 else UNKNOWN for n in origins.channels)
 
     def instructions(self, role: int, code: Code) -> tuple[Origin, ...]:
-        """By instruction of a procedure in one role; `UNKNOWN` where the profile does not fit the code."""
-        found = next((p for p in self.procedures if p.name == code.name), None)
-        if found is None:
+        """The origin of each instruction of a procedure in one role; `UNKNOWN` where the profile does not fit it."""
+        origins = next((p for p in self.procedures if p.name == code.name), None)
+        if origins is None:
             return (UNKNOWN,) * len(code.body)
         kernels = iter(
             self.origins[n]
-            for n, mask in zip(found.kernels, found.executed, strict=True)
+            for n, mask in zip(origins.kernels, origins.executed, strict=True)
             if role in self.roles[mask]
         )
         channels = self.channels(code.name)
@@ -65,8 +65,8 @@ class Profile:
         for x in code.body:
             if "channel" in INSTRUCTIONS[x.opcode].attr_names:
                 channel = x.attr("channel")
-                known = isinstance(channel, int) and 0 <= channel < len(channels)
-                out.append(channels[channel] if known else UNKNOWN)  # type: ignore[index]
+                in_profile = isinstance(channel, int) and 0 <= channel < len(channels)
+                out.append(channels[channel] if in_profile else UNKNOWN)  # type: ignore[index]
             else:
                 out.append(next(kernels, UNKNOWN))
         return tuple(out)

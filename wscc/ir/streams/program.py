@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def resolve(value: T | Column, row: NDArray[np.int64]) -> T | int:
-    """A field or scalar on the die with this row of the binding table."""
+    """The value of a field or scalar on the die with this row of the binding table."""
     return int(row[value.index]) if isinstance(value, Column) else value
 
 
@@ -38,7 +38,7 @@ def resolve(value: T | Column, row: NDArray[np.int64]) -> T | int:
 class Operand:
     """A typed strided view of the die's memory.
 
-    `arg` is -1 for a procedure's own memory (`offset` is then an arena address in bytes), else the number of
+    `arg` is -1 for a procedure's local memory (`offset` is then an arena address in bytes), else the number of
     the call argument to whose address `offset` (bytes) is added. Strides are in elements.
     """
 
@@ -54,7 +54,7 @@ Scalar = bool | int | float | str | Column
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """`attrs` in the order of `INSTRUCTIONS[opcode].attr_names`."""
+    """An instruction of a die; `attrs` are in the order of `INSTRUCTIONS[opcode].attr_names`."""
 
     opcode: str
     writes: tuple[Operand, ...] = ()
@@ -76,7 +76,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the dies of one role execute; they are all of one stage."""
+    """The procedures that the dies of one role execute; the dies are all of one stage."""
 
     role: int
     procedures: tuple[Code, ...]
@@ -88,7 +88,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`base + sum(index x stride)` bytes, each index affine in the loop variables."""
+    """The address `base + sum(index x stride)` in bytes, each index affine in the loop variables."""
 
     base: int
     terms: tuple[tuple[Affine, int], ...] = ()
@@ -115,9 +115,9 @@ ProgramStep = tuple[ProgramCall | ProgramLoop, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Streams:
-    """Everything that runs: `dies[i]` is the physical die of logical die i, `roles[i]` its role,
-    `bindings[i]` its row of the table; `steps[s]` is what dies of stage s do; `routes` are
-    those of physical dies that sends take."""
+    """A whole program: `dies[i]` is the physical die of logical die i, `roles[i]` its role, `bindings[i]` its row of
+    the binding table; `steps[s]` are the calls of the dies of stage s; `routes` are the paths of physical dies that
+    sends take."""
 
     programs: tuple[Program, ...]
     steps: tuple[ProgramStep, ...]
@@ -129,6 +129,7 @@ class Streams:
 
 
 def stage_of_role(streams: Streams) -> dict[int, int]:
+    """The pipeline stage of each role."""
     return {p.role: p.stage for p in streams.programs}
 
 

@@ -1,4 +1,4 @@
-"""The text of the streams level: the programs of all roles and the step of each stage.
+"""The printer of `.wsa`, the text of the streams level: the programs of all roles and the step of each stage.
 
 Invariant: `parse_wsa(to_wsa(programs, steps)) == (programs, steps)`.
 """
@@ -31,8 +31,8 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 def to_wsa(programs: Sequence[Program], steps: Sequence[ProgramStep]) -> str:
-    """One instruction per line, as `grammar/wsa.lark` describes it; a step for each stage."""
-    # Roles share most of their instructions: those objects are written out once.
+    """The `.wsa` text (`grammar/wsa.lark`): one instruction per line, a step for each stage."""
+    # Roles share most of their instructions: those objects are printed once.
     bodies = (c.body for program in programs for c in program.procedures)
     texts = {id(x): instruction_text(x) for x in {id(x): x for body in bodies for x in body}.values()}
     lines = [line for program in programs for line in _program(program, texts)]
@@ -42,7 +42,7 @@ def to_wsa(programs: Sequence[Program], steps: Sequence[ProgramStep]) -> str:
 
 
 def instruction_text(x: Instruction) -> str:
-    """`add f32[8]@a1 <- f32[8]@a0, f32[8]@128`"""
+    """The text of an instruction, such as `add f32[8]@a1 <- f32[8]@a0, f32[8]@128`."""
     writes = ", ".join(map(operand_text, x.writes))
     reads = ", ".join(map(operand_text, x.reads))
     attrs = [f"{name}={_scalar(value)}" for name, value in x.attrs]
@@ -50,7 +50,7 @@ def instruction_text(x: Instruction) -> str:
 
 
 def operand_text(o: Operand) -> str:
-    """`f32[8,64;64,1]@a3+128`; row-major strides are left out."""
+    """The text of an operand, such as `f32[8,64;64,1]@a3+128`; row-major strides are left out."""
     dims = ",".join(map(str, o.shape))
     if o.strides != contiguous_strides(o.shape):
         dims += ";" + ",".join(map(str, o.strides))

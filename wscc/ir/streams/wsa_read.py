@@ -1,4 +1,4 @@
-"""Reads `.wsa` text. Operands are one token each: a long program is mostly operands, and many are equal."""
+"""The parser of `.wsa` text. Operands are one token each: a long program is mostly operands, and many are equal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def parse_wsa(text: str, name: str = "<wsa>") -> tuple[tuple[Program, ...], tupl
     `.wsa` or an instruction is not as `INSTRUCTIONS` declares it."""
     source = Source(name, text)
     try:
-        # lark knows nothing of what a transformer makes of the tree.
+        # lark does not type the results of a transformer.
         parsed: Any = _parser().parse(text)
         programs, steps = parsed
     except UnexpectedInput as error:
@@ -68,10 +68,10 @@ class _Build(lark.Transformer[lark.Token, Any]):
         opcode, rest = items[0], items[1:]
         writes = rest.pop(0) if rest and isinstance(rest[0], tuple) and rest[0][0] == "operands" else ((), ())
         reads = rest.pop(0) if rest and rest[0][0] == "reads" else ((), ())
-        made = Instruction(str(opcode), tuple(writes[1]), tuple(reads[1]), tuple(v for _, v in rest))
-        if mistake := _mistake(made):
+        instruction = Instruction(str(opcode), tuple(writes[1]), tuple(reads[1]), tuple(v for _, v in rest))
+        if mistake := _mistake(instruction):
             raise fail(ErrorCode.BAD_IR, mistake, _span(opcode))
-        return made
+        return instruction
 
     def operands(self, items: list[lark.Token]) -> tuple[str, tuple[Operand, ...]]:
         return "operands", tuple(_operand(t) for t in items)
@@ -119,15 +119,15 @@ def _parser() -> lark.Lark:
 
 
 def _operand(token: lark.Token) -> Operand:
-    made = _read_operand(str(token))
-    if isinstance(made, str):
-        raise fail(ErrorCode.BAD_IR, made, _span(token))
-    return made
+    operand = _read_operand(str(token))
+    if isinstance(operand, str):
+        raise fail(ErrorCode.BAD_IR, operand, _span(token))
+    return operand
 
 
 @lru_cache(maxsize=1 << 16)
 def _read_operand(text: str) -> Operand | str:
-    """The operand, or what is wrong with it."""
+    """The operand, or the text of an error."""
     match = _OPERAND.fullmatch(text)
     assert match is not None, text
     if match["dtype"] not in tuple(DType):
@@ -173,7 +173,7 @@ def _string(token: lark.Token) -> str:
 
 
 def _mistake(x: Instruction) -> str:
-    """What is wrong with the instruction, or nothing."""
+    """The text of an error in the instruction, or the empty text."""
     row = INSTRUCTIONS.get(x.opcode)
     if row is None:
         return f"unknown opcode `{x.opcode}`"
@@ -191,7 +191,7 @@ def _span(token: lark.Token) -> Span:
 
 
 def _placed(error: CompileError, source: Source) -> CompileError:
-    """The error with its span in the source, which the builder did not know."""
+    """The error with its span in the source, which the builder cannot see."""
     d = error.diagnostics[0]
     s = d.label.span
     return fail(d.code, d.message, Span(source, s.start, s.end, s.line, s.column))
@@ -203,6 +203,6 @@ def _unexpected(error: UnexpectedInput, source: Source) -> CompileError:
     start = len(text) if ended or error.pos_in_stream is None else error.pos_in_stream
     line = text.count("\n", 0, start) + 1
     column = start - (text.rfind("\n", 0, start) + 1) + 1
-    found = text[start : start + 20].split()
-    what = f"unexpected `{found[0]}`" if found else "unexpected end of the text"
-    return fail(ErrorCode.BAD_IR, what, Span(source, start, min(start + 1, len(text)), line, column))
+    words = text[start : start + 20].split()
+    message = f"unexpected `{words[0]}`" if words else "unexpected end of the text"
+    return fail(ErrorCode.BAD_IR, message, Span(source, start, min(start + 1, len(text)), line, column))

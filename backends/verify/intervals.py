@@ -1,6 +1,6 @@
-"""Memory cut where some operand of a procedure begins or ends: what lies between two cuts is one *cell*.
+"""Intervals of addresses between the points at which the operands of a procedure begin or end.
 
-An operand is a set of whole cells, so that what is known of every byte is known of few cells.
+An operand is a set of whole intervals, so that few intervals carry the state of all bytes.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 from wscc.backends.verify.views import Ints, Runs
 
-# Numbers of cells, one after the other or as a list in ascending order.
-Cells = slice | NDArray[np.int64]
+# Numbers of intervals: a range, or a list in ascending order.
+Intervals = slice | NDArray[np.int64]
 
 
 class Grid:
-    """The cells of several spaces (each with addresses of its own), numbered space by space."""
+    """The intervals of several spaces (each with addresses of its own), numbered space by space."""
 
     def __init__(self, accesses: Iterable[tuple[int, Runs]]) -> None:
         cuts: dict[int, list[Ints]] = {}
         for space, (starts, ends) in accesses:
             cuts.setdefault(space, []).extend((starts, ends))
-        self._cuts = {space: _distinct(np.concatenate(found)) for space, found in sorted(cuts.items())}
+        self._cuts = {space: _distinct(np.concatenate(points)) for space, points in sorted(cuts.items())}
         self._first: dict[int, int] = {}
         self.count = 0
         for space, edges in self._cuts.items():
@@ -34,8 +34,8 @@ class Grid:
     def spaces(self) -> Iterable[int]:
         return self._cuts
 
-    def cells(self, space: int, runs: Runs) -> Cells:
-        """The cells that make up the runs."""
+    def intervals(self, space: int, runs: Runs) -> Intervals:
+        """The intervals that make up the runs."""
         edges, first = self._cuts[space], self._first[space]
         low, high = edges.searchsorted(runs[0]) + first, edges.searchsorted(runs[1]) + first
         if len(low) == 1:
@@ -50,16 +50,16 @@ class Grid:
         return numbers
 
     def whole(self, space: int) -> slice:
-        """All cells of a space."""
+        """All intervals of a space."""
         return slice(self._first[space], self._first[space] + max(len(self._cuts[space]) - 1, 0))
 
-    def address(self, cell: int) -> int:
-        """Where a cell begins."""
-        space = max((s for s in self._cuts if self._first[s] <= cell), key=self._first.__getitem__)
-        return int(self._cuts[space][cell - self._first[space]])
+    def address(self, interval: int) -> int:
+        """The address at which an interval begins."""
+        space = max((s for s in self._cuts if self._first[s] <= interval), key=self._first.__getitem__)
+        return int(self._cuts[space][interval - self._first[space]])
 
     def ranges(self, space: int, mark: NDArray[np.int8]) -> Iterator[tuple[int, int, int]]:
-        """(start, end, value) of the longest ranges of cells of the space with one value, where that is not 0."""
+        """(start, end, value) of the longest ranges of intervals of the space with one value other than 0."""
         edges, values = self._cuts[space], mark[self.whole(space)]
         if not len(values):
             return
@@ -71,29 +71,29 @@ class Grid:
 
 
 def _distinct(values: Ints) -> Ints:
-    """In ascending order; `np.unique` hashes first, which takes longer."""
+    """The distinct values in ascending order; `np.unique` hashes first, which takes longer."""
     values = np.sort(values)
-    found: Ints = values[np.concatenate([[True], values[1:] != values[:-1]])]
-    return found
+    distinct: Ints = values[np.concatenate([[True], values[1:] != values[:-1]])]
+    return distinct
 
 
-def size(cells: Cells) -> int:
-    return cells.stop - cells.start if isinstance(cells, slice) else len(cells)
+def size(intervals: Intervals) -> int:
+    return intervals.stop - intervals.start if isinstance(intervals, slice) else len(intervals)
 
 
-def within(inner: Cells, outer: Cells) -> bool:
-    """Whether all cells of `inner` are of `outer`."""
+def within(inner: Intervals, outer: Intervals) -> bool:
+    """True if `outer` contains all intervals of `inner`."""
     if isinstance(outer, slice):
         if isinstance(inner, slice):
             return bool(outer.start <= inner.start and inner.stop <= outer.stop)
         return bool(outer.start <= inner[0] and inner[-1] < outer.stop)
     numbers = np.arange(inner.start, inner.stop) if isinstance(inner, slice) else inner
-    at = outer.searchsorted(numbers)
-    return bool((at < len(outer)).all() and (outer[at] == numbers).all())
+    positions = outer.searchsorted(numbers)
+    return bool((positions < len(outer)).all() and (outer[positions] == numbers).all())
 
 
-def meet(a: Cells, b: Cells) -> bool:
-    """Whether some cell is of both."""
+def overlap(a: Intervals, b: Intervals) -> bool:
+    """True if an interval is in both."""
     if isinstance(a, slice) and isinstance(b, slice):
         return bool(a.start < b.stop and b.start < a.stop)
     if isinstance(a, slice):
@@ -104,5 +104,5 @@ def meet(a: Cells, b: Cells) -> bool:
     return bool(np.isin(a, b, assume_unique=True).any())
 
 
-def equal(a: Cells, b: Cells) -> bool:
+def equal(a: Intervals, b: Intervals) -> bool:
     return size(a) == size(b) and within(a, b)

@@ -1,4 +1,4 @@
-"""What it takes to give an op a meaning, and how numbers are held meanwhile."""
+"""The semantics of an op as a pair of functions, forward and derivative, and the element types it is computed in."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ Vjp = Callable[[Op, Sequence[Array], Sequence[Array], Sequence[Array]], Sequence
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
-    """Arrays come in f32, f64 or an integer type, never narrower; the caller rounds what is returned.
+class Semantics:
+    """The value of an op and its vector-Jacobian product.
+
+    Arrays come in f32, f64 or an integer type, never narrower; the caller rounds the results.
 
     `vjp` is the exact derivative with respect to every float operand but a label count, which is data.
     """
@@ -31,7 +33,7 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The element type of every float, or (`None`) whatever the module says.
+    """The element type of every float; `None`: that of the module.
 
     Not bf16: a module that computes in bf16 keeps its statistics wider, as only the module can say.
     """
@@ -42,18 +44,19 @@ class Precision:
         assert self.dtype in (None, DType.F32, DType.F64), self.dtype
 
     def of(self, dtype: DType) -> np.dtype[Any]:
+        """The type that values of `dtype` are stored in."""
         return (self.dtype or dtype).numpy if dtype.is_float else dtype.numpy
 
     def store(self, x: Array, dtype: DType) -> Array:
-        """`x` rounded to what a value of `dtype` holds."""
+        """`x` rounded to the type that values of `dtype` are stored in."""
         return np.asarray(x).astype(self.of(dtype), copy=False)
 
 
 def wide(x: Array) -> Array:
-    """`x` in the type that arithmetic is done in: at least f32."""
+    """`x` in the type that arithmetic is done in: f32 in place of bf16."""
     return x.astype(np.float32) if x.dtype == DType.BF16.numpy else x
 
 
 def no_gradient(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array | None]:
-    """The result is a constant of the step."""
+    """The derivative of an op whose result is a constant of the step: no operand has a gradient."""
     return [None] * len(xs)
