@@ -135,9 +135,9 @@ class _Hoisting:
 def _reader(procedure: Procedure, casts: dict[int, tuple[Op, ...]]) -> _Reader:
     """The procedure with copies among its inputs instead of the ops that made them."""
     gone = {op.results[0].name for ops in casts.values() for op in ops}
-    body = [op for op in procedure.ops if op.results[0].name not in gone]
+    body = [s for s in procedure.statements if s.results[0].name not in gone]
     read = {v.name for op in body for v in op.operands} | {o.value.name for o in procedure.outputs}
-    taken = {v.name for v in procedure.inputs} | {v.name for op in procedure.ops for v in op.results}
+    taken = {v.name for v in procedure.inputs} | {v.name for s in procedure.statements for v in s.results}
     inputs: list[Value] = []
     places: list[tuple[int, bool]] = []
     copies: dict[str, Value] = {}
@@ -152,7 +152,7 @@ def _reader(procedure: Procedure, casts: dict[int, tuple[Op, ...]]) -> _Reader:
             copies.update((op.results[0].name, copy) for op in casts[i])
             inputs.append(copy)
             places.append((i, True))
-    reading = [replace(op, operands=tuple(copies.get(v.name, v) for v in op.operands)) for op in body]
+    reading = [s.with_operands(lambda v: copies.get(v.name, v)) for s in body]
     return _Reader(replace(procedure, inputs=tuple(inputs), body=tuple(reading)), places)
 
 

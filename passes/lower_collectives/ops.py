@@ -154,6 +154,3 @@ KERNELS: Final[dict[str, Lowering]] = {
         )
     },
 }  # fmt: skip
-
-# Views: they name part of a buffer and emit nothing.
-VIEWS: Final = frozenset({"split"})

@@ -8,7 +8,7 @@ from dataclasses import replace
 from wscc.analysis.statement_times import Seconds
 from wscc.ir.fabric import FabricStmt, Kernel, Transfer, views_of
 from wscc.ir.module import Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 
 # Positions of statements, each strand in the order of the body.
 Strands = list[list[int]]
@@ -71,8 +71,8 @@ def part(procedure: Procedure, name: str, positions: Iterable[int]) -> tuple[Pro
     return made, kept
 
 
-def _touched(stmt: Op | FabricStmt) -> list[str | int]:
+def _touched(stmt: GraphStmt | FabricStmt) -> list[str | int]:
     """Buffers, and the channel of a message."""
-    assert not isinstance(stmt, Op | Transfer), "only scheduled procedures have strands"
+    assert not isinstance(stmt, GraphStmt | Transfer), "only scheduled procedures have strands"
     channel = [] if isinstance(stmt, Kernel) else [stmt.channel]
     return [*channel, *(view.buffer for view, _ in views_of(stmt))]

@@ -109,12 +109,10 @@ def _refuse_idle_axes(sizes: dict[str, int], chain: Chain, assigned: Assigned) -
 
 
 def _has_weight(site: Site, chain: Chain) -> bool:
-    heavy = site.op.definition.heavy or site.op.kind == "embedding"
-    return heavy and any(n in chain.weights for n in site.operands)
+    return site.op.definition.has_weight and any(n in chain.weights for n in site.operands)
 
 
 def _splits(site: Site, degree: int) -> bool:
-    assert site.op.rule is not None
     return any(site.op.rule.may_split(f) and n % degree == 0 for f, n in site.op.sizes.items())
 
 
@@ -221,7 +219,7 @@ class _Rewriter:
         for v, ref in zip(procedure.inputs, self.bindings[name], strict=False):
             if v.name == value:
                 return self.layouts[ref.array].completed()
-        for op in self.done[name].ops:
+        for op in self.done[name].statements:
             for result in op.results:
                 if result.name == value and result.type.layout is not None:
                     return result.type.layout.completed()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wscc.analysis.reshard_steps import plan, reshard_op
+from wscc.analysis.reshard_steps import plan, reshard
 from wscc.ir.array import Array
 from wscc.ir.builder import Builder
 from wscc.ir.module import Module, Output, Procedure
@@ -86,7 +86,7 @@ def _completion(name: str, arrays: list[Array], final: dict[str, Layout]) -> Pro
         assert a.type.layout is not None
         for step in plan(a.type.layout, final[a.name]):
             made = Value(b.fresh(f"{a.name}.{step.axis}"), a.type.with_layout(step.after))
-            body.append(reshard_op(step, value, made))
+            body.append(reshard(step, value, made))
             value = made
         outputs.append(Output(value))
     return Procedure(name, tuple(inputs), tuple(outputs), tuple(body))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wscc.ir.array import Array, Kind
 from wscc.ir.module import Mode, Module, Output, Procedure
 from wscc.ir.naming import Names
-from wscc.ir.op import Op, Value
+from wscc.ir.op import Reshard, Value
 from wscc.ir.step import Affine, Call, Ref
 from wscc.ir.types import TensorType
 from wscc.passes.stages.cut import Chunk, Message, Piece
@@ -171,9 +171,9 @@ class Exchanges:
         """Every stage gets the sum of what all have in the scalar."""
         given = Value(scalar, self.module.array(scalar).type)
         total = Value(f"{scalar}.total", given.type)
-        op = Op("stage_sum", (given,), (total,), attrs=(("axis", self.axis),))
+        reshard = Reshard("stage_sum", self.axis, given, total)
         name = self.names.of(scalar, f"{scalar}.over_stages")
-        self.procedures[name] = Procedure(name, (given,), (Output(total),), (op,))
+        self.procedures[name] = Procedure(name, (given,), (Output(total),), (reshard,))
         for body in bodies:
             body.append(Call(name, (Ref(scalar), Ref(scalar))))
 
@@ -198,8 +198,7 @@ class Exchanges:
             given = made = Value(f"x{i}", m.type)
             if m.source != m.target:
                 made = Value(f"y{i}", m.type)
-                attrs = (("axis", self.axis), ("source", m.source), ("target", m.target))
-                body.append(Op("permute", (given,), (made,), attrs=attrs))
+                body.append(Reshard("permute", self.axis, given, made, source=m.source, target=m.target))
             inputs.append(given)
             outputs.append(Output(made))
         return Procedure(name, tuple(inputs), tuple(outputs), tuple(body))

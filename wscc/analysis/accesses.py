@@ -17,7 +17,7 @@ from wscc.analysis.view_overlap import Dims, dims_of, meets, span
 from wscc.ir.die_arrays import as_array, present, senders
 from wscc.ir.fabric import Kernel, Post, Send, Transfer
 from wscc.ir.module import Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 from wscc.ir.per_die import Ints
 from wscc.ir.views import View
 
@@ -65,7 +65,7 @@ def accesses(procedure: Procedure, dies: int, aliases: dict[str, str]) -> Access
 
     touches = []
     for stmt in procedure.body:
-        assert not isinstance(stmt, Op)
+        assert not isinstance(stmt, GraphStmt)
         reads: tuple[tuple[View, Ints], ...] = ()
         writes: tuple[tuple[View, Ints], ...] = ()
         match stmt:

@@ -14,7 +14,7 @@ from math import prod
 from wscc.ir.array import Array
 from wscc.ir.fabric import Buffer, FabricStmt
 from wscc.ir.memory import Memory
-from wscc.ir.op import Op, Value
+from wscc.ir.op import GraphStmt, Op, Reshard, Value
 from wscc.ir.routes import Route
 from wscc.ir.step import Call, Loop, Stage, Step
 from wscc.ir.train import Train
@@ -44,19 +44,25 @@ class Output:
 class Procedure:
     """A pure function from `inputs` to `outputs`; a call binds inputs first, then outputs.
 
-    At the fabric level `body` holds `FabricStmt`s over `buffers` (locals) and formals of the same names.
+    `body` holds ops, from the sharded level on reshards too; at the fabric level it holds `FabricStmt`s over
+    `buffers` (locals) and formals of the same names.
     """
 
     name: str
     inputs: tuple[Value, ...]
     outputs: tuple[Output, ...]
-    body: tuple[Op | FabricStmt, ...]
+    body: tuple[GraphStmt | FabricStmt, ...]
     buffers: tuple[Buffer, ...] = ()
 
     @property
     def ops(self) -> tuple[Op, ...]:
-        """The body as ops; only at the graph and sharded levels."""
+        """What computes; only at the graph and sharded levels."""
         return tuple(op for op in self.body if isinstance(op, Op))
+
+    @property
+    def statements(self) -> tuple[GraphStmt, ...]:
+        """Ops and reshards: the whole body at the graph and sharded levels."""
+        return tuple(s for s in self.body if isinstance(s, Op | Reshard))
 
     @property
     def formals(self) -> tuple[Value, ...]:

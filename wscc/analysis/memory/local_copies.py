@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wscc.ir.fabric import FabricStmt, Post, Send, Wait
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class LocalCopy:
     left: int
 
 
-def local_copies(body: Sequence[FabricStmt | Op]) -> list[LocalCopy]:
+def local_copies(body: Sequence[FabricStmt | GraphStmt]) -> list[LocalCopy]:
     """The messages of dies to themselves."""
     parts: dict[int, dict[str, int]] = {}
     for i, stmt in enumerate(body):

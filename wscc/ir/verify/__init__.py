@@ -13,6 +13,7 @@ from math import isfinite, prod
 
 from wscc.ir.array import Array
 from wscc.ir.module import Level, Module, Procedure
+from wscc.ir.ops import OPTIMIZERS
 from wscc.ir.types import TensorType
 from wscc.ir.verify.fabric import check_fabric
 from wscc.ir.verify.finding import Findings, Place, in_procedure
@@ -24,7 +25,6 @@ from wscc.ir.verify.sharded import check_sharded
 from wscc.ir.verify.step import check_step
 
 _RECOMPUTE = ("none", "selective", "full")
-_OPTIMIZERS = ("adamw", "sgd")
 _INITS = ("zeros", "ones", "normal")
 
 
@@ -63,8 +63,8 @@ def _header(m: Module) -> Findings:
     yield from _unique(place, "procedure", (p.name for p in m.procedures))
     if m.train.recompute not in _RECOMPUTE:
         yield place.wrong(f"`recompute` is `{m.train.recompute}`, not {', '.join(_RECOMPUTE)}")
-    if m.train.optimizer.kind not in _OPTIMIZERS:
-        yield place.wrong(f"the optimizer is `{m.train.optimizer.kind}`, not {', '.join(_OPTIMIZERS)}")
+    if m.train.optimizer.kind not in OPTIMIZERS:
+        yield place.wrong(f"the optimizer is `{m.train.optimizer.kind}`, not {', '.join(OPTIMIZERS)}")
     if m.train.batch < 1 or m.train.microbatches < 1:
         yield place.wrong("`batch` and `microbatches` are at least 1")
     if m.train.zero not in (0, 1, 3) or m.train.interleave < 1:
@@ -136,17 +136,17 @@ def _type(m: Module, place: Place, kind: TensorType) -> Findings:
 
 def _procedure(m: Module, p: Procedure) -> Findings:
     place = in_procedure(p)
-    values = dict.fromkeys([*p.formals, *(v for op in p.ops for v in op.results)])
+    values = dict.fromkeys([*p.formals, *(v for s in p.statements for v in s.results)])
     found = [d for v in values for d in _type(m, Place(f"`%{v.name}` of `@{p.name}`"), v.type)]
     yield from found
     yield from _unique(place, "input", (v.name for v in p.inputs))
     if m.level is Level.FABRIC:
-        if p.ops:
-            yield place.wrong(f"`{p.ops[0].kind}` is an op, and the fabric level has none")
+        if p.statements:
+            yield place.wrong(f"`{p.statements[0].kind}` is an op, and the fabric level has none")
         elif not found:
             yield from check_fabric(m, p)
         return
-    if len(p.ops) != len(p.body) or p.buffers:
+    if len(p.statements) != len(p.body) or p.buffers:
         yield place.wrong(f"buffers and statements of the fabric cannot stand at the {m.level} level")
     problems = [*check_ops(m, p)]
     yield from problems
