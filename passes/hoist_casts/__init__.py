@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from wscc.analysis.memory.array_layout import resting_bytes
 from wscc.analysis.repeated_casts import Casts, repeated_casts
-from wscc.ir.array import Array, Kind
+from wscc.ir.array import Array, Kind, Relation, Role
 from wscc.ir.module import Module, Output, Procedure
 from wscc.ir.naming import BACKWARD, FORWARD, Names, fresh
 from wscc.ir.op import Op, Value
@@ -106,7 +106,10 @@ class _Hoisting:
     def _copy(self, param: Array, op: Op) -> Array:
         type_ = op.results[0].type
         name = self.array_names.of(param.name, f"{param.name}.{type_.dtype}")
-        return Array(name, type_, Kind.WORKING, param.extents, stage=param.stage, span=param.span)
+        relation = Relation(Role.COPY, param.name)
+        return Array(
+            name, type_, Kind.WORKING, param.extents, stage=param.stage, relation=relation, span=param.span
+        )
 
     def _making(self, owner: str, params: list[tuple[Array, Op]]) -> Call | Loop:
         """The call that converts the parameters, over all their elements."""

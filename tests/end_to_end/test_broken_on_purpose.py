@@ -52,7 +52,7 @@ def outcome(module: Module, artifact: Artifact, family: str, shape: Shape) -> st
             for i, loss in enumerate(trainer.steps()):
                 losses.append(loss)
                 if i == 0:
-                    grads = {n.removesuffix(".grad"): g for n, g in trainer.arrays(Kind.GRAD).items()}
+                    grads = trainer.gradients()
         extents = {a.name: a.extents for a in module.arrays if a.kind is Kind.PARAM}
         got = Run(losses, by_layer(grads, extents), by_layer(trainer.arrays(Kind.PARAM), extents))
     except CompileError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
 
-from wscc.ir.array import Array
+from wscc.ir.array import Array, Role
 from wscc.ir.fabric import Buffer, FabricStmt
 from wscc.ir.memory import Memory
 from wscc.ir.op import GraphStmt, Op, Reshard, Value
@@ -117,6 +117,11 @@ class Module:
 
     def array(self, name: str) -> Array:
         return next(a for a in self.arrays if a.name == name)
+
+    def related(self, role: Role) -> dict[str, str]:
+        """By the name of an array, that of its gradient, its incomplete sum or its compute copy; before stages are
+        cut, an array has one at most."""
+        return {a.relation.array: a.name for a in self.arrays if a.relation and a.relation.role is role}
 
     def with_(self, **changes: object) -> Module:
         return replace(self, **changes)  # type: ignore[arg-type]

@@ -88,7 +88,9 @@ def _array(a: Array) -> str:
     storage = f" storage=%{spell_name(a.storage)}" if a.storage else ""
     stage = f" stage={a.stage}" if a.stage >= 0 else ""
     part = f" of=%{spell_name(a.of)} first={a.first}" if a.of else ""
-    return f"array %{spell_name(a.name)} : {spell_type(a.type)} kind={a.kind}{extents}{init}{storage}{stage}{part}"
+    relation = f" {a.relation.role}_of=%{spell_name(a.relation.array)}" if a.relation else ""
+    where = f"{extents}{init}{storage}{stage}{part}{relation}"
+    return f"array %{spell_name(a.name)} : {spell_type(a.type)} kind={a.kind}{where}"
 
 
 # ------------------------------------------------------------------------------------------------ procedures

@@ -20,6 +20,7 @@ from wscc.ir.verify.finding import Findings, Place, in_procedure
 from wscc.ir.verify.layouts import check_layout
 from wscc.ir.verify.memory import check_memory
 from wscc.ir.verify.ops import check_ops
+from wscc.ir.verify.relations import check_relation
 from wscc.ir.verify.routes import check_dies, check_routes
 from wscc.ir.verify.sharded import check_sharded
 from wscc.ir.verify.step import check_step
@@ -101,6 +102,8 @@ def _arrays(m: Module) -> Findings:
             yield place.wrong(f"`init` is `{a.init.kind}`, not {', '.join(_INITS)}")
         if not isfinite(a.init.std) or a.init.std < 0:
             yield place.wrong(f"a deviation of {a.init.std} is impossible")
+        if a.relation is not None:
+            yield from check_relation(m, place, a, a.relation)
         if a.storage:
             yield from _storage(m, place, a, known.get(a.storage))
 
