@@ -9,9 +9,9 @@ from typing import Final
 
 from wscc.diagnostics import Code, fail
 from wscc.ir.array import Array, Kind
-from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.module import Module, Procedure
 from wscc.ir.naming import FORWARD
-from wscc.ir.op import Op, Value
+from wscc.ir.op import Op
 from wscc.ir.step import Call, Loop
 from wscc.ir.types import Layout
 from wscc.passes.partition.layouts import Assignment, can_shard, operand_layouts
@@ -211,9 +211,3 @@ def _stream_price(users: list[tuple[Site, int]], dim: int) -> tuple[bool, int, i
 def _pieces(term: tuple[str, ...], dim: int, out: set[str], sizes: dict[str, int]) -> int:
     """Factors before `dim` on its side of the GEMM: they cannot merge with a slice of it."""
     return prod(sizes[f] for f in term[:dim] if (f in out) == (term[dim] in out))
-
-
-def carried_layout(value: Value, layout: Layout, mode: Mode) -> Layout:
-    """What crosses a segment is complete."""
-    assert mode is Mode.WRITE, value.name
-    return layout.completed()

@@ -13,7 +13,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from tests.support.generate_header import Dice, header
-from wscc.ir.array import Array, Init, Kind
+from wscc.ir.array import Array, Init, Kind, Relation, Role
 from wscc.ir.module import Level, Mode, Module, Output, Procedure
 from wscc.ir.op import Attr, GraphStmt, Op, Reshard, Stream, Value
 from wscc.ir.ops import OPS
@@ -225,6 +225,14 @@ def _reshards(kind: TensorType, sizes: dict[str, int]) -> list[tuple[str, str, L
 # ------------------------------------------------------------------------------------------------- the step
 
 
+_ROLES: Final = {
+    Kind.GRAD: (Role.GRADIENT,),
+    Kind.CARRIED: (Role.GRADIENT,),
+    Kind.STATE: (Role.MOMENT,),
+    Kind.WORKING: (Role.COPY,),
+}
+
+
 @dataclass(slots=True)
 class Calls:
     """Arrays and calls for formals as they come."""
@@ -255,8 +263,18 @@ class Calls:
         storage = self.dice.choice(["", *(a.name for a in like)])
         name = self.dice.name(used)
         kind = self.dice.choice(list(Kind))
-        self.arrays.append(Array(name, value.type, kind, tuple(extents), init, storage))
+        relation = self._relation(value, kind)
+        self.arrays.append(Array(name, value.type, kind, tuple(extents), init, storage, relation=relation))
         return self.arrays[-1]
+
+    def _relation(self, value: Value, kind: Kind) -> Relation | None:
+        others = [a.name for a in self.arrays if a.type == value.type]
+        roles = [Role.PARTIAL, *_ROLES.get(kind, ())]
+        return (
+            Relation(self.dice.choice(roles), self.dice.choice(others))
+            if others and self.dice.coin()
+            else None
+        )
 
     def _index(self, extent: int, loops: dict[str, int]) -> Affine:
         """Within the extent: constant, a short enough loop forwards or backwards, or anything modulo it."""

@@ -20,14 +20,15 @@ _KINDS: Final[dict[Role, tuple[Kind, ...]]] = {
 
 def check_relation(module: Module, place: Place, array: Array, relation: Relation) -> Findings:
     """The other array exists and is of the same shape; an incomplete sum is of the same element type too."""
-    other = next((a for a in module.arrays if relation.array in (a.name, a.of)), None)
-    role = relation.role
+    role, name = relation.role, relation.array
+    pieces = (a for a in module.arrays if a.of == name)
+    other = next((a for a in module.arrays if a.name == name), next(pieces, None))
     if other is None:
-        yield place.wrong(f"it is the {role} of `%{relation.array}`, which is no array")
+        yield place.wrong(f"it is the {role} of `%{name}`, which is no array")
     elif array.kind not in _KINDS[role]:
-        yield place.wrong(f"it is the {role} of `%{relation.array}`, and of kind `{array.kind}`")
+        yield place.wrong(f"it is the {role} of `%{name}`, and of kind `{array.kind}`")
     elif array.type.shape != other.type.shape or (
         role is Role.PARTIAL and array.type.dtype is not other.type.dtype
     ):
         types = f"{spell_type(array.type)} and {spell_type(other.type)}"
-        yield place.wrong(f"it is the {role} of `%{relation.array}`, and they are {types}")
+        yield place.wrong(f"it is the {role} of `%{name}`, and they are {types}")
