@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from wscc.analysis.uses import users
 from wscc.ir.module import Module, Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt, Op
 from wscc.ir.rule import Rule
 from wscc.passes.base import Fact, Pass
 
@@ -31,7 +31,7 @@ class Fuse(Pass):
 
 
 def _fused(procedure: Procedure) -> Procedure:
-    reading, returned = users(procedure.ops), {o.value.name for o in procedure.outputs}
+    reading, returned = users(procedure.statements), {o.value.name for o in procedure.outputs}
     made = {
         name: op
         for op in procedure.ops
@@ -40,14 +40,15 @@ def _fused(procedure: Procedure) -> Procedure:
         and _is_foldable(op)
     }
     gone: set[str] = set()
-    body: list[Op] = []
-    for op in procedure.ops:
+    body: list[GraphStmt] = []
+    for op in procedure.statements:
         i = next((i for i, v in enumerate(op.operands) if v.name in made), None)
-        if op.kind != "add" or i is None or len(op.operands[i].type.shape) != len(op.results[0].type.shape):
+        if not isinstance(op, Op) or op.kind != "add" or i is None:
             body.append(op)
             continue
         product = made[op.operands[i].name]
-        if product.results[0].type.dtype is not op.results[0].type.dtype:
+        given, result = product.results[0].type, op.results[0].type
+        if len(given.shape) != len(result.shape) or given.dtype is not result.dtype:
             body.append(op)
             continue
         gone.add(product.results[0].name)
@@ -59,7 +60,7 @@ def _fused(procedure: Procedure) -> Procedure:
 
 def _is_foldable(op: Op) -> bool:
     """A complete product whose contracted factors nothing splits or streams."""
-    if op.kind != "matmul" or op.rule is None:
+    if op.kind != "matmul":
         return False
     layout = op.results[0].type.layout
     if layout is not None and layout.partial:
@@ -68,8 +69,6 @@ def _is_foldable(op: Op) -> bool:
 
 
 def _joined(product: Op, add: Op, i: int) -> Op:
-    assert product.rule is not None
-    assert add.rule is not None
     out = product.rule.outs[0]
     renamed = dict(zip(add.rule.outs[0], out, strict=True))
     term = tuple(renamed[f] for f in add.rule.ins[1 - i])

@@ -42,11 +42,9 @@ class StreamSite:
         return self.op.results[0].name
 
     def ins(self) -> tuple[tuple[str, ...], ...]:
-        assert self.op.rule is not None
         return self.op.rule.ins
 
     def outs(self) -> tuple[tuple[str, ...], ...]:
-        assert self.op.rule is not None
         return self.op.rule.outs
 
     def chunk(self, view: View, term: tuple[str, ...], shards: Shards) -> View:

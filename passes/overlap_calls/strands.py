@@ -11,7 +11,7 @@ from wscc.analysis.statement_accesses import accessed, buffers_of
 from wscc.analysis.statement_times import Seconds
 from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 
 # Positions of statements, each strand in the order of the body.
 Strands = list[list[int]]
@@ -23,7 +23,7 @@ def strands(procedure: Procedure, aliases: dict[str, str]) -> Strands:
     together: UnionFind[str | int] = UnionFind()
     places: list[str | int] = []
     for stmt, views in zip(procedure.body, accessed(procedure.body), strict=True):
-        assert not isinstance(stmt, Op | Transfer), "only scheduled procedures have strands"
+        assert not isinstance(stmt, GraphStmt | Transfer), "only scheduled procedures have strands"
         names: list[str | int] = [aliases.get(v.buffer, v.buffer) for v, _ in views]
         if not isinstance(stmt, Kernel):
             names.append(stmt.channel)

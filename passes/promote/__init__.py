@@ -18,7 +18,7 @@ from wscc.ir.die_arrays import as_array, as_ints
 from wscc.ir.fabric import Buffer, FabricStmt, Transfer, with_views
 from wscc.ir.module import Mode, Module, Procedure
 from wscc.ir.naming import fresh
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.views import View, whole_view
 from wscc.passes.base import Fact, Pass
@@ -104,7 +104,7 @@ def promoted(procedure: Procedure, copies: list[Copy], dies: int) -> Procedure:
 
     body: list[FabricStmt] = []
     for i, stmt in enumerate(procedure.body):
-        assert not isinstance(stmt, Op)
+        assert not isinstance(stmt, GraphStmt)
         body += [*before[i], with_views(stmt, on_copies(i)), *after[i]]
     return replace(procedure, body=tuple(body), buffers=(*procedure.buffers, *buffers))
 

@@ -14,7 +14,7 @@ from wscc.analysis.memory.live_ranges import lifetimes, live_peak
 from wscc.analysis.statement_times import Seconds, shares
 from wscc.ir.fabric import Kernel, Send
 from wscc.ir.module import Module, Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 from wscc.ir.per_die import Ints
 from wscc.passes.base import Fact, Pass
 
@@ -88,7 +88,7 @@ def _groups(procedure: Procedure, times: Seconds, dies: int, names: dict[str, st
     sources = {s.channel: s.source for s in procedure.body if isinstance(s, Send)}
     by_source: dict[str, list[int]] = {}
     for i, s in enumerate(procedure.body):
-        assert not isinstance(s, Op)
+        assert not isinstance(s, GraphStmt)
         source = s.source if isinstance(s, Kernel) else sources.get(s.channel, "")
         by_source.setdefault(source, []).append(i)
     order: Dependences | None = None

@@ -59,7 +59,6 @@ def seen(op: Op, sharded: Module) -> Fraction:
     two pieces of each shard for every two pieces of queries, but one in its own."""
     if not op.definition.positional or not op.attr("causal"):
         return Fraction(1)
-    assert op.rule is not None
     queries = split_axes(op, op.rule.ins[0][1])
     if queries and queries[0] in sharded.zigzag:
         shards = sharded.sizes[queries[0]]

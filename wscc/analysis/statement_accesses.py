@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from wscc.ir.die_arrays import present, senders
 from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, Wait
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 from wscc.ir.per_die import Ints
 from wscc.ir.views import View
 
-Stmt = FabricStmt | Op
+Stmt = FabricStmt | GraphStmt
 Views = tuple[tuple[View, bool], ...]  # each with whether it is written
 
 

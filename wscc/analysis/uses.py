@@ -1,20 +1,23 @@
-"""Producers and users of the values of a procedure of ops."""
+"""Producers and users of the values of a procedure of the graph or sharded level."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
+
+S = TypeVar("S", bound=GraphStmt)
 
 
-def producers(ops: Iterable[Op]) -> dict[str, Op]:
-    """By value, the op whose result it is."""
+def producers(ops: Iterable[S]) -> dict[str, S]:
+    """By value, the statement whose result it is."""
     return {v.name: op for op in ops for v in op.results}
 
 
-def users(ops: Iterable[Op]) -> dict[str, list[Op]]:
-    """By value, the ops that read it, in order; one that reads it as two operands is there twice."""
-    reading: dict[str, list[Op]] = {}
+def users(ops: Iterable[S]) -> dict[str, list[S]]:
+    """By value, the statements that read it, in order; one that reads it as two operands is there twice."""
+    reading: dict[str, list[S]] = {}
     for op in ops:
         for v in op.operands:
             reading.setdefault(v.name, []).append(op)

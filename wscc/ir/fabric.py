@@ -87,13 +87,6 @@ class Transfer:
         """(sender, receiver) of every message, in logical die order."""
         return [(i, at(self.to, i)) for i in range(dies) if at(self.to, i) != NOBODY]
 
-    def sender_of(self, dies: int) -> list[int]:
-        """By receiver: the sender, or `NOBODY`."""
-        senders = [NOBODY] * dies
-        for i, j in self.pairs(dies):
-            senders[j] = i
-        return senders
-
 
 @dataclass(frozen=True, slots=True)
 class Post:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wscc.analysis.statement_accesses import Message, messages
 from wscc.ir.fabric import FabricStmt, Post, Send
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class LocalCopy:
     parts: Message
 
 
-def local_copies(body: Sequence[FabricStmt | Op]) -> list[LocalCopy]:
+def local_copies(body: Sequence[FabricStmt | GraphStmt]) -> list[LocalCopy]:
     """The messages of dies to themselves."""
     copies = []
     for m in messages(body).values():
