@@ -1,7 +1,7 @@
 """Paths for all_to_all: from every die to every other at once, with the fullest link as empty as possible.
 
 The engine is that of the router: trees of cheapest paths are gathered by negotiated congestion
-(`routing.spread`), a linear programme shares each die's traffic among its trees (`routing.split`), and its prices
+(`routing.negotiation`), a linear programme shares each die's traffic among its trees (`routing.split`), and its prices
 ask for further trees (column generation, with one block for each source: G. Dantzig, P. Wolfe, 1960) until they
 prove that no routing is better.
 """
@@ -22,9 +22,9 @@ from wscc.routing.certificate import certify
 from wscc.routing.columns import Pool, loads_of
 from wscc.routing.cuts import best_simple_cut
 from wscc.routing.flows import Demand, Floats, Flow
+from wscc.routing.negotiation import best_response, negotiate
 from wscc.routing.scatter import ScatterSearch
 from wscc.routing.split import Split, split
-from wscc.routing.spread import bid, spread
 
 _BIDS: Final = 12
 _ROUNDS: Final = 30
@@ -78,7 +78,7 @@ class _Balancing:
         self.search = ScatterSearch(topology, self.demands)
         self.pool = Pool(len(dies), topology.links)
         self.amounts, self.free = np.ones(len(dies)), np.zeros(links)
-        first = bid(self.search, self.pool, self.amounts, self.free, np.full(links, 1 / links))
+        first = best_response(self.search, self.pool, self.amounts, self.free, np.full(links, 1 / links))
         self.load: Floats = np.maximum(first.load, 1e-9)
         self.proof = first.proof
 
@@ -98,7 +98,7 @@ class _Balancing:
 
     def _spread(self) -> None:
         rounds = max(2, min(_BIDS, _CROSSINGS // int(self.load.sum())))
-        self.load, proof = spread(self.search, self.pool, self.amounts, self.free, self.load, rounds)
+        self.load, proof = negotiate(self.search, self.pool, self.amounts, self.free, self.load, rounds)
         self.proof = max(self.proof, proof, key=lambda p: p.bound)
 
     def _split(self, scale: float, dislike: Floats | None = None) -> Split | None:
@@ -106,7 +106,7 @@ class _Balancing:
         return split(columns, np.zeros(len(columns)), self.amounts, self.free, scale, dislike)
 
     def _prove(self, prices: Floats) -> None:
-        proof = bid(self.search, self.pool, self.amounts, self.free, prices).proof
+        proof = best_response(self.search, self.pool, self.amounts, self.free, prices).proof
         self.proof = max(self.proof, proof, key=lambda p: p.bound)
 
     def _is_long(self) -> bool:
@@ -133,7 +133,7 @@ class _Balancing:
         }
 
     def _trees_of(self, i: int, demand: Demand, shares: Floats) -> Iterator[tuple[float, dict[int, Path]]]:
-        kept = [j for j in self.pool.of[i] if j < len(shares) and shares[j] >= _LEAST]
+        kept = [j for j in self.pool.by_demand[i] if j < len(shares) and shares[j] >= _LEAST]
         total = sum(float(shares[j]) for j in kept)
         for j in kept:
             paths = self.pool.columns[j].die_paths(self.topology)
