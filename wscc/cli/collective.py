@@ -1,4 +1,4 @@
-"""`wscc collective`."""
+"""The command `wscc collective`."""
 
 from __future__ import annotations
 
