@@ -166,7 +166,7 @@ class Study:
     # -- the passes, in three parts -----------------------------------------------------------------------
 
     def _passes(self) -> tuple[list[Pass], list[Pass], list[Pass]]:
-        """The passes before `place`, from there to `route`, and after it; all without `hoist_casts`, which adds copies."""
+        """The passes before `place`, from there to `route`, and after it; without `hoist_casts`, which adds copies."""
         passes = [p for p in default_passes(self.level, self.choices) if not isinstance(p, HoistCasts)]
         place, route = ([p.name for p in passes].index(name) for name in ("place", "route"))
         return passes[:place], passes[place : route + 1], passes[route + 1 :]
