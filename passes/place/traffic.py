@@ -1,4 +1,4 @@
-"""How much crosses each axis in a step: what placement weighs its hops by."""
+"""Traffic of each axis in a step, the weight of its hops in placement."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from wscc.ir.step import calls
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes of a step that a pair of consecutive peers exchanges, both ways together, per group: `pair` for one of
-    them on average, `closing` for the last with the first."""
+    """Bytes of a step that a pair of consecutive peers of a group exchanges, both ways together: `pair` for one pair on
+    average, `closing` for the last with the first."""
 
     pair: float = 0.0
     closing: float = 0.0
 
 
 def axis_traffic(module: Module) -> dict[str, Traffic]:
-    """By axis. A collective is taken for a ring of the least traffic, in which each die receives as much as a
-    pair exchanges; stages, on average, for one another."""
+    """The traffic of each axis. A collective counts as a ring of the least traffic, in which each die receives as much
+    as a pair exchanges; calls of stages are averaged over the stages."""
     total = {axis: Traffic() for axis in module.sizes}
     for stage, step in enumerate(module.steps()):
         for call, times in calls(step):
@@ -48,7 +48,7 @@ def _add_ring(traffic: Traffic, received: float) -> None:
 
 
 def _add_permute(traffic: Traffic, op: Reshard, times: int, stage: int, module: Module) -> None:
-    """From stage to stage: counted where it starts, for every pair that it passes."""
+    """Add a move from stage to stage: counted at its source, for every pair that it passes."""
     size = _shard_bytes(op.result, module.sizes)
     distance, last = abs(op.source - op.target), module.stages - 1
     if stage == op.source and distance == last > 1:
@@ -65,7 +65,7 @@ def _reshard_bytes(op: Reshard, sizes: dict[str, int]) -> float:
 
 
 def _stream_bytes(op: Op, sizes: dict[str, int]) -> float:
-    """What moves is a shard at rest on every die; each receives all others once."""
+    """Bytes that each die receives: the stored shards of all others, once."""
     assert op.stream is not None
     others = sizes[op.stream.axis] - 1
     return sum(others * float(_shard_bytes(value, sizes)) for value in moving(op))

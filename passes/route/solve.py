@@ -1,4 +1,4 @@
-"""The router on the phases of a module: equal phases are solved once, all over the same virtual channels."""
+"""Routings of the phases of a module: equal phases are routed once, all over the same virtual channels."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from wscc.routing.loads import link_numbers
 from wscc.routing.router import Routing, route
 
 
-def solve(
+def route_phases(
     topology: Topology, phases: Sequence[tuple[Flows, Limits]], channels: int, *, adaptive: bool
 ) -> list[Routing]:
-    """The routing of each phase within its limits, over at most `channels` virtual channels. They are the same for
-    all phases: one may begin on some dies while another ends elsewhere. Raises `CompileError`
-    W302 where no live path is left."""
+    """The routing of each phase within its limits, over at most `channels` virtual channels.
+
+    The channels are the same for all phases: one may begin on some dies while another ends elsewhere. Raises
+    `CompileError` W302 where no live path is left."""
     shared = _shared_channels(topology, (flows for flows, _ in phases), min(channels, CHANNELS))
-    known: dict[tuple[Flows, Limits], Routing] = {}
+    routings: dict[tuple[Flows, Limits], Routing] = {}
     for flows, limits in phases:
-        if (flows, limits) not in known:
-            known[flows, limits] = route(topology, flows, limits, adaptive=adaptive, channels=shared)
-    return [known[phase] for phase in phases]
+        if (flows, limits) not in routings:
+            routings[flows, limits] = route(topology, flows, limits, adaptive=adaptive, channels=shared)
+    return [routings[phase] for phase in phases]
 
 
 def _shared_channels(topology: Topology, phases: Iterable[Flows], count: int) -> tuple[Channel, ...]:

@@ -1,5 +1,7 @@
-"""Negotiated congestion: links that carry much become dear, every demand bids for its cheapest way, and the
-traffic moves part of the way towards the bids. What it leaves behind is a pool of good candidates.
+"""Negotiated congestion: a pool of good columns, and link prices that prove a bound.
+
+Prices of links rise with their loads, every demand answers with its cheapest column (its best response), and the
+traffic moves part of the way towards the responses; the columns are pooled.
 
 Multiplicative prices as in N. Young, "Randomized rounding without solving the linear program", SODA 1995, and
 A. Goldberg et al., "An implementation of a combinatorial approximation algorithm for minimum-cost multicommodity
@@ -16,61 +18,65 @@ import numpy as np
 
 from wscc.routing.columns import Pool, loads_of
 from wscc.routing.flows import Floats
-from wscc.routing.search import Found
+from wscc.routing.search import CheapestColumns
 
 # How sharply prices follow loads: exp(sharpness x load / largest load), rising from round to round.
 _SHARPNESS: Final = (10.0, 1.15, 200.0)  # first, growth, greatest
 _STEPS: Final = (np.arange(1, 65) / 64) ** 2
-# Every link costs something, so that of equally good ways the shortest is taken.
+# Every link costs something, so that of equally good paths the shortest is taken.
 _LEAST_PRICE: Final = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Link prices (they sum to 1), and what they prove: no way of sending the demands over the ways that were
-    searched loads every link with less than `bound` bytes."""
+    """Link prices (they sum to 1), and the bound they prove: no routing over the paths that were searched loads every
+    link with less than `bound` bytes."""
 
     prices: Floats
     bound: float
 
 
-class Finder(Protocol):
-    """What looks for cheapest ways: `search.Search`, `free.FreeSearch`."""
+class PathSearch(Protocol):
+    """A search of cheapest columns: `search.Search`, `unrestricted.UnrestrictedSearch`."""
 
-    def cheapest(self, prices: Floats) -> Found: ...
+    def cheapest(self, prices: Floats) -> CheapestColumns: ...
 
 
-def spread(
-    search: Finder, pool: Pool, amounts: Floats, fixed: Floats, load: Floats, rounds: int
+def negotiate(
+    search: PathSearch, pool: Pool, amounts: Floats, fixed: Floats, load: Floats, rounds: int
 ) -> tuple[Floats, Prices]:
-    """Bid `rounds` times from the positive loads `load` (bytes by link, `fixed` included), adding all bids to
-    the pool. `amounts`: bytes by demand. The loads then, and the prices that prove most."""
+    """The loads after `rounds` best responses, all added to the pool, and the prices that prove most.
+
+    `load`: positive bytes by link to start from, `fixed` (those of pinned flows) included; `amounts`: bytes by
+    demand."""
     first, growth, last = _SHARPNESS
     best = Prices(np.full(len(load), 1 / len(load)), 0.0)
     for i in range(rounds):
         sharpness = min(first * growth**i, last)
-        asked = bid(search, pool, amounts, fixed, soft_prices(load, sharpness))
-        best = asked.proof if asked.proof.bound > best.bound else best
-        load = _moved(load, asked.load, sharpness)
+        response = best_response(search, pool, amounts, fixed, soft_prices(load, sharpness))
+        best = response.proof if response.proof.bound > best.bound else best
+        load = _moved(load, response.load, sharpness)
     return load, best
 
 
 @dataclass(frozen=True, eq=False)
-class Bid:
-    """The loads (bytes by link) if every demand took its cheapest way, and what its prices prove."""
+class BestResponse:
+    """The loads (bytes by link) if every demand took its cheapest column, and the bound that the prices prove."""
 
     load: Floats
     proof: Prices
 
 
-def bid(search: Finder, pool: Pool, amounts: Floats, fixed: Floats, prices: Floats) -> Bid:
-    """Add the cheapest way of every demand to the pool. `prices` by link, none negative, not all zero."""
+def best_response(
+    search: PathSearch, pool: Pool, amounts: Floats, fixed: Floats, prices: Floats
+) -> BestResponse:
+    """Add the cheapest column of every demand to the pool. `prices` by link, none negative, not all zero."""
     prices = np.maximum(prices, _LEAST_PRICE * prices.max())
     prices /= prices.sum()
-    found = search.cheapest(prices)
-    pool.add(found.columns)
-    bound = float(found.costs @ amounts + prices @ fixed)
-    return Bid(fixed + loads_of(found.columns, amounts, len(fixed)), Prices(prices, bound))
+    cheapest = search.cheapest(prices)
+    pool.add(cheapest.columns)
+    bound = float(cheapest.costs @ amounts + prices @ fixed)
+    return BestResponse(fixed + loads_of(cheapest.columns, amounts, len(fixed)), Prices(prices, bound))
 
 
 def soft_prices(load: Floats, sharpness: float) -> Floats:

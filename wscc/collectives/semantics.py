@@ -1,4 +1,4 @@
-"""What each collective means, in NumPy, on whole vectors: the measure of every executed schedule."""
+"""The semantics of each collective in NumPy, on whole vectors, which every executed plan is compared with."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ Vectors = dict[int, Vector]
 
 
 def input_sizes(request: Request, whole: int, parts: Sequence[int]) -> dict[int, int]:
-    """By die, the elements that it holds before. `parts` are the elements of the shards (or, for all_to_all, of
-    what is for each die), in the order of `request.dies`; `whole` those of a vector that is not cut."""
+    """The number of elements that each die holds before the collective.
+
+    `parts` are the numbers of elements of the shards (or, for all_to_all, of the blocks for each die), in the order of
+    `request.dies`; `whole` is that of a vector that is not cut."""
     match request.op:
         case Op.ALL_GATHER:
             return dict(zip(request.dies, parts, strict=True))
@@ -28,8 +30,8 @@ def input_sizes(request: Request, whole: int, parts: Sequence[int]) -> dict[int,
             return {request.root: whole}
 
 
-def meaning(request: Request, inputs: Mapping[int, Vector], parts: Sequence[int]) -> Vectors:
-    """By die, what it holds afterwards. `parts` as in `input_sizes`."""
+def semantics(request: Request, inputs: Mapping[int, Vector], parts: Sequence[int]) -> Vectors:
+    """The vector that each die holds after the collective. `parts` as in `input_sizes`."""
     dies, cuts = request.dies, np.cumsum(parts)[:-1]
     match request.op:
         case Op.ALL_GATHER:

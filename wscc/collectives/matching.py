@@ -1,4 +1,4 @@
-"""Spreading chunks from their homes to every die by matching idle links with chunks, rarest first.
+"""Plans that send chunks from their homes to every die, by matching idle links with chunks, rarest first.
 
 The idea is that of TACOS (Won et al., arXiv 2304.05301, section IV): in an expanding time line, an idle link
 takes a chunk that its sender holds and its receiver neither holds nor awaits. The path of each chunk is then a
@@ -17,7 +17,7 @@ from wscc.collectives.timing import LinkModel
 from wscc.machine.topology import Topology
 
 
-class Spread:
+class Matching:
     """One run: `homes[c]` is the die that has chunk c of `sizes[c]` bytes; `limit` bytes share a message.
 
     The result depends on the arguments alone; `seed` breaks ties.
@@ -29,7 +29,7 @@ class Spread:
     ) -> None:  # fmt: skip
         self.sizes, self.model, self.limit = sizes, model, limit
         self.random = Random(seed)
-        # Sets of chunks are the bits of whole numbers: what a die may pass on, and what it holds or awaits.
+        # Sets of chunks are the bits of whole numbers: those that a die may pass on, and those that it holds or awaits.
         self.has = [0] * topology.dies
         for c, home in enumerate(homes):
             self.has[home] |= 1 << c
@@ -46,7 +46,7 @@ class Spread:
         self.messages: list[Message] = []
 
     def _in_order_of_need(self, topology: Topology) -> list[tuple[int, int]]:
-        """Links into dies with few links first: those have no time to lose."""
+        """The links, those into dies with few links first: these have no time to lose."""
         links = list(topology.links)
         self.random.shuffle(links)
         return sorted(links, key=lambda link: len(topology.neighbours[link[1]]))
@@ -64,7 +64,7 @@ class Spread:
             awake = self._advance(now)
 
     def _advance(self, now: float) -> set[int]:
-        """Apply the events of this moment; the links that may have something to do now."""
+        """Apply the events at time `now`; returns the links that may have something to send."""
         awake: set[int] = set()
         while self.events and self.events[0][0] == now:
             _, link, die, chunks = heappop(self.events)
@@ -100,13 +100,13 @@ class Spread:
         self.messages.append(Message(a, b, COPY, tuple(chosen)))
         self.idle[i] = False
         heappush(self.events, (now + self.model.hold(size), i, b, 0))
-        at, all_bits, early = now + self.model.latency, 0, self.model.passes_early(COPY)
+        arrival, all_bits, early = now + self.model.latency, 0, self.model.passes_early(COPY)
         for c in chosen:
             self._count(c)
             all_bits |= 1 << c
             if early:
-                heappush(self.events, (at, -1, b, 1 << c))
-            at += self.sizes[c]
+                heappush(self.events, (arrival, -1, b, 1 << c))
+            arrival += self.sizes[c]
         if not early:
             heappush(self.events, (now + self.model.span(size), -1, b, all_bits))
         self.claimed[b] |= all_bits
