@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -21,8 +22,8 @@ from wscc.cli.json_fields import FIELDS
 EMPTY: Final = "empty"
 _TYPES: Final = {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "null"}
 
-# Run in this order in one folder that has a model, a model of slow links, a config and flows. So that together they print
-# every field: a wafer with damage, links that are hot, clusters that may start apart, a program that is broken.
+# Run in this order in one folder with small models (one with slow links, so that some are hot), a config and flows.
+# Together they print every field: also those of clusters that may start apart, and of a program that is broken.
 COMMANDS: Final = """
 compile model.wsl -o out --parallel tp=2,pp=2
 compile model.wsl -o searched -O3
@@ -53,8 +54,9 @@ fmt model.wsl
 Path_ = tuple[str, ...]
 
 
+@cache
 def seen_fields() -> dict[str, dict[str, str]]:
-    """By command, the types of the fields of `FIELDS` that it prints; a field that is not there goes by its own path."""
+    """By command, the types of the fields of `FIELDS` that it prints; others go by their own path."""
     seen: dict[str, dict[str, set[str]]] = {command: {} for command in FIELDS}
     for command, value in outputs():
         named = "error" if "error" in value else command

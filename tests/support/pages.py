@@ -30,7 +30,7 @@ from wscc.cli import main as wscc
 
 PACKAGE = ("passes", "backends", "grammar")  # top-level folders that are parts of the package
 READ = ("samples", "docs", "tests/cases")  # what the commands of a page read
-COPIED = ("wscc", *PACKAGE, "tests", *READ, "pyproject.toml")
+COPIED = ("wscc", *PACKAGE, "tests", "samples", "docs", "pyproject.toml")
 ANY = "..."
 WIDTH = "80"
 # Other tests run meanwhile: caches that are being written, artifacts.
@@ -117,7 +117,9 @@ def _console(text: str, folder: Path) -> str:
     shown = []
     for command, expected in _commands(text):
         words = re.sub(r"^[$>] ", "", command, flags=re.MULTILINE).removesuffix("\n")
-        shown.append(command + _with_wildcards(expected, _run(words, folder, fails=expected.startswith("error"))))
+        shown.append(
+            command + _with_wildcards(expected, _run(words, folder, fails=expected.startswith("error")))
+        )
     return "".join(shown)
 
 
@@ -167,7 +169,12 @@ def _called(arguments: list[str], folder: Path, *, apart: bool) -> tuple[int, st
     """Status, output and messages of the command line, the latter among the output unless `apart`."""
     out = io.StringIO()
     messages = io.StringIO() if apart else out
-    with chdir(folder), patch.dict(os.environ, COLUMNS=WIDTH), redirect_stdout(out), redirect_stderr(messages):
+    with (
+        chdir(folder),
+        patch.dict(os.environ, COLUMNS=WIDTH),
+        redirect_stdout(out),
+        redirect_stderr(messages),
+    ):
         status = wscc(arguments)
     return status, out.getvalue(), messages.getvalue() if apart else ""
 
@@ -202,4 +209,5 @@ def _patch(text: str, folder: Path) -> None:
 def _create(path: Path, text: str) -> None:
     if path.exists():
         raise Outdated(f"`{path.name}` is there already")
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

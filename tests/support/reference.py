@@ -154,7 +154,10 @@ def json_page() -> str:
     ]
     for command, meanings in FIELDS.items():
         title = "An error" if command == "error" else f"`wscc {command}`"
-        rows = ((code(path), seen[command].get(path, "").replace(EMPTY, ""), meaning) for path, meaning in meanings.items())
+        rows = (
+            (code(path), seen[command].get(path, "").replace(EMPTY, ""), meaning)
+            for path, meaning in meanings.items()
+        )
         parts.append(f"\n## {title}\n\n{table(('field', 'type', 'meaning'), rows)}")
     return "".join(parts)
 
@@ -163,11 +166,22 @@ def json_page() -> str:
 
 
 def imports_table() -> str:
-    rows = [(code(part), _parts(may - {Path(part).stem})) for part, may in MAY.items()]
+    rows = [(code(part), _what_may_be_imported(part)) for part in MAY]
     return table(("part", "may import"), iter([*rows, (code("wscc/cli"), "everything")])) + (
         f"\nOnly {', '.join(map(code, sorted(TOP)))} see `passes` and `backends`.\n"
     )
 
 
-def _parts(names: set[str]) -> str:
-    return ", ".join(map(code, sorted(names))) or "nothing"
+def _what_may_be_imported(part: str) -> str:
+    """The names, or an earlier part that may import most of them, and the others."""
+    names = _imported(part)
+    before = list(MAY)[: list(MAY).index(part)]
+    most = max((p for p in before if _imported(p) <= names), key=lambda p: len(_imported(p)), default=part)
+    if len(_imported(most)) < 4 or most == part:
+        return ", ".join(map(code, sorted(names))) or "nothing"
+    further = ", ".join(map(code, sorted(names - _imported(most))))
+    return f"what {code(most)} may" + (f", and {further}" if further else "")
+
+
+def _imported(part: str) -> set[str]:
+    return MAY[part] - {Path(part).stem}

@@ -1,8 +1,8 @@
-"""The meaning of every field that a command prints with `--json`; `report.json` of an artifact is what `compile` prints.
+"""The meaning of every field that a command prints with `--json`; `compile` prints the `report.json` of its artifact.
 
-A path names the keys from the outside in: `rows[].mfu` is `mfu` of each element of `rows`; a key in angle brackets, as in
-`strategy.<axis>`, differs from program to program. docs/reference/json.md is made from this table, and a test compares it
-with what the commands print.
+A path names the keys from the outside in: `rows[].mfu` is `mfu` of each element of `rows`; a key in angle brackets, as
+in `strategy.<axis>`, differs from program to program. docs/reference/json.md is made from this table, and a test
+compares it with what the commands print.
 """
 
 from __future__ import annotations
