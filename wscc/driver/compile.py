@@ -11,7 +11,7 @@ from wscc.analysis.link_loads import link_bytes, phase_loads, procedure_loads
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
-from wscc.diagnostics import NO_SPAN, CompileError, Label, Span
+from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
 from wscc.driver.pipeline import Observer, Timings, compile_module, facts_of, run_passes
 from wscc.driver.report import Loads, build_report, hidden_model_flops, model_flops
 from wscc.driver.stagger import choose
@@ -25,6 +25,7 @@ from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module
 from wscc.ir.step import calls
 from wscc.ir.text.call_table import to_table_text
+from wscc.ir.text.parse import parse as parse_module
 from wscc.ir.text.print import to_text
 from wscc.passes import default_passes
 from wscc.passes.choices import DEFAULT, Choices
@@ -87,6 +88,11 @@ def schedule_table(path: str, overrides: Overrides = NO_OVERRIDES, choices: Choi
     strategy = " ".join(f"{a}={n}" for a, n in graph.axes) or "one die"
     title = f"{graph.name}, {strategy}: the calls of a step, {graph.train.microbatches} micro-batches"
     return to_table_text(table, title)
+
+
+def graph_of(artifact: Artifact) -> Module:
+    """The forward module that an artifact was compiled from. Raises `CompileError` where its text is damaged."""
+    return parse_module(Source("graph.wir", artifact.graph))
 
 
 def at_strategy(error: CompileError, span: Span) -> CompileError:
