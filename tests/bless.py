@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.pages import pages, prepare, regenerated
+from tests.support.pages import PICTURES, pages, pictures, prepare, regenerated
 from tests.support.paths import ROOT
 from tests.support.programs import PROGRAMS, hashes_text
 from tests.support.reference import generated
@@ -25,6 +25,7 @@ def contents() -> Iterator[tuple[Path, str]]:
         page = path.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
             yield path, regenerated(page, prepare(page, Path(folder)))
+            yield from ((ROOT / PICTURES / name, text) for name, text in pictures(Path(folder)).items())
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages import Outdated, blocks, pages, prepare, regenerated
+from tests.support.pages import PICTURES, Outdated, blocks, pages, pictures, prepare, regenerated
 from tests.support.paths import ROOT
 from wscc.cli import cli
 from wscc.passes import PASSES
@@ -49,6 +49,9 @@ def test_a_page_can_be_followed_and_its_output_is_real(page: Path, tmp_path: Pat
     )
     assert not changes, f"{changes}\nrun `make bless`, then read {page.name} again"
     assert not unknown_names(page, ROOT, tmp_path)
+    now_drawn, drawn = pictures(tmp_path), pictures(ROOT)
+    other = [name for name in drawn if drawn[name] != now_drawn[name]]
+    assert not other, f"`make bless` draws {', '.join(other)} anew"
 
 
 @pytest.mark.parametrize("page", [p for p in pages() if not is_live(p)], ids=name)
@@ -103,6 +106,11 @@ def test_every_command_has_a_page_that_ends_with_its_options() -> None:
     assert {p.stem for p in folder.glob("*.md")} == set(cli.commands)
     for page in folder.glob("*.md"):
         assert f"$ wscc {page.stem} --help\n" in list(blocks(page.read_text(encoding="utf-8")))[-1].text, page
+
+
+def test_every_picture_is_drawn_by_a_command_of_a_page() -> None:
+    text = "".join(b.text for p in pages() for b in blocks(p.read_text(encoding="utf-8")))
+    assert {str(PICTURES / name) for name in pictures(ROOT)} == set(re.findall(rf"-o ({PICTURES}/\S+)", text))
 
 
 def test_the_first_page_stays_short() -> None:

@@ -38,6 +38,7 @@ monitor out --metric link_util --group 1x2
 monitor slow.wsl --metric link_util --parallel tp=4
 monitor out --metric die_util --group 1x2
 monitor out --metric memory
+draw out
 search model.wsl --jobs 1 --budget 1
 faults model.wsl --parallel tp=4 --rate 75% --seeds 1
 schedule model.wsl --parallel pp=2

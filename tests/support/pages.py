@@ -32,6 +32,7 @@ PACKAGE = ("passes", "backends", "grammar")  # top-level folders that are parts 
 READ = ("samples", "docs", "tests/cases")  # what the commands of a page read
 COPIED = ("wscc", *PACKAGE, "tests", "samples", "docs", "pyproject.toml")
 ANY = "..."
+PICTURES = Path("docs") / "pictures"
 WIDTH = "80"
 # Other tests run meanwhile: caches that are being written, artifacts.
 _WRITTEN_BY_OTHERS = shutil.ignore_patterns("*.pyc.*", "*.out")
@@ -61,6 +62,11 @@ def blocks(page: str) -> Iterator[Block]:
 
 def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def pictures(root: Path) -> dict[str, str]:
+    """What is in docs/pictures, by name: commands of pages draw it there."""
+    return {p.name: p.read_text(encoding="utf-8") for p in (root / PICTURES).iterdir()}
 
 
 def changes_code(page: str) -> bool:
@@ -146,8 +152,8 @@ def _pattern(line: str) -> str:
     return ".*".join(map(re.escape, line.split(ANY))) + r"\n"
 
 
-# `wscc WORDS`, or `wscc WORDS | COMMANDS`, that needs no shell before the bar.
-_OURS = re.compile(r"wscc ([^|;&<>$`\n]*?)(?: \| (.*))?", re.DOTALL)
+# `wscc WORDS`, over several lines too, or `wscc WORDS | COMMANDS`, that needs no shell before the bar.
+_OURS = re.compile(r"wscc ((?:[^|;&<>$`\n]|\\\n)*?)(?: \| (.*))?", re.DOTALL)
 
 
 def _run(command: str, folder: Path, *, fails: bool) -> str:
@@ -156,7 +162,9 @@ def _run(command: str, folder: Path, *, fails: bool) -> str:
     if ours is None:
         status, printed = _in_shell(command, folder)
     else:
-        status, printed, messages = _called(shlex.split(ours[1]), folder, apart=bool(ours[2]))
+        status, printed, messages = _called(
+            shlex.split(ours[1].replace("\\\n", " ")), folder, apart=bool(ours[2])
+        )
         if ours[2]:
             status, printed = _in_shell(ours[2], folder, printed)
             printed = messages + printed

@@ -279,6 +279,7 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
     "verify": _VERIFY,
     "simulate": _SIMULATE,
     "monitor": _MONITOR,
+    "draw": {"svg": "the picture"},
     "search": {
         **_SEARCH,
         **_under("rows[].", _ROWS_OF_SEARCH),
