@@ -89,7 +89,7 @@ def test_modules_that_a_page_mentions_exist(page: Path) -> None:
         assert hasattr(import_module(parent), attribute) or find_spec(module), module
 
 
-@pytest.mark.parametrize("page", pages(), ids=name)
+@pytest.mark.parametrize("page", [*pages(), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", prose(page)):
         assert (page.parent / target).exists(), target
