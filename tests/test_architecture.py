@@ -45,12 +45,14 @@ MAY: dict[str, set[str]] = {
     "wscc/reference": {"diagnostics", "ir", "reference"},
     "wscc/host": BASE | {"host"},
     "wscc/huggingface": {"diagnostics", "ir", "machine", "frontend", "huggingface"},
+    "wscc/pictures": {"pictures"},
     "passes": FACTS | {"passes"},
     "backends": FACTS | {"backends", "collectives", "host"},
     "wscc/driver": ABOVE,
     "wscc/equivalence": ABOVE | {"equivalence"},
     "wscc/search": ABOVE | {"search"},
     "wscc/faults": ABOVE | {"faults"},
+    "wscc/api": ABOVE - {"passes", "backends"} | {"api", "equivalence", "search", "faults", "pictures"},
 }
 # Nothing else may see passes or backends.
 TOP = {"driver", "equivalence", "search", "faults", "cli"}

@@ -11,7 +11,7 @@ import click
 
 from wscc.cli.common import json_option, read_table_file, show_json, write_file
 from wscc.diagnostics import CompileError
-from wscc.diagnostics.render import explain
+from wscc.diagnostics.explain import explain
 from wscc.driver.pipeline import Pipeline, check
 from wscc.frontend.fmt import fmt
 from wscc.frontend.overrides import UsageError

@@ -12,7 +12,7 @@ from wscc.analysis.link_loads import link_bytes, phase_loads, procedure_loads
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
-from wscc.diagnostics import NO_SPAN, CompileError, Label, Span
+from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
 from wscc.driver.pipeline import Observer, Pipeline, Timings, check
 from wscc.driver.report import Loads, build_report
 from wscc.driver.stagger import choose
@@ -26,6 +26,7 @@ from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module
 from wscc.ir.step import calls
 from wscc.ir.text.call_table import to_table_text
+from wscc.ir.text.parse import parse as parse_module
 from wscc.ir.text.print import to_text
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.hoist_casts import HoistCasts
@@ -86,6 +87,11 @@ def schedule_table(path: str, overrides: Overrides = NO_OVERRIDES, choices: Choi
     strategy = " ".join(f"{a}={n}" for a, n in graph.axes) or "one die"
     title = f"{graph.name}, {strategy}: the calls of a step, {graph.train.microbatches} micro-batches"
     return to_table_text(table, title)
+
+
+def graph_of(artifact: Artifact) -> Module:
+    """The forward module that an artifact was compiled from. Raises `CompileError` where its text is damaged."""
+    return parse_module(Source("graph.wir", artifact.graph))
 
 
 def at_strategy(error: CompileError, span: Span) -> CompileError:
