@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help demo test check fuzz fuzz-all fuzz-verify bench wheel-test clean
+.PHONY: help demo test check bless fuzz fuzz-all fuzz-verify bench wheel-test clean
 
 help:  ## what the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -21,7 +21,7 @@ demo: $(READY)  ## compile samples/gpt-tiny.wsl, train it on a text, compare wit
 	$(BIN)/wscc run out/gpt-tiny --steps 60
 	$(BIN)/wscc run samples/gpt-tiny.wsl --check --steps 2 --dtype f64
 
-test: $(READY)  ## the test suite (under 5 minutes on 2 cores)
+test: $(READY)  ## the test suite (at most 6 minutes of CPU)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)  ## ruff, mypy --strict, import directions
@@ -32,6 +32,9 @@ check: $(READY)  ## ruff, mypy --strict, import directions
 	for part in $(CURDIR)/wscc/* $(CURDIR)/grammar $(CURDIR)/passes $(CURDIR)/backends; do ln -s $$part build/types/wscc/; done
 	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p wscc
 	$(BIN)/python -m pytest tests/test_architecture.py
+
+bless: $(READY)  ## rewrite what docs show, the reference and the hashes of programs, after a change that is meant
+	$(BIN)/python -m tests.bless
 
 wheel-test: $(READY)  ## build the wheel, install it in a fresh environment, train from it
 	rm -rf build/wheel && mkdir -p build/wheel

@@ -40,17 +40,19 @@ MAY: dict[str, set[str]] = {
     "wscc/ir": {"diagnostics", "machine", "ir", "grammar"},
     "wscc/routing": {"diagnostics", "machine", "routing"},
     "wscc/collectives": {"diagnostics", "machine", "routing", "collectives"},
-    "wscc/analysis": {"diagnostics", "machine", "ir", "strategy", "routing", "analysis"},
+    "wscc/analysis": {"machine", "ir", "strategy", "routing", "analysis"},
     "wscc/frontend": BASE | {"frontend"},
     "wscc/reference": {"diagnostics", "ir", "reference"},
     "wscc/host": BASE | {"host"},
     "wscc/huggingface": {"diagnostics", "ir", "machine", "frontend", "huggingface"},
+    "wscc/pictures": {"pictures"},
     "passes": FACTS | {"passes"},
     "backends": FACTS | {"backends", "collectives", "host"},
     "wscc/driver": ABOVE,
     "wscc/equivalence": ABOVE | {"equivalence"},
     "wscc/search": ABOVE | {"search"},
     "wscc/faults": ABOVE | {"faults"},
+    "wscc/api": ABOVE - {"passes", "backends"} | {"api", "equivalence", "search", "faults", "pictures"},
 }
 # Nothing else may see passes or backends.
 TOP = {"driver", "equivalence", "search", "faults", "cli"}
@@ -126,6 +128,21 @@ def test_no_import_goes_in_a_circle() -> None:
     graph = nx.DiGraph((m, n) for m, path in MODULES.items() for n in imports(path))
     circles = [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1]
     assert not circles
+
+
+def test_an_analysis_gives_facts() -> None:
+    """Frozen ones, and nothing that is refused (it does not import diagnostics) or rewritten."""
+    for path in sources("wscc/analysis"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                decorators = [ast.unparse(d) for d in node.decorator_list]
+                assert all("frozen=True" in d for d in decorators if d.startswith("dataclass")), (
+                    path,
+                    node.name,
+                )
+            if isinstance(node, ast.FunctionDef) and node.returns is not None:
+                made = {n.id for n in ast.walk(node.returns) if isinstance(n, ast.Name)}
+                assert not made & {"Module", "Procedure"}, (path, node.name)
 
 
 # ---- folders and files

@@ -13,8 +13,8 @@ import numpy as np
 from wscc.backends.collective.memory import ELEMENT, Layout, Scale, layouts
 from wscc.backends.collective.streams import streams_of
 from wscc.backends.interpreter.machine import Machine
-from wscc.collectives.meaning import Vectors, input_sizes, meaning
 from wscc.collectives.plan import Link, Op, Plan, Request
+from wscc.collectives.semantics import Vectors, input_sizes, semantics
 from wscc.diagnostics import Code, fail
 from wscc.ir.streams.artifact import Manifest
 from wscc.ir.train import Train
@@ -59,7 +59,7 @@ def execute(request: Request, plan: Plan, seed: int = 0) -> Execution:
     inputs = _inputs(request, whole, parts, seed)
     _write(machine, request, plan, memory, inputs, parts)
     machine.run_step()
-    expected = meaning(request, inputs, parts)
+    expected = semantics(request, inputs, parts)
     results = _read(machine, request, plan, memory, inputs, parts)
     wrong = tuple(d for d, v in expected.items() if not np.array_equal(v, results[d]))
     traffic = {link: n // ELEMENT.size for link, n in machine.traffic().items()}

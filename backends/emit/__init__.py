@@ -17,7 +17,7 @@ from wscc.ir.array import Array
 from wscc.ir.die_arrays import as_array
 from wscc.ir.memory import Placement
 from wscc.ir.module import Module, Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 from wscc.ir.per_die import Ints, per_die
 from wscc.ir.step import Call, Loop, Ref, calls
 from wscc.ir.streams.artifact import Manifest
@@ -84,7 +84,7 @@ def _lines(procedure: Procedure, table: Bindings) -> list[_Line]:
     names = Names(procedure)
     lines = []
     for stmt in procedure.body:
-        assert not isinstance(stmt, Op)
+        assert not isinstance(stmt, GraphStmt)
         where = participants(stmt, table.dies)
         if where != 0:
             lines.append(_Line(where, instruction(stmt, names, table)))

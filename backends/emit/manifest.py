@@ -55,4 +55,4 @@ def _tensor(name: str, held: list[tuple[Array, Placement]]) -> HostTensor:
     if extents:
         each = prod(extents[1:])
         extents = (max(p.first + p.count for p in parts) // each, *extents[1:])
-    return HostTensor(name, first.kind, first.type, extents, first.init, parts)
+    return HostTensor(name, first.kind, first.type, extents, first.init, parts, first.relation)

@@ -6,6 +6,7 @@ from wscc.backends.emit.statements import participants
 from wscc.ir.die_arrays import as_array
 from wscc.ir.fabric import Kernel, Send
 from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op
 from wscc.ir.streams.profile import Origin, ProcedureOrigins, Profile
 from wscc.ir.streams.program import Streams
 
@@ -27,9 +28,7 @@ class _ProfileBuilder:
     """Numbers origins and sets of roles in the order of their first use."""
 
     def __init__(self, model: Module, sharded: Module, planned: Module, streams: Streams) -> None:
-        self.ops = {
-            p.name: {op.results[0].name: op for op in p.ops if op.results} for p in sharded.procedures
-        }
+        self.ops = {p.name: {op.results[0].name: op for op in p.statements} for p in sharded.procedures}
         self.lines = {p.name: _lines(p) for p in sharded.procedures}
         self.dies = planned.dies_used
         firsts: dict[int, int] = {}
@@ -68,7 +67,7 @@ class _ProfileBuilder:
         elif op is None:
             kind = "message"
         else:
-            kind = STREAM if op.stream is not None else op.kind
+            kind = STREAM if isinstance(op, Op) and op.stream is not None else op.kind
         return self.origins.setdefault(Origin(name, kind, line), len(self.origins))
 
     def _array_line(self, name: str) -> int:
@@ -88,10 +87,10 @@ def _lines(procedure: Procedure) -> dict[str, int]:
     """The line of the op of each result. An op without a line, such as a reshard, gets that of its operands, or else
     that of the ops that read its results."""
     lines: dict[str, int] = {}
-    for op in procedure.ops:
+    for op in procedure.statements:
         line = op.span.line or max((lines.get(v.name, 0) for v in op.operands), default=0)
         lines.update((v.name, line) for v in op.results)
-    for op in reversed(procedure.ops):
+    for op in reversed(procedure.statements):
         line = max((lines[v.name] for v in op.results), default=0)
         for v in op.operands:
             lines[v.name] = lines.get(v.name) or line

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from networkx.utils import UnionFind
+
 from wscc.backends.simulator.calls import DieCall
 from wscc.ir.step import Affine
 from wscc.ir.streams.program import Address, ProgramCall, ProgramLoop, ProgramStep
@@ -19,44 +21,26 @@ class Cluster:
     links: frozenset[tuple[int, int]]
 
 
-class Groups:
-    """Disjoint sets of hashable things, joined pair by pair (union-find)."""
-
-    def __init__(self, things: Iterable[object]) -> None:
-        self._parent: dict[object, object] = {x: x for x in things}
-
-    def find(self, x: object) -> object:
-        root = x
-        while (up := self._parent.setdefault(root, root)) != root:
-            root = up
-        while self._parent[x] != root:
-            self._parent[x], x = root, self._parent[x]
-        return root
-
-    def join(self, x: object, y: object) -> None:
-        self._parent[self.find(x)] = self.find(y)
-
-    def of(self, dies: Iterable[int]) -> tuple[tuple[int, ...], ...]:
-        """The dies by group, in the order of the first of each."""
-        members: dict[object, list[int]] = {}
-        for die in dies:
-            members.setdefault(self.find(die), []).append(die)
-        return tuple(map(tuple, members.values()))
+def groups_of(dies: Iterable[int], joined: UnionFind[object]) -> tuple[tuple[int, ...], ...]:
+    """The dies by group, in the order of the first of each."""
+    groups: dict[object, list[int]] = {}
+    for die in dies:
+        groups.setdefault(joined[die], []).append(die)
+    return tuple(map(tuple, groups.values()))
 
 
 def clusters_of(calls: Mapping[int, DieCall]) -> tuple[Cluster, ...]:
     """The clusters of a call by die."""
-    groups = Groups(calls)
+    joined: UnionFind[object] = UnionFind()
     links = {die: _links(call) for die, call in calls.items()}
     for die, call in calls.items():
         for step in call.steps:
             if step.cargo is not None:
-                groups.join(die, step.cargo.to)
-        for link in links[die]:
-            groups.join(die, link)
+                joined.union(die, step.cargo.to)
+        joined.union(die, *links[die])
     return tuple(
         Cluster(dies, tuple(calls[d] for d in dies), frozenset(link for d in dies for link in links[d]))
-        for dies in groups.of(calls)
+        for dies in groups_of(calls, joined)
     )
 
 

@@ -16,8 +16,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from networkx.utils import UnionFind
+
 from wscc.backends.simulator.calls import Builder, Places
-from wscc.backends.simulator.clusters import CallNode, Cluster, Groups, LoopNode, Node, clusters_of, nodes
+from wscc.backends.simulator.clusters import CallNode, Cluster, LoopNode, Node, clusters_of, groups_of, nodes
 from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.periods import Frame, Periods
 from wscc.backends.simulator.records import Hold
@@ -229,13 +231,12 @@ class Composer:
 
     def _classes(self, stage: int, loop: LoopNode) -> tuple[tuple[int, ...], ...]:
         """Groups of the dies of a stage that depend on one another anywhere in a loop."""
-        groups = Groups(self._dies[stage])
+        joined: UnionFind[object] = UnionFind()
         for call in loop.calls():
             assert call.places is not None
             for cluster in self._clusters_of((call.procedure, ((stage, call.places),))):
-                for die in cluster.dies[1:]:
-                    groups.join(cluster.dies[0], die)
-        return groups.of(self._dies[stage])
+                joined.union(*cluster.dies)
+        return groups_of(self._dies[stage], joined)
 
     # -- one call -----------------------------------------------------------------------------------------
 

@@ -15,16 +15,12 @@ from typing import Final
 
 from wscc.analysis.cost import Rates, in_tiles
 from wscc.ir.routes import Route
+from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.streams.program import Field, Instruction, Operand
 from wscc.machine.links import CUT_THROUGH, LinkTimes
 from wscc.machine.wafer import Wafer
 
 SECOND: Final = 10**18
-
-
-# Operands of which an instruction touches as many elements as its first write or read has, and not all: rows of
-# a table, labels' logits. By opcode: the operands (writes first) that are indexed, and what sets their number.
-_INDEXED: Final = {"gather": (2, 0), "pick": (1, 0)}
 
 
 def ticks(seconds: Fraction) -> int:
@@ -57,11 +53,12 @@ def work_of(x: Instruction, tile: int) -> Work:
     """The work of a compute instruction, or of the operand of a `post` or `send`."""
     operands = (*x.writes, *x.reads)
     amounts = [_bytes(o) for o in operands]
-    if x.opcode in _INDEXED:
-        which, like = _INDEXED[x.opcode]
-        rows = prod(operands[like].shape)
-        amounts[which] = min(amounts[which], rows * operands[which].dtype.size)
-    if x.opcode == "scatter_add":
+    row = INSTRUCTIONS[x.opcode]
+    indexed = row.names.index(row.indexed) if row.indexed else None
+    if indexed is not None and indexed >= len(x.writes):
+        # Rows of a table, labels' logits: as many elements as are written, and not all.
+        amounts[indexed] = min(amounts[indexed], prod(x.writes[0].shape) * operands[indexed].dtype.size)
+    if indexed == 0:
         amounts[0] = _scattered(x)
     elif any(k == "accumulate" and v for k, v in x.attrs):
         amounts[0] *= 2  # read, added to and written

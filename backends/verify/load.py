@@ -13,17 +13,12 @@ from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.procedure import operands
 from wscc.diagnostics import CompileError
 from wscc.ir.streams.artifact import Manifest
+from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.streams.program import Code, Column, Instruction, Streams, stage_of_role
 from wscc.ir.types import DType
 
 FLAGS: Final = frozenset({"accumulate", "causal"})
 NUMBERS: Final = frozenset({"channel", "peer", "route", "start", "q_start", "k_start", "limit", "time"})
-# Operands that are integers (indices, labels, steps), by opcode; opcodes for any element type are in `_MOVES`.
-INTEGERS: Final = {
-    "gather": ("ids",), "scatter_add": ("ids",), "pick": ("y",), "pick_bwd": ("y",), "nll": ("y",), "nll_bwd": ("y",),
-    "count": ("y",), "tick": ("t",), "adamw": ("t",), "sgd": ("t",),
-}  # fmt: skip
-_MOVES: Final = frozenset({"copy", "cast", "fill", "post", "send", "wait"})
 
 
 def check_load(streams: Streams, manifest: Manifest, findings: Findings) -> bool:
@@ -73,9 +68,9 @@ def _mistakes(x: Instruction) -> Iterator[str]:
             yield f"`{x.opcode}` has {name}={value!r}"
         if name == "channel" and not isinstance(value, int):
             yield "a channel is a number, the same on all dies"
-    integers = INTEGERS.get(x.opcode, ())
+    row = INSTRUCTIONS[x.opcode]
     for name, o in operands(x):
-        if x.opcode not in _MOVES and (name in integers) != (o.dtype is DType.I32):
+        if not row.any_type and (name in row.integers) != (o.dtype is DType.I32):
             yield f"`{name}` of `{x.opcode}` is {o.dtype}"
     if x.opcode == "copy" and x.writes[0].dtype != x.reads[0].dtype:
         yield f"`copy` from {x.reads[0].dtype} to {x.writes[0].dtype}"

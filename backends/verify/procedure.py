@@ -50,9 +50,7 @@ class Summary:
 
 def operands(x: Instruction) -> Iterator[tuple[str, Operand]]:
     """The operands, writes first, each with its name in the declaration."""
-    row = INSTRUCTIONS[x.opcode]
-    names = (n.split("[")[0] for n in (*row.writes.split(), *row.reads.split()))
-    return zip(names, (*x.writes, *x.reads), strict=True)
+    return zip(INSTRUCTIONS[x.opcode].names, (*x.writes, *x.reads), strict=True)
 
 
 def accumulates(x: Instruction) -> bool:

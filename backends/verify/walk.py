@@ -11,15 +11,13 @@ from wscc.backends.interpreter.host_io import FILLED
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.ledger import UNWRITTEN, Ledger, Object
 from wscc.backends.verify.procedure import DTYPES, Summary
-from wscc.ir.array import Kind
+from wscc.ir.array import Kind, Role
 from wscc.ir.streams.artifact import HostTensor, Manifest
 
 # A call: its procedure, the summary of it, and the address of each of its spaces.
 Line = tuple[str, Summary, tuple[int, ...]]
 
 WRITTEN: Final = (*FILLED, Kind.INPUT)
-# A partial array is a second name of the bytes of the complete one.
-PARTIAL: Final = ".partial"
 READ: Final = (Kind.PARAM, Kind.STATE, Kind.GRAD)
 
 
@@ -32,6 +30,11 @@ class Walk:
     manifest: Manifest
     findings: Findings
     ledger: Ledger = field(default_factory=Ledger)
+    # By incomplete sum, the complete array: it may be a second name of those bytes.
+    complete: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.complete = {part: whole for whole, part in self.manifest.related(Role.PARTIAL).items()}
 
     def run(self, lines: tuple[Line, ...]) -> None:
         for t in self.manifest.tensors:
@@ -57,13 +60,16 @@ class Walk:
         for element, low, high in self._elements(t):
             held = sorted({n for _, _, n in self.ledger.pieces(low, high)} - {UNWRITTEN})
             for other in map(self.ledger.objects.__getitem__, held):
-                if other.tensor.removesuffix(PARTIAL) == t.name.removesuffix(PARTIAL):
+                if self._whole(other.tensor) == self._whole(t.name):
                     continue
                 words = (
                     f"`{t.name}` element {element} shares bytes with `{other.tensor}` element {other.element}"
                 )
                 self._tell(f"{words}, from {low} on")
             self.ledger.write(low, high, self.ledger.add(Object(low, high, kind, t.name, element)))
+
+    def _whole(self, tensor: str) -> str:
+        return self.complete.get(tensor, tensor)
 
     def _host_reads(self, t: HostTensor) -> None:
         for element, low, high in self._elements(t):

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wscc.backends.interpreter.machine import Machine
 from wscc.ir.streams.artifact import HostTensor, Manifest
+from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.streams.program import (
     Address,
     Code,
@@ -30,8 +30,6 @@ from wscc.ir.streams.program import (
     Streams,
 )
 from wscc.ir.types import DType
-
-UPDATES: Final = ("adamw", "sgd")
 
 
 def factor_of(streams: Streams) -> int:
@@ -64,7 +62,7 @@ def with_optimizer(streams: Streams, numbers: Mapping[str, float]) -> Streams:
     """The program with the scalars `numbers` in the instructions that update weights."""
 
     def with_numbers(x: Instruction) -> Instruction:
-        if x.opcode not in UPDATES:
+        if not INSTRUCTIONS[x.opcode].updates:
             return x
         return replace(x, attrs=tuple((name, numbers[name]) for name, _ in x.attrs))
 

@@ -7,18 +7,19 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
-from wscc.ir.array import Array, Kind
+from wscc.ir.array import Array, Kind, Relation, Role
 from wscc.ir.builder import Builder
 from wscc.ir.module import Mode, Module, Output, Procedure
-from wscc.ir.naming import FORWARD, fresh
+from wscc.ir.naming import FORWARD, Names
 from wscc.ir.op import Value
 from wscc.ir.step import Affine, Call, Loop, Ref, Step
 from wscc.ir.types import DType, TensorType
 from wscc.passes.base import Fact, Pass
 from wscc.passes.differentiate.backward import backward_procedure
-from wscc.passes.differentiate.update import update_procedures
+from wscc.passes.differentiate.update import Weight, moments_of, update_procedures
 
-MICROBATCH = "mb"
+# Arrays of the step's own: the squared norm of all gradients, and the number of the step.
+_SCALARS = ("norm2", "t")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,20 @@ class _State:
     def __init__(self, module: Module, segments: list[Segment]) -> None:
         self.module = module
         self.arrays = {a.name: a for a in module.arrays}
-        # A value `grad` of a repeat `y` must not be taken for the gradient of a `y` of the program.
-        self.taken = {
-            f"{a.name}{end}" for a in module.arrays for end in ("", ".grad", ".m", ".v", ".partial")
+        self.names = Names([*self.arrays, *_SCALARS])
+        # Before those of saved values, so that gradients and moments have theirs whatever the model's names are.
+        self.weights = {
+            a.name: Weight(
+                a,
+                self.names.of((a.name, "grad"), f"{a.name}.grad"),
+                tuple(self.names.of((a.name, m), f"{a.name}.{m}") for m in moments_of(module.train)),
+            )
+            for a in module.arrays
+            if a.kind is Kind.PARAM
         }
+        for a in module.arrays:
+            if a.kind is Kind.CARRIED:
+                self._gradient(a.name)
         self.own = {s.procedure.name for s in segments}
         self.procedures = [p for p in module.procedures if p.name not in self.own]
         self.forward: list[Call | Loop] = []
@@ -145,8 +156,7 @@ class _State:
         self.backward.insert(0, s.over_layers(Call(result.procedure.name, backwards)))
 
     def _saved(self, s: Segment, value: Value) -> Ref:
-        name = fresh(f"{s.procedure.name}.{value.name}", self.taken)
-        self.taken.add(name)
+        name = self.names.of((s.procedure.name, value), f"{s.procedure.name}.{value.name}")
         extents = (s.count,) if s.variable else ()
         self.arrays[name] = Array(name, value.type, Kind.SAVED, extents)
         return Ref(name, (Affine(0, ((s.variable, 1),)),) if s.variable else ())
@@ -161,17 +171,22 @@ class _State:
         array = self.arrays[ref.array]
         if array.kind is not Kind.PARAM:
             return self._carried_grad(ref)
-        grad = f"{array.name}.grad"
+        grad = self._gradient(array.name)
         kind = TensorType(array.type.shape, self.module.train.grads)
-        self.arrays.setdefault(grad, Array(grad, kind, Kind.GRAD, array.extents))
+        relation = Relation(Role.GRADIENT, array.name)
+        self.arrays.setdefault(grad, Array(grad, kind, Kind.GRAD, array.extents, relation=relation))
         return Ref(grad, ref.index)
+
+    def _gradient(self, array: str) -> str:
+        return self.names.of((array, "grad"), f"{array}.grad")
 
     def _carried_grad(self, ref: Ref) -> Ref:
         array = self.arrays[ref.array]
-        grad = f"{array.name}.grad"
+        grad = self._gradient(array.name)
+        relation = Relation(Role.GRADIENT, array.name)
         turns = bool(array.extents) and array.name not in self.shared
         extents = (2,) if turns else array.extents
-        self.arrays.setdefault(grad, Array(grad, array.type, Kind.CARRIED, extents))
+        self.arrays.setdefault(grad, Array(grad, array.type, Kind.CARRIED, extents, relation=relation))
         return Ref(grad, tuple(replace(a, modulus=2) for a in ref.index) if turns else ref.index)
 
     def _grad_mode(self, ref: Ref) -> Mode:
@@ -186,10 +201,10 @@ class _State:
 
     def finished(self, prepare: Step, chain: Loop) -> Module:
         added = {o.array for p, call in self._bwd_calls() for o in _added(p, call)}
-        params = {n: self.arrays[f"{n}.grad"] for n in self.grads}
+        params = {n: self.arrays[self._gradient(n)] for n in self.grads}
         once = [a for a in params.values() if a.name in added]
         # All of them: an element that no call reads keeps the zeros as its gradient.
-        each = [self.arrays[g] for n in sorted(self.shared) if (g := f"{n}.grad") in self.arrays]
+        each = [self.arrays[g] for n in sorted(self.shared) if (g := self._gradient(n)) in self.arrays]
         zero_once, zero_each = self._zeroing("zero", once), self._zeroing("zero.carried", each)
         scalar = TensorType((), self.module.train.grads)
         self.arrays["norm2"] = Array("norm2", scalar, Kind.SCALAR)
@@ -227,18 +242,18 @@ class _State:
         """Norm and update calls, parameters grouped by the segment that owns them."""
         norms: list[Call | Loop] = []
         updates: list[Call | Loop] = []
-        owners: dict[str, tuple[Segment, list[Array]]] = {}
+        owners: dict[str, tuple[Segment, list[Weight]]] = {}
         for name, segment in self.grads.items():
             # Parameters of a repeat that its layers share are updated once, beside those of each layer.
             shared = bool(segment.variable) and not self.arrays[name].extents
             owner = f"{segment.procedure.name}{'.shared' if shared else ''}"
-            owners.setdefault(owner, (segment, []))[1].append(self.arrays[name])
-        for owner, (segment, params) in owners.items():
-            made = update_procedures(owner, params, self.module.train)
+            owners.setdefault(owner, (segment, []))[1].append(self.weights[name])
+        for owner, (segment, weights) in owners.items():
+            made = update_procedures(owner, weights, self.module.train)
             self.procedures += made.procedures
             for a in made.state:
                 self.arrays[a.name] = a
-            layered = bool(params[0].extents)
+            layered = bool(weights[0].param.extents)
             index = (Affine(0, ((segment.variable, 1),)),) if layered else ()
             for calls, some in ((norms, made.norm_calls(index)), (updates, (made.update_call(index),))):
                 calls += [segment.over_layers(call) if layered else call for call in some]

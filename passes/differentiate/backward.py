@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wscc.analysis.uses import producers
 from wscc.ir.builder import Builder
 from wscc.ir.module import Mode, Output, Procedure
 from wscc.ir.naming import BACKWARD, FORWARD
@@ -65,7 +66,7 @@ class _Tape:
         self.seeds: dict[str, Value] = {}
         self._forward = forward
         self._train = train
-        self._producer = {v.name: op for op in forward.ops for v in op.results}
+        self._producer = producers(forward.ops)
         self._recomputed: dict[str, Value] = {}
         self._grads: dict[str, list[Value]] = {}
         self._inputs = {v.name for v in forward.inputs}
@@ -94,14 +95,13 @@ class _Tape:
     def _is_saved(self, value: Value) -> bool:
         op = self._producer[value.name]
         # Views and conversions of weights cost nothing to have again, whatever is recomputed.
-        if op.kind == "split" or value.name in self._weights:
+        if op.definition.view or value.name in self._weights:
             return False
         mode = self._train.recompute
         return mode == "none" or (mode == "selective" and op.definition.heavy)
 
     def _recompute(self, op: Op) -> None:
         operands = [self.forward(v) for v in op.operands]
-        assert op.rule is not None
         results = self.builder.emit(
             op.kind, operands, op.rule, sizes=op.sizes, dtypes=[v.type.dtype for v in op.results],
             attrs=dict(op.attrs), hints=[f"{v.name}.again" for v in op.results],
@@ -162,7 +162,7 @@ def _reachable(forward: Procedure, start: set[str]) -> set[str]:
     """Values that depend on one of `start` through ops with a derivative."""
     active = set(start)
     for op in forward.ops:
-        if op.kind in DERIVATIVES and any(v.name in active for v in op.operands):
+        if op.definition.differentiable and any(v.name in active for v in op.operands):
             active |= {v.name for v in op.results if v.type.dtype.is_float}
     return active
 

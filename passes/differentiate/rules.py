@@ -51,7 +51,6 @@ class Backward:
         attrs: dict[str, Attr] | None = None,
     ) -> tuple[Value, ...]:
         """One op whose terms are given as factors; marks are those of the forward rule."""
-        assert self.op.rule is not None
         rule = replace(self.op.rule, ins=tuple(ins), outs=tuple(outs))
         return self.tape.builder.emit(
             kind, operands, _only_own_marks(rule), sizes=self.op.sizes, dtypes=dtypes, attrs=attrs,
@@ -70,11 +69,6 @@ def _only_own_marks(rule: Rule) -> Rule:
     return replace(rule, whole=rule.whole & own, streamed=rule.streamed & own, indexed=rule.indexed & own)
 
 
-def _rule(op: Op) -> Rule:
-    assert op.rule is not None
-    return op.rule
-
-
 def _present(dys: Grads) -> Value:
     dy = dys[0]
     assert dy is not None
@@ -85,8 +79,8 @@ def _present(dys: Grads) -> Value:
 
 
 def _matmul(b: Backward, dys: Grads) -> Grads:
-    rule, (x, w) = _rule(b.op), b.op.operands
-    dy, out = _present(dys), _rule(b.op).outs[0]
+    rule, (x, w) = b.op.rule, b.op.operands
+    dy, out = _present(dys), b.op.rule.outs[0]
     grads: list[Value | None] = [None, None]
     if b.tape.needs_grad(x):
         (grads[0],) = b.emit(
@@ -101,9 +95,9 @@ def _matmul(b: Backward, dys: Grads) -> Grads:
 
 def _linear_pair(sign: float) -> Callable[[Backward, Grads], Grads]:
     def rule(b: Backward, dys: Grads) -> Grads:
-        dy, out = _present(dys), _rule(b.op).outs[0]
+        dy, out = _present(dys), b.op.rule.outs[0]
         grads: list[Value | None] = []
-        for value, term, factor in zip(b.op.operands, _rule(b.op).ins, (1.0, sign), strict=True):
+        for value, term, factor in zip(b.op.operands, b.op.rule.ins, (1.0, sign), strict=True):
             if not b.tape.needs_grad(value):
                 grads.append(None)
                 continue
@@ -117,7 +111,7 @@ def _linear_pair(sign: float) -> Callable[[Backward, Grads], Grads]:
 
 
 def _mul(b: Backward, dys: Grads) -> Grads:
-    dy, rule = _present(dys), _rule(b.op)
+    dy, rule = _present(dys), b.op.rule
     out = rule.outs[0]
     grads: list[Value | None] = []
     for i, value in enumerate(b.op.operands):
@@ -131,7 +125,7 @@ def _mul(b: Backward, dys: Grads) -> Grads:
 
 
 def _div(b: Backward, dys: Grads) -> Grads:
-    dy, rule, (x, y) = _present(dys), _rule(b.op), b.op.operands
+    dy, rule, (x, y) = _present(dys), b.op.rule, b.op.operands
     out, kind = rule.outs[0], dy.type.dtype
     (by_y,) = b.emit("div", [dy, b.tape.forward(y)], [out, rule.ins[1]], [out], [kind])
     grads: list[Value | None] = [None, None]
@@ -146,12 +140,12 @@ def _div(b: Backward, dys: Grads) -> Grads:
 
 
 def _scale(b: Backward, dys: Grads) -> Grads:
-    dy, term = _present(dys), _rule(b.op).ins[0]
+    dy, term = _present(dys), b.op.rule.ins[0]
     return b.emit("scale", [dy], [term], [term], [dy.type.dtype], dict(b.op.attrs))
 
 
 def _cast(b: Backward, dys: Grads) -> Grads:
-    dy, term, x = _present(dys), _rule(b.op).ins[0], b.op.operands[0]
+    dy, term, x = _present(dys), b.op.rule.ins[0], b.op.operands[0]
     if dy.type.dtype is b.tape.grad_dtype(x):
         return [dy]
     return b.emit("cast", [dy], [term], [term], [b.tape.grad_dtype(x)])
@@ -162,7 +156,7 @@ def _gsum(b: Backward, dys: Grads) -> Grads:
 
 
 def _split(b: Backward, dys: Grads) -> Grads:
-    (whole,), part = _rule(b.op).ins, _rule(b.op).outs[0]
+    (whole,), part = b.op.rule.ins, b.op.rule.outs[0]
     pieces = [
         dy if dy is not None else _zeros_like(b, v, part) for dy, v in zip(dys, b.op.results, strict=True)
     ]
@@ -171,9 +165,9 @@ def _split(b: Backward, dys: Grads) -> Grads:
 
 
 def _stack(b: Backward, dys: Grads) -> Grads:
-    dy, part = _present(dys), _rule(b.op).ins[0]
+    dy, part = _present(dys), b.op.rule.ins[0]
     n = len(b.op.operands)
-    return b.emit("split", [dy], [_rule(b.op).outs[0]], [part] * n, [dy.type.dtype] * n, dict(b.op.attrs))
+    return b.emit("split", [dy], [b.op.rule.outs[0]], [part] * n, [dy.type.dtype] * n, dict(b.op.attrs))
 
 
 def _zeros_like(b: Backward, value: Value, term: tuple[str, ...]) -> Value:
@@ -184,7 +178,7 @@ def _pointwise(kind: str) -> Callable[[Backward, Grads], Grads]:
     """`kind(operands, dy)` gives the gradient of every operand, each of the operands' shape."""
 
     def rule(b: Backward, dys: Grads) -> Grads:
-        term = _rule(b.op).ins[0]
+        term = b.op.rule.ins[0]
         xs = [b.tape.forward(v) for v in b.op.operands]
         n = len(xs)
         return b.emit(kind, [*xs, _present(dys)], [term] * (n + 1), [term] * n, [v.type.dtype for v in xs])
@@ -197,7 +191,7 @@ def _norm(kind: str) -> Callable[[Backward, Grads], Grads]:
 
     def rule(b: Backward, dys: Grads) -> Grads:
         x, gain, *_ = b.op.operands
-        terms = _rule(b.op).ins
+        terms = b.op.rule.ins
         return b.emit(
             kind, [b.tape.forward(x), b.tape.forward(gain), _present(dys)], [terms[0], terms[1], terms[0]],
             terms, [b.tape.grad_dtype(v) for v in b.op.operands], dict(b.op.attrs),
@@ -207,7 +201,7 @@ def _norm(kind: str) -> Callable[[Backward, Grads], Grads]:
 
 
 def _rope(b: Backward, dys: Grads) -> Grads:
-    dy, term = _present(dys), _rule(b.op).ins[0]
+    dy, term = _present(dys), b.op.rule.ins[0]
     sign = b.op.attr("sign")
     assert isinstance(sign, float)
     return b.emit("rope", [dy], [term], [term], [dy.type.dtype], {**dict(b.op.attrs), "sign": -sign})
@@ -215,7 +209,7 @@ def _rope(b: Backward, dys: Grads) -> Grads:
 
 def _embedding(b: Backward, dys: Grads) -> Grads:
     ids, table = b.op.operands
-    rule = _rule(b.op)
+    rule = b.op.rule
     grad = b.emit(
         "embedding_bwd", [b.tape.forward(ids), _present(dys)], [rule.ins[0], rule.outs[0]], [rule.ins[1]],
         [b.tape.grad_dtype(table)],
@@ -227,7 +221,7 @@ def _attention(b: Backward, dys: Grads) -> Grads:
     """Keys, values and their gradients travel together, so it is one backward op."""
     q, k, v = b.op.operands
     out, lse = b.op.results
-    rule = _rule(b.op)
+    rule = b.op.rule
     tq, tk, tv = rule.ins
     operands = [*(b.tape.forward(x) for x in (q, k, v, out, lse)), _present(dys)]
     return b.emit(
@@ -243,7 +237,7 @@ def _rowmax(b: Backward, dys: Grads) -> Grads:
 
 def _sumexp(b: Backward, dys: Grads) -> Grads:
     x, m = b.op.operands
-    rule = _rule(b.op)
+    rule = b.op.rule
     grad = b.emit(
         "sumexp_bwd", [b.tape.forward(x), b.tape.forward(m), _present(dys)], [*rule.ins, rule.outs[0]],
         [rule.ins[0]], [x.type.dtype], dict(b.op.attrs),
@@ -253,7 +247,7 @@ def _sumexp(b: Backward, dys: Grads) -> Grads:
 
 def _pick(b: Backward, dys: Grads) -> Grads:
     x, labels = b.op.operands
-    rule = _rule(b.op)
+    rule = b.op.rule
     grad = b.emit(
         "pick_bwd", [b.tape.forward(labels), _present(dys)], [rule.ins[1], rule.outs[0]], [rule.ins[0]],
         [x.type.dtype],
@@ -263,7 +257,7 @@ def _pick(b: Backward, dys: Grads) -> Grads:
 
 def _nll(b: Backward, dys: Grads) -> Grads:
     _, z, p, labels = b.op.operands
-    term = _rule(b.op).ins[0]
+    term = b.op.rule.ins[0]
     operands = [b.tape.forward(z), b.tape.forward(labels), _present(dys)]
     dz, dp = b.emit("nll_bwd", operands, [term] * 3, [term] * 2, [z.type.dtype, p.type.dtype])
     return [None, dz, dp, None]
@@ -271,7 +265,7 @@ def _nll(b: Backward, dys: Grads) -> Grads:
 
 def _mean(b: Backward, dys: Grads) -> Grads:
     x, count = b.op.operands
-    rule = _rule(b.op)
+    rule = b.op.rule
     grad = b.emit("mean_bwd", [_present(dys), b.tape.forward(count)], [(), ()], [rule.ins[0]], [x.type.dtype])
     return [*grad, None]
 
@@ -302,12 +296,3 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "nll": _nll,
     "mean": _mean,
 }
-
-# Ops without a derivative: they occur only in backward procedures, or have no float operand.
-NOT_DIFFERENTIATED: Final = frozenset(
-    {
-        "matmul_add", "sum", "fill", "count", "sqsum", "tick", "adamw", "sgd", "gelu_bwd", "gelu_erf_bwd", "relu_bwd",
-        "swiglu_bwd", "layernorm_bwd", "rmsnorm_bwd", "embedding_bwd", "attention_bwd", "sumexp_bwd", "pick_bwd",
-        "nll_bwd", "mean_bwd",
-    }
-)  # fmt: skip

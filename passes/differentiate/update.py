@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wscc.ir.array import Array, Kind
+from wscc.ir.array import Array, Kind, Relation, Role
 from wscc.ir.builder import Builder
 from wscc.ir.module import Mode, Output, Procedure
-from wscc.ir.op import Attr, Value
+from wscc.ir.op import Attr
+from wscc.ir.ops import OPS
 from wscc.ir.step import Affine, Call, Ref
 from wscc.ir.train import Train
 from wscc.ir.types import DType, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter with the names of its gradient and of what the optimizer keeps for it."""
+
+    param: Array
+    gradient: str
+    moments: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,54 +28,56 @@ class Updates:
     """The procedures of one owner, and the optimizer state they need. Without a clip nobody asks for a norm."""
 
     owner: str
-    params: tuple[Array, ...]
+    weights: tuple[Weight, ...]
     state: tuple[Array, ...]
     procedures: tuple[Procedure, ...]
 
     def norm_calls(self, index: tuple[Affine, ...]) -> tuple[Call, ...]:
         if len(self.procedures) == 1:
             return ()
-        grads = (Ref(f"{p.name}.grad", index) for p in self.params)
+        grads = (Ref(w.gradient, index) for w in self.weights)
         return (Call(f"{self.owner}.norm", (*grads, Ref("norm2"))),)
 
     def update_call(self, index: tuple[Affine, ...]) -> Call:
-        names = [n for p in self.params for n in (p.name, *_state_names(p, bool(self.state)))]
-        outs = [Ref(n, index) for n in names]
-        grads = [Ref(f"{p.name}.grad", index) for p in self.params]
+        outs = [Ref(n, index) for w in self.weights for n in (w.param.name, *w.moments)]
+        grads = [Ref(w.gradient, index) for w in self.weights]
         return Call(f"{self.owner}.update", (*outs, *grads, Ref("norm2"), Ref("t"), *outs))
 
 
-def update_procedures(owner: str, params: list[Array], train: Train) -> Updates:
+def moments_of(train: Train) -> tuple[str, ...]:
+    """What the optimizer keeps for each weight."""
+    return OPS[train.optimizer.kind].moments or ()
+
+
+def update_procedures(owner: str, weights: list[Weight], train: Train) -> Updates:
     """`owner.update(params, state, grads, norm2, t) -> params, state`, and `owner.norm(grads) -> add norm2` if
     gradients are clipped."""
-    adam = train.optimizer.kind == "adamw"
     state = tuple(
-        Array(n, TensorType(p.type.shape, train.grads), Kind.STATE, p.extents)
-        for p in params
-        for n in _state_names(p, adam)
+        Array(
+            n, _held_type(w, train), Kind.STATE, w.param.extents, relation=Relation(Role.MOMENT, w.param.name)
+        )
+        for w in weights
+        for n in w.moments
     )
-    norm = (_norm(owner, params, train),) if train.clip > 0 else ()
-    return Updates(owner, tuple(params), state, (*norm, _update(owner, params, train, adam)))
+    norm = (_norm(owner, weights, train),) if train.clip > 0 else ()
+    return Updates(owner, tuple(weights), state, (*norm, _update(owner, weights, train)))
 
 
-def _state_names(param: Array, adam: bool) -> tuple[str, ...]:
-    return (f"{param.name}.m", f"{param.name}.v") if adam else ()
+def _held_type(weight: Weight, train: Train) -> TensorType:
+    """Of gradients and moments."""
+    return TensorType(weight.param.type.shape, train.grads)
 
 
 def _term(array: Array) -> str:
     return " ".join(f"i{n}" for n in range(len(array.type.shape)))
 
 
-def _grad(b: Builder, param: Array, train: Train) -> Value:
-    return b.input(f"{param.name}.grad", TensorType(param.type.shape, train.grads))
-
-
-def _norm(owner: str, params: list[Array], train: Train) -> Procedure:
+def _norm(owner: str, weights: list[Weight], train: Train) -> Procedure:
     b = Builder()
-    grads = [_grad(b, p, train) for p in params]
+    grads = [b.input(w.gradient, _held_type(w, train)) for w in weights]
     squares = [
-        b.one("sqsum", [g], f"{_term(p)} -> ", hints=[f"{p.name}.square"])
-        for g, p in zip(grads, params, strict=True)
+        b.one("sqsum", [g], f"{_term(w.param)} -> ", hints=[f"{w.param.name}.square"])
+        for g, w in zip(grads, weights, strict=True)
     ]
     total = squares[0]
     if len(squares) > 1:
@@ -73,23 +85,22 @@ def _norm(owner: str, params: list[Array], train: Train) -> Procedure:
     return Procedure(f"{owner}.norm", tuple(grads), (Output(total, Mode.ADD),), tuple(b.ops))
 
 
-def _update(owner: str, params: list[Array], train: Train, adam: bool) -> Procedure:
+def _update(owner: str, weights: list[Weight], train: Train) -> Procedure:
     b = Builder()
     held = [
-        [b.input(p.name, p.type)]
-        + [b.input(n, TensorType(p.type.shape, train.grads)) for n in _state_names(p, adam)]
-        for p in params
+        [b.input(w.param.name, w.param.type), *(b.input(n, _held_type(w, train)) for n in w.moments)]
+        for w in weights
     ]
-    grads = [_grad(b, p, train) for p in params]
+    grads = [b.input(w.gradient, _held_type(w, train)) for w in weights]
     norm2 = b.input("norm2", TensorType((), train.grads))
     t = b.input("t", TensorType((), DType.I32))
     outputs: list[Output] = []
-    for param, values, grad in zip(params, held, grads, strict=True):
-        term, n = _term(param), len(values)
+    for weight, values, grad in zip(weights, held, grads, strict=True):
+        term, n = _term(weight.param), len(values)
         results = b.emit(
             train.optimizer.kind, [*values, grad, norm2, t],
             f"{', '.join([term] * (n + 1))}, , -> {', '.join([term] * n)}",
-            dtypes=[v.type.dtype for v in values], attrs=_attrs(train, adam),
+            dtypes=[v.type.dtype for v in values], attrs=_attrs(train),
             hints=[f"{v.name}.next" for v in values],
         )  # fmt: skip
         outputs += map(Output, results)
@@ -97,11 +108,10 @@ def _update(owner: str, params: list[Array], train: Train, adam: bool) -> Proced
     return Procedure(f"{owner}.update", inputs, tuple(outputs), tuple(b.ops))
 
 
-def _attrs(train: Train, adam: bool) -> dict[str, Attr]:
+def _attrs(train: Train) -> dict[str, Attr]:
+    """Of all optimizers; an op takes its own."""
     o, s = train.optimizer, train.lr_schedule
-    common: dict[str, Attr] = {"clip": train.clip, "warmup": s.warmup, "decay": s.decay, "floor": s.floor}
-    if not adam:
-        return {"lr": o.lr, **common}
     return {
-        "lr": o.lr, "beta1": o.beta1, "beta2": o.beta2, "eps": o.eps, "weight_decay": o.weight_decay, **common
+        "lr": o.lr, "beta1": o.beta1, "beta2": o.beta2, "eps": o.eps, "weight_decay": o.weight_decay,
+        "clip": train.clip, "warmup": s.warmup, "decay": s.decay, "floor": s.floor,
     }  # fmt: skip

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from wscc.analysis.uses import users
 from wscc.ir.module import Module, Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt, Op
 from wscc.ir.rule import Rule
 from wscc.passes.base import Fact, Pass
 
@@ -30,22 +31,24 @@ class Fuse(Pass):
 
 
 def _fused(procedure: Procedure) -> Procedure:
-    readers: dict[str, int] = {}
-    for op in procedure.ops:
-        for v in op.operands:
-            readers[v.name] = readers.get(v.name, 0) + 1
-    for out in procedure.outputs:
-        readers[out.value.name] = readers.get(out.value.name, 0) + 1
-    made = {op.results[0].name: op for op in procedure.ops if _is_foldable(op)}
+    reading, returned = users(procedure.statements), {o.value.name for o in procedure.outputs}
+    made = {
+        name: op
+        for op in procedure.ops
+        if (name := op.results[0].name) not in returned
+        and len(reading.get(name, ())) == 1
+        and _is_foldable(op)
+    }
     gone: set[str] = set()
-    body: list[Op] = []
-    for op in procedure.ops:
-        i = next((i for i, v in enumerate(op.operands) if v.name in made and readers[v.name] == 1), None)
-        if op.kind != "add" or i is None or len(op.operands[i].type.shape) != len(op.results[0].type.shape):
+    body: list[GraphStmt] = []
+    for op in procedure.statements:
+        i = next((i for i, v in enumerate(op.operands) if v.name in made), None)
+        if not isinstance(op, Op) or op.kind != "add" or i is None:
             body.append(op)
             continue
         product = made[op.operands[i].name]
-        if product.results[0].type.dtype is not op.results[0].type.dtype:
+        given, result = product.results[0].type, op.results[0].type
+        if len(given.shape) != len(result.shape) or given.dtype is not result.dtype:
             body.append(op)
             continue
         gone.add(product.results[0].name)
@@ -57,7 +60,7 @@ def _fused(procedure: Procedure) -> Procedure:
 
 def _is_foldable(op: Op) -> bool:
     """A complete product whose contracted factors nothing splits or streams."""
-    if op.kind != "matmul" or op.rule is None:
+    if op.kind != "matmul":
         return False
     layout = op.results[0].type.layout
     if layout is not None and layout.partial:
@@ -66,8 +69,6 @@ def _is_foldable(op: Op) -> bool:
 
 
 def _joined(product: Op, add: Op, i: int) -> Op:
-    assert product.rule is not None
-    assert add.rule is not None
     out = product.rule.outs[0]
     renamed = dict(zip(add.rule.outs[0], out, strict=True))
     term = tuple(renamed[f] for f in add.rule.ins[1 - i])

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from wscc.analysis.memory.array_layout import resting_bytes
 from wscc.analysis.repeated_casts import Casts, repeated_casts
-from wscc.ir.array import Array, Kind
+from wscc.ir.array import Array, Kind, Relation, Role
 from wscc.ir.module import Module, Output, Procedure
 from wscc.ir.naming import BACKWARD, FORWARD, Names, fresh
 from wscc.ir.op import Op, Value
@@ -30,7 +30,7 @@ class HoistCasts(Pass):
     After:  loop l { @block.cast(w[l], w.bf16[l]) }  loop mb { .. @block.fwd(w.bf16[l], x[l], x[l + 1]) .. }
 
     Copies take memory to save time: a module whose arrays alone would then be more than a die holds is left as it is.
-    Whether locals fit beside them only `plan_memory` knows (`wscc.driver.pipeline.run_fitting`).
+    Whether locals fit beside them only `plan_memory` knows (`wscc.driver.pipeline.Pipeline`).
     """
 
     name: ClassVar[str] = "hoist_casts"
@@ -106,7 +106,10 @@ class _Hoisting:
     def _copy(self, param: Array, op: Op) -> Array:
         type_ = op.results[0].type
         name = self.array_names.of(param.name, f"{param.name}.{type_.dtype}")
-        return Array(name, type_, Kind.WORKING, param.extents, stage=param.stage, span=param.span)
+        relation = Relation(Role.COPY, param.name)
+        return Array(
+            name, type_, Kind.WORKING, param.extents, stage=param.stage, relation=relation, span=param.span
+        )
 
     def _making(self, owner: str, params: list[tuple[Array, Op]]) -> Call | Loop:
         """The call that converts the parameters, over all their elements."""
@@ -135,9 +138,9 @@ class _Hoisting:
 def _reader(procedure: Procedure, casts: dict[int, tuple[Op, ...]]) -> _Reader:
     """The procedure with copies among its inputs instead of the ops that made them."""
     gone = {op.results[0].name for ops in casts.values() for op in ops}
-    body = [op for op in procedure.ops if op.results[0].name not in gone]
+    body = [s for s in procedure.statements if s.results[0].name not in gone]
     read = {v.name for op in body for v in op.operands} | {o.value.name for o in procedure.outputs}
-    taken = {v.name for v in procedure.inputs} | {v.name for op in procedure.ops for v in op.results}
+    taken = {v.name for v in procedure.inputs} | {v.name for s in procedure.statements for v in s.results}
     inputs: list[Value] = []
     places: list[tuple[int, bool]] = []
     copies: dict[str, Value] = {}
@@ -152,7 +155,7 @@ def _reader(procedure: Procedure, casts: dict[int, tuple[Op, ...]]) -> _Reader:
             copies.update((op.results[0].name, copy) for op in casts[i])
             inputs.append(copy)
             places.append((i, True))
-    reading = [replace(op, operands=tuple(copies.get(v.name, v) for v in op.operands)) for op in body]
+    reading = [s.with_operands(lambda v: copies.get(v.name, v)) for s in body]
     return _Reader(replace(procedure, inputs=tuple(inputs), body=tuple(reading)), places)
 
 

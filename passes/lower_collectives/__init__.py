@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar, Final
 
-from wscc.analysis.index_ranges import Coordinates, Run, split_axes
+from wscc.analysis.index_ranges import Coordinates, Run
+from wscc.analysis.op_axes import split_axes
+from wscc.analysis.statement_accesses import buffers_of
 from wscc.diagnostics import Code, fail
-from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Transfer, views_of
+from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Transfer
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.module import Level, Mode, Module, Output, Procedure
-from wscc.ir.op import Op, Value
+from wscc.ir.op import GraphStmt, Op, Reshard, Value
 from wscc.ir.per_die import NOBODY, Ints, at, per_die, times_each
 from wscc.ir.step import Ref, calls
 from wscc.ir.views import View, indexed, whole_view
@@ -20,7 +22,7 @@ from wscc.machine.topology import mesh_topology
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import ALLGATHERS
 from wscc.passes.lower_collectives.builder import FabricBuilder
-from wscc.passes.lower_collectives.ops import KERNELS, VIEWS
+from wscc.passes.lower_collectives.ops import KERNELS
 from wscc.passes.lower_collectives.reshards import along, lower_reshard
 from wscc.passes.lower_collectives.site import Site
 from wscc.passes.lower_collectives.stream_site import StreamSite
@@ -93,7 +95,7 @@ def _made_by(procedure: Procedure, dies: Ints) -> Procedure:
     return replace(procedure, body=tuple(_only(s, dies) for s in procedure.body))
 
 
-def _only(stmt: Op | FabricStmt, dies: Ints) -> Op | FabricStmt:
+def _only(stmt: GraphStmt | FabricStmt, dies: Ints) -> FabricStmt:
     if isinstance(stmt, Kernel):
         return replace(stmt, where=times_each(stmt.where, dies))
     assert isinstance(stmt, Transfer)
@@ -112,6 +114,10 @@ def _lies(module: Module, mesh: LogicalMesh, axis: str) -> str:
             return "apart"
         closed = closed and topology.are_adjacent(dies[-1], dies[0])
     return "ring" if closed else "chain"
+
+
+def _is_view(stmt: GraphStmt) -> bool:
+    return stmt.kind == "slice" if isinstance(stmt, Reshard) else stmt.definition.view
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +168,7 @@ class _Procedure:
 
     def _choose_places(self) -> None:
         """Where results go that are not free to lie anywhere: returned values, and parts of a stack."""
-        made = {v.name for op in self.procedure.ops for v in op.results}
+        made = {v.name for s in self.procedure.statements for v in s.results}
         for formal, out in zip(self.formals, self.procedure.outputs, strict=True):
             name = out.value.name
             if out.mode is Mode.WRITE and name in made and name not in self.places:
@@ -174,7 +180,7 @@ class _Procedure:
 
     def _grow_in_place(self) -> None:
         """Products and sums that are only added to memory of their own are added as they are made."""
-        read = {v.name for op in self.procedure.ops for v in op.operands}
+        read = {v.name for s in self.procedure.statements for v in s.operands}
         returned = Counter(out.value.name for out in self.procedure.outputs)
         products = {op.results[0].name for op in self.procedure.ops if op.kind in ("matmul", "sum")}
         for j, (formal, out) in enumerate(zip(self.formals, self.procedure.outputs, strict=True)):
@@ -192,18 +198,21 @@ class _Procedure:
             self.places[result.name] = whole
         dim = op.attr("dim")
         assert isinstance(dim, int)
-        producers = {v.name: p for p in self.procedure.ops for v in p.results}
+        producers = {v.name: s for s in self.procedure.statements for v in s.results}
         for i, part in enumerate(op.operands):
             made = producers.get(part.name)
-            if made and made.kind not in (*VIEWS, "slice") and part.name not in self.places:
+            if made and not _is_view(made) and part.name not in self.places:
                 self.places[part.name] = indexed(whole, dim, i)
 
     # -- statements -------------------------------------------------------------------------------------
 
     def lower(self) -> Procedure:
-        for op in self.procedure.ops:
-            self.build.source, self.build.span = op.results[0].name, op.span
-            self._op(op)
+        for stmt in self.procedure.statements:
+            self.build.source, self.build.span = stmt.results[0].name, stmt.span
+            if isinstance(stmt, Reshard):
+                self._reshard(stmt)
+            else:
+                self._op(stmt)
         self.build.source = ""
         for formal, out in zip(self.formals, self.procedure.outputs, strict=True):
             self._return(formal, out)
@@ -211,7 +220,7 @@ class _Procedure:
             Output(Value(f, o.value.type), o.mode)
             for f, o in zip(self.formals, self.procedure.outputs, strict=True)
         )
-        used = {v.buffer for s in self.build.body for v, _ in views_of(s)}
+        used = buffers_of(self.build.body)
         buffers: tuple[Buffer, ...] = tuple(b for b in self.build.buffers.values() if b.name in used)
         return replace(self.procedure, outputs=outputs, buffers=buffers, body=tuple(self.build.body))
 
@@ -225,15 +234,13 @@ class _Procedure:
         elif source != target:
             self.build.kernel("copy", [target], [source])
 
+    def _reshard(self, s: Reshard) -> None:
+        self.env[s.result.name] = lower_reshard(
+            self.build, s, self.env[s.operand.name], lambda _: self._place(s.result), self.lies[s.axis]
+        )
+
     def _op(self, op: Op) -> None:
-        if op.is_reshard:
-            axis = str(op.attr("axis"))
-            result = op.results[0]
-            self.env[result.name] = lower_reshard(
-                self.build, op, self.env[op.operands[0].name], lambda _: self._place(result), self.lies[axis]
-            )
-            return
-        if op.kind == "split":
+        if op.definition.view:
             dim = op.attr("dim")
             assert isinstance(dim, int)
             for i, v in enumerate(op.results):

@@ -1,7 +1,6 @@
 """How each op becomes instructions on views: the lowering table.
 
-An entry gets the op's operand and result views as they lie on a die (one chunk of them inside a stream). A test
-holds the table total over `OPS`.
+A lowering gets the op's operand and result views as they lie on a die (one chunk of them inside a stream).
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from wscc.ir.ops import OPS
 from wscc.ir.views import arranged, indexed, repeated
 from wscc.passes.lower_collectives.attention import attention, attention_bwd, rope
 from wscc.passes.lower_collectives.gemm import gemm
@@ -120,7 +120,7 @@ def _fill(s: Site) -> None:
     s.kernel("fill", s.writes, [], value=s.op.attr("value"))
 
 
-KERNELS: Final[dict[str, Lowering]] = {
+OWN: Final[dict[str, Lowering]] = {
     "matmul": _matmul,
     "matmul_add": _matmul_add,
     "sum": _sum,
@@ -145,15 +145,9 @@ KERNELS: Final[dict[str, Lowering]] = {
     "pick_bwd": _indexed_by_last("pick_bwd"),
     "adamw": _direct("adamw"),
     "sgd": _direct("sgd"),
-    **{
-        name: _in_pieces(_direct(name))
-        for name in (
-            "gelu", "gelu_bwd", "gelu_erf", "gelu_erf_bwd", "relu", "relu_bwd", "swiglu", "swiglu_bwd", "layernorm",
-            "layernorm_bwd", "rmsnorm", "rmsnorm_bwd", "nll", "nll_bwd", "mean", "mean_bwd", "count", "sqsum",
-            "tick",
-        )
-    },
-}  # fmt: skip
+}
 
-# Views: they name part of a buffer and emit nothing.
-VIEWS: Final = frozenset({"split"})
+# An op that has no lowering of its own is the instruction of its name.
+KERNELS: Final[dict[str, Lowering]] = {
+    name: OWN.get(name) or _in_pieces(_direct(name)) for name, row in OPS.items() if not row.view
+}

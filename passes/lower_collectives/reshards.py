@@ -12,7 +12,7 @@ from typing import Final
 
 from wscc.analysis.gather_plan import GatherPlan, Move, Part, chain, ring
 from wscc.ir.logical_mesh import LogicalMesh, mask
-from wscc.ir.op import Op
+from wscc.ir.op import Reshard
 from wscc.ir.per_die import NOBODY, Ints, flipped, times
 from wscc.ir.views import View, flat, sliced
 from wscc.passes.lower_collectives.builder import FabricBuilder, halves
@@ -225,39 +225,30 @@ def all_to_all(a: Along, x: View, out: View, dim: int, to: int, group: str) -> N
 
 
 def lower_reshard(
-    build: FabricBuilder, op: Op, x: View, destination: Callable[[tuple[int, ...]], View], lies: str
+    build: FabricBuilder, op: Reshard, x: View, destination: Callable[[tuple[int, ...]], View], lies: str
 ) -> View:
     """Lower one reshard; returns the view that is its result. A slice is only a view."""
-    axis = str(op.attr("axis"))
-    sizes = build.mesh.sizes
-    shape = op.results[0].type.local_shape(sizes)
-    a = along(build, axis, lies)
+    shape = op.result.type.local_shape(build.mesh.sizes)
+    a = along(build, op.axis, lies)
     if op.kind == "slice":
-        return a.at(x, _int(op, "dim"), a.own)
+        return a.at(x, op.dim, a.own)
     out = destination(shape)
-    group = op.results[0].name
+    group = op.result.name
     if op.kind == "mask":
-        first = mask(build.mesh, axis, [p == 0 for p in range(a.size)])
+        first = mask(build.mesh, op.axis, [p == 0 for p in range(a.size)])
         build.kernel("copy", [out], [x], where=first)
         build.kernel("fill", [out], [], {"value": 0.0}, flipped(first))
     elif op.kind == "all_gather":
-        all_gather(a, x, out, _int(op, "dim"), group)
+        all_gather(a, x, out, op.dim, group)
     elif op.kind == "reduce_scatter":
-        reduce_scatter(a, x, out, _int(op, "dim"), group)
+        reduce_scatter(a, x, out, op.dim, group)
     elif op.kind == "all_reduce":
-        all_reduce(a, x, out, group, COMBINE[str(op.attr("reduction"))])
+        all_reduce(a, x, out, group, COMBINE[str(op.reduction)])
     elif op.kind == "stage_sum":
         all_reduce(a, x, out, group, COMBINE["sum"])
     elif op.kind == "permute":
-        source, target = _int(op, "source"), _int(op, "target")
-        to = tuple(target if p == source else NOBODY for p in range(a.size))
-        build.transfer(a.mesh.peers(axis, to), x, out, group)
+        to = tuple(op.target if p == op.source else NOBODY for p in range(a.size))
+        build.transfer(a.mesh.peers(op.axis, to), x, out, group)
     else:
-        all_to_all(a, x, out, _int(op, "dim"), _int(op, "to"), group)
+        all_to_all(a, x, out, op.dim, op.to, group)
     return out
-
-
-def _int(op: Op, name: str) -> int:
-    value = op.attr(name)
-    assert isinstance(value, int)
-    return value

@@ -32,7 +32,6 @@ class Site:
 
     @property
     def rule(self) -> Rule:
-        assert self.op.rule is not None
         return self.op.rule
 
     def start(self, factor: str) -> Ints:

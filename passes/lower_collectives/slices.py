@@ -68,7 +68,6 @@ def _needed(s: StreamSite) -> int:
 
 def _free(s: StreamSite, term: Sequence[str]) -> list[str]:
     """Factors that may be cut: all that moves and all results have them, and no kernel asks where they begin."""
-    assert s.op.rule is not None
     rule = s.op.rule
     terms = [*(s.ins()[i] for i in s.stream.moving_in), *rule.outs]
     free = [

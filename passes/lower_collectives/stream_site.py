@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wscc.analysis.index_ranges import Coordinates, Run, Runs, split_axes
+from wscc.analysis.index_ranges import Coordinates, Run, Runs
+from wscc.analysis.op_axes import split_axes
 from wscc.ir.op import Op, Stream
 from wscc.ir.per_die import Ints
 from wscc.ir.views import View, sliced
@@ -41,11 +42,9 @@ class StreamSite:
         return self.op.results[0].name
 
     def ins(self) -> tuple[tuple[str, ...], ...]:
-        assert self.op.rule is not None
         return self.op.rule.ins
 
     def outs(self) -> tuple[tuple[str, ...], ...]:
-        assert self.op.rule is not None
         return self.op.rule.outs
 
     def chunk(self, view: View, term: tuple[str, ...], shards: Shards) -> View:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wscc.analysis.aliases import apart
+from wscc.analysis.call_accesses import AccessKind, argument_accesses
 from wscc.ir.module import Module, Procedure
 from wscc.ir.step import Affine, Call, Loop, Ref
 
@@ -16,11 +17,11 @@ class Order:
 
     def __init__(self, module: Module) -> None:
         self._storage = {a.name: a.storage or a.name for a in module.arrays}
-        self._inputs = {p.name: len(p.inputs) for p in module.procedures}
+        self._kinds = {p.name: argument_accesses(p) for p in module.procedures}
 
     def learn(self, procedure: Procedure) -> None:
         """A procedure that the module does not have."""
-        self._inputs[procedure.name] = len(procedure.inputs)
+        self._kinds[procedure.name] = argument_accesses(procedure)
 
     def meet(self, a: Call | Loop, b: Call | Loop) -> bool:
         """Whether both touch an array that one of them writes."""
@@ -55,9 +56,8 @@ class Order:
             for inner in stmt.body:
                 yield from self._uses(inner)
             return
-        inputs = self._inputs[stmt.procedure]
-        for i, ref in enumerate(stmt.args):
-            yield ref, i >= inputs
+        for ref, kind in zip(stmt.args, self._kinds[stmt.procedure], strict=True):
+            yield ref, kind is not AccessKind.READ
 
     def _shared(self, a: list[Use], b: list[Use]) -> Iterator[tuple[Ref, Ref]]:
         """Pairs of elements in the same storage, one of them written."""

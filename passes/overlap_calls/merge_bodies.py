@@ -10,7 +10,7 @@ from wscc.analysis.statement_times import Seconds, shares
 from wscc.ir.fabric import FabricStmt, Kernel, Send, Transfer, with_views
 from wscc.ir.module import Output, Procedure
 from wscc.ir.naming import fresh
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 from wscc.passes.overlap_calls.strands import Strands, rows
 
 # Less than any message's part of its strand.
@@ -34,7 +34,7 @@ def merged(
         if old not in names:
             names[old] = fresh(f"{second.name}.{old}", taken)
             taken.add(names[old])
-    channels = 1 + max((s.channel for s in first.body if not isinstance(s, Op | Kernel)), default=-1)
+    channels = 1 + max((s.channel for s in first.body if not isinstance(s, GraphStmt | Kernel)), default=-1)
     own = [_renamed(s, first.name, {}, 0) for s in first.body]
     other = [
         (due, _renamed(s, second.name, names, channels)) for due, s in _abreast(second, times[1], strands)
@@ -71,7 +71,7 @@ def _abreast(procedure: Procedure, times: Seconds, strands: Strands) -> Iterator
         due.update(zip(part, shares([times.messages[i] for i in part]), strict=True))
     for i in sorted(due, key=due.__getitem__):
         stmt = procedure.body[i]
-        assert not isinstance(stmt, Op)
+        assert not isinstance(stmt, GraphStmt)
         yield due[i], stmt
 
 
@@ -91,8 +91,10 @@ def _interleaved(
     yield from (stmt for _, stmt in other[at:])
 
 
-def _renamed(stmt: Op | FabricStmt, procedure: str, names: dict[str, str], channels: int) -> FabricStmt:
-    assert not isinstance(stmt, Op | Transfer), "only scheduled procedures are merged"
+def _renamed(
+    stmt: GraphStmt | FabricStmt, procedure: str, names: dict[str, str], channels: int
+) -> FabricStmt:
+    assert not isinstance(stmt, GraphStmt | Transfer), "only scheduled procedures are merged"
     moved = with_views(stmt, lambda v: replace(v, buffer=names.get(v.buffer, v.buffer)))
     if isinstance(moved, Kernel | Send) and moved.source:
         moved = replace(moved, source=f"{procedure}/{moved.source}")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from networkx.utils import UnionFind
+
+from wscc.analysis.statement_accesses import accessed, buffers_of
 from wscc.analysis.statement_times import Seconds
-from wscc.ir.fabric import FabricStmt, Kernel, Transfer, views_of
+from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 
 # Positions of statements, each strand in the order of the body.
 Strands = list[list[int]]
@@ -17,21 +20,18 @@ Strands = list[list[int]]
 def strands(procedure: Procedure, aliases: dict[str, str]) -> Strands:
     """All statements, in the order of the strands' first ones. `aliases` gives formals that may be the same memory a
     common name (`wscc.analysis.aliases`)."""
-    root: dict[str | int, str | int] = {}
-
-    def find(x: str | int) -> str | int:
-        while root.setdefault(x, x) != x:
-            root[x] = root[root[x]]
-            x = root[x]
-        return x
-
-    touched = [[aliases.get(x, x) if isinstance(x, str) else x for x in _touched(s)] for s in procedure.body]
-    for names in touched:
-        for x in names[1:]:
-            root[find(x)] = find(names[0])
+    together: UnionFind[str | int] = UnionFind()
+    places: list[str | int] = []
+    for stmt, views in zip(procedure.body, accessed(procedure.body), strict=True):
+        assert not isinstance(stmt, GraphStmt | Transfer), "only scheduled procedures have strands"
+        names: list[str | int] = [aliases.get(v.buffer, v.buffer) for v, _ in views]
+        if not isinstance(stmt, Kernel):
+            names.append(stmt.channel)
+        together.union(*names)
+        places.append(names[0] if names else "")
     found: dict[str | int, list[int]] = {}
-    for i, names in enumerate(touched):
-        found.setdefault(find(names[0]) if names else "", []).append(i)
+    for i, name in enumerate(places):
+        found.setdefault(together[name], []).append(i)
     return list(found.values())
 
 
@@ -58,7 +58,7 @@ def waiting(some: Strands, times: Seconds) -> float:
 def part(procedure: Procedure, name: str, positions: Iterable[int]) -> tuple[Procedure, list[int]]:
     """The procedure with some of its strands only, and which of its formals that has."""
     body = tuple(procedure.body[i] for i in sorted(positions))
-    used = {x for s in body for x in _touched(s)}
+    used = buffers_of(body)
     kept = [i for i, v in enumerate(procedure.formals) if v.name in used]
     made = replace(
         procedure,
@@ -69,10 +69,3 @@ def part(procedure: Procedure, name: str, positions: Iterable[int]) -> tuple[Pro
         body=body,
     )
     return made, kept
-
-
-def _touched(stmt: Op | FabricStmt) -> list[str | int]:
-    """Buffers, and the channel of a message."""
-    assert not isinstance(stmt, Op | Transfer), "only scheduled procedures have strands"
-    channel = [] if isinstance(stmt, Kernel) else [stmt.channel]
-    return [*channel, *(view.buffer for view, _ in views_of(stmt))]

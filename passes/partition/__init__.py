@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from wscc.diagnostics import Code, fail
-from wscc.ir.array import Array, Kind
+from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Level, Mode, Module, Procedure
 from wscc.ir.op import Op
 from wscc.ir.step import calls
@@ -111,12 +111,10 @@ def _refuse_idle_axes(sizes: dict[str, int], chain: Chain, assigned: Assigned) -
 
 
 def _has_weight(site: Site, chain: Chain) -> bool:
-    heavy = site.op.definition.heavy or site.op.kind == "embedding"
-    return heavy and any(n in chain.weights for n in site.operands)
+    return site.op.definition.has_weight and any(n in chain.weights for n in site.operands)
 
 
 def _splits(site: Site, degree: int) -> bool:
-    assert site.op.rule is not None
     return any(site.op.rule.may_split(f) and n % degree == 0 for f, n in site.op.sizes.items())
 
 
@@ -139,13 +137,16 @@ class _Rewriter:
             if a.kind is Kind.INPUT:
                 self.layouts[a.name] = _seeded(a, split[a.name], module)
             elif a.kind is Kind.PARAM:
-                rest = resting.layout(a.name)
-                owned = resting.owned(a.name, rest)
-                self.layouts |= {a.name: rest, f"{a.name}.grad": rest}
-                self.layouts |= {f"{a.name}.m": owned, f"{a.name}.v": owned}
-                self.owned[f"{a.name}.grad"] = owned
+                self.layouts[a.name] = resting.layout(a.name)
             elif a.kind is Kind.SCALAR:
                 self.layouts[a.name] = Layout.whole(len(a.type.shape))
+        for a in module.arrays:
+            if a.relation is not None and self.arrays[a.relation.array].kind is Kind.PARAM:
+                rest = self.layouts[a.relation.array]
+                owned = resting.owned(a.relation.array, rest)
+                self.layouts[a.name] = rest if a.is_a(Role.GRADIENT) else owned
+                if a.is_a(Role.GRADIENT):
+                    self.owned[a.name] = owned
         # Every procedure has one static call.
         self.bindings = {c.procedure: c.args for c, _ in calls(module.step)}
 
@@ -193,15 +194,20 @@ class _Rewriter:
         """Readers see an array complete; what is partial is completed before they run."""
         if array in self.owned:
             return self.owned[array]
-        if array not in self.layouts and array.endswith(".grad"):
-            return self.layouts[array.removesuffix(".grad")].completed()
-        return self.layouts[array].completed()
+        known = self.layouts.get(array) or self._layout_of_value(array)
+        assert known is not None, f"`{array}` is read before it is written"
+        return known.completed()
+
+    def _layout_of_value(self, array: str) -> Layout | None:
+        """Of the value that the array is the gradient of; it lies as that does."""
+        relation = self.arrays[array].relation
+        return self.layouts.get(relation.array) if relation else None
 
     def _target(self, array: str, mode: Mode) -> Target:
         a = self.arrays[array]
         known = self.layouts.get(array)
-        if known is None and a.kind is Kind.CARRIED and array.endswith(".grad"):
-            known = self.layouts[array.removesuffix(".grad")]
+        if known is None and a.kind is Kind.CARRIED:
+            known = self._layout_of_value(array)
         sums = a.kind in (Kind.GRAD, Kind.SCALAR) and known is not None
         return Target(known, open_=sums)
 
@@ -223,7 +229,7 @@ class _Rewriter:
         for v, ref in zip(procedure.inputs, self.bindings[name], strict=False):
             if v.name == value:
                 return self.layouts[ref.array].completed()
-        for op in self.done[name].ops:
+        for op in self.done[name].statements:
             for result in op.results:
                 if result.name == value and result.type.layout is not None:
                     return result.type.layout.completed()

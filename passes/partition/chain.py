@@ -9,9 +9,9 @@ from typing import Final
 
 from wscc.diagnostics import Code, fail
 from wscc.ir.array import Array, Kind
-from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.module import Module, Procedure
 from wscc.ir.naming import FORWARD
-from wscc.ir.op import Op, Value
+from wscc.ir.op import Op
 from wscc.ir.step import Call, Loop
 from wscc.ir.types import Layout
 from wscc.passes.partition.layouts import Assignment, can_shard, operand_layouts
@@ -150,7 +150,7 @@ class Resting:
         users = [(s, i) for s in self.chain.sites for i, n in enumerate(s.operands) if n == name]
         site, i = users[0]
         layout = operand_layouts(site.op, self.assigned[site.key])[i].completed()
-        if not any(s.op.definition.heavy or s.op.kind == "embedding" for s, _ in users):
+        if not any(s.op.definition.has_weight for s, _ in users):
             return layout
         # Streaming axes first: what is gathered whole, at the minor end, is gathered before the stream starts.
         axes = sorted(self.sizes, key=lambda a: not policy(a).stream)
@@ -200,7 +200,6 @@ def _stream_price(users: list[tuple[Site, int]], dim: int) -> tuple[bool, int, i
     added, pieces = 0, 1
     for site, i in users:
         rule = site.op.rule
-        assert rule is not None
         factor = rule.ins[i][dim]
         others = [(v, t) for j, (v, t) in enumerate(zip(site.op.operands, rule.ins, strict=True)) if j != i]
         ends = [*zip(site.op.results, rule.outs, strict=True), *others]
@@ -212,9 +211,3 @@ def _stream_price(users: list[tuple[Site, int]], dim: int) -> tuple[bool, int, i
 def _pieces(term: tuple[str, ...], dim: int, out: set[str], sizes: dict[str, int]) -> int:
     """Factors before `dim` on its side of the GEMM: they cannot merge with a slice of it."""
     return prod(sizes[f] for f in term[:dim] if (f in out) == (term[dim] in out))
-
-
-def carried_layout(value: Value, layout: Layout, mode: Mode) -> Layout:
-    """What crosses a segment is complete."""
-    assert mode is Mode.WRITE, value.name
-    return layout.completed()

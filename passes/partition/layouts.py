@@ -12,7 +12,6 @@ PARTIAL = "+"
 
 def operand_layouts(op: Op, assignment: Assignment) -> list[Layout]:
     """The layout in which the op must find each operand."""
-    assert op.rule is not None
     passing = {a: Reduction.SUM for a in assignment.get(PARTIAL, ())}
     return [
         Layout(tuple(assignment.get(f, ()) for f in term)).with_partial(passing)
@@ -22,7 +21,6 @@ def operand_layouts(op: Op, assignment: Assignment) -> list[Layout]:
 
 def result_layouts(op: Op, assignment: Assignment) -> list[Layout]:
     """The layout that the op gives each result: partial over axes that split a factor it lacks."""
-    assert op.rule is not None
     passing = {a: Reduction.SUM for a in assignment.get(PARTIAL, ())}
     layouts = []
     for term in op.rule.outs:
@@ -40,7 +38,6 @@ def result_layouts(op: Op, assignment: Assignment) -> list[Layout]:
 
 def restricted(op: Op, assignment: Assignment) -> Assignment:
     """A forward op's assignment, for an op that shares its factor names."""
-    assert op.rule is not None
     own = set(op.rule.factors)
     return {f: axes for f, axes in assignment.items() if f in own}
 
@@ -48,7 +45,6 @@ def restricted(op: Op, assignment: Assignment) -> Assignment:
 def following(op: Op, layouts: list[Layout]) -> Assignment:
     """The assignment that takes operands as they come: each factor is split as in the first operand that
     has it split; conflicting axes are dropped, whole factors stay whole."""
-    assert op.rule is not None
     chosen: Assignment = {}
     taken: set[str] = set()
     for layout, term in zip(layouts, op.rule.ins, strict=False):

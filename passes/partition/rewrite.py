@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from wscc.analysis.reshard_steps import cost, plan, reshard_op
+from wscc.analysis.reshard_steps import cost, plan, reshard
 from wscc.ir.module import Mode, Output, Procedure
 from wscc.ir.naming import fresh
-from wscc.ir.op import Op, Value
+from wscc.ir.op import GraphStmt, Op, Value
 from wscc.ir.types import Layout, Reduction
 from wscc.passes.partition.layouts import (
     PARTIAL,
@@ -50,7 +50,7 @@ class BodyWriter:
     ) -> None:
         self.procedure = procedure
         self.sizes = sizes
-        self.body: list[Op] = []
+        self.body: list[GraphStmt] = []
         self._assignment = assignment
         self._home = home
         self._targets = targets
@@ -127,7 +127,7 @@ class BodyWriter:
         keep = True
         for step in plan(source.type.layout, layout):
             made = Value(self._fresh(f"{name}.{step.axis}"), source.type.with_layout(step.after))
-            self.body.append(reshard_op(step, source, made))
+            self.body.append(reshard(step, source, made))
             # What can travel in chunks is gathered for each use, so that no die ever holds all of it.
             keep = keep and not (step.kind == "all_gather" and policy(step.axis).stream)
             if keep:

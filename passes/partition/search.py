@@ -179,7 +179,6 @@ class Search:
         """The factors that `axis` may split in the op; None: every die does all of it."""
         allowed = self.splittable(axis, site)
         rule = site.op.rule
-        assert rule is not None
         if policy(axis).splits == "tokens":
             for name, term in zip(site.operands, rule.ins, strict=False):
                 state = self._state_of(axis, name, live)
@@ -191,8 +190,7 @@ class Search:
             for name, value, term in zip(site.operands, site.op.operands, rule.ins, strict=False)
             if name in self.chain.weights and len(value.type.shape) > 1
         ]
-        heavy = site.op.definition.heavy or site.op.kind == "embedding"
-        if weights and heavy and site.results[0] not in self.chain.weights:
+        if weights and site.op.definition.has_weight and site.results[0] not in self.chain.weights:
             term, shape = weights[0]
             inside: list[Choice] = [f for f in allowed if f in term]
             roomy = [f for f in inside if self._leaves_room(axis, site, f, term, shape)]
@@ -202,7 +200,6 @@ class Search:
     def splittable(self, axis: str, site: Site) -> list[Choice]:
         """Factors that divide by the axis beside what is already split."""
         rule, sizes = site.op.rule, site.op.sizes
-        assert rule is not None
         out: list[Choice] = []
         for factor in rule.factors:
             taken = prod(self.sizes[a] for a, f in self.assigned[site.key].items() if f == factor)
@@ -231,7 +228,6 @@ class Search:
     def _operand_state(self, site: Site, i: int, choice: Choice) -> State:
         if choice == PARTIAL:
             return Reduction.SUM
-        assert site.op.rule is not None
         term = site.op.rule.ins[i]
         return term.index(choice) if choice in term and choice is not None else None
 
@@ -240,7 +236,6 @@ class Search:
             return Reduction.SUM
         if choice is None:
             return None
-        assert site.op.rule is not None
         term = site.op.rule.outs[j]
         return term.index(choice) if choice in term else site.op.definition.combine
 
@@ -265,12 +260,11 @@ class Search:
             split *= self.sizes[axis]
         if site.op.definition.heavy:
             return 3 * site.op.flops * self.prices.flop / split
-        assert site.op.rule is not None
         touched = sum(
             v.type.elements
-            for v, term in site.op.terms()
+            for i, (v, _) in enumerate(site.op.terms())
             # A table that is indexed is not walked.
-            if not (site.op.kind == "embedding" and term == site.op.rule.ins[1])
+            if i != site.op.definition.table
         )
         return 3 * touched * self.prices.touch / split
 
@@ -300,7 +294,6 @@ class Search:
         """Elements of operand i that a die holds given the axes already assigned, whole along this one."""
         if (site.key, i) in self._wholes:
             return self._wholes[site.key, i]
-        assert site.op.rule is not None
         term = site.op.rule.ins[i]
         split = prod(self.sizes[a] for a, f in self.assigned[site.key].items() if f in term)
         self._wholes[site.key, i] = site.op.operands[i].type.elements / split

@@ -4,12 +4,12 @@ the op over chunks of one factor, while what was gathered or scattered travels f
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
+from wscc.analysis.uses import producers, users
 from wscc.ir.module import Procedure
-from wscc.ir.op import Op, Stream
+from wscc.ir.op import GraphStmt, Op, Reshard, Stream
 from wscc.strategy import policy
-
-STREAMABLE = ("matmul", "attention", "attention_bwd", "embedding", "embedding_bwd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,47 +18,44 @@ class _Candidate:
     factor: str
     out: bool
     position: int
-    reshard: Op
+    reshard: Reshard
 
     @property
     def travels(self) -> int:
         """Elements of the value when whole: what the loop moves."""
-        value = self.reshard.operands[0] if self.out else self.reshard.results[0]
+        value = self.reshard.operand if self.out else self.reshard.result
         return value.type.elements
 
 
 def fuse_streams(procedure: Procedure) -> Procedure:
     """Fold reshards into the ops they serve. The op then reads the shard itself and writes the shard itself."""
-    maker = {v.name: op for op in procedure.ops for v in op.results}
-    users: dict[str, list[Op]] = {}
-    for op in procedure.ops:
-        for v in op.operands:
-            users.setdefault(v.name, []).append(op)
+    maker, reading = producers(procedure.statements), users(procedure.statements)
     returned = {o.value.name for o in procedure.outputs}
     folded: set[int] = set()
-    body: list[Op] = []
-    for op in procedure.ops:
-        found = _candidates(op, maker, users, returned) if op.kind in STREAMABLE else []
-        mine = _best(found)
-        folded |= {id(c.reshard) for c in mine}
-        body.append(_streamed(op, mine) if mine else op)
+    body: list[GraphStmt] = []
+    for op in procedure.statements:
+        mine: list[_Candidate] = []
+        if isinstance(op, Op) and op.definition.streamable:
+            mine = _best(_candidates(op, maker, reading, returned))
+            folded |= {id(c.reshard) for c in mine}
+            op = _streamed(op, mine) if mine else op
+        body.append(op)
     return replace(procedure, body=tuple(op for op in body if id(op) not in folded))
 
 
 def _candidates(
-    op: Op, maker: dict[str, Op], users: dict[str, list[Op]], returned: set[str]
+    op: Op, maker: dict[str, GraphStmt], reading: dict[str, list[GraphStmt]], returned: set[str]
 ) -> list[_Candidate]:
-    assert op.rule is not None
     found = []
     for i, (value, term) in enumerate(zip(op.operands, op.rule.ins, strict=True)):
         made = maker.get(value.name)
-        if made and made.kind == "all_gather" and _streams(made) and len(users[value.name]) == 1:
-            found.append(_Candidate(_axis(made), term[_dim(made)], False, i, made))
+        if _streams(made, "all_gather") and len(reading[value.name]) == 1:
+            found.append(_Candidate(made.axis, term[made.dim], False, i, made))
     for j, (value, term) in enumerate(zip(op.results, op.rule.outs, strict=True)):
-        after = users.get(value.name, [])
-        alone = len(after) == 1 and value.name not in returned
-        if alone and after[0].kind == "reduce_scatter" and _streams(after[0]):
-            found.append(_Candidate(_axis(after[0]), term[_dim(after[0])], True, j, after[0]))
+        after = reading.get(value.name, [])
+        user = after[0] if len(after) == 1 and value.name not in returned else None
+        if _streams(user, "reduce_scatter"):
+            found.append(_Candidate(user.axis, term[user.dim], True, j, user))
     whole = op.rule.whole - op.rule.streamed
     return [c for c in found if c.factor not in whole and _keeps_replicas_equal(op, c)]
 
@@ -66,7 +63,6 @@ def _candidates(
 def _keeps_replicas_equal(op: Op, c: _Candidate) -> bool:
     """Dies take chunks in an order of their own, so a result that is added up chunk by chunk differs in its
     last bit from die to die: it must not be a replica along the axis."""
-    assert op.rule is not None
     for j, (value, term) in enumerate(zip(op.results, op.rule.outs, strict=True)):
         moves = c.out and j == c.position
         layout = value.type.layout
@@ -91,9 +87,9 @@ def _streamed(op: Op, mine: list[_Candidate]) -> Op:
     operands, results = list(op.operands), list(op.results)
     for c in mine:
         if c.out:
-            results[c.position] = c.reshard.results[0]
+            results[c.position] = c.reshard.result
         else:
-            operands[c.position] = c.reshard.operands[0]
+            operands[c.position] = c.reshard.operand
     stream = Stream(
         mine[0].axis,
         mine[0].factor,
@@ -103,13 +99,6 @@ def _streamed(op: Op, mine: list[_Candidate]) -> Op:
     return replace(op, operands=tuple(operands), results=tuple(results), stream=stream)
 
 
-def _axis(reshard: Op) -> str:
-    return str(reshard.attr("axis"))
-
-
-def _dim(reshard: Op) -> int:
-    return int(reshard.attr("dim"))
-
-
-def _streams(reshard: Op) -> bool:
-    return policy(_axis(reshard)).stream
+def _streams(stmt: GraphStmt | None, kind: str) -> TypeGuard[Reshard]:
+    """Whether the statement is a reshard of the kind along an axis that streams."""
+    return isinstance(stmt, Reshard) and stmt.kind == kind and policy(stmt.axis).stream

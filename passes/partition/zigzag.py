@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, prod
 
-from wscc.analysis.index_ranges import split_axes
+from wscc.analysis.op_axes import split_axes
 from wscc.analysis.sequence_dims import Positions, Sequences, across, factors
+from wscc.analysis.uses import users
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt, Op, Reshard
 from wscc.ir.zigzag import fits
 from wscc.strategy import SEQUENCE, policy
 
@@ -35,26 +36,29 @@ def _possible(module: Module, axis: str, sequences: Sequences) -> bool:
 
 def _keeps_order(procedure: Procedure, axis: str, sizes: dict[str, int], positions: Positions) -> bool:
     """Whether only ops that ask for positions see several shards of a sequence at once."""
-    users: dict[str, list[Op]] = {}
-    for op in procedure.ops:
-        for v in op.operands:
-            users.setdefault(v.name, []).append(op)
-    for op in procedure.ops:
-        if op.is_reshard:
-            joins = op.attr("axis") == axis and across(op, positions)
-            attended = op.kind == "all_gather" and all(map(_attends, users.get(op.results[0].name, [])))
-            kept = attended or not joins
-        elif op.stream is not None and op.stream.axis == axis:
-            kept = _attends(op) or op.stream.factor not in factors(op, positions)
-        else:
-            kept = True
-        if not kept or not (op.is_reshard or not op.definition.positional or _whole_pieces(op, axis, sizes)):
-            return False
-    return True
+    reading = users(procedure.statements)
+    return all(
+        _reshard_keeps_order(stmt, axis, positions, reading.get(stmt.result.name, []))
+        if isinstance(stmt, Reshard)
+        else _op_keeps_order(stmt, axis, sizes, positions)
+        for stmt in procedure.statements
+    )
 
 
-def _attends(op: Op) -> bool:
-    return not op.is_reshard and op.definition.positional and op.definition.heavy
+def _reshard_keeps_order(reshard: Reshard, axis: str, positions: Positions, readers: list[GraphStmt]) -> bool:
+    attended = reshard.kind == "all_gather" and all(map(_attends, readers))
+    return attended or reshard.axis != axis or not across(reshard, positions)
+
+
+def _op_keeps_order(op: Op, axis: str, sizes: dict[str, int], positions: Positions) -> bool:
+    s = op.stream
+    if s is not None and s.axis == axis and s.factor in factors(op, positions) and not _attends(op):
+        return False
+    return not op.definition.positional or _whole_pieces(op, axis, sizes)
+
+
+def _attends(stmt: GraphStmt) -> bool:
+    return isinstance(stmt, Op) and stmt.definition.positional and stmt.definition.heavy
 
 
 def _whole_pieces(op: Op, axis: str, sizes: dict[str, int]) -> bool:
@@ -71,7 +75,6 @@ def _whole_pieces(op: Op, axis: str, sizes: dict[str, int]) -> bool:
 
 def _sequences(op: Op) -> set[str]:
     """The factors that are positions: the second of each operand that has several."""
-    assert op.rule is not None
     return {term[1] for term in op.rule.ins if len(term) > 2}
 
 

@@ -1,4 +1,4 @@
-"""Map logical dies to live physical ones."""
+"""The pass `place`: maps logical dies to live physical ones."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Place(Pass):
     """Give every logical die a live physical one (`Module.dies`).
 
     Each group of a streaming axis becomes a closed ring of neighbours where one exists, else an open path; peers
-    of the other axes lie close (traffic x hops). Found on lattices, by growing or by CP-SAT, checked by code
-    that shares nothing with either. So answers `mapper=cpsat`; `snake` (rows to and fro), `smap` (row by row) and
-    `gmap` (annealed traffic x hops) are there to compare with and look for no rings: what streams then crosses
-    several links.
+    of the other axes lie close (traffic x hops). The placement is found on lattices, by growing or by CP-SAT, and
+    checked by code that shares nothing with either. This is `mapper=cpsat`; `snake` (rows to and fro), `smap` (row
+    by row) and `gmap` (annealed traffic x hops) are there to compare with and look for no rings: streamed shards then
+    cross several links.
 
     Before: axes dp=2 tatp=4 on a 2 x 4 wafer
     After:  dies [0, 1, 5, 4, 2, 3, 7, 6]
@@ -51,9 +51,9 @@ class Place(Pass):
 
 
 def placement(module: Module, mapper: str = DEFAULT_MAPPER) -> Placement:
-    """Where a mapper puts the dies of a sharded module, and how that was found."""
+    """The placement of the dies of a sharded module by a mapper. Raises `CompileError` as `solver.solve` does."""
     traffic = axis_traffic(module)
-    most = max([t for each in traffic.values() for t in (each.pair, each.closing)] + [1.0])
+    most = max([t for axis in traffic.values() for t in (axis.pair, axis.closing)] + [1.0])
     streaming = [axis for axis in module.sizes if policy(axis).stream]
     # Shards at rest pass from neighbour to neighbour or the promise of one hop is broken; an axis that only
     # streams what others gather takes neighbours where they are to be had.
@@ -72,7 +72,7 @@ def placement(module: Module, mapper: str = DEFAULT_MAPPER) -> Placement:
 
 
 def _spec(axis: str, size: int, ring: bool, traffic: Traffic, most: float) -> AxisSpec:
-    """Weights are a share of the most that any pair exchanges."""
+    """The spec of an axis; weights are shares of the `most` bytes that any pair exchanges."""
     weight = round(max(traffic.pair / most, 0.001), 3)
     return AxisSpec(axis, size, ring, weight, round(traffic.closing / most / weight, 3))
 

@@ -1,4 +1,4 @@
-"""Which region serves which coordinates of the outer axes, and where each ring starts.
+"""Assignment of regions to coordinates of the outer axes, and rotation of each ring to suit its peers.
 
 Regions are split recursively along the longer side of the part of the wafer that they cover, major axis
 first, so peers of every axis come to lie side by side; then each region is turned to suit its peers, and
@@ -25,7 +25,7 @@ _MAX_REGIONS = 2_048
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """`dies[r]` are those of region r, in logical order of the axes `inner`; there may be more than needed.
+    """`dies[r]` are those of region r, in logical order of the axes `inner`; there may be spare regions.
 
     Regions that may be `turned` are rings, or paths, of one axis; others are copies of one box. On a lattice,
     `cells[r]` is the (row, column) of region r.
@@ -49,7 +49,7 @@ class Assigned:
 
 
 def assign(topology: Topology, shape: Shape, regions: Regions, closed: bool, price: Price) -> Assigned:
-    """One region for each coordinate of the outer axes, split and turned."""
+    """A region for each coordinate of the outer axes, by recursive splitting, each turned to suit its peers."""
     outer = outer_axes(shape, regions)
     count = dies_of(outer)
     chosen = _compact(topology, regions.dies, count)
@@ -57,30 +57,31 @@ def assign(topology: Topology, shape: Shape, regions: Regions, closed: bool, pri
     return in_order(shape, regions, order, closed, price)
 
 
-def exchange(shape: Shape, found: Assigned, closed: bool, price: Price, *, seed: int) -> Assigned:
-    """The cheapest met when regions change places, each with its turn."""
-    regions, outer = found.regions, outer_axes(shape, found.regions)
-    if len(found.order) < 2 or len(regions.dies) > _MAX_REGIONS or found.price <= price.least:
-        return found
+def exchange(shape: Shape, start: Assigned, closed: bool, price: Price, *, seed: int) -> Assigned:
+    """The cheapest assignment met when annealing exchanges regions, turned anew or as they were, or `start`."""
+    regions, outer = start.regions, outer_axes(shape, start.regions)
+    if len(start.order) < 2 or len(regions.dies) > _MAX_REGIONS or start.price <= price.least:
+        return start
     block = regions.dies.copy()
-    by_order = found.dies.reshape([a.size for a in shape])
+    by_order = start.dies.reshape([a.size for a in shape])
     by_order = (
         np.moveaxis(by_order, regions.inner, range(-len(regions.inner), 0)) if regions.inner else by_order
     )
-    block[list(found.order)] = by_order.reshape(len(found.order), -1)
+    block[list(start.order)] = by_order.reshape(len(start.order), -1)
     table = _distances(block, price.hops)
     near = np.argsort(table, axis=1, kind="stable")[:, 1 : _NEAR + 1].tolist()
     rows: list[list[int]] = table.tolist()
-    task = Assignment(peers_of(outer), lambda a, b: rows[a][b], near)
-    moves = min(_MOVES * len(found.order), _MAX_MOVES)
-    order = task.anneal(found.order, range(len(block)), moves=moves, seed=seed)
+    problem = Assignment(peers_of(outer), lambda a, b: rows[a][b], near)
+    moves = min(_MOVES * len(start.order), _MAX_MOVES)
+    order = problem.anneal(start.order, range(len(block)), moves=moves, seed=seed)
     turned = Regions(regions.inner, block, regions.method, regions.turned)
     tried = in_order(shape, turned, order, closed, price)
     plain = _assigned(shape, turned, order, price)
-    return min((found, plain, tried), key=lambda a: a.price)
+    return min((start, plain, tried), key=lambda a: a.price)
 
 
 def outer_axes(shape: Shape, regions: Regions) -> Shape:
+    """The axes that the regions leave out."""
     return [a for i, a in enumerate(shape) if i not in regions.inner]
 
 
@@ -90,7 +91,7 @@ def _assigned(shape: Shape, regions: Regions, order: Sequence[int], price: Price
 
 
 def in_order(shape: Shape, regions: Regions, order: Sequence[int], closed: bool, price: Price) -> Assigned:
-    """The regions in this order of the outer coordinates, turned if they may be."""
+    """The assignment of the regions in this order of the outer coordinates, turned if they may be."""
     if not regions.turned:
         return _assigned(shape, regions, order, price)
     block = regions.dies.copy()
@@ -101,15 +102,15 @@ def in_order(shape: Shape, regions: Regions, order: Sequence[int], closed: bool,
 
 
 def _logical(block: IntArray, shape: Shape, inner: Sequence[int]) -> IntArray:
-    """[outer coordinates, position in the region] to one die per logical index."""
+    """The die of each logical index; `block`: [outer coordinates, position in the region]."""
     outer = [i for i in range(len(shape)) if i not in inner]
-    made = block.reshape([shape[i].size for i in (*outer, *inner)])
-    return made.transpose(np.argsort([*outer, *inner])).reshape(-1)
+    by_axis = block.reshape([shape[i].size for i in (*outer, *inner)])
+    return by_axis.transpose(np.argsort([*outer, *inner])).reshape(-1)
 
 
 def _distances(block: IntArray, hops: Hops) -> IntArray:
-    """Hops between the dies of two regions that are at the same position: [regions, regions]."""
-    return np.stack([hops.between(own[None], block).sum(1) for own in block])
+    """Hops between two regions, summed over dies at the same position: [regions, regions]."""
+    return np.stack([hops.between(region[None], block).sum(1) for region in block])
 
 
 def _centres(topology: Topology, block: IntArray) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -118,12 +119,12 @@ def _centres(topology: Topology, block: IntArray) -> np.ndarray[tuple[int, int],
 
 
 def _compact(topology: Topology, block: IntArray, count: int) -> list[int]:
-    """`count` of the regions: those nearest to the first."""
+    """The `count` regions nearest to the first, in order."""
     if len(block) == count:
         return list(range(count))
     centres = _centres(topology, block)
-    far = np.abs(centres - centres[0]).sum(1)
-    return sorted(np.argsort(far, kind="stable")[:count].tolist())
+    distance = np.abs(centres - centres[0]).sum(1)
+    return sorted(np.argsort(distance, kind="stable")[:count].tolist())
 
 
 def _split(topology: Topology, block: IntArray, sizes: Sequence[int]) -> list[int]:
@@ -133,8 +134,8 @@ def _split(topology: Topology, block: IntArray, sizes: Sequence[int]) -> list[in
     def parts(members: list[int], sizes: Sequence[int]) -> list[int]:
         if len(members) == 1:
             return members
-        spread = np.ptp(centres[members], axis=0)
-        along = 0 if spread[0] > spread[1] else 1
+        extent = np.ptp(centres[members], axis=0)
+        along = 0 if extent[0] > extent[1] else 1
         members = sorted(members, key=lambda m: (centres[m, along], centres[m, 1 - along], m))
         share = len(members) // sizes[0]
         return [m for i in range(sizes[0]) for m in parts(members[i * share : (i + 1) * share], sizes[1:])]

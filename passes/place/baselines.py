@@ -1,7 +1,7 @@
 """The mappers to compare with: they take dies in an order, or anneal hops, and look for no rings.
 
 A streaming group may then lie several hops apart; its shards are passed on over routes of several links, and
-the answer says so. Nothing else about a placement is given up.
+the placement says so. Nothing else about a placement is given up.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _MOVES, _MAX_MOVES = 2_000, 300_000
 
 
 def snake(topology: Topology, shape: Shape, seed: int) -> IntArray:
-    """Along the rows, to and fro. A group of the last axis that must be neighbours starts again behind a gap,
-    as long as dies are left; its die goes unused."""
+    """Dies along the rows in boustrophedon order. A group of the last axis that must be neighbours starts again
+    behind a gap, as long as dies are left; the dies before the gap go unused."""
     count, last = dies_of(shape), shape[-1] if shape else None
-    order = to_and_fro(topology, topology.live)
+    order = boustrophedon(topology, topology.live)
     if last is not None and last.ring:
         unbroken = [d for run in islice(_runs(topology, order, last.size), count // last.size) for d in run]
         if len(unbroken) == count:
@@ -36,17 +36,17 @@ def snake(topology: Topology, shape: Shape, seed: int) -> IntArray:
 
 
 def row_major(topology: Topology, shape: Shape, seed: int) -> IntArray:
-    """Row by row, axes in the order of the strategy, the last one fastest (SMap)."""
+    """Dies row by row, axes in the order of the strategy, the last one fastest (SMap)."""
     return np.array(topology.live[: dies_of(shape)])
 
 
 def annealed(topology: Topology, shape: Shape, seed: int) -> IntArray:
-    """The least traffic x hops that annealing finds from `row_major`, whatever links carry (GMap)."""
+    """The placement of least traffic x hops that annealing finds from `row_major`, link loads ignored (GMap)."""
     start = row_major(topology, shape, seed).tolist()
     hops = Hops(topology)
-    task = Assignment(peers_of(shape), hops.lookup, topology.neighbours)
+    problem = Assignment(peers_of(shape), hops.lookup, topology.neighbours)
     moves = min(_MOVES * len(start), _MAX_MOVES)
-    return np.array(task.anneal(start, topology.live, moves=moves, seed=seed))
+    return np.array(problem.anneal(start, topology.live, moves=moves, seed=seed))
 
 
 SIMPLE: Final[dict[str, Callable[[Topology, Shape, int], IntArray]]] = {
@@ -57,7 +57,7 @@ SIMPLE: Final[dict[str, Callable[[Topology, Shape, int], IntArray]]] = {
 
 
 def place_simply(topology: Topology, shape: Shape, mapper: str, seed: int) -> Placement:
-    """The answer of one of `SIMPLE` on the largest island. Fails with W301 or W302 when that is too small."""
+    """The placement by one of `SIMPLE` on the largest island. Raises W301 or W302 when that is too small."""
     largest = topology.islands[0] if topology.islands else ()
     if len(largest) < dies_of(shape):
         raise too_many(topology, shape, lambda smaller: place_simply(topology, smaller, mapper, seed))
@@ -70,8 +70,8 @@ def place_simply(topology: Topology, shape: Shape, mapper: str, seed: int) -> Pl
     )
 
 
-def to_and_fro(topology: Topology, dies: Sequence[int]) -> list[int]:
-    """Row by row, every second one backwards: on a whole part of the wafer, each next to the one before."""
+def boustrophedon(topology: Topology, dies: Sequence[int]) -> list[int]:
+    """Boustrophedon order, every second row backwards: on a whole part of the wafer, each next to the one before."""
     cols = topology.grid[1] if topology.grid else topology.dies
     return sorted(dies, key=lambda d: (d // cols, d % cols if d // cols % 2 == 0 else -(d % cols)))
 

@@ -1,4 +1,4 @@
-"""A second opinion on a placement, from the wafer and the answer alone: no code of the solver is used."""
+"""An independent check of a placement, from the wafer and the placement alone: no code of the solver is used."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from wscc.passes.place.types import GroupKind, Placement, Shape
 
 
 class PlacementBug(AssertionError):
-    """The solver broke its promise: a fault of wscc."""
+    """A placement of the solver is wrong: a fault of wscc."""
 
 
 def check_placement(wafer: Wafer, shape: Shape, placement: Placement) -> None:
-    """Every die live and used once, all connected, every group as it is said to lie; else `PlacementBug`."""
+    """Check that dies are live, used once and connected, and groups as reported. Raises `PlacementBug` if not."""
     dies = [divmod(d, wafer.cols) for d in placement.dies]
     if len(dies) != prod(a.size for a in shape):
         raise PlacementBug(f"{len(dies)} dies for a strategy of {[a.size for a in shape]}")
@@ -35,28 +35,28 @@ def check_placement(wafer: Wafer, shape: Shape, placement: Placement) -> None:
 
 
 def _kind(wafer: Wafer, group: list[tuple[int, int]]) -> GroupKind:
-    if not all(_joined(wafer, group[k], group[k + 1]) for k in range(len(group) - 1)):
+    if not all(_are_adjacent(wafer, group[k], group[k + 1]) for k in range(len(group) - 1)):
         return GroupKind.NEAR
-    closed = len(group) < 3 or _joined(wafer, group[-1], group[0])
+    closed = len(group) < 3 or _are_adjacent(wafer, group[-1], group[0])
     return GroupKind.RING if closed else GroupKind.PATH
 
 
-def _joined(wafer: Wafer, a: tuple[int, int], b: tuple[int, int]) -> bool:
-    """A live link between two live dies."""
+def _are_adjacent(wafer: Wafer, a: tuple[int, int], b: tuple[int, int]) -> bool:
+    """Whether a live link joins two live dies."""
     if sorted((abs(a[0] - b[0]), abs(a[1] - b[1]))) != [0, 1] or {a, b} & wafer.dead_dies:
         return False
     return not {(a, b), (b, a)} & wafer.dead_links
 
 
 def _check_connected(wafer: Wafer, dies: list[tuple[int, int]]) -> None:
-    """All dies lie on one island (paths between them may pass other live dies)."""
-    reached, edge = {dies[0]}, [dies[0]]
-    while edge:
-        r, c = edge.pop()
+    """Raise `PlacementBug` unless all dies are on one island (paths between them may pass other live dies)."""
+    reached, frontier = {dies[0]}, [dies[0]]
+    while frontier:
+        r, c = frontier.pop()
         for n in ((r + 1, c), (r - 1, c), (r, c + 1), (r, c - 1)):
             on_mesh = 0 <= n[0] < wafer.rows and 0 <= n[1] < wafer.cols
-            if on_mesh and n not in reached and _joined(wafer, (r, c), n):
+            if on_mesh and n not in reached and _are_adjacent(wafer, (r, c), n):
                 reached.add(n)
-                edge.append(n)
+                frontier.append(n)
     if not reached.issuperset(dies):
         raise PlacementBug("the dies lie on several islands")

@@ -1,4 +1,4 @@
-"""The whole placement as one CP-SAT model, for small wafers: it improves a placement or proves it best."""
+"""A CP-SAT model of the whole placement, for small wafers: it improves a placement or proves it optimal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PRECISION = 1000
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """`dies` by logical index, or None if none were found; `proven`: nothing is better, or exists at all."""
+    """`dies` by logical index, or None if none were found; `proven`: they are optimal, or none exist."""
 
     dies: IntArray | None
     proven: bool
@@ -58,17 +58,17 @@ class _Model:
         self._minimise(shape, weights, closed)
 
     def _keep_together(self, groups: IntArray, closed: bool) -> None:
-        """Each die of a group is next to the one after it."""
-        after = np.roll(groups, -1, axis=1)
+        """Constrain each die of a group to be next to the one after it."""
+        next_dies = np.roll(groups, -1, axis=1)
         last = None if closed and groups.shape[1] > 2 else -1
-        for a, b in zip(groups[:, :last].flat, after[:, :last].flat, strict=True):
+        for a, b in zip(groups[:, :last].flat, next_dies[:, :last].flat, strict=True):
             for here, there in ((self.on[a], self.on[b]), (self.on[b], self.on[a])):
                 for die in self.topology.live:
-                    beside = [there[n] for n in self.topology.neighbours[die]]
-                    self.model.add_bool_or(~here[die], *beside)
+                    options = [there[n] for n in self.topology.neighbours[die]]
+                    self.model.add_bool_or(~here[die], *options)
 
     def _minimise(self, shape: Shape, weights: Sequence[int], closed: bool) -> None:
-        """All pairs of closed rings are one hop apart already."""
+        """Minimise traffic x hops; pairs of closed rings are one hop apart already."""
         sides = [self._coordinates(axis) for axis in (0, 1)]
         terms = []
         for i, axis in enumerate(shape):
@@ -85,15 +85,17 @@ class _Model:
         self.model.minimize(sum(terms))
 
     def _detour(self, a: int, b: int, hops: cp_model.LinearExpr) -> None:
-        """Damage makes some dies farther apart than their rows and columns say."""
+        """Constrain the hops of a pair around damage, which makes some dies farther apart than rows and columns."""
         for here, there, distance in self.detours:
             both = [self.on[a][here], self.on[b][there]]
             self.model.add(hops >= distance).only_enforce_if(both)
 
     def _coordinates(self, axis: int) -> list[cp_model.LinearExpr]:
         """The row (0) or column (1) of each logical die."""
-        at = {d: self.topology.coordinate(d)[axis] for d in self.topology.live}
-        return [cp_model.LinearExpr.weighted_sum(list(x.values()), [at[d] for d in x]) for x in self.on]
+        coordinate = {d: self.topology.coordinate(d)[axis] for d in self.topology.live}
+        return [
+            cp_model.LinearExpr.weighted_sum(list(x.values()), [coordinate[d] for d in x]) for x in self.on
+        ]
 
     def _gap(self, a: cp_model.LinearExpr, b: cp_model.LinearExpr) -> cp_model.IntVar:
         gap = self.model.new_int_var(0, self.topology.dies, "")
@@ -102,6 +104,7 @@ class _Model:
         return gap
 
     def start_from(self, dies: IntArray) -> None:
+        """Give the solver a placement as a hint."""
         for logical, die in zip(self.on, dies, strict=True):
             for d, on in logical.items():
                 self.model.add_hint(on, d == die)
@@ -112,14 +115,14 @@ class _Model:
 
 def _detours(topology: Topology) -> list[tuple[int, int, int]]:
     """(die, die, hops) of all pairs that are farther apart than on a whole mesh."""
-    found = []
+    detours = []
     for a in topology.live:
         for b in topology.live:
             (ra, ca), (rb, cb) = topology.coordinate(a), topology.coordinate(b)
             hops = topology.distance(a, b)
             if hops > abs(ra - rb) + abs(ca - cb):
-                found.append((a, b, hops))
-    return found
+                detours.append((a, b, hops))
+    return detours
 
 
 def _integers(weights: Sequence[float]) -> tuple[list[int], bool]:

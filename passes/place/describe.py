@@ -1,4 +1,4 @@
-"""What became of each axis of a strategy once its dies have places."""
+"""The description of a placement: the kind of each group of each axis, hops, and notes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wscc.passes.place.types import (
 def describe(
     topology: Topology, shape: Shape, price: Price, dies: IntArray, method: str, *, optimal: bool, open_reason: str
 ) -> Placement:  # fmt: skip
-    """`open_reason` says why a ring axis is not of closed rings, where it is not."""
+    """The placement on `dies`; `open_reason` says why a ring axis is not of closed rings, where it is not."""
     axes = []
     for i, (axis, hops) in enumerate(zip(shape, price.by_axis(dies), strict=True)):
         groups = [dies[g].tolist() for g in axis_groups(shape, i)]

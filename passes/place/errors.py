@@ -1,4 +1,4 @@
-"""The words of placement's refusals: numbers, islands, the obstacle and the nearest strategy that fits."""
+"""Errors of placement: numbers of dies, islands, the obstacle and the nearest strategy that fits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GIVEN_UP = 3
 
 
 def too_many(topology: Topology, shape: Shape, fits: Fits) -> CompileError:
-    """More dies than are live (W301), or than any island has (W302)."""
+    """The error of a strategy with more dies than are live (W301), or than any island has (W302)."""
     needed, live = dies_of(shape), len(topology.live)
     wanted = f"`{spell(shape)}` needs {needed} dies"
     help = _nearest(topology, shape, fits)
@@ -36,7 +36,7 @@ def too_many(topology: Topology, shape: Shape, fits: Fits) -> CompileError:
 
 
 def no_place(topology: Topology, shape: Shape, reason: str, fits: Fits) -> CompileError:
-    """No rings, and no paths either (W303)."""
+    """The error of a strategy for which there are neither rings nor paths (W303)."""
     axes = [a for a in shape if a.ring and a.size > 1]
     needs = " and ".join(_paths(a, dies_of(shape) // a.size) for a in axes)
     if len(axes) == 1 and (most := _most(topology, shape, axes[0], fits)):
@@ -51,7 +51,7 @@ def no_place(topology: Topology, shape: Shape, reason: str, fits: Fits) -> Compi
 
 
 def _most(topology: Topology, shape: Shape, axis: AxisSpec, fits: Fits) -> int:
-    """How many of the groups that the axis needs can lie side by side, if hardly fewer; else 0."""
+    """The number of groups of the axis that fit, if at most `_GIVEN_UP` fewer than needed; else 0."""
     count = dies_of(shape) // axis.size
     for fewer in range(count - 1, max(count - 1 - _GIVEN_UP, 0), -1):
         if fits([AxisSpec("", fewer), axis]) is not None:
@@ -65,23 +65,23 @@ def _paths(axis: AxisSpec, count: int) -> str:
 
 
 def _shorter(topology: Topology, shape: Shape, axis: AxisSpec, fits: Fits) -> str:
-    """The longest groups that fit, if they are little shorter, and the dies to give up for them: those left out,
-    if the others still reach each other without them."""
+    """Help text with the longest groups that fit, if they are little shorter, and the dies that these leave out, if the
+    others are connected without them; else empty."""
     for size in range(axis.size - 1, max(axis.size - 1 - _GIVEN_UP, 0), -1):
-        tried = [replace(a, size=size) if a is axis else a for a in shape]
-        placement = fits(tried)
+        shorter = [replace(a, size=size) if a is axis else a for a in shape]
+        placement = fits(shorter)
         if placement is None:
             continue
-        left = [topology.name_of(d) for d in topology.live if d not in placement.dies]
-        together = len(topology.part(placement.dies).islands) == 1
-        named = 0 < len(left) <= _NAMED and together
-        without = f" without die{'s' * (len(left) > 1)} {', '.join(left)}" if named else ""
-        return f"`{spell(tried)}` fits{without}"
+        unused = [topology.name_of(d) for d in topology.live if d not in placement.dies]
+        is_connected = len(topology.part(placement.dies).islands) == 1
+        is_named = 0 < len(unused) <= _NAMED and is_connected
+        without = f" without die{'s' * (len(unused) > 1)} {', '.join(unused)}" if is_named else ""
+        return f"`{spell(shorter)}` fits{without}"
     return ""
 
 
 def spell(shape: Shape) -> str:
-    """As `--parallel` takes it."""
+    """A strategy as `--parallel` takes it."""
     return ",".join(f"{a.name}={a.size}" for a in shape if a.size > 1) or "one die"
 
 
@@ -92,7 +92,7 @@ def _islands(topology: Topology) -> str:
 
 
 def _nearest(topology: Topology, shape: Shape, fits: Fits) -> str:
-    """The first of the smaller strategies that fits."""
+    """Help text with the first of the smaller strategies that fits."""
     smaller = smaller_strategies(shape, len(topology.islands[0]) if topology.islands else 0)
     for tried in (*smaller[:_MAX_TRIES], *smaller[-1:]):
         if fits(tried) is not None:
@@ -101,7 +101,7 @@ def _nearest(topology: Topology, shape: Shape, fits: Fits) -> str:
 
 
 def smaller_strategies(shape: Shape, limit: int) -> list[tuple[AxisSpec, ...]]:
-    """Those of at most `limit` dies with degrees that divide the ones asked for, so that shapes still divide: the
+    """Strategies of at most `limit` dies with degrees that divide those of `shape`, so that shapes still divide: the
     largest first, then the nearest."""
     smaller = [s for s in _divisors(shape) if dies_of(s) <= min(limit, dies_of(shape) - 1)]
     return sorted(smaller, key=lambda s: (-dies_of(s), _distance(shape, s)))

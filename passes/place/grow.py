@@ -3,7 +3,7 @@
 A ring starts as a square of four dies and grows by *dominoes*: two neighbouring free dies beside a step a - b
 turn it into a - a' - b' - b. Paths grow so too, and at their ends. What grows takes the dies that are hemmed
 in most, so that the rest stays in one piece; several scan orders are tried. That is enough unless the wafer
-is both full and ragged: then `place_exact` searches.
+is both full and ragged: then `cpsat_rings` searches.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _JITTER = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """`count` disjoint regions of `size` dies each, in order along the ring (`closed`) or path."""
+class RegionSpec:
+    """The regions to find: `count` disjoint ones of `size` dies each, in order along the ring (`closed`) or path."""
 
     size: int
     count: int
@@ -31,12 +31,12 @@ class Ask:
 
 
 def grow_regions(
-    topology: Topology, island: Sequence[int], ask: Ask, *, seed: int, tries: int
+    topology: Topology, island: Sequence[int], spec: RegionSpec, *, seed: int, tries: int
 ) -> list[Region] | None:
     """The regions, in the order of a scan; None if none of `tries` scans finds enough (some may exist)."""
     for rank in _scans(topology, island, seed, tries):
-        regions = _Grower(topology, set(island), rank, ask).fill()
-        if len(regions) == ask.count:
+        regions = _Grower(topology, set(island), rank, spec).fill()
+        if len(regions) == spec.count:
             return regions
     return None
 
@@ -51,46 +51,46 @@ def _scans(topology: Topology, island: Sequence[int], seed: int, tries: int) -> 
         rank = {}
         for die in island:
             r, c = divmod(die, cols)
-            place = r * cols + c if by_row else c * rows + r
-            rank[die] = (-place if backward else place) + jitter * random.random()
+            index = r * cols + c if by_row else c * rows + r
+            rank[die] = (-index if backward else index) + jitter * random.random()
         yield rank
 
 
 @dataclass
 class _Grower:
-    """`free` are the dies that no region has, `rank` says which of them to take first, all else equal."""
+    """`free` are the dies that no region has; of equal candidates the one of lowest `rank` grows first."""
 
     topology: Topology
     free: set[int]
     rank: dict[int, float]
-    ask: Ask
+    spec: RegionSpec
 
     def fill(self) -> list[Region]:
-        """Regions until there are enough or no die is left to start from."""
+        """Grow regions until there are enough or no die is left to start from."""
         regions: list[Region] = []
         for start in sorted(self.rank, key=lambda d: (self.rank[d], d)):
-            if len(regions) == self.ask.count:
+            if len(regions) == self.spec.count:
                 break
             if start in self.free:
-                before = set(self.free)
+                free_before = set(self.free)
                 region = self._grow(start)
                 if region is None:
-                    self.free = before
+                    self.free = free_before
                 else:
                     regions.append(region)
         return regions
 
     def _grow(self, start: int) -> Region | None:
-        walk = self._square(start) if self.ask.closed and self.ask.size > 2 else [start]
-        if walk is None or len(walk) > self.ask.size:
+        walk = self._square(start) if self.spec.closed and self.spec.size > 2 else [start]
+        if walk is None or len(walk) > self.spec.size:
             return None
         self.free.difference_update(walk)
-        while len(walk) < self.ask.size:
-            move = min(self._moves(walk, self.ask.size - len(walk)), default=None)
+        while len(walk) < self.spec.size:
+            move = min(self._moves(walk, self.spec.size - len(walk)), default=None)
             if move is None:
                 return None
-            _, _, at, added = move
-            walk[at:at] = added
+            _, _, position, added = move
+            walk[position:position] = added
             self.free.difference_update(added)
         return tuple(walk)
 
@@ -98,33 +98,33 @@ class _Grower:
         """Four free dies in a ring through `start`."""
         squares = (
             [start, b, c, d]
-            for b in self._free_beside(start)
-            for c in self._free_beside(b)
-            for d in self._free_beside(c)
+            for b in self._free_neighbours(start)
+            for c in self._free_neighbours(b)
+            for d in self._free_neighbours(c)
             if c != start and d != b and start in self.topology.neighbours[d]
         )
         return min(squares, key=self._cost, default=None)
 
     def _moves(self, walk: list[int], room: int) -> Iterator[tuple[float, float, int, list[int]]]:
-        """(freedom per die, rank, position, dies to insert there) of every way to grow."""
-        is_path = not self.ask.closed or self.ask.size == 2
+        """(freedom per die, rank, position, dies to insert there) of every possible step of growth."""
+        is_path = not self.spec.closed or self.spec.size == 2
         if is_path:
-            yield from ((*self._cost([n]), len(walk), [n]) for n in self._free_beside(walk[-1]))
-            yield from ((*self._cost([n]), 0, [n]) for n in self._free_beside(walk[0]))
+            yield from ((*self._cost([n]), len(walk), [n]) for n in self._free_neighbours(walk[-1]))
+            yield from ((*self._cost([n]), 0, [n]) for n in self._free_neighbours(walk[0]))
         if room < 2:
             return
         steps = list(enumerate(pairwise(walk), 1))
         if not is_path:
             steps.append((len(walk), (walk[-1], walk[0])))
-        for at, (a, b) in steps:
-            for x in self._free_beside(a):
-                for y in self._free_beside(x):
+        for position, (a, b) in steps:
+            for x in self._free_neighbours(a):
+                for y in self._free_neighbours(x):
                     if b in self.topology.neighbours[y]:
-                        yield (*self._cost([x, y]), at, [x, y])
+                        yield (*self._cost([x, y]), position, [x, y])
 
-    def _free_beside(self, die: int) -> list[int]:
+    def _free_neighbours(self, die: int) -> list[int]:
         return [n for n in self.topology.neighbours[die] if n in self.free]
 
     def _cost(self, dies: Sequence[int]) -> tuple[float, float]:
-        freedom = sum(len(self._free_beside(d)) for d in dies)
+        freedom = sum(len(self._free_neighbours(d)) for d in dies)
         return freedom / len(dies), sum(self.rank[d] for d in dies) / len(dies)

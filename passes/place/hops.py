@@ -1,4 +1,4 @@
-"""Hop counts between many pairs of dies at once, and the price of a placement."""
+"""Hop counts between many pairs of dies at once, and the price of a placement (traffic x hops)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE_LIMIT = 1500
 
 @dataclass(frozen=True)
 class Hops:
-    """Distances within one island."""
+    """Distances in hops within one island."""
 
     topology: Topology
 
@@ -47,18 +47,20 @@ class Hops:
 
     @cached_property
     def lookup(self) -> Callable[[int, int], int]:
-        """Hops of one pair, for loops over single dies."""
+        """A function of two dies that returns their hops, for loops over single dies."""
         if self.topology.grid is not None and (self.is_whole or len(self.topology.live) > TABLE_LIMIT):
             cols = self.topology.grid[1]
-            at = [divmod(d, cols) for d in range(self.topology.dies)]
-            return lambda a, b: abs(at[a][0] - at[b][0]) + abs(at[a][1] - at[b][1])
+            coordinates = [divmod(d, cols) for d in range(self.topology.dies)]
+            return lambda a, b: (
+                abs(coordinates[a][0] - coordinates[b][0]) + abs(coordinates[a][1] - coordinates[b][1])
+            )
         rows: list[list[int]] = self._table.tolist()
         return lambda a, b: rows[a][b]
 
 
 @dataclass(frozen=True)
 class Price:
-    """Traffic x hops over all pairs of consecutive peers."""
+    """The price of placements: traffic x hops over all pairs of consecutive peers."""
 
     hops: Hops
     shape: Shape
@@ -72,10 +74,11 @@ class Price:
         return [closing_pairs(self.shape, i) for i in range(len(self.shape))]
 
     def of(self, dies: IntArray) -> float:
+        """The price of a placement; `dies` by logical index."""
         total = 0.0
         for axis, hops, closing in zip(self.shape, self.by_axis(dies), self._closing, strict=True):
-            less = (1 - axis.closing) * self._sum(closing, dies) if axis.closing != 1 else 0.0
-            total += axis.weight * (hops - less)
+            discount = (1 - axis.closing) * self._sum(closing, dies) if axis.closing != 1 else 0.0
+            total += axis.weight * (hops - discount)
         return total
 
     def by_axis(self, dies: IntArray) -> list[int]:
@@ -87,6 +90,6 @@ class Price:
 
     @cached_property
     def least(self) -> float:
-        """No placement has a lower price: every pair is a hop apart at least."""
+        """A lower bound of the price of any placement: every pair is a hop apart at least."""
         groups = [len(axis_groups(self.shape, i)) for i in range(len(self.shape))]
         return float(sum(a.weight * g * least_hops(a) for a, g in zip(self.shape, groups, strict=True)))

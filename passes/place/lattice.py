@@ -35,7 +35,7 @@ class Tiling:
 
 
 def walk_grid(height: int, width: int) -> Cells:
-    """The cells such that each is next to the one before and, if possible, the last to the first."""
+    """The cells of a grid in the order of a ring if there is one (each next to the one before), else of a path."""
     if height > 1 and width > 1 and height % 2 == 0:
         inner = [(r, c) for r in range(height) for c in _there_and_back(1, width, r)]
         return ((0, 0), *inner, *((r, 0) for r in range(height - 1, 0, -1)))
@@ -53,23 +53,21 @@ def best_tilings(shape: Shape, grid: Cell) -> list[Tiling]:
         for order in permutations(reversed(split))
         for grids in product(*(list(_grids(shape[i].size, grid)) for i in order))
     ]
-    judged = [(_judge(shape, nesting, grid), nesting) for nesting in nestings]
-    ranked = sorted((j, n) for n, (j, _) in enumerate(judged) if j is not None)
-    return [Tiling(j[2], _offsets(shape, judged[n][1]), j[0], j[1]) for j, n in ranked]
+    evaluated = [(_evaluate(shape, nesting, grid), nesting) for nesting in nestings]
+    ranked = sorted((j, n) for n, (j, _) in enumerate(evaluated) if j is not None)
+    return [Tiling(j[2], _offsets(shape, evaluated[n][1]), j[0], j[1]) for j, n in ranked]
 
 
 def live_corners(topology: Topology, extent: Cell) -> npt.NDArray[np.bool_]:
-    """By upper left corner, whether all dies of a box of that extent are live."""
+    """Whether all dies of a box of that extent are live, by its upper left corner: [rows, columns]."""
     assert topology.grid is not None
     (rows, cols), (height, width) = topology.grid, extent
     live = np.zeros(rows * cols, np.int64)
     live[list(topology.live)] = 1
     # Sums of all cells above and left of a corner: four of them give the live dies of a box.
-    below = np.zeros((rows + 1, cols + 1), np.int64)
-    below[1:, 1:] = live.reshape(rows, cols).cumsum(0).cumsum(1)
-    count = (
-        below[height:, width:] - below[:-height, width:] - below[height:, :-width] + below[:-height, :-width]
-    )
+    sums = np.zeros((rows + 1, cols + 1), np.int64)
+    sums[1:, 1:] = live.reshape(rows, cols).cumsum(0).cumsum(1)
+    count = sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]
     return np.asarray(count == height * width)
 
 
@@ -83,7 +81,7 @@ def _grids(size: int, limit: Cell) -> Iterator[Cell]:
             yield height, size // height
 
 
-def _judge(shape: Shape, nesting: Nesting, limit: Cell) -> tuple[int, float, Cell] | None:
+def _evaluate(shape: Shape, nesting: Nesting, limit: Cell) -> tuple[int, float, Cell] | None:
     """(open rings, price, extent); None if a ring axis steps over blocks, or the box does not fit."""
     high, wide, open_rings, price = 1, 1, 0, 0.0
     total = dies_of(shape)
@@ -103,7 +101,7 @@ def _judge(shape: Shape, nesting: Nesting, limit: Cell) -> tuple[int, float, Cel
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """How often the walk of a grid goes to another row or column, and its closing step (two cells: none)."""
+    """The numbers of steps of a grid's walk to another row or column, and its closing step (two cells: none)."""
 
     down: int
     right: int
@@ -120,7 +118,7 @@ def _steps(grid: Cell) -> _Steps:
 
 
 def _offsets(shape: Shape, nesting: Nesting) -> IntArray:
-    """By logical die, its (row, column) in the box."""
+    """The (row, column) of each logical die in the box: [dies, 2]."""
     offsets = np.zeros((*(a.size for a in shape), 2), np.int64)
     high, wide = 1, 1
     for i, grid in nesting.items():

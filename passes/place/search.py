@@ -1,8 +1,8 @@
 """The search on one island: candidates of several kinds, the cheapest of which are improved.
 
-Boxes on a lattice for all axes, or the inner ones (`place_boxes`); rings or paths from whole boxes and grown
-ones; rings or paths that are all grown, or found by CP-SAT (`place_regions`). Regions are given to coordinates
-(`place_assign`) and change places while that pays. On small wafers CP-SAT takes the best as a hint, and
+Boxes on a lattice for all axes, or the inner ones (`boxes`); rings or paths from whole boxes and grown
+ones; rings or paths that are all grown, or found by CP-SAT (`regions`). Regions are assigned to coordinates
+(`assign`) and exchanged while that lowers the price. On small wafers CP-SAT takes the best as a hint, and
 improves it or proves it best.
 """
 
@@ -19,7 +19,7 @@ from wscc.machine.wafer import Wafer
 from wscc.passes.place.assign import Assigned, Regions, assign, exchange, in_order, outer_axes
 from wscc.passes.place.boxes import boxes
 from wscc.passes.place.describe import describe
-from wscc.passes.place.grow import Ask
+from wscc.passes.place.grow import RegionSpec
 from wscc.passes.place.hops import Hops, Price
 from wscc.passes.place.regions import find_regions, obstacle, partly_tiled
 from wscc.passes.place.types import (
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How hard to try. Times are CP-SAT's deterministic time, about seconds of one fast core.
+    """Limits of the search. Times are CP-SAT's deterministic time, about seconds of one fast core.
 
-    `joint_time` improves what is there, if at most `joint_dies` dies are used of at most twice as many;
+    `joint_time` is for improving a placement, if at most `joint_dies` dies are used of at most twice as many;
     `search_time` is for finding a placement at all; `tries` are the orders in which regions are grown; `improved`
     candidates are annealed.
     """
@@ -86,11 +86,11 @@ class Search:
         self.reason = ""
 
     def answer(self) -> Answer | str:
-        """The best placement found, or why there is none."""
-        found = sorted(self._candidates(), key=lambda a: a.price)
-        if not found:
+        """The best placement candidates, or the reason why there is none."""
+        candidates = sorted(self._candidates(), key=lambda a: a.price)
+        if not candidates:
             return self._crossed() if len(self.rings) > 1 and not self.reason else self.reason
-        better = [self._exchanged(a) for a in found[: self.limits.improved]] or found[:1]
+        better = [self._exchanged(a) for a in candidates[: self.limits.improved]] or candidates[:1]
         best = min(better, key=lambda a: a.price)
         return self._improve(Answer(best.dies, best.regions.method, best.price))
 
@@ -105,16 +105,16 @@ class Search:
 
     def _candidates(self) -> Iterator[Assigned]:
         for regions in self._regions():
-            found = assign(self.topology, self.shape, regions, self.closed, self.price)
-            yield found
+            candidate = assign(self.topology, self.shape, regions, self.closed, self.price)
+            yield candidate
             if (order := self._on_lattice(regions)) is not None:
-                found = in_order(self.shape, regions, order, self.closed, self.price)
-                yield found
-            if found.price <= self.price.least:
+                candidate = in_order(self.shape, regions, order, self.closed, self.price)
+                yield candidate
+            if candidate.price <= self.price.least:
                 return
 
     def _on_lattice(self, regions: Regions) -> list[int] | None:
-        """An order of regions that lie on a lattice: a placement of the outer axes, with a cell for a die."""
+        """An order of regions on a lattice, by placing the outer axes on its cells; None where that does not apply."""
         outer = [replace(a, ring=False) for a in outer_axes(self.shape, regions)]
         if regions.cells is None or not regions.inner or dies_of(outer) == 1:
             return None
@@ -132,14 +132,14 @@ class Search:
     def _regions(self) -> Iterator[Regions]:
         tiled = False
         if self.topology.grid is not None:
-            for made in boxes(self.topology, self.shape, self.closed, self._keeps):
-                tiled = tiled or made.method == "tile"
-                yield made
+            for regions in boxes(self.topology, self.shape, self.closed, self._is_valid):
+                tiled = tiled or regions.method == "tile"
+                yield regions
         if tiled:
             return
         if len(self.rings) > 1:
             self.reason = next(
-                (r for axis in self.rings if (r := obstacle(self.topology, self._ask(axis)))), ""
+                (r for axis in self.rings if (r := obstacle(self.topology, self._spec(axis)))), ""
             )
             return
         axis = self.rings[0] if self.rings else self._heaviest()
@@ -148,27 +148,27 @@ class Search:
 
     def _walks(self, axis: int, *, must: bool) -> Iterator[Regions]:
         """Rings or paths for the groups of one axis."""
-        ask = self._ask(axis)
+        spec = self._spec(axis)
         partly = 0
-        for walks in partly_tiled(self.topology, ask, self._keeps, seed=self.seed):
+        for walks in partly_tiled(self.topology, spec, self._is_valid, seed=self.seed):
             partly += 1
             yield Regions((axis,), np.array(walks), "boxes", turned=True)
         limit = self.limits.search_time if must and not partly else 0.0
-        found = find_regions(self.topology, ask, seed=self.seed, tries=self.limits.tries, limit=limit)
-        if found.walks is not None:
-            yield Regions((axis,), np.array(found.walks), found.method, turned=True)
-        self.reason = found.reason
+        regions = find_regions(self.topology, spec, seed=self.seed, tries=self.limits.tries, limit=limit)
+        if regions.walks is not None:
+            yield Regions((axis,), np.array(regions.walks), regions.method, turned=True)
+        self.reason = regions.reason
 
     def _heaviest(self) -> int:
-        """The axis with most traffic, which does well to have rings or paths."""
+        """The axis with most traffic, for which rings or paths save most."""
         return max((a.weight if a.size > 1 else 0.0, i) for i, a in enumerate(self.shape))[1]
 
-    def _ask(self, axis: int) -> Ask:
+    def _spec(self, axis: int) -> RegionSpec:
         size = self.shape[axis].size
-        return Ask(size, dies_of(self.shape) // size, self.closed)
+        return RegionSpec(size, dies_of(self.shape) // size, self.closed)
 
-    def _keeps(self, shape: Shape, dies: IntArray) -> bool:
-        """Whether ring axes have what they must: dead links alone can break a box."""
+    def _is_valid(self, shape: Shape, dies: IntArray) -> bool:
+        """Whether the groups of ring axes are rings (or paths, unless `closed`): dead links can break a box."""
         allowed = (GroupKind.RING,) if self.closed else (GroupKind.RING, GroupKind.PATH)
         return all(
             kind_of(self.topology, dies[group].tolist()) in allowed
@@ -178,18 +178,18 @@ class Search:
         )
 
     def _crossed(self) -> Answer | str:
-        """Several ring axes, whose groups cross: only the model of the whole placement can say."""
+        """A placement of several ring axes, whose groups cross, by the model of the whole; or the reason for none."""
         if dies_of(self.shape) * len(self.topology.live) > _MAX_JOINT or not self.limits.search_time:
             return NOT_FOUND
-        found = self._joint(None, self.limits.search_time)
-        if found.dies is not None:
-            return self._improve(Answer(found.dies, "cpsat", self.price.of(found.dies)))
-        return "there are none" if found.proven else NOT_FOUND
+        solution = self._joint(None, self.limits.search_time)
+        if solution.dies is not None:
+            return self._improve(Answer(solution.dies, "cpsat", self.price.of(solution.dies)))
+        return "there are none" if solution.proven else NOT_FOUND
 
     # -- improving --------------------------------------------------------------------------------------
 
-    def _exchanged(self, found: Assigned) -> Assigned:
-        return exchange(self.shape, found, self.closed, self.price, seed=self.seed)
+    def _exchanged(self, candidate: Assigned) -> Assigned:
+        return exchange(self.shape, candidate, self.closed, self.price, seed=self.seed)
 
     def _improve(self, answer: Answer) -> Answer:
         if answer.price <= self.price.least:
@@ -198,12 +198,12 @@ class Search:
         if used > self.limits.joint_dies or live > 2 * self.limits.joint_dies:
             return answer
         factor = 1 if answer.method == "tile" else _LOOSE_FACTOR
-        better = self._joint(answer.dies, self.limits.joint_time * factor)
-        if better.dies is None:
+        solution = self._joint(answer.dies, self.limits.joint_time * factor)
+        if solution.dies is None:
             return answer
-        if (price := self.price.of(better.dies)) < answer.price:
-            return Answer(better.dies, "cpsat", price, better.proven)
-        return replace(answer, method="cpsat", optimal=True) if better.proven else answer
+        if (price := self.price.of(solution.dies)) < answer.price:
+            return Answer(solution.dies, "cpsat", price, solution.proven)
+        return replace(answer, method="cpsat", optimal=True) if solution.proven else answer
 
     def _joint(self, hint: IntArray | None, limit: float) -> Joint:
         # CP-SAT takes half a second to import, and most placements do without it.

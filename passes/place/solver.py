@@ -1,4 +1,4 @@
-"""Which physical die serves which logical one: rings on any island that has them, else paths, else a refusal."""
+"""Placement of logical dies on a wafer: rings on any island that has them, else paths, else an error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUICK = Limits(joint_dies=0, search_time=0.2, tries=8, improved=0)
 def place_on(
     wafer: Wafer, shape: Shape, mapper: str = DEFAULT_MAPPER, *, limits: Limits = NORMAL, seed: int = 0
 ) -> Placement:
-    """The answer of a mapper on a wafer, re-checked by code that shares nothing with it.
+    """The placement by a mapper on a wafer, checked by code that shares nothing with it.
 
     `cpsat` is `solve`; the others look for no rings, and their ring axes may come to lie apart.
     """
@@ -51,8 +51,8 @@ def solve(topology: Topology, shape: Shape, *, limits: Limits = NORMAL, seed: in
 @lru_cache(maxsize=256)
 def _solve(topology: Topology, shape: tuple[AxisSpec, ...], limits: Limits, seed: int) -> Placement:
     def fits(smaller: Shape) -> Placement | None:
-        found = _search(topology, smaller, _QUICK, seed)
-        return None if isinstance(found, str) else found
+        placement = _search(topology, smaller, _QUICK, seed)
+        return None if isinstance(placement, str) else placement
 
     islands = [part for part in topology.islands if len(part) >= dies_of(shape)]
     if not islands:
@@ -64,15 +64,15 @@ def _solve(topology: Topology, shape: tuple[AxisSpec, ...], limits: Limits, seed
 
 
 def _search(topology: Topology, shape: Shape, limits: Limits, seed: int) -> Placement | str:
-    """Rings on any island that is large enough, else paths, else the obstacle to them."""
+    """A placement with rings on any island that is large enough, else with paths; else the obstacle to them."""
     islands = [topology.part(p) for p in topology.islands if len(p) >= dies_of(shape)]
     reasons = [""]
     has_rings = any(a.ring and a.size > 1 for a in shape)
     for closed in (True, False) if has_rings else (False,):
         searches = [Search(island, shape, closed, limits, seed) for island in islands]
-        tried = [search.answer() for search in searches]
-        reasons.append(next((t for t in tried if isinstance(t, str)), ""))
-        for search, answer in zip(searches, tried, strict=True):
+        answers = [search.answer() for search in searches]
+        reasons.append(next((t for t in answers if isinstance(t, str)), ""))
+        for search, answer in zip(searches, answers, strict=True):
             if not isinstance(answer, str):
                 return search.describe(answer, reasons[-2])
     return reasons[-1]

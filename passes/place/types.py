@@ -1,4 +1,4 @@
-"""What placement is asked and what it answers.
+"""The input and output of placement: specs of axes, and placements.
 
 A strategy is an ordered logical mesh; a logical die index is row-major over its axes, first axis major. A
 *group* of an axis is the dies that differ only in that coordinate, listed by it.
@@ -24,7 +24,7 @@ IntArray = npt.NDArray[np.int64]
 class AxisSpec:
     """One axis: its size, whether its groups must be rings or paths of neighbours, and its traffic.
 
-    `weight` is what consecutive peers exchange, in any unit that all axes share; the last and the first of a group
+    `weight` is the traffic of consecutive peers, in any unit that all axes share; the last and the first of a group
     of more than two exchange `closing` x `weight`.
     """
 
@@ -39,7 +39,7 @@ Shape = Sequence[AxisSpec]
 
 
 class GroupKind(StrEnum):
-    """How the dies of a group lie, best first: `ring`, each one hop from the next and the last from the first
+    """The kinds of a group, best first: `ring`, each one hop from the next and the last from the first
     (two neighbours are a ring: one exchange); `path`, the same without the closing hop; `near`, neither."""
 
     RING = "ring"
@@ -64,10 +64,9 @@ class AxisPlacement:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`dies[i]` is the physical die of logical index i. `method` is what found it: `tile` (one
-    lattice), `boxes` (equal ones where the wafer is whole), `grow` (a heuristic), `cpsat`; else the mapper
-    asked for. `optimal`: no placement has
-    less traffic x hops."""
+    """`dies[i]` is the physical die of logical index i. `method` names the method that found it: `tile` (one lattice),
+    `boxes` (equal ones where the wafer is whole), `grow` (a heuristic), `cpsat`; else the mapper. `optimal`: no
+    placement has less traffic x hops."""
 
     dies: tuple[int, ...]
     method: str
@@ -81,7 +80,7 @@ class Placement:
 
     @property
     def paths(self) -> int:
-        """Those that are open paths."""
+        """Groups of all axes, of at least two dies, that are open paths."""
         return self._count(GroupKind.PATH)
 
     def _count(self, kind: GroupKind) -> int:
@@ -121,8 +120,9 @@ def closing_pairs(shape: Shape, axis: int) -> IntArray:
 
 
 def least_hops(axis: AxisSpec) -> float:
-    """Of one group, over its consecutive pairs, the closing one by its share: a mesh has no circuits of odd
-    length, so one pair of an odd group is two hops apart."""
+    """The least hops of one group over its consecutive pairs, the closing one by its share.
+
+    A mesh has no circuits of odd length, so one pair of an odd group is two hops apart."""
     if axis.size <= 2:
         return axis.size - 1
     odd = min(axis.closing, 1.0) if axis.size % 2 else 0.0
@@ -135,7 +135,7 @@ def opened(shape: Shape) -> tuple[AxisSpec, ...]:
 
 
 def kind_of(topology: Topology, group: Sequence[int]) -> GroupKind:
-    """How these dies lie in this order."""
+    """The kind of a group of dies in this order."""
     if not all(topology.are_adjacent(a, b) for a, b in pairwise(group)):
         return GroupKind.NEAR
     if len(group) <= 2 or topology.are_adjacent(group[-1], group[0]):

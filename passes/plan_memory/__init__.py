@@ -9,11 +9,11 @@ from wscc.analysis.memory.array_layout import place_arrays
 from wscc.analysis.memory.live_ranges import lifetimes, live_peak
 from wscc.analysis.memory.pack import pack
 from wscc.analysis.memory.pack_two_level import Packed, pack_fast
-from wscc.analysis.memory.report import check_capacity
 from wscc.ir.memory import Memory
 from wscc.ir.module import Module, Procedure
 from wscc.machine.wafer import Die
 from wscc.passes.base import Fact, Pass
+from wscc.passes.plan_memory.capacity import check_capacity
 from wscc.passes.plan_memory.copies import with_copies_within
 
 

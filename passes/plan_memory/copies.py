@@ -16,12 +16,14 @@ def with_copies_within(procedure: Procedure, lives: dict[str, tuple[int, int]]) 
     # Before which statement (rank 0) or after which one (rank 2) the moved ones stand.
     place: dict[int, tuple[int, int]] = {}
     for c in local_copies(body):
+        m = c.parts
         if c.slot in lives:
             first = lives[c.slot][0]
-            place |= {part: (first, 0) for part in (c.post, c.send) if part < first <= c.received}
+            begins = (m.post, m.send)
+            place |= {part: (first, 0) for part in begins if part < first <= m.received}
         if c.source in lives:
             last = lives[c.source][1]
-            if max(c.post, c.send) <= last < c.left:
-                place[c.left] = last, 2
+            if max(m.post, m.send) <= last < m.left:
+                place[m.left] = last, 2
     order = sorted(range(len(body)), key=lambda i: (*place.get(i, (i, 1)), i))
     return replace(procedure, body=tuple(body[i] for i in order))

@@ -13,11 +13,12 @@ import numpy as np
 from wscc.analysis.aliases import aliases
 from wscc.analysis.cost import DieRates
 from wscc.analysis.memory.array_layout import resting_bytes
-from wscc.ir.die_arrays import as_array, as_ints, present, senders
-from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Transfer, with_views
+from wscc.analysis.statement_accesses import where_of
+from wscc.ir.die_arrays import as_array, as_ints
+from wscc.ir.fabric import Buffer, FabricStmt, Transfer, with_views
 from wscc.ir.module import Mode, Module, Procedure
 from wscc.ir.naming import fresh
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.views import View, whole_view
 from wscc.passes.base import Fact, Pass
@@ -103,7 +104,7 @@ def promoted(procedure: Procedure, copies: list[Copy], dies: int) -> Procedure:
 
     body: list[FabricStmt] = []
     for i, stmt in enumerate(procedure.body):
-        assert not isinstance(stmt, Op)
+        assert not isinstance(stmt, GraphStmt)
         body += [*before[i], with_views(stmt, on_copies(i)), *after[i]]
     return replace(procedure, body=tuple(body), buffers=(*procedure.buffers, *buffers))
 
@@ -112,11 +113,6 @@ def _dies(procedure: Procedure, c: Copy, dies: int) -> Ints:
     """Each die that touches the copy sends to itself."""
     here = np.zeros(dies, np.bool_)
     for t in c.touches:
-        stmt = procedure.body[t.at]
-        where: Ints = 1
-        if isinstance(stmt, Kernel):
-            where = stmt.where
-        elif isinstance(stmt, Transfer):
-            where = present(senders(stmt.to, dies) if t.writes else stmt.to, dies)
+        where = where_of(procedure.body[t.at], dies, writes=t.writes)
         here |= as_array(where, dies) != 0
     return as_ints(np.where(here, np.arange(dies), NOBODY))

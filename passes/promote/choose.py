@@ -15,8 +15,9 @@ from wscc.analysis.cost import Rates
 from wscc.analysis.memory.access_cost import Pace, pace, slow_costs, statement_costs
 from wscc.analysis.memory.live_ranges import Lifetime
 from wscc.analysis.memory.pack_two_level import fill_fast
+from wscc.analysis.statement_accesses import Access, accesses_by_buffer
 from wscc.analysis.transfer_groups import WINDOW
-from wscc.ir.fabric import Transfer, views_of
+from wscc.ir.fabric import Transfer
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
 from wscc.ir.views import View
@@ -33,22 +34,13 @@ _APART: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
-    """A view of statement `at` on a formal."""
-
-    at: int
-    view: View
-    writes: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Copy:
     """A box of a formal that lies in a local for some touches, in order; `name` is its own."""
 
     name: str
     formal: Formal
     box: Box
-    touches: tuple[Touch, ...]
+    touches: tuple[Access, ...]
 
     @property
     def first(self) -> int:
@@ -89,7 +81,7 @@ def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[
         wanted = [c for c in found if gains[c.name] > _WORTH * rates.link.latency]
         if not wanted:
             return [], 0.0
-        fits = fill_fast((*lives, *(_life(c, gains[c.name]) for c in wanted)), die.sram).offsets
+        fits = fill_fast((*lives, *(_life(c, gains[c.name]) for c in wanted)), die.sram)
         near = [c for c in wanted if c.name in fits]
         return near, sum(seconds[c.name] for c in near) + sum(x.cost for x in lives if x.name not in fits)
 
@@ -114,7 +106,7 @@ def _queue(copies: dict[str, float], work: float) -> dict[str, float]:
 
 def copies(procedure: Procedure, formals: list[Formal], rhythm: Pace, apart: float) -> Iterator[Copy]:
     """All that may be copied: box by box, and for what is only read, use by use if those are `apart` in seconds."""
-    touches = _touches(procedure)
+    touches = accesses_by_buffer(procedure.body)
     for f in formals:
         own = touches.get(f.name, [])
         for n, box in enumerate(boxes(f, (t.view for t in own))):
@@ -123,7 +115,7 @@ def copies(procedure: Procedure, formals: list[Formal], rhythm: Pace, apart: flo
                 yield Copy(f"{f.name}.{n}.{k}", f, box, tuple(part))
 
 
-def _clusters(touches: list[Touch], rhythm: Pace, apart: float) -> Iterator[list[Touch]]:
+def _clusters(touches: list[Access], rhythm: Pace, apart: float) -> Iterator[list[Access]]:
     if any(t.writes for t in touches):
         yield touches
         return
@@ -133,15 +125,6 @@ def _clusters(touches: list[Touch], rhythm: Pace, apart: float) -> Iterator[list
             yield touches[start:i]
             start = i
     yield touches[start:]
-
-
-def _touches(procedure: Procedure) -> dict[str, list[Touch]]:
-    """By buffer and formal, in order."""
-    found: dict[str, list[Touch]] = {}
-    for i, stmt in enumerate(procedure.body):
-        for view, writes in views_of(stmt):
-            found.setdefault(view.buffer, []).append(Touch(i, view, writes))
-    return found
 
 
 def _costs(procedure: Procedure, die: Die) -> dict[tuple[int, View], float]:
@@ -163,17 +146,18 @@ def _touched_from_to(procedure: Procedure) -> dict[str, tuple[int, int]]:
     other transfers."""
     transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
     number = {i: n for n, i in enumerate(transfers)}
-    uses: dict[str, tuple[int, int]] = {}
-    for i, stmt in enumerate(procedure.body):
-        for view, writes in views_of(stmt):
-            first = last = i
-            if isinstance(stmt, Transfer) and writes:
-                first = transfers[max(0, number[i] - WINDOW)]
-            elif isinstance(stmt, Transfer):
-                last = transfers[min(len(transfers) - 1, number[i] + WINDOW)]
-            low, high = uses.get(view.buffer, (first, last))
-            uses[view.buffer] = min(low, first), max(high, last)
-    return uses
+
+    def first(a: Access) -> int:
+        return transfers[max(0, number[a.at] - WINDOW)] if a.at in number and a.writes else a.at
+
+    def last(a: Access) -> int:
+        is_read = a.at in number and not a.writes
+        return transfers[min(len(transfers) - 1, number[a.at] + WINDOW)] if is_read else a.at
+
+    return {
+        buffer: (min(map(first, accesses)), max(map(last, accesses)))
+        for buffer, accesses in accesses_by_buffer(procedure.body).items()
+    }
 
 
 def _life(c: Copy, gain: float) -> Lifetime:

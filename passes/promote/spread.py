@@ -8,10 +8,12 @@ from itertools import groupby
 from typing import Final
 
 from wscc.analysis.cost import DieRates
-from wscc.analysis.memory.access_cost import gemm_flops, pace
-from wscc.ir.fabric import FabricStmt, Kernel, views_of
+from wscc.analysis.flops import gemm_flops
+from wscc.analysis.memory.access_cost import pace
+from wscc.analysis.statement_accesses import views_of
+from wscc.ir.fabric import FabricStmt, Kernel
 from wscc.ir.module import Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 from wscc.ir.per_die import Ints
 from wscc.machine.wafer import Die
 
@@ -38,7 +40,7 @@ def spread_pieces(procedure: Procedure, die: Die, aliases: dict[str, str]) -> Pr
     if not before:
         return procedure
     moved = {i for some in before.values() for i in some}
-    body: list[FabricStmt | Op] = []
+    body: list[FabricStmt | GraphStmt] = []
     for i, stmt in enumerate(procedure.body):
         body += [procedure.body[k] for k in before.get(i, ())]
         if i not in moved:

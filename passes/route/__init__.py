@@ -1,4 +1,4 @@
-"""Give every message its route (TCME)."""
+"""The pass `route`: gives every message its route (TCME)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from wscc.analysis.cost import Rates
 from wscc.analysis.phase_flows import PhaseFlows, module_flows
-from wscc.analysis.route_phases import solve
 from wscc.ir.die_arrays import DieArray, as_array, as_ints
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, Procedure
@@ -17,6 +16,7 @@ from wscc.ir.per_die import NOBODY
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
 from wscc.passes.base import Fact, Pass
+from wscc.passes.route.solve import route_phases
 from wscc.passes.route.table import RouteTable
 from wscc.routing.limits import Limits
 
@@ -24,14 +24,14 @@ from wscc.routing.limits import Limits
 @dataclass(frozen=True, slots=True)
 class Route(Pass):
     """Route the messages of each phase so that the most loaded link carries as little as possible (TCME, arXiv
-    2512.14256; `wscc.routing`): around what is full, in up to `max_paths` legs, the same bytes merged into
+    2512.14256; `wscc.routing`): around full links, in up to `max_paths` legs, the same bytes merged into
     trees. Messages of one pair of dies in a phase share a route. Unless `adaptive`, each takes its initial route:
     along its row, then along its column; where that path is dead, the shortest live one, ties by a fixed order.
 
-    Never worse than the initial routes. No circle of messages that wait for links: all routes of the module keep to
-    the turns of the same virtual channels. With `enough`, a phase is left as it is once no link is busy for more than
+    Never worse than the initial routes. Free of deadlock: all routes of the module keep to the turns of the
+    same virtual channels. With `enough`, a phase is left as it is once no link is busy for more than
     that many per cent of the time that its own kernels take. `Module.routes` holds each route once; `Transfer.route`
-    is its index by sender. Fails with W302 where no live path is left. `phase_loads` tells the load of the links.
+    is its index by sender. Fails with W302 where no live path is left. `phase_loads` computes the load of the links.
 
     Before: transfer 0 to=[1,2,3,0]
     After:  transfer 0 to=[1,2,3,0] route=[0,1,2,3]; routes (0,0)-(0,1), ...
@@ -47,7 +47,7 @@ class Route(Pass):
     enough: int = 0
 
     def _limits(self, phase: PhaseFlows, machine: Wafer) -> Limits:
-        """A link may be busy for `enough` per cent of the time that the phase computes."""
+        """The limits of a phase: a link may be busy for `enough` per cent of the time that the phase computes."""
         rates = Rates.exact(machine)
         hidden = rates.link.capacity(rates.die.compute(phase.flops)) * self.enough / 100
         return Limits(max_iter=self.max_iter, max_paths=self.max_paths, enough_bytes=int(hidden))
@@ -55,8 +55,8 @@ class Route(Pass):
     def run(self, module: Module) -> Module:
         topology = mesh_topology(module.machine)
         phases = module_flows(module)
-        wanted = [(p.flows, self._limits(p, module.machine)) for p in phases]
-        routings = solve(topology, wanted, module.machine.link.channels, adaptive=self.adaptive)
+        requests = [(p.flows, self._limits(p, module.machine)) for p in phases]
+        routings = route_phases(topology, requests, module.machine.link.channels, adaptive=self.adaptive)
         table = RouteTable()
         dies = np.asarray(module.dies, np.int64)
         routed: dict[str, dict[Transfer, Transfer]] = {}
@@ -71,15 +71,16 @@ class Route(Pass):
 
 
 def _routed(phase: PhaseFlows, routes: DieArray, dies: DieArray) -> dict[Transfer, Transfer]:
-    """Each transfer with its routes, those of the flows of its messages."""
-    found = {}
+    """Each transfer of a phase with its routes, those of the flows of its messages (`routes`: by flow)."""
+    routed = {}
     for t in phase.transfers:
         flows = phase.numbers(t, dies)
-        found[t] = replace(t, route=as_ints(np.where(flows == NOBODY, NOBODY, routes[flows])))
-    return found
+        routed[t] = replace(t, route=as_ints(np.where(flows == NOBODY, NOBODY, routes[flows])))
+    return routed
 
 
 def _local(transfers: list[Transfer], table: RouteTable, dies: DieArray) -> dict[Transfer, Transfer]:
+    """Each transfer from dies to themselves with its routes, of one die each."""
     if not transfers:
         return {}
     numbers = table.stay(dies)

@@ -1,4 +1,4 @@
-"""The routes of a module, each once, made of the pieces of routings."""
+"""The table of the routes of a module, each once, built from the pieces of routings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Legs = tuple[Leg, ...]
 
 
 class RouteTable:
-    """Numbers routes in the order in which they are first needed."""
+    """Routes of a module, numbered in the order in which they are first needed."""
 
     def __init__(self) -> None:
         self._numbers: dict[Route, int] = {}
@@ -27,27 +27,27 @@ class RouteTable:
         return tuple(self._numbers)
 
     def stay(self, dies: DieArray) -> DieArray:
-        """By die, the number of the route that leads from it to itself."""
+        """The number of the route from each die to itself: [dies]."""
         routes = [Route.along((die,)) for die in dies.tolist()]
         return np.array([self._numbers.setdefault(r, len(self._numbers)) for r in routes], np.int64)
 
     def numbers(self, routing: Routing) -> DieArray:
-        """By flow of the routing, the number of its route."""
-        found = np.full(len(routing.flows), NOBODY, np.int64)
+        """The number of the route of each flow of the routing: [flows]."""
+        numbers = np.full(len(routing.flows), NOBODY, np.int64)
         pieces: dict[tuple[int, ...], list[Piece]] = {}
         for piece in routing.pieces:
             pieces.setdefault(tuple(n for ends in piece.demand.flows for n in ends), []).append(piece)
-        for of_demand in pieces.values():
-            legs = _legs(of_demand)
+        for group in pieces.values():
+            legs = _legs(group)
             merged = ALONE if len(legs) == 1 else self._trees.setdefault(legs, len(self._trees))
-            for ends, own in zip(of_demand[0].demand.flows, legs, strict=True):
-                route = Route(own, merged)
-                found[list(ends)] = self._numbers.setdefault(route, len(self._numbers))
-        return found
+            for ends, flow_legs in zip(group[0].demand.flows, legs, strict=True):
+                route = Route(flow_legs, merged)
+                numbers[list(ends)] = self._numbers.setdefault(route, len(self._numbers))
+        return numbers
 
 
 def _legs(pieces: list[Piece]) -> tuple[Legs, ...]:
-    """By destination of a demand, the legs that its pieces make."""
+    """The legs of the pieces of one demand, by destination."""
     unit = gcd(*(p.bytes for p in pieces)) if len(pieces) > 1 else pieces[0].bytes
     shares = [p.bytes // unit for p in pieces]
     return tuple(

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from wscc.analysis.aliases import aliases
+from wscc.analysis.dependences import Dependences
 from wscc.analysis.memory.array_layout import place_arrays
 from wscc.analysis.memory.fits import all_fast, fit
 from wscc.analysis.memory.live_ranges import lifetimes, live_peak
 from wscc.analysis.statement_times import Seconds, shares
 from wscc.ir.fabric import Kernel, Send
 from wscc.ir.module import Module, Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 from wscc.ir.per_die import Ints
 from wscc.passes.base import Fact, Pass
-from wscc.passes.spread_messages.dependences import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ def _groups(procedure: Procedure, times: Seconds, dies: int, names: dict[str, st
     sources = {s.channel: s.source for s in procedure.body if isinstance(s, Send)}
     by_source: dict[str, list[int]] = {}
     for i, s in enumerate(procedure.body):
-        assert not isinstance(s, Op)
+        assert not isinstance(s, GraphStmt)
         source = s.source if isinstance(s, Kernel) else sources.get(s.channel, "")
         by_source.setdefault(source, []).append(i)
-    order: Order | None = None
+    order: Dependences | None = None
     for source, members in by_source.items():
         if not source or not _goes_round(members, procedure, times):
             continue
-        order = order or Order.of(procedure, dies, names)
+        order = order or Dependences.of(procedure, dies, names)
         follows, precedes = order.around(members)
         if len(follows) and all(_is_first(i, procedure, order) for i in follows.tolist()):
             members = sorted({*members, *follows.tolist()})
@@ -115,7 +115,7 @@ def _goes_round(members: Sequence[int], procedure: Procedure, times: Seconds) ->
     return again and sum(times.messages[i] for i in members) > sum(times.work[i] for i in members)
 
 
-def _is_first(statement: int, procedure: Procedure, order: Order) -> bool:
+def _is_first(statement: int, procedure: Procedure, order: Dependences) -> bool:
     """Whether the statement only converts or copies what the procedure is given."""
     is_light = isinstance(procedure.body[statement], Kernel) and not _is_gemm(procedure, statement)
     return is_light and not len(order.around([statement])[0])

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from wscc.diagnostics import Code, CompileError, Span, fail
 from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.op import Reshard
 from wscc.ir.step import Call, walk
 from wscc.passes.stages.conflicts import Element, Groups, Touch, Toucher
 
@@ -79,7 +80,7 @@ def _only_moves(p: Procedure) -> bool:
     return (
         len(p.inputs) == len(p.outputs)
         and all(o.mode is Mode.WRITE for o in p.outputs)
-        and all(op.kind == "permute" for op in p.ops)
+        and all(isinstance(s, Reshard) and s.kind == "permute" for s in p.statements)
     )
 
 
@@ -143,10 +144,10 @@ def _apart(waits: list[tuple[int, str, Span]]) -> CompileError:
 def _meeting(p: Procedure, stages: int) -> frozenset[int]:
     """The stages that make the calls of a procedure together."""
     found: set[int] = set()
-    for op in p.ops:
-        if op.kind == "stage_sum":
-            return frozenset(range(stages))
-        if op.kind == "permute":
-            ends = (op.attr("source"), op.attr("target"))
-            found |= {n for n in ends if isinstance(n, int)}
+    for stmt in p.statements:
+        match stmt:
+            case Reshard(kind="stage_sum"):
+                return frozenset(range(stages))
+            case Reshard(kind="permute"):
+                found |= {stmt.source, stmt.target}
     return frozenset(found)

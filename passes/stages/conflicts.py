@@ -9,28 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final
 
+from wscc.analysis.call_accesses import AccessKind, argument_accesses
 from wscc.diagnostics import Code, CompileError, Span, fail
-from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.module import Module, Procedure
 from wscc.ir.step import Affine, Call, Loop, calls
 from wscc.ir.text.call_table import One
 from wscc.passes.stages.cutter import Cutter
 from wscc.passes.stages.runs import Known
 from wscc.passes.stages.work_items import Work
 
-
-class Access(StrEnum):
-    READ = "read"
-    ADD = "add"
-    WRITE = "write"
-
-
 # An element of an array: the name of what holds its bytes, and its indices.
 Element = tuple[str, tuple[int, ...]]
-Touch = tuple[Element, Access]
-_OF_MODE: Final = {Mode.WRITE: Access.WRITE, Mode.ADD: Access.ADD}
+Touch = tuple[Element, AccessKind]
 
 
 @dataclass(slots=True)
@@ -40,7 +31,7 @@ class Groups:
     # By who touches what and how: the number of the group at the element.
     group: dict[tuple[Hashable, Touch], int] = field(default_factory=dict)
     sizes: dict[Element, list[int]] = field(default_factory=dict)
-    kinds: dict[Element, Access] = field(default_factory=dict)
+    kinds: dict[Element, AccessKind] = field(default_factory=dict)
     reached: dict[Element, int] = field(default_factory=dict)
     followed: set[tuple[Hashable, Touch]] = field(default_factory=set)
 
@@ -48,7 +39,7 @@ class Groups:
         """The next access of the first order."""
         element, kind = touch
         sizes = self.sizes.setdefault(element, [])
-        if not sizes or kind is Access.WRITE or self.kinds[element] is not kind:
+        if not sizes or kind is AccessKind.WRITE or self.kinds[element] is not kind:
             sizes.append(0)
         sizes[-1] += 1
         self.kinds[element] = kind
@@ -66,7 +57,7 @@ class Groups:
             self.reached[element] = at + 1
         return True
 
-    def awaited(self, element: Element) -> tuple[Hashable, Access]:
+    def awaited(self, element: Element) -> tuple[Hashable, AccessKind]:
         """One that the second order has to make before it goes on at the element, and how it touches it."""
         at = self.reached.get(element, 0)
         return next(
@@ -83,7 +74,7 @@ class Toucher:
     roots: dict[str, str]
     procedures: dict[str, Procedure]
     # By static call: of each argument the array, how it is touched, and the index.
-    plans: dict[int, tuple[Call, list[tuple[str, Access, tuple[Affine, ...]] | None]]] = field(
+    plans: dict[int, tuple[Call, list[tuple[str, AccessKind, tuple[Affine, ...]] | None]]] = field(
         default_factory=dict
     )
 
@@ -106,7 +97,7 @@ class Toucher:
     def arguments(self, call: Call, variables: dict[str, int]) -> list[Touch | None]:
         """Of each argument; None for one that is on other stages or not looked at."""
         if id(call) not in self.plans:
-            kinds = accesses_of(self.procedures[call.procedure])
+            kinds = argument_accesses(self.procedures[call.procedure])
             plan = [
                 (self.roots[ref.array], kind, ref.index) if ref.array in self.roots else None
                 for ref, kind in zip(call.args, kinds, strict=True)
@@ -118,11 +109,6 @@ class Toucher:
         ]
 
 
-def accesses_of(procedure: Procedure) -> list[Access]:
-    """How a call touches each of its arguments."""
-    return [Access.READ] * len(procedure.inputs) + [_OF_MODE[o.mode] for o in procedure.outputs]
-
-
 def _roots(module: Module, stage: int) -> dict[str, str]:
     return {a.name: a.storage or a.name for a in module.arrays if a.stage in (-1, stage)}
 
@@ -132,7 +118,7 @@ def _uses(module: Module, stage: int) -> dict[str, tuple[Hashable, ...]]:
     roots, procedures = _roots(module, stage), {p.name: p for p in module.procedures}
     found: dict[str, list[Hashable]] = {}
     for number, (call, _) in enumerate(calls(module.steps()[stage])):
-        for ref, kind in zip(call.args, accesses_of(procedures[call.procedure]), strict=True):
+        for ref, kind in zip(call.args, argument_accesses(procedures[call.procedure]), strict=True):
             if ref.array in roots:
                 found.setdefault(roots[ref.array], []).append((number, kind, ref.index))
     return {root: tuple(uses) for root, uses in found.items()}
@@ -173,7 +159,7 @@ class StageCalls:
 
 def check_reads_and_writes(touching: StageCalls, own: list[One], listed: list[tuple[One, Span]]) -> None:
     """Compare an order with `own`, that which `stages` takes. Fails with W205 at the line that comes too early."""
-    written = {e for one in own for e, kind in touching.touches(one) if kind is not Access.READ}
+    written = {e for one in own for e, kind in touching.touches(one) if kind is not AccessKind.READ}
     groups = Groups()
     for one in own:
         for touch in touching.touches(one):
@@ -187,11 +173,11 @@ def check_reads_and_writes(touching: StageCalls, own: list[One], listed: list[tu
 
 
 def _too_early(
-    one: One, span: Span, touch: Touch, other: Hashable, kind: Access, lines: dict[Hashable, Span]
+    one: One, span: Span, touch: Touch, other: Hashable, kind: AccessKind, lines: dict[Hashable, Span]
 ) -> CompileError:  # fmt: skip
     (array, _), own = touch
-    verb = {Access.READ: "reads", Access.ADD: "adds to", Access.WRITE: "writes"}
-    both_read = own is kind is Access.READ  # and it is written in between
+    verb = {AccessKind.READ: "reads", AccessKind.ADD: "adds to", AccessKind.WRITE: "writes"}
+    both_read = own is kind is AccessKind.READ  # and it is written in between
     due = "has read what it holds until then" if both_read else f"{verb[kind]} it"
     return fail(
         Code.CALL_ORDER,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wscc.diagnostics import Code, fail
-from wscc.ir.array import Array, Kind
+from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Module
 from wscc.ir.naming import BACKWARD, FORWARD
 from wscc.ir.step import Call, Loop, Ref
@@ -196,10 +196,5 @@ def _carried(
         refs = piece.call.args[n:] if written else piece.call.args[:n]
         for ref in refs:
             array = arrays[ref.array]
-            if array.kind is Kind.CARRIED and not is_gradient(array, arrays):
+            if array.kind is Kind.CARRIED and not array.is_a(Role.GRADIENT):
                 yield piece, ref
-
-
-def is_gradient(array: Array, arrays: dict[str, Array]) -> bool:
-    """Whether the array holds gradients of another."""
-    return array.name.endswith(".grad") and array.name.removesuffix(".grad") in arrays

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
-from wscc.ir.array import Array, Kind
+from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Mode, Module, Output, Procedure
 from wscc.ir.naming import Names
-from wscc.ir.op import Op, Value
+from wscc.ir.op import Reshard, Value
 from wscc.ir.step import Affine, Call, Ref
 from wscc.ir.types import TensorType
 from wscc.passes.stages.cut import Chunk, Message, Piece
@@ -57,10 +57,11 @@ class Exchanges:
         self.messages = crossing
         self.sums = [ref.array for stmt in chunks[0].zeroing for ref in Piece(stmt).call.args]
         self.names = names
+        self.gradients, self.partials = module.related(Role.GRADIENT), module.related(Role.PARTIAL)
         # Contributions to sums, and to gradients of shared parameters, wait in memory of their own.
         self.landing: dict[Hashable, Part] = {}
         for m in crossing:
-            if (gradient := f"{m.array}.grad") in self.sums:
+            if (gradient := self.gradients.get(m.array, "")) in self.sums:
                 slots = parts.slots[m.source].gradients
                 name = f"{gradient}.{m.element}.from{m.target}"
                 self._land(m, module.array(gradient), name, m.source % parts.stages, slots)
@@ -112,7 +113,7 @@ class Exchanges:
     def _move(self, crossing: Crossing, microbatch: Affine) -> _Move:
         m = crossing.message
         source, target = crossing.chunks
-        name = f"{m.array}.grad" if crossing.backward else m.array
+        name = self.gradients[m.array] if crossing.backward else m.array
         array = self.module.array(name)
         turns = array.extents[0] if crossing.backward and array.extents else 0
         index = (Affine(m.element, modulus=turns),) if array.extents else ()
@@ -128,7 +129,7 @@ class Exchanges:
         """Add to a chunk's gradients what other chunks have sent."""
         for m in self.messages:
             if m in self.landing and m.source == chunk:
-                gradient = f"{m.array}.grad"
+                gradient = self.gradients[m.array]
                 array = self.module.array(gradient)
                 index = (Affine(m.element),) if array.extents else ()
                 target = self.parts.of[gradient][chunk].ref(index, microbatch)
@@ -139,14 +140,16 @@ class Exchanges:
     def sum_shared_gradients(self, bodies: list[Body]) -> None:
         """Each owner gets what other stages have added up for its parameter."""
         for a, copies in self._shared():
-            name = f"{a.name}.grad.partial" if f"{a.name}.grad.partial" in self.parts.of else f"{a.name}.grad"
+            gradient = self.gradients.get(a.name, "")
+            name = self.partials.get(gradient, gradient)
+            name = name if name in self.parts.of else gradient
             if name not in self.parts.of:
                 continue
             owner = self.parts.owner(a.name)
             like, held = self.module.array(name), self.parts.of[name]
             for stage in copies:
                 key = (a.name, stage)
-                self._land(key, like, f"{a.name}.grad.from{stage}", owner, 0)
+                self._land(key, like, f"{gradient}.from{stage}", owner, 0)
                 landing = self.landing[key].ref((), NOW)
                 self._meet(bodies, _Move(like.type, stage, owner, held[stage].ref((), NOW), landing))
                 bodies[owner].append(self._add(like.type, landing, held[owner].ref((), NOW)))
@@ -171,9 +174,9 @@ class Exchanges:
         """Every stage gets the sum of what all have in the scalar."""
         given = Value(scalar, self.module.array(scalar).type)
         total = Value(f"{scalar}.total", given.type)
-        op = Op("stage_sum", (given,), (total,), attrs=(("axis", self.axis),))
+        reshard = Reshard("stage_sum", self.axis, given, total)
         name = self.names.of(scalar, f"{scalar}.over_stages")
-        self.procedures[name] = Procedure(name, (given,), (Output(total),), (op,))
+        self.procedures[name] = Procedure(name, (given,), (Output(total),), (reshard,))
         for body in bodies:
             body.append(Call(name, (Ref(scalar), Ref(scalar))))
 
@@ -198,8 +201,7 @@ class Exchanges:
             given = made = Value(f"x{i}", m.type)
             if m.source != m.target:
                 made = Value(f"y{i}", m.type)
-                attrs = (("axis", self.axis), ("source", m.source), ("target", m.target))
-                body.append(Op("permute", (given,), (made,), attrs=attrs))
+                body.append(Reshard("permute", self.axis, given, made, source=m.source, target=m.target))
             inputs.append(given)
             outputs.append(Output(made))
         return Procedure(name, tuple(inputs), tuple(outputs), tuple(body))

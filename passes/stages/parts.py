@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from wscc.ir.array import Array, Kind
+from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Module
 from wscc.ir.naming import Names
 from wscc.ir.step import Affine, Ref
-from wscc.passes.stages.cut import Chunk, is_gradient, touched
+from wscc.passes.stages.cut import Chunk, touched
 from wscc.passes.stages.slots import Slots
 
 # What is in flight between the forward and the backward work of a micro-batch: one element a micro-batch.
@@ -46,11 +46,10 @@ class Parts:
 
     def __post_init__(self) -> None:
         self.names = Names(a.name for a in self.module.arrays)
-        arrays = {a.name: a for a in self.module.arrays}
         for root, by_chunk in touched(self.chunks, self.module).items():
             for a in self.module.arrays:
                 if root in (a.name, a.storage):
-                    self.of[a.name] = self._split(a, by_chunk, arrays)
+                    self.of[a.name] = self._split(a, by_chunk)
 
     def is_layered(self, array: Array) -> bool:
         """Whether chunks have parts of their own, and stages do not share one."""
@@ -63,28 +62,26 @@ class Parts:
         """The stage that completes, counts and updates an array of one element."""
         return next(iter(self.of[name]))
 
-    def _split(
-        self, array: Array, by_chunk: dict[int, tuple[int, int]], arrays: dict[str, Array]
-    ) -> dict[int, Part]:
+    def _split(self, array: Array, by_chunk: dict[int, tuple[int, int]]) -> dict[int, Part]:
         found: dict[int, Part] = {}
         several = len({self.key(array, c) for c in by_chunk}) > 1
         for c, (low, high) in by_chunk.items():
             key = self.key(array, c)
             if key in found:
                 continue
-            if not self.is_layered(array) or (array.name.endswith(".grad") and array.kind is Kind.CARRIED):
+            if not self.is_layered(array) or (array.is_a(Role.GRADIENT) and array.kind is Kind.CARRIED):
                 # Inputs are whole on each stage; gradients that take turns in two slots stay as they are.
                 low, high = 0, (array.extents[0] if array.extents else 1) - 1
-            slots = self._slots(array, c, arrays)
+            slots = self._slots(array, c)
             owned = not found or self.is_layered(array)
             found[key] = self._part(array, key, c, (low, high), slots, several, owned)
         return found
 
-    def _slots(self, array: Array, chunk: int, arrays: dict[str, Array]) -> int:
+    def _slots(self, array: Array, chunk: int) -> int:
         if array.kind not in IN_FLIGHT:
             return 0
         needed = self.slots[chunk]
-        if is_gradient(array, arrays):
+        if array.is_a(Role.GRADIENT):
             return needed.gradients
         return needed.saved if array.kind is Kind.SAVED else needed.carried
 

@@ -20,14 +20,14 @@ def restricted(procedure: Procedure, keep: list[int], name: str) -> Procedure:
     """The procedure with some of its outputs, and only the inputs and ops that they need."""
     outputs = tuple(procedure.outputs[j] for j in keep)
     needed = _needed(procedure, outputs)
-    body = tuple(op for op in procedure.ops if any(v.name in needed for v in op.results))
+    body = tuple(op for op in procedure.statements if any(v.name in needed for v in op.results))
     inputs = tuple(v for v in procedure.inputs if v.name in needed)
     return replace(procedure, name=name, inputs=inputs, outputs=outputs, body=body)
 
 
 def _needed(procedure: Procedure, outputs: tuple[Output, ...]) -> set[str]:
     needed = {o.value.name for o in outputs}
-    for op in reversed(procedure.ops):
+    for op in reversed(procedure.statements):
         if any(v.name in needed for v in op.results):
             needed |= {v.name for v in op.operands}
     return needed

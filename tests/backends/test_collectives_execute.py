@@ -1,4 +1,4 @@
-"""Every schedule of a collective, executed by the interpreter on dies with memories of their own."""
+"""Every plan of a collective, executed by the interpreter on dies with memories of their own."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from wscc.backends.collective.memory import Scale
 from wscc.backends.collective.run import execute
 from wscc.collectives.algorithms import ALGORITHMS, families
 from wscc.collectives.choose import make_request
-from wscc.collectives.meaning import Vectors, meaning
 from wscc.collectives.plan import Message, Op, Plan, Request
+from wscc.collectives.semantics import Vectors, semantics
 from wscc.collectives.timing import LinkModel
 from wscc.diagnostics import Code, CompileError
 from wscc.machine.links import LINK_MODELS
@@ -40,7 +40,7 @@ def request_on(shape: str, op: Op, size: int) -> Request:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("op", list(Op))
-def test_every_schedule_gives_what_the_collective_means(op: Op, shape: str) -> None:
+def test_every_plan_gives_what_the_collective_means(op: Op, shape: str) -> None:
     """Sizes: no byte, fewer bytes than dies, merged messages, several pieces; one executed at a reduced size."""
     for i, size in enumerate([0, 5, 1500, 1 << 28]):
         some = ALGORITHMS if 0 < size < 10_000 else ("packing",)
@@ -80,12 +80,12 @@ def numbers(*values: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         (Op.P2P, {0: (1, 2, 3)}, {1: (1, 2, 3)}),
     ],
 )  # fmt: skip
-def test_the_meanings_by_hand(
+def test_the_semantics_by_hand(
     op: Op, inputs: dict[int, tuple[int, ...]], outputs: dict[int, tuple[int, ...]]
 ) -> None:
     request = make_request(op, Topology.mesh(Wafer("w", 1, 2)), 3)
-    found: Vectors = meaning(request, {d: numbers(*v) for d, v in inputs.items()}, request.shards)
-    assert {d: tuple(v) for d, v in found.items()} == outputs
+    outputs_by_die: Vectors = semantics(request, {d: numbers(*v) for d, v in inputs.items()}, request.shards)
+    assert {d: tuple(v) for d, v in outputs_by_die.items()} == outputs
 
 
 def planned(op: Op = Op.ALL_REDUCE) -> tuple[Request, Plan]:

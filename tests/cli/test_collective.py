@@ -37,11 +37,11 @@ def test_json_has_the_promised_fields(capsys: pytest.CaptureFixture[str]) -> Non
     assert r["ratio"] == pytest.approx(r["seconds"] / r["bound_seconds"])
 
 
-def test_a_schedule_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Lines read on their own: no link twice at once, nothing sent before it is there, all arrives."""
     file = tmp_path / "s.jsonl"
     args = ["collective", "all_gather", "--mesh", "3x3", "--bytes", "9000", "--dead", "die:1,1", *LINK]
-    assert main([*args, "--schedule", str(file), "--json"]) == 0
+    assert main([*args, "--plan", str(file), "--json"]) == 0
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert set(lines[0]) == {"message", "start", "end", "src", "dst", "bytes", "chunk", "op"}
     assert max(line["end"] for line in lines) == json.loads(out(capsys))["seconds"]
@@ -58,7 +58,15 @@ def test_a_schedule_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert len(arrived) == len({line["chunk"] for line in lines}) * 7
 
 
-def test_a_check_executes_the_schedule(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_old_spelling_of_plan_writes_the_same_file(tmp_path: Path) -> None:
+    new, old = tmp_path / "new.jsonl", tmp_path / "old.jsonl"
+    args = ["collective", "broadcast", "--mesh", "1x3", "--bytes", "900"]
+    assert main([*args, "--plan", str(new)]) == 0
+    assert main([*args, "--schedule", str(old)]) == 0
+    assert old.read_text() == new.read_text() != ""
+
+
+def test_a_check_executes_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     args = ["collective", "all_reduce", "--mesh", "3x3", "--dead", "die:1,1", "--check", "--bytes"]
     assert main([*args, "2000", "--json"]) == 0
     assert json.loads(out(capsys))["check"] == {"ok": True, "elements": 2000, "wrong": []}

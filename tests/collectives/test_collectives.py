@@ -1,4 +1,4 @@
-"""Collectives: every schedule does what it promises, on any connected mesh, and is never faster than its bound."""
+"""Collectives: every plan does what it promises, on any connected mesh, and is never faster than its bound."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def machines(draw: st.DrawFn) -> Topology:
 
 
 def executed(request: Request, timed: Timed) -> dict[tuple[int, int], int]:
-    """By (die, chunk) what it holds at the end, each die's contribution to chunk c being 1000 c + die + 1.
+    """The value of each (die, chunk) at the end, each die's contribution to chunk c being 1000 c + die + 1.
 
     Messages in the order of the plan, without times: what a program in memory would do."""
     held = {(d, c): 1000 * c + d + 1 for c, chunk in enumerate(timed.plan.chunks) for d in chunk.sources}
@@ -70,7 +70,7 @@ def first_plans(request: Request, model: LinkModel, algorithm: str, most: int) -
     machines(), st.sampled_from(list(Op)), st.sampled_from(ALGORITHMS), st.integers(0, 20_000),
     st.sampled_from(LINK_MODELS), st.sampled_from([0.0, 1e-9, 3.3e-8]),
 )  # fmt: skip
-def test_every_schedule_keeps_its_promise_and_the_bound(
+def test_every_plan_keeps_its_promise_and_the_bound(
     topology: Topology, op: Op, algorithm: str, size: int, kind: str, latency: float
 ) -> None:
     request, model = make_request(op, topology, size), link(kind, latency)
@@ -186,7 +186,7 @@ def test_exchanges_around_damage_reach_the_flow_bound() -> None:
     assert collective(request, link(CUT_THROUGH), "packing").ratio <= 1.02
 
 
-def test_what_keeps_a_schedule_from_its_bound_is_told() -> None:
+def test_what_keeps_a_plan_from_its_bound_is_told() -> None:
     """4 hops of 512 bytes, each held for a latency: the bound counts it once."""
     request = make_request(Op.P2P, mesh(1, 5), 512)
     outcome = collective(request, link(STORE_AND_FORWARD), "direct")
@@ -207,8 +207,7 @@ def test_a_mesh_too_large_for_single_messages_is_refused() -> None:
 
 def test_exchanges_reach_the_flow_bound() -> None:
     """The bisection of 5 x 5: 10 x 15 flows over 5 links, 1.2 of what a die holds."""
-    found = balance(mesh(5, 5))
-    assert found.most == pytest.approx(30)
+    assert balance(mesh(5, 5)).max_load == pytest.approx(30)
     outcome = collective(make_request(Op.ALL_TO_ALL, mesh(5, 5), 1 << 26), link(CUT_THROUGH), "packing")
     assert outcome.timed.end <= 1.02 * 1.2 * outcome.request.bytes
 
@@ -221,8 +220,8 @@ def test_cuts_and_packings_are_the_best_of_all(topology: Topology) -> None:
     dies = topology.live
     sets = [frozenset(d for i, d in enumerate(dies) if n >> i & 1) for n in range(1, 2 ** len(dies) - 1)]
     best = max((len(dies) - len(s)) / entry_links(topology, s) for s in sets)
-    found = least_entered(topology)
-    assert (len(dies) - len(found)) / entry_links(topology, found) == pytest.approx(best)
+    least = least_entered(topology)
+    assert (len(dies) - len(least)) / entry_links(topology, least) == pytest.approx(best)
     packing = pack(topology)
     assert all(len(tree) == len(dies) - 1 for tree in packing.trees)
     assert packing.strength >= max(1 / entry_links(topology, s) for s in sets)

@@ -10,7 +10,8 @@ import pytest
 from tests.support.frontend_help import errors
 from tests.support.paths import CASES
 from wscc.diagnostics import CODES, NO_SPAN, Code, CompileError, Diagnostic, Label, Source, fail
-from wscc.diagnostics.render import explain, one_line, render, render_rich
+from wscc.diagnostics.explain import explain
+from wscc.diagnostics.render import one_line, render, render_rich
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
 from wscc.frontend.scan import span_at

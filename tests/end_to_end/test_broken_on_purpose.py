@@ -26,7 +26,7 @@ from wscc.host.compare import Run, by_layer, judge
 from wscc.ir.array import Kind
 from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Level, Module, Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt, Reshard
 from wscc.ir.per_die import PerDie
 from wscc.ir.streams.program import Column, Instruction, Program, Streams
 from wscc.ir.text.print import to_text
@@ -52,7 +52,7 @@ def outcome(module: Module, artifact: Artifact, family: str, shape: Shape) -> st
             for i, loss in enumerate(trainer.steps()):
                 losses.append(loss)
                 if i == 0:
-                    grads = {n.removesuffix(".grad"): g for n, g in trainer.arrays(Kind.GRAD).items()}
+                    grads = trainer.gradients()
         extents = {a.name: a.extents for a in module.arrays if a.kind is Kind.PARAM}
         got = Run(losses, by_layer(grads, extents), by_layer(trainer.arrays(Kind.PARAM), extents))
     except CompileError as error:
@@ -169,27 +169,26 @@ def test_a_wrong_derivative_is_caught(
 # -------------------------------------------------------------------------------------------------- sharded
 
 
-def without(procedure: Procedure, gone: Op) -> Procedure:
+def without(procedure: Procedure, gone: Reshard) -> Procedure:
     """The procedure as if a reshard had been forgotten: its readers get what it read."""
-    source, made = gone.operands[0], gone.results[0]
+    source, made = gone.operand, gone.result
 
-    def swap(op: Op) -> Op:
-        return replace(op, operands=tuple(source if v == made else v for v in op.operands))
-
-    body = tuple(swap(op) for op in procedure.ops if op is not gone)
+    body = tuple(
+        s.with_operands(lambda v: source if v == made else v) for s in procedure.statements if s is not gone
+    )
     outputs = tuple(replace(o, value=source) if o.value == made else o for o in procedure.outputs)
     return replace(procedure, body=body, outputs=outputs)
 
 
-def forgotten() -> Iterator[tuple[Module, Op]]:
+def forgotten() -> Iterator[tuple[Module, GraphStmt]]:
     for degrees in ({"tp": 2}, {"tatp": 2}, {"dp": 2, "tp": 2}):
         module = Partition().run(Differentiate().run(gpt(degrees, Shape(batch=8))))
         assert not list(verify(module))
         for p in module.procedures:
-            for op in p.ops:
-                if op.is_reshard or op.stream is not None:
-                    broken = without(p, op) if op.is_reshard else replace(
-                        p, body=tuple(replace(o, stream=None) if o is op else o for o in p.ops)
+            for op in p.statements:
+                if isinstance(op, Reshard) or op.stream is not None:
+                    broken = without(p, op) if isinstance(op, Reshard) else replace(
+                        p, body=tuple(replace(o, stream=None) if o is op else o for o in p.statements)
                     )  # fmt: skip
                     procedures = tuple(broken if q is p else q for q in module.procedures)
                     yield module.with_(procedures=procedures), op

@@ -83,17 +83,15 @@ def test_a_value_saved_in_a_repeat_of_the_name_of_another(inside: str, tmp_path:
 
 @pytest.mark.parametrize("inside", ["grad", "m", "v", "partial"])
 def test_a_parameter_of_the_name_of_a_gradient_or_moment(inside: str, tmp_path: Path) -> None:
-    """`v` in a repeat is fine; in a repeat `y`, beside a value `y`, it would be y's second moment. A parameter
-    `partial` was left out of the weights."""
+    """`v` in a repeat `y`, beside a value `y`, was refused, because it would have been taken for y's second moment. A
+    parameter `partial` was left out of the weights."""
     layer = f"{{ param {inside} : [d, d] init normal(0.3)  x = x + gelu(x @ {inside}) + y @ s }}"
     assert named(f"repeat 2 as r {layer}", tmp_path).what == EQUAL
-    found = named(f"repeat 1 as r {{ x = x + y @ s  y = x }}  repeat 2 as y {layer}", tmp_path)
-    assert (found.what, f"`y.{inside}`" in found.why) == ("W007", True)
+    assert named(f"repeat 1 as r {{ x = x + y @ s  y = x }}  repeat 2 as y {layer}", tmp_path).what == EQUAL
 
 
 def test_a_block_of_the_name_of_a_value(tmp_path: Path) -> None:
-    found = named("mlp = y @ s  repeat 1 as r { x = x + mlp }  x = x + mlp(x, d)", tmp_path)
-    assert (found.what, "`mlp.v`" in found.why) == ("W007", True)
+    assert named("mlp = y @ s  repeat 1 as r { x = x + mlp }  x = x + mlp(x, d)", tmp_path).what == EQUAL
 
 
 def test_integers_under_another_name_do_not_cross_a_repeat(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`wscc faults`: patterns of damage, fates that the compiler confirms, and the load model worked by hand."""
+"""`wscc faults`: patterns of damage, outcomes that the compiler confirms, and the load model worked by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.paths import SAMPLES
 from wscc.cli import main
 from wscc.diagnostics import Code, CompileError
 from wscc.driver.compile import compile_graph, load
-from wscc.driver.pipeline import run_passes
+from wscc.driver.pipeline import Pipeline
 from wscc.faults.patterns import KINDS, damaged
 from wscc.faults.study import NO_DAMAGE, Study, step_seconds
 from wscc.frontend.overrides import Overrides
@@ -25,7 +25,7 @@ from wscc.frontend.parse import parse
 from wscc.frontend.scan import read_source
 from wscc.ir.module import Module
 from wscc.machine.wafer import Link, Wafer
-from wscc.passes import default_passes
+from wscc.passes.route import Route
 
 MODEL = str(SAMPLES / "gpt-tiny.wsl")
 SMALL = ("model.layers=1", "model.seq=8", "model.d=16", "model.vocab=32")
@@ -56,12 +56,12 @@ def test_damage_is_of_its_kind_and_rate_and_grows_with_it(
     assert wafer.dead_links <= low.dead_links <= high.dead_links
     if kind.endswith("dies"):
         assert low.dead_links == wafer.dead_links
-        wanted = min(round(max(one, other) * wafer.live_dies), wafer.live_dies - 1)
-        assert len(high.dead_dies - wafer.dead_dies) == wanted
+        count = min(round(max(one, other) * wafer.live_dies), wafer.live_dies - 1)
+        assert len(high.dead_dies - wafer.dead_dies) == count
     else:
         assert low.dead_dies == wafer.dead_dies
-        at = [(r, c) for r in range(wafer.rows) for c in range(wafer.cols) if (r, c) not in wafer.dead_dies]
-        links = {(a, b) for a in at for b in at if b in ((a[0], a[1] + 1), (a[0] + 1, a[1]))}
+        live = [(r, c) for r in range(wafer.rows) for c in range(wafer.cols) if (r, c) not in wafer.dead_dies]
+        links = {(a, b) for a in live for b in live if b in ((a[0], a[1] + 1), (a[0] + 1, a[1]))}
         assert high.dead_links <= links
         assert len(high.dead_links) == round(max(one, other) * len(links))
 
@@ -101,46 +101,45 @@ def test_a_seed_means_the_same_damage_under_any_hash_seed() -> None:
     assert len(set(answers[0].splitlines())) == 4
 
 
-# ---- fates
+# ---- outcomes
 
 
 def compiled(wafer: Wafer, parallel: str) -> Module | Code:
-    """What the compiler makes of the same program on that wafer: the routed module, or the code of its refusal."""
+    """The routed module of the same program on that wafer, or the code of its refusal."""
     dead = [f"die:{r},{c}" for r, c in sorted(wafer.dead_dies)]
     dead += [f"link:{a[0]},{a[1]}-{b[0]},{b[1]}" for a, b in sorted(wafer.dead_links)]
     try:
         changes = Overrides(sets=(*SMALL, "wafer.mesh=3x4"), parallel=parallel, dead=tuple(dead))
-        graph, passes = load(MODEL, changes), default_passes(2)
-        return run_passes(graph, passes[: [p.name for p in passes].index("route") + 1])
+        return Pipeline.default(2).until(Route).run(load(MODEL, changes))
     except CompileError as error:
         return error.diagnostics[0].code
 
 
-def test_a_fate_is_what_the_compiler_says() -> None:
+def test_an_outcome_is_what_the_compiler_says() -> None:
     """Alive or cut apart, the strategy of the file or the nearest that fits."""
-    given = study("wafer.mesh=3x4", parallel="dp=2,tatp=4")
+    subject = study("wafer.mesh=3x4", parallel="dp=2,tatp=4")
     row = frozenset((1, c) for c in range(4))
-    hurt = [
+    damage = [
         Wafer("tray", 3, 4, dead_dies=row),  # two islands of four
         Wafer("tray", 3, 4, dead_dies=frozenset({(0, 1), (2, 2)})),
         Wafer("tray", 3, 4, dead_dies=frozenset({(0, 1), (1, 2), (2, 1), (1, 1), (0, 0)})),  # seven left
     ]
-    seen = []
-    for wafer in (replace(given.graph.machine, dead_dies=w.dead_dies) for w in hurt):
-        fate = given.fate(wafer) if given.whole else None
-        assert fate is not None
-        want = compiled(wafer, fate.strategy)
-        assert (fate.refusal is None) == isinstance(want, Module)
-        if isinstance(want, Module):
-            sharded = given._sharded[fate.strategy]
+    outcomes = []
+    for wafer in (replace(subject.graph.machine, dead_dies=w.dead_dies) for w in damage):
+        outcome = subject.outcome(wafer) if subject.whole else None
+        assert outcome is not None
+        expected = compiled(wafer, outcome.strategy)
+        assert (outcome.refusal is None) == isinstance(expected, Module)
+        if isinstance(expected, Module):
+            sharded = subject._sharded[outcome.strategy]
             assert isinstance(sharded, Module)
-            assert fate.seconds == step_seconds(sharded, want)
+            assert outcome.seconds == step_seconds(sharded, expected)
         else:
-            assert fate.refusal is want
-        seen.append((fate.strategy, fate.is_nearest, fate.refusal))
-    assert seen[0] == ("dp=2,tatp=4", False, Code.DISCONNECTED)
-    assert seen[1] == ("dp=2,tatp=4", False, None)
-    assert seen[2] == ("tatp=4", True, None)
+            assert outcome.refusal is expected
+        outcomes.append((outcome.strategy, outcome.is_nearest, outcome.refusal))
+    assert outcomes[0] == ("dp=2,tatp=4", False, Code.DISCONNECTED)
+    assert outcomes[1] == ("dp=2,tatp=4", False, None)
+    assert outcomes[2] == ("tatp=4", True, None)
 
 
 def test_a_smaller_strategy_must_fit_in_memory_too() -> None:
@@ -157,26 +156,26 @@ def test_a_smaller_strategy_must_fit_in_memory_too() -> None:
 
 def test_one_die_runs_as_long_as_one_is_alive() -> None:
     for row in study(parallel="dp=1").rows([1.0], 1):
-        assert row.kept == [1.0]
+        assert row.throughputs == [1.0]
 
 
 def test_no_damage_is_one_row_that_keeps_everything() -> None:
     rows = list(study().rows([0.0, 0.13], 1))
     assert [r.kind for r in rows] == [NO_DAMAGE, *KINDS]
-    assert (rows[0].patterns, rows[0].kept, rows[0].dead) == (1, [1.0], 0)
+    assert (rows[0].patterns, rows[0].throughputs, rows[0].dead) == (1, [1.0], 0)
     for row in rows:
         assert row.compiled + sum(row.refused.values()) == row.patterns
-        assert row.compiled == len(row.kept)
+        assert row.compiled == len(row.throughputs)
         assert sum(row.nearest.values()) == (row.compiled if row.kind.endswith("dies") else 0)
-        assert all(0 < k <= 1.0001 for k in row.kept)
+        assert all(0 < k <= 1.0001 for k in row.throughputs)
 
 
 # ---- the load model
 
 
 def seconds(module: Module) -> float:
-    made = compile_graph(module).modules
-    return step_seconds(made["fuse"], made["route"])
+    modules = compile_graph(module).modules
+    return step_seconds(modules["fuse"], modules["route"])
 
 
 def test_one_die_computes_and_two_also_exchange() -> None:

@@ -109,7 +109,7 @@ def _unequal(c: Composition, module: Module, trainer: Trainer) -> Iterator[str]:
     for i, loss in enumerate(trainer.steps()):
         losses.append(loss)
         if i == 0:
-            grads = {n.removesuffix(".grad"): g for n, g in trainer.arrays(Kind.GRAD).items()}
+            grads = trainer.gradients()
     extents = {a.name: a.extents for a in module.arrays if a.kind is Kind.PARAM}
     want = reference(c.family, c.shape)
     got = Run(losses, by_layer(grads, extents), by_layer(trainer.arrays(Kind.PARAM), extents))

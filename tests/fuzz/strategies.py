@@ -78,7 +78,7 @@ def judged_artifact(
     for i, loss in enumerate(trainer.steps()):
         losses.append(loss)
         if i == 0:
-            grads = {n.removesuffix(".grad"): g for n, g in trainer.arrays(Kind.GRAD).items()}
+            grads = trainer.gradients()
     extents = {a.name: a.extents for a in module.arrays if a.kind is Kind.PARAM}
     got = Run(losses, by_layer(grads, extents), by_layer(trainer.arrays(Kind.PARAM), extents))
     ref = Run(want.losses, by_layer(want.first_grads, extents), by_layer(want.weights, extents))

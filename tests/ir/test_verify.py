@@ -22,7 +22,7 @@ from wscc.diagnostics import Code, Source
 from wscc.driver.compile import compile_graph
 from wscc.ir.array import Array, Kind
 from wscc.ir.module import Level, Module, Output, Procedure
-from wscc.ir.op import Op, Value
+from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.ops import OPS
 from wscc.ir.step import Affine, Call, Loop, Ref
 from wscc.ir.text.parse import parse
@@ -170,29 +170,28 @@ def test_no_reshard_and_no_stream_of_a_step_can_be_left_out(stream: bool) -> Non
     assert [*verify(step)] == []
     broken = 0
     for i, p in enumerate(step.procedures):
-        for op in p.ops:
-            if op.is_reshard or op.stream:
-                without = without_reshard(p, op) if op.is_reshard else without_stream(p, op)
+        for op in p.statements:
+            if isinstance(op, Reshard) or op.stream:
+                without = without_reshard(p, op) if isinstance(op, Reshard) else without_stream(p, op)
                 changed = (*step.procedures[:i], without, *step.procedures[i + 1 :])
                 assert [*verify(step.with_(procedures=changed))], (p.name, op)
                 broken += 1
     assert broken > 20
 
 
-def without_reshard(p: Procedure, reshard: Op) -> Procedure:
+def without_reshard(p: Procedure, reshard: Reshard) -> Procedure:
     """Everything that read its result reads its operand."""
-    (before,), (after,) = reshard.operands, reshard.results
 
     def instead(v: Value) -> Value:
-        return before if v == after else v
+        return reshard.operand if v == reshard.result else v
 
-    ops = (replace(op, operands=tuple(map(instead, op.operands))) for op in p.ops if op != reshard)
+    body = tuple(s.with_operands(instead) for s in p.statements if s != reshard)
     outputs = tuple(replace(o, value=instead(o.value)) for o in p.outputs)
-    return replace(p, body=tuple(ops), outputs=outputs)
+    return replace(p, body=body, outputs=outputs)
 
 
 def without_stream(p: Procedure, streamed: Op) -> Procedure:
-    return replace(p, body=tuple(replace(op, stream=None) if op == streamed else op for op in p.ops))
+    return replace(p, body=tuple(replace(s, stream=None) if s == streamed else s for s in p.statements))
 
 
 @given(
@@ -225,7 +224,9 @@ def test_a_module_known_to_be_valid_hides_no_mistake_of_the_next() -> None:
     """Procedures that both have are read once; a procedure made anew, or other places of the dies, count."""
     step = Partition().run(Differentiate().run(models.llama({"dp": 2, "tp": 2})))
     assert [*verify(step, step)] == []
-    i, p, op = next((i, p, op) for i, p in enumerate(step.procedures) for op in p.ops if op.is_reshard)
+    i, p, op = next(
+        (i, p, op) for i, p in enumerate(step.procedures) for op in p.statements if isinstance(op, Reshard)
+    )
     changed = (*step.procedures[:i], without_reshard(p, op), *step.procedures[i + 1 :])
     assert [*verify(step.with_(procedures=changed), step)]
     lowered = compile_graph(models.gpt({"tatp": 4})).modules["lower_collectives"]

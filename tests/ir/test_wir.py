@@ -159,6 +159,11 @@ def test_a_type_is_printed_only_where_nothing_tells_it() -> None:
 MISTAKES = {
     "%y = relu(%z) {i -> i} : f32[8]": ("`%z` is not defined before this", "%z"),
     "%y = relu(%x) {i -> i} : f32[8], f32[8]": ("`relu` has 1 results and 2 types", "relu"),
+    "%y = relu(%x) : f32[8]": ("`relu` has no index rule", "relu"),
+    "%y = mask(%x) {i -> i} axis=tp : f32[8]": ("a reshard has no rule, no stream and no origin", "mask"),
+    "%y = mask(%x, %x) axis=tp : f32[8]": ("a reshard takes one operand and gives one result", "mask"),
+    "%y = slice(%x) axis=tp : f32[8]": ("the attributes of `slice` are `axis` (str), `dim` (int)", "slice"),
+    "%y = all_reduce(%x) axis=tp reduction=min : f32[8]": ("`min` is no reduction: sum, max", "all_reduce"),
     "%y = relu(%x) {I -> i} : f32[8]": ("`I -> i` is not an index rule", "{I -> i}"),
     "%y = relu(%x) {i -> i} : f32[8/tp]": ("a type has no axes at the graph level", "f32[8/tp]"),
     "%y = relu(%x) {i -> i} : f32[a]": ("`a` is not an integer", "f32[a]"),

@@ -102,9 +102,9 @@ def test_numbers_of_presets_are_exact_integers() -> None:
 def test_an_unknown_preset_gets_the_nearest_name() -> None:
     with pytest.raises(CompileError) as caught:
         preset("wormhole_galaxy")
-    (found,) = caught.value.diagnostics
-    assert found.code is Code.UNKNOWN_NAME
-    assert "`wormhole-galaxy`" in found.help
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code is Code.UNKNOWN_NAME
+    assert "`wormhole-galaxy`" in diagnostic.help
 
 
 # ---- topology
@@ -239,9 +239,9 @@ def visits_all(graph: nx.Graph, closed: bool) -> bool:
 def test_walks_agree_with_brute_force(wafer: Wafer, data: st.DataObject) -> None:
     topology, graph = Topology.mesh(wafer), graph_of(wafer)
     dies = data.draw(st.sets(st.sampled_from(topology.live), min_size=1))
-    for closed, found in ((False, path_order(topology, dies)), (True, ring_order(topology, dies))):
-        assert (found is not None) == visits_all(graph.subgraph(dies), closed)
-        if found is not None:
-            assert sorted(found) == sorted(dies)
-            assert all(graph.has_edge(a, b) for a, b in pairwise(found))
-            assert not closed or len(found) <= 2 or graph.has_edge(found[-1], found[0])
+    for closed, order in ((False, path_order(topology, dies)), (True, ring_order(topology, dies))):
+        assert (order is not None) == visits_all(graph.subgraph(dies), closed)
+        if order is not None:
+            assert sorted(order) == sorted(dies)
+            assert all(graph.has_edge(a, b) for a, b in pairwise(order))
+            assert not closed or len(order) <= 2 or graph.has_edge(order[-1], order[0])

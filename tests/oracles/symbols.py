@@ -12,6 +12,7 @@ from typing import Any
 
 from wscc.ir.array import Kind
 from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.op import Reshard
 from wscc.ir.step import Call, walk
 
 Place = tuple[int, str, tuple[int, ...]]
@@ -67,7 +68,7 @@ class Symbols:
 
     def _meet(self, call: Call, at: dict[str, int], p: Procedure) -> None:
         n, indices = len(p.inputs), [tuple(i.at(at) for i in r.index) for r in call.args]
-        if p.ops[0].kind == "stage_sum":
+        if p.statements[0].kind == "stage_sum":
             (x, y), stages = call.args, range(self.module.stages)
             total: Counter[Hashable] = Counter()
             for s in stages:
@@ -82,10 +83,10 @@ class Symbols:
             self.held[self._place(*end)] = value
 
     def _who(self, p: Procedure) -> frozenset[Any]:
-        if any(op.kind == "stage_sum" for op in p.ops):
+        if any(s.kind == "stage_sum" for s in p.statements):
             return frozenset(range(self.module.stages))
-        moves = [op for op in p.ops if op.kind == "permute"]
-        return frozenset(op.attr(end) for op in moves for end in ("source", "target"))
+        moves = [s for s in p.statements if isinstance(s, Reshard) and s.kind == "permute"]
+        return frozenset(end for s in moves for end in (s.source, s.target))
 
     def run(self) -> dict[Hashable, Hashable]:
         """Symbols of loss, gradients, parameters and optimizer state after a step, by element of the whole array."""

@@ -29,7 +29,7 @@ def test_fusing_changes_no_bit(family: object, degrees: dict[str, int], recomput
 
 
 def kinds(module: Module, procedure: str) -> list[str]:
-    return [op.kind for op in module.procedure(procedure).ops]
+    return [s.kind for s in module.procedure(procedure).statements]
 
 
 def test_every_bias_of_a_block_folds_on_one_device() -> None:
@@ -42,7 +42,7 @@ def test_every_bias_of_a_block_folds_on_one_device() -> None:
 def test_a_partial_product_is_left_alone(procedure: str) -> None:
     """Row-parallel products are partial: adding a bias on every die would count it twice."""
     module = Fuse().run(Partition().run(Differentiate().run(gpt({"tp": 2}, Shape(d=32, ffn=128, seq=16)))))
-    ops = module.procedure(procedure).ops
+    ops = module.procedure(procedure).statements
     assert [op.kind for op in ops if op.results[0].type.layout and op.results[0].type.layout.partial] == [
         "matmul"
     ] * 2

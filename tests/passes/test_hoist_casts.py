@@ -15,7 +15,7 @@ from wscc.backends.emit import emit
 from wscc.backends.verify import verify_program
 from wscc.diagnostics import CompileError, Source
 from wscc.driver.compile import Compiled, compile_graph
-from wscc.driver.pipeline import run_passes
+from wscc.driver.pipeline import Pipeline
 from wscc.driver.train import RunOptions, Trainer
 from wscc.equivalence import check_semantics
 from wscc.frontend.elaborate import elaborate
@@ -26,11 +26,8 @@ from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.ir.step import calls
 from wscc.ir.text.print import to_text
-from wscc.passes import default_passes
-from wscc.passes.differentiate import Differentiate
 from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.overlap_calls import OverlapCalls
-from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
 
 SMALL = ("model.layers=2", "model.seq=8", "model.d=16", "model.vocab=32")
@@ -51,7 +48,7 @@ def compiled() -> Compiled:
 def planned(graph: Module, *, hoist: bool) -> Module:
     """With weights converted once, or at every use; calls stay apart, since they are merged where memory allows."""
     left_out = (OverlapCalls,) if hoist else (OverlapCalls, HoistCasts)
-    return run_passes(graph, [p for p in default_passes(1) if not isinstance(p, left_out)])
+    return Pipeline.default(1).without(*left_out).run(graph)
 
 
 def trained(graph: Module, *, hoist: bool) -> dict[str, bytes]:
@@ -106,13 +103,13 @@ def test_each_weight_is_converted_once_a_step_into_half_its_bytes() -> None:
 @pytest.mark.parametrize("compute", ["f32", "f64"])
 def test_a_program_that_narrows_no_weight_is_left_alone(compute: str) -> None:
     graph = small("gpt", "tp=2", compute=compute)
-    staged = run_passes(graph, [Differentiate(), Partition(), Stages()])
+    staged = Pipeline.default(1).until(Stages).run(graph)
     assert HoistCasts().run(staged) is staged
 
 
 def test_a_weight_that_is_read_after_its_update_has_no_copy() -> None:
     """A copy would be the weight as it was before."""
-    staged = run_passes(small("gpt", "tp=2"), [Differentiate(), Partition(), Stages()])
+    staged = Pipeline.default(1).until(Stages).run(small("gpt", "tp=2"))
     step = staged.step
     (first,) = [i for i, s in enumerate(step) if any("block.update" in c.procedure for c, _ in calls((s,)))]
     early = staged.with_(step=(step[first], *step[:first], *step[first + 1 :]))
@@ -131,10 +128,8 @@ def test_what_does_not_fit_with_copies_is_compiled_without_them() -> None:
     for room in (full - 64, least):
         made = compile_graph(with_memory(graph, room), 1)
         assert made.report["weights_converted"] == "at each use: working copies do not fit"
-        passes = [p for p in default_passes(1) if not isinstance(p, HoistCasts)]
-        assert made.report["memory"]["peak_bytes_per_die_max"] == arena(
-            run_passes(with_memory(graph, room), passes)
-        )
+        plain = Pipeline.default(1).without(HoistCasts).run(with_memory(graph, room))
+        assert made.report["memory"]["peak_bytes_per_die_max"] == arena(plain)
     with pytest.raises(CompileError, match="64 B too much"):
         compile_graph(with_memory(graph, least - 64), 1)
 

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from tests.oracles.fabric_engine import assert_same, initial_state, run_scheduled
 from tests.support.fabric_modules import random_module
 from tests.support.models import Shape, gpt
-from wscc.driver.pipeline import check, run_passes
+from wscc.driver.pipeline import Pipeline, check
 from wscc.ir.array import Array, Kind
 from wscc.ir.fabric import Post, Send, Wait
 from wscc.ir.module import Module, Output
 from wscc.ir.op import Value
 from wscc.ir.step import Affine, Call, Loop, Ref, calls, walk
 from wscc.ir.types import DType, TensorType
-from wscc.passes import default_passes
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.overlap_calls import OverlapCalls
 from wscc.passes.overlap_calls.dependences import Order
@@ -80,8 +79,7 @@ def test_any_step_ends_with_the_same_memory(dies: int, procedures: int, length: 
 def scheduled(layers: int, micro: int) -> Module:
     """Two replicas, whose gradients cross."""
     graph = gpt({"dp": 2}, Shape(batch=2 * micro, calls=micro, layers=layers))
-    passes = default_passes(2)
-    return run_passes(graph, passes[: [p.name for p in passes].index("overlap_calls")])
+    return Pipeline.default(2).before(OverlapCalls).run(graph)
 
 
 def test_a_layer_is_completed_behind_the_next_one_in_the_last_micro_batch() -> None:

@@ -16,6 +16,7 @@ from wscc.analysis.reshard_steps import plan
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
+from wscc.ir.op import Reshard
 from wscc.ir.types import Layout
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
@@ -136,7 +137,7 @@ def test_tp_finds_megatron() -> None:
         "w1": Layout(((), ("tp",))),
         "w2": Layout((("tp",), ())),
     }
-    kinds = [op.kind for op in module.procedure("block.fwd").ops if op.is_reshard]
+    kinds = [s.kind for s in module.procedure("block.fwd").statements if isinstance(s, Reshard)]
     assert kinds == ["all_gather", "reduce_scatter"] * 2
 
 
@@ -145,9 +146,9 @@ def test_every_weight_of_a_streaming_axis_is_streamed(degrees: dict[str, int]) -
     """Nothing is gathered whole over tatp for a product."""
     module = partitioned(gpt(degrees, Shape(batch=16)))
     for procedure in module.procedures:
-        for op in procedure.ops:
-            if op.kind == "all_gather" and op.attr("axis") == "tatp":
-                assert not op.results[0].name.startswith("block.w"), op
+        for s in procedure.statements:
+            if isinstance(s, Reshard) and (s.kind, s.axis) == ("all_gather", "tatp"):
+                assert not s.result.name.startswith("block.w"), s
     products = [op for op in module.procedure("block.fwd").ops if op.kind == "matmul"]
     assert all(op.stream and op.stream.axis == "tatp" for op in products)
 
@@ -156,7 +157,7 @@ def test_gradients_cross_dp_once_a_step() -> None:
     """However many micro-batches: the reductions stand outside their loop."""
     module = partitioned(gpt({"dp": 2}, Shape(batch=16, calls=8)))
     inside = [p for p in module.procedures if p.name.endswith((".fwd", ".bwd"))]
-    assert not [op for p in inside for op in p.ops if op.is_reshard]
+    assert not [s for p in inside for s in p.statements if isinstance(s, Reshard)]
 
 
 # ------------------------------------------------------------------------------------------------ refusals

@@ -1,4 +1,4 @@
-"""Placement against oracles written here: what must be accepted, what an answer must be, what is best."""
+"""Placement against oracles written here: strategies to accept, properties of placements, the best of all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from wscc.passes.place.check import PlacementBug, check_placement
 from wscc.passes.place.cpsat_rings import exact_regions
 from wscc.passes.place.cpsat_whole import joint
 from wscc.passes.place.errors import no_place
-from wscc.passes.place.grow import Ask, grow_regions
+from wscc.passes.place.grow import RegionSpec, grow_regions
 from wscc.passes.place.hops import Hops, Price
 from wscc.passes.place.lattice import best_tilings, walk_grid
 from wscc.passes.place.solver import place_on, solve
@@ -73,11 +73,11 @@ def assert_valid(wafer: Wafer, shape: tuple[AxisSpec, ...], placement: Placement
             kinds.append(
                 RING if is_walk(graph, walk, True) else PATH if is_walk(graph, walk, False) else NEAR
             )
-        found = placement.axis(axis.name)
-        assert found.groups == tuple(kinds)
-        assert found.kind == max(kinds, key=[RING, PATH, NEAR].index)
-        assert not axis.ring or found.kind is not NEAR
-        assert bool(found.note) == (axis.ring and found.kind is PATH)
+        reported = placement.axis(axis.name)
+        assert reported.groups == tuple(kinds)
+        assert reported.kind == max(kinds, key=[RING, PATH, NEAR].index)
+        assert not axis.ring or reported.kind is not NEAR
+        assert bool(reported.note) == (axis.ring and reported.kind is PATH)
 
 
 # ---- which strategies must be accepted: brute force
@@ -85,12 +85,12 @@ def assert_valid(wafer: Wafer, shape: tuple[AxisSpec, ...], placement: Placement
 
 def walks_of(graph: nx.Graph, size: int, closed: bool) -> set[int]:
     """All sets of dies that some walk of that size visits, as bits."""
-    found: set[int] = set()
+    visited_sets: set[int] = set()
 
     def extend(walk: list[int], visited: int) -> None:
         if len(walk) == size:
             if is_walk(graph, walk, closed):
-                found.add(visited)
+                visited_sets.add(visited)
             return
         for n in graph[walk[-1]]:
             if not visited >> n & 1:
@@ -98,7 +98,7 @@ def walks_of(graph: nx.Graph, size: int, closed: bool) -> set[int]:
 
     for start in graph:
         extend([start], 1 << start)
-    return found
+    return visited_sets
 
 
 def holds(graph: nx.Graph, size: int, count: int, closed: bool) -> bool:
@@ -219,8 +219,8 @@ def test_a_box_whose_ring_is_cut_by_a_dead_link_is_not_taken() -> None:
 def refusal(wafer: Wafer, shape: tuple[AxisSpec, ...]) -> tuple[Code, str, str]:
     with pytest.raises(CompileError) as caught:
         place_on(wafer, shape)
-    (found,) = caught.value.diagnostics
-    return found.code, found.message, found.help
+    (diagnostic,) = caught.value.diagnostics
+    return diagnostic.code, diagnostic.message, diagnostic.help
 
 
 def test_too_many_dies_names_both_numbers_and_the_nearest_strategy() -> None:
@@ -435,19 +435,19 @@ def test_tilings_keep_their_promises(rows: int, cols: int, dp: int, tp: int, tat
         assert all(is_walk(graph, walk, not tiling.open) for walk in walks)
 
 
-def regions_of(wafer: Wafer, ask: Ask) -> Iterator[list[tuple[int, ...]] | None]:
+def regions_of(wafer: Wafer, spec: RegionSpec) -> Iterator[list[tuple[int, ...]] | None]:
     topology = mesh_topology(wafer)
     island = topology.islands[0]
     part = topology.part(island)
-    yield grow_regions(part, island, ask, seed=0, tries=4)
-    yield exact_regions(part, island, ask, seed=0, limit=1.0).regions
+    yield grow_regions(part, island, spec, seed=0, tries=4)
+    yield exact_regions(part, island, spec, seed=0, limit=1.0).regions
 
 
 @settings(max_examples=40, deadline=None)
 @given(wafers(16), st.integers(2, 8), st.integers(1, 3), st.booleans())
 def test_regions_are_disjoint_walks(wafer: Wafer, size: int, count: int, closed: bool) -> None:
     graph = graph_of(wafer)
-    for regions in regions_of(wafer, Ask(size, count, closed)):
+    for regions in regions_of(wafer, RegionSpec(size, count, closed)):
         if regions is not None:
             dies = [d for region in regions for d in region]
             assert len(dies) == len(set(dies)) == size * count
@@ -456,27 +456,27 @@ def test_regions_are_disjoint_walks(wafer: Wafer, size: int, count: int, closed:
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_grown_regions_of_larger_wafers_are_disjoint_walks(closed: bool) -> None:
-    random, found = Random(0), 0
+    random, count = Random(0), 0
     for _ in range(60):
         holes = random.sample(range(64), random.randint(0, 16))
         wafer = Wafer("w", 8, 8, dead_dies=frozenset(divmod(h, 8) for h in holes))
         topology, graph = mesh_topology(wafer), graph_of(wafer)
-        ask = Ask(2 * random.randint(2, 12) + (not closed), random.randint(1, 3), closed)
-        regions = grow_regions(topology, topology.live, ask, seed=0, tries=6)
+        spec = RegionSpec(2 * random.randint(2, 12) + (not closed), random.randint(1, 3), closed)
+        regions = grow_regions(topology, topology.live, spec, seed=0, tries=6)
         if regions is not None:
-            found += 1
-            assert len({d for region in regions for d in region}) == ask.size * ask.count
+            count += 1
+            assert len({d for region in regions for d in region}) == spec.size * spec.count
             assert all(is_walk(graph, list(r), closed) for r in regions)
-    assert found > 20
+    assert count > 20
 
 
 @pytest.mark.parametrize("closed", [True, False])
 @pytest.mark.parametrize("degrees", [(2, 1, 4), (1, 1, 8), (1, 2, 4)])
 def test_the_model_of_everything_needs_no_hint(degrees: tuple[int, int, int], closed: bool) -> None:
     wafer, shape = Wafer("w", 3, 4, dead_dies=frozenset({(2, 3)})), strategy(*degrees)
-    found = joint(mesh_topology(wafer), shape, closed, None, seed=0, limit=1.0)
-    assert found.dies is not None
-    dies = found.dies.tolist()
+    placement = joint(mesh_topology(wafer), shape, closed, None, seed=0, limit=1.0)
+    assert placement.dies is not None
+    dies = placement.dies.tolist()
     assert all(is_walk(graph_of(wafer), [dies[k] for k in g], closed) for g in groups_of(shape, 2))
 
 
@@ -498,19 +498,23 @@ def test_regions_in_any_order_are_assigned_nearly_as_well_as_tiles() -> None:
     tiles = [[8 * (r + i) + c + j for i, j in walk_grid(2, 2)] for r in (0, 2, 4, 6) for c in (0, 2, 4, 6)]
     price = Price(Hops(topology), shape)
     regions = Regions((2,), np.array([tiles[i * 7 % 16] for i in range(16)]), "", turned=True)
-    found = exchange(shape, assign(topology, shape, regions, True, price), True, price, seed=0)
-    assert found.price == price.of(found.dies) <= 1.05 * best_tilings(shape, (8, 8))[0].price
+    exchanged = exchange(shape, assign(topology, shape, regions, True, price), True, price, seed=0)
+    assert exchanged.price == price.of(exchanged.dies) <= 1.05 * best_tilings(shape, (8, 8))[0].price
 
 
 def test_long_groups_are_found_by_their_positions() -> None:
     """Too many candidates to list."""
     wafer = Wafer("w", 6, 6, dead_dies=frozenset({(2, 2), (3, 4)}))
     topology, graph = mesh_topology(wafer), graph_of(wafer)
-    for ask in (Ask(17, 2, closed=False), Ask(16, 2, closed=True), Ask(34, 1, closed=False)):
-        found = exact_regions(topology, topology.live, ask, seed=0, limit=5.0)
-        assert found.regions is not None
-        assert all(is_walk(graph, list(r), ask.closed) for r in found.regions)
-        assert len({d for r in found.regions for d in r}) == ask.size * ask.count
+    for spec in (
+        RegionSpec(17, 2, closed=False),
+        RegionSpec(16, 2, closed=True),
+        RegionSpec(34, 1, closed=False),
+    ):
+        exact = exact_regions(topology, topology.live, spec, seed=0, limit=5.0)
+        assert exact.regions is not None
+        assert all(is_walk(graph, list(r), spec.closed) for r in exact.regions)
+        assert len({d for r in exact.regions for d in r}) == spec.size * spec.count
 
 
 # ---- the second opinion, and determinism

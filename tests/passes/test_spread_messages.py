@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from tests.oracles.fabric_engine import assert_same, initial_state, run_scheduled
 from tests.support.fabric_modules import Case
 from tests.support.models import Shape, gpt
-from wscc.driver.pipeline import check, run_passes
+from wscc.driver.pipeline import Pipeline, check
 from wscc.ir.fabric import Kernel, Send, Transfer
 from wscc.ir.module import Module, Procedure
-from wscc.passes import default_passes
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
@@ -47,10 +46,8 @@ def test_memory_ends_as_before(case: Case, seed: int) -> None:
 
 
 def test_a_weight_is_gathered_while_the_one_before_it_is_used() -> None:
-    passes = default_passes(2)
-    names = [p.name for p in passes]
     graph = gpt({"dp": 4}, Shape(batch=8, d=32, ffn=64), zero=3)
-    scheduled = run_passes(graph, passes[: names.index("spread_messages")])
+    scheduled = Pipeline.default(2).before(SpreadMessages).run(graph)
     spread = SpreadMessages().run(scheduled)
     check(spread, "spread_messages")
 

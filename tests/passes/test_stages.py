@@ -99,7 +99,7 @@ def staged(module: Module) -> Module:
 def meetings(module: Module, stage: Stage) -> list[tuple[str, tuple[object, ...]]]:
     """The calls of a stage that others make too, with the elements that they name, in order."""
     shared = {
-        p.name for p in module.procedures if any(op.kind in ("permute", "stage_sum") for op in p.ops)
+        p.name for p in module.procedures if any(s.kind in ("permute", "stage_sum") for s in p.statements)
     }  # fmt: skip
     found = []
     for call, variables in walk(stage.body):

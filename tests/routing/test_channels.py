@@ -1,4 +1,4 @@
-"""Turns and channels: sets of turns stay free of cycles, and every pair has a way through some channel."""
+"""Turns and channels: sets of turns stay free of cycles, and some channel joins every pair of dies."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from wscc.machine.topology import Topology
 from wscc.routing.channels import Channel, channel_of, make_channels
 from wscc.routing.columns import Column, is_simple
 from wscc.routing.flows import Demand, Flow
-from wscc.routing.free import FreeSearch
-from wscc.routing.initial import start
+from wscc.routing.initial import initial_routes
 from wscc.routing.loads import link_numbers
+from wscc.routing.relaxation import relax
 from wscc.routing.search import Search
-from wscc.routing.sweep import sweep
 from wscc.routing.turns import Turns, all_turns, turns_of, up_down_rule
+from wscc.routing.unrestricted import UnrestrictedSearch
 
 some = settings(max_examples=60)
 
@@ -29,34 +29,34 @@ some = settings(max_examples=60)
 @some
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=40))
 def test_a_turn_is_added_unless_it_closes_a_cycle(turns: list[tuple[int, int]]) -> None:
-    known, other = Turns(8), nx.DiGraph()
-    other.add_nodes_from(range(8))
+    acyclic, graph = Turns(8), nx.DiGraph()
+    graph.add_nodes_from(range(8))
     for first, second in turns:
         if first == second:
             continue
-        closes = nx.has_path(other, second, first)
-        assert known.add((first, second)) is not closes
+        closes = nx.has_path(graph, second, first)
+        assert acyclic.add((first, second)) is not closes
         if not closes:
-            other.add_edge(first, second)
-    assert known.known == set(other.edges)
-    assert all(known.place[a] < known.place[b] for a, b in known.known)
-    assert sorted(known.place) == list(range(8))
+            graph.add_edge(first, second)
+    assert acyclic.allowed == set(graph.edges)
+    assert all(acyclic.position[a] < acyclic.position[b] for a, b in acyclic.allowed)
+    assert sorted(acyclic.position) == list(range(8))
 
 
 def test_turns_of_a_path_are_added_all_or_none() -> None:
     turns = Turns(4)
     assert turns.add_all([(0, 1), (1, 2)])
     assert not turns.add_all([(2, 3), (3, 0)])
-    assert turns.known == {(0, 1), (1, 2)}
+    assert turns.allowed == {(0, 1), (1, 2)}
     assert turns.add((3, 0))
 
 
 def allowed(topology: Topology, channel: Channel) -> nx.DiGraph:
     """The turns of a channel, by links."""
-    found = nx.DiGraph()
-    found.add_nodes_from(topology.links)
-    found.add_edges_from((topology.links[a], topology.links[b]) for a, b in channel.turns)
-    return found
+    turns = nx.DiGraph()
+    turns.add_nodes_from(topology.links)
+    turns.add_edges_from((topology.links[a], topology.links[b]) for a, b in channel.turns)
+    return turns
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -91,7 +91,7 @@ def test_a_whole_mesh_has_room_for_every_shortest_path() -> None:
 
 
 def test_up_and_down_joins_every_pair_where_xy_paths_close_cycles() -> None:
-    """All turns but those from down to up: a way of every pair, and no cycle."""
+    """All turns but those from down to up join every pair and have no cycle."""
     topology = damaged(5, 5, 5, 3, 4)
     for end in (0, -1):
         rule = up_down_rule(topology, end)
@@ -128,11 +128,11 @@ def test_one_channel_takes_other_paths_where_the_initial_ones_close_a_cycle() ->
     assert np.isfinite(Search((single,), demands).cheapest(np.ones(len(numbers))).costs).all()
     both = make_channels(wafer, numbers, clockwise.values(), 2)
     assert all(channel_of(both, turns_of(p, numbers)) is not None for p in clockwise.values())
-    assert len(start(wafer, flows, 1).pieces) == 4
+    assert len(initial_routes(wafer, flows, 1).pieces) == 4
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_sweep_finds_what_dijkstra_finds_on_the_graph_of_turns(seed: int) -> None:
+def test_a_relaxation_finds_what_dijkstra_finds_on_the_graph_of_turns(seed: int) -> None:
     topology = damaged(4, 5, 2, 2, seed)
     numbers = link_numbers(topology)
     draw = random.Random(seed)
@@ -141,14 +141,16 @@ def test_a_sweep_finds_what_dijkstra_finds_on_the_graph_of_turns(seed: int) -> N
         turns = allowed(topology, channel)
         prices = np.array([price[topology.links[i]] for i in channel.link.tolist()])
         sources = topology.islands[0][:4]
-        costs = sweep(channel, prices, np.array(sources))
+        costs = relax(channel, prices, np.array(sources))
         for k, source in enumerate(sources):
             net = turns.copy()
             net.add_edges_from((("start", 0), link) for link in topology.links if link[0] == source)
-            far = nx.single_source_dijkstra_path_length(net, ("start", 0), weight=lambda _a, b, _d: price[b])
-            for place, link in enumerate(channel.link.tolist()):
-                known = far.get(topology.links[link], np.inf)
-                assert costs[place, k] == pytest.approx(known)
+            distances = nx.single_source_dijkstra_path_length(
+                net, ("start", 0), weight=lambda _a, b, _d: price[b]
+            )
+            for position, link in enumerate(channel.link.tolist()):
+                distance = distances.get(topology.links[link], np.inf)
+                assert costs[position, k] == pytest.approx(distance)
 
 
 def test_over_all_turns_the_farthest_destination_counts() -> None:
@@ -159,8 +161,8 @@ def test_over_all_turns_the_farthest_destination_counts() -> None:
     nx.set_edge_attributes(net, dict(zip(topology.links, prices.tolist(), strict=True)), "price")
     a, *ends = topology.islands[0][:6]
     demands = [Demand(a, 1, tuple(ends), ((0,),) * 5), Demand(ends[0], 1, (a,), ((0,),))]
-    found = FreeSearch(topology, demands).cheapest(prices)
-    for demand, cost, column in zip(demands, found.costs.tolist(), found.columns, strict=True):
+    cheapest = UnrestrictedSearch(topology, demands).cheapest(prices)
+    for demand, cost, column in zip(demands, cheapest.costs.tolist(), cheapest.columns, strict=True):
         far = nx.single_source_dijkstra_path_length(net, demand.source, weight="price")
         assert cost == pytest.approx(max(far[d] for d in demand.destinations))
         assert prices[column.links].sum() == pytest.approx(cost)

@@ -17,11 +17,11 @@ SEEDS = (14, 15, 21, 34, 36, 53, 61, 70, 74)
 
 def demands_of(topology: Topology, seed: int) -> list[Demand]:
     draw = random.Random(seed)
-    found = []
+    demands = []
     for _ in range(9):
         source, *ends = draw.sample(topology.islands[0], draw.randint(2, 5))
-        found.append(Demand(source, MB * draw.randint(1, 3), tuple(ends), tuple((0,) for _ in ends)))
-    return found
+        demands.append(Demand(source, MB * draw.randint(1, 3), tuple(ends), tuple((0,) for _ in ends)))
+    return demands
 
 
 def proven(topology: Topology, demands: list[Demand], fixed: list[float], inside: set[int]) -> float:
@@ -49,9 +49,9 @@ def test_the_best_block_is_the_best_of_all_sets(seed: int) -> None:
     topology = damaged(4, 4, seed % 2, seed % 3, seed)
     demands = demands_of(topology, seed)
     fixed = [float(MB * (i % 3)) for i in range(len(topology.links))]
-    found = best_block(topology, demands, np.array(fixed))
-    assert found.bound == pytest.approx(best_of_all(topology, demands, fixed))
-    assert found.prices.sum() == pytest.approx(1.0)
+    cut = best_block(topology, demands, np.array(fixed))
+    assert cut.bound == pytest.approx(best_of_all(topology, demands, fixed))
+    assert cut.prices.sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -16,7 +16,7 @@ from wscc.diagnostics import Code, CompileError
 from wscc.machine.topology import Topology
 from wscc.routing.bound import lower_bound
 from wscc.routing.flows import MAX_BYTES, Flow
-from wscc.routing.initial import start
+from wscc.routing.initial import initial_routes
 from wscc.routing.limits import Limits
 from wscc.routing.loads import LinkLoad, link_numbers, load_map
 from wscc.routing.router import Routing, route
@@ -87,10 +87,10 @@ def test_the_bound_follows_from_its_lengths(problem: Problem) -> None:
 @given(problems())
 def test_flows_are_cut_into_few_parts_none_of_them_small(problem: Problem) -> None:
     topology, flows = problem
-    found = legs(route(topology, flows))
-    parts = Counter(leg.flow for leg in found)
+    sent = legs(route(topology, flows))
+    parts = Counter(leg.flow for leg in sent)
     assert max(parts.values(), default=0) <= 8
-    for leg in found:
+    for leg in sent:
         size = flows[leg.flow].bytes
         assert parts[leg.flow] == 1 or (leg.bytes >= 4096 and leg.bytes >= Fraction(2, 100) * size)
 
@@ -163,7 +163,7 @@ def test_damaged_wafers_come_within_five_percent_of_the_bound(seed: int) -> None
 
 @pytest.mark.parametrize(("seed", "first"), [(13, 5 * MB), (47, 4 * MB)])
 def test_around_holes_channels_allow_the_turns_that_traffic_needs(seed: int, first: int) -> None:
-    """With turns taken in any order the best is `first`; the turns that flows wish for leave no gap."""
+    """With turns taken in any order the best is `first`; the turns of candidate detours leave no gap."""
     topology = damaged(6, 6, 4, 4, seed)
     routing = route(topology, permutation(topology, seed))
     assert routing.max_link_bytes == first - MB
@@ -246,9 +246,9 @@ def link_programme(topology: Topology, flows: list[Flow]) -> float:
         for die in topology.live:
             received = sum(x[s, (n, die)] for n in topology.neighbours[die])
             passed = sum(x[s, (die, n)] for n in topology.neighbours[die])
-            wanted = sum(f.bytes for f in flows if (f.source, f.destination) == (s, die))
+            demand = sum(f.bytes for f in flows if (f.source, f.destination) == (s, die))
             if die != s:
-                solver.Add(received - passed == wanted / MB)
+                solver.Add(received - passed == demand / MB)
     for link in topology.links:
         solver.Add(sum(x[s, link] for s in sources) <= top)
     solver.Minimize(top)
@@ -276,20 +276,20 @@ def test_trees_on_damaged_wafers_keep_to_the_turns_of_their_channel(seed: int) -
     flows = gather([island[:9], island[::5]], 3 * MB) + permutation(topology, seed)
     routing = route(topology, flows)
     numbers = link_numbers(topology)
-    begun = start(topology, flows, 2)
+    initial = initial_routes(topology, flows, 2)
     for piece in (*routing.initial, *routing.pieces):
         for path in piece.paths:
-            assert begun.channels[piece.channel].turns.issuperset(turns_of(path, numbers))
-    came: dict[tuple[object, ...], int | None] = {}
+            assert initial.channels[piece.channel].turns.issuperset(turns_of(path, numbers))
+    previous: dict[tuple[object, ...], int | None] = {}
     for leg in legs(routing):
         for before, hop in zip((None, *leg.path), pairwise(leg.path), strict=False):
-            assert came.setdefault((*transmission(flows, leg), hop), before) == before
-    demands, columns = begun.candidates(flows)
+            assert previous.setdefault((*transmission(flows, leg), hop), before) == before
+    demands, columns = initial.candidates(flows)
     assert [c.demand for c in columns] == [*range(len(demands))]
     for column in columns:
         before_link: dict[int, int | None] = {}
         for links in column.paths:
-            assert begun.channels[column.channel].turns.issuperset(pairwise(links.tolist()))
+            assert initial.channels[column.channel].turns.issuperset(pairwise(links.tolist()))
             for first, second in pairwise([None, *links.tolist()]):
                 assert second is not None
                 assert before_link.setdefault(second, first) == first

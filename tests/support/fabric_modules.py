@@ -273,8 +273,8 @@ class _Body:
         stmt = Transfer(self.channel, to, read, write, group)
         self.channel += 1
         self.stmts.append(stmt)
-        received = stmt.sender_of(self.dies)
-        self.write(write, per_die(int(s != NOBODY) for s in received))
+        receivers = {receiver for _, receiver in stmt.pairs(self.dies)}
+        self.write(write, per_die(int(d in receivers) for d in range(self.dies)))
 
     def permutation(self) -> Ints:
         n, kind = self.dies, self.rng.randrange(4)

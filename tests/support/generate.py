@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
 from tests.support.generate_header import Dice, header
-from wscc.ir.array import Array, Init, Kind
+from wscc.ir.array import Array, Init, Kind, Relation, Role
 from wscc.ir.module import Level, Mode, Module, Output, Procedure
-from wscc.ir.op import Attr, Op, Stream, Value
+from wscc.ir.op import Attr, GraphStmt, Op, Reshard, Stream, Value
 from wscc.ir.ops import OPS
 from wscc.ir.rule import Rule, parse_rule
 from wscc.ir.step import Affine, Call, Loop, Ref, Stage
@@ -60,7 +60,7 @@ class Body:
     axes: dict[str, int] | None
     values: list[Value] = field(default_factory=list)
     inputs: list[Value] = field(default_factory=list)
-    ops: list[Op] = field(default_factory=list)
+    ops: list[GraphStmt] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
 
     def value(self, kind: TensorType) -> Value:
@@ -152,7 +152,7 @@ class Body:
     def _maybe_stream(self) -> None:
         """Turn the last op into a stream over an axis that splits nothing of it, with one operand moving."""
         op = self.ops[-1]
-        assert op.rule is not None
+        assert isinstance(op, Op)
         assert self.axes is not None
         used = {a for v in (*op.operands, *op.results) for a in v.type.layout.axes}
         used |= {a for v in (*op.operands, *op.results) for a, _ in v.type.layout.partial}
@@ -181,8 +181,8 @@ class Body:
             able += [(v, *step) for step in _reshards(v.type, self.axes)]
         if not able:
             return
-        v, kind, layout, attrs = self.dice.choice(able)
-        self.ops.append(Op(kind, (v,), (self.value(v.type.with_layout(layout)),), attrs=attrs))
+        v, kind, axis, layout, fields = self.dice.choice(able)
+        self.ops.append(Reshard(kind, axis, v, self.value(v.type.with_layout(layout)), **fields))
 
     def procedure(self, name: str) -> Procedure:
         returned = self.dice.choices(self.values, k=self.dice.randint(0, 4))
@@ -190,9 +190,7 @@ class Body:
         return Procedure(name, tuple(self.inputs), outputs, tuple(self.ops))
 
 
-def _reshards(
-    kind: TensorType, sizes: dict[str, int]
-) -> list[tuple[str, Layout, tuple[tuple[str, Attr], ...]]]:
+def _reshards(kind: TensorType, sizes: dict[str, int]) -> list[tuple[str, str, Layout, dict[str, Any]]]:
     """Every primitive that fits the layout, with what it makes of it."""
     layout, found = kind.layout, []
     assert layout is not None
@@ -205,30 +203,34 @@ def _reshards(
         without = {a: k for a, k in partial.items() if a != axis}
         roomy = [d for d, a in enumerate(layout.dims) if kind.shape[d] % (n * prod(sizes[x] for x in a)) == 0]
         if axis in partial:
-            found.append(
-                ("all_reduce", made({}, without), (("axis", axis), ("reduction", str(partial[axis]))))
-            )
+            found.append(("all_reduce", axis, made({}, without), {"reduction": partial[axis]}))
             if partial[axis] is Reduction.SUM:
                 for d in roomy:
                     after = made({d: (*layout.dims[d], axis)}, without)
-                    found.append(("reduce_scatter", after, (("axis", axis), ("dim", d))))
+                    found.append(("reduce_scatter", axis, after, {"dim": d}))
         elif (d := layout.dim_of(axis)) is None:
-            found.append(("mask", made({}, {**partial, axis: Reduction.SUM}), (("axis", axis),)))
+            found.append(("mask", axis, made({}, {**partial, axis: Reduction.SUM}), {}))
             for d in roomy:
-                found.append(
-                    ("slice", made({d: (*layout.dims[d], axis)}, partial), (("axis", axis), ("dim", d)))
-                )
+                found.append(("slice", axis, made({d: (*layout.dims[d], axis)}, partial), {"dim": d}))
         elif layout.dims[d][-1] == axis:
             opened = layout.dims[d][:-1]
-            found.append(("all_gather", made({d: opened}, partial), (("axis", axis), ("dim", d))))
+            found.append(("all_gather", axis, made({d: opened}, partial), {"dim": d}))
             for to in roomy:
                 if to != d:
                     after = made({d: opened, to: (*layout.dims[to], axis)}, partial)
-                    found.append(("all_to_all", after, (("axis", axis), ("dim", d), ("to", to))))
+                    found.append(("all_to_all", axis, after, {"dim": d, "to": to}))
     return found
 
 
 # ------------------------------------------------------------------------------------------------- the step
+
+
+_ROLES: Final = {
+    Kind.GRAD: (Role.GRADIENT,),
+    Kind.CARRIED: (Role.GRADIENT,),
+    Kind.STATE: (Role.MOMENT,),
+    Kind.WORKING: (Role.COPY,),
+}
 
 
 @dataclass(slots=True)
@@ -261,8 +263,18 @@ class Calls:
         storage = self.dice.choice(["", *(a.name for a in like)])
         name = self.dice.name(used)
         kind = self.dice.choice(list(Kind))
-        self.arrays.append(Array(name, value.type, kind, tuple(extents), init, storage))
+        relation = self._relation(value, kind)
+        self.arrays.append(Array(name, value.type, kind, tuple(extents), init, storage, relation=relation))
         return self.arrays[-1]
+
+    def _relation(self, value: Value, kind: Kind) -> Relation | None:
+        others = [a.name for a in self.arrays if a.type == value.type]
+        roles = [Role.PARTIAL, *_ROLES.get(kind, ())]
+        return (
+            Relation(self.dice.choice(roles), self.dice.choice(others))
+            if others and self.dice.coin()
+            else None
+        )
 
     def _index(self, extent: int, loops: dict[str, int]) -> Affine:
         """Within the extent: constant, a short enough loop forwards or backwards, or anything modulo it."""

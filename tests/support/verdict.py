@@ -99,7 +99,7 @@ def trained(artifact: Artifact, mask: Mask, *, checked: bool, steps: int = 2) ->
     trainer.batches = MaskedBatches(b.inputs, b.vocabulary, b.seed, b.text, mask)
     done = []
     for loss in trainer.steps():
-        grads = {n.removesuffix(".grad"): g for n, g in trainer.arrays(Kind.GRAD).items()}
+        grads = trainer.gradients()
         done.append(Run([loss], grads, trainer.arrays(Kind.PARAM)))
     return trainer, done
 

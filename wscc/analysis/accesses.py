@@ -13,11 +13,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from wscc.analysis.statement_accesses import accessed, where_of
 from wscc.analysis.view_overlap import Dims, dims_of, meets, span
-from wscc.ir.die_arrays import as_array, present, senders
-from wscc.ir.fabric import Kernel, Post, Send, Transfer
+from wscc.ir.die_arrays import as_array
 from wscc.ir.module import Procedure
-from wscc.ir.op import Op
 from wscc.ir.per_die import Ints
 from wscc.ir.views import View
 
@@ -54,8 +53,8 @@ class Accesses:
 
 
 def accesses(procedure: Procedure, dies: int, aliases: dict[str, str]) -> Accesses:
-    """Analyse a body. `aliases` gives formals their common name (`wscc.analysis.aliases`); posts count as
-    writes of the slot and sends as reads, waits touch nothing."""
+    """Analyse a body. `aliases` gives formals their common name (`wscc.analysis.aliases`); waits touch what their
+    message does."""
     numbers: dict[Region, int] = {}
 
     def number(view: View, where: Ints) -> int:
@@ -64,22 +63,11 @@ def accesses(procedure: Procedure, dies: int, aliases: dict[str, str]) -> Access
         return numbers.setdefault(region, len(numbers))
 
     touches = []
-    for stmt in procedure.body:
-        assert not isinstance(stmt, Op)
-        reads: tuple[tuple[View, Ints], ...] = ()
-        writes: tuple[tuple[View, Ints], ...] = ()
-        match stmt:
-            case Kernel():
-                reads = tuple((v, stmt.where) for v in stmt.reads)
-                writes = tuple((v, stmt.where) for v in stmt.writes)
-            case Transfer():
-                reads = ((stmt.read, present(stmt.to, dies)),)
-                writes = ((stmt.write, present(senders(stmt.to, dies), dies)),)
-            case Post():
-                writes = ((stmt.write, present(stmt.sender, dies)),)
-            case Send():
-                reads = ((stmt.read, present(stmt.to, dies)),)
-        touches.append(Touches(tuple(number(*r) for r in reads), tuple(number(*w) for w in writes)))
+    for stmt, views in zip(procedure.body, accessed(procedure.body), strict=True):
+        sides: tuple[list[int], list[int]] = ([], [])
+        for view, writes in views:
+            sides[writes].append(number(view, where_of(stmt, dies, writes=writes)))
+        touches.append(Touches(*map(tuple, sides)))
     regions = tuple(numbers)
     return Accesses(regions, tuple(touches), _meeting(regions, dies))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import combinations
 
+from networkx.utils import UnionFind
+
 from wscc.ir.module import Module
 from wscc.ir.step import Affine, Ref, Step, calls
 
@@ -15,26 +17,26 @@ def aliases(module: Module) -> dict[str, dict[str, str]]:
     bytes or none (plan_memory gives them equal strides).
     """
     storage = {a.name: a.storage or a.name for a in module.arrays}
-    found: dict[str, dict[str, str]] = {p.name: {} for p in module.procedures}
+    shared: dict[str, UnionFind[str]] = {p.name: UnionFind() for p in module.procedures}
     for name, args in _bindings(module.step):
         sharing: dict[str, list[tuple[str, Ref]]] = {}
         for formal, ref in zip(module.procedure(name).formals, args, strict=True):
             sharing.setdefault(storage[ref.array], []).append((formal.name, ref))
         for (a, x), (b, y) in (pair for group in sharing.values() for pair in combinations(group, 2)):
             if a != b and not apart(x, y):
-                _join(found[name], a, b)
-    return found
+                shared[name].union(a, b)
+    return {name: _named(groups) for name, groups in shared.items()}
+
+
+def _named(groups: UnionFind[str]) -> dict[str, str]:
+    """Each formal with the first of its group: which one names it in the union-find is left open."""
+    first: dict[str, str] = {}
+    return {formal: first.setdefault(groups[formal], formal) for formal in groups}
 
 
 def _bindings(step: Step) -> list[tuple[str, tuple[Ref, ...]]]:
     """Each distinct static call once."""
     return list(dict.fromkeys((call.procedure, call.args) for call, _ in calls(step)))
-
-
-def _join(root: dict[str, str], a: str, b: str) -> None:
-    old, new = root.get(b, b), root.get(a, a)
-    root[a] = root[b] = new
-    root.update((k, new) for k, r in root.items() if r == old)
 
 
 def apart(x: Ref, y: Ref) -> bool:

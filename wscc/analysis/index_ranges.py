@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wscc.ir.logical_mesh import LogicalMesh
-from wscc.ir.op import Op
 from wscc.ir.per_die import Ints, per_die, times
 from wscc.ir.zigzag import piece_at
 
@@ -67,16 +66,6 @@ class Coordinates:
             Run(k * piece, piece, per_die(piece_at(b * each + k, shards) * piece for b in blocks))
             for k in range(each)
         ]
-
-
-def split_axes(op: Op, factor: str) -> tuple[str, ...]:
-    """The axes by which an op finds a factor split, in the operand or result that has most of them."""
-    axes: tuple[str, ...] = ()
-    for value, term in op.terms():
-        if factor in term and value.type.layout is not None:
-            found = value.type.layout.dims[term.index(factor)]
-            axes = found if len(found) > len(axes) else axes
-    return axes
 
 
 def ends(run: Run, die: int) -> int:

@@ -1,4 +1,4 @@
-"""What each phase of a procedure sends, as flows for the router: one for each pair of dies that exchange bytes."""
+"""Flows of each phase of a procedure for the router: one for each pair of dies that exchange bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeGuard
 
 import numpy as np
 
-from wscc.analysis.memory.access_cost import gemm_flops
+from wscc.analysis.flops import gemm_flops
 from wscc.ir.die_arrays import DieArray, as_array
 from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Module, Procedure
@@ -16,7 +16,7 @@ from wscc.ir.per_die import NOBODY, Ints
 from wscc.routing.flows import Flow
 from wscc.routing.limits import Limits
 
-# Transfers of one kind share flows: those of one content, those of one hop, all others; or a single one (its channel).
+# (content, one hop, channel or _ANY) of a transfer. Transfers of one kind share flows.
 Kind = tuple[str, bool, int]
 _ANY: Final = -1
 # A phase of at most so many messages, all too small to be cut, may take a route for each of them.
@@ -28,9 +28,9 @@ _CODE = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class PhaseFlows:
-    """The flows of one phase. `pairs[kind]` are the pairs of dies of its flows as sorted integers, the first of
-    them flow number `first[kind]`; messages of one pair and kind are one flow of all their bytes.
-    `flops` is the work of kernels between its transfers."""
+    """The flows of one phase. Messages of one pair of dies and one kind are one flow of all their bytes; the flows of a
+    kind are those of the sorted `pairs[kind]` (codes of pairs), from number `first[kind]` on. `flops` is the work of
+    kernels between the transfers."""
 
     procedure: str
     phase: int
@@ -45,40 +45,40 @@ class PhaseFlows:
         return f"{self.procedure}/{self.phase}"
 
     def numbers(self, transfer: Transfer, dies: DieArray) -> DieArray:
-        """By sender, the flow that its message belongs to, or `NOBODY`."""
+        """The flow of each sender's message, or `NOBODY`: [senders]. `dies`: the physical die of each logical one."""
         kind = next(k for k in (_kind(transfer, apart=True), _kind(transfer, apart=False)) if k in self.first)
         codes = _codes(transfer.to, dies)
         return np.where(codes == NOBODY, NOBODY, self.first[kind] + np.searchsorted(self.pairs[kind], codes))
 
 
 def module_flows(module: Module) -> tuple[PhaseFlows, ...]:
-    """Every phase of every procedure, in order."""
+    """The flows of every phase of every procedure, in order."""
     dies = np.asarray(module.dies, np.int64)
     return tuple(phase for p in module.procedures for phase in _procedure_flows(p, dies))
 
 
 def unphased_flows(module: Module) -> tuple[PhaseFlows, ...]:
-    """All that each procedure sends, as if it were one phase; procedures that send nothing are left out."""
+    """The flows of each procedure as if it were one phase; procedures that send nothing are left out."""
     dies = np.asarray(module.dies, np.int64)
     sent = {p.name: [t for t in p.body if _takes_links(t)] for p in module.procedures}
-    return tuple(_phase_flows(name, 0, found, dies) for name, found in sent.items() if found)
+    return tuple(_phase_flows(name, 0, transfers, dies) for name, transfers in sent.items() if transfers)
 
 
 def _procedure_flows(procedure: Procedure, dies: DieArray) -> list[PhaseFlows]:
     by_phase: dict[int, list[Transfer]] = {}
     work: dict[int, int] = {}
-    waiting = 0  # of kernels since the last transfer
+    flops = 0  # of kernels since the last transfer
     for stmt in procedure.body:
         if isinstance(stmt, Kernel):
-            waiting += gemm_flops(stmt)
+            flops += gemm_flops(stmt)
         elif _takes_links(stmt):
             if stmt.phase in by_phase:
-                work[stmt.phase] = work.get(stmt.phase, 0) + waiting
+                work[stmt.phase] = work.get(stmt.phase, 0) + flops
             by_phase.setdefault(stmt.phase, []).append(stmt)
-            waiting = 0
+            flops = 0
     return [
-        replace(_phase_flows(procedure.name, phase, found, dies), flops=work.get(phase, 0))
-        for phase, found in by_phase.items()
+        replace(_phase_flows(procedure.name, phase, transfers, dies), flops=work.get(phase, 0))
+        for phase, transfers in by_phase.items()
     ]
 
 
@@ -97,9 +97,9 @@ def _phase_flows(name: str, phase: int, transfers: Sequence[Transfer], dies: Die
     for kind, of_kind in sorted(kinds.items()):
         codes = [c[c != NOBODY] for c in (_codes(t.to, dies) for t in of_kind)]
         sizes = np.repeat([t.read.bytes for t in of_kind], [len(c) for c in codes])
-        pairs[kind], which = np.unique(np.concatenate(codes), return_inverse=True)
+        pairs[kind], index = np.unique(np.concatenate(codes), return_inverse=True)
         amounts = np.zeros(len(pairs[kind]), np.int64)
-        np.add.at(amounts, which, sizes)
+        np.add.at(amounts, index, sizes)
         first[kind] = len(flows)
         content, one_hop, _ = kind
         flows += [
@@ -119,6 +119,6 @@ def _kind(t: Transfer, *, apart: bool) -> Kind:
 
 
 def _codes(to: Ints, dies: DieArray) -> DieArray:
-    """By sender, the code of its pair, or `NOBODY`."""
+    """The code of each sender's pair of dies, or `NOBODY`: [senders]."""
     target = as_array(to, len(dies))
     return np.where(target == NOBODY, NOBODY, dies * _CODE + dies[target])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wscc.analysis.call_accesses import AccessKind, argument_accesses
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op
@@ -49,12 +50,17 @@ def _conversions(procedure: Procedure, dtype: DType) -> dict[int, tuple[Op, ...]
 
 def _converted_late(module: Module, casts: Casts) -> set[str]:
     """Arrays that a statement of the step converts after, or while, something is written there."""
-    inputs = {p.name: len(p.inputs) for p in module.procedures}
+    kinds = {p.name: argument_accesses(p) for p in module.procedures}
     late: set[str] = set()
     for step in module.steps():
         written: set[str] = set()
         for stmt in step:
             inside = [call for call, _ in calls((stmt,))]
-            written |= {ref.array for call in inside for ref in call.args[inputs[call.procedure] :]}
+            written |= {
+                ref.array
+                for call in inside
+                for ref, kind in zip(call.args, kinds[call.procedure], strict=True)
+                if kind is not AccessKind.READ
+            }
             late |= written & {c.args[i].array for c in inside for i in casts.get(c.procedure, {})}
     return late

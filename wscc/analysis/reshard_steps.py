@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from wscc.ir.op import Op, Value
+from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.types import Layout, Reduction
 
 
 @dataclass(frozen=True, slots=True)
-class Reshard:
+class ReshardStep:
     """One primitive: `dim` is gathered, scattered or sliced; `to` is where all_to_all splits instead."""
 
     kind: str
@@ -23,10 +23,10 @@ class Reshard:
     after: Layout
     dim: int = -1
     to: int = -1
-    reduction: Reduction = Reduction.SUM
+    reduction: Reduction | None = None
 
 
-def plan(source: Layout, target: Layout) -> list[Reshard]:
+def plan(source: Layout, target: Layout) -> list[ReshardStep]:
     """The steps from `source` to `target`, cheapest kinds first: reduce_scatter, slice, all_reduce,
     all_to_all, all_gather, mask."""
     return list(_Planner(source, target).steps())
@@ -39,16 +39,16 @@ class _Planner:
         self.target = target
         self.keep = dict(target.partial)
 
-    def steps(self) -> Iterator[Reshard]:
+    def steps(self) -> Iterator[ReshardStep]:
         while step := (
             self._reduce_scatter() or self._slice() or self._all_reduce() or self._regroup()
             or self._late_all_reduce() or self._mask()
         ):  # fmt: skip
             yield step
 
-    def _now(self, kind: str, axis: str, **more: object) -> Reshard:
+    def _now(self, kind: str, axis: str, **more: object) -> ReshardStep:
         layout = Layout(tuple(map(tuple, self.dims))).with_partial(self.partial)
-        return Reshard(kind, axis, layout, **more)  # type: ignore[arg-type]
+        return ReshardStep(kind, axis, layout, **more)  # type: ignore[arg-type]
 
     def _fits(self, d: int) -> bool:
         """Whether what dimension `d` is split by now is a major part of what the target wants."""
@@ -62,7 +62,7 @@ class _Planner:
         """Axes whose partial state the target does not want."""
         return [a for a, kind in self.partial.items() if self.keep.get(a) != kind]
 
-    def _reduce_scatter(self) -> Reshard | None:
+    def _reduce_scatter(self) -> ReshardStep | None:
         for axis in self._surplus():
             d = self.target.dim_of(axis)
             if d is not None and self._next(d) == axis and self.partial[axis] is Reduction.SUM:
@@ -71,7 +71,7 @@ class _Planner:
                 return self._now("reduce_scatter", axis, dim=d)
         return None
 
-    def _slice(self) -> Reshard | None:
+    def _slice(self) -> ReshardStep | None:
         used = {a for dim in self.dims for a in dim}
         for d in range(len(self.dims)):
             axis = self._next(d)
@@ -80,7 +80,7 @@ class _Planner:
                 return self._now("slice", axis, dim=d)
         return None
 
-    def _all_reduce(self, late: bool = False) -> Reshard | None:
+    def _all_reduce(self, late: bool = False) -> ReshardStep | None:
         for axis in self._surplus():
             kind = self.partial[axis]
             if late or self.target.dim_of(axis) is None or kind is not Reduction.SUM:
@@ -88,10 +88,10 @@ class _Planner:
                 return self._now("all_reduce", axis, reduction=kind)
         return None
 
-    def _late_all_reduce(self) -> Reshard | None:
+    def _late_all_reduce(self) -> ReshardStep | None:
         return self._all_reduce(late=True)
 
-    def _regroup(self) -> Reshard | None:
+    def _regroup(self) -> ReshardStep | None:
         wrong = [d for d in range(len(self.dims)) if not self._fits(d)]
         for d in wrong:
             for e in range(len(self.dims)):
@@ -104,7 +104,7 @@ class _Planner:
             return self._now("all_gather", axis, dim=wrong[0])
         return None
 
-    def _mask(self) -> Reshard | None:
+    def _mask(self) -> ReshardStep | None:
         for axis, kind in self.keep.items():
             if axis not in self.partial:
                 assert kind is Reduction.SUM, "a maximum has no neutral part to mask with"
@@ -113,19 +113,12 @@ class _Planner:
         return None
 
 
-def reshard_op(step: Reshard, source: Value, made: Value) -> Op:
-    """The step as an op."""
-    attrs: tuple[tuple[str, str | int], ...] = (("axis", step.axis),)
-    if step.dim >= 0:
-        attrs += (("dim", step.dim),)
-    if step.to >= 0:
-        attrs += (("to", step.to),)
-    if step.kind == "all_reduce":
-        attrs += (("reduction", str(step.reduction)),)
-    return Op(step.kind, (source,), (made,), attrs=attrs)
+def reshard(step: ReshardStep, source: Value, made: Value) -> Reshard:
+    """The step as a statement."""
+    return Reshard(step.kind, step.axis, source, made, step.dim, step.to, step.reduction)
 
 
-def received_elements(step: Reshard, shape: tuple[int, ...], sizes: dict[str, int]) -> float:
+def received_elements(step: ReshardStep, shape: tuple[int, ...], sizes: dict[str, int]) -> float:
     """Elements that a die receives in one primitive step (bandwidth-optimal collective)."""
     n = sizes[step.axis]
     local = prod(shape) / prod(sizes[a] for a in step.after.axes)

@@ -9,7 +9,7 @@ from networkx.utils import UnionFind
 
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
-from wscc.ir.op import Op, Value
+from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.step import calls
 from wscc.strategy import SEQUENCE
 
@@ -54,17 +54,17 @@ class Sequences:
 
 def _values(procedure: Procedure) -> Iterator[Value]:
     yield from procedure.inputs
-    for op in procedure.ops:
-        yield from op.results
+    for stmt in procedure.statements:
+        yield from stmt.results
 
 
 def _equal(module: Module) -> Iterator[list[_Dim]]:
     """Dimensions of one factor of an op, those that a reshard keeps, and those of an argument and its formal."""
     for p in module.procedures:
-        for op in p.ops:
-            if op.is_reshard:
-                names = [op.operands[0].name, op.results[0].name]
-                yield from ([(p.name, n, d) for n in names] for d in range(len(op.results[0].type.shape)))
+        for op in p.statements:
+            if isinstance(op, Reshard):
+                names = [op.operand.name, op.result.name]
+                yield from ([(p.name, n, d) for n in names] for d in range(len(op.result.type.shape)))
                 continue
             factors: dict[str, list[_Dim]] = {}
             for v, term in op.terms():
@@ -82,7 +82,7 @@ def factors(op: Op, positions: Positions) -> set[str]:
     return {t[d] for v, t in op.terms() for d in positions[v.name]}
 
 
-def across(reshard: Op, positions: Positions) -> bool:
+def across(reshard: Reshard, positions: Positions) -> bool:
     """Whether a reshard cuts or joins positions."""
-    dims = positions[reshard.operands[0].name]
-    return any(value in dims for name, value in reshard.attrs if name in ("dim", "to"))
+    dims = positions[reshard.operand.name]
+    return reshard.dim in dims or reshard.to in dims

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from wscc.analysis.cost import DieRates, Rates
-from wscc.analysis.memory.access_cost import gemm_flops, touched
+from wscc.analysis.flops import gemm_flops
+from wscc.analysis.memory.access_cost import touched
 from wscc.ir.fabric import Kernel, Send, Wait
 from wscc.ir.module import Procedure
 from wscc.machine.wafer import Wafer

@@ -14,6 +14,7 @@ import click
 from wscc.cli.collective import collective_command
 from wscc.cli.common import report_error, report_usage, say
 from wscc.cli.compile import compile_command
+from wscc.cli.draw import draw_command
 from wscc.cli.faults import faults_command
 from wscc.cli.importing import import_command
 from wscc.cli.inspect import explain_command, fmt_command, opt_command, passes_command
@@ -34,7 +35,8 @@ def cli() -> None:
 
 
 for command in (
-    compile_command, run_command, verify_command, simulate_command, monitor_command, search_command,
+    compile_command, run_command, verify_command, simulate_command, monitor_command, draw_command,
+    search_command,
     faults_command, schedule_command, import_command, route_command, collective_command, opt_command,
     passes_command, explain_command, fmt_command,
 ):  # fmt: skip

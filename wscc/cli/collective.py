@@ -1,4 +1,4 @@
-"""`wscc collective`."""
+"""The command `wscc collective`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from wscc.cli.link_option import read_bytes, read_die, read_link, read_wafer
 from wscc.cli.sweep import plot_sweep, show_sweep, sweep
 from wscc.collectives.algorithms import ALGORITHMS
 from wscc.collectives.choose import AUTO, Outcome, collective, make_request
-from wscc.collectives.files import schedule_lines
 from wscc.collectives.plan import Op
+from wscc.collectives.plan_file import plan_lines
 from wscc.collectives.timing import LinkModel
 from wscc.diagnostics import Code, Diagnostic, fail
 from wscc.frontend.overrides import UsageError
@@ -34,17 +34,18 @@ OPS: Final = [str(op) for op in Op]
 @click.option("--dead", multiple=True, metavar="WHAT", help="die:R,C or link:R,C-R,C; may be repeated")
 @click.option("--root", metavar="R,C", help="who sends a broadcast or p2p (default: the first live die)")
 @click.option("--to", "target", metavar="R,C", help="who receives a p2p (default: the last live die)")
-@click.option("--check", is_flag=True, help="execute the schedule, and compare what every die ends with")
-@click.option("--schedule", metavar="FILE", help="write the transfers as JSON lines")
+@click.option("--check", is_flag=True, help="execute the plan, and compare what every die ends with")
+@click.option("--plan", metavar="FILE", help="write the transfers as JSON lines")
+@click.option("--schedule", "old_plan", metavar="FILE", hidden=True, help="the old spelling of --plan")
 @click.option("--sweep", "sweeping", is_flag=True, help="a table of sizes from 1 KiB to N by algorithm")
 @click.option("--plot", metavar="FILE", help="draw the table of --sweep; needs matplotlib")
 @json_option
 def collective_command(
     op: str, mesh: str, size: str, link: str, link_model: str, algorithm: str, dead: tuple[str, ...],
-    root: str | None, target: str | None, check: bool, schedule: str | None, sweeping: bool, plot: str | None,
-    as_json: bool,
+    root: str | None, target: str | None, check: bool, plan: str | None, old_plan: str | None, sweeping: bool,
+    plot: str | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Schedule the collective OP over all live dies of a mesh, and show its time against a lower bound.
+    """Plan the collective OP over all live dies of a mesh, and show its time against a lower bound.
 
     N is the whole vector for all_gather, reduce_scatter and all_reduce, the message for broadcast and p2p, and
     what each die holds for all_to_all. `--check` runs the messages on dies with memories of their own, on whole
@@ -69,8 +70,8 @@ def collective_command(
             show_sweep(rows)
         return 0
     outcome = collective(request, model, algorithm)
-    if schedule:
-        _write(schedule, outcome)
+    for path in filter(None, (plan, old_plan)):
+        _write(path, outcome)
     executed = execute(request, outcome.timed.plan) if check else None
     if as_json:
         show_json({**_as_json(outcome, wafer), **({"check": _check(executed, wafer)} if executed else {})})
@@ -88,12 +89,12 @@ def _check(executed: Execution, wafer: Wafer) -> dict[str, Any]:
 
 def _show_check(executed: Execution, outcome: Outcome, wafer: Wafer) -> None:
     size = outcome.request.bytes
-    how = f"{executed.elements:,} numbers"
+    scale = f"{executed.elements:,} numbers"
     if executed.elements < size:
-        how += f", a reduced size: {size / max(executed.elements, 1):,.3g} bytes for each"
+        scale += f", a reduced size: {size / max(executed.elements, 1):,.3g} bytes for each"
     wrong = ", ".join(str(divmod(d, wafer.cols)) for d in executed.wrong)
     verdict = "passed" if executed.ok else f"FAILED on dies {wrong}"
-    click.echo(f"{'check':<18}{verdict}: executed with {how}")
+    click.echo(f"{'check':<18}{verdict}: executed with {scale}")
 
 
 def _model(link: str, kind: str) -> LinkModel:
@@ -102,15 +103,15 @@ def _model(link: str, kind: str) -> LinkModel:
 
 
 def _number(wafer: Wafer, text: str, option: str) -> int:
-    at = read_die(text, option)
-    if at[0] >= wafer.rows or at[1] >= wafer.cols:
+    row, column = read_die(text, option)
+    if row >= wafer.rows or column >= wafer.cols:
         extent = f"rows are 0 to {wafer.rows - 1}, columns 0 to {wafer.cols - 1}"
-        raise fail(Code.OFF_MESH, f"die {at} of `{option}` is not on the mesh", help=extent)
-    return wafer.number(at)
+        raise fail(Code.OFF_MESH, f"die {(row, column)} of `{option}` is not on the mesh", help=extent)
+    return wafer.number((row, column))
 
 
 def _write(path: str, outcome: Outcome) -> None:
-    write_file(path, (f"{line}\n" for line in schedule_lines(outcome.request, outcome.timed)))
+    write_file(path, (f"{line}\n" for line in plan_lines(outcome.request, outcome.timed)))
 
 
 def _as_json(outcome: Outcome, wafer: Wafer) -> dict[str, Any]:
@@ -132,17 +133,17 @@ def _as_json(outcome: Outcome, wafer: Wafer) -> dict[str, Any]:
 
 
 def _show(outcome: Outcome, wafer: Wafer) -> None:
-    r = _as_json(outcome, wafer)
+    fields = _as_json(outcome, wafer)
     for label, text in (
         (
             "collective",
-            f"{r['op']} of {r['bytes']:,} bytes over {r['dies']} dies of {wafer.rows} x {wafer.cols}",
+            f"{fields['op']} of {fields['bytes']:,} bytes over {fields['dies']} dies of {wafer.rows} x {wafer.cols}",
         ),
-        ("algorithm", f"{r['algorithm']}, {r['messages']:,} messages"),
-        ("time", f"{r['seconds']:.6g} s"),
-        ("bound", f"{r['bound_seconds']:.6g} s ({r['bound_kind']}), ratio {r['ratio']:.4f}"),
-        ("fullest link", f"{r['max_link_bytes']:,} bytes"),
+        ("algorithm", f"{fields['algorithm']}, {fields['messages']:,} messages"),
+        ("time", f"{fields['seconds']:.6g} s"),
+        ("bound", f"{fields['bound_seconds']:.6g} s ({fields['bound_kind']}), ratio {fields['ratio']:.4f}"),
+        ("fullest link", f"{fields['max_link_bytes']:,} bytes"),
     ):
         click.echo(f"{label:<18}{text}")
-    if r["why"]:
-        click.echo(f"{'over the bound':<18}{r['why']}")
+    if fields["why"]:
+        click.echo(f"{'over the bound':<18}{fields['why']}")

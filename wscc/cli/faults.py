@@ -138,7 +138,7 @@ def _show(study: Study, step: float, seeds: int, rows: list[Row]) -> None:
 def _legend(rows: list[Row]) -> Iterator[str]:
     """What the table does not say by itself."""
     yield "median, least, mean: throughput kept, of the patterns that compile; in the mean, a refused one keeps 0."
-    if any(row.kept and row.kept[-1] > 1 for row in rows):
+    if any(row.throughputs and row.throughputs[-1] > 1 for row in rows):
         yield "Over 100%: dies further apart than hops alone advise can leave the most loaded link less to carry."
     if any(row.nearest for row in rows):
         yield "as: fewer dies are alive than the file's strategy needs, and this is the nearest that compiles."

@@ -11,8 +11,8 @@ import click
 
 from wscc.cli.common import json_option, read_table_file, show_json, write_file
 from wscc.diagnostics import CompileError
-from wscc.diagnostics.render import explain
-from wscc.driver.pipeline import check, facts_of, run_passes
+from wscc.diagnostics.explain import explain
+from wscc.driver.pipeline import Pipeline, check
 from wscc.frontend.fmt import fmt
 from wscc.frontend.overrides import UsageError
 from wscc.frontend.parse import parse as parse_wsl
@@ -36,7 +36,7 @@ def opt_command(ir: str, chosen: str, as_json: bool) -> int:
     passes = _asked(lambda words: parse_passes(words, read_table_file), chosen)
     module = parse_wir(read_source(ir))
     check(module, "parse")
-    module = run_passes(module, passes, facts=facts_of(module))
+    module = Pipeline(tuple(passes)).run(module)
     _print("module", to_text(module), as_json)
     return 0
 

@@ -1,4 +1,4 @@
-"""Words of the command line that describe a machine and a size: `5x5`, `1KiB`, `bandwidth=256B/ns,flit=64B`."""
+"""Parsers of options that describe a machine and a size: `5x5`, `1KiB`, `bandwidth=256B/ns,flit=64B`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ MAX_DIES: Final = 4096
 
 
 def read_wafer(mesh: str, dead: Sequence[str]) -> Wafer:
-    """The wafer of `--mesh` with the damage of `--dead`. `UsageError` if either is malformed, W003 for a mesh of
-    too many dies, W304 for damage beside it."""
-    found = _MESH.fullmatch(mesh.strip().lower())
-    if not found:
+    """The wafer of `--mesh` with the damage of `--dead`.
+
+    Raises `UsageError` if either is malformed, `CompileError` W003 for a mesh of too many dies, W304 for damage off
+    the mesh."""
+    match = _MESH.fullmatch(mesh.strip().lower())
+    if not match:
         _refuse(f"`--mesh {mesh}` is not ROWSxCOLUMNS", "write rows x columns: `--mesh 4x8`")
-    rows, cols = int(found[1]), int(found[2])
+    rows, cols = int(match[1]), int(match[2])
     if rows * cols > MAX_DIES:
         raise fail(
             Code.LIMIT, f"a mesh of {rows} x {cols} dies is too large: the limit is {MAX_DIES:,} dies",
@@ -41,24 +43,25 @@ def read_wafer(mesh: str, dead: Sequence[str]) -> Wafer:
     damage = [read_dead(text) for text in dead]
     return Wafer(
         f"{rows}x{cols}", rows, cols,
-        dead_dies=frozenset(_at(d.die) for d in damage if isinstance(d, DeadDie)),
-        dead_links=dead_links((_at(d.a), _at(d.b)) for d in damage if not isinstance(d, DeadDie)),
+        dead_dies=frozenset(_coordinate(d.die) for d in damage if isinstance(d, DeadDie)),
+        dead_links=dead_links((_coordinate(d.a), _coordinate(d.b)) for d in damage if not isinstance(d, DeadDie)),
     )  # fmt: skip
 
 
-def _at(place: Coord) -> Coordinate:
-    return place.row, place.column
+def _coordinate(parsed: Coord) -> Coordinate:
+    return parsed.row, parsed.column
 
 
 def read_die(text: str, option: str) -> tuple[int, int]:
-    found = _DIE.fullmatch(text)
-    if not found:
+    """(row, column) of `option`, which need not be on the mesh. Raises `UsageError` if it is malformed."""
+    match = _DIE.fullmatch(text)
+    if not match:
         _refuse(f"`{option} {text}` is not a die", f"write row, column: `{option} 1,3`")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def read_bytes(text: str) -> int:
-    """A whole number of bytes; a plain number is one too."""
+    """The whole number of bytes of `--bytes`, with or without a unit. Raises `UsageError` if it is malformed."""
     value, dimension = _quantity(text, "--bytes")
     if dimension not in (Dimension.BYTES, Dimension.NONE) or value.denominator != 1 or value > MAX_BYTES:
         _refuse(f"`--bytes {text}` is no number of bytes up to {MAX_BYTES}", "write `--bytes 64MB` or `1KiB`")
@@ -66,9 +69,11 @@ def read_bytes(text: str) -> int:
 
 
 def read_link(text: str) -> tuple[int, Fraction, int]:
-    """Bandwidth (B/s), latency (s) and flit (bytes); what is not named is as in a wafer that says nothing."""
+    """Bandwidth (B/s), latency (s) and flit (bytes) of `--link`; fields not named have the defaults of a wafer.
+
+    Raises `UsageError` if it is malformed."""
     link = Link()
-    given = {
+    values = {
         "bandwidth": Fraction(link.bandwidth), "latency": Fraction(repr(link.latency)), "flit": Fraction(link.flit)
     }  # fmt: skip
     for part in filter(None, text.split(",")):
@@ -80,19 +85,19 @@ def read_link(text: str) -> tuple[int, Fraction, int]:
             _refuse(f"`--link {name}={value}` needs a unit of {_FIELDS[name]}", f"write `{_EXAMPLE}`")
         if name != "latency" and (number < 1 or number.denominator != 1):
             _refuse(f"`--link {name}={value}` is not a whole number above 0", f"write `{_EXAMPLE}`")
-        given[name] = number
-    return int(given["bandwidth"]), given["latency"], int(given["flit"])
+        values[name] = number
+    return int(values["bandwidth"]), values["latency"], int(values["flit"])
 
 
 def _quantity(text: str, option: str) -> tuple[Fraction, Dimension]:
     """A number with a unit of the language, or a rate such as `256B/ns`."""
-    found = _QUANTITY.fullmatch(text)
-    if not found:
+    match = _QUANTITY.fullmatch(text)
+    if not match:
         _refuse(
             f"`{option}` cannot be `{text}`",
             f"write a number and a unit, such as {EXAMPLES[Dimension.BYTES]}",
         )
-    number, unit = Fraction(found[1]), found[2]
+    number, unit = Fraction(match[1]), match[2]
     if unit in UNITS:
         dimension, factor = UNITS[unit]
         return number * factor, dimension

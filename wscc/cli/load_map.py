@@ -17,8 +17,9 @@ _NAMED = 16  # columns or rows of a mesh whose dies are named
 
 
 def heat_maps(wafer: Wafer, links: Sequence[Hop], before: Ints, after: Ints) -> list[str]:
-    """Both loads, side by side where that fits; nothing for a mesh too large to draw. Between two dies stands
-    the larger load of the two directions in tenths of the largest load before, `.` for none."""
+    """Maps of both loads (bytes by link, in the order of `links`), side by side where they fit; empty for a mesh too
+    large to draw. Between two dies stands the larger load of the two directions in tenths of the largest load before,
+    `.` for none."""
     maps = [heat_map(wafer, links, load, int(before.max(initial=0))) for load in (before, after)]
     width = 4 * wafer.cols - 3
     if width > _WIDTH or wafer.rows > _LARGEST or wafer.dies == 1:
@@ -30,7 +31,7 @@ def heat_maps(wafer: Wafer, links: Sequence[Hop], before: Ints, after: Ints) -> 
 
 
 def heat_map(wafer: Wafer, links: Sequence[Hop], load: Ints, top: int) -> list[str]:
-    """One map: `o` a die, `X` a dead one, a blank where no live link is."""
+    """A map of loads in tenths of `top`: `o` a die, `X` a dead one, a blank where no live link is."""
     rows = [[" "] * (4 * wafer.cols - 3) for _ in range(2 * wafer.rows - 1)]
     for die in range(wafer.dies):
         r, c = wafer.coordinate(die)
@@ -46,7 +47,7 @@ def heat_map(wafer: Wafer, links: Sequence[Hop], load: Ints, top: int) -> list[s
 
 
 def die_map(wafer: Wafer, share: Mapping[int, float]) -> list[str]:
-    """A map of dies in tenths of 1: `X` a dead one, `-` one without a value. Nothing for a mesh too large to draw."""
+    """A map of dies in tenths of 1: `X` a dead one, `-` one without a value. Empty for a mesh too large to draw."""
     if 2 * wafer.cols - 1 > _WIDTH or wafer.rows > _LARGEST:
         return []
     rows = []
@@ -61,12 +62,12 @@ def die_map(wafer: Wafer, share: Mapping[int, float]) -> list[str]:
 
 
 def hottest_links(wafer: Wafer, before: Ints, after: Sequence[LinkLoad], count: int = 5) -> list[str]:
-    """A table of the most loaded links after routing, with what they carried before."""
-    place = sorted(range(len(after)), key=lambda i: (-after[i].bytes, i))[:count]
+    """A table of the most loaded links after routing, with their loads before; empty if no link is loaded."""
+    hottest = sorted(range(len(after)), key=lambda i: (-after[i].bytes, i))[:count]
     lines = [
         f"{'hottest links':<22}{'XY bytes':>18}{'bytes':>18}{'messages':>10}{'queueing':>10}{'conflicts':>10}"
     ]
-    for i in place:
+    for i in hottest:
         link = after[i]
         if link.bytes:
             name = " - ".join("{},{}".format(*wafer.coordinate(d)) for d in link.link)
@@ -76,9 +77,8 @@ def hottest_links(wafer: Wafer, before: Ints, after: Sequence[LinkLoad], count: 
 
 
 def wafer_map(placed: Module) -> list[str]:
-    """One line per row of the mesh: each used die by its coordinates on the axes, `-` over the whole width idle,
-    `X` dead.
-    Empty for one die, and for meshes too large to print."""
+    """One line per row of the mesh: each used die by its coordinates on the axes, idle ones as `-` and dead ones as `X`
+    over the whole width. Empty for one die, and for meshes too large to print."""
     wafer = placed.machine
     if placed.dies_used == 1 or max(wafer.rows, wafer.cols) > _NAMED:
         return []

@@ -1,4 +1,4 @@
-"""Pictures, with matplotlib if it is installed."""
+"""Plots of facts of a simulation, with matplotlib if it is installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def new_figure() -> Any:
 
 
 def save_figure(figure: Any, path: str) -> None:
-    """Raises `CompileError` W002 if it cannot be written."""
+    """Write a figure to a file. Raises `CompileError` W002 if it cannot be written."""
     try:
         figure.savefig(path)
     except (OSError, ValueError) as problem:
@@ -36,7 +36,9 @@ Facts = Mapping[str, Any]
 
 
 def plot(path: str, wafer: Wafer, facts: Facts) -> None:
-    """Raises `CompileError` W006 without matplotlib, W002 if it cannot write."""
+    """Plot facts to a file: memory over time, else a map of dies or links.
+
+    Raises `CompileError` W006 without matplotlib, W002 if it cannot write."""
     figure = new_figure()
     if facts["metric"] == "memory":
         _over_time(figure, facts)
@@ -46,7 +48,7 @@ def plot(path: str, wafer: Wafer, facts: Facts) -> None:
 
 
 def _map(figure: Any, wafer: Wafer, facts: Facts) -> None:
-    """Dies as squares, links as arrows between them, coloured by the share of the step in which they are busy."""
+    """Draw dies as squares and links as arrows between them, coloured by the share of the step that they are busy."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
@@ -72,7 +74,7 @@ def _map(figure: Any, wafer: Wafer, facts: Facts) -> None:
 
 
 def _over_time(figure: Any, facts: Facts) -> None:
-    """By stage, what is live, stacked."""
+    """Draw the live bytes of each stage over time, stacked by kind."""
     parts = ("resident", "kept", "locals")
     rows = figure.subplots(len(facts["stages"]), 1, squeeze=False, sharex=True)[:, 0]
     for axes, stage in zip(rows, facts["stages"], strict=True):

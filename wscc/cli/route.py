@@ -1,4 +1,4 @@
-"""`wscc route`."""
+"""The command `wscc route`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Outcome:
 
     @property
     def gap_percent(self) -> float | None:
-        """By how much the largest load is above the bound; None without one."""
+        """The largest load above the bound, in per cent of it; None without a bound."""
         if self.bound is None:
             return None
         most = self.routing.max_link_bytes
@@ -80,12 +80,12 @@ def route_command(
 def _outcome(
     topology: Topology, flows: FlowFile, limits: Limits, adaptive: bool, with_bound: bool
 ) -> _Outcome:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     routing = route(topology, flows.flows, limits, adaptive=adaptive)
     routed = time.perf_counter()
     certificate = lower_bound(routing) if with_bound else None
     bound = None if certificate is None else certificate.bytes
-    return _Outcome(routing, routed - begun, bound, time.perf_counter() - routed if with_bound else 0.0)
+    return _Outcome(routing, routed - start, bound, time.perf_counter() - routed if with_bound else 0.0)
 
 
 def _route_lines(wafer: Wafer, flows: FlowFile, routing: Routing) -> Iterator[str]:
@@ -132,10 +132,10 @@ def _show(wafer: Wafer, outcome: _Outcome) -> None:
     for label, text in rows:
         click.echo(f"{label:<10}{text}")
     loads = load_map(routing.topology, routing.pieces)
-    for part in (
+    for lines in (
         hottest_links(wafer, routing.initial_load, loads),
         heat_maps(wafer, routing.topology.links, routing.initial_load, routing.load),
     ):
-        if part:
+        if lines:
             click.echo()
-            click.echo("\n".join(part))
+            click.echo("\n".join(lines))

@@ -1,4 +1,4 @@
-"""`wscc collective --sweep` and `--plot`: times by size and algorithm."""
+"""The table and the plot of `wscc collective --sweep` and `--plot`: times by size and algorithm."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _FIRST = 1024
 
 
 def sweep(request: Request, model: LinkModel, algorithms: Sequence[str]) -> Rows:
-    """For 1 KiB, four times that and so on, and last the size asked for: seconds by algorithm (null where
-    there is none on this mesh) and the bound."""
+    """A row for 1 KiB, four times that and so on, and last the size of the request: seconds by algorithm (None where
+    it does not exist on this mesh) and the bound.
+
+    Raises `CompileError` as `collective` does, except for W303 of an algorithm."""
     sizes = [_FIRST]
     while sizes[-1] * 4 < request.bytes:
         sizes.append(sizes[-1] * 4)
@@ -48,6 +50,7 @@ def _row(request: Request, model: LinkModel, algorithms: Sequence[str]) -> dict[
 
 
 def show_sweep(rows: Rows) -> None:
+    """Print the table."""
     names = list(rows[0]["seconds"])
     click.echo(f"{'bytes':>16}" + "".join(f"{n:>12}" for n in (*names, "bound")))
     for row in rows:
@@ -57,7 +60,7 @@ def show_sweep(rows: Rows) -> None:
 
 
 def plot_sweep(path: str, rows: Rows, title: str) -> None:
-    """Time over size, both logarithmic. Raises `CompileError` W006 without matplotlib, W002 if it cannot write."""
+    """Plot time over size, both logarithmic. Raises `CompileError` W006 without matplotlib, W002 if it cannot write."""
     figure = new_figure()
     axes = figure.add_subplot()
     for name in rows[0]["seconds"]:

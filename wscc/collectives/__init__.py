@@ -1,4 +1,4 @@
-"""Collectives over the live dies of any connected machine: schedules of chunked transfers and their times.
+"""Collectives over the live dies of any connected machine: plans of chunked transfers and their times.
 
-`choose.collective` is the way in; `check.violations` looks at what it gives, independently.
+`choose.collective` returns the fastest plan; `check.violations` checks one independently.
 """

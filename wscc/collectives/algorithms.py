@@ -1,4 +1,4 @@
-"""The algorithms: each has families of candidate plans of every collective."""
+"""The algorithms of collectives: families of candidate plans of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wscc.collectives.arrange import Arc, Route, arrange
 from wscc.collectives.cuts import least_cut, unit_flow
 from wscc.collectives.exchanges import exchanges
 from wscc.collectives.family import Family, piece_counts, pipelined
-from wscc.collectives.gathers import gathers, spread_plan
+from wscc.collectives.gathers import gathers, matched_plan
 from wscc.collectives.packing import pack
 from wscc.collectives.plan import (
     COPY,
@@ -19,13 +19,13 @@ from wscc.collectives.plan import (
     Op,
     Plan,
     Request,
-    backwards,
     pieces_of,
-    reduce_then_spread,
+    reduce_then_gather,
     split,
+    time_reversal,
 )
 from wscc.collectives.timing import LinkModel
-from wscc.collectives.trees import GUIDES, OutTree, path_route, spread_route, tree_guide, up_and_down
+from wscc.collectives.trees import GUIDES, OutTree, broadcast_route, path_route, tree_guide, up_and_down
 from wscc.machine.topology import Topology
 
 ALGORITHMS: Final = ("ring", "chain", "tree", "packing", "direct")
@@ -36,7 +36,7 @@ _ONE_LIMIT: Final = (1,)
 
 
 def families(request: Request, model: LinkModel, algorithm: str) -> Families:
-    """Candidates of one algorithm, none if it does not exist on this mesh (a ring through all dies)."""
+    """Families of plans of one algorithm; none if it does not exist on this mesh (a ring through all dies)."""
     match request.op:
         case Op.ALL_GATHER:
             yield from gathers(request, model, algorithm)
@@ -51,9 +51,9 @@ def families(request: Request, model: LinkModel, algorithm: str) -> Families:
 
 
 def _reversed(request: Request, model: LinkModel, algorithm: str) -> Families:
-    """A sum is passed on when all of it is there: the gather to reverse is one without early relays."""
+    """Time reversals of gathers without early relays: a sum is passed on only when all of it is there."""
     for family in gathers(request, model.without_early_relays(), algorithm):
-        yield family.changed(backwards)
+        yield family.changed(time_reversal)
 
 
 # ---- all_reduce
@@ -68,10 +68,11 @@ def _all_reduces(request: Request, model: LinkModel, algorithm: str) -> Families
     if algorithm == "packing":
         yield _piped(request, model, "packing", pack(request.topology).trees)
     for family in gathers(request, model.without_early_relays(), algorithm):
-        yield family.changed(reduce_then_spread)
+        yield family.changed(reduce_then_gather)
 
 
 def _depths(tree: OutTree) -> dict[int, int]:
+    """Hops from the root of a tree to each other die."""
     depth: dict[int, int] = {}
     for child, parent in tree.items():
         depth[child] = depth.get(parent, 0) + 1
@@ -94,8 +95,8 @@ def _piped(request: Request, model: LinkModel, name: str, trees: Sequence[OutTre
         return Plan(name, tuple(chunks), messages)
 
     counts = piece_counts(sum(len(r.arcs) for r in routes) or 1, request.bytes // len(routes), model)
-    used = [{link for a in r.arcs if (link := (a.src, a.dst))} for r in routes]
-    fullest = max((sum(link in of for of in used) for link in request.topology.links), default=0)
+    crossed = [{link for a in r.arcs if (link := (a.src, a.dst))} for r in routes]
+    fullest = max((sum(link in links for links in crossed) for link in request.topology.links), default=0)
     part = request.bytes // len(routes)
     depth = max((r.tails[0] for r in routes if r.arcs), default=1)
     return Family(plan, _rows(counts), pipelined(part, depth, model, REDUCE), floor=fullest * part)
@@ -120,23 +121,23 @@ def _sends(request: Request, model: LinkModel, algorithm: str) -> Families:
         paths = disjoint_paths(request.topology, request.root, request.target)
         yield _along(request, model, algorithm, paths or [Route(())])
     else:
-        yield _spread(request, model)
+        yield _broadcast(request, model)
 
 
 def _route_of(request: Request, tree: OutTree) -> Route:
-    return spread_route(tree) if request.op is Op.BROADCAST else path_route(tree, request.target)
+    return broadcast_route(tree) if request.op is Op.BROADCAST else path_route(tree, request.target)
 
 
 def _along(request: Request, model: LinkModel, algorithm: str, routes: Sequence[Route]) -> Family:
-    """Pieces that take turns on the routes; in a packing, as many on each."""
+    """Pieces that take the routes in turn; in a packing, as many on each."""
     shared = len(routes) if algorithm == "packing" else 1
     targets = frozenset(request.dies if request.op is Op.BROADCAST else [request.target])
 
     def plan(pieces: int, limit: int, seed: int) -> Plan:
         parts = list(pieces_of(request.bytes, pieces * shared))
         chunks = tuple(Chunk(n, frozenset([request.root]), targets) for n in parts)
-        taken = [routes[i % len(routes)] for i in range(len(parts))]
-        return Plan(algorithm, chunks, arrange(taken, parts, range(len(parts)), model, limit))
+        by_piece = [routes[i % len(routes)] for i in range(len(parts))]
+        return Plan(algorithm, chunks, arrange(by_piece, parts, range(len(parts)), model, limit))
 
     hops = max(max(len(r.arcs) for r in routes) * shared, 1)
     part = request.bytes // shared
@@ -144,29 +145,29 @@ def _along(request: Request, model: LinkModel, algorithm: str, routes: Sequence[
     return Family(plan, _rows(piece_counts(hops, part, model)), pipelined(part, depth, model, COPY))
 
 
-def _spread(request: Request, model: LinkModel) -> Family:
-    """Pieces spread as in a gather, all from one die."""
+def _broadcast(request: Request, model: LinkModel) -> Family:
+    """Pieces matched with links as in a gather, all from one die."""
     everyone = frozenset(request.dies)
 
     def plan(pieces: int, limit: int, seed: int) -> Plan:
         chunks = [Chunk(n, frozenset([request.root]), everyone) for n in pieces_of(request.bytes, pieces)]
-        return spread_plan(request, model, chunks, limit, seed)
+        return matched_plan(request, model, chunks, limit, seed)
 
     counts = piece_counts(len(request.dies), request.bytes, model)
-    far = max(request.topology.distance(d, request.root) for d in request.dies)
-    return Family(plan, _rows(counts), pipelined(request.bytes, far, model, COPY))
+    farthest = max(request.topology.distance(d, request.root) for d in request.dies)
+    return Family(plan, _rows(counts), pipelined(request.bytes, farthest, model, COPY))
 
 
 def disjoint_paths(topology: Topology, source: int, target: int) -> list[Route]:
     """Paths from `source` to `target` that share no link, as many as the narrowest cut has links."""
     if source == target:
         return []
-    used = unit_flow(topology, source, target)
+    successors = unit_flow(topology, source, target)
     paths = []
     for _ in range(least_cut(topology, source, target)):
         path = [source]
         while path[-1] != target:
-            step = used[path[-1]].pop()
+            step = successors[path[-1]].pop()
             path = path[: path.index(step) + 1] if step in path else [*path, step]
         paths.append(Route(tuple(Arc(a, b) for a, b in itertools.pairwise(path))))
     return paths

@@ -1,7 +1,7 @@
-"""When the paths of chunks are known: which chunk each link sends next, by list scheduling.
+"""Messages that take chunks along given paths, in an order found by list scheduling (R. Graham, 1969).
 
-Every link that is free takes the most urgent chunks that its sender has: the earliest wave first, then the one
-with the most hops still ahead of it (critical path first), as many as share a message.
+Every free link sends the most urgent chunks that its sender has: the earliest wave first, then the one with the
+most hops still ahead of it (critical path first), as many as share a message.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ class Route:
 
     @cached_property
     def followers(self) -> tuple[tuple[int, ...], ...]:
-        """By hop: the hops that wait for it."""
+        """The hops that wait for each hop."""
         out: list[list[int]] = [[] for _ in self.arcs]
         into: dict[int, list[int]] = {}
         for i, arc in enumerate(self.arcs):
-            for before in into.get(arc.src, ()):
-                out[before].append(i)
+            for previous in into.get(arc.src, ()):
+                out[previous].append(i)
             into.setdefault(arc.dst, []).append(i)
         return tuple(map(tuple, out))
 
     @cached_property
     def waits(self) -> tuple[int, ...]:
-        """By hop: how many it waits for."""
+        """The number of hops that each hop waits for."""
         count = [0] * len(self.arcs)
-        for after in self.followers:
-            for i in after:
+        for followers in self.followers:
+            for i in followers:
                 count[i] += 1
         return tuple(count)
 
     @cached_property
     def tails(self) -> tuple[int, ...]:
-        """By hop: the length of the longest chain of hops that it starts."""
+        """The length of the longest chain of hops that each hop starts."""
         tail = [1] * len(self.arcs)
         for i in reversed(range(len(self.arcs))):
             tail[i] = 1 + max((tail[j] for j in self.followers[i]), default=0)
@@ -69,27 +69,27 @@ def arrange(
     return _Arranging(routes, sizes, waves, model, limit).run()
 
 
-# (wave, -hops ahead, chunk, hop) of what waits to be sent.
+# (wave, -hops ahead, chunk, hop) of a chunk that waits for a link.
 _Waiting = tuple[int, int, int, int]
 
 
 class _Arranging:
-    """Links are numbered; by link, what waits for it and until when it is busy."""
+    """The state of list scheduling: the queue of each link (by number) and the time until which it is busy."""
 
     def __init__(
         self, routes: Sequence[Route], sizes: Sequence[int], waves: Sequence[int], model: LinkModel, limit: int
     ) -> None:  # fmt: skip
         self.sizes, self.waves, self.model, self.limit = sizes, waves, model, limit
         self.routes = routes
-        known = {id(route): route for route in routes}
-        self.links = sorted({(arc.src, arc.dst) for route in known.values() for arc in route.arcs})
+        distinct = {id(route): route for route in routes}
+        self.links = sorted({(arc.src, arc.dst) for route in distinct.values() for arc in route.arcs})
         number = {link: i for i, link in enumerate(self.links)}
-        numbers = {key: [number[a.src, a.dst] for a in route.arcs] for key, route in known.items()}
+        numbers = {key: [number[a.src, a.dst] for a in route.arcs] for key, route in distinct.items()}
         self.link_of = [numbers[id(route)] for route in routes]
         self.pending = [list(route.waits) for route in routes]
         self.queues: list[list[_Waiting]] = [[] for _ in self.links]
         self.busy_until = [0.0] * len(self.links)
-        # Either a link is free (chunk -1), or a hop of a chunk is done: time, chunk, hop, link.
+        # A link becomes free (chunk -1), or a hop of a chunk ends: time, chunk, hop, link.
         self.events: list[tuple[float, int, int, int]] = []
         self.messages: list[Message] = []
 
@@ -123,14 +123,14 @@ class _Arranging:
                 awake.add(link)
                 continue
             pending = self.pending[c]
-            for after in routes[c].followers[hop]:
-                pending[after] -= 1
-                if not pending[after]:
-                    awake.add(self._queue(c, after, now))
+            for follower in routes[c].followers[hop]:
+                pending[follower] -= 1
+                if not pending[follower]:
+                    awake.add(self._queue(c, follower, now))
         return awake
 
     def _send(self, link: int, now: float) -> None:
-        """One message: chunks in order of urgency while they fit and are of the same kind."""
+        """Send one message: chunks in order of urgency while they fit and are of the same kind."""
         queue, sizes = self.queues[link], self.sizes
         _, _, c, hop = heappop(queue)
         op, size = self.routes[c].arcs[hop].op, sizes[c]
@@ -147,8 +147,8 @@ class _Arranging:
         if queue:
             heappush(self.events, (free, -1, 0, link))
         early = self.model.passes_early(op)
-        at = now + (self.model.latency if early else self.model.span(size))
+        arrival = now + (self.model.latency if early else self.model.span(size))
         for c, hop in hops:
             if self.routes[c].followers[hop]:
-                heappush(self.events, (at, c, hop, link))
-            at += sizes[c] if early else 0
+                heappush(self.events, (arrival, c, hop, link))
+            arrival += sizes[c] if early else 0

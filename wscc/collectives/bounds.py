@@ -1,4 +1,4 @@
-"""Lower bounds of the time of a collective, each a certificate that holds for any algorithm.
+"""Lower bounds of the time of a collective by any algorithm, each with the kind of its certificate.
 
 *latency*: the dies farthest apart that must hear of each other, hop by hop.
 *cut*: what must enter (or leave) a set of dies, over the links that lead there; for gathers the best of all
@@ -41,9 +41,9 @@ def bound(request: Request, model: LinkModel) -> Bound:
     ):
         return Bound(0.0, "nothing moves")
     kind, carried = _BANDWIDTH[request.op](request)
-    found = [Bound(carried + model.latency, kind) if carried else Bound(0.0, kind)]
-    found.append(Bound(_latency(request, model), "latency"))
-    return max(found, key=lambda b: b.time)
+    bounds = [Bound(carried + model.latency, kind) if carried else Bound(0.0, kind)]
+    bounds.append(Bound(_latency(request, model), "latency"))
+    return max(bounds, key=lambda b: b.time)
 
 
 def _latency(request: Request, model: LinkModel) -> float:

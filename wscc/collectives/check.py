@@ -1,6 +1,6 @@
-"""An independent look at a timed plan: does it do what the collective promises, on links as they are?
+"""An independent check of a timed plan: the collective's result on every die, and no more than links can carry.
 
-It knows nothing of how plans are made: it replays starts and ends, and shares only the link model's numbers.
+It replays starts and ends, and shares nothing with the planners but the link model.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from wscc.collectives.timing import LinkModel, Timed
 # Relative slack for times that were added up in another order.
 _SLACK: Final = 1e-9
 
-# Whose contributions a die holds of a chunk, as bits.
+# The dies whose contributions a die holds, as bits, by (die, chunk).
 _State = dict[tuple[int, int], int]
 
 
 def violations(request: Request, timed: Timed) -> list[str]:
-    """What is wrong, in words; empty if nothing is.
+    """The faults of a timed plan, in words; empty if it has none.
 
     Checked: the chunks are those of the collective; every message crosses a live link, lasts as long as the
     link model says and shares its link with no other; nobody sends what it does not hold; `reduce` adds every
@@ -34,13 +34,13 @@ def violations(request: Request, timed: Timed) -> list[str]:
 
 
 def _chunk_faults(request: Request, chunks: tuple[Chunk, ...]) -> list[str]:
-    """Bytes by (holders, receivers), against the definition of the collective."""
-    found: Counter[tuple[frozenset[int], frozenset[int]]] = Counter()
+    """Compare the bytes by (holders, receivers) with the definition of the collective."""
+    planned: Counter[tuple[frozenset[int], frozenset[int]]] = Counter()
     for c in chunks:
-        found[c.sources, c.targets] += c.bytes
-    wanted = {key: n for key, n in _promised(request).items() if n and len(key[0] | key[1]) > 1}
-    found = Counter({key: n for key, n in found.items() if n and len(key[0] | key[1]) > 1})
-    return [] if found == wanted else ["the chunks are not those of the collective"]
+        planned[c.sources, c.targets] += c.bytes
+    promised = {key: n for key, n in _promised(request).items() if n and len(key[0] | key[1]) > 1}
+    planned = Counter({key: n for key, n in planned.items() if n and len(key[0] | key[1]) > 1})
+    return [] if planned == promised else ["the chunks are not those of the collective"]
 
 
 def _promised(request: Request) -> dict[tuple[frozenset[int], frozenset[int]], int]:
@@ -81,18 +81,18 @@ def _link_faults(request: Request, timed: Timed) -> list[str]:
 
 
 def _data_faults(timed: Timed) -> list[str]:
-    """Sends and arrivals in order of time; at the same moment (a link may take none) in that of the plan."""
+    """Replay sends and arrivals in order of time; at the same moment (a link may take none) in that of the plan."""
     plan, faults = timed.plan, []
     held: _State = {(d, c): 1 << d for c, chunk in enumerate(plan.chunks) for d in chunk.sources}
     flying: dict[tuple[int, int], int] = {}
-    for _, i, has_arrived, place in _events(timed):
-        m, c = plan.messages[i], plan.messages[i].chunks[place]
+    for _, i, has_arrived, position in _events(timed):
+        m, c = plan.messages[i], plan.messages[i].chunks[position]
         if not has_arrived:
-            flying[i, place] = held.get((m.src, c), 0)
-            if not flying[i, place]:
+            flying[i, position] = held.get((m.src, c), 0)
+            if not flying[i, position]:
                 faults.append(f"message {i}: die {m.src} does not hold chunk {c}")
         else:
-            faults += _arrive(held, m, c, flying.get((i, place), 0), i)
+            faults += _arrive(held, m, c, flying.get((i, position), 0), i)
     for c, chunk in enumerate(plan.chunks):
         whole = sum(1 << d for d in chunk.sources)
         faults += [
@@ -111,19 +111,19 @@ def _arrive(held: _State, m: Message, c: int, value: int, i: int) -> list[str]:
 
 
 def _events(timed: Timed) -> list[tuple[float, int, int, int]]:
-    """(time, message, 0 sent or 1 arrived, place of the chunk in it): when a chunk is read, and when it may be."""
+    """(time, message, 0 sent or 1 arrived, position of the chunk in it), by time."""
     events, model = [], timed.model
     for i, m in enumerate(timed.plan.messages):
-        at = 0
-        for place, c in enumerate(m.chunks):
-            send, arrival = _moments(model, m, timed.starts[i], timed.ends[i], at)
-            events += [(send, i, 0, place), (arrival, i, 1, place)]
-            at += timed.plan.chunks[c].bytes
+        offset = 0
+        for position, c in enumerate(m.chunks):
+            send, arrival = _times(model, m, timed.starts[i], timed.ends[i], offset)
+            events += [(send, i, 0, position), (arrival, i, 1, position)]
+            offset += timed.plan.chunks[c].bytes
     return sorted(events)
 
 
-def _moments(model: LinkModel, m: Message, start: float, end: float, at: int) -> tuple[float, float]:
-    """A chunk `at` bytes into a message: when it is read at its sender, when its receiver may pass it on."""
+def _times(model: LinkModel, m: Message, start: float, end: float, offset: int) -> tuple[float, float]:
+    """Times at which a chunk `offset` bytes into a message is read at its sender and may leave its receiver."""
     if model.store_and_forward:
         return start, end
-    return start + at, end if m.op == REDUCE else start + model.latency + at
+    return start + offset, end if m.op == REDUCE else start + model.latency + offset

@@ -1,4 +1,4 @@
-"""The whole of a collective: the request checked, candidates simulated, the fastest kept, bound beside it."""
+"""The fastest plan of a collective, found by simulating candidates, beside a lower bound of its time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from wscc.collectives.algorithms import ALGORITHMS, families
 from wscc.collectives.bounds import Bound, bound
 from wscc.collectives.plan import Link, Op, Request
-from wscc.collectives.search import Climb
+from wscc.collectives.search import HillClimb
 from wscc.collectives.timing import LinkModel, Timed
 from wscc.diagnostics import Code, fail
 from wscc.machine.topology import Topology
@@ -26,7 +26,7 @@ _NAMED: Final = 4
 
 @dataclass(frozen=True)
 class Outcome:
-    """The fastest schedule found for a request, in byte times, and the bound that it is held against."""
+    """The fastest plan found for a request, timed in byte times, and a lower bound of the time of any plan."""
 
     request: Request
     timed: Timed
@@ -43,7 +43,7 @@ class Outcome:
 
     @property
     def shortfall(self) -> str | None:
-        """Why the bound is not reached, where it is not."""
+        """The reason, in words, why the bound is not reached; None where it is."""
         return shortfall(self.timed, self.bound.time, self.bound.kind)
 
     @cached_property
@@ -56,7 +56,7 @@ def make_request(
 ) -> Request:
     """A request over all live dies; `root` is the first of them and `target` the last unless given.
 
-    Raises `CompileError`: W302 where the live dies do not hang together, W303 where `root` or `target` is dead.
+    Raises `CompileError`: W302 where the live dies are not connected, W303 where `root` or `target` is dead.
     """
     if not topology.live:
         raise fail(Code.DISCONNECTED, "no die of the mesh is alive", help="give fewer `--dead`")
@@ -81,14 +81,14 @@ def _islands(topology: Topology) -> str:
 
 
 def _check_hops(request: Request) -> None:
-    """Plans name every hop of every chunk: refuse what would take many minutes and gigabytes."""
+    """Refuse plans of too many hops, which would take many minutes and gigabytes: each is a message of its own."""
     dies, topology = len(request.dies), request.topology
     if request.op in (Op.BROADCAST, Op.P2P):
         return
     hops = dies * dies
     if request.op is Op.ALL_TO_ALL and dies > 1:
-        far = topology.distances(request.dies[0])
-        hops *= sum(far[d] for d in request.dies) // (2 * dies) + 1
+        distance = topology.distances(request.dies[0])
+        hops *= sum(distance[d] for d in request.dies) // (2 * dies) + 1
     if hops > _MOST_HOPS:
         raise fail(
             Code.LIMIT,
@@ -111,10 +111,10 @@ def collective(request: Request, model: LinkModel, algorithm: str = AUTO) -> Out
     for name in _ORDER if algorithm == AUTO else (algorithm,):
         for family in families(request, model, name):
             if best is None or (family.floor < best.end and work < _WORK):
-                climb = Climb(family, model, enough, _WORK - work)
-                found = climb.run()
+                climb = HillClimb(family, model, enough, _WORK - work)
+                timed = climb.run()
                 work += climb.work
-                best = found if best is None or found.end < best.end else best
+                best = timed if best is None or timed.end < best.end else best
             if best.end <= enough:
                 return Outcome(request, best, least)
     if best is None:
@@ -132,7 +132,7 @@ _WORTH: Final = 1.01
 
 
 def shortfall(timed: Timed, bound: float, kind: str) -> str | None:
-    """In words, where the time beyond the bound goes; None within 1 % of it.
+    """The use of the time beyond the bound, in words; None within 1 % of it.
 
     Nothing is faster than its busiest link, so the time is: bytes on that link, what every message adds to them
     (padding to flits and, in store-and-forward, the latency), and waiting for what has to arrive first.
@@ -151,7 +151,7 @@ def shortfall(timed: Timed, bound: float, kind: str) -> str | None:
 
 
 def _holds(timed: Timed) -> dict[Link, float]:
-    """By link, how long it is held."""
+    """Byte times for which messages hold each link."""
     sizes, held = timed.plan.sizes, dict[Link, float]()
     for m in timed.plan.messages:
         hold = timed.model.hold(sum(sizes[c] for c in m.chunks))

@@ -1,4 +1,4 @@
-"""all_to_all: candidates of every algorithm."""
+"""Families of candidate plans of all_to_all, by algorithm."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MOST_PIECES: Final = 16
 _EXACT: Final = 4
 _SEEDS: Final = 4
 
-# Sizes and routes of what goes from a die to another, given its bytes and a number of pieces.
+# Sizes and routes of the pieces from a die to another, by (sender, receiver, bytes, number of pieces).
 Pieces = list[tuple[int, Route]]
 Cutter = Callable[[int, int, int, int], Pieces]
 
 
 def exchanges(request: Request, model: LinkModel, algorithm: str) -> Iterator[Family]:
-    """None where the algorithm does not exist on this mesh."""
+    """The families of one algorithm; none where it does not exist on this mesh."""
     floor = 0.0
     if algorithm == "packing":
         cutter = _balanced(balance(request.topology))
@@ -51,8 +51,8 @@ def exchanges(request: Request, model: LinkModel, algorithm: str) -> Iterator[Fa
                     chunks.append(Chunk(n, frozenset([home]), frozenset([target])))
                     routes.append(route)
         sizes = [c.bytes for c in chunks]
-        by_lot = pieces >= _EXACT and algorithm == "packing" and not is_whole(request.topology)
-        waves = _waves(len(sizes), seed + by_lot)
+        is_random = pieces >= _EXACT and algorithm == "packing" and not is_whole(request.topology)
+        waves = _waves(len(sizes), seed + is_random)
         return Plan(algorithm, tuple(chunks), arrange(routes, sizes, waves, model, limit))
 
     start = pipelined(part, 1, model, REDUCE)
@@ -60,8 +60,10 @@ def exchanges(request: Request, model: LinkModel, algorithm: str) -> Iterator[Fa
 
 
 def _waves(count: int, seed: int) -> Sequence[int]:
-    """Seed 0: those with the most hops ahead go first. Else by lot, so that every pair of dies advances evenly:
-    around damage, many links are full, and a link gets what it should carry in time only if others mix too."""
+    """A wave for each chunk: all equal for seed 0 (then those with the most hops ahead go first), else random.
+
+    Random waves let every pair of dies advance evenly: around damage many links are full, and a link gets its load in
+    time only if the others mix too."""
     if not seed:
         return [0] * count
     random = Random(seed)
@@ -69,14 +71,16 @@ def _waves(count: int, seed: int) -> Sequence[int]:
 
 
 def _guided(guide: Guide) -> Cutter:
+    """A cutter whose pieces take the paths of `guide`."""
+
     def cut(home: int, target: int, size: int, pieces: int) -> Pieces:
         return [(n, path_route(guide(home, i), target)) for i, n in enumerate(pieces_of(size, pieces))]
 
     return cut
 
 
-def _balanced(found: Balance) -> Cutter:
-    """Over the paths that load the fullest link least, by their shares."""
+def _balanced(solution: Balance) -> Cutter:
+    """A cutter over the paths that load the fullest link least, by their shares."""
     routes: dict[Path, Route] = {}
 
     def route(path: Path) -> Route:
@@ -86,14 +90,14 @@ def _balanced(found: Balance) -> Cutter:
 
     def cut(home: int, target: int, size: int, pieces: int) -> Pieces:
         if pieces < _EXACT:
-            paths = _sampled(found.few[home], target, pieces)
+            paths = _sampled(solution.few[home], target, pieces)
             return [(n, route(p)) for n, p in zip(split(size, pieces), paths, strict=True) if n]
         shares: dict[Path, float] = {}
-        for share, path in found.trees[home]:
+        for share, path in solution.trees[home]:
             shares[path[target]] = shares.get(path[target], 0.0) + share
-        ends = [0, *(round(size * x) for x in accumulate(shares.values()))]
-        ends[-1] = size
-        parts = [b - a for a, b in pairwise(ends)]
+        edges = [0, *(round(size * x) for x in accumulate(shares.values()))]
+        edges[-1] = size
+        parts = [b - a for a, b in pairwise(edges)]
         return [
             (n, route(p))
             for p, part in zip(shares, parts, strict=True)
@@ -104,19 +108,19 @@ def _balanced(found: Balance) -> Cutter:
 
 
 def _sampled(trees: Shares, target: int, pieces: int) -> list[Path]:
-    """A path for each of a few pieces, as evenly as whole pieces follow the shares."""
+    """A path for each of a few pieces, such that their numbers follow the shares of the trees."""
     edges = [*accumulate(share for share, _ in trees)][:-1]
     return [trees[bisect_right(edges, (i + 0.5) / pieces)][1][target] for i in range(pieces)]
 
 
 def _floor(request: Request, guide: Guide) -> float:
-    """Byte times of the fullest link; pieces take turns between two trees at most."""
+    """Byte times of the fullest link if each die's pieces take two trees in turn."""
     load: dict[Link, float] = {}
     size = dict(zip(request.dies, request.shards, strict=True))
     for die in request.dies:
         for turn in (0, 1):
-            below = dict(size)
+            subtree = dict(size)
             for child, parent in reversed(guide(die, turn).items()):
-                load[parent, child] = load.get((parent, child), 0.0) + below[child] / 2
-                below[parent] += below[child]
+                load[parent, child] = load.get((parent, child), 0.0) + subtree[child] / 2
+                subtree[parent] += subtree[child]
     return max(load.values(), default=0.0)

@@ -1,4 +1,4 @@
-"""Families of candidate plans: one algorithm, with pieces and messages of several sizes."""
+"""Families of candidate plans: one algorithm with pieces and messages of several sizes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MOST_PIECES: Final = _PIECES[-1]
 
 @dataclass(frozen=True)
 class Family:
-    """`make(pieces, limit, seed)` plans with every part of the data in `pieces`, and messages of up to `limit`
-    bytes (1: a chunk each).
+    """`make(pieces, limit, seed)` returns a plan with every part of the data in `pieces`, and messages of up to
+    `limit` bytes (1: a chunk each).
 
-    `rows` are the numbers of pieces worth a try, with the limits for each, both rising; the best is looked for
-    from `start` pieces on. `seeds` break ties. No plan of the family takes less than `floor` byte times.
+    `rows` are the numbers of pieces worth a try, with the limits for each, both rising; the search starts at `start`
+    pieces. `seeds` break ties. No plan of the family takes less than `floor` byte times.
     """
 
     make: Callable[[int, int, int], Plan]
@@ -31,7 +31,7 @@ class Family:
     floor: float = 0.0
 
     def changed(self, change: Callable[[Plan], Plan]) -> Family:
-        """The same with every plan changed."""
+        """The family with every plan changed by `change`."""
         return replace(self, make=lambda pieces, limit, seed: change(self.make(pieces, limit, seed)))
 
     def __iter__(self) -> Iterator[Plan]:
@@ -42,13 +42,14 @@ class Family:
 
 
 def pipelined(size: int, hops: int, model: LinkModel, op: str) -> int:
-    """About the best number of pieces for `size` bytes along `hops` links: k pieces take (k + hops - 1) times what
-    one does, each with half a flit of padding and, where a message holds its link for it, the latency. One, where what
-    arrives is passed on at once."""
+    """About the best number of pieces for `size` bytes along `hops` links.
+
+    k pieces take (k + hops - 1) times as long as one, each with half a flit of padding and, where a message holds
+    its link for it, the latency. One piece where bytes are passed on as they arrive."""
     if op == COPY and model.passes_early(COPY):
         return 1
-    each = model.flit / 2 + (model.latency if model.store_and_forward else 0)
-    return max(1, int((size * hops / each) ** 0.5))
+    overhead = model.flit / 2 + (model.latency if model.store_and_forward else 0)
+    return max(1, int((size * hops / overhead) ** 0.5))
 
 
 def piece_counts(hops: int, smallest: int, model: LinkModel, most: int = MOST_PIECES) -> list[int]:
@@ -59,7 +60,7 @@ def piece_counts(hops: int, smallest: int, model: LinkModel, most: int = MOST_PI
 
 
 def message_limits(smallest: int, model: LinkModel, largest: int) -> tuple[int, ...]:
-    """Bytes that share a message: none where pieces are large already, else whole flits and all."""
+    """Limits of the bytes that share a message: one chunk alone where pieces are large, else whole flits up to all."""
     if smallest >= 8 * (model.latency + model.flit):
         return (1,)
     flits = [n * model.flit for n in (1, 2, 3, 4, 6, 8, 16, 32, 64)]

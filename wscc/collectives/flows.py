@@ -1,8 +1,8 @@
-"""Paths for all_to_all: from every die to every other at once, with the fullest link as empty as possible.
+"""Paths for all_to_all that minimise the largest load of a link, and link lengths that prove a bound of it.
 
-The engine is that of the router: trees of cheapest paths are gathered by negotiated congestion
-(`routing.spread`), a linear programme shares each die's traffic among its trees (`routing.split`), and its prices
-ask for further trees (column generation, with one block for each source: G. Dantzig, P. Wolfe, 1960) until they
+The method is that of the router: trees of cheapest paths are gathered by negotiated congestion
+(`routing.negotiation`), a linear programme shares each die's traffic among its trees (`routing.split`), and its duals
+price further trees (column generation, with one block for each source: G. Dantzig, P. Wolfe, 1960) until they
 prove that no routing is better.
 """
 
@@ -22,19 +22,19 @@ from wscc.routing.certificate import certify
 from wscc.routing.columns import Pool, loads_of
 from wscc.routing.cuts import best_simple_cut
 from wscc.routing.flows import Demand, Floats, Flow
+from wscc.routing.negotiation import best_response, negotiate
 from wscc.routing.scatter import ScatterSearch
 from wscc.routing.split import Split, split
-from wscc.routing.spread import bid, spread
 
-_BIDS: Final = 12
+_RESPONSES: Final = 12
 _ROUNDS: Final = 30
 _CLOSE: Final = 1.001  # of what the prices prove: good enough
 # Hops of all trees together, beyond which no more are made, and the least share of a tree that is kept.
 _CROSSINGS: Final = 2_000_000
 _LEAST: Final = 1e-3
-# Best answers that are mixed, and what a column of an earlier one costs: far less than a better load gains.
+# Optimal solutions that are mixed, and the cost of a column of an earlier one: far less than a better load gains.
 _MIXED: Final = 4
-_DISLIKE: Final = 5e-4
+_PENALTY: Final = 5e-4
 
 # Of one die: (share, path to each other die); shares sum to 1, the largest first.
 Shares = list[tuple[float, dict[int, Path]]]
@@ -42,27 +42,27 @@ Shares = list[tuple[float, dict[int, Path]]]
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    """Trees from every die, where every die sends 1 to every other: `few` by die, or a mixture of several such
-    answers, `trees`.
+    """Trees of every die, where every die sends 1 to every other: `few` of one solution, `trees` of the
+    mean of several.
 
-    `most` is the load of the fullest link, `lengths` (by link) prove a bound on it.
+    `max_load` is the load of the fullest link for `trees`, and `lengths` (by link) prove a bound on it.
     """
 
     few: dict[int, Shares]
     trees: dict[int, Shares]
-    most: float
+    max_load: float
     lengths: tuple[int, ...]
 
 
 def pair_flows(request: Request) -> list[Flow]:
-    """What every die has to send to every other in an all_to_all."""
+    """The flows of an all_to_all: from every die to every other."""
     shards = list(zip(request.dies, request.shards, strict=True))
     return [Flow(a, b, n) for a in request.dies for b, n in shards if a != b and n]
 
 
 @lru_cache(maxsize=8)
 def balance(topology: Topology) -> Balance:
-    """Stops within 0.1 % of what its prices prove, or where more trees would take long."""
+    """The balance of a topology, within 0.1 % of the proven bound unless more trees would take long."""
     dies = topology.live
     if len(dies) < 2:
         nothing: dict[int, Shares] = {d: [] for d in dies}
@@ -71,6 +71,8 @@ def balance(topology: Topology) -> Balance:
 
 
 class _Balancing:
+    """Column generation for `balance`: the pool of trees, the loads, and the prices that prove the best bound."""
+
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         dies, links = topology.live, len(topology.links)
@@ -78,52 +80,53 @@ class _Balancing:
         self.search = ScatterSearch(topology, self.demands)
         self.pool = Pool(len(dies), topology.links)
         self.amounts, self.free = np.ones(len(dies)), np.zeros(links)
-        first = bid(self.search, self.pool, self.amounts, self.free, np.full(links, 1 / links))
+        first = best_response(self.search, self.pool, self.amounts, self.free, np.full(links, 1 / links))
         self.load: Floats = np.maximum(first.load, 1e-9)
         self.proof = first.proof
 
     def run(self) -> Balance:
-        self._spread()
-        most, shares = float(self.load.max()), np.ones(len(self.demands))
+        self._negotiate()
+        max_load, shares = float(self.load.max()), np.ones(len(self.demands))
         for _ in range(_ROUNDS):
-            found = self._split(most)
-            if found is None:
+            solution = self._split(max_load)
+            if solution is None:
                 break
-            shares, most = found.shares, self._most(found.shares)
-            self._prove(found.prices)
-            if most <= _CLOSE * self.proof.bound or self._is_long():
+            shares, max_load = solution.shares, self._max_load(solution.shares)
+            self._prove(solution.prices)
+            if max_load <= _CLOSE * self.proof.bound or self._is_long():
                 break
-        mixed = self._mixed(most)
-        return Balance(self._trees(shares), self._trees(mixed), self._most(mixed), self._lengths())
+        mixed = self._mixed(max_load)
+        return Balance(self._trees(shares), self._trees(mixed), self._max_load(mixed), self._lengths())
 
-    def _spread(self) -> None:
-        rounds = max(2, min(_BIDS, _CROSSINGS // int(self.load.sum())))
-        self.load, proof = spread(self.search, self.pool, self.amounts, self.free, self.load, rounds)
+    def _negotiate(self) -> None:
+        rounds = max(2, min(_RESPONSES, _CROSSINGS // int(self.load.sum())))
+        self.load, proof = negotiate(self.search, self.pool, self.amounts, self.free, self.load, rounds)
         self.proof = max(self.proof, proof, key=lambda p: p.bound)
 
-    def _split(self, scale: float, dislike: Floats | None = None) -> Split | None:
+    def _split(self, scale: float, penalty: Floats | None = None) -> Split | None:
         columns = self.pool.columns
-        return split(columns, np.zeros(len(columns)), self.amounts, self.free, scale, dislike)
+        return split(columns, np.zeros(len(columns)), self.amounts, self.free, scale, penalty)
 
     def _prove(self, prices: Floats) -> None:
-        proof = bid(self.search, self.pool, self.amounts, self.free, prices).proof
+        proof = best_response(self.search, self.pool, self.amounts, self.free, prices).proof
         self.proof = max(self.proof, proof, key=lambda p: p.bound)
 
     def _is_long(self) -> bool:
         return len(self.pool.columns) / len(self.demands) * float(self.load.sum()) > _CROSSINGS
 
-    def _most(self, shares: Floats) -> float:
+    def _max_load(self, shares: Floats) -> float:
         return float(loads_of(self.pool.columns[: len(shares)], shares, len(self.free)).max())
 
     def _mixed(self, scale: float) -> Floats:
-        """The mean of several best answers, each unlike those before: what a link carries then comes from near
-        and far, so that it has work from the start and until the end."""
+        """The mean of the shares of several optimal solutions, each unlike those before.
+
+        A link then carries bytes from near and far, so that it has work from the start and until the end."""
         total = np.zeros(len(self.pool.columns))
         for n in range(_MIXED):
-            found = self._split(scale, total * (_DISLIKE / len(self.demands)))
-            if found is None:
+            solution = self._split(scale, total * (_PENALTY / len(self.demands)))
+            if solution is None:
                 return total / n if n else np.ones(len(self.demands))
-            total = total + found.shares
+            total = total + solution.shares
         return total / _MIXED
 
     def _trees(self, shares: Floats) -> dict[int, Shares]:
@@ -133,14 +136,14 @@ class _Balancing:
         }
 
     def _trees_of(self, i: int, demand: Demand, shares: Floats) -> Iterator[tuple[float, dict[int, Path]]]:
-        kept = [j for j in self.pool.of[i] if j < len(shares) and shares[j] >= _LEAST]
-        total = sum(float(shares[j]) for j in kept)
-        for j in kept:
+        columns = [j for j in self.pool.by_demand[i] if j < len(shares) and shares[j] >= _LEAST]
+        total = sum(float(shares[j]) for j in columns)
+        for j in columns:
             paths = self.pool.columns[j].die_paths(self.topology)
             yield float(shares[j]) / total, dict(zip(demand.destinations, paths, strict=True))
 
     def _lengths(self) -> tuple[int, ...]:
-        """Of the prices found and those of straight cuts, the ones that prove most."""
+        """The prices found or those of a simple cut, as whole lengths: the ones that prove most."""
         flows = [Flow(d.source, end, 1 << 20) for d in self.demands for end in d.destinations]
         singles = [Demand(f.source, 1, (f.destination,), ((i,),)) for i, f in enumerate(flows)]
         cut = best_simple_cut(self.topology, singles, self.free)

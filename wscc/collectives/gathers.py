@@ -1,4 +1,4 @@
-"""all_gather: candidates of every algorithm; reduce_scatter is their time reversal."""
+"""Families of candidate plans of all_gather, by algorithm; those of reduce_scatter are their time reversals."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from wscc.collectives.arrange import arrange
 from wscc.collectives.family import Family, message_limits, piece_counts
+from wscc.collectives.matching import Matching
 from wscc.collectives.plan import Chunk, Link, Plan, Request, pieces_of
-from wscc.collectives.spread import Spread
 from wscc.collectives.timing import LinkModel
-from wscc.collectives.trees import GUIDES, Guide, spread_route
+from wscc.collectives.trees import GUIDES, Guide, broadcast_route
 
 _SEEDS = 6
 _MOST_PIECES = 8
 
 
 def gathers(request: Request, model: LinkModel, algorithm: str) -> Iterator[Family]:
-    """None where the algorithm does not exist on this mesh."""
+    """The families of one algorithm; none where it does not exist on this mesh."""
     hops = len(request.dies) * (len(request.dies) - 1)
     shard = max(request.shards)
     rows = tuple(
@@ -25,29 +25,30 @@ def gathers(request: Request, model: LinkModel, algorithm: str) -> Iterator[Fami
     )
     if algorithm == "packing":
 
-        def spread(pieces: int, limit: int, seed: int) -> Plan:
-            return spread_plan(request, model, _shards(request, pieces)[0], limit, seed)
+        def matched(pieces: int, limit: int, seed: int) -> Plan:
+            return matched_plan(request, model, _shards(request, pieces)[0], limit, seed)
 
-        yield Family(spread, rows, seeds=_SEEDS)
+        yield Family(matched, rows, seeds=_SEEDS)
     elif (guide := GUIDES[algorithm](request.topology)) is not None:
 
         def guided(pieces: int, limit: int, seed: int) -> Plan:
             chunks, numbers = _shards(request, pieces)
-            routes = [spread_route(guide(home_of(c), n)) for c, n in zip(chunks, numbers, strict=True)]
+            routes = [broadcast_route(guide(home_of(c), n)) for c, n in zip(chunks, numbers, strict=True)]
             messages = arrange(routes, [c.bytes for c in chunks], numbers, model, limit)
             return Plan(algorithm, tuple(chunks), messages)
 
         yield Family(guided, rows, floor=_floor(request, guide))
 
 
-def spread_plan(request: Request, model: LinkModel, chunks: list[Chunk], limit: int, seed: int) -> Plan:
-    """Chunks spread from their homes to all dies."""
+def matched_plan(request: Request, model: LinkModel, chunks: list[Chunk], limit: int, seed: int) -> Plan:
+    """A plan that sends chunks from their homes to all dies, by matching them with idle links."""
     homes, sizes = [home_of(c) for c in chunks], [c.bytes for c in chunks]
-    messages = Spread(request.topology, homes, sizes, model, limit, seed).run()
+    messages = Matching(request.topology, homes, sizes, model, limit, seed).run()
     return Plan("packing", tuple(chunks), messages)
 
 
 def home_of(chunk: Chunk) -> int:
+    """The die that holds a chunk at first."""
     return min(chunk.sources)
 
 
@@ -62,7 +63,7 @@ def _shards(request: Request, pieces: int) -> tuple[list[Chunk], list[int]]:
 
 
 def _floor(request: Request, guide: Guide) -> float:
-    """Byte times of the fullest link; pieces take turns between two trees at most."""
+    """Byte times of the fullest link if each die's pieces take two trees in turn."""
     load: dict[Link, float] = {}
     for die, shard in zip(request.dies, request.shards, strict=True):
         for turn in (0, 1):

@@ -1,4 +1,4 @@
-"""Packing spanning trees so that no link is in more than its share: what an all_reduce goes up and down on.
+"""Packings of spanning trees with few of them on any link, along which an all_reduce goes up and down.
 
 By Nash-Williams and Tutte (1961), k spanning trees with every link in at most `cap` of them exist exactly when
 each partition of the dies has cap x (links between parts) >= k x (parts - 1). They are found as in matroid
@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
+
+from networkx.utils import UnionFind
 
 from wscc.collectives.plan import Link
 from wscc.collectives.trees import OutTree, out_tree, undirected
@@ -37,7 +39,7 @@ def pack(topology: Topology) -> TreePacking:
     """The packing of up to 24 trees that loads the fullest link least.
 
     A ratio `strength` is guessed from below. Where trees for it cannot be packed, the swaps that were tried
-    name a partition that forbids it, whose ratio is the next guess (Dinkelbach's iteration): exact, and short.
+    name a partition that forbids it, whose ratio is the next guess (Dinkelbach's iteration): exact, in few steps.
     """
     links = [(a, b) for a, b in topology.links if a < b]
     if not links:
@@ -52,13 +54,13 @@ def pack(topology: Topology) -> TreePacking:
 
 
 def _from_centre(links: Tree) -> OutTree:
-    """Rooted in the middle of a longest path, which makes it as low as it can be."""
-    beside: dict[int, list[int]] = {}
+    """The tree rooted at its centre, the middle of a longest path, which gives it the least height."""
+    neighbours: dict[int, list[int]] = {}
     for a, b in sorted(links):
-        beside.setdefault(a, []).append(b)
-        beside.setdefault(b, []).append(a)
-    end = [min(beside), *out_tree(beside, min(beside))][-1]
-    tree = out_tree(beside, end)
+        neighbours.setdefault(a, []).append(b)
+        neighbours.setdefault(b, []).append(a)
+    end = [min(neighbours), *out_tree(neighbours, min(neighbours))][-1]
+    tree = out_tree(neighbours, end)
     path = [list(tree)[-1]]
     while path[-1] in tree:
         path.append(tree[path[-1]])
@@ -66,6 +68,9 @@ def _from_centre(links: Tree) -> OutTree:
 
 
 class _Packing:
+    """`count` spanning trees with every link in at most `cap` of them, or the `obstacle`: the ratio of a partition that
+    forbids them."""
+
     def __init__(self, dies: tuple[int, ...], links: list[Link], count: int, cap: int) -> None:
         self.dies, self.links, self.cap = dies, links, cap
         self.load = dict.fromkeys(links, 0)
@@ -75,13 +80,12 @@ class _Packing:
             self._relieve(over)
 
     def _lightest(self) -> Tree:
-        """Kruskal's tree of the links used least so far."""
-        part = {d: d for d in self.dies}
+        """A spanning tree of the links used least so far (Kruskal)."""
+        parts = UnionFind(self.dies)
         tree: Tree = set()
         for a, b in sorted(self.links, key=lambda e: (self.load[e], e)):
-            ra, rb = _find(part, a), _find(part, b)
-            if ra != rb:
-                part[ra] = rb
+            if parts[a] != parts[b]:
+                parts.union(a, b)
                 tree.add((a, b))
         for e in tree:
             self.load[e] += 1
@@ -93,19 +97,19 @@ class _Packing:
         If no chain ends at a link with room, the links reached are those between the parts of a partition:
         every tree has exactly parts - 1 of them, and they are all full.
         """
-        came: dict[Link, tuple[Link, int]] = {}
+        swaps: dict[Link, tuple[Link, int]] = {}
         queue = deque([over])
         while queue:
             leaving = queue.popleft()
             for entering, t in self._swaps(leaving):
-                if entering == over or entering in came:
+                if entering == over or entering in swaps:
                     continue
-                came[entering] = (leaving, t)
+                swaps[entering] = (leaving, t)
                 if self.load[entering] < self.cap:
-                    self._apply(entering, over, came)
+                    self._apply(entering, over, swaps)
                     return
                 queue.append(entering)
-        reached = {over, *came}
+        reached = {over, *swaps}
         rest = [e for e in self.links if e not in reached]
         self.obstacle = Fraction(_parts(self.dies, rest) - 1, len(reached))
 
@@ -118,33 +122,28 @@ class _Packing:
                     if e not in tree and (e[0] in side) != (e[1] in side):
                         yield e, t
 
-    def _apply(self, last: Link, first: Link, came: dict[Link, tuple[Link, int]]) -> None:
+    def _apply(self, last: Link, first: Link, swaps: dict[Link, tuple[Link, int]]) -> None:
         self.load[last] += 1
         self.load[first] -= 1
         while last != first:
-            leaving, t = came[last]
+            leaving, t = swaps[last]
             self.trees[t].remove(leaving)
             self.trees[t].add(last)
             last = leaving
 
 
 def _side(tree: Tree, die: int) -> set[int]:
-    beside: dict[int, list[int]] = {die: []}
+    """The dies that links of a forest join with `die`."""
+    neighbours: dict[int, list[int]] = {die: []}
     for a, b in tree:
-        beside.setdefault(a, []).append(b)
-        beside.setdefault(b, []).append(a)
-    return {die, *out_tree(beside, die)}
+        neighbours.setdefault(a, []).append(b)
+        neighbours.setdefault(b, []).append(a)
+    return {die, *out_tree(neighbours, die)}
 
 
 def _parts(dies: tuple[int, ...], links: list[Link]) -> int:
-    part = {d: d for d in dies}
-    for a, b in links:
-        part[_find(part, a)] = _find(part, b)
-    return sum(_find(part, d) == d for d in dies)
-
-
-def _find(part: dict[int, int], die: int) -> int:
-    while part[die] != die:
-        part[die] = part[part[die]]
-        die = part[die]
-    return die
+    """The number of connected parts of the dies."""
+    parts = UnionFind(dies)
+    for link in links:
+        parts.union(*link)
+    return sum(1 for _ in parts.to_sets())

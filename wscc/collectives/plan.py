@@ -1,4 +1,4 @@
-"""What a collective must do and a plan for it: pieces of data, and the messages that move them, in order."""
+"""Requests of collectives, and their plans: chunks of data, and the messages that move them, in order."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ REDUCE: Final = "reduce"
 
 
 class Message(NamedTuple):
-    """Chunks that cross one link together. `copy` replaces what the receiver has, `reduce` adds to it."""
+    """Chunks that cross one link together. `copy` replaces the receiver's value, `reduce` adds to it."""
 
     src: int
     dst: int
@@ -92,15 +92,15 @@ def pieces_of(total: int, pieces: int) -> Iterator[int]:
     return (n for n in split(total, pieces) if n)
 
 
-def backwards(plan: Plan) -> Plan:
-    """The time reversal: what spread from one die to all is now reduced from all to one."""
+def time_reversal(plan: Plan) -> Plan:
+    """The plan with every message reversed, last first: a broadcast from one die becomes a reduction to it."""
     chunks = tuple(Chunk(c.bytes, c.targets | c.sources, c.sources) for c in plan.chunks)
     messages = tuple(Message(m.dst, m.src, REDUCE, m.chunks) for m in reversed(plan.messages))
     return Plan(plan.algorithm, chunks, messages)
 
 
-def reduce_then_spread(plan: Plan) -> Plan:
-    """An all_reduce: the plan of an all_gather backwards, then forwards; chunks do not wait for each other."""
-    back = backwards(plan)
+def reduce_then_gather(plan: Plan) -> Plan:
+    """The plan of an all_reduce from one of an all_gather: its time reversal, then itself, without a barrier."""
+    back = time_reversal(plan)
     chunks = tuple(Chunk(c.bytes, c.sources, c.sources) for c in back.chunks)
     return Plan(plan.algorithm, chunks, back.messages + plan.messages)

@@ -1,4 +1,4 @@
-"""The link model and the simulator: when each message of a plan starts and ends.
+"""The link model and the simulator of plans, which gives the start and end of each message.
 
 Times are in *byte times*, what one byte takes on a link, so that whole latencies give exact results. The link belongs
 to no wafer, so its rates come with the call; formulas are those of `LinkTimes`, as the simulator's. Left out are the
@@ -16,22 +16,22 @@ from wscc.machine.links import CUT_THROUGH, STORE_AND_FORWARD, LinkTimes, exact
 
 @dataclass(frozen=True)
 class LinkModel(LinkTimes[float]):
-    """The times of a link in doubles. A copy is passed on as `LinkTimes` says (unless it is told otherwise); what is
-    reduced is in memory first, so it is passed on after its last byte."""
+    """The times of a link in doubles. A copy is passed on as `LinkTimes` says (without `early_relays`: after its last
+    byte); a sum is in memory first, so it is passed on after its last byte."""
 
     early_relays: bool = True
 
     @staticmethod
     def of(bandwidth: int, latency: Fraction | float, flit: int, kind: str = CUT_THROUGH) -> LinkModel:
-        """From B/s, seconds and bytes. A float latency is taken as the decimal number that it prints."""
+        """The model of a link given in B/s, seconds and bytes; a float latency is the decimal number that it prints."""
         return LinkModel(bandwidth, float(exact(latency) * bandwidth), flit, kind == STORE_AND_FORWARD)
 
     def without_early_relays(self) -> LinkModel:
-        """The same, but that copies are passed on as sums are."""
+        """The model in which copies are passed on as sums are."""
         return replace(self, early_relays=False)
 
     def passes_early(self, op: str) -> bool:
-        """Whether what a message brings may be passed on before the last byte is there."""
+        """Whether the chunks of a message may be passed on before its last byte is there."""
         return op == COPY and self.early_relays and not self.store_and_forward
 
     def seconds(self, time: float) -> float:
@@ -40,7 +40,7 @@ class LinkModel(LinkTimes[float]):
 
 @dataclass(frozen=True)
 class Timed:
-    """By message of the plan: when it starts, and when its last byte has arrived (byte times)."""
+    """A plan with the start of each message and the arrival of its last byte, in byte times."""
 
     plan: Plan
     model: LinkModel
@@ -64,7 +64,7 @@ class Timed:
 
 
 def simulate(plan: Plan, model: LinkModel) -> Timed:
-    """Every message as early as its link and its data allow, in the plan's order."""
+    """The plan with every message as early as its link and its data allow, in the plan's order."""
     sizes = plan.sizes
     free: dict[Link, float] = {}
     ready: dict[tuple[int, int], float] = {}  # (die, chunk): from when on the die may pass it on
@@ -80,12 +80,12 @@ def simulate(plan: Plan, model: LinkModel) -> Timed:
             size += sizes[c]
         end = start + model.span(size)
         free[link] = start + model.hold(size)
-        at = start + model.latency
+        arrival = start + model.latency
         for c in chunks:
-            arrives = at if early else end
-            if arrives > ready.get((dst, c), 0.0):
-                ready[dst, c] = arrives
-            at += sizes[c]
+            available = arrival if early else end
+            if available > ready.get((dst, c), 0.0):
+                ready[dst, c] = available
+            arrival += sizes[c]
         starts.append(start)
         ends.append(end)
     return Timed(plan, model, tuple(starts), tuple(ends))

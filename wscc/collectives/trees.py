@@ -1,4 +1,4 @@
-"""Trees over the live dies: out-trees of each algorithm, from which the paths of chunks follow."""
+"""Out-trees over the live dies, by algorithm, and the routes of chunks along them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wscc.machine.walks import path_order, ring_order
 
 # By die its parent, in the order of a breadth-first walk; the root is left out.
 OutTree = dict[int, int]
-Beside = Mapping[int, Sequence[int]]
+Adjacency = Mapping[int, Sequence[int]]
 # The out-tree from a die for the piece of a shard with this number.
 Guide = Callable[[int, int], OutTree]
 
@@ -22,49 +22,51 @@ Guide = Callable[[int, int], OutTree]
 _SEARCHED = 36
 
 
-def out_tree(beside: Beside, root: int) -> OutTree:
-    """Breadth first: every die by a shortest path, over the neighbours listed first."""
+def out_tree(neighbours: Adjacency, root: int) -> OutTree:
+    """A breadth-first tree: every die by a shortest path, over the neighbours listed first."""
     tree: OutTree = {}
     queue = deque([root])
     while queue:
-        here = queue.popleft()
-        for n in beside[here]:
+        die = queue.popleft()
+        for n in neighbours[die]:
             if n != root and n not in tree:
-                tree[n] = here
+                tree[n] = die
                 queue.append(n)
     return tree
 
 
-def beside_of(topology: Topology) -> Beside:
+def adjacency(topology: Topology) -> Adjacency:
+    """The live neighbours of each live die."""
     return {d: topology.neighbours[d] for d in topology.live}
 
 
 def centre(topology: Topology) -> int:
-    """A die whose farthest die is nearest; of those the one nearest to all, then the lowest."""
-    return min(topology.live, key=lambda d: (*_spread(topology, d), d))
+    """A die of least eccentricity; of these the one with the least sum of distances, then the lowest."""
+    return min(topology.live, key=lambda d: (*_eccentricity(topology, d), d))
 
 
-def _spread(topology: Topology, die: int) -> tuple[int, int]:
+def _eccentricity(topology: Topology, die: int) -> tuple[int, int]:
+    """The largest distance to `die`, and the sum of all."""
     hops = [topology.distance(d, die) for d in topology.live]
     return max(hops), sum(hops)
 
 
 def undirected(tree: OutTree) -> dict[int, list[int]]:
     """The neighbours of each die in the tree."""
-    beside: dict[int, list[int]] = {}
+    neighbours: dict[int, list[int]] = {}
     for child, parent in tree.items():
-        beside.setdefault(child, []).append(parent)
-        beside.setdefault(parent, []).append(child)
-    return beside
+        neighbours.setdefault(child, []).append(parent)
+        neighbours.setdefault(parent, []).append(child)
+    return neighbours
 
 
-def spread_route(tree: OutTree) -> Route:
-    """From the root to all."""
+def broadcast_route(tree: OutTree) -> Route:
+    """The route from the root to all dies."""
     return Route(tuple(Arc(parent, child) for child, parent in tree.items()))
 
 
 def path_route(tree: OutTree, target: int) -> Route:
-    """From the root to one die."""
+    """The route from the root to one die."""
     path = [target]
     while path[-1] in tree:
         path.append(tree[path[-1]])
@@ -73,66 +75,66 @@ def path_route(tree: OutTree, target: int) -> Route:
 
 
 def reduce_route(tree: OutTree) -> Route:
-    """From all to the root, adding up."""
+    """The route from all dies to the root, adding up."""
     return Route(tuple(Arc(child, parent, REDUCE) for child, parent in reversed(tree.items())))
 
 
 def up_and_down(tree: OutTree) -> Route:
-    """An all_reduce: up to the root, adding, and down again."""
-    return Route(reduce_route(tree).arcs + spread_route(tree).arcs)
+    """The route of an all_reduce: up to the root, adding, and down again."""
+    return Route(reduce_route(tree).arcs + broadcast_route(tree).arcs)
 
 
-# ---- what each algorithm follows
+# ---- the trees of each algorithm
 
 
 def direct_guide(topology: Topology) -> Guide:
-    """Straight to every die: a tree of shortest paths from each die, along the rows first."""
-    beside = beside_of(topology)
-    trees = {d: out_tree(beside, d) for d in topology.live}
+    """A tree of shortest paths from each die, along the rows first."""
+    neighbours = adjacency(topology)
+    trees = {d: out_tree(neighbours, d) for d in topology.live}
     return lambda home, piece: trees[home]
 
 
 def tree_guide(topology: Topology) -> Guide:
-    """One tree for all: that of shortest paths to the centre, whatever the home."""
-    beside = undirected(out_tree(beside_of(topology), centre(topology)))
-    trees = {d: out_tree(beside, d) if beside else {} for d in topology.live}
+    """One tree for all homes: that of shortest paths to the centre."""
+    neighbours = undirected(out_tree(adjacency(topology), centre(topology)))
+    trees = {d: out_tree(neighbours, d) if neighbours else {} for d in topology.live}
     return lambda home, piece: trees[home]
 
 
 def chain_guide(topology: Topology) -> Guide | None:
-    """Both ways along a path through all dies; None where none is known."""
+    """Trees both ways along a Hamiltonian path of the dies; None where none is known."""
     order = _chain(topology)
     if order is None:
         return None
-    beside = _along(order)
-    trees = {d: out_tree(beside, d) for d in order}
+    neighbours = _along(order)
+    trees = {d: out_tree(neighbours, d) for d in order}
     return lambda home, piece: trees[home]
 
 
 def ring_guide(topology: Topology) -> Guide | None:
-    """Both ways round a ring through all dies, half of it each; None where none is known.
+    """Trees both ways round a Hamiltonian cycle of the dies, half of it each; None where none is known.
 
-    In an even ring the two ways differ by one die, so pieces take turns.
+    In an even ring the two halves differ by one die, so pieces take turns.
     """
     order = _ring(topology)
     if order is None or len(order) < 3:
         return None
-    n, place = len(order), {d: i for i, d in enumerate(order)}
+    n, position = len(order), {d: i for i, d in enumerate(order)}
 
     def guide(home: int, piece: int) -> OutTree:
         forward = n // 2 if piece % 2 else (n - 1) // 2
-        at, tree = place[home], OutTree()
+        index, tree = position[home], OutTree()
         for step in range(1, n):
             if step <= forward:
-                tree[order[(at + step) % n]] = order[(at + step - 1) % n]
+                tree[order[(index + step) % n]] = order[(index + step - 1) % n]
             if step <= n - 1 - forward:
-                tree[order[(at - step) % n]] = order[(at - step + 1) % n]
+                tree[order[(index - step) % n]] = order[(index - step + 1) % n]
         return tree
 
     return guide
 
 
-def _along(order: Sequence[int]) -> Beside:
+def _along(order: Sequence[int]) -> Adjacency:
     return {d: [*order[max(i - 1, 0) : i], *order[i + 1 : i + 2]] for i, d in enumerate(order)}
 
 
@@ -151,7 +153,7 @@ def _ring(topology: Topology) -> Sequence[int] | None:
 
 
 def ring_candidates(topology: Topology) -> list[list[int]]:
-    """Down a comb of the columns from 1 on and back up column 0; and the same with rows for columns."""
+    """Cycles down a comb of the columns from 1 on and back up column 0, and the same with rows for columns."""
     if topology.grid is None:
         return []
     rows, cols = topology.grid

@@ -12,24 +12,30 @@ error[W004]: `sram` needs a unit
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from typing import Protocol
 from unicodedata import combining, east_asian_width
 
 from rich.text import Text
 
-from wscc.diagnostics import CODES, Code, CompileError, Diagnostic, Label, Span
+from wscc.diagnostics.data import Diagnostic, Label, Span
 
 _TAB = 4
 _WIDTH = 100  # columns of source shown; longer lines are cut around the caret
 _ELLIPSIS = "..."
 
 
-def render(error: CompileError) -> str:
+class Mistakes(Protocol):
+    """Anything that carries diagnostics, such as a `CompileError`."""
+
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def render(error: Mistakes) -> str:
     """All diagnostics of the error as plain text, blank lines between them, no final newline."""
     return render_rich(error).plain
 
 
-def render_rich(error: CompileError) -> Text:
+def render_rich(error: Mistakes) -> Text:
     """The same text, styled for a terminal."""
     return Text("\n\n").join(_diagnostic(d) for d in error.diagnostics)
 
@@ -37,24 +43,13 @@ def render_rich(error: CompileError) -> Text:
 def one_line(diagnostic: Diagnostic) -> str:
     """`file:line:column: error[CODE]: message`, for logs and the last line of stderr."""
     span = diagnostic.label.span
-    where = f"{_visible(span.file)}:{span.line}:{span.column}: " if span.source else ""
-    return f"{where}error[{diagnostic.code}]: {_visible(diagnostic.message)}"
-
-
-def explain(code: str) -> str:
-    """The text of a code such as `W004` (case does not matter); `CompileError` W006 if there is none."""
-    wanted = code.strip().upper()
-    for known, text in CODES.items():
-        if known == wanted:
-            return f"{known}: {text}"
-    close = get_close_matches(wanted, list(Code), n=1, cutoff=0.6)
-    hint = f"did you mean `{close[0]}`?" if close else f"codes run from {min(Code)} to {max(Code)}"
-    raise CompileError(Diagnostic(Code.OPTION, f"unknown code `{_visible(code)[:40]}`", help=hint))
+    where = f"{visible(span.file)}:{span.line}:{span.column}: " if span.source else ""
+    return f"{where}error[{diagnostic.code}]: {visible(diagnostic.message)}"
 
 
 def _diagnostic(d: Diagnostic) -> Text:
     out = Text()
-    out.append(f"error[{d.code}]", "bold red").append(f": {_visible(d.message)}", "bold")
+    out.append(f"error[{d.code}]", "bold red").append(f": {visible(d.message)}", "bold")
     labels = [label for label in (d.label, *d.others) if label.span.source is not None]
     gutter = max((len(str(label.span.line)) for label in labels), default=1)
     for label in labels:
@@ -63,19 +58,19 @@ def _diagnostic(d: Diagnostic) -> Text:
         if i == 0 and labels:
             out.append(f"\n{' ' * gutter} |", "blue")
         out.append(f"\n{' ' * gutter} = " if i == 0 else f"\n{' ' * gutter}   ", "blue")
-        out.append("help: " if i == 0 else "      ", "bold cyan").append(_visible(line))
+        out.append("help: " if i == 0 else "      ", "bold cyan").append(visible(line))
     return out
 
 
 def _snippet(out: Text, label: Label, gutter: int, *, primary: bool) -> None:
     span, margin = label.span, " " * gutter
     out.append(f"\n{margin}{'-->' if primary else ':::'} ", "blue")
-    out.append(f"{_visible(span.file)}:{span.line}:{span.column}")
+    out.append(f"{visible(span.file)}:{span.line}:{span.column}")
     line, indent, width = _window(span)
     out.append(f"\n{margin} |\n{span.line:>{gutter}} | ", "blue").append(line.rstrip())
     mark, style = ("^", "bold red") if primary else ("-", "blue")
     out.append(f"\n{margin} | ", "blue").append(" " * indent)
-    out.append(f"{mark * width} {_visible(label.text)}".rstrip(), style)
+    out.append(f"{mark * width} {visible(label.text)}".rstrip(), style)
 
 
 def _window(span: Span) -> tuple[str, int, int]:
@@ -127,7 +122,7 @@ def _shown(c: str) -> str:
     return c if c.isprintable() else "\ufffd"
 
 
-def _visible(text: Iterable[str]) -> str:
+def visible(text: Iterable[str]) -> str:
     return "".join(" " if c == "\t" else _shown(c) for c in text)
 
 

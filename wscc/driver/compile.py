@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from wscc.analysis.flops import hidden_model_flops, model_flops
 from wscc.analysis.link_loads import link_bytes, phase_loads, procedure_loads
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
-from wscc.diagnostics import NO_SPAN, CompileError, Label, Span
-from wscc.driver.pipeline import Observer, Timings, compile_module, facts_of, run_passes
-from wscc.driver.report import Loads, build_report, hidden_model_flops, model_flops
+from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
+from wscc.driver.pipeline import Observer, Pipeline, Timings, check
+from wscc.driver.report import Loads, build_report
 from wscc.driver.stagger import choose
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
@@ -25,8 +26,8 @@ from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module
 from wscc.ir.step import calls
 from wscc.ir.text.call_table import to_table_text
+from wscc.ir.text.parse import parse as parse_module
 from wscc.ir.text.print import to_text
-from wscc.passes import default_passes
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.partition import Partition
@@ -78,15 +79,19 @@ def schedule_table(path: str, overrides: Overrides = NO_OVERRIDES, choices: Choi
     """The calls of a step of a `.wsl` file as a table that `Choices.schedule` takes back. Raises as `compile_file`."""
     resolved = resolve(parse(read_source(path)), overrides)
     graph = elaborate(resolved)
-    passes = default_passes(2, choices)
     try:
-        sharded = run_passes(graph, passes[: [p.name for p in passes].index(Stages.name)])
+        sharded = Pipeline.default(2, choices).before(Stages).run(graph)
         table = call_table(sharded)
     except CompileError as error:
         raise at_strategy(error, resolved.config.strategy_span) from error
     strategy = " ".join(f"{a}={n}" for a, n in graph.axes) or "one die"
     title = f"{graph.name}, {strategy}: the calls of a step, {graph.train.microbatches} micro-batches"
     return to_table_text(table, title)
+
+
+def graph_of(artifact: Artifact) -> Module:
+    """The forward module that an artifact was compiled from. Raises `CompileError` where its text is damaged."""
+    return parse_module(Source("graph.wir", artifact.graph))
 
 
 def at_strategy(error: CompileError, span: Span) -> CompileError:
@@ -113,7 +118,8 @@ def compile_graph(
         modules[name] = module
         observe(name, module)
 
-    planned = compile_module(graph, level, choices=choices, observe=keep, timings=timings)
+    check(graph, "elaborate")
+    planned = Pipeline.default(level, choices).run(graph, observe=keep, timings=timings)
     started = time.perf_counter()
     phases = phase_loads(modules["route"], bounds=True)
     loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
@@ -127,7 +133,8 @@ def program_of(graph: Module, level: int = 2, *, choices: Choices = DEFAULT) -> 
     """The artifact of a forward module without its report, which takes as long as all else, and the last module: what a
     simulation needs. All dies start at once."""
     modules: dict[str, Module] = {}
-    planned = compile_module(graph, level, choices=choices, observe=modules.__setitem__)
+    check(graph, "elaborate")
+    planned = Pipeline.default(level, choices).run(graph, observe=modules.__setitem__)
     linked = _Linked(graph, modules, level, choices, Loads((), (), 0), Timings(), None, "")
     return linked.artifact(planned), planned
 
@@ -179,9 +186,7 @@ class _Linked:
         late = Stagger("+".join(map(str, keep))).run(routed)
         added = late.procedures[len(routed.procedures) :]
         scheduled = scheduled.with_(step=late.step, procedures=(*scheduled.procedures, *added))
-        passes = default_passes(self.level, self.choices)
-        names = [p.name for p in passes]
-        return run_passes(scheduled, passes[names.index(Schedule.name) + 1 :], facts=facts_of(scheduled))
+        return Pipeline.default(self.level, self.choices).after(Schedule).run(scheduled)
 
     @property
     def _sharded(self) -> Module:

@@ -1,10 +1,10 @@
-"""The pipeline: passes in order, checked after each one."""
+"""The pipeline: passes in order, cut and put together by name of pass, each checked after it has run."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, fail
@@ -21,6 +21,10 @@ from wscc.strategy import stage_axes
 Observer = Callable[[str, Module], None]
 
 
+def _unobserved(name: str, module: Module) -> None:
+    pass
+
+
 @dataclass(slots=True)
 class Timings:
     """Seconds of each pass, in order; of all its runs, where a program is compiled again."""
@@ -35,31 +39,123 @@ class Timings:
         return {"total": self.total, "passes": dict(self.passes)}
 
 
-def run_passes(
-    module: Module,
-    passes: Iterable[Pass],
-    *,
-    facts: frozenset[Fact] = frozenset(),
-    observe: Observer = lambda name, module: None,
-    timings: Timings | None = None,
-) -> Module:
-    """Run passes in order. Raises W603 for a pass that lacks a fact or runs twice, W602 for one that leaves the
-    module invalid: the latter is a bug of the pass, not of the program."""
-    valid: Module | None = None
-    for p in passes:
-        if missing := sorted(p.requires - facts):
-            raise fail(Code.PASS_ORDER, f"`{p.name}` needs a module that is {' and '.join(missing)}")
-        if again := sorted(p.provides & facts):
-            raise fail(Code.PASS_ORDER, f"`{p.name}` runs once: the module is {' and '.join(again)} already")
-        started = time.perf_counter()
-        module = p.run(module)
-        check(module, p.name, valid)
-        valid = module
-        if timings is not None:
-            timings.passes[p.name] = timings.passes.get(p.name, 0.0) + time.perf_counter() - started
-        facts |= p.provides
-        observe(p.name, module)
-    return module
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Passes in the order in which they run; parts of one, and those with other passes, are pipelines too.
+
+    `facts` is what is known of the module that it is to run on: of a part, what the passes before it provide; None if
+    that is to be told from the module itself. A pass is found by its name, whatever its options; W603 where there is
+    none of that name.
+
+    Pipeline.default(2).until(Place).run(graph)    the module with its dies
+    Pipeline.default(2).inserted(Mine(), after=Fuse).run(graph)
+    """
+
+    passes: tuple[Pass, ...]
+    facts: frozenset[Fact] | None = None
+
+    @classmethod
+    def default(cls, level: int = 2, choices: Choices = DEFAULT) -> Pipeline:
+        """All that turns a forward module into a scheduled and planned one, at optimisation level 0 to 3."""
+        return cls(tuple(default_passes(level, choices)))
+
+    def before(self, first: type[Pass]) -> Pipeline:
+        """The passes before that one, without it."""
+        return self._part(0, self._index(first))
+
+    def until(self, last: type[Pass]) -> Pipeline:
+        """The passes up to that one, which is the last."""
+        return self._part(0, self._index(last) + 1)
+
+    def since(self, first: type[Pass]) -> Pipeline:
+        """The passes from that one on, which is the first."""
+        return self._part(self._index(first), len(self.passes))
+
+    def after(self, last: type[Pass]) -> Pipeline:
+        """The passes behind that one, without it."""
+        return self._part(self._index(last) + 1, len(self.passes))
+
+    def inserted(
+        self, new: Pass, *, before: type[Pass] | None = None, after: type[Pass] | None = None
+    ) -> Pipeline:
+        """The pipeline with one more pass, just before or just after another."""
+        if before is not None and after is None:
+            place = self._index(before)
+        elif after is not None and before is None:
+            place = self._index(after) + 1
+        else:
+            raise fail(Code.PASS_ORDER, f"`{new.name}` goes either before a pass or after one")
+        return replace(self, passes=(*self.passes[:place], new, *self.passes[place:]))
+
+    def replaced(self, new: Pass) -> Pipeline:
+        """The pipeline with the pass of the same name, options and all, exchanged for this one."""
+        place = self._index(type(new))
+        return replace(self, passes=(*self.passes[:place], new, *self.passes[place + 1 :]))
+
+    def without(self, *left_out: type[Pass]) -> Pipeline:
+        """The pipeline without some passes, whether it has them or not."""
+        names = {p.name for p in left_out}
+        return replace(self, passes=tuple(p for p in self.passes if p.name not in names))
+
+    def run(
+        self, module: Module, *, observe: Observer = _unobserved, timings: Timings | None = None
+    ) -> Module:
+        """The module after all passes. `observe` is called with the name of each pass and what it made.
+
+        Raises W603 for a pass that lacks a fact or runs twice, W602 for one that leaves the module invalid: the latter
+        is a bug of the pass, not of the program.
+
+        What takes memory to save time is left out where the program does not fit with it. That is `hoist_casts`: where
+        `plan_memory` refuses what comes of it (W401), the passes behind it run once more on what it was given.
+        `observe` sees them again, so that what it saw last of a pass is what counts.
+        """
+        known = replace(self, facts=facts_of(module)) if self.facts is None else self
+        if all(p.name != HoistCasts.name for p in self.passes):
+            return known._checked(module, observe, timings)
+        plain = known.before(HoistCasts)._checked(module, observe, timings)
+        hoisted = known.since(HoistCasts).until(HoistCasts)._checked(plain, observe, timings)
+        rest = known.after(HoistCasts)
+        if hoisted is not plain:
+            try:
+                return rest._checked(hoisted, observe, timings)
+            except CompileError as error:
+                if error.diagnostics[0].code is not Code.OUT_OF_MEMORY:
+                    raise
+            observe(HoistCasts.name, plain)
+        return rest._checked(plain, observe, timings)
+
+    def _checked(self, module: Module, observe: Observer, timings: Timings | None) -> Module:
+        """Run all passes, each of them checked."""
+        facts = self.facts or frozenset()
+        valid: Module | None = None
+        for p in self.passes:
+            if missing := sorted(p.requires - facts):
+                raise fail(Code.PASS_ORDER, f"`{p.name}` needs a module that is {' and '.join(missing)}")
+            if again := sorted(p.provides & facts):
+                raise fail(
+                    Code.PASS_ORDER, f"`{p.name}` runs once: the module is {' and '.join(again)} already"
+                )
+            started = time.perf_counter()
+            module = p.run(module)
+            check(module, p.name, valid)
+            valid = module
+            if timings is not None:
+                timings.passes[p.name] = timings.passes.get(p.name, 0.0) + time.perf_counter() - started
+            facts |= p.provides
+            observe(p.name, module)
+        return module
+
+    def _index(self, kind: type[Pass]) -> int:
+        names = [p.name for p in self.passes]
+        if kind.name not in names:
+            raise fail(Code.PASS_ORDER, f"`{kind.name}` is none of the passes {', '.join(names) or '(none)'}")
+        return names.index(kind.name)
+
+    def _part(self, first: int, end: int) -> Pipeline:
+        if not first:
+            return replace(self, passes=self.passes[:end])
+        provided = (p.provides for p in self.passes[:first])
+        return Pipeline(self.passes[first:end], (self.facts or frozenset()).union(*provided))
 
 
 def facts_of(module: Module) -> frozenset[Fact]:
@@ -91,46 +187,3 @@ def check(module: Module, after: str, before: Module | None = None) -> None:
         raise CompileError(
             Diagnostic(Code.BROKEN_PASS, f"`{after}` produced invalid IR: {broken.message}", broken.label)
         )
-
-
-def compile_module(
-    module: Module,
-    level: int = 2,
-    *,
-    choices: Choices = DEFAULT,
-    observe: Observer = lambda name, module: None,
-    timings: Timings | None = None,
-) -> Module:
-    """A forward module to a scheduled and planned fabric module, at optimisation level 0 to 2."""
-    check(module, "elaborate")
-    return run_fitting(module, default_passes(level, choices), observe=observe, timings=timings)
-
-
-def run_fitting(
-    module: Module,
-    passes: Sequence[Pass],
-    *,
-    observe: Observer = lambda name, module: None,
-    timings: Timings | None = None,
-) -> Module:
-    """`run_passes`, without what takes memory to save time where the program does not fit with it.
-
-    That is `hoist_casts`: where `plan_memory` refuses what comes of it (W401), the passes behind it run once more on
-    what it was given. `observe` sees them again, so that what it saw last of a pass is what counts.
-    """
-    at = next((i for i, p in enumerate(passes) if isinstance(p, HoistCasts)), len(passes))
-
-    def run(module: Module, first: int, last: int) -> Module:
-        known = frozenset[Fact]().union(*(p.provides for p in passes[:first]))
-        return run_passes(module, passes[first:last], facts=known, observe=observe, timings=timings)
-
-    plain = run(module, 0, at)
-    hoisted = run(plain, at, at + 1)
-    if hoisted is not plain:
-        try:
-            return run(hoisted, at + 1, len(passes))
-        except CompileError as error:
-            if error.diagnostics[0].code is not Code.OUT_OF_MEMORY:
-                raise
-        observe(HoistCasts.name, plain)
-    return run(plain, at + 1, len(passes))

@@ -20,7 +20,7 @@ from wscc.host.compare import Check, Errors, Run, by_layer, judge, measure
 from wscc.host.data import Batches, inputs_of, vocabulary
 from wscc.host.init import initial
 from wscc.huggingface.weights import Weights, refuse_unsavable, save
-from wscc.ir.array import Array, Kind
+from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Module
 from wscc.ir.streams.artifact import HostTensor
 from wscc.ir.text.parse import parse
@@ -87,20 +87,19 @@ class Trainer:
 
     def arrays(self, kind: Kind) -> Tensors:
         """All arrays of a kind as whole tensors; replicas are compared bit for bit on the way."""
-        names = {t.name for t in self.manifest.tensors}
-        own = (t for t in self.manifest.tensors if t.kind is kind and _is_own(t.name, names))
+        own = (t for t in self.manifest.tensors if t.kind is kind and not t.is_a(Role.PARTIAL))
         return {t.name: self._whole(t) for t in own}
+
+    def gradients(self) -> Tensors:
+        """The gradients of the last step as whole tensors, by the name of their parameter."""
+        named = {name: parameter for parameter, name in self.manifest.related(Role.GRADIENT).items()}
+        return {named[name]: whole for name, whole in self.arrays(Kind.GRAD).items()}
 
     def _whole(self, t: HostTensor) -> NDArray[Any]:
         whole = np.empty((*t.extents, *t.type.shape), t.type.dtype.numpy)
         for index in np.ndindex(*t.extents):
             whole[index] = host_io.read(self.machine, t.name, index)
         return whole
-
-
-def _is_own(name: str, names: set[str]) -> bool:
-    """Not a second name of another array's bytes."""
-    return not (name.endswith(".partial") and name.removesuffix(".partial") in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +130,7 @@ def _run(trainer: Trainer, check: bool, on_step: Callable[[int, float], None]) -
         losses.append(loss)
         on_step(i + 1, loss)
         if check and i == 0:
-            grads = trainer.arrays(Kind.GRAD)
+            grads = trainer.gradients()
     seconds = (time.perf_counter() - started) / max(len(losses), 1)
     if trainer.options.save:
         trainer.save(trainer.options.save)
@@ -146,7 +145,7 @@ def _compare(trainer: Trainer, losses: list[float], grads: Tensors) -> Check:
     extents = {a.name: a.extents for a in graph.arrays if a.kind is Kind.PARAM}
     got = Run(
         losses,
-        by_layer({n.removesuffix(".grad"): g for n, g in grads.items()}, extents),
+        by_layer(grads, extents),
         by_layer(trainer.arrays(Kind.PARAM), extents),
     )
     low = dtype is DType.BF16

@@ -16,10 +16,11 @@ from typing import Final
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.verify.calls import calls_by_name
 from wscc.backends.verify.findings import Finding, Findings
-from wscc.backends.verify.widen import UPDATES, factor_of
+from wscc.backends.verify.widen import factor_of
 from wscc.diagnostics import Source
 from wscc.equivalence.recompile import differences
 from wscc.equivalence.run import compare, numbers_of
+from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.streams.program import Streams, stage_of_role
 from wscc.ir.text.parse import parse
 from wscc.ir.train import Train
@@ -78,7 +79,7 @@ def _scalars(streams: Streams, manifest: Train, graph: Train) -> Iterator[Findin
     for p in streams.programs:
         for code in p.procedures:
             for i, x in enumerate(code.body):
-                if x.opcode not in UPDATES:
+                if not INSTRUCTIONS[x.opcode].updates:
                     continue
                 if x.opcode != graph.optimizer.kind:
                     yield Finding("meaning", f"`{x.opcode}` is not the optimizer", "", code.name, i)

@@ -13,7 +13,7 @@ from wscc.backends.interpreter.load_checks import die_name
 from wscc.backends.verify.findings import Finding
 from wscc.backends.verify.views import Ints
 from wscc.diagnostics import Source
-from wscc.driver.pipeline import run_fitting
+from wscc.driver.pipeline import Pipeline
 from wscc.ir.module import Module
 from wscc.ir.streams.artifact import Manifest
 from wscc.ir.streams.program import (
@@ -27,9 +27,9 @@ from wscc.ir.streams.program import (
     Streams,
     resolve,
 )
-from wscc.passes import PASSES, default_passes
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import ALLGATHERS, Choices
+from wscc.passes.place import Place
 
 # -O1 and -O2 differ in routes alone.
 LEVELS = (2, 0)
@@ -39,9 +39,9 @@ LEVELS = (2, 0)
 class _PlaceAs(Pass):
     """A placement pass that puts the logical dies on the physical `dies` of the program."""
 
-    name: ClassVar[str] = "place"
-    requires: ClassVar[frozenset[Fact]] = PASSES["place"].requires
-    provides: ClassVar[frozenset[Fact]] = PASSES["place"].provides
+    name: ClassVar[str] = Place.name
+    requires: ClassVar[frozenset[Fact]] = Place.requires
+    provides: ClassVar[frozenset[Fact]] = Place.provides
 
     dies: tuple[int, ...] = ()
 
@@ -58,9 +58,8 @@ def differences(artifact: Artifact, graph: Module) -> Iterator[Finding]:
     best: list[Finding] = []
     schedule = Source(SCHEDULE, artifact.schedule) if artifact.schedule else None
     for level, allgather in product(LEVELS, ALLGATHERS):
-        default = default_passes(level, Choices(allgather=allgather, schedule=schedule))
-        passes = [_PlaceAs(artifact.streams.dies) if p.name == "place" else p for p in default]
-        streams, manifest = emit(run_fitting(graph, passes))
+        default = Pipeline.default(level, Choices(allgather=allgather, schedule=schedule))
+        streams, manifest = emit(default.replaced(_PlaceAs(artifact.streams.dies)).run(graph))
         findings = list(_between(artifact, streams, manifest))
         if not findings:
             return

@@ -19,7 +19,7 @@ from wscc.diagnostics import CompileError
 from wscc.host.compare import Run, by_layer, measure
 from wscc.host.data import LABELS, Batches, inputs_of, vocabulary
 from wscc.host.init import initial
-from wscc.ir.array import Array, Init, Kind
+from wscc.ir.array import Array, Init, Kind, Role
 from wscc.ir.module import Module
 from wscc.ir.train import LrSchedule, Optimizer, Train
 from wscc.ir.types import DType
@@ -101,7 +101,8 @@ class _Pair:
         for step in range(STEPS):
             losses.append(self._step(step))
             if step == 0:
-                grads = {n: self._read(f"{n}.grad", self.graph.array(n)) for n in ref.first_grads}
+                named = self.machine.manifest.related(Role.GRADIENT)
+                grads = {n: self._read(named[n], self.graph.array(n)) for n in ref.first_grads}
         weights = {n: self._read(n, self.graph.array(n)) for n in self.first}
         layers = partial(by_layer, extents={name: self.graph.array(name).extents for name in self.first})
         want = Run(ref.losses, layers(ref.first_grads), layers(ref.weights))

@@ -1,1 +1,1 @@
-"""What becomes of a program on damaged wafers: patterns of damage, whether it still compiles, how fast it stays."""
+"""Studies of a program on damaged wafers: patterns of damage, the share that compiles, and its throughput."""

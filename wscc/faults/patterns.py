@@ -1,7 +1,7 @@
-"""Patterns of damage: dead dies or links, anywhere or in clusters, from a seed.
+"""Patterns of damage: dead dies or links, at random or in clusters, from a seed.
 
-Defects of silicon cluster (Stapper, IBM J. Res. Dev. 27 (1983)). The damage of a seed grows with its rate: what is
-dead at one rate is dead at every higher one, so that rates can be compared.
+Defects of silicon cluster (Stapper, IBM J. Res. Dev. 27 (1983)). The damage of a seed grows with its rate: dies and
+links dead at one rate are dead at every higher one, so that rates can be compared.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from wscc.machine.wafer import Wafer, dead_link
 
 T = TypeVar("T", bound=Hashable)
 
-# How often the next defect of a cluster lies beside one that is there.
+# Probability that the next defect of a cluster is beside an earlier one.
 _CLUSTERED: Final = 0.9
 
 KINDS: Final = ("random dies", "clustered dies", "random links", "clustered links")
 
 
 def damaged(wafer: Wafer, kind: str, rate: float, seed: int) -> Wafer:
-    """The wafer with that share of its live dies or links dead too; one die stays alive."""
+    """The wafer with the share `rate` of its live dies or links dead too, by `kind` of `KINDS`; one die stays alive."""
     if kind.endswith("dies"):
         order = _dies(wafer, kind, seed)
         dead = min(round(rate * len(order)), len(order) - 1)
@@ -43,30 +43,35 @@ def _dies(wafer: Wafer, kind: str, seed: int) -> list[int]:
 
 @lru_cache(maxsize=64)
 def _links(wafer: Wafer, kind: str, seed: int) -> list[tuple[int, int]]:
-    """All live links, by the lower end first, in the order in which they die; beside a link are those that
-    share a die with it."""
+    """All live links, as pairs with the lower end first, in the order in which they die."""
     topology = mesh_topology(wafer)
-    return _order([(a, b) for a, b in topology.links if a < b], lambda k: _beside(topology, k), kind, seed)
+    return _order(
+        [(a, b) for a, b in topology.links if a < b], lambda k: _adjacent_links(topology, k), kind, seed
+    )
 
 
-def _beside(topology: Topology, link: tuple[int, int]) -> list[tuple[int, int]]:
+def _adjacent_links(topology: Topology, link: tuple[int, int]) -> list[tuple[int, int]]:
+    """The links that share a die with `link`."""
     return [
         (min(end, n), max(end, n)) for end in link for n in topology.neighbours[end] if {end, n} != set(link)
     ]
 
 
-def _order(items: Sequence[T], beside: Callable[[T], Iterable[T]], kind: str, seed: int) -> list[T]:
+def _order(items: Sequence[T], neighbours: Callable[[T], Iterable[T]], kind: str, seed: int) -> list[T]:
+    """The items in the order in which they die: random, or mostly next to an earlier one."""
     random = Random(f"{kind} {seed}")
-    anywhere = random.sample(items, len(items))
+    shuffled = random.sample(items, len(items))
     if kind.startswith("random"):
-        return anywhere
+        return shuffled
     order: dict[T, None] = {}
-    edge: list[T] = []
-    left = iter(anywhere)
+    frontier: list[T] = []
+    remaining = iter(shuffled)
     while len(order) < len(items):
-        near = edge.pop(int(random.random() * len(edge))) if edge and random.random() < _CLUSTERED else None
-        item = near if near is not None else next(i for i in left if i not in order)
+        if frontier and random.random() < _CLUSTERED:
+            item = frontier.pop(int(random.random() * len(frontier)))
+        else:
+            item = next(i for i in remaining if i not in order)
         if item not in order:
             order[item] = None
-            edge += [n for n in beside(item) if n not in order]
+            frontier += [n for n in neighbours(item) if n not in order]
     return list(order)

@@ -1,4 +1,4 @@
-"""The passes that damage can break, over many damaged wafers, and what they make of the throughput."""
+"""Compilation of a program on many damaged wafers: the share that compiles, and the throughput that is left."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from statistics import median
 from typing import Final
 
 from wscc.analysis.cost import Rates
+from wscc.analysis.flops import seen
 from wscc.analysis.link_loads import phase_loads
+from wscc.analysis.op_axes import working_axes
 from wscc.diagnostics import Code, CompileError, Diagnostic
-from wscc.driver.pipeline import check, facts_of, run_passes
-from wscc.driver.report import seen, working_axes
+from wscc.driver.pipeline import Pipeline, check
 from wscc.faults.patterns import KINDS, damaged
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
@@ -26,13 +27,12 @@ from wscc.ir.op import Op
 from wscc.ir.step import calls
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
-from wscc.passes import default_passes
-from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.hoist_casts import HoistCasts
-from wscc.passes.place import placement
+from wscc.passes.place import Place, placement
 from wscc.passes.place.errors import smaller_strategies, spell
 from wscc.passes.place.types import AxisSpec
+from wscc.passes.route import Route
 
 NO_DAMAGE: Final = "none"
 
@@ -41,9 +41,9 @@ _MAX_TRIES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """What became of the program on one wafer: the seconds of a step under `strategy`, or the code of the
-    refusal. `is_nearest`: the file's strategy needs more dies than are alive, and this one came next."""
+class Outcome:
+    """The outcome of compiling the program for one wafer: the seconds of a step under `strategy`, or the code of the
+    refusal. `is_nearest`: the file's strategy needs more dies than are alive, and this is the nearest smaller one."""
 
     strategy: str
     is_nearest: bool = False
@@ -53,10 +53,10 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All patterns of one rate and kind of damage, `dead` dies or links each.
+    """Results of all patterns of one rate and kind of damage, `dead` dies or links each.
 
-    `nearest` counts smaller strategies, `refused` codes; `kept` are throughputs as a share of that without damage,
-    of the patterns that compile, ascending.
+    `nearest` counts smaller strategies, `refused` codes; `throughputs` are those of the patterns that compile, as a
+    share of that without damage, ascending.
     """
 
     rate: float
@@ -66,33 +66,34 @@ class Row:
     compiled: int
     nearest: dict[str, int]
     refused: dict[str, int]
-    kept: list[float]
+    throughputs: list[float]
 
     @property
     def median(self) -> float | None:
-        return median(self.kept) if self.kept else None
+        return median(self.throughputs) if self.throughputs else None
 
     @property
     def least(self) -> float | None:
-        return self.kept[0] if self.kept else None
+        return self.throughputs[0] if self.throughputs else None
 
     @property
     def mean(self) -> float:
-        """A refused pattern keeps nothing."""
-        return sum(self.kept) / self.patterns
+        """The mean throughput; 0 for a refused pattern."""
+        return sum(self.throughputs) / self.patterns
 
 
 @dataclass
 class Study:
-    """One program. Its strategies are partitioned once; each damaged wafer is placed, lowered and routed."""
+    """A study of one program. Its strategies are partitioned once; for each damaged wafer it is placed, lowered and
+    routed."""
 
     file: ast.File
     overrides: Overrides
     level: int = 2
     choices: Choices = DEFAULT
     _sharded: dict[str, Module | CompileError] = field(default_factory=dict)
-    _fits: dict[object, Code | None] = field(default_factory=dict)
-    _fates: dict[Wafer, Fate] = field(default_factory=dict)
+    _memory_refusals: dict[object, Code | None] = field(default_factory=dict)
+    _outcomes: dict[Wafer, Outcome] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         resolved = resolve(self.file, self.overrides)
@@ -109,43 +110,45 @@ class Study:
     def rows(
         self, rates: Sequence[float], seeds: int, done: Callable[[], None] = lambda: None
     ) -> Iterator[Row]:
-        """Of each rate, one row for each kind of damage (of 0, one row); `done` is called after every pattern."""
-        whole, wafer = self.whole, self.graph.machine
+        """A row for each rate and kind of damage (for rate 0, one row); `done` is called after every pattern."""
+        seconds, machine = self.whole, self.graph.machine
         for rate in rates:
             for kind in KINDS if rate else (NO_DAMAGE,):
-                hurt = [damaged(wafer, kind, rate, seed) for seed in range(seeds if rate else 1)]
-                fates = []
-                for each in hurt:
-                    fates.append(self.fate(each))
+                wafers = [damaged(machine, kind, rate, seed) for seed in range(seeds if rate else 1)]
+                outcomes = []
+                for wafer in wafers:
+                    outcomes.append(self.outcome(wafer))
                     done()
-                yield _row(rate, kind, _dead(hurt[0]) - _dead(wafer), fates, whole)
+                yield _row(rate, kind, _dead(wafers[0]) - _dead(machine), outcomes, seconds)
 
-    def fate(self, wafer: Wafer) -> Fate:
-        known = self._fates.get(wafer)
-        if known is None:
-            known = self._fates[wafer] = self._fate(wafer)
-        return known
+    def outcome(self, wafer: Wafer) -> Outcome:
+        """The outcome on one wafer, computed once."""
+        outcome = self._outcomes.get(wafer)
+        if outcome is None:
+            outcome = self._outcomes[wafer] = self._outcome(wafer)
+        return outcome
 
-    def _fate(self, wafer: Wafer) -> Fate:
+    def _outcome(self, wafer: Wafer) -> Outcome:
         if wafer.live_dies < self.graph.dies_used:
             return self._nearest(wafer)
         return self._try(self.strategy, wafer)
 
-    def _nearest(self, wafer: Wafer) -> Fate:
-        """The largest strategy with degrees that divide the file's, and that compiles there; the first refusal
-        of such a strategy if none of those tried does."""
+    def _nearest(self, wafer: Wafer) -> Outcome:
+        """The outcome of the largest strategy that compiles of those with degrees that divide the file's.
+
+        The first refusal if none of those strategy compiles."""
         shape = [AxisSpec(name, size) for name, size in self.graph.axes]
         smaller = smaller_strategies(shape, len(mesh_topology(wafer).islands[0]))
-        first: Fate | None = None
-        for tried in (*smaller[:_MAX_TRIES], *smaller[_MAX_TRIES:][-1:]):
-            fate = replace(self._try(spell(tried), wafer), is_nearest=True)
-            if fate.refusal is None:
-                return fate
-            first = first or fate
+        first: Outcome | None = None
+        for strategy in (*smaller[:_MAX_TRIES], *smaller[_MAX_TRIES:][-1:]):
+            outcome = replace(self._try(spell(strategy), wafer), is_nearest=True)
+            if outcome.refusal is None:
+                return outcome
+            first = first or outcome
         assert first is not None, "a strategy of one die is smaller than any other"
         return first
 
-    def _try(self, strategy: str, wafer: Wafer) -> Fate:
+    def _try(self, strategy: str, wafer: Wafer) -> Outcome:
         if strategy not in self._sharded:
             parallel = strategy if "=" in strategy else f"{self.graph.axes[0][0]}=1"
             try:
@@ -157,48 +160,46 @@ class Study:
         try:
             if isinstance(sharded, CompileError):
                 raise sharded
-            return Fate(strategy, seconds=self._seconds(sharded, wafer))
+            return Outcome(strategy, seconds=self._seconds(sharded, wafer))
         except CompileError as error:
-            return Fate(strategy, refusal=error.diagnostics[0].code)
+            return Outcome(strategy, refusal=error.diagnostics[0].code)
 
     # -- the passes, in three parts -----------------------------------------------------------------------
 
-    def _passes(self) -> tuple[list[Pass], list[Pass], list[Pass]]:
-        """Up to the one that places, up to routes, and the rest; a program that fits without working copies does."""
-        passes = [p for p in default_passes(self.level, self.choices) if not isinstance(p, HoistCasts)]
-        place, route = ([p.name for p in passes].index(name) for name in ("place", "route"))
-        return passes[:place], passes[place : route + 1], passes[route + 1 :]
+    @cached_property
+    def _pipeline(self) -> Pipeline:
+        """Without working copies: a program that fits without them does."""
+        return Pipeline.default(self.level, self.choices).without(HoistCasts)
 
     def _partitioned(self, graph: Module) -> Module:
         check(graph, "elaborate")
-        return run_passes(graph, self._passes()[0])
+        return self._pipeline.before(Place).run(graph)
 
     def _seconds(self, sharded: Module, wafer: Wafer) -> float:
-        there = sharded.with_(machine=wafer)
-        passes = self._passes()[1]
-        routed = run_passes(there, passes, facts=facts_of(there))
-        # Not those of the module: a program of one die has no routes to tell by.
-        facts = facts_of(there).union(*(p.provides for p in passes))
-        self._check_memory(there, routed, facts)
-        return step_seconds(there, routed)
+        placeable = sharded.with_(machine=wafer)
+        routed = self._pipeline.since(Place).until(Route).run(placeable)
+        self._check_memory(placeable, routed)
+        return step_seconds(placeable, routed)
 
-    def _check_memory(self, sharded: Module, routed: Module, facts: frozenset[Fact]) -> None:
-        """Memory depends on the strategy and on how its groups lie, so one wafer of each kind is planned."""
-        lies = tuple((a.name, a.kind) for a in placement(sharded, self.choices.mapper).axes)
-        key = (sharded.axes, lies)
-        if key not in self._fits:
-            self._fits[key] = None
+    def _check_memory(self, sharded: Module, routed: Module) -> None:
+        """Plan the memory of one wafer for each strategy and placement of its groups, on which alone it depends.
+
+        Raises `CompileError` if it does not fit."""
+        groups = tuple((a.name, a.kind) for a in placement(sharded, self.choices.mapper).axes)
+        key = (sharded.axes, groups)
+        if key not in self._memory_refusals:
+            self._memory_refusals[key] = None
             try:
-                run_passes(routed, self._passes()[2], facts=facts)
+                self._pipeline.after(Route).run(routed)
             except CompileError as error:
-                self._fits[key] = error.diagnostics[0].code
+                self._memory_refusals[key] = error.diagnostics[0].code
                 raise
-        elif (code := self._fits[key]) is not None:
+        elif (code := self._memory_refusals[key]) is not None:
             raise CompileError(Diagnostic(code, "as on another wafer"))
 
 
 def _counted(words: Iterable[str]) -> dict[str, int]:
-    """The most frequent first, then by word."""
+    """Counts of words, the most frequent first, then by word."""
     counts = Counter(words)
     return {w: counts[w] for w in sorted(counts, key=lambda w: (-counts[w], w))}
 
@@ -211,17 +212,17 @@ def _dead(wafer: Wafer) -> int:
     return len(wafer.dead_dies) + len(wafer.dead_links)
 
 
-def _row(rate: float, kind: str, dead: int, fates: Sequence[Fate], whole: float) -> Row:
-    compiled = [f for f in fates if f.seconds is not None]
+def _row(rate: float, kind: str, dead: int, outcomes: Sequence[Outcome], seconds: float) -> Row:
+    compiled = [f for f in outcomes if f.seconds is not None]
     return Row(
         rate=rate,
         kind=kind,
         dead=dead,
-        patterns=len(fates),
+        patterns=len(outcomes),
         compiled=len(compiled),
         nearest=_counted(f.strategy for f in compiled if f.is_nearest),
-        refused=_counted(str(f.refusal) for f in fates if f.refusal is not None),
-        kept=sorted(whole / f.seconds for f in compiled if f.seconds is not None),
+        refused=_counted(str(f.refusal) for f in outcomes if f.refusal is not None),
+        throughputs=sorted(seconds / f.seconds for f in compiled if f.seconds is not None),
     )
 
 
@@ -232,17 +233,17 @@ MODEL: Final = (
 
 
 def step_seconds(sharded: Module, routed: Module) -> float:
-    """Seconds of a step by the load model, at the rates of the wafer: `sharded` is the module that was placed, `routed`
-    the same after `route`. Left out are HBM, latency, queues, tiles that are not full, and all overlap."""
+    """Seconds of a step by the load model `MODEL`, at the rates of the wafer; `sharded` is the module before `place`,
+    `routed` after `route`. Left out are HBM, latency, queues, tiles that are not full, and all overlap."""
     rates, train = Rates.of(routed.machine), routed.train
-    moving: dict[str, int] = {}
+    link_bytes: dict[str, int] = {}
     for load in phase_loads(routed):
         procedure = load.name.rsplit("/", 1)[0]
-        moving[procedure] = moving.get(procedure, 0) + load.max_link_bytes
-    computing = {p.name: sum(_die_flops(op, sharded) for op in p.ops) for p in sharded.procedures}
+        link_bytes[procedure] = link_bytes.get(procedure, 0) + load.max_link_bytes
+    flops = {p.name: sum(_die_flops(op, sharded) for op in p.ops) for p in sharded.procedures}
     slowest = max(
         sum(
-            times * (rates.die.compute(float(computing[c.procedure])) + rates.link.busy(moving.get(c.procedure, 0)))
+            times * (rates.die.compute(float(flops[c.procedure])) + rates.link.busy(link_bytes.get(c.procedure, 0)))
             for c, times in calls(step)
         )
         for step in routed.steps()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Span, fail
 from wscc.frontend import ast
-from wscc.frontend.array_names import refuse_derived
 from wscc.frontend.evaluate import integer, number
 from wscc.frontend.resolve import Resolved
 from wscc.frontend.segments import Segment, chain
@@ -76,7 +75,6 @@ class _Model:
         body = [_SegmentBuilder(self, s).build() for s in segments]
         self._refuse_unused()
         arrays = [*self.arrays.values(), *(_carried_array(c, self.arrays) for c in self.carried)]
-        refuse_derived(arrays)
         train = Train(
             batch=config.batch, microbatches=config.calls, optimizer=config.optimizer, lr_schedule=config.lr_schedule,
             clip=config.clip, compute=config.dtypes.compute, params=config.dtypes.params,

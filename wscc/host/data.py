@@ -117,9 +117,8 @@ def vocabulary(module: Module) -> int:
 
 
 def _vocabulary_sizes(ops: Iterable[Op]) -> Iterator[int]:
+    """The size of every dimension that integers index, pads apart."""
     for op in ops:
-        match op.kind:
-            case "embedding":
-                yield op.operands[1].type.shape[0]
-            case "rowmax":
-                yield int(op.attr("limit")) or op.operands[0].type.shape[-1]
+        if not op.definition.positional:
+            limit = int(op.attr("limit")) if "limit" in op.definition.attrs else 0
+            yield from (limit or op.sizes[f] for f in op.rule.indexed)

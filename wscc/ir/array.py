@@ -31,12 +31,30 @@ class Init:
     std: float = 0.0
 
 
+class Role(StrEnum):
+    """What an array is to another one."""
+
+    GRADIENT = "gradient"
+    MOMENT = "moment"  # what an optimizer keeps for a parameter
+    PARTIAL = "partial"  # its sum, not yet complete
+    COPY = "copy"  # the parameter in the type of computation
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """The array is the `role` of `array`; where stages hold pieces of that one, `array` is the name of the whole."""
+
+    role: Role
+    array: str
+
+
 @dataclass(frozen=True, slots=True)
 class Array:
     """`prod(extents)` elements of one tensor type; `storage` names the array whose bytes it shares.
 
     Where stages are cut, an array may lie on one `stage` only (-1: on all). It may hold for the host the
-    elements of the array `of` from `first` on; several that hold the same element hold replicas of it.
+    elements of the array `of` from `first` on; several that hold the same element hold replicas of it. What it is
+    to another array its `relation` says, and never its name.
     """
 
     name: str
@@ -48,8 +66,12 @@ class Array:
     stage: int = -1
     of: str = ""
     first: int = 0
+    relation: Relation | None = None
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property
     def count(self) -> int:
         return prod(self.extents)
+
+    def is_a(self, role: Role) -> bool:
+        return self.relation is not None and self.relation.role is role

@@ -5,7 +5,7 @@ Nothing here is an object per die: where dies differ, a `PerDie` holds an intege
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from wscc.diagnostics import NO_SPAN, Span
@@ -87,13 +87,6 @@ class Transfer:
         """(sender, receiver) of every message, in logical die order."""
         return [(i, at(self.to, i)) for i in range(dies) if at(self.to, i) != NOBODY]
 
-    def sender_of(self, dies: int) -> list[int]:
-        """By receiver: the sender, or `NOBODY`."""
-        senders = [NOBODY] * dies
-        for i, j in self.pairs(dies):
-            senders[j] = i
-        return senders
-
 
 @dataclass(frozen=True, slots=True)
 class Post:
@@ -131,21 +124,6 @@ class Wait:
 
 
 FabricStmt = Kernel | Transfer | Post | Send | Wait
-
-
-def views_of(stmt: object) -> Iterator[tuple[View, bool]]:
-    """The views of a statement, and whether it writes them; a wait, or an op, has none."""
-    match stmt:
-        case Kernel():
-            yield from ((v, True) for v in stmt.writes)
-            yield from ((v, False) for v in stmt.reads)
-        case Transfer():
-            yield stmt.write, True
-            yield stmt.read, False
-        case Post():
-            yield stmt.write, True
-        case Send():
-            yield stmt.read, False
 
 
 def with_views(stmt: FabricStmt, view: Callable[[View], View]) -> FabricStmt:

@@ -1,7 +1,8 @@
 """Which index rules an op may have: the template of its `OpDef`, or its form.
 
 template         `* d!, d, d -> * d`: `*` is any factors, the same everywhere, another name is one each
-contraction      `b s k, k n -> b s n`, or `b s k -> s` of one operand: what no result has is summed
+contraction      `b s k, k n -> b s n`: what no result has is summed
+reduction        `b s k -> s`: the same of one operand
 contraction_add  `b s k!, k! n, n -> b s n`: a contraction, plus a term that repeats along what it lacks
 broadcast        `b s d, d -> b s d`: operands repeat along what they lack
 same             `b s, b s, b s -> b s`: any number of operands
@@ -18,23 +19,19 @@ from functools import lru_cache
 from typing import Final
 
 from wscc.ir.op import Op
-from wscc.ir.ops import OPS, OpDef
+from wscc.ir.ops import OpDef
 from wscc.ir.rule import Rule
 from wscc.ir.templates import bind
 
 Term = tuple[str, ...]
 _SLOT: Final = re.compile(r"(\*|[a-z][a-z0-9]*)([!~@]*)")
-# The templates of `fill` and `tick` look alike: an empty term is an operand without dimensions, or none.
-_WITHOUT_OPERANDS: Final = frozenset({"fill"})
 
 
 def check_form(op: Op) -> str | None:
     """What is wrong with the rule of an op (a row of `OPS`), in words; None if it fits."""
-    rule = op.rule
-    if rule is None:
-        return "it has no index rule"
-    definition = OPS[op.kind]
-    terms = len(rule.ins) if op.kind not in _WITHOUT_OPERANDS or rule.ins != ((),) else 0
+    rule, definition = op.rule, op.definition
+    # An empty term is an operand without dimensions, or none.
+    terms = 0 if definition.nullary and rule.ins == ((),) else len(rule.ins)
     if len(op.operands) != terms:
         return f"its rule is for {terms} operands, not {len(op.operands)}"
     if len(op.results) != len(rule.outs):
@@ -104,10 +101,15 @@ def _check_marks(definition: OpDef, rule: Rule) -> str | None:
 
 
 def _contraction(op: Op, rule: Rule) -> str | None:
-    operands = 1 if op.kind == "sum" else 2
-    if len(rule.ins) != operands or len(rule.outs) != 1:
-        return f"it takes {operands} operand{'s' * (operands > 1)} and gives one result"
+    if len(rule.ins) != 2 or len(rule.outs) != 1:
+        return "it takes 2 operands and gives one result"
     return _missing_factor(rule) or _one_sided(rule.ins, rule)
+
+
+def _reduction(op: Op, rule: Rule) -> str | None:
+    if len(rule.ins) != 1 or len(rule.outs) != 1:
+        return "it takes 1 operand and gives one result"
+    return _missing_factor(rule)
 
 
 def _contraction_add(op: Op, rule: Rule) -> str | None:
@@ -214,6 +216,7 @@ def _attention_marks(rule: Rule) -> str | None:
 
 _FORMS: Final[dict[str, Callable[[Op, Rule], str | None]]] = {
     "contraction": _contraction,
+    "reduction": _reduction,
     "contraction_add": _contraction_add,
     "broadcast": _broadcast,
     "same": _same,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
 
-from wscc.ir.array import Array
+from wscc.ir.array import Array, Role
 from wscc.ir.fabric import Buffer, FabricStmt
 from wscc.ir.memory import Memory
-from wscc.ir.op import Op, Value
+from wscc.ir.op import GraphStmt, Op, Reshard, Value
 from wscc.ir.routes import Route
 from wscc.ir.step import Call, Loop, Stage, Step
 from wscc.ir.train import Train
@@ -44,19 +44,25 @@ class Output:
 class Procedure:
     """A pure function from `inputs` to `outputs`; a call binds inputs first, then outputs.
 
-    At the fabric level `body` holds `FabricStmt`s over `buffers` (locals) and formals of the same names.
+    `body` holds ops, from the sharded level on reshards too; at the fabric level it holds `FabricStmt`s over
+    `buffers` (locals) and formals of the same names.
     """
 
     name: str
     inputs: tuple[Value, ...]
     outputs: tuple[Output, ...]
-    body: tuple[Op | FabricStmt, ...]
+    body: tuple[GraphStmt | FabricStmt, ...]
     buffers: tuple[Buffer, ...] = ()
 
     @property
     def ops(self) -> tuple[Op, ...]:
-        """The body as ops; only at the graph and sharded levels."""
+        """What computes; only at the graph and sharded levels."""
         return tuple(op for op in self.body if isinstance(op, Op))
+
+    @property
+    def statements(self) -> tuple[GraphStmt, ...]:
+        """Ops and reshards: the whole body at the graph and sharded levels."""
+        return tuple(s for s in self.body if isinstance(s, Op | Reshard))
 
     @property
     def formals(self) -> tuple[Value, ...]:
@@ -111,6 +117,11 @@ class Module:
 
     def array(self, name: str) -> Array:
         return next(a for a in self.arrays if a.name == name)
+
+    def related(self, role: Role) -> dict[str, str]:
+        """By the name of an array, that of its gradient, its incomplete sum or its compute copy; before stages are
+        cut, an array has one at most."""
+        return {a.relation.array: a.name for a in self.arrays if a.relation and a.relation.role is role}
 
     def with_(self, **changes: object) -> Module:
         return replace(self, **changes)  # type: ignore[arg-type]

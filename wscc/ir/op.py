@@ -1,15 +1,15 @@
-"""Values and ops: what a procedure of the graph and sharded levels is made of."""
+"""Values, ops and reshards: what a procedure of the graph and sharded levels is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from wscc.diagnostics import NO_SPAN, Span
-from wscc.ir.ops import OPS, RESHARDS, OpDef
+from wscc.ir.ops import OPS, OpDef
 from wscc.ir.rule import Rule
-from wscc.ir.types import TensorType
+from wscc.ir.types import Reduction, TensorType
 
 Attr = bool | int | float | str
 
@@ -38,7 +38,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation. `kind` is a row of `OPS` (then `rule` is set) or one of `RESHARDS`.
+    """One operation; `kind` is a row of `OPS`.
 
     `origin` names the forward result whose op this op differentiates or recomputes: both share factor
     names, and therefore their split.
@@ -47,15 +47,15 @@ class Op:
     kind: str
     operands: tuple[Value, ...]
     results: tuple[Value, ...]
-    rule: Rule | None = None
+    rule: Rule
     attrs: tuple[tuple[str, Attr], ...] = ()
     stream: Stream | None = None
     origin: str = ""
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
-    @property
-    def is_reshard(self) -> bool:
-        return self.kind in RESHARDS
+    def with_operands(self, new: Callable[[Value], Value]) -> Op:
+        """The op with `new(operand)` for each operand."""
+        return replace(self, operands=tuple(map(new, self.operands)))
 
     @property
     def definition(self) -> OpDef:
@@ -66,7 +66,6 @@ class Op:
 
     def terms(self) -> Iterator[tuple[Value, tuple[str, ...]]]:
         """Each operand and result with its factors."""
-        assert self.rule is not None
         yield from zip(self.operands, self.rule.ins if self.operands else (), strict=True)
         yield from zip(self.results, self.rule.outs, strict=True)
 
@@ -78,6 +77,42 @@ class Op:
     @property
     def flops(self) -> int:
         """FLOPs of the whole op on one device; elementwise work is not counted."""
-        if self.is_reshard or not self.definition.heavy:
+        if not self.definition.heavy:
             return 0
         return self.definition.flops * prod(self.sizes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Reshard:
+    """Another layout of one value along `axis`; `kind` is a row of `RESHARDS`, which says which fields it has.
+
+    `dim` is gathered, scattered or sliced, and `to` is where all_to_all splits instead; `reduction` is how
+    all_reduce combines parts; `source` and `target` are the stages of a permute.
+    """
+
+    kind: str
+    axis: str
+    operand: Value
+    result: Value
+    dim: int = -1
+    to: int = -1
+    reduction: Reduction | None = None
+    source: int = -1
+    target: int = -1
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        return (self.operand,)
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        return (self.result,)
+
+    def with_operands(self, new: Callable[[Value], Value]) -> Reshard:
+        """The reshard of `new(operand)`."""
+        return replace(self, operand=new(self.operand))
+
+
+# A statement of the graph level (ops only) or of the sharded level.
+GraphStmt = Op | Reshard

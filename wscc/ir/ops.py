@@ -26,6 +26,15 @@ class OpDef:
     otherwise the elements touched. `merges`: chunks along its streamable factor combine by the op's own
     merge. `flops`: per product of factors, for heavy ops. `positional`: it asks where in the sequence its
     operands' positions lie.
+
+    `nullary`: it has no operands (an empty term of its rule may also be an operand without dimensions).
+    `integers`, `integer_results`: places of operands and results that hold integers (token ids, labels, step
+    counts); all others hold floats, unless `any_dtype`. `table`: place of the operand of which only what integers
+    name is read. `has_weight`: an operand may be a large weight, and then decides how the op is split.
+    `streamable`: its lowering can loop over chunks of a factor (`Stream`). `view`: its results name parts of its
+    operand and cost nothing. `differentiable`: it may stand in a forward procedure and has a derivative.
+    `moments`: of an optimizer, the names of the state that it keeps for each weight; its operands are the weight,
+    its moments, its gradient, the squared norm of all gradients and the step.
     """
 
     name: str
@@ -38,12 +47,41 @@ class OpDef:
     attrs: Mapping[str, type] = field(default_factory=dict)
     flops: int = 2
     positional: bool = False
+    nullary: bool = False
+    integers: tuple[int, ...] = ()
+    integer_results: tuple[int, ...] = ()
+    any_dtype: bool = False
+    differentiable: bool = True
+    streamable: bool = False
+    table: int | None = None
+    view: bool = False
+    has_weight: bool = False
+    moments: tuple[str, ...] | None = None
+
+
+def _backward(
+    name: str,
+    rule: str,
+    *,
+    attrs: Mapping[str, type] | None = None,
+    integers: tuple[int, ...] = (),
+    streamable: bool = False,
+) -> OpDef:
+    """An op that occurs in backward procedures only."""
+    return OpDef(
+        name=name,
+        rule=rule,
+        attrs=attrs or {},
+        integers=integers,
+        streamable=streamable,
+        differentiable=False,
+    )
 
 
 def _unary(name: str) -> tuple[OpDef, OpDef]:
     return (
         OpDef(name=name, rule="* -> *"),
-        OpDef(name=f"{name}_bwd", rule="*, * -> *"),
+        _backward(f"{name}_bwd", "*, * -> *"),
     )
 
 
@@ -51,9 +89,10 @@ _ATTENTION: Final[Mapping[str, type]] = {"causal": bool, "scale": float}
 
 _ALL: Final = (
     # -- contractions and elementwise arithmetic
-    OpDef(name="matmul", form="contraction", heavy=True),
-    OpDef(name="matmul_add", form="contraction_add", heavy=True),  # made by `fuse`: contracted factors whole
-    OpDef(name="sum", form="contraction", linear=True),
+    OpDef(name="matmul", form="contraction", heavy=True, streamable=True, has_weight=True),
+    # Made by `fuse`: contracted factors whole.
+    OpDef(name="matmul_add", form="contraction_add", heavy=True, has_weight=True, differentiable=False),
+    OpDef(name="sum", form="reduction", linear=True, differentiable=False),
     OpDef(name="add", form="broadcast", linear=True),
     OpDef(name="sub", form="broadcast", linear=True),
     OpDef(name="mul", form="broadcast"),
@@ -61,20 +100,22 @@ _ALL: Final = (
     OpDef(name="scale", rule="* -> *", linear=True, attrs={"factor": float}),
     OpDef(name="cast", rule="* -> *", linear=True),
     OpDef(name="gsum", form="same", linear=True),
-    OpDef(name="split", form="split", linear=True, attrs={"dim": int}),
+    OpDef(name="split", form="split", linear=True, attrs={"dim": int}, view=True),
     OpDef(name="stack", form="stack", linear=True, attrs={"dim": int}),
-    OpDef(name="fill", rule=" -> *", attrs={"value": float}),
+    OpDef(
+        name="fill", rule=" -> *", attrs={"value": float}, nullary=True, any_dtype=True, differentiable=False
+    ),
     # -- activations
     *_unary("gelu"),
     *_unary("gelu_erf"),
     *_unary("relu"),
     OpDef(name="swiglu", rule="*, * -> *"),
-    OpDef(name="swiglu_bwd", rule="*, *, * -> *, *"),
+    _backward("swiglu_bwd", "*, *, * -> *, *"),
     # -- normalisation, positions, tables
     OpDef(name="layernorm", rule="* d!, d, d -> * d", attrs={"eps": float}),
-    OpDef(name="layernorm_bwd", rule="* d!, d, * d -> * d, d, d", attrs={"eps": float}),
+    _backward("layernorm_bwd", "* d!, d, * d -> * d, d, d", attrs={"eps": float}),
     OpDef(name="rmsnorm", rule="* d!, d -> * d", attrs={"eps": float}),
-    OpDef(name="rmsnorm_bwd", rule="* d!, d, * d -> * d, d", attrs={"eps": float}),
+    _backward("rmsnorm_bwd", "* d!, d, * d -> * d, d", attrs={"eps": float}),
     OpDef(
         name="rope",
         rule="b s@ * e! -> b s@ * e!",
@@ -82,8 +123,8 @@ _ALL: Final = (
         attrs={"theta": float, "sign": float},
         positional=True,
     ),
-    OpDef(name="embedding", rule="*, v@ d -> * d"),
-    OpDef(name="embedding_bwd", rule="*, * d -> v@ d"),
+    OpDef(name="embedding", rule="*, v@ d -> * d", integers=(0,), table=1, streamable=True, has_weight=True),
+    _backward("embedding_bwd", "*, * d -> v@ d", integers=(0,), streamable=True),
     # -- attention: q factors `b q * e`, k and v `b k h e`; the second result is the log-sum-exp
     OpDef(
         name="attention",
@@ -93,27 +134,40 @@ _ALL: Final = (
         attrs=_ATTENTION,
         flops=4,
         positional=True,
+        streamable=True,
+        has_weight=True,
     ),
     OpDef(
-        name="attention_bwd", form="attention_bwd", heavy=True, attrs=_ATTENTION, flops=10, positional=True
+        name="attention_bwd",
+        form="attention_bwd",
+        heavy=True,
+        attrs=_ATTENTION,
+        flops=10,
+        positional=True,
+        differentiable=False,
+        streamable=True,
+        has_weight=True,
     ),
     # -- cross entropy: every piece is elementwise or a contraction over `v`; `limit` hides pad columns
     OpDef(name="rowmax", rule="* v@ -> *", combine=Reduction.MAX, attrs={"limit": int}),
     OpDef(name="sumexp", rule="* v@, * -> *", attrs={"limit": int}),
-    OpDef(name="sumexp_bwd", rule="* v@, *, * -> * v@", attrs={"limit": int}),
-    OpDef(name="pick", rule="* v@, * -> *"),
-    OpDef(name="pick_bwd", rule="*, * -> * v@"),
-    OpDef(name="nll", rule="*, *, *, * -> *"),
-    OpDef(name="nll_bwd", rule="*, *, * -> *, *"),
+    _backward("sumexp_bwd", "* v@, *, * -> * v@", attrs={"limit": int}),
+    OpDef(name="pick", rule="* v@, * -> *", integers=(1,), table=0),
+    _backward("pick_bwd", "*, * -> * v@", integers=(0,)),
+    OpDef(name="nll", rule="*, *, *, * -> *", integers=(3,)),
+    _backward("nll_bwd", "*, *, * -> *, *", integers=(1,)),
     OpDef(name="mean", rule="*, -> "),
-    OpDef(name="mean_bwd", rule=", -> *"),
-    OpDef(name="count", rule="* -> "),
+    _backward("mean_bwd", ", -> *"),
+    OpDef(name="count", rule="* -> ", integers=(0,), differentiable=False),
     # -- the update
-    OpDef(name="sqsum", rule="* -> "),
-    OpDef(name="tick", rule=" -> "),
+    OpDef(name="sqsum", rule="* -> ", differentiable=False),
+    OpDef(name="tick", rule=" -> ", integers=(0,), integer_results=(0,), differentiable=False),
     OpDef(
         name="adamw",
         rule="*, *, *, *, , -> *, *, *",
+        integers=(5,),
+        differentiable=False,
+        moments=("m", "v"),
         attrs={
             "lr": float,
             "beta1": float,
@@ -129,14 +183,27 @@ _ALL: Final = (
     OpDef(
         name="sgd",
         rule="*, *, , -> *",
+        integers=(3,),
+        differentiable=False,
+        moments=(),
         attrs={"lr": float, "clip": float, "warmup": int, "decay": int, "floor": float},
     ),
 )
 
 OPS: Final[dict[str, OpDef]] = {d.name: d for d in _ALL}
+OPTIMIZERS: Final = tuple(name for name, d in OPS.items() if d.moments is not None)
 
-# Reshards: ops of the sharded level that change a layout and nothing else.
-# attrs: `axis`, and `dim` (all_gather, reduce_scatter, slice) or `dim`, `to` (all_to_all: gathered dim, split dim).
-# Between stages, each of which has values of its own: from one to another, and the sum of what all have.
-STAGE_MOVES: Final = ("permute", "stage_sum")
-RESHARDS: Final = ("slice", "mask", "all_gather", "reduce_scatter", "all_reduce", "all_to_all", *STAGE_MOVES)
+# Reshards: statements of the sharded level that change a layout and nothing else; by kind, the fields that one has
+# beside its axis (`wscc.ir.op.Reshard`), in the order of the text form.
+# The last two are between stages, each of which has values of its own: from one to another, and the sum of what all
+# have.
+RESHARDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "slice": ("dim",),
+    "mask": (),
+    "all_gather": ("dim",),
+    "reduce_scatter": ("dim",),
+    "all_reduce": ("reduction",),
+    "all_to_all": ("dim", "to"),
+    "permute": ("source", "target"),
+    "stage_sum": (),
+}

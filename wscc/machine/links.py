@@ -44,5 +44,5 @@ class LinkTimes(Generic[N]):
 
 
 def exact(seconds: Fraction | float) -> Fraction:
-    """A float is taken as the decimal number that it prints: 200e-9 is 1/5000000."""
+    """`seconds` as a fraction; a float is taken as the decimal number that it prints: 200e-9 is 1/5000000."""
     return seconds if isinstance(seconds, Fraction) else Fraction(repr(seconds))

@@ -15,7 +15,7 @@ Facts = Mapping[str, Any]
 
 
 def preset(name: str) -> Wafer:
-    """The wafer of that name, undamaged; W008 with the nearest name if there is none."""
+    """The wafer of that name, undamaged. Raises `CompileError` W008 with the nearest name if there is none."""
     if name in PRESETS:
         return PRESETS[name]
     near = get_close_matches(name, PRESETS, n=1)
@@ -30,7 +30,7 @@ def _load() -> dict[str, Wafer]:
 
 
 def _with_base(facts: Facts, table: Mapping[str, Facts]) -> Facts:
-    """The facts with those that it is `like` filled in."""
+    """The facts, completed by those of the preset named by `like`."""
     return {**_with_base(table[facts["like"]], table), **facts} if "like" in facts else facts
 
 

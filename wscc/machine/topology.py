@@ -41,15 +41,15 @@ class Topology:
         )
 
     def part(self, dies: Collection[int]) -> Topology:
-        """The same machine with all other dies taken for dead."""
-        kept = frozenset(dies)
-        if kept == self.live_set:
+        """The same machine with all dies but `dies` dead."""
+        alive = frozenset(dies)
+        if alive == self.live_set:
             return self
         neighbours = (
-            tuple(n for n in beside if n in kept) if d in kept else ()
-            for d, beside in enumerate(self.neighbours)
+            tuple(n for n in neighbours_of if n in alive) if d in alive else ()
+            for d, neighbours_of in enumerate(self.neighbours)
         )
-        return Topology(tuple(d for d in self.live if d in kept), tuple(neighbours), self.grid)
+        return Topology(tuple(d for d in self.live if d in alive), tuple(neighbours), self.grid)
 
     @property
     def dies(self) -> int:
@@ -79,16 +79,16 @@ class Topology:
 
     @cached_property
     def colours(self) -> tuple[int, ...] | None:
-        """0 or 1 for each die such that links join different colours (dead dies: 0); None if there are none.
+        """A 2-colouring: 0 or 1 for each die (dead dies: 0), different at both ends of a link; None if there is none.
 
-        On a mesh they exist: rings have an even number of dies, and paths alternate.
+        A mesh has one: rings have an even number of dies, and paths alternate.
         """
         colour = [UNREACHABLE] * self.dies
         for island in self.islands:
-            steps = self.distances(island[0])
+            distance = self.distances(island[0])
             start = sum(divmod(island[0], self.grid[1])) % 2 if self.grid else 0
             for die in island:
-                colour[die] = (steps[die] + start) % 2
+                colour[die] = (distance[die] + start) % 2
         if any(colour[a] == colour[b] for a, b in self.links):
             return None
         return tuple(max(c, 0) for c in colour)
@@ -99,39 +99,40 @@ class Topology:
         return divmod(die, self.grid[1])
 
     def name_of(self, die: int) -> str:
-        """As messages show it: `(row, column)` on a grid, else the number."""
+        """The name of a die in messages: `(row, column)` on a grid, else the number."""
         return str(self.coordinate(die)) if self.grid else str(die)
 
     def is_live(self, die: int) -> bool:
         return die in self.live_set
 
     def are_adjacent(self, a: int, b: int) -> bool:
-        """Whether a live link joins them."""
+        """Whether a live link joins `a` and `b`."""
         return b in self.neighbours[a]
 
     def distances(self, to: int) -> list[int]:
-        """By die, the hops from it to `to`, or `UNREACHABLE`. Computed once and shared: do not change it."""
-        known = self._distances.get(to)
-        if known is None:
-            known = self._distances[to] = self._measure(to)
-        return known
+        """Hops from each die to `to`, or `UNREACHABLE`. The list is computed once and shared: do not change it."""
+        hops = self._distances.get(to)
+        if hops is None:
+            hops = self._distances[to] = self._measure(to)
+        return hops
 
     def distance(self, a: int, b: int) -> int:
+        """Hops from `a` to `b`, or `UNREACHABLE`."""
         return self.distances(b)[a]
 
     def shortest_path(self, a: int, b: int) -> Path | None:
         """The dies of a shortest live path, both ends included; the first by the order of neighbours."""
-        left = self.distances(b)
-        if left[a] == UNREACHABLE:
+        hops = self.distances(b)
+        if hops[a] == UNREACHABLE:
             return None
         path = [a]
         while path[-1] != b:
-            here = path[-1]
-            path.append(next(n for n in self.neighbours[here] if left[n] == left[here] - 1))
+            die = path[-1]
+            path.append(next(n for n in self.neighbours[die] if hops[n] == hops[die] - 1))
         return tuple(path)
 
     def xy_path(self, a: int, b: int) -> Path | None:
-        """Along the row first, then the column; None where a die or link on it is dead, or off a grid."""
+        """The path along the row, then along the column; None where a die or link on it is dead, or without a grid."""
         if self.grid is None:
             return None
         path = _xy(self.coordinate(a), self.coordinate(b), self.grid[1])
@@ -143,26 +144,26 @@ class Topology:
         return self.xy_path(a, b) or self.shortest_path(a, b)
 
     def _measure(self, to: int) -> list[int]:
-        steps = [UNREACHABLE] * self.dies
+        hops = [UNREACHABLE] * self.dies
         if self.is_live(to):
-            steps[to] = 0
+            hops[to] = 0
             queue = deque([to])
             while queue:
-                here = queue.popleft()
-                for n in self.neighbours[here]:
-                    if steps[n] == UNREACHABLE:
-                        steps[n] = steps[here] + 1
+                die = queue.popleft()
+                for n in self.neighbours[die]:
+                    if hops[n] == UNREACHABLE:
+                        hops[n] = hops[die] + 1
                         queue.append(n)
-        return steps
+        return hops
 
     def _reach(self, die: int) -> set[int]:
-        found, stack = {die}, [die]
+        reached, stack = {die}, [die]
         while stack:
             for n in self.neighbours[stack.pop()]:
-                if n not in found:
-                    found.add(n)
+                if n not in reached:
+                    reached.add(n)
                     stack.append(n)
-        return found
+        return reached
 
 
 @lru_cache(maxsize=64)

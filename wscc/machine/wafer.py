@@ -1,4 +1,4 @@
-"""A wafer: a mesh of dies joined by links, with what is dead on it. SI units throughout."""
+"""Wafers: meshes of dies joined by links, some of them dead. SI units throughout."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Wafer:
     dead_links: frozenset[DeadLink] = frozenset()
 
     def __post_init__(self) -> None:
-        if found := [*self._number_mistakes()] or [*self._damage_mistakes()]:
-            raise CompileError(*found)
+        if mistakes := [*self._number_mistakes()] or [*self._damage_mistakes()]:
+            raise CompileError(*mistakes)
 
     @property
     def dies(self) -> int:
@@ -68,14 +68,16 @@ class Wafer:
     def live_dies(self) -> int:
         return self.dies - len(self.dead_dies)
 
-    def number(self, at: Coordinate) -> int:
-        return at[0] * self.cols + at[1]
+    def number(self, coordinate: Coordinate) -> int:
+        """The number of the die at (row, column)."""
+        return coordinate[0] * self.cols + coordinate[1]
 
     def with_faster_links(self, factor: int) -> Wafer:
         """The same wafer with links of so many times the bandwidth."""
         return replace(self, link=replace(self.link, bandwidth=self.link.bandwidth * factor))
 
     def coordinate(self, die: int) -> Coordinate:
+        """(row, column) of a die."""
         return divmod(die, self.cols)
 
     def _number_mistakes(self) -> Iterator[Diagnostic]:
@@ -94,9 +96,9 @@ class Wafer:
     def _damage_mistakes(self) -> Iterator[Diagnostic]:
         extent = f"rows are 0 to {self.rows - 1}, columns 0 to {self.cols - 1}"
         off = f"is not on the mesh of `{self.name}`"
-        for at in sorted(self.dead_dies):
-            if not self._is_on_mesh(at):
-                yield Diagnostic(Code.OFF_MESH, f"dead die {at} {off}", help=extent)
+        for die in sorted(self.dead_dies):
+            if not self._is_on_mesh(die):
+                yield Diagnostic(Code.OFF_MESH, f"dead die {die} {off}", help=extent)
         for a, b in sorted(self.dead_links):
             link = f"dead link {a} - {b}"
             strays = [end for end in (a, b) if not self._is_on_mesh(end)]
@@ -108,16 +110,17 @@ class Wafer:
             else:
                 assert a < b, "dead links are sorted pairs: make them with `dead_link`"
 
-    def _is_on_mesh(self, at: Coordinate) -> bool:
-        return 0 <= at[0] < self.rows and 0 <= at[1] < self.cols
+    def _is_on_mesh(self, coordinate: Coordinate) -> bool:
+        return 0 <= coordinate[0] < self.rows and 0 <= coordinate[1] < self.cols
 
 
 def dead_link(a: Coordinate, b: Coordinate) -> DeadLink:
-    """The pair as `Wafer.dead_links` holds it: a dead link is dead both ways."""
+    """The sorted pair of two neighbours, an element of `Wafer.dead_links`: a dead link is dead both ways."""
     return (a, b) if a <= b else (b, a)
 
 
 def dead_links(pairs: Iterable[tuple[Coordinate, Coordinate]]) -> frozenset[DeadLink]:
+    """`Wafer.dead_links` of pairs of neighbours."""
     return frozenset(dead_link(a, b) for a, b in pairs)
 
 
@@ -127,7 +130,7 @@ def are_neighbours(a: Coordinate, b: Coordinate) -> bool:
 
 
 def _is_possible(record: Die | Link, name: str, value: float) -> bool:
-    """Positive, except that a die may have no HBM, and a link no latency and no energy."""
+    """Whether a number is positive; also 0 for the HBM of a die and for the latency and energy of a link."""
     has_hbm = isinstance(record, Die) and record.hbm > 0
     may_be_zero = name in ("hbm", "latency", "energy") or (name == "hbm_bandwidth" and not has_hbm)
     return isfinite(value) and (value > 0 or (may_be_zero and value == 0))

@@ -1,6 +1,6 @@
-"""Rings and paths through exactly the given dies: whether they exist, in which order, or what forbids them.
+"""Hamiltonian cycles and paths through a set of dies: an order of the dies, or an obstacle that forbids one.
 
-Exact, by search with a memory of dead ends; meant for sets of up to some thirty dies.
+Exact, by depth-first search with a memo of failed states; meant for sets of up to some thirty dies.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ Order = tuple[int, ...]
 
 
 def ring_order(topology: Topology, dies: Collection[int]) -> Order | None:
-    """The dies such that each is next to the one before and the last to the first, from the lowest die; None
-    if there is no such order. Two neighbours are a ring, and so is one die."""
+    """The dies in the order of a ring (each next to the one before, the last to the first), from the lowest die.
+
+    None if there is no ring through all of them. Two neighbours are a ring, and so is one die."""
     if len(dies) <= 2:
         return path_order(topology, dies)
     if ring_obstacle(topology, dies):
@@ -24,7 +25,7 @@ def ring_order(topology: Topology, dies: Collection[int]) -> Order | None:
 
 
 def path_order(topology: Topology, dies: Collection[int]) -> Order | None:
-    """The dies such that each is next to the one before, from the lowest possible end, or None."""
+    """The dies in the order of a path (each next to the one before), from the lowest possible end, or None."""
     if path_obstacle(topology, dies):
         return None
     search = _Search(topology, dies, None)
@@ -32,8 +33,9 @@ def path_order(topology: Topology, dies: Collection[int]) -> Order | None:
 
 
 def ring_obstacle(topology: Topology, dies: Collection[int]) -> str:
-    """What forbids a closed ring through these dies: their number, colours or a dead end; empty if nothing
-    simple does (there may still be none)."""
+    """The reason, in words, why no ring leads through these dies: their number, colours or a dead end.
+
+    Empty if none of these forbids it (there may still be no ring)."""
     if len(dies) <= 2:
         return path_obstacle(topology, dies)
     if topology.colours is not None:
@@ -41,16 +43,20 @@ def ring_obstacle(topology: Topology, dies: Collection[int]) -> str:
             return f"a ring has an even number of dies, not {len(dies)}"
         if excess := _excess(topology, dies):
             return f"a ring has as many dies of one colour as of the other, {_counts(len(dies), excess)}"
-    if alone := sorted(set(dies) - _reach(topology, dies)):
-        return f"no live link leads from die {topology.name_of(min(dies))} to {topology.name_of(alone[0])}"
+    if unreached := sorted(set(dies) - _reach(topology, dies)):
+        return (
+            f"no live link leads from die {topology.name_of(min(dies))} to {topology.name_of(unreached[0])}"
+        )
     ends = [d for d in sorted(dies) if len(_inside(topology, d, dies)) < 2]
     return f"die {topology.name_of(ends[0])} has fewer than 2 neighbours" if ends else ""
 
 
 def path_obstacle(topology: Topology, dies: Collection[int]) -> str:
-    """The same for an open path."""
-    if len(dies) > 1 and (alone := sorted(set(dies) - _reach(topology, dies))):
-        return f"no live link leads from die {topology.name_of(min(dies))} to {topology.name_of(alone[0])}"
+    """The reason, in words, why no path leads through these dies; empty as in `ring_obstacle`."""
+    if len(dies) > 1 and (unreached := sorted(set(dies) - _reach(topology, dies))):
+        return (
+            f"no live link leads from die {topology.name_of(min(dies))} to {topology.name_of(unreached[0])}"
+        )
     if topology.colours is not None and (excess := _excess(topology, dies)) > 1:
         return f"a path alternates between two colours, {_counts(len(dies), excess)}"
     ends = [d for d in sorted(dies) if len(_inside(topology, d, dies)) < 2]
@@ -77,30 +83,30 @@ def _inside(topology: Topology, die: int, dies: Collection[int]) -> list[int]:
 def _reach(topology: Topology, dies: Collection[int]) -> set[int]:
     """The dies that can be reached from the lowest without leaving them."""
     stack = [min(dies)]
-    found = set(stack)
+    reached = set(stack)
     while stack:
-        fresh = [n for n in _inside(topology, stack.pop(), dies) if n not in found]
-        found.update(fresh)
-        stack += fresh
-    return found
+        neighbours = [n for n in _inside(topology, stack.pop(), dies) if n not in reached]
+        reached.update(neighbours)
+        stack += neighbours
+    return reached
 
 
 class _Search:
-    """Depth first over (last die, dies left); states that failed once are not entered again."""
+    """Depth-first search over (last die, dies left); states that failed once are not entered again."""
 
     def __init__(self, topology: Topology, dies: Collection[int], home: int | None) -> None:
         self.dies = frozenset(dies)
-        self.beside = {d: _inside(topology, d, self.dies) for d in self.dies}
+        self.neighbours = {d: _inside(topology, d, self.dies) for d in self.dies}
         self.home = home
         self.failed: set[tuple[int, frozenset[int]]] = set()
 
     def from_die(self, start: int) -> Order | None:
-        """An order that starts there and, if `home` is set, ends next to it."""
+        """An order that starts at `start` and, if `home` is set, ends next to it; None if there is none."""
         walk = [start]
         left = set(self.dies) - {start}
         choices = [self._choices(start, left)]
         while choices:
-            if not left and (self.home is None or self.home in self.beside[walk[-1]]):
+            if not left and (self.home is None or self.home in self.neighbours[walk[-1]]):
                 return tuple(walk)
             if choices[-1]:
                 walk.append(choices[-1].pop())
@@ -113,19 +119,19 @@ class _Search:
                 left.add(last)
         return None
 
-    def _choices(self, here: int, left: set[int]) -> list[int]:
-        """Where to go next, best last: the die with the fewest ways out."""
-        if (here, frozenset(left)) in self.failed or self._is_hopeless(here, left):
+    def _choices(self, die: int, left: set[int]) -> list[int]:
+        """The next dies to try, best last: the one with the fewest free neighbours."""
+        if (die, frozenset(left)) in self.failed or self._is_hopeless(die, left):
             return []
-        ways = {n: sum(m in left for m in self.beside[n]) for n in self.beside[here] if n in left}
-        return sorted(ways, key=lambda n: (-ways[n], -n))
+        degree = {n: sum(m in left for m in self.neighbours[n]) for n in self.neighbours[die] if n in left}
+        return sorted(degree, key=lambda n: (-degree[n], -n))
 
-    def _is_hopeless(self, here: int, left: set[int]) -> bool:
-        """A die that cannot be reached at all, or too many that can only be the last."""
+    def _is_hopeless(self, die: int, left: set[int]) -> bool:
+        """Whether a die is out of reach, or too many can only be the last."""
         dead_ends = 0
         for d in left:
-            ways = sum(m in left or m in (here, self.home) for m in self.beside[d])
-            if ways == 0 or (ways == 1 and self.home is not None):
+            degree = sum(m in left or m in (die, self.home) for m in self.neighbours[d])
+            if degree == 0 or (degree == 1 and self.home is not None):
                 return True
-            dead_ends += ways == 1
+            dead_ends += degree == 1
         return dead_ends > 1

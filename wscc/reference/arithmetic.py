@@ -48,13 +48,11 @@ def repeat(x: Array, term: Term, out: Term, sizes: Mapping[str, int]) -> Array:
 
 
 def _contraction(op: Op, xs: Sequence[Array]) -> list[Array]:
-    assert op.rule is not None
     return [contract(op.rule.ins, xs, op.rule.outs[0], op.sizes)]
 
 
 def _contraction_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
     """The gradient of each operand: dy contracted with all other operands, as a product is linear in each."""
-    assert op.rule is not None
     out: list[Array] = []
     for i, term in enumerate(op.rule.ins):
         others = [j for j in range(len(xs)) if j != i]
@@ -64,7 +62,6 @@ def _contraction_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequ
 
 
 def _pair(op: Op, xs: Sequence[Array]) -> tuple[Array, Array]:
-    assert op.rule is not None
     x, y = (repeat(v, t, op.rule.outs[0], op.sizes) for v, t in zip(xs, op.rule.ins, strict=True))
     return x, y
 
@@ -78,7 +75,6 @@ def _binary(
         return [function(*_pair(op, xs))]
 
     def vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
-        assert op.rule is not None
         out = op.rule.outs[0]
         return [
             contract([out], [dys[0] * slope], term, op.sizes)

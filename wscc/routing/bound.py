@@ -1,7 +1,8 @@
-"""The least load that any routing can reach: link prices that prove as much as can be found, as a certificate.
+"""Lower bounds of the largest link load that any routing of some flows can reach, each with a certificate.
 
-Sources of prices: those of the router, the link that pinned flows load most, the links of a cut, and the dual of
-the linear programme over all paths whatsoever, made by column generation as in the router, but over every turn.
+Any link prices prove a bound; the best of several are returned: those of the router, the link that pinned flows
+load most, the links of a cut, and the duals of the linear programme over all paths, solved by column generation as
+in the router, but over every turn.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from wscc.routing.certificate import Certificate, certify
 from wscc.routing.columns import Pool
 from wscc.routing.cuts import best_block, best_simple_cut
 from wscc.routing.flows import Demand, Floats, merged_demands
-from wscc.routing.free import FreeSearch
 from wscc.routing.loads import link_numbers
+from wscc.routing.negotiation import best_response, negotiate
 from wscc.routing.router import Routing
 from wscc.routing.split import split
-from wscc.routing.spread import bid, spread
+from wscc.routing.unrestricted import UnrestrictedSearch
 
 # Whole lengths are prices on this scale: fine enough for a bound within 1e-5 of that of the prices.
 _SCALE: Final = 1 << 20
 _CLOSE: Final = 1e-3  # a bound this near to the load of the routing is good enough
-_BIDS: Final = 12
+_RESPONSES: Final = 12
 _ROUNDS: Final = 8
 _WORK: Final = 5_000_000  # links x sources that exact checking takes seconds for
 _CROSSINGS: Final = 600_000
@@ -33,8 +34,8 @@ _CROSSINGS: Final = 600_000
 def lower_bound(routing: Routing, unit: int = 1) -> Certificate | None:
     """The best certificate found for the flows of a routing; None where the wafer is too large to check one.
 
-    Nothing better is looked for where all loads are multiples of `unit` bytes and that of the routing is the first
-    that the certificate allows."""
+    The search stops within `_CLOSE` of the load of the routing, or where all loads are multiples of `unit` bytes
+    and that of the routing is the least multiple that the certificate allows."""
     topology, flows = routing.topology, routing.flows
     if len(topology.links) * len({f.source for f in flows}) > _WORK:
         return None
@@ -48,6 +49,7 @@ def lower_bound(routing: Routing, unit: int = 1) -> Certificate | None:
 
 
 def _candidates(routing: Routing) -> Iterator[list[int]]:
+    """Whole link lengths that may prove a good bound, the cheapest to compute first."""
     yield from (whole_lengths(p) for p in routing.prices)
     demands = merged_demands(routing.flows)
     fixed = _pinned_bytes(routing)
@@ -56,29 +58,30 @@ def _candidates(routing: Routing) -> Iterator[list[int]]:
     if demands:
         yield whole_lengths(best_simple_cut(routing.topology, demands, fixed).prices)
         yield whole_lengths(best_block(routing.topology, demands, fixed).prices)
-        yield whole_lengths(_free_prices(routing, demands, fixed))
+        yield whole_lengths(_unrestricted_prices(routing, demands, fixed))
 
 
-def _free_prices(routing: Routing, demands: Sequence[Demand], fixed: Floats) -> Floats:
-    """The prices that prove most, of a programme over all paths; demands go to their farthest destination only."""
-    search = FreeSearch(routing.topology, demands)
+def _unrestricted_prices(routing: Routing, demands: Sequence[Demand], fixed: Floats) -> Floats:
+    """Link prices of the best bound by column generation over all paths, to the farthest destination of each demand."""
+    search = UnrestrictedSearch(routing.topology, demands)
     pool = Pool(len(demands), routing.topology.links)
     amounts = np.array([d.bytes for d in demands], float)
-    load, best = spread(search, pool, amounts, fixed, routing.initial_load.astype(float), _BIDS)
+    load, best = negotiate(search, pool, amounts, fixed, routing.initial_load.astype(float), _RESPONSES)
     for _ in range(_ROUNDS):
         if sum(len(c.links) for c in pool.columns) > _CROSSINGS:
             break
-        found = split(pool.columns, np.zeros(len(pool.columns)), amounts, fixed, float(load.max()))
-        if found is None:
+        solution = split(pool.columns, np.zeros(len(pool.columns)), amounts, fixed, float(load.max()))
+        if solution is None:
             break
-        proof = bid(search, pool, amounts, fixed, found.prices).proof
+        proof = best_response(search, pool, amounts, fixed, solution.prices).proof
         best = max(best, proof, key=lambda p: p.bound)
-        if best.bound * (1 + _CLOSE / 2) >= found.load:
+        if best.bound * (1 + _CLOSE / 2) >= solution.load:
             break
     return best.prices
 
 
 def _pinned_bytes(routing: Routing) -> Floats:
+    """Bytes of pinned flows by link."""
     numbers = link_numbers(routing.topology)
     fixed = np.zeros(len(numbers))
     for f in routing.flows:
@@ -88,6 +91,6 @@ def _pinned_bytes(routing: Routing) -> Floats:
 
 
 def whole_lengths(prices: Floats) -> list[int]:
-    """Prices as whole numbers up to `_SCALE`."""
+    """Prices scaled to whole numbers, the largest to `_SCALE`; all zero if no price is positive."""
     top = float(prices.max(initial=0.0))
     return [0] * len(prices) if top <= 0 else [int(p) for p in np.rint(prices / top * _SCALE)]

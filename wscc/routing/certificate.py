@@ -1,4 +1,4 @@
-"""A proof that no routing keeps every link under some number of bytes, checked exactly.
+"""Certificates: proofs, checked in whole numbers, that every routing loads some link with a number of bytes.
 
 For any lengths of links that are not negative, bytes x length summed over links is at least the bytes of every
 demand times the length of its shortest path; so the largest load is at least that, divided by the sum of the
@@ -25,33 +25,33 @@ class Certificate:
 
 
 def certify(topology: Topology, flows: Sequence[Flow], lengths: Sequence[int]) -> Certificate:
-    """What the lengths (whole, none negative) prove about the flows, rounded down. Flows of the same bytes count
-    once, with their farthest destination; pinned flows by the link that they keep."""
+    """The bound that `lengths` (one by link, whole, none negative) prove for the flows, rounded down to bytes.
+
+    Flows of the same bytes count once, with their farthest destination; pinned flows by the link that they keep."""
     length = dict(zip(topology.links, lengths, strict=True))
     assert min(lengths, default=0) >= 0
-    kept = sum(f.bytes * length[f.source, f.destination] for f in flows if f.pinned)
-    wanted: dict[int, dict[object, tuple[int, list[int]]]] = {}
+    total = sum(f.bytes * length[f.source, f.destination] for f in flows if f.pinned)
+    contents: dict[int, dict[object, tuple[int, list[int]]]] = {}
     for i, f in enumerate(flows):
         if not f.pinned and f.source != f.destination:
             key = i if f.content is None else f.content
-            wanted.setdefault(f.source, {}).setdefault(key, (f.bytes, []))[1].append(f.destination)
-    total = kept
-    for source, groups in wanted.items():
-        far = _distances(topology, length, source)
-        total += sum(size * max(far[d] for d in ends) for size, ends in groups.values())
-    whole = sum(lengths)
-    return Certificate(tuple(lengths), total // whole if whole else 0)
+            contents.setdefault(f.source, {}).setdefault(key, (f.bytes, []))[1].append(f.destination)
+    for source, groups in contents.items():
+        distance = _distances(topology, length, source)
+        total += sum(size * max(distance[d] for d in ends) for size, ends in groups.values())
+    length_sum = sum(lengths)
+    return Certificate(tuple(lengths), total // length_sum if length_sum else 0)
 
 
 def _distances(topology: Topology, length: dict[tuple[int, int], int], source: int) -> dict[int, int]:
     """Lengths of shortest paths from a die (E. Dijkstra, 1959)."""
-    best: dict[int, int] = {}
+    distance: dict[int, int] = {}
     queue = [(0, source)]
     while queue:
-        far, die = heappop(queue)
-        if die not in best:
-            best[die] = far
+        reached, die = heappop(queue)
+        if die not in distance:
+            distance[die] = reached
             for n in topology.neighbours[die]:
-                if n not in best:
-                    heappush(queue, (far + length[die, n], n))
-    return best
+                if n not in distance:
+                    heappush(queue, (reached + length[die, n], n))
+    return distance

@@ -1,4 +1,4 @@
-"""The virtual channels: the turns that each allows, such that its channel dependencies never close a cycle.
+"""Virtual channels, each with the turns that it allows: a set whose channel dependencies have no cycle.
 
 A message keeps one channel, and each branch of a multicast waits for itself alone, so that a routing whose paths
 take only allowed turns is free of routing deadlock. On a whole mesh channel 0 is west-first and channel 1
@@ -33,40 +33,41 @@ CHANNELS: Final = 2
 
 @dataclass(frozen=True, eq=False)
 class Channel:
-    """The allowed turns of one virtual channel as arrays. Links are given by their *place* in an order in which
-    every allowed turn leads forward; `link[place]` is the number of the link in `topology.links`.
+    """The allowed turns of one virtual channel as arrays. Links are given by their *position* in a topological order,
+    in which every allowed turn leads forward; `link[position]` is the number of the link in `topology.links`.
 
-    `tail`, `head`: dies by place. `before[place]`: the places a path may come from, padded with the number of
-    links. `entering[die]`: the places of the links that end there, padded likewise. `levels[k]` to
-    `levels[k + 1]` are places without a turn between them.
+    `tail`, `head` ([links]): the dies at both ends. `predecessors` ([links, width]): positions of the links from
+    which a turn leads to a link, padded with the number of links. `entering` ([dies, width]): positions of the links
+    that end at a die, padded likewise. Positions `levels[k]` to `levels[k + 1]` have no turn between them.
     """
 
     turns: frozenset[Turn]
     link: Ints
     tail: Ints
     head: Ints
-    before: Ints
+    predecessors: Ints
     entering: Ints
     levels: tuple[int, ...]
 
     @staticmethod
     def of(topology: Topology, turns: Turns) -> Channel:
+        """The channel that allows `turns`."""
         links = topology.links
         level = _levels(turns)
         order = sorted(range(len(links)), key=lambda i: (level[i], i))
-        place = {link: i for i, link in enumerate(order)}
+        position = {link: i for i, link in enumerate(order)}
         count = len(links)
-        before = [[place[i] for i in sorted(turns.before[link])] for link in order]
+        predecessors = [[position[i] for i in sorted(turns.predecessors[link])] for link in order]
         entering: list[list[int]] = [[] for _ in range(topology.dies)]
         for i, link in enumerate(order):
             entering[links[link][1]].append(i)
         steps = [i for i in range(1, count) if level[order[i]] != level[order[i - 1]]]
         return Channel(
-            frozenset(turns.known),
+            frozenset(turns.allowed),
             np.array(order, np.int64),
             np.array([links[i][0] for i in order], np.int64),
             np.array([links[i][1] for i in order], np.int64),
-            _padded(before, count),
+            _padded(predecessors, count),
             _padded(entering, count),
             (0, *steps, count),
         )
@@ -76,50 +77,51 @@ class Channel:
         return len(self.link)
 
     @cached_property
-    def place(self) -> Ints:
-        """The place of every link of `topology.links`."""
-        found = np.empty(self.links, np.int64)
-        found[self.link] = np.arange(self.links)
-        return found
+    def position(self) -> Ints:
+        """The position of every link of `topology.links`."""
+        position = np.empty(self.links, np.int64)
+        position[self.link] = np.arange(self.links)
+        return position
 
 
 def make_channels(
     topology: Topology, numbers: dict[Hop, int], paths: Iterable[Path], count: int = CHANNELS,
-    wished: Iterable[Path] = (),
+    detours: Iterable[Path] = (),
 ) -> tuple[Channel, ...]:  # fmt: skip
-    """`count` (1 or 2) channels that together join the ends of all `paths`, and allow the paths themselves wherever
-    room for them is found one path after the other (T. Skeie, O. Lysne, I. Theiss, "Layered Shortest Path
-    Routing in Irregular System Area Networks", IPDPS 2002); on a whole mesh any XY paths.
+    """`count` (1 or 2) channels that together join the ends of all `paths`.
 
-    On a damaged mesh, turns of the `wished` paths are taken before others, the first of them first.
+    On a whole mesh they allow every XY path. On a damaged one each path is added to the first channel on which its
+    turns close no cycle, one path after the other (T. Skeie, O. Lysne, I. Theiss, "Layered Shortest Path Routing in
+    Irregular System Area Networks", IPDPS 2002); then the turns of the `detours`, the first of them first, and last
+    every other turn that closes none.
     """
     assert count in (1, 2)
     rules = [_rule(topology, v) for v in range(count)]
     candidates = all_turns(topology, numbers)
     ruled = [[(numbers[a], numbers[b]) for a, b in candidates if rule(a, b)] for rule in rules]
-    wanted = [turns_of(path, numbers) for path in dict.fromkeys(paths)]
+    turns_by_path = [turns_of(path, numbers) for path in dict.fromkeys(paths)]
     if is_whole(topology):
         return tuple(Channel.of(topology, _filled(len(numbers), turns)) for turns in ruled)
-    sets, has_room = _seeded(len(numbers), ruled, wanted)
+    sets, has_room = _layered(len(numbers), ruled, turns_by_path)
     if not has_room:
-        sure = up_down_rule(topology, -1)
-        ruled[-1] = [(numbers[a], numbers[b]) for a, b in candidates if sure(a, b)]
+        up_down = up_down_rule(topology, -1)
+        ruled[-1] = [(numbers[a], numbers[b]) for a, b in candidates if up_down(a, b)]
         sets[-1] = _filled(len(numbers), ruled[-1])
-    for path in wished:
-        any(each.add_all(turns_of(path, numbers)) for each in (sets if has_room else sets[:-1]))
-    every = [(numbers[a], numbers[b]) for a, b in candidates]
-    # Up and down alone, a shortest way never comes twice to a die; with more turns it might.
+    for path in detours:
+        any(turns.add_all(turns_of(path, numbers)) for turns in (sets if has_room else sets[:-1]))
+    unruled = [(numbers[a], numbers[b]) for a, b in candidates]
+    # By up-down turns alone, a shortest path visits no die twice; with more turns it might.
     open_sets = zip(sets, ruled, strict=True) if has_room else zip(sets[:-1], ruled, strict=False)
     for turns, rule in open_sets:
-        for turn in (*rule, *every):
+        for turn in (*rule, *unruled):
             turns.add(turn)
     return tuple(Channel.of(topology, turns) for turns in sets)
 
 
 def channel_of(channels: tuple[Channel, ...], turns: Iterable[Turn]) -> int | None:
-    """The first channel that allows all the turns."""
-    wanted = frozenset(turns)
-    return next((v for v, channel in enumerate(channels) if wanted <= channel.turns), None)
+    """The number of the first channel that allows all the turns; None if there is none."""
+    needed = frozenset(turns)
+    return next((v for v, channel in enumerate(channels) if needed <= channel.turns), None)
 
 
 def _rule(topology: Topology, channel: int) -> Rule:
@@ -129,7 +131,7 @@ def _rule(topology: Topology, channel: int) -> Rule:
 
 
 def is_whole(topology: Topology) -> bool:
-    """Whether it is a mesh without damage."""
+    """Whether the topology is a mesh without damage."""
     if topology.grid is None:
         return False
     rows, cols = topology.grid
@@ -142,29 +144,30 @@ def _filled(links: int, rule: list[Turn]) -> Turns:
     return turns
 
 
-def _seeded(links: int, ruled: list[list[Turn]], wanted: list[list[Turn]]) -> tuple[list[Turns], bool]:
-    """The turns of the wanted paths, each path whole on some channel; and whether all found one. Paths that keep
-    to a rule come first: they never close a cycle with one another."""
+def _layered(links: int, ruled: list[list[Turn]], paths: list[list[Turn]]) -> tuple[list[Turns], bool]:
+    """By channel, the turns of the paths that are layered on it, each path whole; and whether every path has one.
+
+    `paths` are the turns of each. Those that keep to a rule are added first: they never close a cycle."""
     allowed = [frozenset(turns) for turns in ruled]
     sets = [Turns(links, rule) for rule in ruled]
-    odd = []
-    for turns in wanted:
-        fits = next((v for v, rule in enumerate(allowed) if rule.issuperset(turns)), None)
-        if fits is None:
-            odd.append(turns)
+    unruled = []
+    for turns in paths:
+        channel = next((v for v, rule in enumerate(allowed) if rule.issuperset(turns)), None)
+        if channel is None:
+            unruled.append(turns)
         else:
-            sets[fits].add_all(turns)
-    return sets, all([any(each.add_all(turns) for each in sets) for turns in odd])
+            sets[channel].add_all(turns)
+    return sets, all([any(layer.add_all(turns) for layer in sets) for turns in unruled])
 
 
 def _levels(turns: Turns) -> list[int]:
-    """By link, the length of the longest chain of turns before it."""
-    level = [0] * len(turns.place)
-    for link in sorted(range(len(level)), key=turns.place.__getitem__):
-        level[link] = max((level[i] + 1 for i in turns.before[link]), default=0)
+    """The length of the longest chain of turns that ends at each link."""
+    level = [0] * len(turns.position)
+    for link in sorted(range(len(level)), key=turns.position.__getitem__):
+        level[link] = max((level[i] + 1 for i in turns.predecessors[link]), default=0)
     return level
 
 
 def _padded(lists: list[list[int]], filler: int) -> Ints:
-    width = max((len(each) for each in lists), default=0) or 1
-    return np.array([each + [filler] * (width - len(each)) for each in lists], np.int64).reshape(-1, width)
+    width = max((len(row) for row in lists), default=0) or 1
+    return np.array([row + [filler] * (width - len(row)) for row in lists], np.int64).reshape(-1, width)

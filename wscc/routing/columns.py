@@ -1,4 +1,4 @@
-"""Candidate ways to send a demand: paths and trees, each once."""
+"""Columns of the linear programme of the router: candidate paths and trees of demands, in a pool without doubles."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from wscc.routing.loads import Hop
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """One way to send demand number `demand` on a virtual channel. `links` are the distinct links it loads, by
-    their place in `topology.links`; `paths[i]` are the links, in order, to the demand's i-th destination. A link
+    """A path or tree of demand number `demand` on a virtual channel. `links` are the distinct links it loads, by
+    their number in `topology.links`; `paths[i]` are the links, in order, to the demand's i-th destination. A link
     carries the demand's bytes once or, where every destination gets bytes of its own, as often as `times` says."""
 
     demand: int
@@ -34,31 +34,33 @@ class Column:
 
 @dataclass(eq=False)
 class Pool:
-    """The candidates found so far; `of[d]` are those of demand d, by their place in `columns`. `links` are those
-    of the topology."""
+    """The columns generated so far; `by_demand[d]` are the indices in `columns` of those of demand d. `links` are
+    those of the topology."""
 
     demands: int
     links: Sequence[Hop]
     columns: list[Column] = field(default_factory=list)
-    of: list[list[int]] = field(init=False)
-    _known: set[tuple[int, bytes]] = field(default_factory=set)
+    by_demand: list[list[int]] = field(init=False)
+    _keys: set[tuple[int, bytes]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.of = [[] for _ in range(self.demands)]
+        self.by_demand = [[] for _ in range(self.demands)]
 
-    def add(self, found: Iterable[Column]) -> int:
-        """Add columns whose links no column of the same demand has, except where a path comes twice to one die:
-        the turns of a channel may force a walk around a block. How many were new."""
-        before = len(self.columns)
-        for column in found:
+    def add(self, columns: Iterable[Column]) -> int:
+        """Add the columns whose paths no column of the same demand has; returns how many were added.
+
+        A column with a path that comes twice to one die is left out: the turns of a channel may force a walk around
+        a block."""
+        count = len(self.columns)
+        for column in columns:
             key = (column.demand, b"".join(path.tobytes() for path in column.paths))
-            if key not in self._known:
-                self._known.add(key)
+            if key not in self._keys:
+                self._keys.add(key)
                 if not is_simple(column, self.links):
                     continue
-                self.of[column.demand].append(len(self.columns))
+                self.by_demand[column.demand].append(len(self.columns))
                 self.columns.append(column)
-        return len(self.columns) - before
+        return len(self.columns) - count
 
 
 def is_simple(column: Column, links: Sequence[Hop]) -> bool:
@@ -71,7 +73,7 @@ def is_simple(column: Column, links: Sequence[Hop]) -> bool:
 
 
 def loads_of(columns: Sequence[Column], amounts: Floats, links: int) -> Floats:
-    """By link, the sum of the amounts of the columns that cross it."""
+    """The sum of the amounts (by column) that cross each of `links` links."""
     if not columns:
         return np.zeros(links)
     crossed = np.concatenate([column.links for column in columns])

@@ -1,4 +1,4 @@
-"""Cuts: sets of dies that much must enter through few links. A cut bounds the load as link prices do (1 on the
+"""Cuts: sets of dies that many bytes must enter through few links. A cut bounds the load as link prices do (1 on the
 links into the set, 0 elsewhere), and where many dies receive the same bytes it proves more than shortest paths."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wscc.machine.topology import Topology
 from wscc.routing.flows import Demand, Floats
-from wscc.routing.spread import Prices
+from wscc.routing.negotiation import Prices
 
 Mask = NDArray[np.bool_]  # over dies: which are in the set
 
@@ -25,9 +25,10 @@ _STEPS: Final = 50
 
 
 def best_simple_cut(topology: Topology, demands: Sequence[Demand], fixed: Floats) -> Prices:
-    """The best of: one die, all dies but one, and on a grid what lies on one side of a straight line.
-    `fixed`: bytes by link that are there anyhow. Takes time in proportion to the demands."""
-    best = _Best(topology, fixed)
+    """The cut that proves most among: one die, all dies but one, and on a grid one side of a straight line.
+
+    `fixed`: bytes by link of pinned flows. Takes time in proportion to the demands."""
+    best = _BestCut(topology, fixed)
     sizes, sources = _sizes(demands), _sources(demands)
     ends = np.array([end for d in demands for end in d.destinations], np.int64)
     received = np.repeat(sizes, [len(d.destinations) for d in demands])
@@ -45,27 +46,28 @@ def best_simple_cut(topology: Topology, demands: Sequence[Demand], fixed: Floats
             for line in range(1, extent):
                 best.offer(along >= line, float(sizes[(along[sources] < line) & (high >= line)].sum()))
                 best.offer(along < line, float(sizes[(along[sources] >= line) & (low < line)].sum()))
-    return best.found
+    return best.prices
 
 
 def best_block(topology: Topology, demands: Sequence[Demand], fixed: Floats) -> Prices:
-    """The best set of dies found from rectangles of a grid (or all dies but those of one): the best rectangles
-    take in or give up one die at a time while that proves more."""
-    best = _Best(topology, fixed)
+    """The cut that proves most, by local search from rectangles of a grid and their complements.
+
+    The best rectangles take in or give up one die at a time while that proves more. Zero prices without a grid."""
+    best = _BestCut(topology, fixed)
     if topology.grid is None:
-        return best.found
-    crowd = _Crowd(topology, demands)
-    masks = _rectangles(topology.grid, max(1, min(_RECTANGLES, _WORK // crowd.ends.size)))
+        return best.prices
+    arrays = _DemandArrays(topology, demands)
+    masks = _rectangles(topology.grid, max(1, min(_RECTANGLES, _WORK // arrays.ends.size)))
     ranked: list[tuple[float, int, Mask]] = []
     while batch := list(islice(masks, _BATCH)):
-        for mask, amount in zip(batch, crowd.entering(np.array(batch)), strict=True):
+        for mask, amount in zip(batch, arrays.entering(np.array(batch)), strict=True):
             ranked.append((best.offer(mask, amount), -len(ranked), mask))
     for proven, _, mask in nlargest(_STARTS, ranked, key=lambda entry: entry[:2]):
-        _climb(best, crowd, mask, proven)
-    return best.found
+        _climb(best, arrays, mask, proven)
+    return best.prices
 
 
-def _climb(best: _Best, crowd: _Crowd, mask: Mask, proven: float) -> None:
+def _climb(best: _BestCut, arrays: _DemandArrays, mask: Mask, proven: float) -> None:
     """Move one die over the border of a set as long as that proves more."""
     for _ in range(_STEPS):
         border = mask[best.heads] != mask[best.tails]
@@ -74,15 +76,15 @@ def _climb(best: _Best, crowd: _Crowd, mask: Mask, proven: float) -> None:
             return
         moved = np.repeat(mask[None, :], len(dies), axis=0)
         moved[np.arange(len(dies)), dies] ^= True
-        bounds = [best.offer(m, n) for m, n in zip(moved, crowd.entering(moved), strict=True)]
+        bounds = [best.offer(m, n) for m, n in zip(moved, arrays.entering(moved), strict=True)]
         top = int(np.argmax(bounds))
         if bounds[top] <= proven:
             return
         mask, proven = moved[top], bounds[top]
 
 
-class _Crowd:
-    """Demands as arrays: how much has to enter a set of dies."""
+class _DemandArrays:
+    """Demands as arrays; `ends` is 1 at [demand, die] where the die is a destination."""
 
     def __init__(self, topology: Topology, demands: Sequence[Demand]) -> None:
         self.sizes, self.sources = _sizes(demands), _sources(demands)
@@ -91,27 +93,27 @@ class _Crowd:
             self.ends[i, list(d.destinations)] = 1.0
 
     def entering(self, inside: NDArray[np.bool_]) -> list[float]:
-        """By set (rows of `inside`), the bytes of demands from outside with a destination in it."""
+        """Bytes of the demands from outside a set with a destination in it, by set (`inside`: [sets, dies])."""
         enters = (self.ends @ inside.T.astype(np.float32) > 0) & ~inside[:, self.sources].T
         amounts: list[float] = (self.sizes @ enters).tolist()
         return amounts
 
 
-class _Best:
+class _BestCut:
     """The cut that proves most of those offered so far."""
 
     def __init__(self, topology: Topology, fixed: Floats) -> None:
         self.tails, self.heads = np.array(topology.links, np.int64).reshape(-1, 2).T
         self.fixed = fixed
-        self.found = Prices(np.zeros(len(fixed)), 0.0)
+        self.prices = Prices(np.zeros(len(fixed)), 0.0)
 
     def offer(self, mask: Mask, enters: float) -> float:
-        """A set of dies, and the bytes that have to enter it; what that proves."""
+        """The bound that a set of dies proves, which `enters` bytes have to enter; kept if it is the best."""
         into = mask[self.heads] & ~mask[self.tails]
         links = int(into.sum())
         proven = (enters + float(self.fixed[into].sum())) / links if links else 0.0
-        if proven > self.found.bound:
-            self.found = Prices(into / links, proven)
+        if proven > self.prices.bound:
+            self.prices = Prices(into / links, proven)
         return proven
 
 
@@ -124,7 +126,7 @@ def _sources(demands: Sequence[Demand]) -> NDArray[np.int64]:
 
 
 def _rectangles(grid: tuple[int, int], most: int) -> Iterator[Mask]:
-    """Each rectangle, and all that is outside."""
+    """Rectangles of a grid and their complements, about `most` at the most."""
     rows, cols = grid
     step = 1
     while ((rows // step + 1) * (cols // step + 1)) ** 2 // 2 > most and step < max(grid):

@@ -1,4 +1,4 @@
-"""The text form of flows: a line each, `row,column row,column bytes`, perhaps with a name of what is sent.
+"""Reader of flow files: a line for each flow, `row,column row,column bytes`, perhaps with a name of the content.
 
 # the shard of (0, 0) for two others, and something for (1, 1)
 0,0 0,1 1048576 shard
@@ -44,12 +44,12 @@ class _Line:
     words: tuple[re.Match[str], ...]
 
     def span(self, word: int | None = None) -> Span:
-        """Of one word, or of all of them."""
+        """The span of one word, or of all of them."""
         first, last = (0, -1) if word is None else (word, word)
         low, high = self.words[first].start(), self.words[last].end()
         return Span(self.source, self.start + low, self.start + high, self.number + 1, low + 1)
 
-    def wrong(
+    def diagnostic(
         self, code: Code, message: str, word: int | None = None, label: str = "", help: str = ""
     ) -> Diagnostic:
         return Diagnostic(code, message, Label(self.span(word), label), help=help)
@@ -62,14 +62,18 @@ def read_flows(source: Source, wafer: Wafer, topology: Topology) -> FlowFile:
     reader = _Reader(wafer, topology)
     for line in _lines(source):
         reader.read(line)
-        if len(reader.found) >= _SHOWN or len(reader.flows) > MAX_FLOWS:
+        if len(reader.diagnostics) >= _SHOWN or len(reader.flows) > MAX_FLOWS:
             break
     if len(reader.flows) > MAX_FLOWS:
-        reader.found.append(Diagnostic(Code.LIMIT, f"`{source.name}` has more than {MAX_FLOWS:,} flows"))
-    elif not reader.found and sum(f.bytes for f in reader.flows) > MAX_BYTES:
-        reader.found.append(Diagnostic(Code.NUMBER, f"the flows move more than {MAX_BYTES:,} bytes together"))
-    if reader.found:
-        raise CompileError(*reader.found)
+        reader.diagnostics.append(
+            Diagnostic(Code.LIMIT, f"`{source.name}` has more than {MAX_FLOWS:,} flows")
+        )
+    elif not reader.diagnostics and sum(f.bytes for f in reader.flows) > MAX_BYTES:
+        reader.diagnostics.append(
+            Diagnostic(Code.NUMBER, f"the flows move more than {MAX_BYTES:,} bytes together")
+        )
+    if reader.diagnostics:
+        raise CompileError(*reader.diagnostics)
     return FlowFile(tuple(reader.flows), tuple(reader.numbers))
 
 
@@ -90,20 +94,22 @@ class _Reader:
         self.wafer, self.topology = wafer, topology
         self.flows: list[Flow] = []
         self.numbers: list[int] = []
-        self.found: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
         self.contents: dict[tuple[int, str], tuple[int, _Line]] = {}
 
     def read(self, line: _Line) -> None:
-        mistakes = len(self.found)
+        mistakes = len(self.diagnostics)
         if len(line.words) not in (3, 4):
             message = f"expected 3 or 4 words, found {len(line.words)}"
-            self.found.append(line.wrong(Code.SYNTAX, message, help=_FORM))
+            self.diagnostics.append(line.diagnostic(Code.SYNTAX, message, help=_FORM))
             return
         source, destination, amount = self._die(line, 0), self._die(line, 1), self._bytes(line)
-        if len(self.found) > mistakes or source is None or destination is None or amount is None:
+        if len(self.diagnostics) > mistakes or source is None or destination is None or amount is None:
             return
         content = line.words[3].group() if len(line.words) == 4 else None
-        if self._joined(line, source, destination) and self._same_size(line, source, amount, content):
+        if self._is_reachable(line, source, destination) and self._has_same_size(
+            line, source, amount, content
+        ):
             self.flows.append(Flow(source, destination, amount, content))
             self.numbers.append(line.number)
 
@@ -112,48 +118,59 @@ class _Reader:
         match = _DIE.fullmatch(text)
         if not match:
             message = f"`{text[:40]}` is not a die"
-            self.found.append(line.wrong(Code.SYNTAX, message, word, "expected `row,column`", _FORM))
+            self.diagnostics.append(
+                line.diagnostic(Code.SYNTAX, message, word, "expected `row,column`", _FORM)
+            )
             return None
-        at = (int(match[1]), int(match[2]))
-        w = self.wafer
-        if at[0] >= w.rows or at[1] >= w.cols:
-            extent = f"rows are 0 to {w.rows - 1}, columns 0 to {w.cols - 1}"
-            self.found.append(line.wrong(Code.OFF_MESH, f"die {at} is not on the mesh", word, help=extent))
+        coordinate = (int(match[1]), int(match[2]))
+        wafer = self.wafer
+        if coordinate[0] >= wafer.rows or coordinate[1] >= wafer.cols:
+            extent = f"rows are 0 to {wafer.rows - 1}, columns 0 to {wafer.cols - 1}"
+            message = f"die {coordinate} is not on the mesh"
+            self.diagnostics.append(line.diagnostic(Code.OFF_MESH, message, word, help=extent))
             return None
-        if at in w.dead_dies:
-            self.found.append(line.wrong(Code.DISCONNECTED, f"die {at} is dead", word))
+        if coordinate in wafer.dead_dies:
+            self.diagnostics.append(line.diagnostic(Code.DISCONNECTED, f"die {coordinate} is dead", word))
             return None
-        return w.number(at)
+        return wafer.number(coordinate)
 
     def _bytes(self, line: _Line) -> int | None:
         text = line.words[2].group()
         help = "a flow moves a whole number of bytes, at least 1"
         if not re.fullmatch("[0-9]+", text):
-            self.found.append(line.wrong(Code.SYNTAX, f"`{text[:40]}` is no number of bytes", 2, help=help))
+            self.diagnostics.append(
+                line.diagnostic(Code.SYNTAX, f"`{text[:40]}` is no number of bytes", 2, help=help)
+            )
         elif len(text.lstrip("0")) > 19 or int(text) > MAX_BYTES:
-            self.found.append(line.wrong(Code.NUMBER, f"a flow moves at most {MAX_BYTES:,} bytes", 2))
+            self.diagnostics.append(
+                line.diagnostic(Code.NUMBER, f"a flow moves at most {MAX_BYTES:,} bytes", 2)
+            )
         elif int(text) == 0:
-            self.found.append(line.wrong(Code.NUMBER, "a flow of 0 bytes moves nothing", 2, help=help))
+            self.diagnostics.append(
+                line.diagnostic(Code.NUMBER, "a flow of 0 bytes moves nothing", 2, help=help)
+            )
         else:
             return int(text)
         return None
 
-    def _joined(self, line: _Line, source: int, destination: int) -> bool:
+    def _is_reachable(self, line: _Line, source: int, destination: int) -> bool:
         if self.topology.distance(source, destination) != UNREACHABLE:
             return True
         ends = " and ".join(str(self.wafer.coordinate(d)) for d in (source, destination))
         parts = ", ".join(f"{len(p)} around {self.wafer.coordinate(p[0])}" for p in self.topology.islands[:4])
         help = f"the live dies fall apart: {parts}"
-        self.found.append(line.wrong(Code.DISCONNECTED, f"no live path joins dies {ends}", help=help))
+        self.diagnostics.append(
+            line.diagnostic(Code.DISCONNECTED, f"no live path joins dies {ends}", help=help)
+        )
         return False
 
-    def _same_size(self, line: _Line, source: int, amount: int, content: str | None) -> bool:
+    def _has_same_size(self, line: _Line, source: int, amount: int, content: str | None) -> bool:
         if content is None:
             return True
         size, first = self.contents.setdefault((source, content), (amount, line))
         if size == amount:
             return True
-        self.found.append(
+        self.diagnostics.append(
             Diagnostic(
                 Code.DUPLICATE,
                 f"content `{content[:40]}` of die {self.wafer.coordinate(source)} has {size} bytes, and here {amount}",

@@ -1,4 +1,4 @@
-"""What is to be sent, and what a routing of it is."""
+"""Flows (messages to route), demands (flows merged by content) and the pieces and legs of a routing of them."""
 
 from __future__ import annotations
 
@@ -71,20 +71,22 @@ class Leg:
 
 
 def check_flows(topology: Topology, flows: Sequence[Flow]) -> None:
-    """Raises `CompileError` with every flow that cannot be: W005 its bytes, or those of all together; W007 the
-    same content with other bytes; W302 an end that is dead or out of reach; W303 a pinned flow of not one hop."""
-    found = [d for i, f in enumerate(flows) for d in _mistakes(topology, i, f)]
-    if not found and sum(f.bytes for f in flows) > MAX_BYTES:
-        found.append(Diagnostic(Code.NUMBER, f"the flows move more than {MAX_BYTES:,} bytes together"))
+    """Check that every flow can be routed.
+
+    Raises `CompileError` with every flow that cannot: W005 its bytes, or those of all together; W007 the same
+    content with other bytes; W302 an end that is dead or out of reach; W303 a pinned flow of not one hop."""
+    diagnostics = [d for i, f in enumerate(flows) for d in _mistakes(topology, i, f)]
+    if not diagnostics and sum(f.bytes for f in flows) > MAX_BYTES:
+        diagnostics.append(Diagnostic(Code.NUMBER, f"the flows move more than {MAX_BYTES:,} bytes together"))
     sizes: dict[tuple[int, str], int] = {}
     for i, f in enumerate(flows):
         if f.content is not None and not f.pinned:
             size = sizes.setdefault((f.source, f.content), f.bytes)
             if size != f.bytes:
                 message = f"flow {i} moves {f.bytes} bytes of `{f.content}`, an earlier one {size}"
-                found.append(Diagnostic(Code.DUPLICATE, message))
-    if found:
-        raise CompileError(*found)
+                diagnostics.append(Diagnostic(Code.DUPLICATE, message))
+    if diagnostics:
+        raise CompileError(*diagnostics)
 
 
 def _mistakes(topology: Topology, i: int, f: Flow) -> list[Diagnostic]:
@@ -104,7 +106,7 @@ def _mistakes(topology: Topology, i: int, f: Flow) -> list[Diagnostic]:
 
 
 def single_demands(flows: Sequence[Flow]) -> tuple[Demand, ...]:
-    """A demand for each flow that crosses a link, contents apart."""
+    """A demand for each flow that crosses a link; flows of the same content are not merged."""
     return tuple(
         Demand(f.source, f.bytes, (f.destination,), ((i,),))
         for i, f in enumerate(flows)
@@ -128,15 +130,14 @@ def merged_demands(flows: Sequence[Flow]) -> tuple[Demand, ...]:
 
 
 def legs_of(flows: Sequence[Flow], pieces: Sequence[Piece]) -> tuple[Leg, ...]:
-    """The paths of every flow, in order of flows and pieces; a flow from a die to itself has the path of it
-    alone."""
+    """The legs of every flow, in order of flows and pieces; the path of a flow from a die to itself is that die."""
     legs = [Leg(i, 0, f.bytes, 0, (f.source,)) for i, f in enumerate(flows) if f.source == f.destination]
-    number: dict[tuple[int, object], int] = {}
+    last_piece: dict[tuple[int, object], int] = {}
     for p in pieces:
         first = p.demand.flows[0][0]
         content = None if flows[first].pinned else flows[first].content
         key = (p.demand.source, first if content is None else content)
-        piece = number[key] = number.get(key, -1) + 1
+        piece = last_piece[key] = last_piece.get(key, -1) + 1
         for path, ends in zip(p.paths, p.demand.flows, strict=True):
             legs += [Leg(i, piece, p.bytes, p.channel, path) for i in ends]
     return tuple(sorted(legs, key=lambda leg: (leg.flow, leg.piece)))

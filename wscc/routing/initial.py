@@ -1,8 +1,8 @@
-"""Where the router starts: the virtual channels, and every flow on its initial route.
+"""Initial routes of flows, the virtual channels that allow them, and candidate detours around damage.
 
 The initial route runs along the row, then along the column (XY); where that path is dead it is the shortest live
-path, ties by the order of neighbours; where no virtual channel has room for the turns of that, the shortest path
-that they allow. Flows of the same bytes are sent one by one.
+path, ties by the order of neighbours; where no virtual channel allows the turns of that, the shortest path that
+the last channel allows. Flows of the same bytes are sent one by one.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from wscc.machine.topology import Path, Topology
 from wscc.routing.channels import Channel, channel_of, make_channels
 from wscc.routing.columns import Column, Pool, is_simple
 from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, merged_demands, single_demands
-from wscc.routing.free import FreeSearch
 from wscc.routing.loads import Hop, link_numbers
+from wscc.routing.negotiation import negotiate
 from wscc.routing.search import Search
 from wscc.routing.split import split
-from wscc.routing.spread import spread
 from wscc.routing.trees import Trees
 from wscc.routing.turns import turns_of
+from wscc.routing.unrestricted import UnrestrictedSearch
 
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
-    """`routes`: by source and destination, the initial path and its virtual channel; `pieces`: one of every flow
+class InitialRoutes:
+    """`routes`: the initial path and its virtual channel, by source and destination; `pieces`: one of every flow
     that crosses a link."""
 
     topology: Topology
@@ -45,19 +45,21 @@ class Start:
         return self.topology.links
 
     def candidates(self, flows: Sequence[Flow]) -> tuple[tuple[Demand, ...], list[Column]]:
-        """The demands of flows that are not pinned, and a first column of each: its initial route. Flows of the
-        same bytes are merged where their initial routes are a tree on one channel, or another tree is found."""
+        """The demands of flows that are not pinned, and a first column of each: its initial route.
+
+        Flows of the same bytes are merged where their initial routes are a tree on one channel, or another tree is
+        found."""
         demands: list[Demand] = []
         columns: list[Column] = []
-        several: list[Demand] = []
+        multicasts: list[Demand] = []
         for demand in merged_demands(flows):
             column = self._initial_column(len(demands), demand)
             if column is None:
-                several.append(demand)
+                multicasts.append(demand)
             else:
                 demands.append(demand)
                 columns.append(column)
-        for demand, tree in zip(several, self._first_trees(several), strict=True):
+        for demand, tree in zip(multicasts, self._first_trees(multicasts), strict=True):
             if tree is not None and is_simple(tree, self.links):
                 columns.append(replace(tree, demand=len(demands)))
                 demands.append(demand)
@@ -71,14 +73,14 @@ class Start:
         return tuple(demands), columns
 
     def _initial_column(self, number: int, demand: Demand) -> Column | None:
-        """The initial routes of a demand, if together they are one tree on one channel."""
+        """The initial routes of a demand as a column; None unless together they are one tree on one channel."""
         routes = [self.routes[demand.source, d] for d in demand.destinations]
-        came: dict[Hop, Hop | None] = {}
+        predecessor: dict[Hop, Hop | None] = {}
         is_tree = len({v for _, v in routes}) == 1
         for path, _ in routes:
             hops = [*pairwise(path)]
-            for before, hop in zip((None, *hops), hops, strict=False):
-                is_tree &= came.setdefault(hop, before) == before
+            for previous, hop in zip((None, *hops), hops, strict=False):
+                is_tree &= predecessor.setdefault(hop, previous) == previous
         if not is_tree:
             return None
         paths = tuple(self._links(path) for path, _ in routes)
@@ -86,33 +88,35 @@ class Start:
         return Column(number, routes[0][1], links, paths)
 
     def _first_trees(self, demands: Sequence[Demand]) -> list[Column | None]:
-        """A short tree of each demand, None where no channel reaches all its destinations."""
+        """A tree of few links for each demand; None where no channel reaches all its destinations."""
         return Trees(self.channels, [*enumerate(demands)]).cheapest_if_any(np.ones(len(self.links)))
 
     def _links(self, path: Path) -> Ints:
         return np.array([self.numbers[hop] for hop in pairwise(path)], np.int64)
 
 
-def start(
-    topology: Topology, flows: Sequence[Flow], channels: int | Sequence[Channel], wished: Sequence[Path] = ()
-) -> Start:
-    """The initial routes of flows that `check_flows` lets pass, over `channels` (1 or 2) virtual channels, which
-    allow the `wished` paths besides where they can; or over given channels, which join the ends of all flows."""
+def initial_routes(
+    topology: Topology, flows: Sequence[Flow], channels: int | Sequence[Channel], detours: Sequence[Path] = ()
+) -> InitialRoutes:
+    """The initial routes of flows that `check_flows` lets pass, over `channels`.
+
+    These are a number (1 or 2) of virtual channels to make, which allow the turns of the `detours` besides where
+    they close no cycle; or channels that join the ends of all flows."""
     demands = single_demands(flows)
     numbers = link_numbers(topology)
     paths = {(d.source, d.destinations[0]): _initial_path(topology, d) for d in demands}
     if isinstance(channels, int):
-        channels = make_channels(topology, numbers, paths.values(), channels, wished)
-    made = tuple(channels)
+        channels = make_channels(topology, numbers, paths.values(), channels, detours)
+    virtual = tuple(channels)
     routes: dict[Pair, tuple[Path, int]] = {}
     for pair, path in paths.items():
-        channel = channel_of(made, turns_of(path, numbers))
-        routes[pair] = (path, channel) if channel is not None else _shortest_allowed(topology, made, pair)
+        channel = channel_of(virtual, turns_of(path, numbers))
+        routes[pair] = (path, channel) if channel is not None else _shortest_allowed(topology, virtual, pair)
     pieces = []
     for d in demands:
         path, channel = routes[d.source, d.destinations[0]]
         pieces.append(Piece(d, d.bytes, channel, (path,)))
-    return Start(topology, numbers, made, routes, tuple(pieces))
+    return InitialRoutes(topology, numbers, virtual, routes, tuple(pieces))
 
 
 def _initial_path(topology: Topology, demand: Demand) -> Path:
@@ -122,30 +126,32 @@ def _initial_path(topology: Topology, demand: Demand) -> Path:
 
 
 def _shortest_allowed(topology: Topology, channels: tuple[Channel, ...], pair: Pair) -> tuple[Path, int]:
-    """On the last channel, which joins every pair where the others have no room."""
+    """The shortest path on the last channel, which joins every pair where the others do not, and its number."""
     demand = Demand(pair[0], 1, (pair[1],), ((0,),))
     (column,) = Search(channels[-1:], [demand]).cheapest(np.ones(len(topology.links))).columns
     return column.die_paths(topology)[0], len(channels) - 1
 
 
-_BIDS: Final = 12
-
-
+_RESPONSES: Final = 12
 _CROSSINGS: Final = 200_000  # of links by all candidates, for a linear programme of about a second
 
 
-def wished_paths(topology: Topology, demands: Sequence[Demand], fixed: Floats, load: Floats) -> list[Path]:
-    """Good paths over all live links, those that carry most first; of demands with several destinations, to the
-    farthest. `load`: bytes by link to start from, `fixed` of them there anyhow."""
+def candidate_detours(
+    topology: Topology, demands: Sequence[Demand], fixed: Floats, load: Floats
+) -> list[Path]:
+    """Paths over all live links, by any turns, of a routing with a low largest load, those that carry most first.
+
+    Demands with several destinations count with the farthest. `load`: bytes by link to start from, `fixed` of them
+    of pinned flows. Empty where the candidates are too many for a linear programme."""
     pool = Pool(len(demands), topology.links)
     amounts = np.array([d.bytes for d in demands], float)
-    load, _ = spread(FreeSearch(topology, demands), pool, amounts, fixed, load, _BIDS)
+    load, _ = negotiate(UnrestrictedSearch(topology, demands), pool, amounts, fixed, load, _RESPONSES)
     columns = pool.columns
     if sum(len(c.links) for c in columns) > _CROSSINGS:
         return []
-    best = split(columns, np.zeros(len(columns)), amounts, fixed, float(load.max()))
-    if best is None:
+    solution = split(columns, np.zeros(len(columns)), amounts, fixed, float(load.max()))
+    if solution is None:
         return []
-    carried = best.shares * amounts[[c.demand for c in columns]]
+    carried = solution.shares * amounts[[c.demand for c in columns]]
     order = sorted(np.flatnonzero(carried > 0).tolist(), key=lambda j: (-carried[j], j))
     return [columns[j].die_paths(topology)[0] for j in order]

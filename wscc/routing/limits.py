@@ -1,4 +1,4 @@
-"""When to stop, and how finely flows may be cut."""
+"""Limits of the router: its stopping rules, and the number and size of the parts of a flow."""
 
 from __future__ import annotations
 

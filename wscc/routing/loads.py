@@ -1,4 +1,4 @@
-"""What links carry, counted exactly from the pieces of a routing."""
+"""Loads of links, counted exactly from the pieces of a routing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Hop = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
-    """What one directed link (two physical dies) carries.
+    """The load of one directed link (two physical dies).
 
     `messages` are the pieces that cross it, of which all but one queue when they come at once (`queueing`);
     `conflicts` are the pairs of them that come from different links or from the die itself, so that its router
@@ -34,7 +34,7 @@ class LinkLoad:
 
 
 def link_numbers(topology: Topology) -> dict[Hop, int]:
-    """The place of every directed link in `topology.links`."""
+    """The index of every directed link in `topology.links`."""
     return {link: i for i, link in enumerate(topology.links)}
 
 
@@ -48,17 +48,17 @@ def link_bytes(pieces: Iterable[Piece], numbers: dict[Hop, int]) -> Ints:
 
 
 def load_map(topology: Topology, pieces: Sequence[Piece]) -> tuple[LinkLoad, ...]:
-    """Every live link, in the order of `topology.links`, with what it carries."""
+    """The load of every live link, in the order of `topology.links`."""
     sizes = dict.fromkeys(topology.links, 0)
     entries: dict[Hop, dict[int, int]] = {link: {} for link in topology.links}
     for piece in pieces:
-        came: dict[Hop, int] = {}
+        predecessor: dict[Hop, int] = {}
         for path in piece.paths:
-            for before, hop in zip((path[0], *path), pairwise(path), strict=False):
-                came.setdefault(hop, before)
-        for hop, before in came.items():
+            for previous, hop in zip((path[0], *path), pairwise(path), strict=False):
+                predecessor.setdefault(hop, previous)
+        for hop, previous in predecessor.items():
             sizes[hop] += piece.bytes
-            entries[hop][before] = entries[hop].get(before, 0) + 1
+            entries[hop][previous] = entries[hop].get(previous, 0) + 1
     return tuple(
         LinkLoad(link, sizes[link], sum(entries[link].values()), _conflicts(list(entries[link].values())))
         for link in topology.links

@@ -1,9 +1,9 @@
-"""How much of each demand takes which of its candidates: a linear programme over the pool, solved by GLOP.
+"""Shares of each demand's columns that minimise the largest load of a link: a linear programme, solved by GLOP.
 
     minimise  z + a little of the mean load     shares of a demand sum to 1, and no link carries more than z
 
 A vertex of it has at most as many split demands as there are full links, so that few demands are split at all. The
-dual values of the links are the prices at which the next candidates are looked for (column generation, as in
+dual values of the links are the prices at which the next columns are generated (as in
 L. Ford, D. Fulkerson, "A suggested computation for maximal multi-commodity network flows", 1958).
 """
 
@@ -38,12 +38,13 @@ class Split:
 
 def split(
     columns: Sequence[Column], least: Floats, amounts: Floats, fixed: Floats, scale: float,
-    dislike: Floats | None = None,
+    penalty: Floats | None = None,
 ) -> Split | None:  # fmt: skip
-    """The best shares of `columns`, each at least its `least`; every demand has one and they leave it room.
+    """The best shares of `columns`, each at least its `least`; every demand has a column, and the least shares of
+    its columns sum to at most 1.
 
-    `amounts`: bytes by demand; `fixed`: bytes by link that are there anyhow; `scale`: about the answer, to keep
-    the numbers of the programme near 1; `dislike`: by column, what all of its demand on it costs, as a part of the
+    `amounts`: bytes by demand; `fixed`: bytes by link of pinned flows; `scale`: about the answer, to keep
+    the numbers of the programme near 1; `penalty`: by column, the cost of all of its demand on it, as a part of the
     largest load. None if the solver finds no optimum.
     """
     demands, links, count = len(amounts), len(fixed), len(columns)
@@ -71,7 +72,7 @@ def split(
             crossings = int(column.times.sum())
             for link, times in zip(column.links.tolist(), column.times.tolist(), strict=True):
                 model.add_term_to_constraint(demands + link, j, weight * times)
-        cost = _MEAN * weight * crossings / links + (0.0 if dislike is None else float(dislike[j]))
+        cost = _MEAN * weight * crossings / links + (0.0 if penalty is None else float(penalty[j]))
         model.set_var_objective_coefficient(j, cost)
     answer = solver.ModelSolverHelper("glop")
     answer.set_solver_specific_parameters(_PARAMETERS)

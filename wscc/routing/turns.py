@@ -1,4 +1,4 @@
-"""Which turns, from a link to the next, a virtual channel allows: sets that never close a cycle.
+"""Sets of turns (from a link to the next) that close no cycle, and rules that give such sets.
 
 A message holds a link while it waits for the next, so that deadlock needs a cycle of turns on one channel
 (W. Dally, C. Seitz, "Deadlock-Free Message Routing in Multiprocessor Interconnection Networks", 1987, theorem 1).
@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable
 from wscc.machine.topology import Path, Topology
 from wscc.routing.loads import Hop
 
-Turn = tuple[
-    int, int
-]  # two links, by their place in `topology.links`; the second starts where the first ends
+# Two links, by their number in `topology.links`; the second starts where the first ends.
+Turn = tuple[int, int]
 Rule = Callable[[Hop, Hop], bool]
 
 
@@ -22,83 +21,87 @@ class Turns:
     is added against it (D. Pearce, P. Kelly, "A Dynamic Topological Sort Algorithm for Directed Acyclic Graphs",
     JEA 11, 2006)."""
 
-    def __init__(self, links: int, sure: Iterable[Turn] = ()) -> None:
-        """An empty set, in whose order the `sure` turns lead forward; they have no cycle."""
-        self.place = _places(links, sure)
-        self.after: list[list[int]] = [[] for _ in range(links)]
-        self.before: list[list[int]] = [[] for _ in range(links)]
-        self.known: set[Turn] = set()
+    def __init__(self, links: int, acyclic: Iterable[Turn] = ()) -> None:
+        """An empty set, in whose topological order the turns `acyclic` (without a cycle) lead forward."""
+        self.position = _positions(links, acyclic)
+        self.successors: list[list[int]] = [[] for _ in range(links)]
+        self.predecessors: list[list[int]] = [[] for _ in range(links)]
+        self.allowed: set[Turn] = set()
 
     def add(self, turn: Turn) -> bool:
-        """Add a turn unless that would close a cycle; whether it is in the set now."""
-        if turn in self.known:
+        """Add a turn unless that closes a cycle; returns whether it is in the set now."""
+        if turn in self.allowed:
             return True
-        if self.place[turn[0]] > self.place[turn[1]] and not self._reorder(*turn):
+        if self.position[turn[0]] > self.position[turn[1]] and not self._reorder(*turn):
             return False
-        self.known.add(turn)
-        self.after[turn[0]].append(turn[1])
-        self.before[turn[1]].append(turn[0])
+        self.allowed.add(turn)
+        self.successors[turn[0]].append(turn[1])
+        self.predecessors[turn[1]].append(turn[0])
         return True
 
     def add_all(self, turns: Iterable[Turn]) -> bool:
-        """Add all of the turns, or none of them."""
-        new = [t for t in turns if t not in self.known]
+        """Add all of the turns, or none of them if one closes a cycle; returns whether they are in the set."""
+        new = [t for t in turns if t not in self.allowed]
         for i, turn in enumerate(new):
             if not self.add(turn):
-                for done in new[:i]:
-                    self._remove(done)
+                for added in new[:i]:
+                    self._remove(added)
                 return False
         return True
 
     def _remove(self, turn: Turn) -> None:
-        self.known.discard(turn)
-        self.after[turn[0]].remove(turn[1])
-        self.before[turn[1]].remove(turn[0])
+        self.allowed.discard(turn)
+        self.successors[turn[0]].remove(turn[1])
+        self.predecessors[turn[1]].remove(turn[0])
 
     def _reorder(self, first: int, second: int) -> bool:
         """Put `first` before `second`; False if `second` leads to `first`."""
-        low, high = self.place[second], self.place[first]
-        ahead = self._reach(self.after, second, low, high)
+        low, high = self.position[second], self.position[first]
+        ahead = self._reach(self.successors, second, low, high)
         if first in ahead:
             return False
-        behind = self._reach(self.before, first, low, high)
-        moved = [*sorted(behind, key=self.place.__getitem__), *sorted(ahead, key=self.place.__getitem__)]
-        for link, place in zip(moved, sorted(self.place[link] for link in moved), strict=True):
-            self.place[link] = place
+        behind = self._reach(self.predecessors, first, low, high)
+        moved = [
+            *sorted(behind, key=self.position.__getitem__),
+            *sorted(ahead, key=self.position.__getitem__),
+        ]
+        for link, position in zip(moved, sorted(self.position[link] for link in moved), strict=True):
+            self.position[link] = position
         return True
 
     def _reach(self, edges: list[list[int]], start: int, low: int, high: int) -> set[int]:
-        found, stack = {start}, [start]
+        """The links that edges lead to from `start` within positions `low` to `high`."""
+        reached, stack = {start}, [start]
         while stack:
             for n in edges[stack.pop()]:
-                if n not in found and low <= self.place[n] <= high:
-                    found.add(n)
+                if n not in reached and low <= self.position[n] <= high:
+                    reached.add(n)
                     stack.append(n)
-        return found
+        return reached
 
 
-def _places(links: int, turns: Iterable[Turn]) -> list[int]:
-    """By link, its place in a topological order (A. Kahn, 1962)."""
-    after: list[list[int]] = [[] for _ in range(links)]
-    waiting = [0] * links
+def _positions(links: int, turns: Iterable[Turn]) -> list[int]:
+    """The position of each link in a topological order (A. Kahn, "Topological sorting of large networks", 1962)."""
+    successors: list[list[int]] = [[] for _ in range(links)]
+    in_degree = [0] * links
     for first, second in turns:
-        after[first].append(second)
-        waiting[second] += 1
-    order = [i for i in range(links) if not waiting[i]]
+        successors[first].append(second)
+        in_degree[second] += 1
+    order = [i for i in range(links) if not in_degree[i]]
     for link in order:
-        for n in after[link]:
-            waiting[n] -= 1
-            if not waiting[n]:
+        for n in successors[link]:
+            in_degree[n] -= 1
+            if not in_degree[n]:
                 order.append(n)
-    assert len(order) == links, "sure turns have no cycle"
-    place = [0] * links
+    assert len(order) == links, "the turns have no cycle"
+    position = [0] * links
     for i, link in enumerate(order):
-        place[link] = i
-    return place
+        position[link] = i
+    return position
 
 
 def all_turns(topology: Topology, numbers: dict[Hop, int]) -> list[tuple[Hop, Hop]]:
-    """Every pair of consecutive links that does not turn back, sorted."""
+    """Every pair of consecutive links that does not turn back, sorted; `numbers` are those of the live links."""
     return [
         ((a, b), (b, c))
         for a, b in topology.links
@@ -113,7 +116,7 @@ def turns_of(path: Path, numbers: dict[Hop, int]) -> list[Turn]:
 
 
 def first_direction_rule(topology: Topology, step: int) -> Rule:
-    """On a grid: a path may move along its row by `step` (-1 west, 1 east) only before any other move.
+    """The rule that a path may move along its row by `step` (-1 west, 1 east) only before any other move.
 
     The west-first turn model (C. Glass, L. Ni, "The Turn Model for Adaptive Routing", ISCA 1992, section 4) and
     its mirror image: acyclic, and on a whole mesh not one more turn would be.
@@ -131,14 +134,14 @@ def _moves(topology: Topology, hop: Hop, step: int) -> bool:
 
 
 def up_down_rule(topology: Topology, end: int) -> Rule:
-    """On any graph: up towards a root, then down; `end` 0 or -1 takes the first or last die of an island for it.
+    """The rule, on any graph, that a path moves up towards a root, then down; the root is die `end` of an island.
 
     Acyclic, and joins every pair of an island (M. Schroeder et al., "Autonet", JSAC 9(8), 1991, section 4.2).
     """
     rank: dict[int, tuple[int, int]] = {}
     for island in topology.islands:
-        steps = topology.distances(island[end])
-        rank |= {die: (steps[die], die) for die in island}
+        depth = topology.distances(island[end])
+        rank |= {die: (depth[die], die) for die in island}
 
     def is_allowed(first: Hop, second: Hop) -> bool:
         went_down = rank[first[1]] > rank[first[0]]

@@ -12,6 +12,7 @@ from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.least import least_ticks
 from wscc.diagnostics import NO_SPAN, Code, CompileError, Label
 from wscc.driver.compile import program_of
+from wscc.driver.pipeline import Pipeline
 from wscc.driver.simulate import builder_of, simulate
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
@@ -20,8 +21,6 @@ from wscc.frontend.resolve import leaves_strategy_open, resolve
 from wscc.ir.module import Module
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.wafer import Wafer
-from wscc.passes import default_passes
-from wscc.passes.base import Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.place import Place
@@ -112,18 +111,16 @@ class Problem:
         return {}
 
     @cached_property
-    def sharding(self) -> list[Pass]:
+    def sharding(self) -> Pipeline:
         """The passes behind `differentiate` and before `place`."""
-        passes = default_passes(LEVEL, self.choices)
-        names = [p.name for p in passes]
-        return passes[names.index(Differentiate.name) + 1 : names.index(Place.name)]
+        return Pipeline.default(LEVEL, self.choices).after(Differentiate).before(Place)
 
 
 def estimated(problem: Problem, strategy: Strategy) -> float | Refused:
     """The estimate of the seconds of a step, from the sharded module."""
     try:
         module = problem.differentiated(strategy)
-        for p in problem.sharding:
+        for p in problem.sharding.passes:
             module = p.run(module)
     except CompileError as error:
         return refused(error)

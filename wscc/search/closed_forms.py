@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from math import prod
 
 from wscc.analysis.cost import DieRates
+from wscc.analysis.flops import model_flops
 from wscc.analysis.memory.array_layout import array_bytes
-from wscc.driver.report import model_flops
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.ir.op import Op

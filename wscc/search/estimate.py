@@ -15,10 +15,11 @@ from math import isqrt, prod
 from typing import Final
 
 from wscc.analysis.cost import Rates
+from wscc.analysis.flops import seen
 from wscc.analysis.memory.array_layout import resting_bytes
-from wscc.driver.report import seen, working_axes
+from wscc.analysis.op_axes import working_axes
 from wscc.ir.module import Module, Procedure
-from wscc.ir.op import Op, Value
+from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.step import calls
 
 _LOCAL_SHARE: Final = 8
@@ -55,11 +56,12 @@ class _Costs:
 
     def procedure(self, p: Procedure) -> float:
         formals = {v.name for v in p.formals}
-        return sum(self._op(op, formals) for op in p.ops)
+        return sum(
+            self._reshard(s, formals) if isinstance(s, Reshard) else self._op(s, formals)
+            for s in p.statements
+        )
 
     def _op(self, op: Op, formals: set[str]) -> float:
-        if op.is_reshard:
-            return self._reshard(op, formals)
         work = max(self._compute(op), self._hbm(op, formals))
         if op.stream is None:
             return work
@@ -77,7 +79,6 @@ class _Costs:
 
     def _efficiency(self, op: Op) -> float:
         """Part of the peak that the products of a die reach."""
-        assert op.rule is not None
         local: dict[str, int] = {}
         for value, term in op.terms():
             for factor, n in zip(term, value.type.local_shape(self.module.sizes), strict=True):
@@ -103,8 +104,8 @@ class _Costs:
             if self._lies(v, formals):
                 is_cut = op.stream is not None and op.stream.factor in term
                 amounts[v.name] = self._local(v) * (1 if v in moving or is_cut else turns)
-        if op.kind in ("embedding", "pick"):  # rows of a table
-            amounts.pop(op.operands[-1 if op.kind == "embedding" else 0].name, None)
+        if op.definition.table is not None:
+            amounts.pop(op.operands[op.definition.table].name, None)
         return self.rates.die.hbm(sum(amounts.values()))
 
     def _moving(self, op: Op) -> list[Value]:
@@ -126,12 +127,12 @@ class _Costs:
 
     # -- links ------------------------------------------------------------------------------------------
 
-    def _reshard(self, op: Op, formals: set[str]) -> float:
-        ends = (*op.operands, *op.results)
+    def _reshard(self, op: Reshard, formals: set[str]) -> float:
+        ends = (op.operand, op.result)
         memory = self.rates.die.hbm(sum(self._local(v) for v in ends if self._lies(v, formals)))
         if op.kind in ("slice", "mask"):
             return memory
-        axis = str(op.attr("axis"))
+        axis = op.axis
         whole = max(map(self._local, ends))
         if op.kind in _PASSES:
             moved = self._moved(axis, whole, _PASSES[op.kind])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.analysis.cost import DieRates
+from wscc.analysis.flops import gemm_flops
 from wscc.ir.fabric import Kernel, Post, Send, Transfer
 from wscc.ir.module import Procedure
 from wscc.ir.views import View
@@ -85,10 +86,3 @@ def pace(procedure: Procedure, die: Die) -> Pace:
 def touched(view: View) -> int:
     """The bytes of a view; what it repeats counts once."""
     return view.dtype.size * prod(n for n, s in zip(view.shape, view.strides, strict=True) if s)
-
-
-def gemm_flops(kernel: Kernel) -> int:
-    """Of `gemm`; other kernels do no work to speak of."""
-    if kernel.opcode != "gemm":
-        return 0
-    return 2 * prod(kernel.writes[0].shape) * kernel.reads[0].shape[-1]

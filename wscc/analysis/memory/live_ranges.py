@@ -8,7 +8,7 @@ import numpy as np
 
 from wscc.analysis.memory.access_cost import slow_costs
 from wscc.analysis.memory.local_copies import local_copies
-from wscc.ir.fabric import Kernel, Post, Send, Wait
+from wscc.analysis.statement_accesses import positions_by_buffer
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
 from wscc.machine.wafer import Die
@@ -44,15 +44,16 @@ class Lifetime:
 def lifetimes(procedure: Procedure, die: Die) -> tuple[Lifetime, ...]:
     """The life of each buffer, in the order of `procedure.buffers`, on the die where it is longest: all dies
     run the one order, so the union over dies is safe for each."""
-    costs, touches = slow_costs(procedure, die), _touches(procedure)
+    costs, touches = slow_costs(procedure, die), positions_by_buffer(procedure.body)
     later: dict[str, int] = {}
     sooner: dict[str, int] = {}
     for c in local_copies(procedure.body):
         filled, read = touches[c.slot], touches[c.source]
-        if filled[0] == c.post:
-            later[c.slot] = min(c.received, c.left, *filled[1:]) - c.post
-        if read[-1] == c.left:
-            sooner[c.source] = c.left - max(c.post, *read[:-1])
+        part = c.parts
+        if filled[0] == part.post:
+            later[c.slot] = min(part.received, part.left, *filled[1:]) - part.post
+        if read[-1] == part.left:
+            sooner[c.source] = part.left - max(part.post, *read[:-1])
     return tuple(
         Lifetime(
             b.name,
@@ -66,30 +67,6 @@ def lifetimes(procedure: Procedure, die: Die) -> tuple[Lifetime, ...]:
         )
         for b in procedure.buffers
     )
-
-
-def _touches(procedure: Procedure) -> dict[str, list[int]]:
-    """By buffer and formal, the statements that touch it; the wait that ends a message touches what it read or
-    filled."""
-    found: dict[str, list[int]] = {}
-    # By (channel, side): the memory that the message uses until its wait.
-    in_flight: dict[tuple[int, bool], str] = {}
-    for i, stmt in enumerate(procedure.body):
-        names: list[str] = []
-        match stmt:
-            case Kernel():
-                names = [v.buffer for v in (*stmt.writes, *stmt.reads)]
-            case Post():
-                names = [stmt.write.buffer]
-                in_flight[stmt.channel, False] = stmt.write.buffer
-            case Send():
-                names = [stmt.read.buffer]
-                in_flight[stmt.channel, True] = stmt.read.buffer
-            case Wait():
-                names = [in_flight[stmt.channel, stmt.sent]]
-        for name in names:
-            found.setdefault(name, []).append(i)
-    return found
 
 
 def live_peak(lives: tuple[Lifetime, ...]) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wscc.ir.fabric import FabricStmt, Post, Send, Wait
-from wscc.ir.op import Op
+from wscc.analysis.statement_accesses import Message, messages
+from wscc.ir.fabric import FabricStmt, Post, Send
+from wscc.ir.op import GraphStmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,29 +17,16 @@ class LocalCopy:
 
     source: str
     slot: str
-    post: int
-    send: int
-    received: int
-    left: int
+    parts: Message
 
 
-def local_copies(body: Sequence[FabricStmt | Op]) -> list[LocalCopy]:
+def local_copies(body: Sequence[FabricStmt | GraphStmt]) -> list[LocalCopy]:
     """The messages of dies to themselves."""
-    parts: dict[int, dict[str, int]] = {}
-    for i, stmt in enumerate(body):
-        match stmt:
-            case Send() if stmt.is_local:
-                parts.setdefault(stmt.channel, {})["send"] = i
-            case Post() | Wait():
-                part = "post" if isinstance(stmt, Post) else "left" if stmt.sent else "received"
-                parts.setdefault(stmt.channel, {})[part] = i
-            case _:
-                pass
-    found = []
-    for at in parts.values():
-        if "send" in at:
-            send, post = body[at["send"]], body[at["post"]]
-            assert isinstance(send, Send)
-            assert isinstance(post, Post)
-            found.append(LocalCopy(send.read.buffer, post.write.buffer, **at))
-    return found
+    copies = []
+    for m in messages(body).values():
+        send, post = body[m.send], body[m.post]
+        assert isinstance(send, Send)
+        assert isinstance(post, Post)
+        if send.is_local:
+            copies.append(LocalCopy(send.read.buffer, post.write.buffer, m))
+    return copies

@@ -43,7 +43,7 @@ def pack_fast(lives: tuple[Lifetime, ...], fast: int) -> Packed:
         offsets, size = pack(lives)
         if size <= fast:
             return Packed(offsets, size, lives)
-    near = fill_fast(lives, fast)
+    near = _best_region(lives, fast)
     grown = {x.name: x for x in near.grown()}
     slow, end = pack(tuple(x for x in lives if x.name not in near.offsets))
     base = aligned(fast)
@@ -51,12 +51,17 @@ def pack_fast(lives: tuple[Lifetime, ...], fast: int) -> Packed:
     return Packed(offsets, base + end, tuple(grown.get(x.name, x) for x in lives))
 
 
-def fill_fast(lives: tuple[Lifetime, ...], fast: int) -> Region:
+def fill_fast(lives: tuple[Lifetime, ...], fast: int) -> dict[str, int]:
+    """The offsets of the buffers that lie in the fast memory, as `pack_fast` would have them."""
+    return _best_region(lives, fast).offsets
+
+
+def _best_region(lives: tuple[Lifetime, ...], fast: int) -> _Region:
     """The fast memory with what lies there: of several orders, the one that saves most time, improved by taking first
     what did not fit."""
     wanted = [x for x in lives if x.cost > 0 or x.slot]
     best = max(
-        (Region.filled(sorted(wanted, key=lambda x: (key(x), x.name)), fast) for key in _ORDERS),
+        (_Region.filled(sorted(wanted, key=lambda x: (key(x), x.name)), fast) for key in _ORDERS),
         key=lambda region: region.saved,
     )
     tried: set[str] = set()
@@ -67,7 +72,7 @@ def fill_fast(lives: tuple[Lifetime, ...], fast: int) -> Region:
             break
         first = max(left, key=lambda x: (x.cost, x.name))
         tried.add(first.name)
-        other = Region.filled([first, *(x for x in best.order if x.name != first.name)], fast)
+        other = _Region.filled([first, *(x for x in best.order if x.name != first.name)], fast)
         misses = 0 if other.saved > best.saved else misses + 1
         best = other if not misses else best
     return best
@@ -79,7 +84,7 @@ _ORDERS: Final[tuple[Callable[[Lifetime], float], ...]] = (
 )
 
 
-class Region:
+class _Region:
     """The fast memory: what lies where, and when."""
 
     def __init__(self, order: list[Lifetime], fast: int) -> None:
@@ -92,9 +97,9 @@ class Region:
         self._limit = {slot: fast if slot else int(fast * (1 - _SLOTS)) for slot in (True, False)}
 
     @staticmethod
-    def filled(order: list[Lifetime], fast: int) -> Region:
+    def filled(order: list[Lifetime], fast: int) -> _Region:
         """With those that fit, in this order."""
-        region = Region(order, fast)
+        region = _Region(order, fast)
         for i, x in enumerate(order):
             region._place(i, _FIRST if x.later or x.sooner else (0.0,), i)
         return region

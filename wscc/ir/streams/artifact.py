@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wscc.ir.array import Init, Kind
+from wscc.ir.array import Init, Kind, Relation, Role
 from wscc.ir.train import Train
 from wscc.ir.types import TensorType
 
@@ -34,6 +34,10 @@ class HostTensor:
     extents: tuple[int, ...]
     init: Init
     parts: tuple[HostPart, ...]
+    relation: Relation | None = None
+
+    def is_a(self, role: Role) -> bool:
+        return self.relation is not None and self.relation.role is role
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +57,7 @@ class Manifest:
     train: Train
     data_file: str
     zigzag: tuple[str, ...] = ()
+
+    def related(self, role: Role) -> dict[str, str]:
+        """By the name of an array, that of its gradient or incomplete sum."""
+        return {t.relation.array: t.name for t in self.tensors if t.relation and t.relation.role is role}

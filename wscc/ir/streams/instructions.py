@@ -18,7 +18,9 @@ from typing import Final
 class InstructionDef:
     """An opcode: `reads` and `writes` name the operands in order, `attrs` the scalars, in order.
 
-    An operand is a name with the names of its dimensions, `x[*,d]`; a bare name has any.
+    An operand is a name with the names of its dimensions, `x[*,d]`; a bare name has any. `integers` names the operands
+    that hold integers (indices, labels, steps); all others hold floats, unless `any_type`. `indexed` names the operand
+    of which only rows, or elements, that integers name are touched. `updates`: it is the step of an optimizer.
     """
 
     opcode: str
@@ -26,28 +28,60 @@ class InstructionDef:
     reads: str
     attrs: str = ""
     semantics: str = ""
+    integers: tuple[str, ...] = ()
+    any_type: bool = False
+    indexed: str = ""
+    updates: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the operands without their dimensions, writes first."""
+        return tuple(word.partition("[")[0] for word in (*self.writes.split(), *self.reads.split()))
 
     @property
     def attr_names(self) -> tuple[str, ...]:
         return tuple(self.attrs.split())
 
 
-def _row(opcode: str, writes: str, reads: str, attrs: str = "", semantics: str = "") -> InstructionDef:
-    return InstructionDef(opcode, writes, reads, attrs, semantics)
+def _row(
+    opcode: str,
+    writes: str,
+    reads: str,
+    attrs: str = "",
+    semantics: str = "",
+    *,
+    integers: str = "",
+    any_type: bool = False,
+    indexed: str = "",
+    updates: bool = False,
+) -> InstructionDef:
+    return InstructionDef(
+        opcode, writes, reads, attrs, semantics, tuple(integers.split()), any_type, indexed, updates
+    )
 
 
 _ALL: Final = (
     # -- data movement in the die's own memory
-    _row("copy", "y", "x", "", "y = x"),
-    _row("cast", "y", "x", "", "y = x in y's element type"),
-    _row("fill", "y", "", "value", "every element of y = value"),
-    _row("gather", "y[*,d]", "ids[*] table[v,d]", "start", "y = table[ids - start]; rows outside give 0"),
+    _row("copy", "y", "x", "", "y = x", any_type=True),
+    _row("cast", "y", "x", "", "y = x in y's element type", any_type=True),
+    _row("fill", "y", "", "value", "every element of y = value", any_type=True),
+    _row(
+        "gather",
+        "y[*,d]",
+        "ids[*] table[v,d]",
+        "start",
+        "y = table[ids - start]; rows outside give 0",
+        integers="ids",
+        indexed="table",
+    ),
     _row(
         "scatter_add",
         "table[v,d]",
         "ids[*] dy[*,d]",
         "start accumulate",
         "table[ids - start] += dy, rows outside dropped; table is zeroed first unless accumulate",
+        integers="ids",
+        indexed="table",
     ),
     # -- contractions
     _row(
@@ -112,16 +146,24 @@ _ALL: Final = (
     _row("rowmax", "m[*]", "x[*,v]", "limit start"),
     _row("sumexp", "z[*]", "x[*,v] m[*]", "limit start", "sum over v of exp(x - m)"),
     _row("sumexp_bwd", "dx[*,v]", "x[*,v] m[*] dz[*]", "limit start", "exp(x - m) dz; pads give 0"),
-    _row("pick", "p[*]", "x[*,v] y[*]", "start", "x[y - start], or 0 where y is elsewhere"),
-    _row("pick_bwd", "dx[*,v]", "y[*] dp[*]", "start", "dp at column y - start, 0 elsewhere"),
-    _row("nll", "l", "m z p y", "", "log z + m - p; 0 where the label y is -100"),
-    _row("nll_bwd", "dz dp", "z y dl", "", "dl / z and -dl; 0 where the label is -100"),
+    _row(
+        "pick",
+        "p[*]",
+        "x[*,v] y[*]",
+        "start",
+        "x[y - start], or 0 where y is elsewhere",
+        integers="y",
+        indexed="x",
+    ),
+    _row("pick_bwd", "dx[*,v]", "y[*] dp[*]", "start", "dp at column y - start, 0 elsewhere", integers="y"),
+    _row("nll", "l", "m z p y", "", "log z + m - p; 0 where the label y is -100", integers="y"),
+    _row("nll_bwd", "dz dp", "z y dl", "", "dl / z and -dl; 0 where the label is -100", integers="y"),
     _row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)"),
     _row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere"),
-    _row("count", "n[]", "y", "", "labels that are not -100"),
+    _row("count", "n[]", "y", "", "labels that are not -100", integers="y"),
     # -- the update; norm2 is the squared global gradient norm, t the step from 1
     _row("sqsum", "s[]", "x", "", "sum of x^2"),
-    _row("tick", "t[]", "t[]", "", "t + 1"),
+    _row("tick", "t[]", "t[]", "", "t + 1", integers="t"),
     _row(
         "adamw",
         "w m v",
@@ -129,14 +171,36 @@ _ALL: Final = (
         "lr beta1 beta2 eps weight_decay clip warmup decay floor",
         "AdamW (Loshchilov and Hutter 2019) on g min(1, clip / (sqrt(norm2) + 1e-6)), clip 0: none; lr scaled by "
         "min(1, t / warmup), then a half cosine to `floor` at step `decay` (0: none)",
+        integers="t",
+        updates=True,
     ),
-    _row("sgd", "w", "w g norm2[] t[]", "lr clip warmup decay floor", "w - lr g, scaled as adamw does"),
+    _row(
+        "sgd",
+        "w",
+        "w g norm2[] t[]",
+        "lr clip warmup decay floor",
+        "w - lr g, scaled as adamw does",
+        integers="t",
+        updates=True,
+    ),
     # -- messages
     _row(
-        "post", "slot", "", "channel peer", "grant the slot to the next message of `channel` from die `peer`"
+        "post",
+        "slot",
+        "",
+        "channel peer",
+        "grant the slot to the next message of `channel` from die `peer`",
+        any_type=True,
     ),
-    _row("send", "", "x", "channel peer route", "start the message to `peer`; x must stay until `wait sent`"),
-    _row("wait", "", "", "channel side", "until the message has `received` or `sent`"),
+    _row(
+        "send",
+        "",
+        "x",
+        "channel peer route",
+        "start the message to `peer`; x must stay until `wait sent`",
+        any_type=True,
+    ),
+    _row("wait", "", "", "channel side", "until the message has `received` or `sent`", any_type=True),
     _row("delay", "", "", "time", "nothing; takes so many picoseconds, so that clusters of dies start apart"),
 )
 

@@ -22,7 +22,8 @@ _WORDS: Final = {
     "STRING": "a string", "NUMBER": "a number",
     "KEY": "an attribute `name=`", "RULE": "an index rule `{..}`",
     "TYPE": "a type such as `f32[8,64]`", "INTS": "integers `<..>`", "VIEW": "a view such as `%x[8,64]`",
-    "MODE": "`write` or `add`", "SIDE": "`sent` or `received`", "_COMMA": "`,`", "$END": "end of file",
+    "MODE": "`write` or `add`", "SIDE": "`sent` or `received`",
+    "ROLE": "what it is of another array, as `gradient_of=`", "_COMMA": "`,`", "$END": "end of file",
 }  # fmt: skip
 _MAX_EXPECTED: Final = 6
 

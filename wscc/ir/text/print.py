@@ -11,7 +11,8 @@ from typing import Any
 
 from wscc.ir.array import Array, Init
 from wscc.ir.module import Module, Output, Procedure
-from wscc.ir.op import Op, Stream, Value
+from wscc.ir.op import GraphStmt, Op, Reshard, Stream, Value
+from wscc.ir.ops import RESHARDS
 from wscc.ir.routes import ALONE, Leg, Route
 from wscc.ir.step import Affine, Call, Loop, Ref, Step
 from wscc.ir.text.die_text import spell_ints
@@ -87,7 +88,9 @@ def _array(a: Array) -> str:
     storage = f" storage=%{spell_name(a.storage)}" if a.storage else ""
     stage = f" stage={a.stage}" if a.stage >= 0 else ""
     part = f" of=%{spell_name(a.of)} first={a.first}" if a.of else ""
-    return f"array %{spell_name(a.name)} : {spell_type(a.type)} kind={a.kind}{extents}{init}{storage}{stage}{part}"
+    relation = f" {a.relation.role}_of=%{spell_name(a.relation.array)}" if a.relation else ""
+    where = f"{extents}{init}{storage}{stage}{part}{relation}"
+    return f"array %{spell_name(a.name)} : {spell_type(a.type)} kind={a.kind}{where}"
 
 
 # ------------------------------------------------------------------------------------------------ procedures
@@ -95,7 +98,7 @@ def _array(a: Array) -> str:
 
 def _procedure(p: Procedure) -> Iterator[str]:
     known = {v.name: v for v in p.inputs}
-    known.update((v.name, v) for op in p.ops for v in op.results)
+    known.update((v.name, v) for s in p.statements for v in s.results)
     inputs = _filled(f"proc @{spell_name(p.name)}(", [_typed(v) for v in p.inputs], ")")
     outputs = [_output(o, known) for o in p.outputs]
     yield from inputs[:-1]
@@ -103,7 +106,7 @@ def _procedure(p: Procedure) -> Iterator[str]:
     yield from map(buffer_line, p.buffers)
     dtypes = {v.name: v.type.dtype for v in p.formals} | {b.name: b.dtype for b in p.buffers}
     for stmt in p.body:
-        yield _op(stmt) if isinstance(stmt, Op) else fabric_line(stmt, dtypes)
+        yield _statement(stmt) if isinstance(stmt, Op | Reshard) else fabric_line(stmt, dtypes)
     yield "}"
 
 
@@ -117,15 +120,24 @@ def _output(o: Output, known: dict[str, Value]) -> str:
     return f"%{spell_name(o.value.name)} {o.mode}" + ("" if told else f" : {spell_type(o.value.type)}")
 
 
+def _statement(s: GraphStmt) -> str:
+    results = ", ".join(f"%{spell_name(v.name)}" for v in s.results)
+    operands = ", ".join(f"%{spell_name(v.name)}" for v in s.operands)
+    types = ", ".join(spell_type(v.type) for v in s.results)
+    more = _op(s) if isinstance(s, Op) else _reshard(s)
+    return f"  {results} = {spell_word(s.kind)}({operands}){more} : {types}"
+
+
 def _op(op: Op) -> str:
-    results = ", ".join(f"%{spell_name(v.name)}" for v in op.results)
-    operands = ", ".join(f"%{spell_name(v.name)}" for v in op.operands)
-    rule = f" {{{op.rule}}}" if op.rule is not None else ""
     attrs = "".join(f" {spell_word(k)}={spell_scalar(v)}" for k, v in op.attrs)
     stream = f" {_stream(op.stream)}" if op.stream else ""
     origin = f" origin {spell_word(op.origin)}" if op.origin else ""
-    types = ", ".join(spell_type(v.type) for v in op.results)
-    return f"  {results} = {spell_word(op.kind)}({operands}){rule}{attrs}{stream}{origin} : {types}"
+    return f" {{{op.rule}}}{attrs}{stream}{origin}"
+
+
+def _reshard(s: Reshard) -> str:
+    values = (("axis", s.axis), *((name, getattr(s, name)) for name in RESHARDS[s.kind]))
+    return "".join(f" {name}={spell_scalar(value)}" for name, value in values)
 
 
 def _stream(s: Stream) -> str:

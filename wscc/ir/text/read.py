@@ -5,7 +5,7 @@ from __future__ import annotations
 from lark import Token
 
 from wscc.diagnostics import CompileError, Source
-from wscc.ir.array import Array, Init, Kind
+from wscc.ir.array import Array, Init, Kind, Relation, Role
 from wscc.ir.memory import Memory, Placement
 from wscc.ir.module import Level, Module
 from wscc.ir.routes import ALONE, Leg, Route
@@ -123,8 +123,12 @@ def _array(r: Reading, node: Node) -> Array:
     of, first = (r.name(parts["part"][0]), r.integer(parts["part"][1])) if "part" in parts else ("", 0)
     return Array(
         r.name(name), r.tensor_type(given), r.choice(kind, Kind, "kind of array", list(Kind)), extents,
-        _init(r, parts.get("init")), storage, stage, of, first, r.span(name, end),
+        _init(r, parts.get("init")), storage, stage, of, first, _relation(r, parts.get("relation")), r.span(name, end),
     )  # fmt: skip
+
+
+def _relation(r: Reading, parts: list[Token] | None) -> Relation | None:
+    return Relation(Role(parts[0].removesuffix("_of=")), r.name(parts[1])) if parts else None
 
 
 def _init(r: Reading, parts: list[Token] | None) -> Init:

@@ -5,21 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from lark import Token
 
+from wscc.diagnostics import Span
 from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Post, Send, Transfer, Wait
 from wscc.ir.module import Mode, Output, Procedure
-from wscc.ir.op import Op, Stream, Value
+from wscc.ir.op import GraphStmt, Op, Reshard, Stream, Value
+from wscc.ir.ops import RESHARDS
 from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.rule import Rule, parse_rule
-from wscc.ir.text.reading import Node, Reading, nodes, tokens
+from wscc.ir.text.reading import Node, Reading, Scalar, nodes, tokens
 from wscc.ir.text.words import Misspelt, read_int, read_name
-from wscc.ir.types import DType, TensorType
+from wscc.ir.types import DType, Reduction, TensorType
 from wscc.ir.views import View, contiguous_strides
 
 _WINDOW: Final = re.compile(r'(%(?:[\w./]+|"(?:\\.|[^"\\])*"))(?:\+(-?\d+|<[^>]*>))?\[([^\]]*)\](?::(\w+))?')
+
+_RESHARD_FIELDS: Final[dict[str, type]] = {
+    "axis": str, "dim": int, "to": int, "reduction": str, "source": int, "target": int,
+}  # fmt: skip
 
 
 def read_procedure(r: Reading, node: Node) -> Procedure:
@@ -85,7 +91,7 @@ class _Body:
 
     # -- ops --------------------------------------------------------------------------------------------
 
-    def op(self, node: Node) -> Op:
+    def op(self, node: Node) -> GraphStmt:
         r = self.r
         results, operands, *rest = nodes(node)
         kind, *more, end = tokens(node)
@@ -97,13 +103,41 @@ class _Body:
         reads = tuple(self._value(t) for t in tokens(operands))
         writes = tuple(Value(r.name(n), r.tensor_type(t)) for n, t in zip(names, types, strict=True))
         self.values.update((v.name, v) for v in writes)
-        rule = next((self._rule(t) for t in more if t.type == "RULE"), None)
+        rules = [self._rule(t) for t in more if t.type == "RULE"]
+        attrs = tuple(r.scalar_attr(n) for n in rest if n.data == "attr")
+        if r.word(kind) in RESHARDS:
+            if rules or parts.keys() - {"attr"}:
+                raise r.wrong(kind, "a reshard has no rule, no stream and no origin")
+            return self._reshard(kind, reads, writes, attrs, r.span(names[0], end))
+        if not rules:
+            raise r.wrong(kind, f"`{kind}` has no index rule")
         return Op(
-            r.word(kind), reads, writes, rule, tuple(r.scalar_attr(n) for n in rest if n.data == "attr"),
+            r.word(kind), reads, writes, rules[0], attrs,
             self._stream(parts["stream"]) if "stream" in parts else None,
             r.word(tokens(parts["origin"])[0]) if "origin" in parts else "",
             r.span(names[0], end),
         )  # fmt: skip
+
+    def _reshard(
+        self,
+        kind: Token,
+        reads: tuple[Value, ...],
+        writes: tuple[Value, ...],
+        attrs: tuple[tuple[str, Scalar], ...],
+        span: Span,
+    ) -> Reshard:
+        if len(reads) != 1 or len(writes) != 1:
+            raise self.r.wrong(kind, "a reshard takes one operand and gives one result")
+        wanted = {name: _RESHARD_FIELDS[name] for name in ("axis", *RESHARDS[self.r.word(kind)])}
+        if [(name, type(value)) for name, value in attrs] != list(wanted.items()):
+            fields = ", ".join(f"`{name}` ({t.__name__})" for name, t in wanted.items())
+            raise self.r.wrong(kind, f"the attributes of `{kind}` are {fields}")
+        values: dict[str, Any] = dict(attrs)
+        if "reduction" in values:
+            if values["reduction"] not in list(Reduction):
+                raise self.r.wrong(kind, f"`{values['reduction']}` is no reduction: {', '.join(Reduction)}")
+            values["reduction"] = Reduction(values["reduction"])
+        return Reshard(self.r.word(kind), operand=reads[0], result=writes[0], span=span, **values)
 
     def _rule(self, token: Token) -> Rule:
         text = str(token)[1:-1]
@@ -202,7 +236,7 @@ def _dimensions(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return shape, tuple(read_int(p[1].strip()) for p in parts)
 
 
-_STATEMENTS: Final[dict[str, Callable[[_Body, Node], Op | FabricStmt]]] = {
+_STATEMENTS: Final[dict[str, Callable[[_Body, Node], GraphStmt | FabricStmt]]] = {
     "op": _Body.op,
     "kernel": _Body.kernel,
     "transfer": _Body.transfer,

@@ -13,18 +13,19 @@ from math import isfinite, prod
 
 from wscc.ir.array import Array
 from wscc.ir.module import Level, Module, Procedure
+from wscc.ir.ops import OPTIMIZERS
 from wscc.ir.types import TensorType
 from wscc.ir.verify.fabric import check_fabric
 from wscc.ir.verify.finding import Findings, Place, in_procedure
 from wscc.ir.verify.layouts import check_layout
 from wscc.ir.verify.memory import check_memory
 from wscc.ir.verify.ops import check_ops
+from wscc.ir.verify.relations import check_relation
 from wscc.ir.verify.routes import check_dies, check_routes
 from wscc.ir.verify.sharded import check_sharded
 from wscc.ir.verify.step import check_step
 
 _RECOMPUTE = ("none", "selective", "full")
-_OPTIMIZERS = ("adamw", "sgd")
 _INITS = ("zeros", "ones", "normal")
 
 
@@ -63,8 +64,8 @@ def _header(m: Module) -> Findings:
     yield from _unique(place, "procedure", (p.name for p in m.procedures))
     if m.train.recompute not in _RECOMPUTE:
         yield place.wrong(f"`recompute` is `{m.train.recompute}`, not {', '.join(_RECOMPUTE)}")
-    if m.train.optimizer.kind not in _OPTIMIZERS:
-        yield place.wrong(f"the optimizer is `{m.train.optimizer.kind}`, not {', '.join(_OPTIMIZERS)}")
+    if m.train.optimizer.kind not in OPTIMIZERS:
+        yield place.wrong(f"the optimizer is `{m.train.optimizer.kind}`, not {', '.join(OPTIMIZERS)}")
     if m.train.batch < 1 or m.train.microbatches < 1:
         yield place.wrong("`batch` and `microbatches` are at least 1")
     if m.train.zero not in (0, 1, 3) or m.train.interleave < 1:
@@ -101,6 +102,8 @@ def _arrays(m: Module) -> Findings:
             yield place.wrong(f"`init` is `{a.init.kind}`, not {', '.join(_INITS)}")
         if not isfinite(a.init.std) or a.init.std < 0:
             yield place.wrong(f"a deviation of {a.init.std} is impossible")
+        if a.relation is not None:
+            yield from check_relation(m, place, a, a.relation)
         if a.storage:
             yield from _storage(m, place, a, known.get(a.storage))
 
@@ -136,17 +139,17 @@ def _type(m: Module, place: Place, kind: TensorType) -> Findings:
 
 def _procedure(m: Module, p: Procedure) -> Findings:
     place = in_procedure(p)
-    values = dict.fromkeys([*p.formals, *(v for op in p.ops for v in op.results)])
+    values = dict.fromkeys([*p.formals, *(v for s in p.statements for v in s.results)])
     found = [d for v in values for d in _type(m, Place(f"`%{v.name}` of `@{p.name}`"), v.type)]
     yield from found
     yield from _unique(place, "input", (v.name for v in p.inputs))
     if m.level is Level.FABRIC:
-        if p.ops:
-            yield place.wrong(f"`{p.ops[0].kind}` is an op, and the fabric level has none")
+        if p.statements:
+            yield place.wrong(f"`{p.statements[0].kind}` is an op, and the fabric level has none")
         elif not found:
             yield from check_fabric(m, p)
         return
-    if len(p.ops) != len(p.body) or p.buffers:
+    if len(p.statements) != len(p.body) or p.buffers:
         yield place.wrong(f"buffers and statements of the fabric cannot stand at the {m.level} level")
     problems = [*check_ops(m, p)]
     yield from problems

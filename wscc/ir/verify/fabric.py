@@ -10,7 +10,7 @@ from typing import Final
 from wscc.ir.die_arrays import as_array
 from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Module, Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import Op, Reshard
 from wscc.ir.per_die import PerDie
 from wscc.ir.streams.instructions import INSTRUCTIONS, InstructionDef
 from wscc.ir.templates import bind
@@ -41,7 +41,7 @@ def check_fabric(module: Module, procedure: Procedure) -> Findings:
                 yield from _kernel(views, procedure, stmt)
             case Transfer():
                 yield from messages.transfer(stmt)
-            case Op():
+            case Op() | Reshard():
                 pass  # reported by the caller
             case _:
                 yield from messages.statement(stmt)

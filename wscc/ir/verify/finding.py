@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wscc.diagnostics import NO_SPAN, Code, Diagnostic, Label, Span
 from wscc.ir.module import Procedure
-from wscc.ir.op import Op
+from wscc.ir.op import GraphStmt
 
 Findings = Iterator[Diagnostic]
 
@@ -27,7 +27,7 @@ def in_procedure(procedure: Procedure) -> Place:
     return Place(f"procedure `@{procedure.name}`")
 
 
-def at_op(procedure: Procedure, op: Op) -> Place:
+def at_op(procedure: Procedure, op: GraphStmt) -> Place:
     result = f"%{op.results[0].name} = " if op.results else ""
     return Place(f"`{result}{op.kind}` in `@{procedure.name}`", op.span)
 

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from wscc.ir.forms import check_form
 from wscc.ir.module import Level, Module, Procedure
-from wscc.ir.op import Op, Value
-from wscc.ir.ops import OPS, RESHARDS
+from wscc.ir.op import GraphStmt, Op, Reshard, Value
+from wscc.ir.ops import OPS
 from wscc.ir.text.words import spell_type
 from wscc.ir.verify.finding import Findings, Place, at_op, in_procedure, listed
-
-# Operands and results that hold integers: token ids, labels and step counts. All others hold floats.
-_INTEGER_OPERANDS: Final[dict[str, tuple[int, ...]]] = {
-    "embedding": (0,), "embedding_bwd": (0,), "pick": (1,), "pick_bwd": (0,), "nll": (3,), "nll_bwd": (1,),
-    "count": (0,), "tick": (0,), "adamw": (5,), "sgd": (3,),
-}  # fmt: skip
-_INTEGER_RESULTS: Final[dict[str, tuple[int, ...]]] = {"tick": (0,)}
-_ANY_DTYPE: Final = frozenset({"fill"})
 
 
 def check_ops(module: Module, procedure: Procedure) -> Findings:
     """The body and outputs of a procedure at the graph or sharded level."""
     defined = {v.name: v for v in procedure.inputs}
-    for op in procedure.ops:
+    for op in procedure.statements:
         place = at_op(procedure, op)
         for v in op.operands:
             yield from _use(place, v, defined.get(v.name))
@@ -31,7 +21,7 @@ def check_ops(module: Module, procedure: Procedure) -> Findings:
             if v.name in defined:
                 yield place.wrong(f"`%{v.name}` is defined twice")
             defined[v.name] = v
-        yield from _op(module.level, place, op)
+        yield from _statement(module.level, place, op)
     for out in procedure.outputs:
         yield from _use(in_procedure(procedure), out.value, defined.get(out.value.name))
 
@@ -43,14 +33,12 @@ def _use(place: Place, value: Value, definition: Value | None) -> Findings:
         yield place.wrong(f"`%{value.name}` is {spell_type(definition.type)}, not {spell_type(value.type)}")
 
 
-def _op(level: Level, place: Place, op: Op) -> Findings:
-    if not op.results:
-        yield place.wrong("it has no result")
-    elif op.kind in RESHARDS:
+def _statement(level: Level, place: Place, op: GraphStmt) -> Findings:
+    if isinstance(op, Reshard):
         if level is Level.GRAPH:
             yield place.wrong("a reshard cannot stand at the graph level")
-        elif op.rule is not None or op.stream is not None:
-            yield place.wrong("a reshard has no rule and no stream")
+    elif not op.results:
+        yield place.wrong("it has no result")
     elif op.kind not in OPS:
         yield place.wrong(f"there is no op `{op.kind}`")
     elif level is Level.GRAPH and op.stream is not None:
@@ -90,12 +78,10 @@ def _sizes(place: Place, op: Op) -> Findings:
 
 
 def _dtypes(place: Place, op: Op) -> Findings:
-    if op.kind in _ANY_DTYPE:
+    row = op.definition
+    if row.any_dtype:
         return
-    for values, integers in (
-        (op.operands, _INTEGER_OPERANDS.get(op.kind, ())),
-        (op.results, _INTEGER_RESULTS.get(op.kind, ())),
-    ):
+    for values, integers in ((op.operands, row.integers), (op.results, row.integer_results)):
         for i, value in enumerate(values):
             if value.type.dtype.is_float is (i in integers):
                 wanted = "integers" if i in integers else "floats"

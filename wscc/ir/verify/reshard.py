@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Final
 
-from wscc.ir.op import Op
+from wscc.ir.op import Reshard
+from wscc.ir.ops import RESHARDS
 from wscc.ir.text.words import spell_type
 from wscc.ir.types import Layout, Reduction
-from wscc.ir.verify.finding import Findings, Place
+from wscc.ir.verify.finding import Findings, Place, listed
 
-_ATTRS: Final[dict[str, dict[str, type]]] = {
-    "slice": {"axis": str, "dim": int},
-    "mask": {"axis": str},
-    "all_gather": {"axis": str, "dim": int},
-    "reduce_scatter": {"axis": str, "dim": int},
-    "all_reduce": {"axis": str, "reduction": str},
-    "all_to_all": {"axis": str, "dim": int, "to": int},
-    "permute": {"axis": str, "source": int, "target": int},
-    "stage_sum": {"axis": str},
-}
+_OPTIONAL: Final = frozenset(name for own in RESHARDS.values() for name in own)
 
 
-def check_reshard(place: Place, op: Op, sizes: dict[str, int]) -> Findings:
+def check_reshard(place: Place, op: Reshard, sizes: dict[str, int]) -> Findings:
     """One operand and one result whose layouts are well-formed."""
-    if wrong := _wrong_attrs(op, sizes):
+    if wrong := _wrong_fields(op, sizes):
         yield place.wrong(wrong)
         return
-    (x,), (y,) = op.operands, op.results
+    x, y = op.operand, op.result
     if (x.type.shape, x.type.dtype) != (y.type.shape, y.type.dtype):
         yield place.wrong(
             f"{spell_type(x.type)} becomes {spell_type(y.type)}: a reshard changes only the layout"
@@ -41,37 +34,38 @@ def check_reshard(place: Place, op: Op, sizes: dict[str, int]) -> Findings:
         yield place.wrong(f"it makes {made} of `%{x.name}`, and `%{y.name}` is {spell_type(y.type)}")
 
 
-def _wrong_attrs(op: Op, sizes: dict[str, int]) -> str | None:
-    wanted = _ATTRS[op.kind]
-    if [(k, type(v)) for k, v in op.attrs] != list(wanted.items()):
-        return f"its attributes are {', '.join(f'{k} ({t.__name__})' for k, t in wanted.items())}"
-    if len(op.operands) != 1 or len(op.results) != 1:
-        return "it takes one operand and gives one result"
-    if op.attr("axis") not in sizes:
-        return f"the module has no axis `{op.attr('axis')}`"
-    rank = len(op.operands[0].type.shape)
-    for name in ("dim", "to"):
-        value = dict(op.attrs).get(name, 0)
-        if name in wanted and not (isinstance(value, int) and 0 <= value < rank):
-            return f"`{name}` is {value}, and `%{op.operands[0].name}` has {rank} dimensions"
-    stages = [dict(op.attrs)[k] for k in ("source", "target") if k in wanted]
-    if len(set(stages)) != len(stages) or not set(stages) <= set(range(sizes[str(op.attr("axis"))])):
-        return f"{stages[0]} and {stages[1]} are not two stages along `{op.attr('axis')}`"
+def _wrong_fields(op: Reshard, sizes: dict[str, int]) -> str | None:
+    own = RESHARDS.get(op.kind)
+    if own is None:
+        return f"there is no reshard `{op.kind}`"
+    has = tuple(f.name for f in fields(op) if f.name in _OPTIONAL and getattr(op, f.name) != f.default)
+    if set(has) - set(own) or ("reduction" in own and op.reduction is None):
+        return f"it has {listed(has)}, and must have {listed(own)}"
+    if op.axis not in sizes:
+        return f"the module has no axis `{op.axis}`"
+    rank = len(op.operand.type.shape)
+    for name, value in (("dim", op.dim), ("to", op.to)):
+        if name in own and not 0 <= value < rank:
+            return f"`{name}` is {value}, and `%{op.operand.name}` has {rank} dimensions"
+    if "source" in own and not _are_stages(op.source, op.target, sizes[op.axis]):
+        return f"{op.source} and {op.target} are not two stages along `{op.axis}`"
     return None
 
 
-def _after(op: Op, before: Layout) -> Layout | str:
+def _are_stages(source: int, target: int, count: int) -> bool:
+    return source != target and 0 <= source < count and 0 <= target < count
+
+
+def _after(op: Reshard, before: Layout) -> Layout | str:
     """The layout after the reshard, or why there is none."""
-    axis, attrs = str(op.attr("axis")), dict(op.attrs)
-    dim, to = int(attrs.get("dim", 0)), int(attrs.get("to", 0))
-    partial = before.reduction_of(axis)
+    axis, dim, partial = op.axis, op.dim, before.reduction_of(op.axis)
     match op.kind:
         case "permute" | "stage_sum" if axis in before.axes or partial:
-            return f"`%{op.operands[0].name}` is laid out along `{axis}`, which cuts stages"
+            return f"`%{op.operand.name}` is laid out along `{axis}`, which cuts stages"
         case "permute" | "stage_sum":
             return before
         case "slice" | "mask" if axis in before.axes or partial:
-            return f"`%{op.operands[0].name}` is not the same on all dies along `{axis}`"
+            return f"`%{op.operand.name}` is not the same on all dies along `{axis}`"
         case "slice":
             return before.closed(dim, axis)
         case "mask":
@@ -81,14 +75,14 @@ def _after(op: Op, before: Layout) -> Layout | str:
         case "all_gather":
             return _opened(before, dim)
         case "all_to_all":
-            return _opened(before, dim).closed(to, axis)
+            return _opened(before, dim).closed(op.to, axis)
         case "reduce_scatter" if partial is not Reduction.SUM:
-            return f"`%{op.operands[0].name}` is no partial sum over `{axis}`"
+            return f"`%{op.operand.name}` is no partial sum over `{axis}`"
         case "reduce_scatter":
             return _without(before, axis).closed(dim, axis)
         case _:
-            if partial is None or partial != attrs["reduction"]:
-                return f"`%{op.operands[0].name}` is no partial {attrs['reduction']} over `{axis}`"
+            if partial is None or partial != op.reduction:
+                return f"`%{op.operand.name}` is no partial {op.reduction} over `{axis}`"
             return _without(before, axis)
 
 

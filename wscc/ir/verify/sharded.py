@@ -7,22 +7,20 @@ Derives everything from rules and layouts alone, never from how a pass chose the
 from __future__ import annotations
 
 from wscc.ir.module import Module, Procedure
-from wscc.ir.op import Op
-from wscc.ir.ops import RESHARDS
+from wscc.ir.op import Op, Reshard
 from wscc.ir.rule import Rule
 from wscc.ir.types import Layout, Reduction
 from wscc.ir.verify.finding import Findings, Place, at_op
 from wscc.ir.verify.reshard import check_reshard
 
-_UPDATES = ("adamw", "sgd")
 Assignment = dict[str, tuple[str, ...]]
 
 
 def check_sharded(module: Module, procedure: Procedure) -> Findings:
     """The body of a procedure whose ops are right but for their layouts."""
-    for op in procedure.ops:
+    for op in procedure.statements:
         place = at_op(procedure, op)
-        if op.kind in RESHARDS:
+        if isinstance(op, Reshard):
             yield from check_reshard(place, op, module.sizes)
             continue
         if wrong := _check_stream(op, module.sizes):
@@ -32,8 +30,6 @@ def check_sharded(module: Module, procedure: Procedure) -> Findings:
 
 
 def _check_layouts(place: Place, op: Op) -> Findings:
-    rule = op.rule
-    assert rule is not None
     operands, results = _seen_by_kernel(op)
     assignment: Assignment = {}
     owner: dict[str, str] = {}
@@ -47,7 +43,7 @@ def _check_layouts(place: Place, op: Op) -> Findings:
                 )
                 return
             owner.setdefault(factor, value.name)
-    if wrong := _wrong_split(rule, assignment):
+    if wrong := _wrong_split(op.rule, assignment):
         yield place.wrong(wrong)
         return
     passing, problems = _passing(op, operands)
@@ -79,7 +75,7 @@ def _passing(op: Op, operands: tuple[Layout, ...]) -> tuple[frozenset[str], list
     for value, layout in zip(op.operands, operands, strict=True):
         for axis, kind in layout.partial:
             everywhere = all(o.reduction_of(axis) is Reduction.SUM for o in operands)
-            if op.kind in _UPDATES:
+            if op.definition.moments is not None:
                 problems.append(f"an update reads `%{value.name}`, which is partial over `{axis}`")
             elif kind is not Reduction.SUM or not op.definition.linear:
                 problems.append(f"`%{value.name}` is partial ({kind}) over `{axis}`, and is read as complete")
@@ -92,7 +88,6 @@ def _passing(op: Op, operands: tuple[Layout, ...]) -> tuple[frozenset[str], list
 def _check_results(
     place: Place, op: Op, results: tuple[Layout, ...], assignment: Assignment, passing: frozenset[str]
 ) -> Findings:
-    assert op.rule is not None
     for value, layout, term in zip(op.results, results, op.rule.outs, strict=True):
         due = dict.fromkeys(passing, Reduction.SUM)
         why = dict.fromkeys(passing, "its operands are")
@@ -124,7 +119,7 @@ def _check_results(
 
 def _check_stream(op: Op, sizes: dict[str, int]) -> str | None:
     s, rule = op.stream, op.rule
-    if s is None or rule is None:
+    if s is None:
         return None
     if s.axis not in sizes:
         return f"the module has no axis `{s.axis}` to stream over"
@@ -141,7 +136,6 @@ def _check_stream(op: Op, sizes: dict[str, int]) -> str | None:
 
 def _wrong_moves(op: Op) -> str | None:
     assert op.stream is not None
-    assert op.rule is not None
     factor, axis = op.stream.factor, op.stream.axis
     for which, values, terms, word in (
         (op.stream.moving_in, op.operands, op.rule.ins, "operand"),
@@ -163,7 +157,7 @@ def _seen_by_kernel(op: Op) -> tuple[tuple[Layout, ...], tuple[Layout, ...]]:
     """Layouts of operands and results with what moves gathered, or not yet scattered."""
     operands = [v.type.layout or Layout(()) for v in op.operands]
     results = [v.type.layout or Layout(()) for v in op.results]
-    if op.stream is None or op.rule is None:
+    if op.stream is None:
         return tuple(operands), tuple(results)
     axis, factor = op.stream.axis, op.stream.factor
     for i in op.stream.moving_in:

@@ -1,0 +1,50 @@
+"""Bytes that the statements of a fabric body read and write, one by one, by code of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, Wait
+from wscc.ir.op import Op
+from wscc.ir.per_die import NOBODY, at
+from wscc.ir.views import View
+
+Bytes = set[tuple[int, str, int]]  # die, buffer, byte
+
+
+def reads_and_writes(body: Sequence[FabricStmt | Op], dies: int) -> list[tuple[Bytes, Bytes]]:
+    """By statement, what it reads and what it writes; a message uses its memory until its wait is over."""
+    touched: list[tuple[Bytes, Bytes]] = []
+    for stmt in body:
+        reads: Bytes = set()
+        writes: Bytes = set()
+        for die in range(dies):
+            if isinstance(stmt, Kernel) and at(stmt.where, die):
+                for view in stmt.reads:
+                    reads |= _bytes(view, die)
+                for view in stmt.writes:
+                    writes |= _bytes(view, die)
+            elif isinstance(stmt, Transfer) and at(stmt.to, die) != NOBODY:
+                reads |= _bytes(stmt.read, die)
+                writes |= _bytes(stmt.write, at(stmt.to, die))
+            elif isinstance(stmt, Post) and at(stmt.sender, die) != NOBODY:
+                writes |= _bytes(stmt.write, die)
+            elif isinstance(stmt, Send) and at(stmt.to, die) != NOBODY:
+                reads |= _bytes(stmt.read, die)
+            elif isinstance(stmt, Wait):
+                for n, begun in enumerate(body[: len(touched)]):
+                    own = Send if stmt.sent else Post
+                    if isinstance(begun, own) and begun.channel == stmt.channel:
+                        reads, writes = touched[n]
+        touched.append((reads, writes))
+    return touched
+
+
+def _bytes(view: View, die: int) -> Bytes:
+    size = view.dtype.size
+    elements = (
+        at(view.offset, die) + sum(i * s for i, s in zip(index, view.strides, strict=True))
+        for index in product(*map(range, view.shape))
+    )
+    return {(die, view.buffer, size * e + b) for e in elements for b in range(size)}

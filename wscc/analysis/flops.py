@@ -1,0 +1,78 @@
+"""Floating-point operations of programs: of kernels, of a whole step, repeated on several dies, or hidden by a mask."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import prod
+
+from wscc.analysis.op_axes import split_axes, working_axes
+from wscc.ir.fabric import Kernel
+from wscc.ir.module import Module
+from wscc.ir.op import Op
+from wscc.ir.step import calls
+
+
+def gemm_flops(kernel: Kernel) -> int:
+    """FLOPs of a `gemm` on one die; other kernels do no work to speak of."""
+    if kernel.opcode != "gemm":
+        return 0
+    return 2 * prod(kernel.writes[0].shape) * kernel.reads[0].shape[-1]
+
+
+def replicated_flops(sharded: Module) -> dict[str, int]:
+    """By op, the FLOPs of a step that dies repeat after one another, summed over dies: no axis that could
+    have split the op is idle in a strategy without an entry here."""
+    dies = sharded.dies_used // sharded.stages
+    repeated: dict[str, int] = {}
+    for call, times in calls(sharded.step):
+        for op in sharded.procedure(call.procedure).ops:
+            split = prod(sharded.sizes[a] for a in working_axes(op))
+            if op.flops and split < dies:
+                name = f"{call.procedure}/{op.results[0].name}"
+                extra = int(times * op.flops * seen(op, sharded)) * (dies - split) // split
+                repeated[name] = repeated.get(name, 0) + extra
+    return repeated
+
+
+def hidden_flops(sharded: Module) -> int:
+    """FLOPs of attention in a step that no die computes, because a causal mask hides whole shards of keys."""
+    return sum(
+        int(times * op.flops * (1 - seen(op, sharded)))
+        for call, times in calls(sharded.step)
+        for op in sharded.procedure(call.procedure).ops
+        if op.flops
+    )
+
+
+def hidden_model_flops(sharded: Module) -> int:
+    """What of `model_flops` no die computes, because a causal mask hides whole shards of keys."""
+    return 3 * sum(
+        int(times * op.flops * (1 - seen(op, sharded)))
+        for call, times in calls(sharded.step)
+        for op in sharded.procedure(call.procedure).ops
+        if op.flops and not op.origin
+    )
+
+
+def seen(op: Op, sharded: Module) -> Fraction:
+    """The share of an op's work that is done: of T shards of keys, query shard i sees the first i + 1, in zigzag
+    two pieces of each shard for every two pieces of queries, but one in its own."""
+    if not op.definition.positional or not op.attr("causal"):
+        return Fraction(1)
+    queries = split_axes(op, op.rule.ins[0][1])
+    if queries and queries[0] in sharded.zigzag:
+        shards = sharded.sizes[queries[0]]
+        return Fraction(2 * shards + 1, 4 * shards)
+    if op.stream is None or op.stream.factor != op.rule.ins[1][1]:
+        return Fraction(1)
+    shards = sharded.sizes[op.stream.axis]
+    return Fraction(shards + 1, 2 * shards)
+
+
+def model_flops(graph: Module) -> int:
+    """FLOPs of contractions and attention in a training step of a forward module: forward, and twice that
+    backward; recomputation does not count."""
+    forward = sum(
+        times * op.flops for call, times in calls(graph.step) for op in graph.procedure(call.procedure).ops
+    )
+    return 3 * forward

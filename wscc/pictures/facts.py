@@ -1,0 +1,90 @@
+"""The facts that pictures are drawn from: plain numbers and words, no modules and no artifacts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Place = tuple[int, int]  # row, column of a die
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """`dead_links` join two places each, in any order."""
+
+    rows: int
+    cols: int
+    dead_dies: frozenset[Place] = frozenset()
+    dead_links: frozenset[tuple[Place, Place]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Die:
+    """A die with a part in the program: its label, and which colour it has (counted from 0)."""
+
+    place: Place
+    label: str
+    colour: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Dies in the order in which something travels; `closed` where the last passes on to the first."""
+
+    places: tuple[Place, ...]
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WaferMap:
+    """`colours` are the words for the colours of dies, in order; `ring` those for the rings, empty without any."""
+
+    title: str
+    subtitle: str
+    mesh: Mesh
+    dies: tuple[Die, ...]
+    rings: tuple[Ring, ...] = ()
+    colours: tuple[str, ...] = ()
+    ring: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Work of one row from `begin` to `end`, in seconds; `kind` is one of `Timeline.kinds`."""
+
+    row: int
+    begin: float
+    end: float
+    kind: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """`rows` are names of rows, `kinds` all kinds of bars in the order of the legend, `seconds` the length of time."""
+
+    title: str
+    subtitle: str
+    rows: tuple[str, ...]
+    kinds: tuple[str, ...]
+    bars: tuple[Bar, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLoad:
+    """Bytes that one direction of a link carries."""
+
+    source: Place
+    target: Place
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMap:
+    """`used` are the dies with a part in the program, `loads` the live links, both directions of each."""
+
+    title: str
+    subtitle: str
+    mesh: Mesh
+    used: frozenset[Place]
+    loads: tuple[LinkLoad, ...]
