@@ -64,6 +64,11 @@ def _in_pieces(lower: Lowering) -> Lowering:
     return lower_pieces
 
 
+def one_instruction(opcode: str) -> Lowering:
+    """One instruction, with the op's own operands and attributes, on pieces of them."""
+    return _in_pieces(_direct(opcode))
+
+
 def _matmul(s: Site) -> None:
     (ta, tb), (tc,) = s.rule.ins, s.rule.outs
     with_mask = Masked(s)
@@ -146,7 +151,7 @@ KERNELS: Final[dict[str, Lowering]] = {
     "adamw": _direct("adamw"),
     "sgd": _direct("sgd"),
     **{
-        name: _in_pieces(_direct(name))
+        name: one_instruction(name)
         for name in (
             "gelu", "gelu_bwd", "gelu_erf", "gelu_erf_bwd", "relu", "relu_bwd", "swiglu", "swiglu_bwd", "layernorm",
             "layernorm_bwd", "rmsnorm", "rmsnorm_bwd", "nll", "nll_bwd", "mean", "mean_bwd", "count", "sqsum",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from wscc.backends.artifact.files import Artifact
 from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
+from wscc.driver.insertion import Insertion, inserted
 from wscc.driver.pipeline import Observer, Timings, compile_module, facts_of, run_passes
 from wscc.driver.report import Loads, build_report, hidden_model_flops, model_flops
 from wscc.driver.stagger import choose
@@ -57,20 +59,27 @@ def load(path: str, overrides: Overrides = NO_OVERRIDES) -> Module:
 
 
 def compile_file(
-    path: str,
-    overrides: Overrides = NO_OVERRIDES,
-    level: int = 2,
-    *,
-    choices: Choices = DEFAULT,
-    observe: Observer = lambda name, module: None,
-) -> Compiled:
+    path: str, overrides: Overrides = NO_OVERRIDES, level: int = 2, *, choices: Choices = DEFAULT,
+    observe: Observer = lambda name, module: None, insertions: Sequence[Insertion] = (),
+) -> Compiled:  # fmt: skip
     """Compile a `.wsl` file. Its data file is looked for beside it and copied into the artifact."""
-    resolved = resolve(parse(read_source(path)), overrides)
+    return compile_source(
+        read_source(path), overrides, level, choices=choices, observe=observe, insertions=insertions
+    )
+
+
+def compile_source(
+    source: Source, overrides: Overrides = NO_OVERRIDES, level: int = 2, *, choices: Choices = DEFAULT,
+    observe: Observer = lambda name, module: None, insertions: Sequence[Insertion] = (),
+) -> Compiled:  # fmt: skip
+    """Compile a text in the language; the name of the source is taken for its path."""
+    resolved = resolve(parse(source), overrides)
     graph = elaborate(resolved)
     try:
         return compile_graph(
-            graph, level, choices=choices, data=_data(path, graph), file=Path(path).name, observe=observe
-        )
+            graph, level, choices=choices, data=_data(source.name, graph), file=Path(source.name).name,
+            observe=observe, insertions=insertions,
+        )  # fmt: skip
     except CompileError as error:
         raise at_strategy(error, resolved.config.strategy_span) from error
 
@@ -109,7 +118,7 @@ def at_strategy(error: CompileError, span: Span) -> CompileError:
 
 def compile_graph(
     graph: Module, level: int = 2, *, choices: Choices = DEFAULT, data: bytes | None = None, file: str = "",
-    observe: Observer = lambda name, module: None,
+    observe: Observer = lambda name, module: None, insertions: Sequence[Insertion] = (),
 ) -> Compiled:  # fmt: skip
     """Compile a forward module; `file` is the name of the file that it was read from."""
     timings = Timings()
@@ -119,12 +128,14 @@ def compile_graph(
         modules[name] = module
         observe(name, module)
 
-    planned = compile_module(graph, level, choices=choices, observe=keep, timings=timings)
+    planned = compile_module(
+        graph, level, choices=choices, observe=keep, timings=timings, insertions=insertions
+    )
     started = time.perf_counter()
     phases = phase_loads(modules["route"], bounds=True)
     loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
     timings.passes["bounds"] = time.perf_counter() - started
-    linked = _Linked(graph, modules, level, choices, loads, timings, data, file)
+    linked = _Linked(graph, modules, level, choices, loads, timings, data, file, tuple(insertions))
     compiled = linked.compiled(planned)
     return _staggered(compiled, planned, linked, observe) if choices.stagger else compiled
 
@@ -150,6 +161,7 @@ class _Linked:
     timings: Timings
     data: bytes | None
     file: str
+    insertions: tuple[Insertion, ...] = ()
 
     def artifact(self, planned: Module) -> Artifact:
         """Without a report."""
@@ -185,7 +197,7 @@ class _Linked:
         late = Stagger("+".join(map(str, keep))).run(routed)
         added = late.procedures[len(routed.procedures) :]
         scheduled = scheduled.with_(step=late.step, procedures=(*scheduled.procedures, *added))
-        passes = default_passes(self.level, self.choices)
+        passes = inserted(default_passes(self.level, self.choices), self.insertions)
         names = [p.name for p in passes]
         return run_passes(scheduled, passes[names.index(Schedule.name) + 1 :], facts=facts_of(scheduled))
 

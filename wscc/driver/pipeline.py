@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, fail
+from wscc.driver.insertion import Insertion, inserted
 from wscc.ir.array import Kind
 from wscc.ir.fabric import Kernel, Post, Transfer
 from wscc.ir.module import Level, Module
@@ -100,10 +101,12 @@ def compile_module(
     choices: Choices = DEFAULT,
     observe: Observer = lambda name, module: None,
     timings: Timings | None = None,
+    insertions: Sequence[Insertion] = (),
 ) -> Module:
     """A forward module to a scheduled and planned fabric module, at optimisation level 0 to 2."""
     check(module, "elaborate")
-    return run_fitting(module, default_passes(level, choices), observe=observe, timings=timings)
+    passes = inserted(default_passes(level, choices), insertions)
+    return run_fitting(module, passes, observe=observe, timings=timings)
 
 
 def run_fitting(
