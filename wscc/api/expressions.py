@@ -64,7 +64,7 @@ class Expression:
     def __iter__(self) -> Iterator[Expression]:
         raise fail(
             Code.STRUCTURE, f"`{expression(self.node)}` cannot be taken apart",
-            help="name the parts: `q, k, v = m.let(\"q k v\", nn.split(...))`",
+            help="name the parts: `q, k, v = m.parts(\"q k v\", nn.split(...))`",
         )  # fmt: skip
 
     def __repr__(self) -> str:

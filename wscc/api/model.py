@@ -14,7 +14,8 @@ Init = str | Expression
 
 
 def normal(deviation: Operand) -> Expression:
-    """The initial value of a parameter: normally distributed around 0 with this standard deviation."""
+    """The initial value of a parameter: normally distributed around 0 with this standard deviation.
+    Raises `CompileError` W005 for what is no number."""
     return called("normal", deviation)
 
 
@@ -51,17 +52,19 @@ class Body:
         shape = tuple(wrapped(d).node for d in _tuple(dims))
         return self._add(ast.Param(ast.Name(name(word)), shape, start), word)
 
-    def let(self, names: str, value: Operand) -> Expression | tuple[Expression, ...]:
-        """Give a value a name; `x` in a `repeat` carries it from turn to turn. Several names (`"q k v"`) take a value
-        of several parts and return as many expressions."""
+    def let(self, word: str, value: Operand) -> Expression:
+        """Give a value a name; `x` in a `repeat` carries it from turn to turn. W001 for a name that is none."""
+        return self.parts(word, value)[0]
+
+    def parts(self, names: str, value: Operand) -> tuple[Expression, ...]:
+        """Give the parts of a value names: `q, k, v = m.parts("q k v", nn.split(x))`. Raises as `let`."""
         words = [name(w) for w in names.replace(",", " ").split()]
-        given = wrapped(value)
         if not words:
-            raise fail(Code.SYNTAX, "`let` needs a name", help='write `m.let("x", value)`')
+            raise fail(Code.SYNTAX, "a value needs a name", help='write `m.let("x", value)`')
+        given = wrapped(value)
         self._use(given)
         self._bodies[-1].append(ast.Assign(tuple(map(ast.Name, words)), given.node))
-        made = tuple(Expression(ast.Name(w)) for w in words)
-        return made if len(made) > 1 else made[0]
+        return tuple(Expression(ast.Name(w)) for w in words)
 
     def _add(self, statement: ast.Statement, word: str) -> Expression:
         self._bodies[-1].append(statement)
@@ -123,6 +126,10 @@ class Block(Body):
     def __init__(self, word: str, *tensors: str, **sizes: Operand | None) -> None:
         given = tuple(ast.Parameter(ast.Name(name(t))) for t in tensors)
         super().__init__(word, (*given, *_sizes(sizes)))
+
+    def tensor(self, word: str) -> Expression:
+        """The argument of this name. W001 for a name that is none."""
+        return Expression(ast.Name(name(word)))
 
     def returns(self, *values: Operand) -> None:
         """End the block with these values."""

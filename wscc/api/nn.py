@@ -27,7 +27,7 @@ def rmsnorm(x: Operand, gain: Operand, *, eps: float | None = None) -> Expressio
 
 
 def split(x: Operand) -> Expression:
-    """`x` `[b, s, n, *]` taken apart along an inner dimension into the n tensors that `let` names."""
+    """`x` `[b, s, n, *]` taken apart along an inner dimension into the n tensors that `parts` names."""
     return called("split", x)
 
 

@@ -18,31 +18,33 @@ Value = str | int | float | Expression | Sequence[Expression] | Mapping[str, obj
 
 
 def adamw(**options: Operand) -> Expression:
-    """The optimizer AdamW (Loshchilov and Hutter 2019): `lr`, and if wanted `beta1`, `beta2`, `eps`, `weight_decay`."""
+    """The optimizer AdamW (Loshchilov and Hutter 2019): `lr`, and if wanted `beta1`, `beta2`, `eps`, `weight_decay`.
+    Raises `CompileError` W005 for what is no number."""
     return called("adamw", **options)
 
 
 def sgd(**options: Operand) -> Expression:
-    """Plain gradient descent: `lr`."""
+    """Plain gradient descent: `lr`. Raises `CompileError` W005 for what is no number."""
     return called("sgd", **options)
 
 
 def warmup(steps: int) -> Expression:
-    """A schedule of the learning rate: linear from 0 over so many steps."""
+    """A schedule of the learning rate: linear from 0 over so many steps. Raises W005 for what is no number."""
     return called("warmup", steps)
 
 
 def cosine(steps: int, **options: Operand) -> Expression:
-    """A schedule of the learning rate: half a cosine down to `floor` times the rate at step `steps`."""
+    """A schedule of the learning rate: half a cosine down to `floor` times the rate at step `steps`.
+    Raises W005 for what is no number."""
     return called("cosine", steps, **options)
 
 
 class Train:
     """A program: `Train(model, wafer, batch=16, optimizer=adamw(lr=1e-3), parallel="dp=2,tp=2")`.
 
-    Settings are those of `train` in the language: `batch` and `microbatch` in sequences, `data` a path (from the working
-    directory), `optimizer`, `clip`, `schedule` (one or a list of `warmup`, `cosine`), `dtype` (a type, or a dict
-    by role), `recompute`, `parallel` (a string, or a dict of degrees), `zero`, `interleave`, `seed`.
+    Settings are those of `train` in the language: `batch` and `microbatch` in sequences, `data` a path (from the
+    working directory), `optimizer`, `clip`, `schedule` (one or a list of `warmup`, `cosine`), `dtype` (a type, or a
+    dict by role), `recompute`, `parallel` (a string, or a dict of degrees), `zero`, `interleave`, `seed`.
     Raises `CompileError` for a setting that the language has not.
     """
 

@@ -18,8 +18,8 @@ class Wafer:
     """A mesh of dies: `Wafer("tray", mesh=(2, 4), die={"hbm": "72 GB at 1 TB/s"}, link={"latency": "200 ns"})`.
 
     `preset` names a machine to start from, such as `temp-4x8`; `die` and `link` are fields as the language spells
-    them, numbers with their units; `dead` has places `(row, column)` of dead dies, or what `--dead` takes. What is left out is
-    the default of the language. Raises `CompileError` for what the language refuses.
+    them, numbers with their units; `dead` has places `(row, column)` of dead dies, or what `--dead` takes.
+    Without a preset, `mesh`, `die` and `link` are needed. Raises `CompileError` for what the language refuses.
     """
 
     def __init__(
