@@ -101,7 +101,7 @@ def test_a_shape_mistake_shows_the_printed_line() -> None:
         (lambda: wscc.Model("a b"), "W001"),
         (lambda: wscc.Model("m", d=float("nan")), "W005"),
         (lambda: wscc.Model("m", d=True), "W005"),
-        (lambda: list(wscc.Model("m", d=1).d), "W102"),
+        (lambda: list(wscc.Model("m", d=1).d), "W103"),
         (lambda: small(bach=2), ""),
         (lambda: small(optimizer="sgd(lr = "), "W001"),
         (lambda: tray(die={"hbm": "72 parsecs"}), ""),

@@ -130,7 +130,7 @@ def test_everything_exported_says_what_it_is() -> None:
         doc = inspect.getdoc(thing) or ""
         assert doc, name
         if inspect.isfunction(thing):
-            assert "Raise" in doc or "`CompileError`" in doc, name
+            assert "Raises" in doc or "`CompileError`" in doc, name
 
 
 def test_importing_the_package_imports_none_of_it() -> None:

@@ -69,7 +69,7 @@ def register_op(
 
 
 def unregister_op(name: str) -> None:
-    """Take out an op that was registered. `UsageError` W006 for any other."""
+    """Take out an op that was registered. Raises `UsageError` W006 for any other."""
     if name not in _own:
         refuse(f"`{name}` is no op of your own", f"registered are {', '.join(_own) or 'none'}")
     remove(name)

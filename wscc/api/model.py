@@ -152,4 +152,4 @@ def _sizes(sizes: dict[str, Operand] | dict[str, Operand | None]) -> tuple[ast.P
 
 
 def _tuple(dims: object) -> tuple[Operand, ...]:
-    return dims if isinstance(dims, tuple) else tuple(dims) if isinstance(dims, list) else (dims,)  # type: ignore[return-value]
+    return dims if isinstance(dims, tuple) else tuple(dims) if isinstance(dims, list) else (dims,)

@@ -83,7 +83,7 @@ def remove(name: str) -> None:
     """Take an op of a user's own out of all tables."""
     for table in (OPS, INSTRUCTIONS, DERIVATIVES, KERNELS, MEANING, MEANINGS, BUILTINS):
         for word in names_of(name):
-            table.pop(word, None)  # type: ignore[attr-defined]
+            table.pop(word, None)
     declared.cache_clear()
 
 
