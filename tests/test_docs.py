@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import wscc
 from tests.support.bless_docs import ROOT, Outdated, blocks, copied, pages, regenerated
 from wscc.passes import PASSES
 
@@ -72,7 +73,7 @@ def found(root: Path, path: str, name: str) -> bool:
 @pytest.mark.parametrize("page", pages(), ids=lambda p: p.stem)
 def test_modules_that_a_page_mentions_exist(page: Path) -> None:
     for name in re.findall(r"`(wscc(?:\.\w+)+)`", prose(page)):
-        assert find_spec(name), name
+        assert name.removeprefix("wscc.") in wscc.__all__ or find_spec(name), name
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda p: p.stem)

@@ -4,7 +4,7 @@
     program = wscc.compile("model.wsl", {"model.layers": 2}, parallel="dp=2,tp=2")
     print(program.run(steps=10).losses, program.simulate().seconds)
 
-Everything that a person imports is listed in `wscc.api` and imported when it is first asked for: every module of the
+Everything that a person imports lies in `wscc.api` and is imported when it is first asked for: every module of the
 package runs this file, and the command line should start fast.
 """
 
@@ -33,16 +33,50 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
+# Written out, since asking `wscc.api` for them would import it for `from wscc import grammar` too.
+__all__ = [
+    "Block",
+    "CompileError",
+    "Expression",
+    "Fact",
+    "Model",
+    "Module",
+    "Pass",
+    "PassModule",
+    "Picture",
+    "Placement",
+    "Program",
+    "Ranked",
+    "Ranking",
+    "Refusal",
+    "Run",
+    "Simulation",
+    "Train",
+    "UsageError",
+    "Verification",
+    "Wafer",
+    "__version__",
+    "adamw",
+    "compile",
+    "cosine",
+    "insert",
+    "load",
+    "nn",
+    "normal",
+    "register_op",
+    "registered_op",
+    "search",
+    "sgd",
+    "unregister_op",
+    "warmup",
+]  # fmt: skip
+
+
 def __getattr__(name: str) -> Any:
-    if name == "__all__":
-        return [*import_module("wscc.api").__all__, "__version__"]
-    if name.startswith("_"):
+    if name == "__version__" or name not in __all__:
         raise AttributeError(f"module `wscc` has no attribute `{name}`")
-    api = import_module("wscc.api")
-    if name not in api.__all__:
-        raise AttributeError(f"module `wscc` has no attribute `{name}`")
-    return getattr(api, name)
+    return getattr(import_module("wscc.api"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*import_module("wscc.api").__all__, "__version__"])
+    return sorted(__all__)

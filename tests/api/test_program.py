@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import wscc
+import wscc.api
 from tests.support.paths import ROOT
 from wscc.diagnostics import Source
 from wscc.ir.text.parse import parse
@@ -124,7 +125,7 @@ def test_a_wrong_argument_is_a_named_error(program: wscc.Program, wrong: Any) ->
 
 
 def test_everything_exported_says_what_it_is() -> None:
-    assert set(wscc.__all__) <= set(dir(wscc))
+    assert {*wscc.api.__all__, "__version__"} == set(wscc.__all__) == set(dir(wscc))
     for name in set(wscc.__all__) - {"__version__"}:
         thing = getattr(wscc, name)
         doc = inspect.getdoc(thing) or ""
