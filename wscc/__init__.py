@@ -18,7 +18,41 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from wscc.api import *  # noqa: F403
+    from wscc.api import (
+        Block,
+        CompileError,
+        Expression,
+        Fact,
+        Model,
+        Module,
+        Pass,
+        PassModule,
+        Picture,
+        Placement,
+        Program,
+        Ranked,
+        Ranking,
+        Refusal,
+        Run,
+        Simulation,
+        Train,
+        UsageError,
+        Verification,
+        Wafer,
+        adamw,
+        compile,
+        cosine,
+        insert,
+        load,
+        nn,
+        normal,
+        register_op,
+        registered_op,
+        search,
+        sgd,
+        unregister_op,
+        warmup,
+    )  # fmt: skip
 
 
 class _Package(ModuleType):
@@ -35,40 +69,10 @@ sys.modules[__name__].__class__ = _Package
 
 # Written out, since asking `wscc.api` for them would import it for `from wscc import grammar` too.
 __all__ = [
-    "Block",
-    "CompileError",
-    "Expression",
-    "Fact",
-    "Model",
-    "Module",
-    "Pass",
-    "PassModule",
-    "Picture",
-    "Placement",
-    "Program",
-    "Ranked",
-    "Ranking",
-    "Refusal",
-    "Run",
-    "Simulation",
-    "Train",
-    "UsageError",
-    "Verification",
-    "Wafer",
-    "__version__",
-    "adamw",
-    "compile",
-    "cosine",
-    "insert",
-    "load",
-    "nn",
-    "normal",
-    "register_op",
-    "registered_op",
-    "search",
-    "sgd",
-    "unregister_op",
-    "warmup",
+    "Block", "CompileError", "Expression", "Fact", "Model", "Module", "Pass", "PassModule", "Picture",
+    "Placement", "Program", "Ranked", "Ranking", "Refusal", "Run", "Simulation", "Train", "UsageError",
+    "Verification", "Wafer", "__version__", "adamw", "compile", "cosine", "insert", "load", "nn", "normal",
+    "register_op", "registered_op", "search", "sgd", "unregister_op", "warmup",
 ]  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def small(**settings: object) -> wscc.Train:
 
 
 @pytest.mark.parametrize(
-    ("built", "sample"), [(gpt_tiny, "gpt-tiny"), (llama_tiny, "llama-tiny")], ids=lambda x: str(x)
+    ("built", "sample"), [(gpt_tiny, "gpt-tiny"), (llama_tiny, "llama-tiny")], ids=["gpt", "llama"]
 )
 def test_a_sample_built_in_python_is_the_program_of_its_file(
     built: Callable[[], wscc.Train], sample: str
