@@ -64,6 +64,11 @@ def _in_pieces(lower: Lowering) -> Lowering:
     return lower_pieces
 
 
+def one_instruction(opcode: str) -> Lowering:
+    """One instruction, with the op's own operands and attributes, on pieces of them."""
+    return _in_pieces(_direct(opcode))
+
+
 def _matmul(s: Site) -> None:
     (ta, tb), (tc,) = s.rule.ins, s.rule.outs
     with_mask = Masked(s)
@@ -149,5 +154,5 @@ OWN: Final[dict[str, Lowering]] = {
 
 # An op that has no lowering of its own is the instruction of its name.
 KERNELS: Final[dict[str, Lowering]] = {
-    name: OWN.get(name) or _in_pieces(_direct(name)) for name, row in OPS.items() if not row.view
+    name: OWN.get(name) or one_instruction(name) for name, row in OPS.items() if not row.view
 }

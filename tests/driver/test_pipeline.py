@@ -10,14 +10,13 @@ import pytest
 
 from tests.support.models import Shape, gpt
 from wscc.diagnostics import Code, CompileError
-from wscc.driver.pipeline import Pipeline, Timings
+from wscc.driver.pipeline import Insertion, Pipeline, Timings
 from wscc.ir.module import Module
 from wscc.passes import PASSES
 from wscc.passes.base import Pass
 from wscc.passes.choices import Choices
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.fuse import Fuse
-from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.partition import Partition
 from wscc.passes.place import Place
@@ -74,11 +73,11 @@ def test_a_part_of_a_part_knows_what_came_before_both() -> None:
 
 
 def test_a_pass_of_ones_own_runs_where_it_is_put_and_is_watched() -> None:
-    assert names(WHOLE.inserted(Counted(), after=Fuse))[3:7] == ["hoist_casts", "fuse", "counted", "place"]
-    assert WHOLE.inserted(Counted(), before=Place) == WHOLE.inserted(Counted(), after=Fuse)
+    own = WHOLE.with_own([Insertion(Counted(), after="fuse")])
+    assert names(own)[3:7] == ["hoist_casts", "fuse", "counted", "place"]
     seen: list[str] = []
     timings = Timings()
-    own = WHOLE.until(Place).inserted(Counted(), before=HoistCasts)
+    own = WHOLE.until(Place).with_own([Insertion(Counted(), after="stages")])
     made = own.run(graph(), observe=lambda name, module: seen.append(name), timings=timings)
     assert made == WHOLE.until(Place).run(graph())
     assert seen == list(timings.passes) == names(own)
@@ -86,9 +85,9 @@ def test_a_pass_of_ones_own_runs_where_it_is_put_and_is_watched() -> None:
 
 def test_a_pass_of_ones_own_is_checked_like_any_other() -> None:
     with pytest.raises(CompileError, match="`counted` produced invalid IR") as broken:
-        WHOLE.until(Stages).inserted(Counted(breaks=True), after=Stages).run(graph())
+        WHOLE.until(Stages).with_own([Insertion(Counted(breaks=True), after="stages")]).run(graph())
     with pytest.raises(CompileError, match="`counted` needs a module that is partitioned") as early:
-        WHOLE.until(Stages).inserted(Counted(), before=Partition).run(graph())
+        WHOLE.until(Stages).with_own([Insertion(Counted(), after="differentiate")]).run(graph())
     codes = [e.value.diagnostics[0].code for e in (broken, early)]
     assert codes == [Code.BROKEN_PASS, Code.PASS_ORDER]
 
@@ -97,8 +96,8 @@ def test_a_pass_that_a_pipeline_lacks_is_named() -> None:
     for cut in (WHOLE.until, WHOLE.after, Pipeline.default(0).before):
         with pytest.raises(CompileError, match="`counted` is none of the passes differentiate, partition"):
             cut(Counted)
-    with pytest.raises(CompileError, match="`counted` goes either before a pass or after one"):
-        WHOLE.inserted(Counted())
+    with pytest.raises(CompileError, match="the pipeline has no pass `counted`"):
+        WHOLE.with_own([Insertion(Counted(), after="counted")])
 
 
 def test_options_change_by_name() -> None:

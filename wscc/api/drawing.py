@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from wscc.driver.compile import Artifact, graph_of
+from wscc.driver.compile import graph_of
 from wscc.driver.simulate import simulate
 from wscc.driver.timeline import StageCall, stage_calls
+from wscc.driver.types import Artifact
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.module import Module
 from wscc.machine.links import CUT_THROUGH

@@ -7,20 +7,17 @@ from typing import Any
 
 import click
 
-from wscc.backends.artifact.files import write_artifact
+from wscc.api.program import Program, compiled, cores
 from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
 from wscc.cli.load_map import wafer_map
-from wscc.cli.search import Progress, cores, in_words
-from wscc.driver.compile import Compiled, compile_file
-from wscc.driver.pipeline import Observer
+from wscc.cli.program import model_request
+from wscc.cli.search import Progress, in_words
 from wscc.driver.storage import storage_words
 from wscc.ir.module import Module
 from wscc.ir.text.print import to_text
 from wscc.passes import PASSES
 from wscc.passes.stagger import Stagger
-from wscc.search.optimise import compile_searched
 
-SEARCHED = 3  # the level at which the strategy may be left open
 # The pass after which each level is complete.
 LEVELS = {"graph": "differentiate", "sharded": "place", "fabric": "plan_memory"}
 
@@ -59,22 +56,24 @@ def compile_command(
             texts[name] = to_text(module)
 
     try:
-        compiled = _compiled(model, level, options, observe)
+        program = compiled(
+            model_request(model, options), level, jobs=cores(), observe=observe, progress=Progress().one
+        )
     finally:
         if not as_json:
             _show_modules(texts, titled=len(wanted) > 1)
     if time_passes:
-        _show_times(compiled)
+        _show_times(program)
     if emit:
         if as_json:
             show_json({"modules": texts})
         return 0
     folder = Path(output) if output else Path(model).with_suffix(".out")
-    write_artifact(folder, compiled.artifact)
+    program.save(folder)
     if as_json:
-        show_json(compiled.report | ({"modules": texts} if texts else {}))
+        show_json({**program.report} | ({"modules": texts} if texts else {}))
     elif not print_after:
-        _show_summary(compiled, folder)
+        _show_summary(program, folder)
     return 0
 
 
@@ -85,24 +84,10 @@ def _show_modules(texts: dict[str, str], *, titled: bool) -> None:
         click.echo(text, nl=False)
 
 
-def _compiled(model: str, level: int, options: ModelOptions, observe: Observer) -> Compiled:
-    if level != SEARCHED:
-        return compile_file(model, options.overrides, level, choices=options.choices, observe=observe)
-    progress = Progress()
-    return compile_searched(
-        model,
-        options.overrides,
-        choices=options.choices,
-        jobs=cores(),
-        observe=observe,
-        progress=progress.one,
-    )
-
-
-def _show_times(compiled: Compiled) -> None:
-    for name, seconds in compiled.report["compile_seconds"]["passes"].items():
+def _show_times(program: Program) -> None:
+    for name, seconds in program.report["compile_seconds"]["passes"].items():
         say(f"{name:<18}{seconds:8.3f} s")
-    say(f"{'total':<18}{compiled.report['compile_seconds']['total']:8.3f} s")
+    say(f"{'total':<18}{program.report['compile_seconds']['total']:8.3f} s")
 
 
 def _replication(by_op: dict[str, int], whole: int) -> list[tuple[str, str]]:
@@ -127,12 +112,12 @@ def _routes(phases: list[dict[str, Any]]) -> str:
     return f"{better} of {len(phases)} phases below XY; {bound}{missing}"
 
 
-def _show_summary(compiled: Compiled, folder: Path) -> None:
-    r = compiled.report
+def _show_summary(program: Program, folder: Path) -> None:
+    r = program.report
     strategy = " ".join(f"{a}={n}" for a, n in r["strategy"].items()) or "one die"
     memory, place = r["memory"], r["placement"]
     rows = [
-        ("strategy", f"{strategy} on {r['dies_used']} dies of {compiled.graph.machine.name}"),
+        ("strategy", f"{strategy} on {r['dies_used']} dies of {program.graph.machine.name}"),
         ("parameters", f"{r['params']:,}"),
         ("FLOPs per step", f"{r['flops_per_step']:,}"),
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
@@ -144,14 +129,14 @@ def _show_summary(compiled: Compiled, folder: Path) -> None:
         ("routes", _routes(r["phases"])),
         *([("staggered starts", r["stagger"]["words"])] if "stagger" in r else []),
         ("traffic per step", f"{r['traffic_bytes']:,} bytes x links"),
-        ("instructions", f"{r['instructions']:,} in {len(compiled.artifact.streams.programs)} programs"),
+        ("instructions", f"{r['instructions']:,} in {len(program.artifact.streams.programs)} programs"),
         ("compiled in", f"{r['compile_seconds']['total']:.2f} s"),
         ("artifact", str(folder)),
     ]
     for label, text in rows:
         click.echo(f"{label:<18}{text}")
-    drawn = wafer_map(compiled.modules["place"])
+    drawn = wafer_map(program.passes["place"])
     if drawn:
-        click.echo(f"{'the wafer':<18}{'.'.join(a for a, _ in compiled.graph.axes)} of each die, row by row")
+        click.echo(f"{'the wafer':<18}{'.'.join(a for a, _ in program.graph.axes)} of each die, row by row")
         for line in drawn:
             click.echo(f"{'':<18}{line}")

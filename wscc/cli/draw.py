@@ -20,7 +20,7 @@ from wscc.cli.program import read_program
 @json_option
 def draw_command(program: str, what: str, output: str | None, options: ModelOptions, as_json: bool) -> int:
     """Draw PROGRAM, an artifact folder or a .wsl file, as an SVG picture."""
-    picture = DRAWINGS[what](read_program(program, options))
+    picture = read_program(program, options).draw(what).svg
     if output:
         write_file(output, [picture], help="without `-o` it is printed")
     if as_json:

@@ -36,7 +36,7 @@ def monitor_command(
 ) -> int:
     """Show where a step of PROGRAM, an artifact folder or a .wsl file, loads its wafer."""
     block = _block(group)
-    artifact = read_program(program, options)
+    artifact = read_program(program, options).artifact
     found = simulate(artifact)
     wafer = found.account.costs.wafer
     facts = {

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wscc.backends.artifact.files import Artifact, load_artifact
+from wscc.api.program import Program, compiled, load
+from wscc.api.request import Request
 from wscc.cli.common import ModelOptions
 from wscc.diagnostics import Code, Diagnostic, fail
-from wscc.driver.compile import compile_file
 from wscc.frontend.overrides import UsageError
+from wscc.frontend.scan import read_source
 
 
-def read_program(program: str, options: ModelOptions) -> Artifact:
-    """The artifact in a folder, or that of a model. `UsageError` W006 for options that change a model, with a folder;
+def model_request(model: str, options: ModelOptions) -> Request:
+    """What is asked for a `.wsl` file. Raises W002 if it cannot be read."""
+    return Request(read_source(model), options.overrides, options.choices)
+
+
+def read_program(program: str, options: ModelOptions) -> Program:
+    """The program in a folder, or that of a model. `UsageError` W006 for options that change a model, with a folder;
     else whatever compiling or loading raises."""
     if not Path(program).is_dir() or program.endswith(".wsl"):
         if not program.endswith(".wsl"):
             _refuse_no_program(Path(program))
-        return compile_file(program, options.overrides, choices=options.choices).artifact
+        return compiled(model_request(program, options))
     if options.given:
         raise UsageError(
             Diagnostic(
@@ -26,7 +32,7 @@ def read_program(program: str, options: ModelOptions) -> Artifact:
                 help="run the .wsl file, or compile it again",
             )
         )
-    return load_artifact(Path(program))
+    return load(program)
 
 
 def _refuse_no_program(path: Path) -> None:

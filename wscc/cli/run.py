@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 
+from wscc.api.results import Run
 from wscc.cli.common import ModelOptions, json_option, model_options, show_json
 from wscc.cli.program import read_program
-from wscc.driver.train import Outcome, RunOptions, run
-from wscc.host.data import read_text
 
 
 @click.command("run")
@@ -40,27 +38,22 @@ def run_command(
     seed: int | None, threads: int, options: ModelOptions, as_json: bool,
 ) -> int:  # fmt: skip
     """Run PROGRAM, an artifact folder or a .wsl file, with real numbers."""
-    artifact = read_program(program, options)
-    text = read_text(Path(data)).tobytes() if data else None
-    how = RunOptions(
-        steps=steps, threads=threads, text=text, seed=seed, weights=_path(weights), save=_path(save)
-    )
+    compiled = read_program(program, options)
     shown = _every(steps)
 
     def on_step(step: int, loss: float) -> None:
         if not as_json and step in shown:
             click.echo(f"step {step:>5}   loss {loss:.6f}")
 
-    outcome = run(artifact, how, check=check, on_step=on_step)
+    outcome = compiled.run(
+        steps, weights=weights, data=data or None, seed=seed, processes=threads, check=check, save=save,
+        arrays=False, on_step=on_step,
+    )  # fmt: skip
     if as_json:
         show_json(_as_json(outcome))
     else:
         _show(outcome)
     return 0 if outcome.check is None or outcome.check.ok else 1
-
-
-def _path(given: str | None) -> Path | None:
-    return Path(given) if given is not None else None
 
 
 def _every(steps: int) -> set[int]:
@@ -69,17 +62,18 @@ def _every(steps: int) -> set[int]:
     return {1, steps, *range(stride, steps + 1, stride)}
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
-    out = asdict(outcome)
-    out["losses"] = list(outcome.losses)
-    if outcome.check is None:
-        del out["check"]
-    else:
-        out["check"]["dtype"] = str(outcome.check.dtype)
+def _as_json(outcome: Run) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "losses": outcome.losses.tolist(),
+        "seconds_per_step": outcome.seconds_per_step,
+        "peak_bytes_per_die_max": outcome.peak_bytes_per_die_max,
+    }
+    if outcome.check is not None:
+        out["check"] = asdict(outcome.check) | {"dtype": str(outcome.check.dtype)}
     return out
 
 
-def _show(outcome: Outcome) -> None:
+def _show(outcome: Run) -> None:
     click.echo(
         f"{outcome.seconds_per_step:.4f} s per step, {outcome.peak_bytes_per_die_max:,} bytes per die at most"
     )

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import click
 
 from wscc.analysis.memory.report import size
+from wscc.api.program import cores
+from wscc.api.ranking import ranked
+from wscc.api.results import Ranked, Ranking
 from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
-from wscc.frontend.parse import parse
-from wscc.frontend.scan import read_source
+from wscc.cli.program import model_request
 from wscc.machine.links import LINK_MODELS
-from wscc.search import BUDGET, search
-from wscc.search.candidates import Problem
-from wscc.search.outcome import Candidate, SearchResult, refusals, spoken, summary
-from wscc.search.space import spell
+from wscc.search import BUDGET
+from wscc.search.outcome import spoken
 
 _REASONS = 6  # of refusals, that the table names; --json has all
 
@@ -45,19 +44,14 @@ def search_command(
     only estimated; the best by estimate, and the one that the file or --parallel gives, are compiled and simulated. For
     each the least that any program of it takes is shown: a gap between that and the simulated step is not closed.
     """
-    problem = Problem(parse(read_source(model)), options.overrides, options.choices, link_model)
     progress = Progress()
-    found = search(problem, budget, jobs or cores(), progress.one)
+    found = ranked(model_request(model, options), budget, jobs or cores(), link_model, progress.one)
     progress.end()
     if as_json:
         show_json(_as_json(found, top))
     else:
         _show(found, top)
     return 0
-
-
-def cores() -> int:
-    return os.cpu_count() or 1
 
 
 class Progress:
@@ -75,67 +69,54 @@ class Progress:
             say("")
 
 
-def in_words(told: dict[str, Any]) -> str:
+def in_words(told: Mapping[str, Any]) -> str:
     """A summary in one line."""
     count = f"{told['strategies']:,} {'strategies' if told['strategies'] > 1 else 'strategy'}"
     done = f"{told['estimated']:,} estimated, {told['compiled']} compiled, {told['simulated']} simulated"
     return f"{count} of {spoken(told['dies'])}: {done}; {told['ended']}"
 
 
-def _best(found: SearchResult, top: int) -> list[Candidate]:
-    return [*found.simulated, *found.slower, *found.others][:top]
+def _as_json(found: Ranking, top: int) -> dict[str, Any]:
+    rows = [asdict(row) for row in found.rows[:top]]
+    return {**found.summary, "rows": rows, "refusals": [asdict(r) for r in found.refusals]}
 
 
-def _as_json(found: SearchResult, top: int) -> dict[str, Any]:
-    rows = [
-        {
-            "strategy": spell(c.strategy),
-            "dies_used": c.dies,
-            "given": c.is_given,
-            "estimate_seconds": c.estimate,
-            "bound_seconds": c.bound.seconds,
-            "least_seconds": c.least,
-            "step_seconds": c.figures.step_seconds if c.figures else None,
-            "mfu": c.figures.mfu if c.figures else None,
-            "peak_bytes_per_die_max": c.peak_bytes_per_die_max,
-        }
-        for c in _best(found, top)
-    ]
-    return summary(found) | {"rows": rows, "refusals": [asdict(r) for r in refusals(found)]}
-
-
-def _show(found: SearchResult, top: int) -> None:
+def _show(found: Ranking, top: int) -> None:
     head = f"{'dies':>5}{'estimate':>12}{'simulated':>14}{'bound':>12}{'MFU':>9}{'memory':>10}"
     click.echo(f"{'strategy':<28}{head}")
-    for c in _best(found, top):
+    for c in found.rows[:top]:
         click.echo(_row(c))
     click.echo()
     for label, text in _facts(found):
         click.echo(f"{label:<12}{text}")
 
 
-def _row(c: Candidate) -> str:
-    estimate = f"{c.estimate:.4g} s" if c.estimate is not None else ""
+def _row(c: Ranked) -> str:
+    estimate = f"{c.estimate_seconds:.4g} s" if c.estimate_seconds is not None else ""
     step = mfu = memory = ""
     if c.peak_bytes_per_die_max is not None:
-        step, memory = f">{c.least:.4g} s", size(c.peak_bytes_per_die_max)
-    if c.figures:
-        step, mfu = f"{c.figures.step_seconds:.4g} s", f"{c.figures.mfu:.2%}"
-    row = f"{spell(c.strategy):<28}{c.dies:>5}{estimate:>12}{step:>14}{f'{c.bound.seconds:.4g} s':>12}"
-    return f"{row}{mfu:>9}{memory:>10}{'  given' * c.is_given}".rstrip()
+        step, memory = f">{c.least_seconds:.4g} s", size(c.peak_bytes_per_die_max)
+    if c.step_seconds is not None and c.mfu is not None:
+        step, mfu = f"{c.step_seconds:.4g} s", f"{c.mfu:.2%}"
+    row = f"{c.strategy:<28}{c.dies_used:>5}{estimate:>12}{step:>14}{f'{c.bound_seconds:.4g} s':>12}"
+    return f"{row}{mfu:>9}{memory:>10}{'  given' * c.given}".rstrip()
 
 
-def _gap(found: SearchResult) -> str:
-    if found.bound == found.seconds:
+def _gap(found: Ranking) -> str:
+    if found.bound_seconds == found.seconds:
         return ", which the best takes"
-    return f"; the best takes {found.seconds / found.bound:.3g} times that" if found.bound else ""
+    return (
+        f"; the best takes {found.seconds / found.bound_seconds:.3g} times that"
+        if found.bound_seconds
+        else ""
+    )
 
 
-def _facts(found: SearchResult) -> Iterator[tuple[str, str]]:
-    yield "looked at", in_words(summary(found))
-    yield "bound", f"none of them takes less than {found.bound:.4g} s{_gap(found)}"
+def _facts(found: Ranking) -> Iterator[tuple[str, str]]:
+    yield "looked at", in_words(found.summary)
+    yield "bound", f"none of them takes less than {found.bound_seconds:.4g} s{_gap(found)}"
     label = "refused"
-    for r in refusals(found)[:_REASONS]:
+    for r in found.refusals[:_REASONS]:
         yield label, f"{r.count} {r.code}, such as `{r.example}`: {r.message}"
         label = ""
-    yield "use", f"--parallel {spell(found.best.strategy)}"
+    yield "use", f"--parallel {found.best.strategy}"

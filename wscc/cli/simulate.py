@@ -8,10 +8,9 @@ from dataclasses import asdict, replace
 
 import click
 
-from wscc.backends.simulator.result import Result
 from wscc.cli.common import ModelOptions, json_option, model_options, say, show_json, write_file
 from wscc.cli.program import read_program
-from wscc.driver.simulate import simulate
+from wscc.driver.types import Result
 from wscc.machine.links import LINK_MODELS
 
 _LOSSES = {
@@ -41,17 +40,16 @@ def simulate_command(
     """
     if options.choices.stagger:
         options = replace(options, choices=replace(options.choices, stagger=link_model))
-    artifact = read_program(program, options)
+    compiled = read_program(program, options)
     started = time.perf_counter()
-    found = simulate(artifact, link_model, tracing=trace is not None)
-    figures = found.figures()
+    found = compiled.simulate(link_model, trace=bool(trace))
+    figures = found.figures
     seconds = time.perf_counter() - started
-    if trace and found.trace:
-        text, cut = found.trace.text()
-        write_file(trace, [text])
-        if cut:
-            say(f"the trace is cut {cut}")
-    starts = artifact.report.get("stagger") if options.choices.stagger else None
+    if trace:
+        write_file(trace, [found.trace])
+        if found.trace_cut:
+            say(f"the trace is cut {found.trace_cut}")
+    starts = compiled.report.get("stagger") if options.choices.stagger else None
     if as_json:
         more = {"link_model": link_model} | ({"stagger": starts} if starts else {})
         show_json({k: v for k, v in asdict(figures).items()} | more)

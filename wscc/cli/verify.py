@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
-from wscc.backends.artifact.files import load_artifact
-from wscc.backends.verify import Verdict, verify_program
-from wscc.backends.verify.findings import Finding
+from wscc.api.program import load
+from wscc.api.results import Verification
 from wscc.cli.common import json_option, show_json
 from wscc.diagnostics import Code, fail
-from wscc.equivalence import Equivalence, check_semantics
-
-HOW = {
-    True: "run in f64, equal to one device",
-    False: "too large to run here; every instruction is what the passes make of its graph",
-}
 
 
 @click.command("verify")
@@ -32,36 +24,28 @@ def verify_command(folder: str, semantics: bool, meaning: bool, as_json: bool) -
             Code.UNREADABLE, f"`{folder}` is a model, and `verify` reads what was compiled",
             help=f"run `wscc compile {folder} -o DIR`, then `wscc verify DIR`",
         )  # fmt: skip
-    artifact = load_artifact(Path(folder))
-    verdict = verify_program(artifact)
-    compared = check_semantics(artifact) if (semantics or meaning) and verdict.ok else None
-    findings = (*verdict.findings, *(compared.findings if compared else ()))
+    found = load(folder).verify(semantics=semantics or meaning)
     if as_json:
-        show_json(
-            {
-                "ok": not findings,
-                "findings": [asdict(f) for f in findings],
-                "min_slot_depth": verdict.min_slot_depth,
-            }
-        )
+        findings = [asdict(f) for f in found.findings]
+        show_json({"ok": found.ok, "findings": findings, "min_slot_depth": found.min_slot_depth})
     else:
-        _show(verdict, findings, compared)
-    return 1 if findings else 0
+        _show(found)
+    return 0 if found.ok else 1
 
 
-def _show(verdict: Verdict, findings: tuple[Finding, ...], compared: Equivalence | None) -> None:
-    for finding in findings:
+def _show(found: Verification) -> None:
+    for finding in found.findings:
         click.echo(str(finding))
-    if verdict.left_out:
-        click.echo(f"and {verdict.left_out:,} more")
-    if not findings:
+    if found.left_out:
+        click.echo(f"and {found.left_out:,} more")
+    if found.ok:
         rows = {
-            "messages": f"{verdict.messages:,} per step, each with its slot",
-            "instructions": f"{verdict.instructions:,} in {verdict.calls:,} calls",
-            "min slot depth": f"{verdict.min_slot_depth}",
-            "verified in": f"{verdict.seconds:.2f} s",
+            "messages": f"{found.messages:,} per step, each with its slot",
+            "instructions": f"{found.instructions:,} in {found.calls:,} calls",
+            "min slot depth": f"{found.min_slot_depth}",
+            "verified in": f"{found.seconds:.2f} s",
         }
-        if compared:
-            rows["meaning"] = HOW[compared.ran]
+        if found.semantics:
+            rows["meaning"] = found.semantics
         for name, value in rows.items():
             click.echo(f"{name:<18}{value}")

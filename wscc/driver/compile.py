@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from wscc.backends.artifact.files import Artifact
 from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
-from wscc.driver.pipeline import Observer, Pipeline, Timings, check
+from wscc.driver.pipeline import Insertion, Observer, Pipeline, Timings, check
 from wscc.driver.report import Loads, build_report
 from wscc.driver.stagger import choose
 from wscc.frontend.elaborate import elaborate
@@ -57,20 +58,27 @@ def load(path: str, overrides: Overrides = NO_OVERRIDES) -> Module:
 
 
 def compile_file(
-    path: str,
-    overrides: Overrides = NO_OVERRIDES,
-    level: int = 2,
-    *,
-    choices: Choices = DEFAULT,
-    observe: Observer = lambda name, module: None,
-) -> Compiled:
+    path: str, overrides: Overrides = NO_OVERRIDES, level: int = 2, *, choices: Choices = DEFAULT,
+    observe: Observer = lambda name, module: None, insertions: Sequence[Insertion] = (),
+) -> Compiled:  # fmt: skip
     """Compile a `.wsl` file. Its data file is looked for beside it and copied into the artifact."""
-    resolved = resolve(parse(read_source(path)), overrides)
+    return compile_source(
+        read_source(path), overrides, level, choices=choices, observe=observe, insertions=insertions
+    )
+
+
+def compile_source(
+    source: Source, overrides: Overrides = NO_OVERRIDES, level: int = 2, *, choices: Choices = DEFAULT,
+    observe: Observer = lambda name, module: None, insertions: Sequence[Insertion] = (),
+) -> Compiled:  # fmt: skip
+    """Compile a text in the language; the name of the source is taken for its path."""
+    resolved = resolve(parse(source), overrides)
     graph = elaborate(resolved)
     try:
         return compile_graph(
-            graph, level, choices=choices, data=_data(path, graph), file=Path(path).name, observe=observe
-        )
+            graph, level, choices=choices, data=_data(source.name, graph), file=Path(source.name).name,
+            observe=observe, insertions=insertions,
+        )  # fmt: skip
     except CompileError as error:
         raise at_strategy(error, resolved.config.strategy_span) from error
 
@@ -108,7 +116,7 @@ def at_strategy(error: CompileError, span: Span) -> CompileError:
 
 def compile_graph(
     graph: Module, level: int = 2, *, choices: Choices = DEFAULT, data: bytes | None = None, file: str = "",
-    observe: Observer = lambda name, module: None,
+    observe: Observer = lambda name, module: None, insertions: Sequence[Insertion] = (),
 ) -> Compiled:  # fmt: skip
     """Compile a forward module; `file` is the name of the file that it was read from."""
     timings = Timings()
@@ -119,12 +127,13 @@ def compile_graph(
         observe(name, module)
 
     check(graph, "elaborate")
-    planned = Pipeline.default(level, choices).run(graph, observe=keep, timings=timings)
+    pipeline = Pipeline.default(level, choices).with_own(insertions)
+    planned = pipeline.run(graph, observe=keep, timings=timings)
     started = time.perf_counter()
     phases = phase_loads(modules["route"], bounds=True)
     loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
     timings.passes["bounds"] = time.perf_counter() - started
-    linked = _Linked(graph, modules, level, choices, loads, timings, data, file)
+    linked = _Linked(graph, modules, pipeline, choices, loads, timings, data, file)
     compiled = linked.compiled(planned)
     return _staggered(compiled, planned, linked, observe) if choices.stagger else compiled
 
@@ -134,8 +143,9 @@ def program_of(graph: Module, level: int = 2, *, choices: Choices = DEFAULT) -> 
     simulation needs. All dies start at once."""
     modules: dict[str, Module] = {}
     check(graph, "elaborate")
-    planned = Pipeline.default(level, choices).run(graph, observe=modules.__setitem__)
-    linked = _Linked(graph, modules, level, choices, Loads((), (), 0), Timings(), None, "")
+    pipeline = Pipeline.default(level, choices)
+    planned = pipeline.run(graph, observe=modules.__setitem__)
+    linked = _Linked(graph, modules, pipeline, choices, Loads((), (), 0), Timings(), None, "")
     return linked.artifact(planned), planned
 
 
@@ -145,7 +155,7 @@ class _Linked:
 
     graph: Module
     modules: dict[str, Module]
-    level: int
+    pipeline: Pipeline
     choices: Choices
     loads: Loads
     timings: Timings
@@ -186,7 +196,7 @@ class _Linked:
         late = Stagger("+".join(map(str, keep))).run(routed)
         added = late.procedures[len(routed.procedures) :]
         scheduled = scheduled.with_(step=late.step, procedures=(*scheduled.procedures, *added))
-        return Pipeline.default(self.level, self.choices).after(Schedule).run(scheduled)
+        return self.pipeline.after(Schedule).run(scheduled)
 
     @property
     def _sharded(self) -> Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,6 +40,14 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True)
+class Insertion:
+    """A pass of a user's own that runs right after the pass of the name `after`."""
+
+    own: Pass
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pipeline:
     """Passes in the order in which they run; parts of one, and those with other passes, are pipelines too.
 
@@ -48,7 +56,7 @@ class Pipeline:
     none of that name.
 
     Pipeline.default(2).until(Place).run(graph)    the module with its dies
-    Pipeline.default(2).inserted(Mine(), after=Fuse).run(graph)
+    Pipeline.default(2).with_own([Insertion(Mine(), after="fuse")]).run(graph)
     """
 
     passes: tuple[Pass, ...]
@@ -75,17 +83,24 @@ class Pipeline:
         """The passes behind that one, without it."""
         return self._part(self._index(last) + 1, len(self.passes))
 
-    def inserted(
-        self, new: Pass, *, before: type[Pass] | None = None, after: type[Pass] | None = None
-    ) -> Pipeline:
-        """The pipeline with one more pass, just before or just after another."""
-        if before is not None and after is None:
-            place = self._index(before)
-        elif after is not None and before is None:
-            place = self._index(after) + 1
-        else:
-            raise fail(Code.PASS_ORDER, f"`{new.name}` goes either before a pass or after one")
-        return replace(self, passes=(*self.passes[:place], new, *self.passes[place:]))
+    def with_own(self, insertions: Iterable[Insertion]) -> Pipeline:
+        """The pipeline with passes of a user's own; of two behind one pass, the first given runs first.
+
+        Raises W006 for a place that is no pass of this pipeline, W603 for a name that a pass has already.
+        """
+        passes = list(self.passes)
+        latest: dict[str, str] = {}
+        for insertion in insertions:
+            own, names = insertion.own, [p.name for p in passes]
+            if own.name in names:
+                message = f"a pass `{own.name}` is in the pipeline already"
+                raise fail(Code.PASS_ORDER, message, help="give the pass a name of its own")
+            if insertion.after not in names:
+                message = f"the pipeline has no pass `{insertion.after}`"
+                raise fail(Code.OPTION, message, help=f"its passes are {', '.join(names)}")
+            passes.insert(names.index(latest.get(insertion.after, insertion.after)) + 1, own)
+            latest[insertion.after] = own.name
+        return replace(self, passes=tuple(passes))
 
     def replaced(self, new: Pass) -> Pipeline:
         """The pipeline with the pass of the same name, options and all, exchanged for this one."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from wscc.diagnostics import Source
 from wscc.host.compare import Check, Errors, Run, by_layer, judge, measure
 from wscc.host.data import Batches, inputs_of, vocabulary
 from wscc.host.init import initial
+from wscc.host.weights import GivenWeights
 from wscc.huggingface.weights import Weights, refuse_unsavable, save
 from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Module
@@ -32,16 +33,19 @@ Tensors = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """`threads` is how many processes run the dies. `text` replaces the program's own data; `seed` that of the
-    file. `weights` is read before the first step and `save` written after the last, optimizer state apart."""
+    """`threads` is how many processes run the dies. `text` (bytes, or numbers of tokens) replaces the program's own
+    data; `seed` that of the file. `weights` (a file, or arrays by the name of the parameter) is read before the first
+    step and `save` written after the last, optimizer state apart. With `arrays` the outcome has weights and
+    gradients."""
 
     steps: int = 1
     threads: int = 2
     checked: bool = False
-    text: bytes | None = None
+    text: bytes | NDArray[Any] | None = None
     seed: int | None = None
-    weights: Path | None = None
+    weights: Path | Mapping[str, NDArray[Any]] | None = None
     save: Path | None = None
+    arrays: bool = False
 
 
 class Trainer:
@@ -54,11 +58,11 @@ class Trainer:
         self.parameters = _parameters(self.graph)
         if options.save:
             refuse_unsavable(options.save, self.parameters)
-        self.weights = Weights(options.weights, self.parameters) if options.weights else None
+        self.weights = _weights(options.weights, self.parameters)
         self.machine = Machine(artifact.streams, artifact.manifest, options.threads, options.checked)
         seed = options.seed if options.seed is not None else self.manifest.train.seed
         text = options.text if options.text is not None else artifact.data
-        numbers = np.frombuffer(text, np.uint8) if text is not None else None
+        numbers = np.frombuffer(text, np.uint8) if isinstance(text, bytes) else text
         self.batches = Batches(inputs_of(self.manifest.tensors), vocabulary(self.graph), seed, numbers)
         self.seed = seed
         host_io.initialise(self.machine, seed)
@@ -102,14 +106,25 @@ class Trainer:
         return whole
 
 
+def _weights(
+    given: Path | Mapping[str, NDArray[Any]] | None, parameters: tuple[Array, ...]
+) -> Weights | GivenWeights | None:
+    if given is None:
+        return None
+    return Weights(given, parameters) if isinstance(given, Path) else GivenWeights(given, parameters)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What `wscc run` prints."""
+    """Losses by step; with `RunOptions.arrays`, the weights after the last step and the gradients of the first, before
+    clipping, by the name of the parameter."""
 
     losses: tuple[float, ...]
     seconds_per_step: float
     peak_bytes_per_die_max: int
     check: Check | None = None
+    weights: Tensors = field(default_factory=dict)
+    gradients: Tensors = field(default_factory=dict)
 
 
 def run(
@@ -129,14 +144,18 @@ def _run(trainer: Trainer, check: bool, on_step: Callable[[int, float], None]) -
     for i, loss in enumerate(trainer.steps()):
         losses.append(loss)
         on_step(i + 1, loss)
-        if check and i == 0:
+        if (check or trainer.options.arrays) and i == 0:
             grads = trainer.gradients()
     seconds = (time.perf_counter() - started) / max(len(losses), 1)
     if trainer.options.save:
         trainer.save(trainer.options.save)
     verdict = _compare(trainer, losses, grads) if check else None
     peak = max(trainer.machine.peak_bytes(), default=0)
-    return Outcome(losses=tuple(losses), seconds_per_step=seconds, peak_bytes_per_die_max=peak, check=verdict)
+    keep = trainer.options.arrays
+    return Outcome(
+        losses=tuple(losses), seconds_per_step=seconds, peak_bytes_per_die_max=peak, check=verdict,
+        weights=trainer.arrays(Kind.PARAM) if keep else {}, gradients=grads if keep else {},
+    )  # fmt: skip
 
 
 def _compare(trainer: Trainer, losses: list[float], grads: Tensors) -> Check:

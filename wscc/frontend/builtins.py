@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """`args` in order, then `flags`, bare words that may be left out; `options` go by name."""
+    """`args` in order, then `flags`, bare words that may be left out; `options` go by name. `defaults` and `rows` are
+    for ops of a user's own: values of options that are left out, and whether it takes whole rows (last dimension)."""
 
     name: str
     args: tuple[str, ...]
     flags: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     results: int | None = 1  # None: as many as the caller names
+    defaults: Mapping[str, float] = field(default_factory=dict)
+    rows: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join([*self.args, *self.flags, *(f'{o} = ...' for o in self.options)])})"

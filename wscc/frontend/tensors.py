@@ -198,7 +198,9 @@ class Scope:
                     help="write `x @ transpose(w)`",
                 )  # fmt: skip
             case _:
-                return (nn.elementwise(b, name, *args, span=span),)
+                own = BUILTINS[name]
+                attrs = {**own.defaults, **options}
+                return (nn.elementwise(b, name, *args, attrs=attrs, rows=own.rows, span=span),)
 
     def _block(self, e: ast.Call, block: ast.Block) -> tuple[Value, ...]:
         """The block's body in place of the call, with parameters of its own under the block's name."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ class Batches:
     inputs: tuple[Input, ...]
     vocabulary: int
     seed: int
-    text: NDArray[np.uint8] | None = None
+    text: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         """`CompileError` W503 where the text is too short for one sequence or goes beyond the vocabulary."""

@@ -5,11 +5,11 @@ Every function appends to a `Builder` and may raise `ShapeMismatch`; the front e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.builder import Builder, ShapeMismatch
-from wscc.ir.op import Value
+from wscc.ir.op import Attr, Value
 from wscc.ir.types import DType
 
 _NAMES = "bstuw"
@@ -24,11 +24,17 @@ def rank_of(value: Value) -> int:
     return len(value.type.shape)
 
 
-def elementwise(b: Builder, kind: str, *xs: Value, hint: str = "", span: Span = NO_SPAN) -> Value:
-    """Same-shape op `*, * -> *`."""
-    term = " ".join(leading(rank_of(xs[0])))
+def elementwise(
+    b: Builder, kind: str, *xs: Value, attrs: Mapping[str, Attr] | None = None, rows: bool = False, hint: str = "",
+    span: Span = NO_SPAN,
+) -> Value:  # fmt: skip
+    """Same-shape op `*, * -> *`, or `* d!, * d -> * d` on whole rows."""
+    names = leading(rank_of(xs[0]))
+    if rows and not names:
+        raise ShapeMismatch(f"`{kind}` works on rows, and a scalar has none")
+    term = " ".join([*names[:-1], f"{names[-1]}!"] if rows else names)
     rule = f"{', '.join([term] * len(xs))} -> {term}"
-    return b.one(kind, xs, rule, hints=[hint or kind], span=span)
+    return b.one(kind, xs, rule, attrs=dict(attrs or {}), hints=[hint or kind], span=span)
 
 
 def binary(b: Builder, kind: str, x: Value, y: Value, *, hint: str = "", span: Span = NO_SPAN) -> Value:

@@ -27,7 +27,7 @@ def number(value: float) -> str:
     return f"{round(value, 2):.2f}".rstrip("0").rstrip(".") or "0"
 
 
-def element(name: str, text: str | None = None, **attributes: object) -> str:
+def element(name: str, text: str | None = None, /, **attributes: object) -> str:
     """One element; `stroke_width=2` is written `stroke-width="2"`."""
     words = [name]
     for key, value in attributes.items():

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wscc.driver.compile import Compiled, compile_file
-from wscc.driver.pipeline import Observer
+from wscc.diagnostics import Source
+from wscc.driver.compile import Compiled, compile_source
+from wscc.driver.pipeline import Insertion, Observer
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import leaves_strategy_open
-from wscc.frontend.scan import read_source
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.search import Progress, search
 from wscc.search.candidates import LEVEL, Problem
@@ -19,17 +20,20 @@ from wscc.search.space import spell
 
 
 def compile_searched(
-    path: str, overrides: Overrides, *, choices: Choices = DEFAULT, jobs: int = 1,
+    source: Source, overrides: Overrides, *, choices: Choices = DEFAULT, jobs: int = 1,
     observe: Observer = lambda name, module: None, progress: Progress = lambda words, done, of: None,
+    insertions: Sequence[Insertion] = (),
 ) -> Compiled:  # fmt: skip
-    """Compile a `.wsl` file; where it says `parallel auto`, with the best strategy of a search, of which the report
+    """Compile a program; where it says `parallel auto`, with the best strategy of a search, of which the report
     then has a `search`."""
-    file = parse(read_source(path))
+    file = parse(source)
     if not leaves_strategy_open(file, overrides):
-        return compile_file(path, overrides, LEVEL, choices=choices, observe=observe)
+        return compile_source(
+            source, overrides, LEVEL, choices=choices, observe=observe, insertions=insertions
+        )
     result = search(Problem(file, overrides, choices), jobs=jobs, progress=progress)
     settled = replace(overrides, parallel=spell(result.best.strategy))
-    compiled = compile_file(path, settled, LEVEL, choices=choices, observe=observe)
+    compiled = compile_source(source, settled, LEVEL, choices=choices, observe=observe, insertions=insertions)
     return _with_report(compiled, result)
 
 

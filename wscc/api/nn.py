@@ -1,0 +1,80 @@
+"""Operations of the language for models built in Python.
+
+Each function returns an `Expression`; shapes are checked when the model is compiled. Shapes below: `[*]` is any leading
+dimensions. An operation that was registered (`wscc.register_op`) is called as `nn.call("name", x)`.
+"""
+
+from __future__ import annotations
+
+from wscc.api.expressions import Expression, Operand, called
+
+call = called
+
+
+def embedding(ids: Operand, table: Operand) -> Expression:
+    """Rows of `table` `[v, d]` by `ids` `[*]` of i32: `[*, d]`."""
+    return called("embedding", ids, table)
+
+
+def layernorm(x: Operand, gain: Operand, bias: Operand, *, eps: float | None = None) -> Expression:
+    """`x` `[*, d]` normalised over `d`, with `gain` and `bias` `[d]`; `eps` is 1e-5 if not given."""
+    return called("layernorm", x, gain, bias, **_given(eps=eps))
+
+
+def rmsnorm(x: Operand, gain: Operand, *, eps: float | None = None) -> Expression:
+    """`x` `[*, d]` over its root mean square, with `gain` `[d]`; `eps` is 1e-5 if not given."""
+    return called("rmsnorm", x, gain, **_given(eps=eps))
+
+
+def split(x: Operand) -> Expression:
+    """`x` `[b, s, n, *]` taken apart along an inner dimension into the n tensors that `parts` names."""
+    return called("split", x)
+
+
+def project(x: Operand, weight: Operand) -> Expression:
+    """Contracts the trailing dimensions of `x` that lead those of `weight`: `[b, s, k]`, `[k, *]` -> `[b, s, *]`."""
+    return called("project", x, weight)
+
+
+def attention(q: Operand, k: Operand, v: Operand, *, causal: bool = False) -> Expression:
+    """Softmax attention scaled by 1 / sqrt(e): `q` `[b, s, h, e]` (or `[b, s, h, g, e]`), `k`, `v` `[b, s, h, e]`."""
+    return called("attention", q, k, v, *(["causal"] if causal else []))
+
+
+def gelu(x: Operand) -> Expression:
+    """GELU by its tanh approximation, element by element."""
+    return called("gelu", x)
+
+
+def gelu_erf(x: Operand) -> Expression:
+    """GELU by the error function, element by element."""
+    return called("gelu_erf", x)
+
+
+def relu(x: Operand) -> Expression:
+    """max(x, 0), element by element."""
+    return called("relu", x)
+
+
+def swiglu(gate: Operand, up: Operand) -> Expression:
+    """gate sigmoid(gate) up, element by element; both of one shape."""
+    return called("swiglu", gate, up)
+
+
+def rope(x: Operand, *, theta: float | None = None) -> Expression:
+    """Rotary positions of `x` `[b, s, *, e]`, half-split as in Llama; `theta` is 10000 if not given."""
+    return called("rope", x, **_given(theta=theta))
+
+
+def transpose(x: Operand) -> Expression:
+    """A matrix `[n, k]` as `[k, n]`, to the right of `@` only."""
+    return called("transpose", x)
+
+
+def cross_entropy(logits: Operand, labels: Operand) -> Expression:
+    """Mean loss of `logits` `[b, s, v]` over the valid `labels` `[b, s]` (-100 is ignored): a scalar."""
+    return called("cross_entropy", logits, labels)
+
+
+def _given(**options: float | None) -> dict[str, Operand]:
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,241 @@
+"""A compiled program, and the two ways to get one: `compile` and `load`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.api.drawing import DRAWINGS
+from wscc.api.request import (
+    ALLGATHER,
+    MAPPER,
+    Degrees,
+    Model,
+    Request,
+    Values,
+    link_model_of,
+    one_of,
+    refuse,
+    request,
+    whole,
+)
+from wscc.api.results import PassModule, Picture, Placement, Run, Simulation, Verification
+from wscc.driver.compile import Compiled, compile_source, graph_of
+from wscc.driver.pipeline import Insertion, Observer
+from wscc.driver.simulate import simulate
+from wscc.driver.train import RunOptions, run
+from wscc.driver.types import Artifact, load_artifact, verify_program, write_artifact
+from wscc.equivalence import check_semantics
+from wscc.host.data import read_text
+from wscc.ir.module import Module
+from wscc.machine.links import CUT_THROUGH
+from wscc.machine.wafer import Wafer as Machine
+from wscc.search.optimise import compile_searched
+
+SEARCHED = 3  # the level at which the strategy may be left open
+SEMANTICS = {
+    True: "run in f64, equal to one device",
+    False: "too large to run here; every instruction is what the passes make of its graph",
+}
+StrPath = str | os.PathLike[str]
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Program:
+    """A compiled program: one instruction stream per die, with the model that it comes from.
+
+    `artifact` is all that runs; `passes` are the modules after each pass by its name, empty for one that was loaded.
+    """
+
+    artifact: Artifact
+    passes: Mapping[str, Module]
+
+    @cached_property
+    def graph(self) -> Module:
+        """The forward module: the model on one device."""
+        return graph_of(self.artifact)
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return self.graph.name
+
+    @property
+    def strategy(self) -> dict[str, int]:
+        """Degrees of the axes that are more than 1, in the order of the logical mesh."""
+        return dict(self.graph.axes)
+
+    @property
+    def wafer(self) -> Machine:
+        """The wafer: mesh, dies, links (SI units) and damage."""
+        return self.graph.machine
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """What the program costs and how it lies, as in report.json; memory in bytes, times in seconds."""
+        return MappingProxyType(self.artifact.report)
+
+    @cached_property
+    def modules(self) -> Mapping[str, PassModule]:
+        """The module after each pass by its name, `graph` first; `print` shows the IR. A loaded program has `graph`
+        alone."""
+        given = {"graph": self.graph, **self.passes}
+        return MappingProxyType({name: PassModule(name, module) for name, module in given.items()})
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Where the dies lie on the wafer; a notebook shows the map."""
+        places = tuple(self.wafer.coordinate(die) for die in self.artifact.streams.dies)
+        return Placement(self.graph.axes, places, self.draw("wafer"))
+
+    def save(self, folder: StrPath) -> None:
+        """Write the artifact, which `load` and the command line read. `CompileError` W501 where something else is there
+        or the folder cannot be written."""
+        write_artifact(Path(folder), self.artifact)
+
+    def run(
+        self, steps: int = 1, *, weights: StrPath | Mapping[str, NDArray[Any]] | None = None,
+        data: StrPath | bytes | NDArray[Any] | None = None, seed: int | None = None, processes: int = 2,
+        check: bool = False, save: StrPath | None = None, arrays: bool = True,
+        on_step: Callable[[int, float], None] = lambda step, loss: None,
+    ) -> Run:  # fmt: skip
+        """Train for some steps with real numbers.
+
+        `weights` to start from: a .safetensors file, or arrays by the name of the parameter, layers stacked in front.
+        `data` in place of the program's: the path of a text, its bytes, or an array of tokens `[n]`. `processes` run
+        the dies, best one for each core. `check` runs in checked mode and compares with one device. `save` writes the
+        weights as .safetensors in the end. `arrays=False` leaves weights and gradients out of the result.
+        Raises `UsageError` W006 for arguments of the wrong kind, `CompileError` W503 for data and W505 for weights that
+        do not fit, W002 for files that cannot be read.
+        """
+        options = RunOptions(
+            steps=whole("steps", steps, 1),
+            threads=whole("processes", processes, 1, 64),
+            text=_tokens(data),
+            seed=whole("seed", seed, 0) if seed is not None else None,
+            weights=_weights(weights),
+            save=Path(save) if save is not None else None,
+            arrays=arrays,
+        )
+        outcome = run(self.artifact, options, check=check, on_step=on_step)
+        return Run(
+            np.array(outcome.losses, np.float64), outcome.weights, outcome.gradients, outcome.seconds_per_step,
+            outcome.peak_bytes_per_die_max, outcome.check,
+        )  # fmt: skip
+
+    def simulate(self, link_model: str = CUT_THROUGH, *, trace: bool = False) -> Simulation:
+        """The time of a step on the wafer, and what it goes to. `trace` adds a trace for Perfetto.
+        Raises `UsageError` W006 for an unknown link model, `CompileError` W501 for an artifact that does not fit
+        itself, W502 if dies wait for one another."""
+        found = simulate(self.artifact, link_model_of(link_model), tracing=trace)
+        text, cut = found.trace.text() if found.trace else ("", "")
+        return Simulation(found.figures(), link_model, text, cut)
+
+    def verify(self, *, semantics: bool = False) -> Verification:
+        """Check the program without running it: messages, waits, memory, routes. `semantics` compares what it computes
+        with its model too. Mistakes are findings of the result; nothing is raised."""
+        verdict = verify_program(self.artifact)
+        compared = check_semantics(self.artifact) if semantics and verdict.ok else None
+        findings = (*verdict.findings, *(compared.findings if compared else ()))
+        return Verification(
+            findings, verdict.left_out, verdict.min_slot_depth, verdict.messages, verdict.instructions, verdict.calls,
+            verdict.seconds, SEMANTICS[compared.ran] if compared else "",
+        )  # fmt: skip
+
+    def draw(self, what: str = "wafer") -> Picture:
+        """A picture: `wafer` (where dies lie, and rings), `timeline` (what stages do when), `load` (what links carry).
+        Raises `UsageError` W006 for another one."""
+        one_of("what", what, list(DRAWINGS))
+        return Picture(DRAWINGS[what](self.artifact))
+
+    def __repr__(self) -> str:
+        axes = " ".join(f"{a}={n}" for a, n in self.graph.axes) or "one die"
+        return f"<{self.name} on {self.wafer.name}: {axes}, {len(self.artifact.streams.dies)} dies>"
+
+    def _repr_svg_(self) -> str:
+        return self.draw("wafer").svg
+
+
+def compile(
+    program: Model, overrides: Values | None = None, *, parallel: Degrees | None = None, dtype: str | None = None,
+    dead: Sequence[str] = (), level: int = 2, mapper: str = MAPPER, routing: str = "", allgather: str = ALLGATHER,
+    stagger: bool = False, call_order: StrPath | None = None, passes: Iterable[Insertion] = (), jobs: int | None = None,
+) -> Program:  # fmt: skip
+    """Compile a `.wsl` file (its path), or a `Train` that was built in Python.
+
+    `overrides` change the program as `--set` does: `{"model.layers": 2, "wafer.mesh": "2x2"}`. `parallel` is the
+    strategy, `"dp=2,tp=2"` or a dict; `dtype` is `f64`, `f32` or `bf16` for everything; `dead` has `"die:1,3"` and
+    `"link:0,0-0,1"`. `level` is 0 (for debugging) to 3 (`parallel auto` is searched, with `jobs` processes, by default
+    one for each core). `mapper`, `routing` (`xy`, `adaptive`), `allgather` and `stagger` are as on the command line;
+    `call_order` is the file of a table of calls; `passes` are own passes, from `insert`.
+    Raises `CompileError` with every mistake in the program, `UsageError` (one too) for a wrong argument.
+    """
+    asked = request(
+        program, overrides, parallel=parallel, dtype=dtype, dead=dead, mapper=mapper, routing=routing,
+        allgather=allgather, stagger=stagger, call_order=call_order, passes=passes,
+    )  # fmt: skip
+    number = whole("level", level, 0, SEARCHED)
+    return compiled(asked, number, jobs=whole("jobs", jobs, 1, 64) if jobs is not None else cores())
+
+
+def compiled(
+    asked: Request, level: int = 2, *, jobs: int = 1, observe: Observer = lambda name, module: None,
+    progress: Progress = lambda words, done, of: None,
+) -> Program:  # fmt: skip
+    """The program of a request; `observe` sees the module after each pass. Raises as `compile`."""
+    if level == SEARCHED:
+        return _program(compile_searched(
+            asked.source, asked.overrides, choices=asked.choices, jobs=jobs, observe=observe, progress=progress,
+            insertions=asked.insertions,
+        ))  # fmt: skip
+    return _program(compile_source(
+        asked.source, asked.overrides, level, choices=asked.choices, observe=observe, insertions=asked.insertions
+    ))  # fmt: skip
+
+
+def load(folder: StrPath) -> Program:
+    """The program in an artifact folder. `CompileError` W501 for one that is incomplete, changed or none."""
+    if not isinstance(folder, str | os.PathLike):
+        refuse(f"`folder` is a {type(folder).__name__}", "give the path of an artifact")
+    return Program(load_artifact(Path(folder)), MappingProxyType({}))
+
+
+def _program(made: Compiled) -> Program:
+    return Program(made.artifact, MappingProxyType(dict(made.modules)))
+
+
+def cores() -> int:
+    return os.cpu_count() or 1
+
+
+def _tokens(data: StrPath | bytes | NDArray[Any] | None) -> bytes | NDArray[Any] | None:
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, str | os.PathLike):
+        return read_text(Path(data)).tobytes()
+    tokens = np.asarray(data)
+    if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
+        refuse(f"`data` is {tokens.dtype}{list(tokens.shape)}", "give a path, bytes, or integers `[n]`")
+    if tokens.size and int(tokens.min()) < 0:
+        refuse("`data` has a negative token")
+    return tokens
+
+
+def _weights(given: StrPath | Mapping[str, NDArray[Any]] | None) -> Path | Mapping[str, NDArray[Any]] | None:
+    if given is None or isinstance(given, Mapping):
+        return given
+    if not isinstance(given, str | os.PathLike):
+        refuse(
+            f"`weights` is a {type(given).__name__}",
+            "give the path of a .safetensors file, or a dict of arrays",
+        )
+    return Path(given)

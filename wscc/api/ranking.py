@@ -1,0 +1,57 @@
+"""The search for the strategy of the shortest step, as a frozen ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wscc.api.program import Progress, cores
+from wscc.api.request import ALLGATHER, MAPPER, Degrees, Model, Request, Values, link_model_of, request, whole
+from wscc.api.results import Ranked, Ranking, Refusal
+from wscc.frontend.parse import parse
+from wscc.machine.links import CUT_THROUGH
+from wscc.search import BUDGET
+from wscc.search import search as find
+from wscc.search.candidates import Problem
+from wscc.search.outcome import Candidate, SearchResult, refusals, summary
+from wscc.search.space import spell
+
+
+def search(
+    program: Model, overrides: Values | None = None, *, parallel: Degrees | None = None, dtype: str | None = None,
+    dead: Sequence[str] = (), mapper: str = MAPPER, routing: str = "", allgather: str = ALLGATHER,
+    budget: int = BUDGET, jobs: int | None = None, link_model: str = CUT_THROUGH,
+) -> Ranking:  # fmt: skip
+    """Rank the strategies of a program by the seconds of a step on its wafer.
+
+    `budget` strategies are compiled at most, of all that are estimated, in `jobs` processes (default: one for each
+    core); other arguments are those of `compile`. Raises the program's own `CompileError`, W206 if no strategy fits,
+    `UsageError` W006 for a wrong argument.
+    """
+    asked = request(
+        program, overrides, parallel=parallel, dtype=dtype, dead=dead, mapper=mapper, routing=routing,
+        allgather=allgather, stagger=False, call_order=None, passes=(),
+    )  # fmt: skip
+    number = whole("jobs", jobs, 1, 64) if jobs is not None else cores()
+    return ranked(asked, whole("budget", budget, 1), number, link_model_of(link_model))
+
+
+def ranked(
+    asked: Request, budget: int, jobs: int, link_model: str, progress: Progress = lambda words, done, of: None
+) -> Ranking:
+    """The ranking of a request. Raises as `search`."""
+    problem = Problem(parse(asked.source), asked.overrides, asked.choices, link_model)
+    return _ranking(find(problem, budget, jobs, progress))
+
+
+def _ranking(result: SearchResult) -> Ranking:
+    rows = tuple(_row(c) for c in (*result.simulated, *result.slower, *result.others))
+    refused = tuple(Refusal(str(r.code), r.count, r.example, r.message) for r in refusals(result))
+    return Ranking(rows, refused, result.bound, summary(result))
+
+
+def _row(c: Candidate) -> Ranked:
+    return Ranked(
+        spell(c.strategy), c.dies, c.is_given, c.bound.seconds, c.least, c.estimate,
+        c.figures.step_seconds if c.figures else None, c.figures.mfu if c.figures else None,
+        c.peak_bytes_per_die_max,
+    )  # fmt: skip

@@ -1,0 +1,105 @@
+"""A whole program built in Python: a model, a wafer, and how to train the one on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from wscc.api.expressions import Expression, Operand, called
+from wscc.api.model import Model
+from wscc.api.wafer import Wafer
+from wscc.diagnostics import Code, Source, fail
+from wscc.frontend import ast
+from wscc.frontend.builtins import SETTINGS
+from wscc.frontend.fmt import expression, fmt
+from wscc.frontend.parse import parse_fragment
+
+Value = str | int | float | Expression | Sequence[Expression] | Mapping[str, object]
+
+
+def adamw(**options: Operand) -> Expression:
+    """The optimizer AdamW (Loshchilov and Hutter 2019): `lr`, and if wanted `beta1`, `beta2`, `eps`, `weight_decay`.
+    Raises `CompileError` W005 for what is no number."""
+    return called("adamw", **options)
+
+
+def sgd(**options: Operand) -> Expression:
+    """Plain gradient descent: `lr`. Raises `CompileError` W005 for what is no number."""
+    return called("sgd", **options)
+
+
+def warmup(steps: int) -> Expression:
+    """A schedule of the learning rate: linear from 0 over so many steps. Raises W005 for what is no number."""
+    return called("warmup", steps)
+
+
+def cosine(steps: int, **options: Operand) -> Expression:
+    """A schedule of the learning rate: half a cosine down to `floor` times the rate at step `steps`.
+    Raises W005 for what is no number."""
+    return called("cosine", steps, **options)
+
+
+class Train:
+    """A program: `Train(model, wafer, batch=16, optimizer=adamw(lr=1e-3), parallel="dp=2,tp=2")`.
+
+    Settings are those of `train` in the language: `batch` and `microbatch` in sequences, `data` a path (from the
+    working directory), `optimizer`, `clip`, `lr_schedule` (one or a list of `warmup`, `cosine`), `dtype` (a type,
+    or a dict by role), `recompute`, `parallel` (a string, or a dict of degrees), `zero`, `interleave`, `seed`.
+    Raises `CompileError` for a setting that the language has not.
+    """
+
+    def __init__(self, model: Model, wafer: Wafer, **settings: Value) -> None:
+        if not isinstance(model, Model) or not isinstance(wafer, Wafer):
+            raise fail(
+                Code.OPTION,
+                "`Train` takes a `wscc.Model` and a `wscc.Wafer`",
+                help="Train(model, wafer, ...)",
+            )
+        self.model, self.wafer = model, wafer
+        self.settings = tuple(_setting(key, settings[key]) for key in _in_order(settings))
+
+    @cached_property
+    def source(self) -> Source:
+        """The text that is compiled; errors show its lines."""
+        return Source(f"{self.model.name}.wsl", self.to_wsl())
+
+    def to_wsl(self) -> str:
+        """The program as a `.wsl` file, in the form of `wscc fmt`."""
+        train = ast.Train(ast.Name(self.model.name), ast.Name(self.wafer.name), ast.Body(self.settings))
+        return fmt(ast.File((self.wafer.item, *self.model.items(), train)))
+
+
+def _in_order(settings: Mapping[str, Value]) -> list[str]:
+    """Keys in the order of the language, unknown ones last."""
+    return sorted(settings, key=lambda k: SETTINGS.index(k) if k in SETTINGS else len(SETTINGS))
+
+
+def _setting(key: str, value: Value) -> ast.Setting:
+    if key not in SETTINGS:
+        raise fail(
+            Code.UNKNOWN_KEY,
+            f"`train` has no setting `{key}`",
+            help=f"its settings are {', '.join(SETTINGS)}",
+        )
+    text = f"{key} {_spelled(key, value)}"
+    setting: ast.Setting = parse_fragment(Source("<train>", text), 0, "setting")
+    return setting
+
+
+def _spelled(key: str, value: Value) -> str:
+    """The value as the language writes it."""
+    match value:
+        case Expression():
+            return expression(value.node)
+        case Mapping():
+            return ", ".join(f"{k} = {v}" if key == "parallel" else f"{k} {v}" for k, v in value.items())
+        case str() if key == "data":
+            return f'"{value}"'
+        case str() if key == "dtype" and " " not in value:
+            return ", ".join(f"{role} {value}" for role in ("compute", "params", "grads"))
+        case str():
+            return value
+        case Sequence():
+            return ", ".join(_spelled(key, v) for v in value)
+        case _:
+            return str(value)
