@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from tests.oracles import huggingface as hf
+from tests.support.compile_once import programs_once  # noqa: F401
 from tests.support.huggingface_configs import CONFIGS, GPT2, LLAMA, OPT
 from wscc.cli import main
 from wscc.diagnostics import CompileError
@@ -26,6 +27,8 @@ from wscc.huggingface import checkpoint
 from wscc.huggingface.axes import Axes
 from wscc.huggingface.families import FAMILIES
 from wscc.huggingface.parts import open_checkpoint
+
+pytestmark = pytest.mark.usefixtures("programs_once")
 
 SEQ = 16
 # Exactly one window of 16 tokens and the one after: every sequence of a batch is this text.
