@@ -13,7 +13,7 @@ from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, Wait
 from wscc.ir.module import Module, Procedure
 from wscc.ir.per_die import NOBODY
 from wscc.passes.base import Fact, Pass
-from wscc.passes.schedule.moments import Moments, Reach, moments
+from wscc.passes.schedule.slack import Moments, Reach, moments
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,7 @@ def test_an_interval_holds_every_value_of_the_index(
 
 def test_every_op_has_an_example_rule_that_fits() -> None:
     """The generator of modules draws each of them, and `test_wir` verifies what it makes."""
-    from generate import EXAMPLES
+    from tests.support.generate import EXAMPLES
 
     assert set(EXAMPLES) | {k for k, d in OPS.items() if d.form == "template"} == set(OPS)
 

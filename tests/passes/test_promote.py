@@ -66,7 +66,7 @@ def test_memory_ends_as_without_copies(case: Case, seed: int, overlap: bool, sra
         module.machine, die=replace(module.machine.die, sram=192 * sram, hbm=10**9, hbm_bandwidth=10**9)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wscc.passes.schedule.copies.pace", _busy)
+        patch.setattr("wscc.passes.schedule.slack.pace", _busy)
         early = Schedule(overlap=overlap).run(Route().run(FormPhases().run(near.with_(machine=small))))
     planned = PlanMemory().run(early)
     assert not list(verify(planned))
