@@ -159,4 +159,5 @@ def _check_write(name: str, tags: Tags) -> None:
 
 def _any(tags: Tags) -> int:
     """The bits that any byte has."""
-    return int(np.bitwise_or.reduce(tags, axis=None))
+    # Nearly always none, which is quicker to count than to put together.
+    return int(np.bitwise_or.reduce(tags, axis=None)) if np.count_nonzero(tags) else 0

@@ -14,7 +14,7 @@ from wscc.backends.interpreter.binding import Place, Routine, Template
 from wscc.backends.interpreter.engine import DynamicCall
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.streams.artifact import Manifest
-from wscc.ir.streams.program import Column, Streams
+from wscc.ir.streams.program import Column, Field, Streams
 
 Ints = NDArray[np.int64]
 
@@ -68,10 +68,10 @@ def check_memory(
     """Every operand of every call lies in the arena, and every column exists."""
     limits: dict[str, list[list[int]]] = {}
     for role, by_name in routines.items():
-        rows = streams.bindings[np.asarray(streams.roles) == role]
+        ends = _Ends(streams.bindings[np.asarray(streams.roles) == role])
         for routine in by_name.values():
             bounds = limits.setdefault(routine.name, [[0, 0] for _ in range(routine.args)])
-            for place, low, high in _reaches(routine, rows):
+            for place, low, high in _reaches(routine, ends):
                 if place.arg >= 0:
                     b = bounds[place.arg]
                     b[:] = min(b[0], low), max(b[1], high)
@@ -85,15 +85,32 @@ def check_memory(
                 raise _outside(name, address + low, address + high, streams.arena_bytes)
 
 
-def _reaches(routine: Routine, rows: Ints) -> Iterator[tuple[Place, int, int]]:
+class _Ends:
+    """The least and greatest value of a field on the dies of some rows, and the bits that any value has."""
+
+    def __init__(self, rows: Ints) -> None:
+        self.rows = rows
+        self._known: dict[Field, tuple[int, int, int]] = {}
+
+    def of(self, value: Field) -> tuple[int, int, int]:
+        """Refuses a column that the table does not have."""
+        if not isinstance(value, Column):
+            return value, value, value
+        if value not in self._known:
+            numbers = column(value, self.rows)
+            bits = int(np.bitwise_or.reduce(numbers))
+            self._known[value] = int(numbers.min()), int(numbers.max()), bits
+        return self._known[value]
+
+
+def _reaches(routine: Routine, ends: _Ends) -> Iterator[tuple[Place, int, int]]:
     """Each operand with the first and last (exclusive) byte that it reaches on any of the dies."""
-    for t in routine.body:
+    for t in routine.body if len(ends.rows) else ():
         for place in t.places:
-            if len(rows):
-                offsets = column(place.offset, rows)
-                if (offsets % place.dtype.itemsize).any():
-                    raise fail(Code.ARTIFACT, f"`{routine.name}` has an operand that is not aligned")
-                yield place, int(offsets.min()) + place.low, int(offsets.max()) + place.high
+            least, greatest, bits = ends.of(place.offset)
+            if bits % place.dtype.itemsize:  # a power of two
+                raise fail(Code.ARTIFACT, f"`{routine.name}` has an operand that is not aligned")
+            yield place, least + place.low, greatest + place.high
 
 
 def _outside(procedure: str, low: int, high: int, size: int) -> CompileError:
