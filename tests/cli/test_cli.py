@@ -15,7 +15,6 @@ from tests.support.paths import SAMPLES
 from wscc.cli import main
 from wscc.passes import PASSES
 
-
 pytestmark = pytest.mark.usefixtures("programs_once")
 
 
