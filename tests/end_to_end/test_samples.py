@@ -66,9 +66,10 @@ def test_a_sample_compiles_as_it_is(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
 def test_a_sample_runs_like_one_device(path: Path) -> None:
-    """Shrunk, in f64: data, init, parsing and training together."""
+    """Shrunk, in f64: data, init, parsing and training together. A second step of many dies shows no more."""
     small = Overrides(sets=shrunk(path), dtype="f64")
-    outcome = run(artifact_of_file(path, small), RunOptions(steps=2), check=True)
+    steps = 2 if load(str(path)).dies_used <= 16 else 1
+    outcome = run(artifact_of_file(path, small), RunOptions(steps=steps), check=True)
     assert outcome.check is not None
     assert outcome.check.ok, outcome.check
 
