@@ -22,7 +22,8 @@ demo: $(READY)  ## compile samples/gpt-tiny.wsl, train it on a text, compare wit
 	$(BIN)/wscc run samples/gpt-tiny.wsl --check --steps 2 --dtype f64
 
 test: $(READY)  ## the test suite (at most 6 minutes of CPU)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	@# Tests start processes: each compiles all modules again where the environment forbids to keep what is compiled.
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)  ## ruff, mypy --strict, import directions
 	$(BIN)/ruff check .

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("suite", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("suite")
 
-# Modules are trees of millions of immutable objects and have no cycles: looking for some every 700 objects is an
-# eighth of the suite's time.
-gc.set_threshold(50_000, 20, 50)
+# Modules are trees of millions of immutable objects and have no cycles: looking for some again and again is an eighth
+# of the suite's time. What has cycles (a machine, a failed test) goes with the file of tests that made it; what is
+# left then is not looked at again.
+gc.disable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_cycles_stay() -> Iterator[None]:
+    yield
+    gc.collect()
+    gc.freeze()

@@ -162,4 +162,5 @@ def _check_write(name: str, tags: Tags) -> None:
 
 def _any(tags: Tags) -> int:
     """The union of the bits of all tags."""
-    return int(np.bitwise_or.reduce(tags, axis=None))
+    # Nearly always none, which is quicker to count than to put together.
+    return int(np.bitwise_or.reduce(tags, axis=None)) if np.count_nonzero(tags) else 0

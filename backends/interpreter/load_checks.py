@@ -17,7 +17,7 @@ from wscc.backends.interpreter.binding import Place, Routine, Template
 from wscc.backends.interpreter.engine import DynamicCall
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.streams.artifact import Manifest
-from wscc.ir.streams.program import Column, Streams
+from wscc.ir.streams.program import Column, Field, Streams
 
 Ints = NDArray[np.int64]
 
@@ -72,10 +72,10 @@ def check_memory(
     """Check that every operand of every call is aligned and in the arena, and that every column exists."""
     limits: dict[str, list[list[int]]] = {}
     for role, by_name in routines.items():
-        rows = streams.bindings[np.asarray(streams.roles) == role]
+        ends = _Ends(streams.bindings[np.asarray(streams.roles) == role])
         for routine in by_name.values():
             bounds = limits.setdefault(routine.name, [[0, 0] for _ in range(routine.args)])
-            for place, low, high in _byte_ranges(routine, rows):
+            for place, low, high in _byte_ranges(routine, ends):
                 if place.arg >= 0:
                     b = bounds[place.arg]
                     b[:] = min(b[0], low), max(b[1], high)
@@ -89,15 +89,32 @@ def check_memory(
                 raise _outside(name, address + low, address + high, streams.arena_bytes)
 
 
-def _byte_ranges(routine: Routine, rows: Ints) -> Iterator[tuple[Place, int, int]]:
+class _Ends:
+    """The least and greatest value of a field on the dies of some rows, and the union of the bits of its values."""
+
+    def __init__(self, rows: Ints) -> None:
+        self.rows = rows
+        self._ends: dict[Field, tuple[int, int, int]] = {}
+
+    def of(self, value: Field) -> tuple[int, int, int]:
+        """Refuses a column that the table does not have."""
+        if not isinstance(value, Column):
+            return value, value, value
+        if value not in self._ends:
+            numbers = column(value, self.rows)
+            bits = int(np.bitwise_or.reduce(numbers))
+            self._ends[value] = int(numbers.min()), int(numbers.max()), bits
+        return self._ends[value]
+
+
+def _byte_ranges(routine: Routine, ends: _Ends) -> Iterator[tuple[Place, int, int]]:
     """(operand, first byte, one past the last) over all dies, counted from the address of its argument."""
-    for t in routine.body:
+    for t in routine.body if len(ends.rows) else ():
         for place in t.places:
-            if len(rows):
-                offsets = column(place.offset, rows)
-                if (offsets % place.dtype.itemsize).any():
-                    raise fail(Code.ARTIFACT, f"`{routine.name}` has an operand that is not aligned")
-                yield place, int(offsets.min()) + place.low, int(offsets.max()) + place.high
+            least, greatest, bits = ends.of(place.offset)
+            if bits % place.dtype.itemsize:  # a power of two
+                raise fail(Code.ARTIFACT, f"`{routine.name}` has an operand that is not aligned")
+            yield place, least + place.low, greatest + place.high
 
 
 def _outside(procedure: str, low: int, high: int, size: int) -> CompileError:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.end_to_end.test_equality import reference
+from tests.support.compile_once import artifact_of
 from tests.support.models import Shape, gpt, llama
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.emit import emit
@@ -163,7 +164,7 @@ def test_a_wrong_derivative_is_caught(
 
     monkeypatch.setitem(derivatives.DERIVATIVES, kind, wrong)
     module = FAMILIES[family]({}, Shape(batch=8))
-    assert outcome(module, compile_graph(module).artifact, family, Shape(batch=8)) != "right"
+    assert outcome(module, artifact_of(module), family, Shape(batch=8)) != "right"
 
 
 # -------------------------------------------------------------------------------------------------- sharded

@@ -33,9 +33,11 @@ CAUSAL = ATTENTION.replace("{causal}", ", causal")
 NAMED = {"W005", "W201", "W202", "W301", "W302", "W303"}
 
 
-def holds(contract: str, program: Program, folder: Path, *, mask: str = "none") -> Verdict:
+def holds(
+    contract: str, program: Program, folder: Path, *, mask: str = "none", reported: bool = False
+) -> Verdict:  # fmt: skip
     """The verdict, which keeps the contract."""
-    found = verdict(program.text, folder, mask=mask)
+    found = verdict(program.text, folder, mask=mask, reported=reported)
     assert found.what != DIFFERENT, found.why
     assert not found.is_refusal or (found.what in NAMED and any(c.isdigit() for c in found.why)), found.why
     assert contract != EQUAL or not found.is_refusal, found.why
@@ -65,7 +67,7 @@ def test_c1_every_layer_runs_and_is_counted(
 ) -> None:
     """Each layer's gradients and weights are compared; parameters and FLOPs are those of all layers."""
     p = Program(degrees=degrees, layers=layers, batch=2 * prod(degrees.values()))
-    found = holds(contract, p, tmp_path)
+    found = holds(contract, p, tmp_path, reported=True)
     if not found.is_refusal:
         matrices = layers * 2 * p.d * p.f + p.vocab * p.d
         assert found.report["params"] == matrices + layers * p.d
@@ -135,7 +137,7 @@ def test_c5_a_tied_embedding_is_one_parameter(degrees: dict[str, int], tmp_path:
     """Copies are compared bit for bit after each step; the norm in the weight report counts it once."""
     n = prod(degrees.values())
     p = Program(degrees=degrees, layers=4, batch=2 * max(n, 2), micro=1)
-    found = holds(EQUAL, p, tmp_path)
+    found = holds(EQUAL, p, tmp_path, reported=True)
     assert found.report["params"] == p.vocab * p.d + p.layers * (2 * p.d * p.f + p.d)
 
 
@@ -224,7 +226,7 @@ def test_c9_a_sequence_that_does_not_divide_by_the_ring(
 
 
 @pytest.mark.parametrize("tp", [2, 4, 8])
-@pytest.mark.parametrize("vocab", [50257, 17, 5])
+@pytest.mark.parametrize("vocab", [257, 17, 5])
 def test_c10_a_vocabulary_with_logits_far_below_zero(vocab: int, tp: int, tmp_path: Path) -> None:
     """A column too many with logit 0 beside others at -20 would be nearly all of the sum of exponentials. The
     gradients of the table and of the bias are compared, so none reaches a row that is not there."""
@@ -234,7 +236,7 @@ def test_c10_a_vocabulary_with_logits_far_below_zero(vocab: int, tp: int, tmp_pa
         head="x @ head + low * (-20)",
     )  # fmt: skip
     assert (
-        holds(EQUAL, p, tmp_path, mask="uneven").report["params"]
+        holds(EQUAL, p, tmp_path, mask="uneven", reported=True).report["params"]
         == (2 * p.d + 1) * vocab + 2 * p.d * p.f + p.d
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import pytest
 
 from tests.support.models import Shape, gpt
@@ -19,6 +21,7 @@ HURT = Wafer("w", 3, 4, dead_dies=frozenset({(1, 1)}), dead_links=frozenset({((0
 AXES = {"dp": 2, "tp": 4}
 
 
+@lru_cache
 def compiled(choices: Choices, level: int = 2) -> Compiled:
     return compile_graph(gpt(AXES, Shape(d=32, heads=4, vocab=32), wafer=HURT), level, choices=choices)
 

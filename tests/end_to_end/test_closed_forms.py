@@ -6,6 +6,7 @@ V words, in c calls; every number is of one die unless it says otherwise.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 import pytest
@@ -28,7 +29,12 @@ STRATEGIES = [
 
 
 def compiled(degrees: dict[str, int], **options: object) -> Compiled:
-    return compile_graph(gpt(degrees, SHAPE, **options))
+    return _compiled(tuple(degrees.items()), **options)
+
+
+@lru_cache
+def _compiled(degrees: tuple[tuple[str, int], ...], **options: object) -> Compiled:
+    return compile_graph(gpt(dict(degrees), SHAPE, **options))
 
 
 def matrices(s: Shape) -> int:

@@ -6,6 +6,7 @@ optional extra (its CPU build is some 190 MB to fetch): `pip install -e '.[torch
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.support.compile_once import artifact_of_file
 from tests.support.verdict import MASKS, trained
-from wscc.driver.compile import compile_file
 from wscc.driver.train import Trainer, initial_parameters
 from wscc.host.compare import by_layer, relative_errors
 from wscc.ir.array import Kind
 
-torch = pytest.importorskip("torch", reason="the optional extra `torch` is not installed")
+# Not imported here: each process that collects tests would take seconds for it.
+pytestmark = pytest.mark.skipif(
+    find_spec("torch") is None, reason="the optional extra `torch` is not installed"
+)
 
 GPT = """
   param wpe : [seq, d] init normal(0.3)
@@ -84,7 +88,9 @@ Tensors = dict[str, NDArray[Any]]
 
 def in_torch(model: str, trainer: Trainer) -> tuple[list[float], Tensors, Tensors]:
     """Losses, first gradients and last weights of two steps on the same batches from the same weights."""
-    from tests.support import torch_models  # here, for it needs the optional extra
+    import torch  # here, for it is an optional extra
+
+    from tests.support import torch_models
 
     logits = getattr(torch_models, model)
     start = initial_parameters(trainer.graph, trainer.seed)
@@ -117,7 +123,7 @@ def in_torch(model: str, trainer: Trainer) -> tuple[list[float], Tensors, Tensor
 def test_training_equals_pytorch(model: str, parallel: str, tmp_path: Path) -> None:
     path = tmp_path / "m.wsl"
     path.write_text(TEXT.format(body=TEXTS[model], parallel=parallel))
-    trainer, done = trained(compile_file(str(path)).artifact, MASKS["uneven"], checked=True)
+    trainer, done = trained(artifact_of_file(path), MASKS["uneven"], checked=True)
     losses, grads, weights = in_torch(model, trainer)
     extents = {a.name: a.extents for a in trainer.graph.arrays if a.kind is Kind.PARAM}
     assert [loss for step in done for loss in step.losses] == pytest.approx(losses, rel=1e-11)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.compile_once import artifact_of_file
 from wscc.driver.compile import compile_file
 from wscc.driver.train import RunOptions, run
 from wscc.ir.array import Kind
@@ -76,7 +77,7 @@ def test_what_nobody_reads_changes_nothing(body: str, parallel: str, tmp_path: P
     recompute = {1: "none", 2: "selective", 3: "full"}[len(parallel.split(","))]
     path = tmp_path / "m.wsl"
     path.write_text(MODEL.format(body=body, parallel=parallel, micro=2, recompute=recompute))
-    check = run(compile_file(str(path)).artifact, RunOptions(steps=2), check=True).check
+    check = run(artifact_of_file(path), RunOptions(steps=2), check=True).check
     assert check is not None
     assert check.ok, check
 

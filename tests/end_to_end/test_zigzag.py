@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.end_to_end.test_equality import judged, reference
 from tests.fuzz.compositions import WAFERS, gemm_flops
 from tests.support.case_programs import ATTENTION, Program
+from tests.support.compile_once import artifact_of
 from tests.support.models import Shape, gpt, llama
 from tests.support.verdict import EQUAL, verdict
 from wscc.analysis.index_ranges import Coordinates
@@ -116,7 +117,7 @@ def test_what_is_made_of_learned_positions_finds_its_tokens(
         degrees=degrees, layer=ATTENTION.replace("{causal}", ", causal"), seq=16, micro=1, tile=1,
         more="param wpe : [seq, d] init normal(0.3)", head=f"(x + ({made})) @ transpose(wte)",
     )  # fmt: skip
-    found = verdict(p.text, tmp_path)
+    found = verdict(p.text, tmp_path, reported=False)
     assert found.what == EQUAL, found.why
 
 
@@ -125,8 +126,8 @@ def test_learned_positions_stay_in_order_where_they_are_shared_out() -> None:
 
 
 def test_the_host_reads_what_it_wrote_and_dies_hold_it_in_zigzag() -> None:
-    artifact = compile_graph(gpt({"sp": 4}, SHAPE, wafer=WAFERS[1])).artifact
-    trainer = Trainer(artifact, RunOptions())
+    artifact = artifact_of(gpt({"sp": 4}, SHAPE, wafer=WAFERS[1]))
+    trainer = Trainer(artifact, RunOptions(threads=1))
     tokens = np.arange(2 * 16, dtype=np.int32).reshape(2, 16)
     host_io.write(trainer.machine, "tokens", (0,), tokens)
     assert (host_io.read(trainer.machine, "tokens", (0,)) == tokens).all()
@@ -137,9 +138,9 @@ def test_the_host_reads_what_it_wrote_and_dies_hold_it_in_zigzag() -> None:
 
 
 def test_initial_weights_are_those_of_one_device() -> None:
-    artifact = compile_graph(gpt({"sp": 4}, SHAPE, wafer=WAFERS[1])).artifact
-    alone = compile_graph(gpt({}, SHAPE, wafer=WAFERS[1])).artifact
-    both = [Trainer(a, RunOptions()).arrays(Kind.PARAM)["wpe"] for a in (artifact, alone)]
+    artifact = artifact_of(gpt({"sp": 4}, SHAPE, wafer=WAFERS[1]))
+    alone = artifact_of(gpt({}, SHAPE, wafer=WAFERS[1]))
+    both = [Trainer(a, RunOptions(threads=1)).arrays(Kind.PARAM)["wpe"] for a in (artifact, alone)]
     assert both[0].tobytes() == both[1].tobytes()
 
 

@@ -12,9 +12,9 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
+from tests.support.compile_once import artifact_of
 from tests.support.models import Shape, gpt
 from wscc.backends.artifact.files import Artifact
-from wscc.driver.compile import compile_graph
 from wscc.driver.train import RunOptions, Trainer, initial_parameters
 from wscc.host.compare import Check, Run, by_layer, judge
 from wscc.host.data import Batches, inputs_of, vocabulary
@@ -67,7 +67,7 @@ def reference(family: Callable[..., Module], shape: Shape, dtype: DType, optimiz
 
 def judged(module: Module, want: History, dtype: DType, *, checked: bool = True) -> Check:
     """Run the compiled module and judge it by a reference that was computed before."""
-    return judged_artifact(compile_graph(module).artifact, module, want, dtype, checked=checked)
+    return judged_artifact(artifact_of(module), module, want, dtype, checked=checked)
 
 
 def judged_artifact(

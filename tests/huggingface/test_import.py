@@ -13,11 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.compile_once import artifact_of_file
 from tests.support.huggingface_configs import CONFIGS, GPT2, LLAMA, OPT, QWEN2
 from tests.support.paths import CASES
 from wscc.cli import main
 from wscc.diagnostics import CompileError, Diagnostic, Source
-from wscc.driver.compile import compile_file, load
+from wscc.driver.compile import load
+from wscc.driver.report import parameters
 from wscc.frontend.fmt import fmt
 from wscc.frontend.parse import parse
 from wscc.huggingface.config import read_config
@@ -60,8 +62,8 @@ def test_a_published_config_compiles_and_has_the_published_number_of_parameters(
 ) -> None:
     out = tmp_path / "model.wsl"
     assert main(["import", str(path), "-o", str(out)]) == 0
-    compiled = compile_file(str(out), level=0)
-    assert compiled.report["params"] == COUNTS[f"configs/{path.name}"]["parameters"]
+    assert artifact_of_file(out, level=0).streams.programs
+    assert parameters(load(str(out))) == COUNTS[f"configs/{path.name}"]["parameters"]
 
 
 @pytest.mark.parametrize("name", CONFIGS)

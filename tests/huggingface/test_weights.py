@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from tests.oracles import huggingface as hf
+from tests.support.compile_once import programs_once  # noqa: F401
 from tests.support.huggingface_configs import CONFIGS, GPT2, LLAMA, OPT
 from wscc.cli import main
 from wscc.diagnostics import CompileError
@@ -26,6 +27,8 @@ from wscc.huggingface import checkpoint
 from wscc.huggingface.axes import Axes
 from wscc.huggingface.families import FAMILIES
 from wscc.huggingface.parts import open_checkpoint
+
+pytestmark = pytest.mark.usefixtures("programs_once")
 
 SEQ = 16
 # Exactly one window of 16 tokens and the one after: every sequence of a batch is this text.
@@ -61,7 +64,7 @@ def run(capsys: pytest.CaptureFixture[str], *options: str, program: str = "model
     """The losses that `wscc run` prints, in f64."""
     capsys.readouterr()
     model = [*SMALL, "--dtype", "f64"] if program.endswith(".wsl") else ["--steps", "1"]
-    assert main(["run", program, "--data", "text", "--json", *model, *options]) == 0
+    assert main(["run", program, "--data", "text", "--json", "--threads", "1", *model, *options]) == 0
     losses: list[float] = json.loads(capsys.readouterr().out)["losses"]
     return losses
 
@@ -117,7 +120,7 @@ def test_a_trained_and_saved_model_has_the_loss_that_training_has_next(
     imported(CONFIGS[name])
     save_file(hf.random_checkpoint(CONFIGS[name]), "model.safetensors")
     losses = run(capsys, "--weights", "model.safetensors", "--steps", "2")
-    run(capsys, "--weights", "model.safetensors", "--save", "out.safetensors")
+    run(capsys, "--weights", "model.safetensors", "--save", "out.safetensors", "--threads", "2")
     assert run(capsys, "--weights", "out.safetensors")[0] == pytest.approx(losses[1], rel=1e-12)
     assert hf.loss(CONFIGS[name], load_file("out.safetensors"), TOKENS) == pytest.approx(losses[1], rel=1e-10)
     assert losses[1] < losses[0]

@@ -23,7 +23,7 @@ SHAPES = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(family=st.sampled_from([gpt, llama]), shape=SHAPES, seed=st.integers(0, 99))
 def test_gradients_are_the_slopes_of_the_loss(family: object, shape: Shape, seed: int) -> None:
     """A directional derivative per parameter; a wrong sign, factor or missing term is far outside 1e-6."""
@@ -44,7 +44,7 @@ def test_gradients_are_the_slopes_of_the_loss(family: object, shape: Shape, seed
         assert claimed == pytest.approx(slope, rel=1e-6, abs=1e-7), a.name
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(family=st.sampled_from([gpt, llama]), shape=SHAPES, mode=st.sampled_from(["selective", "full"]))
 def test_recomputing_changes_memory_and_no_bit(family: object, shape: Shape, mode: str) -> None:
     plain, again = family({}, shape), family({}, shape, recompute=mode)  # type: ignore[operator]

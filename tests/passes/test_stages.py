@@ -121,7 +121,7 @@ CASES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(CASES)
 def test_stages_meet_in_one_order_and_compute_what_one_device_would(case: dict[str, object]) -> None:
     """Two stages make the calls in which they meet in the same order, on the same elements; every layer has one

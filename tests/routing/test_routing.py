@@ -23,7 +23,7 @@ from wscc.routing.router import Routing, route
 from wscc.routing.turns import turns_of
 
 Problem = tuple[Topology, list[Flow]]
-some = settings(max_examples=60)
+some = settings(max_examples=40)
 
 
 def bounded(routing: Routing) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.compile_once import artifact_of_file
 from wscc.backends.artifact.files import Artifact
 from wscc.diagnostics import CompileError
 from wscc.driver.compile import compile_file
@@ -77,18 +78,22 @@ class Verdict:
 
 def verdict(
     text: str, folder: Path, overrides: Overrides = NO_OVERRIDES, *, mask: str = "none", level: int = 2,
-    checked: bool = True, steps: int = 2,
+    checked: bool = True, steps: int = 2, reported: bool = True,
 ) -> Verdict:  # fmt: skip
-    """Compile the text, train it and the reference, and compare tensor by tensor."""
+    """Compile the text, train it and the reference, and compare tensor by tensor. A report takes longer."""
     path = folder / "m.wsl"
     path.write_text(text)
     try:
-        compiled = compile_file(str(path), overrides, level)
-        trainer, got = trained(compiled.artifact, MASKS[mask], checked=checked, steps=steps)
+        artifact = (
+            compile_file(str(path), overrides, level).artifact
+            if reported
+            else artifact_of_file(path, overrides, level)
+        )
+        trainer, got = trained(artifact, MASKS[mask], checked=checked, steps=steps)
     except CompileError as refused:
         return Verdict(str(refused.diagnostics[0].code), str(refused))
     fault = next(faults(trainer, got), "")  # a later step starts from what an earlier one made wrong
-    return Verdict(DIFFERENT if fault else EQUAL, fault, got, compiled.report)
+    return Verdict(DIFFERENT if fault else EQUAL, fault, got, artifact.report)
 
 
 def trained(artifact: Artifact, mask: Mask, *, checked: bool, steps: int = 2) -> tuple[Trainer, list[Run]]:
