@@ -16,7 +16,7 @@ from wscc.passes.differentiate.rules import DERIVATIVES, Backward
 
 @dataclass(frozen=True, slots=True)
 class BackwardResult:
-    """`procedure` takes `reads` (formals and saved values of the forward procedure, by name), then one gradient
+    """`procedure` takes `reads` (arguments and saved values of the forward procedure, by name), then one gradient
     for each of `seeds`; it gives `grads`, one for each of `wanted`. `saved` are forward values to keep."""
 
     procedure: Procedure
@@ -41,10 +41,10 @@ def backward_procedure(
     for op in reversed(forward.ops):
         tape.differentiate(op)
     grads = tuple(tape.total(v) or tape.zeros(v) for v in wanted)
-    # Names in formals come from the forward procedure, in its order, so that the text is stable.
-    reads = [v for v in (*forward.inputs, *_results(forward)) if v.name in tape.formals]
+    # Names in arguments come from the forward procedure, in its order, so that the text is stable.
+    reads = [v for v in (*forward.inputs, *_results(forward)) if v.name in tape.arguments]
     saved = tuple(v for v in reads if v not in forward.inputs)
-    inputs = (*(tape.formals[v.name] for v in reads), *(tape.seeds[v.name] for v in seeds))
+    inputs = (*(tape.arguments[v.name] for v in reads), *(tape.seeds[v.name] for v in seeds))
     procedure = Procedure(
         f"{forward.name}{BACKWARD}", inputs, tuple(Output(g) for g in grads), tuple(tape.builder.ops)
     )
@@ -62,7 +62,7 @@ class _Tape:
 
     def __init__(self, forward: Procedure, wanted: list[Value], params: set[str], train: Train) -> None:
         self.builder = Builder()
-        self.formals: dict[str, Value] = {}
+        self.arguments: dict[str, Value] = {}
         self.seeds: dict[str, Value] = {}
         self._forward = forward
         self._train = train
@@ -86,9 +86,9 @@ class _Tape:
         if value.name in self._recomputed:
             return self._recomputed[value.name]
         if value.name in self._inputs or self._is_saved(value):
-            if value.name not in self.formals:
-                self.formals[value.name] = self.builder.input(value.name, value.type)
-            return self.formals[value.name]
+            if value.name not in self.arguments:
+                self.arguments[value.name] = self.builder.input(value.name, value.type)
+            return self.arguments[value.name]
         self._recompute(self._producer[value.name])
         return self._recomputed[value.name]
 

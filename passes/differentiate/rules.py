@@ -25,7 +25,7 @@ class Tape(Protocol):
     builder: Builder
 
     def forward(self, value: Value) -> Value:
-        """The forward value as the backward procedure has it: a formal, saved, or recomputed."""
+        """The forward value as the backward procedure has it: an argument, saved, or recomputed."""
 
     def needs_grad(self, value: Value) -> bool: ...
 
