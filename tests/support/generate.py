@@ -30,7 +30,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("add", "sub", "mul", "div"), ("b s d, b s d -> b s d", "b s d, d -> b s d", "s, b s -> b s")
     ),
-    "gsum": ("b s, b s, b s -> b s", ", -> "),
+    "partial_sum": ("b s, b s, b s -> b s", ", -> "),
     "split": ("b c! h -> b h, b h",),
     "stack": ("b h, b h -> b c! h",),
     "attention": (f"{_ATTENTION[0]} -> b q h e, b q h", f"{_ATTENTION[1]} -> b q h g e, b q h g"),
@@ -229,7 +229,7 @@ _ROLES: Final = {
     Kind.GRAD: (Role.GRADIENT,),
     Kind.CARRIED: (Role.GRADIENT,),
     Kind.STATE: (Role.MOMENT,),
-    Kind.WORKING: (Role.COPY,),
+    Kind.COMPUTE_COPY: (Role.COPY,),
 }
 
 

@@ -1,6 +1,6 @@
 """The module: one data structure for the graph, the sharded and the fabric level.
 
-A module is a set of *arrays* (what lives through a step: weights, gradients, saved values, inputs), a set of
+A module is a set of *arrays* (what lives through a step: weights, gradients, residuals, inputs), a set of
 *procedures* over argument values, and a *step*: loops of calls that bind arguments to array elements by affine
 index. Layers and micro-batches are loops, never unrolled, so nothing here grows with either.
 """
