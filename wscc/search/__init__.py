@@ -43,10 +43,11 @@ def search(
     progress: Progress = lambda words, done, of: None,
 ) -> Found:  # fmt: skip
     """The strategies of a program, of which `budget` are compiled at most. Raises the program's own `CompileError`, or
-    W206 if none fits, W006 for a table of calls."""
-    if problem.choices.schedule is not None:
-        message = "a table of calls is of one strategy, and the search looks at many"
-        raise UsageError(Diagnostic(Code.OPTION, message, help="leave out `--schedule`, or `parallel auto`"))
+    W206 if none fits, W006 for a call order."""
+    if problem.choices.call_order is not None:
+        message = "a call order is of one strategy, and the search looks at many"
+        help = "leave out `--call-order`, or `parallel auto`"
+        raise UsageError(Diagnostic(Code.OPTION, message, help=help))
     space = _Space(problem)
     found = Found(space.live)
     fitting = space.fitting(found)
