@@ -49,7 +49,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The step of the dies of pipeline stage `index` alone. Calls that two stages have in common synchronise them."""
+    """The step of the dies of pipeline stage `index` alone. Stages exchange messages in calls that both make."""
 
     index: int
     body: tuple[Call | Loop, ...]
