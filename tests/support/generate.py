@@ -279,7 +279,7 @@ class Calls:
         )
 
     def _index(self, extent: int, loops: dict[str, int]) -> Affine:
-        """An index inside the extent: a constant, a loop short enough, forwards or backwards, or any modulo the extent."""
+        """An index inside the extent: a constant, a short loop forwards or backwards, or anything modulo the extent."""
         short = [v for v, n in loops.items() if n <= extent]
         form = self.dice.choice(["constant", "modulus", *["forward", "backward"] * bool(short)])
         if form == "constant":

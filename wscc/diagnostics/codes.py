@@ -1,4 +1,4 @@
-"""The codes of all diagnostics, each with the text that `wscc explain CODE` prints. Codes are never reused.
+"""The codes of all diagnostics, each with the text that `wscc explain CODE` prints. A code is never reused.
 
 W0xx language, W1xx model (shapes, names), W2xx strategy and partition, W3xx machine and placement,
 W4xx memory, W5xx artifact and run, W6xx textual IR and passes.
@@ -11,6 +11,8 @@ from typing import Final
 
 
 class Code(StrEnum):
+    """The code of a kind of mistake, as it is printed."""
+
     SYNTAX = "W001"
     UNREADABLE = "W002"
     LIMIT = "W003"
@@ -49,7 +51,7 @@ class Code(StrEnum):
     PASS_ORDER = "W603"
 
 
-# One text per code: what is wrong, an example, and what to do. A test demands all three of each.
+# One text per code: the mistake, an example, and the fix. A test demands all three of each.
 CODES: Final[dict[Code, str]] = {
     Code.SYNTAX: """\
 The text does not follow the grammar of the language at the marked place.
