@@ -25,7 +25,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Init:
-    """How the host fills an array before the first step: `zeros`, `ones`, or `normal` with a deviation."""
+    """The values that the host fills an array with before the first step: `zeros`, `ones`, or `normal` with standard
+    deviation `std`."""
 
     kind: str = "zeros"
     std: float = 0.0

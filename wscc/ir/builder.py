@@ -93,7 +93,7 @@ def _factor_sizes(kind: str, operands: Sequence[Value], rule: Rule, sizes: dict[
 
 
 def _disagreement(kind: str, a: Value, i: int, b: Value, j: int) -> str:
-    """Both shapes, and the two dimensions that should be equal."""
+    """The message of two operands with different sizes of one factor: both shapes, and both dimensions."""
     return (
         f"`{kind}` of `{a.name}` {list(a.type.shape)} and `{b.name}` {list(b.type.shape)}: "
         f"dimension {i} of the first is {a.type.shape[i]}, dimension {j} of the second is {b.type.shape[j]}"

@@ -26,6 +26,7 @@ class Buffer:
 
     @property
     def bytes(self) -> int:
+        """Size of the buffer."""
         return self.elements * self.dtype.size
 
 
@@ -48,6 +49,7 @@ class Kernel:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     def attr(self, name: str) -> KernelAttr:
+        """The value of an attribute that the kernel has."""
         return next(v for k, v in self.attrs if k == name)
 
 

@@ -12,7 +12,7 @@ from wscc.ir.per_die import NOBODY, Ints, per_die
 
 @dataclass(frozen=True)
 class LogicalMesh:
-    """Dies are numbered row-major over `axes`, first axis major."""
+    """A mesh of (name, degree) axes; its dies are numbered row-major over them, first axis major."""
 
     axes: tuple[tuple[str, int], ...]
 

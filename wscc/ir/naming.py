@@ -1,4 +1,4 @@
-"""Unique names, in order of asking: the same requests give the same names."""
+"""Unique names; the same requests in the same order get the same names."""
 
 from __future__ import annotations
 

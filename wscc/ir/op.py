@@ -107,10 +107,12 @@ class Reshard:
 
     @property
     def operands(self) -> tuple[Value, ...]:
+        """The one operand, as an op has them."""
         return (self.operand,)
 
     @property
     def results(self) -> tuple[Value, ...]:
+        """The one result, as an op has them."""
         return (self.result,)
 
     def with_operands(self, new: Callable[[Value], Value]) -> Reshard:

@@ -19,7 +19,7 @@ from wscc.ir.types import Reduction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpDef:
-    """One op kind.
+    """The declaration of one kind of op: the row of `OPS` that everything else derives from.
 
     `combine`: the reduction of the parts along a contracted factor. `linear`: it is linear, jointly in all operands,
     so that partial sums may pass through. `heavy`: its work is the product of all factor sizes, `flops` FLOPs each;

@@ -30,6 +30,7 @@ class DType(StrEnum):
 
     @property
     def is_float(self) -> bool:
+        """Whether the elements are floating-point numbers."""
         return self is not DType.I32
 
 

@@ -26,14 +26,17 @@ class View:
 
     @property
     def elements(self) -> int:
+        """Number of elements, repeated ones included."""
         return prod(self.shape)
 
     @property
     def bytes(self) -> int:
+        """Bytes of the elements, repeated ones included."""
         return self.elements * self.dtype.size
 
     @property
     def is_contiguous(self) -> bool:
+        """Whether the elements are side by side in row-major order."""
         return all(
             n == 1 or s == t
             for n, s, t in zip(self.shape, self.strides, contiguous_strides(self.shape), strict=True)

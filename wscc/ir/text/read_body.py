@@ -44,6 +44,7 @@ class _Body:
     rules: dict[str, Rule] = field(default_factory=dict)
 
     def procedure(self, node: Node) -> Procedure:
+        """The whole procedure: arguments, buffers, statements, in the order of the text."""
         inputs, outputs, *rest = nodes(node)
         arguments = tuple(self._argument(n) for n in nodes(inputs))
         for n in nodes(outputs):
@@ -93,6 +94,7 @@ class _Body:
     # -- ops --------------------------------------------------------------------------------------------
 
     def op(self, node: Node) -> GraphStmt:
+        """An op or a reshard; defines its results."""
         r = self.r
         results, operands, *rest = nodes(node)
         kind, *more, end = tokens(node)
@@ -157,6 +159,7 @@ class _Body:
     # -- the fabric level -------------------------------------------------------------------------------
 
     def kernel(self, node: Node) -> Kernel:
+        """`gemm %y[4,8] <- %x[4,2], %w[2,8] ...`."""
         r = self.r
         opcode, *_, end = tokens(node)
         parts = {str(n.data): n for n in nodes(node) if n.data != "attr"}
@@ -170,6 +173,7 @@ class _Body:
         )
 
     def transfer(self, node: Node) -> Transfer:
+        """`transfer 0 %x[4] -> %y[4] to <1,0> ...`."""
         r = self.r
         channel, read, write, *_ = tokens(node)
         parts = {str(n.data): n for n in nodes(node)}
@@ -187,16 +191,19 @@ class _Body:
         )
 
     def post(self, node: Node) -> Post:
+        """`post 0 %y[4] from <1,0>`."""
         channel, write, _ = tokens(node)
         return Post(self.r.integer(channel), self.r.ints(tokens(nodes(node)[0])[0]), self._view(write))
 
     def send(self, node: Node) -> Send:
+        """`send 0 %x[4] to <1,0> route <0,1>`."""
         channel, read, _ = tokens(node)
         parts = {str(n.data): n for n in nodes(node)}
         to, route = (self.r.ints(tokens(parts[name])[0]) for name in ("to", "route_of"))
         return Send(self.r.integer(channel), to, self._view(read), route, self._source(parts))
 
     def wait(self, node: Node) -> Wait:
+        """`wait received 0`."""
         side, channel, _ = tokens(node)
         return Wait(
             self.r.integer(channel), side == "sent", self._where({str(n.data): n for n in nodes(node)})

@@ -58,6 +58,7 @@ class Reading:
     # -- words ------------------------------------------------------------------------------------------
 
     def word(self, token: Token) -> str:
+        """The bare or quoted name."""
         return self.read(token, read_word)
 
     def name(self, token: Token) -> str:
@@ -65,9 +66,11 @@ class Reading:
         return self.read(token, read_name)
 
     def integer(self, token: Token) -> int:
+        """The integer that the token spells."""
         return self.read(token, read_int)
 
     def tensor_type(self, token: Token) -> TensorType:
+        """The type that the token spells; equal texts are read once."""
         kind = self._types.get(token)
         if kind is None:
             kind = self.read(token, lambda text: read_type(text, has_layout=self.has_layout))
@@ -75,9 +78,11 @@ class Reading:
         return kind
 
     def ints(self, token: Token) -> Ints:
+        """A plain integer, or one for each die in angle brackets."""
         return self.per_die(token) if token.startswith("<") else self.integer(token)
 
     def per_die(self, token: Token) -> PerDie:
+        """The integers in angle brackets; equal texts are read once."""
         values = self._per_die.get(token)
         if values is None:
             values = self._per_die[str(token)] = PerDie(self.read(token, read_ints))
@@ -93,6 +98,7 @@ class Reading:
     # -- attributes -------------------------------------------------------------------------------------
 
     def attr(self, node: Node) -> tuple[str, Scalar | PerDie]:
+        """Name and value of an attribute."""
         key, value = tokens(node)
         name = self.read(key, lambda text: read_word(text.removesuffix("=")))
         if value.startswith("<"):
