@@ -44,11 +44,12 @@ def search(
 ) -> SearchResult:  # fmt: skip
     """The strategies of a program in order of time, of which at most `budget` are compiled, by `jobs` processes.
 
-    Raises the program's own `CompileError`, W206 if no strategy fits, W006 for a table of calls.
+    Raises the program's own `CompileError`, W206 if no strategy fits, W006 for a call order.
     """
-    if problem.choices.schedule is not None:
-        message = "a table of calls is of one strategy, and the search looks at many"
-        raise UsageError(Diagnostic(Code.OPTION, message, help="leave out `--schedule`, or `parallel auto`"))
+    if problem.choices.call_order is not None:
+        message = "a call order is of one strategy, and the search looks at many"
+        help = "leave out `--call-order`, or `parallel auto`"
+        raise UsageError(Diagnostic(Code.OPTION, message, help=help))
     space = _Space(problem)
     result = SearchResult(space.live)
     fitting = space.fitting(result)
