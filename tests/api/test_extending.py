@@ -122,6 +122,23 @@ def test_an_own_pass_runs_in_its_place() -> None:
     assert check.ok
 
 
+def test_a_large_program_of_own_passes_is_not_compared_with_one_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an own pass did is not known when a program is verified: neither right nor wrong is said of it."""
+    own, plain = (
+        wscc.compile(GPT, SMALL, parallel="tp=2", passes=passes)
+        for passes in ([wscc.insert(Turned(), after="place")], [])
+    )
+    assert own.verify(semantics=True).semantics.startswith("run in f64")
+    monkeypatch.setattr("wscc.equivalence.fits", lambda streams: False)
+    own.save(tmp_path / "own")
+    for program in (own, wscc.load(tmp_path / "own")):
+        with pytest.raises(wscc.CompileError, match=r"W003.*`turned`"):
+            program.verify(semantics=True)
+    assert plain.verify(semantics=True).semantics.startswith("too large to run")
+
+
 @pytest.mark.parametrize(("after", "code"), [("plaec", "W006"), ("stages", "W603")])
 def test_an_own_pass_in_a_place_where_it_cannot_be_is_named(after: str, code: str) -> None:
     with pytest.raises(wscc.CompileError, match=code):

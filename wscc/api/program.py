@@ -141,8 +141,12 @@ class Program:
         return Simulation(found.figures(), link_model, text, cut)
 
     def verify(self, *, semantics: bool = False) -> Verification:
-        """Check the program without running it: messages, waits, memory, routes. `semantics` compares what it computes
-        with its model too. Mistakes are findings of the result; nothing is raised."""
+        """The findings of a check without training: messages, waits, memory, routes. With `semantics`, also of a
+        comparison of what it computes with its model.
+
+        Mistakes are findings of the result. Raises `CompileError` W003 for `semantics` of a program that is too large
+        to run here and was compiled with own passes: there is nothing to compare it with.
+        """
         verdict = verify_program(self.artifact)
         compared = check_semantics(self.artifact) if semantics and verdict.ok else None
         findings = (*verdict.findings, *(compared.findings if compared else ()))

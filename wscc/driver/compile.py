@@ -133,7 +133,8 @@ def compile_graph(
     phases = phase_loads(modules["route"], bounds=True)
     loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
     timings.passes["bounds"] = time.perf_counter() - started
-    linked = _Linked(graph, modules, pipeline, choices, loads, timings, data, file)
+    own = tuple(insertion.own.name for insertion in insertions)
+    linked = _Linked(graph, modules, pipeline, choices, loads, timings, data, file, own)
     compiled = linked.compiled(planned)
     return _staggered(compiled, planned, linked, observe) if choices.stagger else compiled
 
@@ -161,6 +162,7 @@ class _Linked:
     timings: Timings
     data: bytes | None
     file: str
+    own_passes: tuple[str, ...] = ()
 
     def artifact(self, planned: Module) -> Artifact:
         """Without a report."""
@@ -168,7 +170,13 @@ class _Linked:
         flops = model_flops(self.graph) - hidden_model_flops(self._sharded)
         profile = profile_of(self.graph, self.modules["place"], planned, streams, flops, self.file)
         return Artifact(
-            streams, manifest, to_text(self.graph), self.data, profile=profile, call_order=self._call_order
+            streams,
+            manifest,
+            to_text(self.graph),
+            self.data,
+            profile=profile,
+            call_order=self._call_order,
+            own_passes=self.own_passes,
         )
 
     @property
