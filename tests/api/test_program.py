@@ -76,10 +76,10 @@ def test_a_simulation_says_what_bounds_it(program: wscc.Program) -> None:
 
 
 def test_verification_compares_semantics(program: wscc.Program) -> None:
-    found = program.verify(semantics=True)
-    assert found
-    assert found.semantics
-    assert "nothing is wrong" in repr(found)
+    verification = program.verify(semantics=True)
+    assert verification
+    assert verification.semantics
+    assert "nothing is wrong" in repr(verification)
 
 
 def test_modules_print_as_text_that_can_be_read(program: wscc.Program) -> None:

@@ -1,4 +1,4 @@
-"""The arguments of `compile` and `search` as the driver takes them; whatever does not fit is a named error."""
+"""The request that the arguments of `compile` and `search` make for the driver; what does not fit is a named error."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CALL_ORDER = TextKind("a call order", 8 * MAX_CHARACTERS, "write what repeats as
 
 
 def refuse(message: str, help: str = "") -> NoReturn:
-    """An argument that cannot be taken: `UsageError` W006."""
+    """Raise `UsageError` W006 for an argument that cannot be taken."""
     raise UsageError(Diagnostic(Code.OPTION, message, help=help))
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A program to compile, with all that is chosen for it."""
+    """A program to compile: its text, changes of it, choices, and own passes."""
 
     source: Source
     overrides: Overrides
@@ -42,7 +42,7 @@ def request(
     mapper: str, routing: str, allgather: str, stagger: bool, call_order: str | os.PathLike[str] | None,
     passes: Iterable[Insertion],
 ) -> Request:  # fmt: skip
-    """What `compile` was asked for. Raises `UsageError` W006, and W002 for files that cannot be read."""
+    """The request of these arguments. Raises `UsageError` W006, `CompileError` W002 for files that cannot be read."""
     one_of("mapper", mapper, MAPPERS)
     one_of("routing", routing, ("", *ROUTINGS))
     one_of("allgather", allgather, ALLGATHERS)
@@ -65,7 +65,7 @@ def request(
 
 
 def source_of(program: Model) -> Source:
-    """The text of a program. W002 if a file cannot be read."""
+    """The text of a program. Raises `CompileError` W002 if a file cannot be read."""
     if isinstance(program, Train):
         return program.source
     path = _path("program", program)
@@ -74,19 +74,21 @@ def source_of(program: Model) -> Source:
     return read_source(path)
 
 
-def one_of(name: str, value: object, known: Sequence[str]) -> None:
-    if value not in known:
-        words = ", ".join(repr(k) for k in known if k)
+def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Raise `UsageError` W006 for a value that is not allowed."""
+    if value not in allowed:
+        words = ", ".join(repr(k) for k in allowed if k)
         refuse(f"`{name}` is {value!r}, and can be {words}")
 
 
 def link_model_of(value: str) -> str:
+    """The name of a link model. Raises `UsageError` W006 for any other word."""
     one_of("link_model", value, LINK_MODELS)
     return value
 
 
 def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """The integer, within its limits."""
+    """The value as an integer. Raises `UsageError` W006 for none, or one beyond its limits."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         refuse(f"`{name}` is {value!r}, and must be an integer")
     number: int = value.__index__()
@@ -106,7 +108,7 @@ def _items(overrides: Values | None) -> Iterable[tuple[str, object]]:
 
 
 def _value(key: str, value: object) -> str:
-    """As a person would type it behind `--set KEY=`."""
+    """The value as a person would type it behind `--set KEY=`."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         refuse(f"the value of `{key}` is {value!r}", "give a number, or a string as `--set` takes it")
     return value if isinstance(value, str) else repr(value)
