@@ -93,6 +93,8 @@ def test_a_wrong_derivative_of_an_own_op_is_found(tmp_path: Path) -> None:
         ("tanh", {"forward": lambda x, y: x}, "fails on arrays"),
         ("tanh", {"options": {"x": 1.0}}, "different names"),
         ("tanh", {"options": {"a": "b"}}, "must be a number"),
+        ("tanh", {"options": ["a"]}, "must be a dict"),
+        ("tanh", {"arguments": 3}, "must be a list"),
     ],
 )
 def test_an_op_that_is_not_whole_is_refused(name: str, changes: dict[str, Any], says: str) -> None:

@@ -107,6 +107,8 @@ def test_a_search_ranks_strategies() -> None:
         lambda p: wscc.compile(GPT, level=4),
         lambda p: wscc.compile(GPT, mapper="best"),
         lambda p: wscc.compile(GPT, passes=[3]),  # type: ignore[list-item]
+        lambda p: wscc.compile(GPT, passes=3),  # type: ignore[arg-type]
+        lambda p: wscc.compile(GPT, dead=5),  # type: ignore[arg-type]
         lambda p: wscc.load(3),  # type: ignore[arg-type]
         lambda p: p.run(0),
         lambda p: p.run(1.5),

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from wscc.api.arguments import each, fields_of, refuse
 from wscc.api.expressions import name as checked_name
-from wscc.api.request import refuse
 from wscc.driver.own_op import OwnOp, enter, is_taken, names_of, remove
 from wscc.driver.pipeline import Insertion
 from wscc.driver.types import Pass
@@ -57,10 +57,14 @@ def register_op(
     Raises `UsageError` W006 for a name in use, for functions that are missing, shared with the reference, or of results
     that do not have the shape of the operands. Register before compiling and before running; workers inherit it.
     """
-    words = tuple(arguments.replace(",", " ").split()) if isinstance(arguments, str) else tuple(arguments)
+    words = (
+        tuple(arguments.replace(",", " ").split())
+        if isinstance(arguments, str)
+        else each("arguments", arguments)
+    )
     own = OwnOp(
         checked_name(name), tuple(map(checked_name, words)), forward, backward, reference, reference_backward,
-        dict(options or {}), rows,
+        fields_of("options", options or {}), rows,
     )  # fmt: skip
     _check(own)
     _try(own)

@@ -1,7 +1,8 @@
 """Operations of the language for models built in Python.
 
 Each function returns an `Expression`; shapes are checked when the model is compiled. Shapes below: `[*]` is any leading
-dimensions. Raises `CompileError` W005 for an operand that is no number, name or expression. An operation that was registered (`wscc.register_op`) is called as `nn.call("name", x)`.
+dimensions. Raises `CompileError` W005 for an operand that is no number, name or expression. An operation that was
+registered (`wscc.register_op`) is called as `nn.call("name", x)`.
 """
 
 from __future__ import annotations

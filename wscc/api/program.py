@@ -13,20 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wscc.api.arguments import one_of, refuse, whole
 from wscc.api.drawing import DRAWINGS
-from wscc.api.request import (
-    ALLGATHER,
-    MAPPER,
-    Degrees,
-    Model,
-    Request,
-    Values,
-    link_model_of,
-    one_of,
-    refuse,
-    request,
-    whole,
-)
+from wscc.api.request import ALLGATHER, MAPPER, Degrees, Model, Request, Values, link_model_of, request
 from wscc.api.results import PassModule, Picture, Placement, Run, Simulation, Verification
 from wscc.driver.compile import Compiled, compile_source, graph_of
 from wscc.driver.pipeline import Insertion, Observer

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wscc.api.arguments import whole
 from wscc.api.program import Progress, cores
-from wscc.api.request import ALLGATHER, MAPPER, Degrees, Model, Request, Values, link_model_of, request, whole
+from wscc.api.request import ALLGATHER, MAPPER, Degrees, Model, Request, Values, link_model_of, request
 from wscc.api.results import Ranked, Ranking, Refusal
 from wscc.frontend.parse import parse
 from wscc.machine.links import CUT_THROUGH

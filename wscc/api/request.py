@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
+from wscc.api.arguments import each, one_of, refuse, whole
 from wscc.api.training import Train
-from wscc.diagnostics import Code, Diagnostic, Source
+from wscc.diagnostics import Source
 from wscc.driver.pipeline import Insertion
 from wscc.driver.types import ALLGATHERS, DEFAULT_MAPPER, MAPPERS, ROUTINGS, Choices
-from wscc.frontend.overrides import Overrides, UsageError
+from wscc.frontend.overrides import Overrides
 from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
 from wscc.machine.links import CUT_THROUGH, LINK_MODELS
 
@@ -20,11 +20,6 @@ Values = Mapping[str, object]
 Degrees = str | Mapping[str, int]
 
 CALL_ORDER = TextKind("a call order", 8 * MAX_CHARACTERS, "write what repeats as a loop")
-
-
-def refuse(message: str, help: str = "") -> NoReturn:
-    """Raise `UsageError` W006 for an argument that cannot be taken."""
-    raise UsageError(Diagnostic(Code.OPTION, message, help=help))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +45,14 @@ def request(
         dead = (dead,)
     sets = tuple(f"{key}={_value(key, value)}" for key, value in _items(overrides))
     changed = Overrides(
-        sets, _degrees(parallel), tuple(_word("dead", d) for d in dead), _optional("dtype", dtype)
+        sets,
+        _degrees(parallel),
+        tuple(_word("dead", d) for d in each("dead", dead)),
+        _optional("dtype", dtype),
     )
-    table = read_source(_path("call_order", call_order), CALL_ORDER) if call_order is not None else None
-    choices = Choices(mapper, routing, allgather, CUT_THROUGH * bool(stagger), table)
-    own = tuple(passes)
+    order = read_source(_path("call_order", call_order), CALL_ORDER) if call_order is not None else None
+    choices = Choices(mapper, routing, allgather, CUT_THROUGH * bool(stagger), order)
+    own = each("passes", passes)
     for p in own:
         if not isinstance(p, Insertion):
             refuse(
@@ -74,29 +72,10 @@ def source_of(program: Model) -> Source:
     return read_source(path)
 
 
-def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
-    """Raise `UsageError` W006 for a value that is not allowed."""
-    if value not in allowed:
-        words = ", ".join(repr(k) for k in allowed if k)
-        refuse(f"`{name}` is {value!r}, and can be {words}")
-
-
 def link_model_of(value: str) -> str:
     """The name of a link model. Raises `UsageError` W006 for any other word."""
     one_of("link_model", value, LINK_MODELS)
     return value
-
-
-def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """The value as an integer. Raises `UsageError` W006 for none, or one beyond its limits."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        refuse(f"`{name}` is {value!r}, and must be an integer")
-    number: int = value.__index__()
-    if number < least or (most is not None and number > most):
-        refuse(
-            f"`{name}` is {number}, and must be {f'at least {least}' if most is None else f'{least} to {most}'}"
-        )
-    return number
 
 
 def _items(overrides: Values | None) -> Iterable[tuple[str, object]]:

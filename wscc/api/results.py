@@ -48,10 +48,9 @@ class Picture:
         """Write the picture to a file. Raises `CompileError` W002 if that cannot be done."""
         try:
             Path(path).write_text(self.svg, encoding="utf-8")
-        except OSError as problem:
-            raise fail(
-                Code.UNREADABLE, f"cannot write `{path}`: {(problem.strerror or '').lower()}"
-            ) from None
+        except (OSError, ValueError) as problem:
+            reason = getattr(problem, "strerror", None) or "not a valid path"
+            raise fail(Code.UNREADABLE, f"cannot write `{path}`: {reason.lower()}") from None
 
     def _repr_svg_(self) -> str:
         return self.svg
