@@ -29,7 +29,7 @@ def small(**settings: object) -> wscc.Train:
     x = m.let("x", nn.embedding(tokens, wte))
     x = m.let("x", x - -(mlp(x, m.d) + mlp(x, m.d, f=8)))
     m.loss(nn.cross_entropy(x @ nn.transpose(wte), labels))
-    given = {
+    defaults = {
         "batch": 2,
         "microbatch": 2,
         "optimizer": wscc.sgd(lr=0.1),
@@ -37,7 +37,7 @@ def small(**settings: object) -> wscc.Train:
         "parallel": "tp=2",
         **settings,
     }
-    return wscc.Train(m, wscc.Wafer("two", mesh=(1, 2), preset="temp-4x8"), **given)  # type: ignore[arg-type]
+    return wscc.Train(m, wscc.Wafer("two", mesh=(1, 2), preset="temp-4x8"), **defaults)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

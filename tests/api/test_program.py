@@ -68,11 +68,11 @@ def test_a_loaded_program_is_the_saved_one(program: wscc.Program, tmp_path: Path
 
 
 def test_a_simulation_says_what_bounds_it(program: wscc.Program) -> None:
-    found = program.simulate(trace=True)
-    assert found.seconds >= found.bound > 0
-    assert found.figures.bound_seconds[found.bound_by] == found.bound
-    assert '"traceEvents"' in found.trace
-    assert "MFU" in repr(found)
+    simulation = program.simulate(trace=True)
+    assert simulation.seconds >= simulation.bound > 0
+    assert simulation.figures.bound_seconds[simulation.bound_by] == simulation.bound
+    assert '"traceEvents"' in simulation.trace
+    assert "MFU" in repr(simulation)
 
 
 def test_verification_compares_semantics(program: wscc.Program) -> None:

@@ -127,8 +127,8 @@ class Block(Body):
     """
 
     def __init__(self, word: str, *tensors: str, **sizes: Operand | None) -> None:
-        given = tuple(ast.Parameter(ast.Name(name(t))) for t in tensors)
-        super().__init__(word, (*given, *_sizes(sizes)))
+        arguments = tuple(ast.Parameter(ast.Name(name(t))) for t in tensors)
+        super().__init__(word, (*arguments, *_sizes(sizes)))
 
     def tensor(self, word: str) -> Expression:
         """The argument of this name. W001 for a name that is none."""
