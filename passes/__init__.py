@@ -61,7 +61,7 @@ def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
     return [
         Differentiate(),
         Partition(),
-        Stages(choices.schedule),
+        Stages(choices.call_order),
         *local_rewrites,
         Place(choices.mapper),
         LowerCollectives(choices.allgather),

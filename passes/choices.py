@@ -20,7 +20,7 @@ class Choices:
     `mapper`: the algorithm that places the dies. `routing`: `xy` (initial routes), `adaptive` (TCME), or empty for
     adaptive from `-O2` on. `allgather`: the plan of an all-gather that does not stream, from neighbour to neighbour
     (`ring`) or from each die to all others at once (`multicast`). `stagger`: the link model of the simulation that
-    decides whether clusters of dies that share hot links start apart (empty: all start at once). `schedule`: the
+    decides whether clusters of dies that share hot links start apart (empty: all start at once). `call_order`: the
     text of a call order for the step (None: that of `stages`).
     """
 
@@ -28,7 +28,7 @@ class Choices:
     routing: str = ""
     allgather: str = ALLGATHERS[0]
     stagger: str = ""
-    schedule: Source | None = None
+    call_order: Source | None = None
 
 
 DEFAULT: Final = Choices()

@@ -117,7 +117,7 @@ def _update(owner: str, weights: list[Weight], train: Train) -> Procedure:
 
 def _attrs(train: Train) -> dict[str, Attr]:
     """Attributes for every optimizer, of which an op takes those that it has."""
-    optimizer, lr_schedule = train.optimizer, train.schedule
+    optimizer, lr_schedule = train.optimizer, train.lr_schedule
     return {
         "lr": optimizer.lr,
         "beta1": optimizer.beta1,
