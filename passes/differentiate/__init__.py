@@ -160,7 +160,7 @@ class _StepBuilder:
     def _residual(self, s: Segment, value: Value) -> Ref:
         name = self.names.of((s.procedure.name, value), f"{s.procedure.name}.{value.name}")
         extents = (s.count,) if s.variable else ()
-        self.arrays[name] = Array(name, value.type, Kind.SAVED, extents)
+        self.arrays[name] = Array(name, value.type, Kind.RESIDUAL, extents)
         return Ref(name, (Affine(0, ((s.variable, 1),)),) if s.variable else ())
 
     def _has_grad(self, array: str) -> bool:

@@ -136,7 +136,7 @@ class _Tape:
             term = " ".join(f"i{n}" for n in range(len(value.type.shape)))
             rule = f"{', '.join([term] * len(parts))} -> {term}"
             total = self.builder.one(
-                "gsum", parts, rule, dtypes=[parts[0].type.dtype], hints=[f"d.{value.name}.sum"],
+                "partial_sum", parts, rule, dtypes=[parts[0].type.dtype], hints=[f"d.{value.name}.sum"],
                 origin=f"{self._forward.name}{FORWARD}/{value.name}",
             )  # fmt: skip
             parts[:] = [total]

@@ -153,7 +153,7 @@ def _cast(b: Backward, dys: Grads) -> Grads:
     return b.emit("cast", [dy], [term], [term], [b.tape.grad_dtype(x)])
 
 
-def _gsum(b: Backward, dys: Grads) -> Grads:
+def _partial_sum(b: Backward, dys: Grads) -> Grads:
     return [_result_gradient(dys)] * len(b.op.operands)
 
 
@@ -284,7 +284,7 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "div": _div,
     "scale": _scale,
     "cast": _cast,
-    "gsum": _gsum,
+    "partial_sum": _partial_sum,
     "split": _split,
     "stack": _stack,
     "gelu": _pointwise("gelu_bwd"),

@@ -122,8 +122,8 @@ def _is_view(stmt: GraphStmt) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What the calls of a procedure bind its outputs to: by number, the input formal of the same bytes; and those
-    whose bytes no other formal has."""
+    """What the calls of a procedure bind its outputs to: by number, the input argument of the same bytes; and those
+    whose bytes no other argument has."""
 
     aliases: dict[int, str]
     alone: frozenset[int]
@@ -150,8 +150,8 @@ class _Procedure:
         self.mesh = mesh = coordinates.mesh
         self.lies = lies
         self.procedure = procedure
-        self.formals = [self._formal(j, bound) for j in range(len(procedure.outputs))]
-        names = {v.name for v in procedure.inputs} | set(self.formals)
+        self.arguments = [self._argument(j, bound) for j in range(len(procedure.outputs))]
+        names = {v.name for v in procedure.inputs} | set(self.arguments)
         self.build = FabricBuilder(mesh, {}, [], names, multicast, fast_bytes, tile)
         self.env = {v.name: whole_view(v.name, self._local(v), v.type.dtype) for v in procedure.inputs}
         self.alone = bound.alone
@@ -162,17 +162,17 @@ class _Procedure:
     def _local(self, value: Value) -> tuple[int, ...]:
         return value.type.local_shape(self.mesh.sizes)
 
-    def _formal(self, j: int, bound: Bound) -> str:
+    def _argument(self, j: int, bound: Bound) -> str:
         """The name of the memory that output j is bound to: that of the input which it replaces, if any."""
         return bound.aliases.get(j) or f"out.{j}"
 
     def _choose_places(self) -> None:
         """Where results go that are not free to lie anywhere: returned values, and parts of a stack."""
         made = {v.name for s in self.procedure.statements for v in s.results}
-        for formal, out in zip(self.formals, self.procedure.outputs, strict=True):
+        for argument, out in zip(self.arguments, self.procedure.outputs, strict=True):
             name = out.value.name
             if out.mode is Mode.WRITE and name in made and name not in self.places:
-                self.places[name] = whole_view(formal, self._local(out.value), out.value.type.dtype)
+                self.places[name] = whole_view(argument, self._local(out.value), out.value.type.dtype)
         for op in self.procedure.ops:
             if op.kind == "stack":
                 self._place_parts(op)
@@ -183,11 +183,11 @@ class _Procedure:
         read = {v.name for s in self.procedure.statements for v in s.operands}
         returned = Counter(out.value.name for out in self.procedure.outputs)
         products = {op.results[0].name for op in self.procedure.ops if op.kind in ("matmul", "sum")}
-        for j, (formal, out) in enumerate(zip(self.formals, self.procedure.outputs, strict=True)):
+        for j, (argument, out) in enumerate(zip(self.arguments, self.procedure.outputs, strict=True)):
             name = out.value.name
             is_free = j in self.alone and returned[name] == 1 and name not in read | set(self.places)
             if out.mode is Mode.ADD and is_free and name in products:
-                self.places[name] = whole_view(formal, self._local(out.value), out.value.type.dtype)
+                self.places[name] = whole_view(argument, self._local(out.value), out.value.type.dtype)
                 self.grown.add(name)
 
     def _place_parts(self, op: Op) -> None:
@@ -214,18 +214,18 @@ class _Procedure:
             else:
                 self._op(stmt)
         self.build.source = ""
-        for formal, out in zip(self.formals, self.procedure.outputs, strict=True):
-            self._return(formal, out)
+        for argument, out in zip(self.arguments, self.procedure.outputs, strict=True):
+            self._return(argument, out)
         outputs = tuple(
             Output(Value(f, o.value.type), o.mode)
-            for f, o in zip(self.formals, self.procedure.outputs, strict=True)
+            for f, o in zip(self.arguments, self.procedure.outputs, strict=True)
         )
         used = buffers_of(self.build.body)
         buffers: tuple[Buffer, ...] = tuple(b for b in self.build.buffers.values() if b.name in used)
         return replace(self.procedure, outputs=outputs, buffers=buffers, body=tuple(self.build.body))
 
-    def _return(self, formal: str, out: Output) -> None:
-        target = whole_view(formal, self._local(out.value), out.value.type.dtype)
+    def _return(self, argument: str, out: Output) -> None:
+        target = whole_view(argument, self._local(out.value), out.value.type.dtype)
         source = self.env[out.value.name]
         if out.value.name in self.grown:
             return

@@ -31,7 +31,7 @@ def halves(view: View, part: Part) -> View | None:
 
 @dataclass(slots=True)
 class FabricBuilder:
-    """The body and buffers of one procedure; `taken` are the names in use, formals included; `source` and `span`
+    """The body and buffers of one procedure; `taken` are the names in use, arguments included; `source` and `span`
     mark what is emitted next. With `multicast`, dies that gather send to all others at once.
     Temporaries of one op should not take more than `fast_bytes`; `tile` is the side of a matrix unit."""
 

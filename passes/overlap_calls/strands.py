@@ -18,7 +18,7 @@ Strands = list[list[int]]
 
 
 def strands(procedure: Procedure, aliases: dict[str, str]) -> Strands:
-    """All statements, in the order of the strands' first ones. `aliases` gives formals that may be the same memory a
+    """All statements, in the order of the strands' first ones. `aliases` gives arguments that may be the same memory a
     common name (`wscc.analysis.aliases`)."""
     together: UnionFind[str | int] = UnionFind()
     places: list[str | int] = []
@@ -56,10 +56,10 @@ def waiting(some: Strands, times: Seconds) -> float:
 
 
 def part(procedure: Procedure, name: str, positions: Iterable[int]) -> tuple[Procedure, list[int]]:
-    """The procedure with some of its strands only, and which of its formals that has."""
+    """The procedure with some of its strands only, and which of its arguments that has."""
     body = tuple(procedure.body[i] for i in sorted(positions))
     used = buffers_of(body)
-    kept = [i for i, v in enumerate(procedure.formals) if v.name in used]
+    kept = [i for i, v in enumerate(procedure.arguments) if v.name in used]
     made = replace(
         procedure,
         name=name,

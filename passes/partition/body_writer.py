@@ -80,7 +80,7 @@ class BodyWriter:
 
     def _shard_op(self, op: Op, target_layouts: dict[str, Layout | None]) -> None:
         natives = [self._copies[v.name][0].type.layout or Layout(()) for v in op.operands]
-        if op.kind == "gsum":
+        if op.kind == "partial_sum":
             needs, gives = self._gradient_sum_layouts(op, natives)
         else:
             needs, gives = self._layouts(op, natives, target_layouts)

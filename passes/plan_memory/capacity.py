@@ -40,12 +40,12 @@ def _too_large(module: Module, report: MemoryReport) -> CompileError:
 def _changes(module: Module, report: MemoryReport, excess: int) -> Iterator[str]:
     """Changes of the program that would free enough, by an estimate, the mildest first."""
     of, train = report.by_category, module.train
-    saved = of[str(Kind.SAVED)]
-    if train.recompute != "full" and saved - saved // 8 >= excess:
+    residuals = of[str(Kind.RESIDUAL)]
+    if train.recompute != "full" and residuals - residuals // 8 >= excess:
         yield "set `recompute full`"
     replicas = prod(n for a, n in module.axes if a in POLICIES and POLICIES[a].seed == (BATCH,))
     per_replica = train.batch // train.microbatches // replicas
-    scale = of[LOCALS] + saved + of[str(Kind.CARRIED)]
+    scale = of[LOCALS] + residuals + of[str(Kind.CARRIED)]
     for divisor in (2, 4, 8):
         if per_replica % divisor == 0 and scale - scale // divisor >= excess:
             yield f"set `microbatch {per_replica // divisor}`"

@@ -22,7 +22,7 @@ from wscc.ir.op import GraphStmt
 from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.views import View, whole_view
 from wscc.passes.base import Fact, Pass
-from wscc.passes.promote.boxes import Formal
+from wscc.passes.promote.boxes import Argument
 from wscc.passes.promote.choose import Copy, chosen, needed_from
 from wscc.passes.promote.spread import spread_pieces
 
@@ -32,14 +32,14 @@ _MANY: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Promote(Pass):
-    """Copy formals whose bytes lie in HBM into locals that may lie in SRAM (promotion into a scratchpad: M. Kandemir
+    """Copy arguments whose bytes lie in HBM into locals that may lie in SRAM (promotion into a scratchpad: M. Kandemir
     et al., "Dynamic Management of Scratch-Pad Memory Space", DAC 2001), where that saves more time than the copies
-    take: a copy in before the first statement that touches the formal, unless it is only written, and a copy out
+    take: a copy in before the first statement that touches the argument, unless it is only written, and a copy out
     after the last that writes it. Statements touch the local instead.
 
     A copy is a transfer of each die to itself: it takes no link, and goes on while the die computes. Nothing changes
-    where a good part of the arrays lies in SRAM anyway. Formals that a call may bind to the bytes of others are left
-    alone. Pieces of a kernel that reads formals first move up among products, so that their copies hide there.
+    where a good part of the arrays lies in SRAM anyway. Arguments that a call may bind to the bytes of others are left
+    alone. Pieces of a kernel that reads arguments first move up among products, so that their copies hide there.
 
     Before: gemm %a = %w, ..; gemm %b = %w, ..
     After:  transfer 0 to=[0,1] %w -> %w.near; gemm %a = %w.near, ..; gemm %b = %w.near, ..
@@ -57,19 +57,19 @@ class Promote(Pass):
         spread = [spread_pieces(p, die, names[p.name]) for p in module.procedures]
         return module.with_(
             procedures=tuple(
-                promoted(p, chosen(p, _formals(p, module, names[p.name]), module.machine), dies)
+                promoted(p, chosen(p, _arguments(p, module, names[p.name]), module.machine), dies)
                 for p in spread
             )
         )
 
 
-def _formals(procedure: Procedure, module: Module, shared: dict[str, str]) -> list[Formal]:
+def _arguments(procedure: Procedure, module: Module, shared: dict[str, str]) -> list[Argument]:
     """Those whose bytes have one name."""
     held = {v.name for v in procedure.inputs}
     held |= {o.value.name for o in procedure.outputs if o.mode is Mode.ADD}
-    values = {v.name: v.type for v in procedure.formals if v.name not in shared}
+    values = {v.name: v.type for v in procedure.arguments if v.name not in shared}
     return [
-        Formal(name, prod(t.local_shape(module.sizes)), t.dtype, name in held) for name, t in values.items()
+        Argument(name, prod(t.local_shape(module.sizes)), t.dtype, name in held) for name, t in values.items()
     ]
 
 
@@ -77,19 +77,19 @@ def promoted(procedure: Procedure, copies: list[Copy], dies: int) -> Procedure:
     """The procedure with these copies, in locals of their own."""
     if not copies:
         return procedure
-    taken = {v.name for v in procedure.formals} | {b.name for b in procedure.buffers}
+    taken = {v.name for v in procedure.arguments} | {b.name for b in procedure.buffers}
     channel = 1 + max((s.channel for s in procedure.body if isinstance(s, Transfer)), default=-1)
     before: dict[int, list[FabricStmt]] = defaultdict(list)
     after: dict[int, list[FabricStmt]] = defaultdict(list)
     moved: dict[tuple[int, View], View] = {}
     buffers = []
     for c in copies:
-        name = fresh(f"{c.formal.name}.near", taken)
+        name = fresh(f"{c.argument.name}.near", taken)
         taken.add(name)
-        buffers.append(Buffer(name, c.box.view.elements, c.formal.dtype))
-        far, near = c.box.view, whole_view(name, c.box.view.shape, c.formal.dtype)
+        buffers.append(Buffer(name, c.box.view.elements, c.argument.dtype))
+        far, near = c.box.view, whole_view(name, c.box.view.shape, c.argument.dtype)
         to = _dies(procedure, c, dies)
-        if c.formal.held:
+        if c.argument.held:
             before[needed_from(procedure, c.first)].append(Transfer(channel, to, far, near, source=name))
         if c.last_write >= 0:
             after[c.last_write].append(Transfer(channel + 1, to, near, far, source=name))

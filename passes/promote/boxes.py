@@ -1,4 +1,4 @@
-"""Which parts of a formal are copied: boxes that the views on it stay within."""
+"""Which parts of an argument are copied: boxes that the views on it stay within."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wscc.ir.views import View, contiguous_strides, whole_view
 
 
 @dataclass(frozen=True, slots=True)
-class Formal:
+class Argument:
     """Memory of `elements` that a call binds, which may hold something at entry (`held`)."""
 
     name: str
@@ -27,29 +27,29 @@ class Formal:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A part of a formal, or all of it."""
+    """A part of an argument, or all of it."""
 
     view: View
     whole: bool = False
 
     def inside(self, view: View) -> View | None:
-        """A view on the formal as one on a compact copy of the box, whose name it keeps; None if it is not inside the
+        """A view on the argument as one on a compact copy of the box, whose name it keeps; None if it is not inside the
         box, or crosses its dimensions."""
         return view if self.whole else _moved(view, self.view)
 
 
-def boxes(formal: Formal, views: Iterable[View]) -> list[Box]:
-    """Disjoint boxes such that every view is inside one; the whole formal if there are none smaller, or if it must be
+def boxes(argument: Argument, views: Iterable[View]) -> list[Box]:
+    """Disjoint boxes such that every view is inside one; the whole argument if there are none smaller, or if it must be
     written to the last byte because it holds nothing."""
     found: list[Box] = []
     for view in sorted(dict.fromkeys(views), key=lambda v: -v.elements):
         if any(box.inside(view) for box in found):
             continue
-        if not formal.held or not isinstance(view.offset, int) or not _is_plain(view):
-            return [Box(formal.whole, whole=True)]
+        if not argument.held or not isinstance(view.offset, int) or not _is_plain(view):
+            return [Box(argument.whole, whole=True)]
         found.append(Box(view))
     if any(_meet(a.view, b.view) for a, b in combinations(found, 2)):
-        return [Box(formal.whole, whole=True)]
+        return [Box(argument.whole, whole=True)]
     return found
 
 

@@ -1,4 +1,4 @@
-"""The formals of a procedure that are worth a place in the fast memory, in competition with its locals.
+"""The arguments of a procedure that are worth a place in the fast memory, in competition with its locals.
 
 Seconds are those of `access_cost`, at the rates of the wafer. What copies wait for one another is an average queue;
 that messages use the same port, and where in a body copies meet, is left out.
@@ -22,7 +22,7 @@ from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
 from wscc.ir.views import View
 from wscc.machine.wafer import Die, Wafer
-from wscc.passes.promote.boxes import Box, Formal, boxes
+from wscc.passes.promote.boxes import Argument, Box, boxes
 
 # Copies go on behind work as far as there is any: this part of their time is counted all the same.
 _SHOWN: Final = 0.25
@@ -35,10 +35,10 @@ _APART: Final = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A box of a formal that lies in a local for some touches, in order; `name` is its own."""
+    """A box of an argument that lies in a local for some touches, in order; `name` is its own."""
 
     name: str
-    formal: Formal
+    argument: Argument
     box: Box
     touches: tuple[Access, ...]
 
@@ -58,14 +58,14 @@ class Copy:
     @property
     def times(self) -> int:
         """In, out, or both."""
-        return self.formal.held + (self.last_write >= 0)
+        return self.argument.held + (self.last_write >= 0)
 
 
-def chosen(procedure: Procedure, formals: list[Formal], machine: Wafer) -> list[Copy]:
+def chosen(procedure: Procedure, arguments: list[Argument], machine: Wafer) -> list[Copy]:
     """Those that gain, and fit the fast memory beside the locals that gain more."""
     die, rates, rhythm = machine.die, Rates.of(machine), pace(procedure, machine.die)
     work = float(rhythm.seconds[-1])
-    found = list(copies(procedure, formals, rhythm, rates.die.hbm(_APART * die.sram)))
+    found = list(copies(procedure, arguments, rhythm, rates.die.hbm(_APART * die.sram)))
     seconds = {c.name: rates.die.hbm(c.times * c.bytes) for c in found}
     costs, queue = _costs(procedure, die), _queue(seconds, work)
 
@@ -104,10 +104,10 @@ def _queue(copies: dict[str, float], work: float) -> dict[str, float]:
     return {name: (squares - s * s) / (2 * whole) for name, s in copies.items()}
 
 
-def copies(procedure: Procedure, formals: list[Formal], rhythm: Pace, apart: float) -> Iterator[Copy]:
+def copies(procedure: Procedure, arguments: list[Argument], rhythm: Pace, apart: float) -> Iterator[Copy]:
     """All that may be copied: box by box, and for what is only read, use by use if those are `apart` in seconds."""
     touches = accesses_by_buffer(procedure.body)
-    for f in formals:
+    for f in arguments:
         own = touches.get(f.name, [])
         for n, box in enumerate(boxes(f, (t.view for t in own))):
             inside = [t for t in own if box.inside(t.view)]
@@ -142,7 +142,7 @@ def _locals(procedure: Procedure, die: Die) -> Iterator[Lifetime]:
 
 
 def _touched_from_to(procedure: Procedure) -> dict[str, tuple[int, int]]:
-    """By buffer and formal, the statements from which on and until which it is needed: messages begin and end over
+    """By buffer and argument, the statements from which on and until which it is needed: messages begin and end over
     other transfers."""
     transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
     number = {i: n for n, i in enumerate(transfers)}

@@ -25,11 +25,11 @@ def spread_pieces(procedure: Procedure, die: Die, aliases: dict[str, str]) -> Pr
     """The procedure with the pieces of each kernel that has one result as far apart as copies of what they read take,
     as long as nothing between touches a buffer that they write, or writes one that they read. Several results
     would take more memory meanwhile than the operands give back."""
-    rhythm, formals = pace(procedure, die), {v.name for v in procedure.formals}
+    rhythm, arguments = pace(procedure, die), {v.name for v in procedure.arguments}
     before: dict[int, list[int]] = {}
     for first, end in _runs(procedure):
         pieces = [k for k in procedure.body[first:end] if isinstance(k, Kernel)]
-        bytes_ = sum(v.bytes for k in pieces for v in k.reads if v.buffer in formals)
+        bytes_ = sum(v.bytes for k in pieces for v in k.reads if v.buffer in arguments)
         if not bytes_ or len(pieces[0].writes) > 1:
             continue
         lowest, now = _independent(procedure, first, pieces, aliases), float(rhythm.seconds[first])

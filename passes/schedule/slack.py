@@ -168,12 +168,12 @@ _LATE: Final = 4  # after those before it are over
 def copy_bounds(procedure: Procedure, reach: Reach) -> dict[int, Bounds]:
     """The bounds of each local transfer. All share the port of one memory, which takes them as they come. So a copy in
     begins early enough for what comes before it; `plan_memory` lets it begin later where there is no room for it."""
-    formals = {v.name for v in procedure.formals}
+    arguments = {v.name for v in procedure.arguments}
     local = [(i, s) for i, s in enumerate(procedure.body) if isinstance(s, Transfer) and s.is_local]
     if not local:
         return {}
     rhythm = pace(procedure, reach.die)
-    outs = [(i, s) for i, s in local if s.read.buffer not in formals]
+    outs = [(i, s) for i, s in local if s.read.buffer not in arguments]
     port = _Port.of([(float(rhythm.seconds[i]), reach.seconds(s)) for i, s in outs])
     result = {}
     for (i, stmt), over in zip(outs, port.over, strict=True):

@@ -12,7 +12,7 @@ from wscc.passes.stages.cut import Chunk, accessed_intervals
 from wscc.passes.stages.slots import Slots
 
 # Kinds that are live between the forward and the backward work of a micro-batch, with an element for each.
-IN_FLIGHT = (Kind.CARRIED, Kind.SAVED)
+IN_FLIGHT = (Kind.CARRIED, Kind.RESIDUAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Parts:
         slots = self.slots[chunk]
         if array.is_a(Role.GRADIENT):
             return slots.gradients
-        return slots.saved if array.kind is Kind.SAVED else slots.carried
+        return slots.residuals if array.kind is Kind.RESIDUAL else slots.carried
 
     def _part(
         self, array: Array, key: int, chunk: int, interval: tuple[int, int], slots: int, several: bool, owned: bool

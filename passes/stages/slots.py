@@ -18,12 +18,12 @@ LiveRange = tuple[int, int]
 class Slots:
     """Numbers of slots of one chunk, so that the live ranges of micro-batches in one slot never overlap.
 
-    `carried`: of values that it receives and passes on, live from arrival to the backward task. `saved`: of residuals,
-    live from the forward to the backward task. `gradients`: live from arrival until the backward task has sent its own.
+    `carried`: of values that it receives and passes on, live from arrival to the backward task. `residuals`: live from
+    the forward to the backward task. `gradients`: live from arrival until the backward task has sent its own.
     """
 
     carried: int
-    saved: int
+    residuals: int
     gradients: int
 
 
@@ -40,17 +40,17 @@ def slots_in_flight(events: list[Timed], messages: list[Message], chunks: int) -
         sources = {m.source for m in messages if m.target == c}
         readers = {m.target for m in messages if m.source == c}
         carried: list[LiveRange] = []
-        saved: list[LiveRange] = []
+        residuals: list[LiveRange] = []
         gradients: list[LiveRange] = []
         for m in range(microbatches):
             forward = begin[Task(False, c, m)]
             backward_begin, backward_end = begin[Task(True, c, m)], end[Task(True, c, m)]
-            saved.append((forward, backward_end))
+            residuals.append((forward, backward_end))
             carried.append((min([forward, *(end[Task(False, s, m)] + 1 for s in sources)]), backward_end))
             gradients.append(
                 (min([backward_begin, *(end[Task(True, r, m)] + 1 for r in readers)]), backward_end + 1)
             )
-        slots.append(Slots(*map(_needed, (carried, saved, gradients))))
+        slots.append(Slots(*map(_needed, (carried, residuals, gradients))))
     return slots
 
 

@@ -30,7 +30,7 @@ def bodies(case: Case, *, scheduled: bool) -> list[tuple[Procedure, int]]:
 @few
 @given(CASES)
 def test_statements_depend_on_one_another_where_they_share_a_byte(scheduled: bool, case: Case) -> None:
-    """One of them writes it, on some die; formals have no bytes in common here."""
+    """One of them writes it, on some die; arguments have no bytes in common here."""
     for procedure, dies in bodies(case, scheduled=scheduled):
         touched = reads_and_writes(procedure.body, dies)
         scanned = accesses(procedure, dies, {})

@@ -1,4 +1,4 @@
-"""`overlap` and `aliases`: views and formals are told apart exactly, and never wrongly."""
+"""`overlap` and `aliases`: views and arguments are told apart exactly, and never wrongly."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ indices = st.builds(
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), indices), min_size=3, max_size=3))
-def test_formals_that_ever_share_an_element_have_one_name(refs: list[tuple[str, Affine]]) -> None:
+def test_arguments_that_ever_share_an_element_have_one_name(refs: list[tuple[str, Affine]]) -> None:
     """`c` lies in the storage of `a`."""
     kind = TensorType((8,), DType.F32, Layout.whole(1))
     arrays = tuple(Array(n, kind, Kind.CARRIED, (3,), storage="a" if n == "c" else "") for n in "abc")

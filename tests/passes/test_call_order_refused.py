@@ -1,4 +1,4 @@
-"""Tables of calls that are refused: by name, with the line and what would work."""
+"""Call orders that are refused: by name, with the line and what would work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`promote`: statements touch copies in the fast memory, and memory ends as if they had touched the formals."""
+"""`promote`: statements touch copies in the fast memory, and memory ends as if they had touched the arguments."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from wscc.machine.wafer import Die, Wafer
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.promote import Promote, promoted
-from wscc.passes.promote.boxes import Formal
+from wscc.passes.promote.boxes import Argument
 from wscc.passes.promote.choose import copies
 from wscc.passes.promote.spread import spread_pieces
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
 
 
-def formal(name: str) -> Formal:
-    return Formal(name, ELEMENTS, DTYPE, held=True)
+def argument(name: str) -> Argument:
+    return Argument(name, ELEMENTS, DTYPE, held=True)
 
 
 def promoted_at_random(module: Module, rng: Random) -> Module:
-    """Any boxes and uses of formals that share their bytes with no other, whether that gains or not."""
+    """Any boxes and uses of arguments that share their bytes with no other, whether that gains or not."""
     names = aliases(module)
     made = []
     for p in module.procedures:
-        free = [formal(n) for n in dict.fromkeys(v.name for v in p.formals) if n not in names[p.name]]
+        free = [argument(n) for n in dict.fromkeys(v.name for v in p.arguments) if n not in names[p.name]]
         # So fast that any work between two uses parts them.
         found = copies(p, free, pace(p, module.machine.die), 1e30)
         made.append(promoted(p, [c for c in found if rng.random() < 0.7], module.dies_used))
@@ -74,7 +74,7 @@ def test_memory_ends_as_without_copies(case: Case, seed: int, overlap: bool, sra
 
 
 def _busy(procedure: Procedure, die: Die) -> Pace:
-    """As if each statement were work of 50 ns, a quarter of a copy of a whole formal."""
+    """As if each statement were work of 50 ns, a quarter of a copy of a whole argument."""
     return Pace(np.arange(len(procedure.body) + 1) * 50e-9)
 
 
@@ -123,8 +123,8 @@ def order(*body: Kernel, out: bool = False, die: Die = DIE) -> list[str]:
 
 def scheduled(*body: Kernel, out: bool, die: Die) -> Procedure:
     (p,) = module_of(1, list(body)).procedures
-    formals = [formal("in0"), *([replace(formal("out0"), held=False)] if out else [])]
-    near = promoted(p, list(copies(p, formals, pace(p, die), die.hbm_bandwidth)), 1)
+    arguments = [argument("in0"), *([replace(argument("out0"), held=False)] if out else [])]
+    near = promoted(p, list(copies(p, arguments, pace(p, die), die.hbm_bandwidth)), 1)
     module = module_of(1, []).with_(procedures=(near,), machine=Wafer("w", 1, 1, die))
     (p,) = Schedule().run(Route().run(FormPhases().run(module))).procedures
     return p
@@ -180,7 +180,7 @@ def test_what_is_read_after_its_copy_out_began_keeps_its_memory(sram: int) -> No
     filled = [Kernel("copy", (view(t),), (view("in0"),)) for t in ("t0", "t1")]
     module = module_of(1, [written, *filled, *[_gemm()] * 3, Kernel("copy", (high,), (low,))])
     (p,) = module.procedures
-    near = promoted(p, list(copies(p, [formal("out0")], pace(p, DIE), 1.0)), 1)
+    near = promoted(p, list(copies(p, [argument("out0")], pace(p, DIE), 1.0)), 1)
     machine = Wafer("w", 1, 1, replace(DIE, sram=sram, hbm=10**6))
     lowered = module.with_(procedures=(near,), machine=machine)
     planned = PlanMemory().run(Schedule().run(Route().run(FormPhases().run(lowered))))

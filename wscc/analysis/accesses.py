@@ -1,7 +1,7 @@
 """What the statements of a fabric procedure touch, and which touches meet: the dependencies of a body.
 
 A *region* is a view together with the dies on which it is touched. Two regions meet when on some die both are
-touched and share a byte. Formals that a call may bind to the same bytes count as one buffer.
+touched and share a byte. Arguments that a call may bind to the same bytes count as one buffer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Index: TypeAlias = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """`buffer` is the common name of all formals that may share its bytes; `where` is 1 on the dies that
+    """`buffer` is the common name of all arguments that may share its bytes; `where` is 1 on the dies that
     touch it."""
 
     buffer: str
@@ -53,7 +53,7 @@ class Accesses:
 
 
 def accesses(procedure: Procedure, dies: int, aliases: dict[str, str]) -> Accesses:
-    """Analyse a body. `aliases` gives formals their common name (`wscc.analysis.aliases`); waits touch what their
+    """Analyse a body. `aliases` gives arguments their common name (`wscc.analysis.aliases`); waits touch what their
     message does."""
     numbers: dict[Region, int] = {}
 

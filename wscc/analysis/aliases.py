@@ -1,4 +1,4 @@
-"""Which formals of a procedure a call may bind to the same bytes."""
+"""Which arguments of a procedure a call may bind to the same bytes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from wscc.ir.step import Affine, Ref, Step, calls
 
 
 def aliases(module: Module) -> dict[str, dict[str, str]]:
-    """By procedure: each formal that may share its bytes, with the common name of those it shares them with.
+    """By procedure: each argument that may share its bytes, with the common name of those it shares them with.
 
-    Formals with the same name are the same memory anyway. Elements of arrays in one storage share either all
+    Arguments with the same name are the same memory anyway. Elements of arrays in one storage share either all
     bytes or none (plan_memory gives them equal strides).
     """
     storage = {a.name: a.storage or a.name for a in module.arrays}
     shared: dict[str, UnionFind[str]] = {p.name: UnionFind() for p in module.procedures}
     for name, args in _bindings(module.step):
         sharing: dict[str, list[tuple[str, Ref]]] = {}
-        for formal, ref in zip(module.procedure(name).formals, args, strict=True):
-            sharing.setdefault(storage[ref.array], []).append((formal.name, ref))
+        for argument, ref in zip(module.procedure(name).arguments, args, strict=True):
+            sharing.setdefault(storage[ref.array], []).append((argument.name, ref))
         for (a, x), (b, y) in (pair for group in sharing.values() for pair in combinations(group, 2)):
             if a != b and not apart(x, y):
                 shared[name].union(a, b)
@@ -29,9 +29,9 @@ def aliases(module: Module) -> dict[str, dict[str, str]]:
 
 
 def _named(groups: UnionFind[str]) -> dict[str, str]:
-    """Each formal with the first of its group: which one names it in the union-find is left open."""
+    """Each argument with the first of its group: which one names it in the union-find is left open."""
     first: dict[str, str] = {}
-    return {formal: first.setdefault(groups[formal], formal) for formal in groups}
+    return {argument: first.setdefault(groups[argument], argument) for argument in groups}
 
 
 def _bindings(step: Step) -> list[tuple[str, tuple[Ref, ...]]]:

@@ -59,7 +59,7 @@ def _values(procedure: Procedure) -> Iterator[Value]:
 
 
 def _equal(module: Module) -> Iterator[list[_Dim]]:
-    """Dimensions of one factor of an op, those that a reshard keeps, and those of an argument and its formal."""
+    """Dimensions of one factor of an op, those that a reshard keeps, those of an array and the argument bound to it."""
     for p in module.procedures:
         for op in p.statements:
             if isinstance(op, Reshard):
@@ -73,7 +73,7 @@ def _equal(module: Module) -> Iterator[list[_Dim]]:
             yield from factors.values()
     for call, _ in calls(module.step):
         p = module.procedure(call.procedure)
-        for v, ref in zip(p.formals, call.args, strict=True):
+        for v, ref in zip(p.arguments, call.args, strict=True):
             yield from ([("", ref.array, d), (p.name, v.name, d)] for d in range(len(v.type.shape)))
 
 

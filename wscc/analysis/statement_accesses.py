@@ -67,7 +67,7 @@ def where_of(stmt: Stmt, dies: int, *, writes: bool) -> Ints:
 
 
 def buffers_of(body: Iterable[Stmt]) -> set[str]:
-    """The buffers and formals that some statement reads or writes."""
+    """The buffers and arguments that some statement reads or writes."""
     return {view.buffer for stmt in body for view, _ in views_of(stmt)}
 
 
@@ -81,7 +81,7 @@ class Access:
 
 
 def accesses_by_buffer(body: Iterable[Stmt]) -> dict[str, list[Access]]:
-    """By buffer and formal, its accesses in order; of one statement, writes before reads."""
+    """By buffer and argument, its accesses in order; of one statement, writes before reads."""
     accesses: dict[str, list[Access]] = {}
     for at, views in enumerate(accessed(body)):
         for view, writes in views:
@@ -90,7 +90,7 @@ def accesses_by_buffer(body: Iterable[Stmt]) -> dict[str, list[Access]]:
 
 
 def positions_by_buffer(body: Iterable[Stmt]) -> dict[str, list[int]]:
-    """By buffer and formal, the statements that access it, in order; one that does so twice is there twice."""
+    """By buffer and argument, the statements that access it, in order; one that does so twice is there twice."""
     positions: dict[str, list[int]] = {}
     for at, views in enumerate(accessed(body)):
         for view, _ in views:

@@ -36,7 +36,7 @@ class Seconds:
     @staticmethod
     def of(procedure: Procedure, wafer: Wafer, *, in_sram: bool) -> Seconds:
         """Locals are taken to lie in SRAM, arguments of a call too or else in HBM."""
-        slow = set() if in_sram else {v.name for v in procedure.formals}
+        slow = set() if in_sram else {v.name for v in procedure.arguments}
         sent = {s.channel: s.read.bytes for s in procedure.body if isinstance(s, Send) and not s.is_local}
         rates = Rates.of(wafer)
         work, messages, busy = [], [], []

@@ -55,7 +55,7 @@ class _Costs:
             inner *= size
 
     def procedure(self, p: Procedure) -> float:
-        arguments = {v.name for v in p.formals}
+        arguments = {v.name for v in p.arguments}
         return sum(
             self._reshard(s, arguments) if isinstance(s, Reshard) else self._op(s, arguments)
             for s in p.statements

@@ -27,7 +27,7 @@ _HIDDEN: Final = 0.25
 
 
 def slow_costs(procedure: Procedure, die: Die) -> dict[str, float]:
-    """By buffer and formal, the seconds that statements take longer if its bytes come from the slow memory."""
+    """By buffer and argument, the seconds that statements take longer if its bytes come from the slow memory."""
     costs: dict[str, float] = {}
     for _, view, seconds in statement_costs(procedure, die):
         costs[view.buffer] = costs.get(view.buffer, 0.0) + seconds

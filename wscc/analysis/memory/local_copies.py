@@ -12,7 +12,7 @@ from wscc.ir.op import GraphStmt
 
 @dataclass(frozen=True, slots=True)
 class LocalCopy:
-    """Where the parts of a message of each die to itself stand in a scheduled body, and the buffers (or formals)
+    """Where the parts of a message of each die to itself stand in a scheduled body, and the buffers (or arguments)
     that it reads and fills."""
 
     source: str

@@ -17,6 +17,8 @@ from wscc.ir.train import LrSchedule, Optimizer, Train
 from wscc.machine.wafer import Coordinate, DeadLink, Die, Link, Wafer, dead_link
 
 _MAX_LOOPS = 32
+# Kinds of arrays as texts of earlier versions spell them.
+_FORMER_KINDS = {"saved": "residual", "working": "compute_copy"}
 
 
 def read_module(tree: Node, source: Source) -> Module:
@@ -116,6 +118,7 @@ def _memory(r: Reading, node: Node | None, placements: list[Node]) -> Memory | N
 
 def _array(r: Reading, node: Node) -> Array:
     name, given, kind, end = tokens(node)
+    kind = kind.update(value=_FORMER_KINDS.get(kind, kind))
     parts = {str(n.data): tokens(n) for n in nodes(node)}
     extents = tuple(map(r.integer, parts.get("extents", ())))
     storage = r.name(parts["storage"][0]) if "storage" in parts else ""
