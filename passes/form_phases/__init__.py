@@ -1,4 +1,4 @@
-"""Group the transfers of each procedure into phases: sets that may be in flight together."""
+"""The pass that groups the transfers of each procedure into phases: sets that may be in flight together."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from wscc.passes.base import Fact, Pass
 class FormPhases(Pass):
     """Give each transfer the number of its phase, counted from 0 in program order in each procedure.
 
-    A whole collective or stream (one `group`) is one phase, since its rounds load the same links; so are
-    groups whose transfers interleave. With `merge`, a group joins the phase before it if none of its
-    transfers depends on one of that phase, directly or through kernels.
+    A whole collective or collective matmul (one `group`) is one phase, since its rounds load the same links; so are
+    groups whose transfers interleave. With `merge`, a group joins the phase before it if none of its transfers depends
+    on a transfer of that phase, directly or through kernels.
 
-    Invariant: numbers never fall along the body, and two transfers of one phase have no dependency path
-    between them, unless their groups are the same or interleave.
+    Invariant: numbers never decrease along the body, and no path of dependences leads between two transfers of one
+    phase, unless their groups are the same or interleave.
 
     Before: transfer 0 group=g; add; transfer 1 group=g; transfer 2 group=h of the sum
     After:  phases 0, 0 and 1
@@ -47,17 +47,17 @@ class FormPhases(Pass):
         spans = group_spans(procedure)
         if not spans:
             return procedure
-        found = accesses(procedure, dies, names)
-        depends = _Downstream.empty(found)
+        body_accesses = accesses(procedure, dies, names)
+        downstream = _Downstream.empty(body_accesses)
         phases: dict[int, int] = {}
         phase, walked = 0, spans[0].first
         for span in spans:
             if span.first > spans[0].first:
-                depends.walk(walked, span.first, sources=frozenset())
-                if not self.merge or depends.reaches(span):
+                downstream.walk(walked, span.first, sources=frozenset())
+                if not self.merge or downstream.reaches(span):
                     phase += 1
-                    depends = _Downstream.empty(found)
-            depends.walk(span.first, span.last + 1, sources=span.transfers)
+                    downstream = _Downstream.empty(body_accesses)
+            downstream.walk(span.first, span.last + 1, sources=span.transfers)
             walked = span.last + 1
             phases.update((i, phase) for i in span.transfers)
         body = tuple(
@@ -69,36 +69,36 @@ class FormPhases(Pass):
 
 @dataclass
 class _Downstream:
-    """The statements that depend on the transfers of the current phase, as what they read and wrote."""
+    """The regions that the statements which depend on transfers of the current phase have read and written."""
 
-    found: Accesses
+    accesses: Accesses
     read: NDArray[np.bool_]
     written: NDArray[np.bool_]
 
     @classmethod
-    def empty(cls, found: Accesses) -> _Downstream:
-        count = len(found.regions)
-        return cls(found, np.zeros(count, np.bool_), np.zeros(count, np.bool_))
+    def empty(cls, accesses: Accesses) -> _Downstream:
+        count = len(accesses.regions)
+        return cls(accesses, np.zeros(count, np.bool_), np.zeros(count, np.bool_))
 
     def walk(self, start: int, end: int, sources: frozenset[int]) -> None:
-        """Follow dependencies through statements `start` to `end` - 1; `sources` are of the phase."""
+        """Add those of statements `start` to `end` - 1 that are in `sources` (the phase) or depend on earlier ones."""
         for i in range(start, end):
-            touches = self.found.touches[i]
-            if i in sources or self._has(touches):
+            touches = self.accesses.touches[i]
+            if i in sources or self._depends(touches):
                 self.read[list(touches.reads)] = True
                 self.written[list(touches.writes)] = True
 
     def reaches(self, span: GroupSpan) -> bool:
-        """Whether a transfer of the span depends on the phase."""
-        trial = _Downstream(self.found, self.read.copy(), self.written.copy())
+        """Whether a transfer of the span depends on a transfer of the phase."""
+        trial = _Downstream(self.accesses, self.read.copy(), self.written.copy())
         for i in range(span.first, span.last + 1):
-            if i in span.transfers and trial._has(self.found.touches[i]):
+            if i in span.transfers and trial._depends(self.accesses.touches[i]):
                 return True
             trial.walk(i, i + 1, sources=frozenset())
         return False
 
-    def _has(self, touches: Touches) -> bool:
-        meeting = self.found.meeting
+    def _depends(self, touches: Touches) -> bool:
+        meeting = self.accesses.meeting
         return any(self.written[meeting[r]].any() for r in (*touches.reads, *touches.writes)) or any(
             self.read[meeting[r]].any() for r in touches.writes
         )
