@@ -69,11 +69,11 @@ class FormPhases(Pass):
 
 @dataclass
 class _Downstream:
-    """The regions that the statements which depend on transfers of the current phase have read and written."""
+    """The statements that depend on transfers of the current phase, as the regions that overlap their reads and writes."""
 
     accesses: Accesses
-    read: NDArray[np.bool_]
-    written: NDArray[np.bool_]
+    read_overlaps: NDArray[np.bool_]
+    write_overlaps: NDArray[np.bool_]
 
     @classmethod
     def empty(cls, accesses: Accesses) -> _Downstream:
@@ -82,15 +82,18 @@ class _Downstream:
 
     def walk(self, start: int, end: int, sources: frozenset[int]) -> None:
         """Add those of statements `start` to `end` - 1 that are in `sources` (the phase) or depend on earlier ones."""
+        overlap = self.accesses.meeting
         for i in range(start, end):
             touches = self.accesses.touches[i]
             if i in sources or self._depends(touches):
-                self.read[list(touches.reads)] = True
-                self.written[list(touches.writes)] = True
+                for region in touches.reads:
+                    self.read_overlaps[overlap[region]] = True
+                for region in touches.writes:
+                    self.write_overlaps[overlap[region]] = True
 
     def reaches(self, span: GroupSpan) -> bool:
         """Whether a transfer of the span depends on a transfer of the phase."""
-        trial = _Downstream(self.accesses, self.read.copy(), self.written.copy())
+        trial = _Downstream(self.accesses, self.read_overlaps.copy(), self.write_overlaps.copy())
         for i in range(span.first, span.last + 1):
             if i in span.transfers and trial._depends(self.accesses.touches[i]):
                 return True
@@ -98,7 +101,10 @@ class _Downstream:
         return False
 
     def _depends(self, touches: Touches) -> bool:
-        meeting = self.accesses.meeting
-        return any(self.written[meeting[r]].any() for r in (*touches.reads, *touches.writes)) or any(
-            self.read[meeting[r]].any() for r in touches.writes
+        """Whether a statement with these accesses conflicts with one of the added ones."""
+        reads, writes = list(touches.reads), list(touches.writes)
+        return bool(
+            self.write_overlaps[reads].any()
+            or self.write_overlaps[writes].any()
+            or self.read_overlaps[writes].any()
         )

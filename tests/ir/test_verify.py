@@ -233,3 +233,15 @@ def test_a_module_known_to_be_valid_hides_no_mistake_of_the_next() -> None:
     assert [*verify(lowered, lowered)] == []
     a, b, c, d = lowered.dies
     assert [*verify(lowered.with_(dies=(a, c, b, d)), lowered)]
+    # The same kernels on a buffer that has become too small for one of them.
+    k, p, buffer = next(
+        (k, p, b)
+        for k, p in enumerate(lowered.procedures)
+        for b in p.buffers
+        if b.elements > 1 and not b.slot
+    )
+    shrunk = tuple(replace(b, elements=1) if b == buffer else b for b in p.buffers)
+    smaller = lowered.with_(
+        procedures=(*lowered.procedures[:k], replace(p, buffers=shrunk), *lowered.procedures[k + 1 :])
+    )
+    assert [*verify(smaller, lowered)]

@@ -6,6 +6,7 @@ touched and share a byte. Arguments that a call may bind to the same bytes count
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -82,7 +83,7 @@ def _meeting(regions: tuple[Region, ...], dies: int) -> tuple[Index, ...]:
     for members in by_buffer.values():
         number = np.asarray(members, np.intp)
         rows = _Layout([regions[i] for i in members], dies)
-        found.update((i, number[rows.meeting(k)]) for k, i in enumerate(members))
+        found.update((i, number[row]) for i, row in zip(members, rows.meeting(), strict=True))
     return tuple(found[i] for i in range(len(regions)))
 
 
@@ -99,20 +100,36 @@ class _Layout:
         self.high = np.where(active, self.low + self.spans, np.iinfo(np.int64).min)
         self.is_run = np.asarray([len(r.dims) <= 1 for r in regions])
 
-    def meeting(self, k: int) -> Index:
-        """The regions that meet region k."""
-        near = (self.low[k] < self.high) & (self.low < self.high[k])
-        found = near.any(axis=1)
-        found[k] = True
-        # Intervals are exact for runs; the others are asked byte by byte.
-        unsure = np.flatnonzero(found & ~(self.is_run & self.is_run[k]))
-        shifts = self.low[unsure] - self.low[k]
-        mine = self.regions[k].dims
-        for other, shift, close in zip(unsure.tolist(), shifts, near[unsure], strict=True):
-            if other != k:
-                dims = self.regions[other].dims
-                found[other] = any(meets(mine, dims, s) for s in set(shift[close].tolist()))
-        return np.flatnonzero(found)
+    def meeting(self) -> Iterator[Index]:
+        """The regions that meet each region, in order."""
+        # Intervals are exact for runs; the others are asked byte by byte, each pair once: by the first of the two.
+        earlier: list[list[int]] = [[] for _ in self.regions]
+        for k in range(len(self.regions)):
+            near = (self.low[k] < self.high) & (self.low < self.high[k])
+            meets_k = near.any(axis=1)
+            unsure = np.flatnonzero(meets_k & ~(self.is_run & self.is_run[k]))
+            meets_k[unsure[unsure < k]] = False
+            meets_k[earlier[k]] = True
+            meets_k[k] = True
+            later = unsure[unsure > k]
+            meets_k[later] = self._meet(k, later, near[later])
+            for other in later[meets_k[later]].tolist():
+                earlier[other].append(k)
+            yield np.flatnonzero(meets_k)
+
+    def _meet(self, k: int, others: Index, near: NDArray[np.bool_]) -> list[bool]:
+        """Whether region k meets each of the others; `near` says on which dies their intervals do."""
+        dims = self.regions[k].dims
+        shifts = self.low[others] - self.low[k]
+        alike = (shifts == shifts[:, :1]).all(axis=1).tolist()  # on all dies, as mostly
+        return [
+            meets(dims, self.regions[other].dims, shift)
+            if same
+            else any(meets(dims, self.regions[other].dims, s) for s in set(shifts[n, near[n]].tolist()))
+            for n, (other, shift, same) in enumerate(
+                zip(others.tolist(), shifts[:, 0].tolist(), alike, strict=True)
+            )
+        ]
 
 
 def _representatives(regions: list[Region], dies: int) -> Index:

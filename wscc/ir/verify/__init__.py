@@ -41,9 +41,10 @@ def verify(module: Module, before: Module | None = None) -> Findings:
         return  # what follows relies on known axes and sane types
     known = before is not None and _surroundings(before) == _surroundings(module)
     valid = {id(p) for p in before.procedures} if before is not None and known else set()
+    earlier = _earlier(module, before)
     for procedure in module.procedures:
         if id(procedure) not in valid:
-            yield from _procedure(module, procedure)
+            yield from _procedure(module, procedure, earlier.get(procedure.name))
     yield from check_step(module)
     if module.level is Level.FABRIC:
         yield from check_memory(module)
@@ -52,6 +53,13 @@ def verify(module: Module, before: Module | None = None) -> Findings:
 def _surroundings(m: Module) -> tuple[object, ...]:
     """What the validity of a procedure rests on beside itself."""
     return m.level, m.axes, *((m.machine, m.dies, m.routes) if m.level is Level.FABRIC else ())
+
+
+def _earlier(module: Module, before: Module | None) -> dict[str, Procedure]:
+    """The procedures of a valid module on the same dies by name; none across levels."""
+    if before is None or (before.level, before.axes) != (module.level, module.axes):
+        return {}
+    return {p.name: p for p in before.procedures}
 
 
 def _header(m: Module) -> Findings:
@@ -137,7 +145,7 @@ def _type(m: Module, place: Place, kind: TensorType) -> Findings:
         yield from check_layout(place, kind, m.sizes)
 
 
-def _procedure(m: Module, p: Procedure) -> Findings:
+def _procedure(m: Module, p: Procedure, earlier: Procedure | None) -> Findings:
     place = in_procedure(p)
     values = dict.fromkeys([*p.arguments, *(v for s in p.statements for v in s.results)])
     found = [d for v in values for d in _type(m, Place(f"`%{v.name}` of `@{p.name}`"), v.type)]
@@ -147,7 +155,7 @@ def _procedure(m: Module, p: Procedure) -> Findings:
         if p.statements:
             yield place.wrong(f"`{p.statements[0].kind}` is an op, and the fabric level has none")
         elif not found:
-            yield from check_fabric(m, p)
+            yield from check_fabric(m, p, earlier)
         return
     if len(p.statements) != len(p.body) or p.buffers:
         yield place.wrong(f"buffers and statements of the fabric cannot stand at the {m.level} level")
