@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.analysis.accesses import Accesses, Touches, accesses
+from wscc.analysis.accesses import Accesses, AccessSet, accesses
 from wscc.analysis.aliases import aliases
 from wscc.analysis.transfer_groups import GroupSpan, group_spans
 from wscc.ir.fabric import Transfer
@@ -83,7 +83,7 @@ class _Downstream:
     def walk(self, start: int, end: int, sources: frozenset[int]) -> None:
         """Follow dependencies through statements `start` to `end` - 1; `sources` are of the phase."""
         for i in range(start, end):
-            touches = self.found.touches[i]
+            touches = self.found.by_statement[i]
             if i in sources or self._has(touches):
                 self.read[list(touches.reads)] = True
                 self.written[list(touches.writes)] = True
@@ -92,13 +92,13 @@ class _Downstream:
         """Whether a transfer of the span depends on the phase."""
         trial = _Downstream(self.found, self.read.copy(), self.written.copy())
         for i in range(span.first, span.last + 1):
-            if i in span.transfers and trial._has(self.found.touches[i]):
+            if i in span.transfers and trial._has(self.found.by_statement[i]):
                 return True
             trial.walk(i, i + 1, sources=frozenset())
         return False
 
-    def _has(self, touches: Touches) -> bool:
-        meeting = self.found.meeting
-        return any(self.written[meeting[r]].any() for r in (*touches.reads, *touches.writes)) or any(
-            self.read[meeting[r]].any() for r in touches.writes
+    def _has(self, touches: AccessSet) -> bool:
+        overlapping = self.found.overlapping
+        return any(self.written[overlapping[r]].any() for r in (*touches.reads, *touches.writes)) or any(
+            self.read[overlapping[r]].any() for r in touches.writes
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import ceil, prod
 
 from wscc.analysis.op_axes import split_axes
-from wscc.analysis.sequence_dims import Positions, Sequences, across, factors
+from wscc.analysis.sequence_dims import Positions, SequenceDims, cuts_sequence, sequence_factors
 from wscc.analysis.uses import users
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
@@ -19,13 +19,13 @@ def with_order(module: Module) -> Module:
     """The sharded module with the order of its sequences chosen by cost: zigzag where a causal stream of keys
     takes less time so, and where nothing but attention ever gathers a sequence (or it would show its order)."""
     streams = [a for a in module.sizes if policy(a).stream and SEQUENCE in policy(a).seed]
-    sequences = Sequences.of(module) if streams else None
+    sequences = SequenceDims.of(module) if streams else None
     return module.with_(
         zigzag=tuple(a for a in streams if sequences and _possible(module, a, sequences) and _pays(module, a))
     )
 
 
-def _possible(module: Module, axis: str, sequences: Sequences) -> bool:
+def _possible(module: Module, axis: str, sequences: SequenceDims) -> bool:
     """Parameters with positions lie as they are used, or not in that order at all."""
     inputs = [a.type.layout for a in module.arrays if a.kind is Kind.INPUT]
     leads = all(lay is not None and lay.dims[SEQUENCE][:1] == (axis,) for lay in inputs)
@@ -47,12 +47,12 @@ def _keeps_order(procedure: Procedure, axis: str, sizes: dict[str, int], positio
 
 def _reshard_keeps_order(reshard: Reshard, axis: str, positions: Positions, readers: list[GraphStmt]) -> bool:
     attended = reshard.kind == "all_gather" and all(map(_attends, readers))
-    return attended or reshard.axis != axis or not across(reshard, positions)
+    return attended or reshard.axis != axis or not cuts_sequence(reshard, positions)
 
 
 def _op_keeps_order(op: Op, axis: str, sizes: dict[str, int], positions: Positions) -> bool:
     s = op.stream
-    if s is not None and s.axis == axis and s.factor in factors(op, positions) and not _attends(op):
+    if s is not None and s.axis == axis and s.factor in sequence_factors(op, positions) and not _attends(op):
         return False
     return not op.definition.positional or _whole_pieces(op, axis, sizes)
 
