@@ -47,7 +47,7 @@ __all__ = ["PASSES", "Fact", "Pass", "default_passes"]
 
 
 def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
-    """`-O0`: no working copies, no fusion, no overlap, for debugging. `-O1` and above: all of them. `-O2`: copies in
+    """`-O0`: no compute copies, no fusion, no overlap, for debugging. `-O1` and above: all of them. `-O2`: copies in
     SRAM, routes around what is full. `-O3` is `-O2` for a strategy that `wscc.search` has found."""
     smaller: list[Pass] = [HoistCasts(), Fuse()] if level > 0 else []
     promoted: list[Pass] = [Promote()] if level > 1 else []

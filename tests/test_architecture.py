@@ -209,7 +209,7 @@ def test_every_pass_says_what_it_does(name: str) -> None:
 
 
 def test_the_default_pipeline_is_the_list_of_passes() -> None:
-    """In order; delays are for those who ask; `-O0` has no working copies, no fusion and no overlap,
+    """In order; delays are for those who ask; `-O0` has no compute copies, no fusion and no overlap,
     `-O1` no copies in SRAM."""
     assert [p.name for p in default_passes(2)] == [n for n in PASSES if n != "stagger"]
     assert [p.name for p in default_passes(1)] == [n for n in PASSES if n not in ("promote", "stagger")]

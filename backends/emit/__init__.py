@@ -109,7 +109,7 @@ def _roles(masks: list[Ints], dies: int) -> tuple[tuple[int, ...], list[int]]:
 def _code(procedure: Procedure, lines: list[_Line], die: int, dies: int) -> Code:
     """The procedure as a die of the role runs it."""
     body = tuple(line.instruction for line in lines if as_array(line.where, dies)[die])
-    return Code(procedure.name, len(procedure.formals), body)
+    return Code(procedure.name, len(procedure.arguments), body)
 
 
 def program_steps(module: Module) -> tuple[ProgramStep, ...]:

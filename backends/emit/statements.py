@@ -45,7 +45,7 @@ class Names:
     def __init__(self, procedure: Procedure) -> None:
         self._place: dict[str, tuple[int, int]] = {b.name: (-1, b.address) for b in procedure.buffers}
         # An output that replaces an input has its name, and the call binds both to the same bytes.
-        for number, value in enumerate(procedure.formals):
+        for number, value in enumerate(procedure.arguments):
             self._place.setdefault(value.name, (number, 0))
 
     def operand(self, view: View, table: Bindings) -> Operand:

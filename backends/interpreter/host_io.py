@@ -96,7 +96,7 @@ def _orders(t: HostTensor, manifest: Manifest) -> dict[int, NDArray[np.intp]]:
     Axes whose policy shards stored arrays cut no positions of those.
     """
     sizes = dict(manifest.axes)
-    is_stored = t.kind not in (Kind.INPUT, Kind.CARRIED, Kind.SAVED)
+    is_stored = t.kind not in (Kind.INPUT, Kind.CARRIED, Kind.RESIDUAL)
     return {
         d: np.array(order(n, sizes[axes[0]]))
         for d, (n, axes) in enumerate(zip(t.type.shape, _layout(t).dims, strict=True))

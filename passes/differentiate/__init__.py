@@ -57,7 +57,7 @@ class Differentiate(Pass):
     """Give every segment a backward procedure, and the module its update.
 
     A segment is a pure function of carried values and parameters. Its backward procedure takes the gradients
-    of what it carried out, the values saved for it and the parameters, and gives the gradients of what it
+    of what it carried out, its residuals and the parameters, and gives the gradients of what it
     carried in and (added up over micro-batches) of its parameters. `Train.recompute` says what is saved:
     everything it reads (`none`), only results of contractions and attention (`selective`), nothing (`full`).
 
@@ -99,7 +99,7 @@ class _State:
         self.module = module
         self.arrays = {a.name: a for a in module.arrays}
         self.names = Names([*self.arrays, *_SCALARS])
-        # Before those of saved values, so that gradients and moments have theirs whatever the model's names are.
+        # Before those of residuals, so that gradients and moments have theirs whatever the model's names are.
         self.weights = {
             a.name: Weight(
                 a,
@@ -136,17 +136,17 @@ class _State:
         wanted = [v for v in s.procedure.inputs if self._has_grad(inputs[v.name].array)]
         params = {n for n, ref in inputs.items() if self.arrays[ref.array].kind is Kind.PARAM}
         result = backward_procedure(s.procedure, wanted, params, self.module.train)
-        saved = [self._saved(s, v) for v in result.saved]
+        residuals = [self._residual(s, v) for v in result.residuals]
         fwd = replace(
             s.procedure,
             name=f"{s.procedure.name}{FORWARD}",
-            outputs=(*s.procedure.outputs, *(Output(v) for v in result.saved)),
+            outputs=(*s.procedure.outputs, *(Output(v) for v in result.residuals)),
         )
-        self.forward.append(s.over_layers(Call(fwd.name, (*s.call.args, *saved))))
+        self.forward.append(s.over_layers(Call(fwd.name, (*s.call.args, *residuals))))
         seeds = {
             o.value.name: self._carried_grad(outputs[o]) for o in s.procedure.outputs if o.mode is Mode.WRITE
         }
-        by_name = {**inputs, **dict(zip((v.name for v in result.saved), saved, strict=True))}
+        by_name = {**inputs, **dict(zip((v.name for v in result.residuals), residuals, strict=True))}
         args = [by_name[n] for n in result.reads] + [seeds[n] for n in result.seeds]
         args += [self._grad_ref(inputs[v.name]) for v in result.wanted]
         modes = [self._grad_mode(inputs[v.name]) for v in result.wanted]
@@ -155,10 +155,10 @@ class _State:
         backwards = tuple(s.reversed(r) for r in args)
         self.backward.insert(0, s.over_layers(Call(result.procedure.name, backwards)))
 
-    def _saved(self, s: Segment, value: Value) -> Ref:
+    def _residual(self, s: Segment, value: Value) -> Ref:
         name = self.names.of((s.procedure.name, value), f"{s.procedure.name}.{value.name}")
         extents = (s.count,) if s.variable else ()
-        self.arrays[name] = Array(name, value.type, Kind.SAVED, extents)
+        self.arrays[name] = Array(name, value.type, Kind.RESIDUAL, extents)
         return Ref(name, (Affine(0, ((s.variable, 1),)),) if s.variable else ())
 
     def _has_grad(self, array: str) -> bool:

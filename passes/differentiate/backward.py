@@ -16,11 +16,11 @@ from wscc.passes.differentiate.rules import DERIVATIVES, Backward
 
 @dataclass(frozen=True, slots=True)
 class BackwardResult:
-    """`procedure` takes `reads` (formals and saved values of the forward procedure, by name), then one gradient
-    for each of `seeds`; it gives `grads`, one for each of `wanted`. `saved` are forward values to keep."""
+    """`procedure` takes `reads` (arguments and residuals of the forward procedure, by name), then one gradient
+    for each of `seeds`; it gives `grads`, one for each of `wanted`. `residuals` are forward values to keep for it."""
 
     procedure: Procedure
-    saved: tuple[Value, ...]
+    residuals: tuple[Value, ...]
     reads: tuple[str, ...]
     seeds: tuple[str, ...]
     wanted: tuple[Value, ...]
@@ -41,15 +41,15 @@ def backward_procedure(
     for op in reversed(forward.ops):
         tape.differentiate(op)
     grads = tuple(tape.total(v) or tape.zeros(v) for v in wanted)
-    # Names in formals come from the forward procedure, in its order, so that the text is stable.
-    reads = [v for v in (*forward.inputs, *_results(forward)) if v.name in tape.formals]
-    saved = tuple(v for v in reads if v not in forward.inputs)
-    inputs = (*(tape.formals[v.name] for v in reads), *(tape.seeds[v.name] for v in seeds))
+    # Names in arguments come from the forward procedure, in its order, so that the text is stable.
+    reads = [v for v in (*forward.inputs, *_results(forward)) if v.name in tape.arguments]
+    residuals = tuple(v for v in reads if v not in forward.inputs)
+    inputs = (*(tape.arguments[v.name] for v in reads), *(tape.seeds[v.name] for v in seeds))
     procedure = Procedure(
         f"{forward.name}{BACKWARD}", inputs, tuple(Output(g) for g in grads), tuple(tape.builder.ops)
     )
     return BackwardResult(
-        procedure, saved, tuple(v.name for v in reads), tuple(v.name for v in seeds), tuple(wanted), grads
+        procedure, residuals, tuple(v.name for v in reads), tuple(v.name for v in seeds), tuple(wanted), grads
     )
 
 
@@ -62,7 +62,7 @@ class _Tape:
 
     def __init__(self, forward: Procedure, wanted: list[Value], params: set[str], train: Train) -> None:
         self.builder = Builder()
-        self.formals: dict[str, Value] = {}
+        self.arguments: dict[str, Value] = {}
         self.seeds: dict[str, Value] = {}
         self._forward = forward
         self._train = train
@@ -85,14 +85,14 @@ class _Tape:
     def forward(self, value: Value) -> Value:
         if value.name in self._recomputed:
             return self._recomputed[value.name]
-        if value.name in self._inputs or self._is_saved(value):
-            if value.name not in self.formals:
-                self.formals[value.name] = self.builder.input(value.name, value.type)
-            return self.formals[value.name]
+        if value.name in self._inputs or self._is_residual(value):
+            if value.name not in self.arguments:
+                self.arguments[value.name] = self.builder.input(value.name, value.type)
+            return self.arguments[value.name]
         self._recompute(self._producer[value.name])
         return self._recomputed[value.name]
 
-    def _is_saved(self, value: Value) -> bool:
+    def _is_residual(self, value: Value) -> bool:
         op = self._producer[value.name]
         # Views and conversions of weights cost nothing to have again, whatever is recomputed.
         if op.definition.view or value.name in self._weights:
@@ -129,7 +129,7 @@ class _Tape:
             term = " ".join(f"i{n}" for n in range(len(value.type.shape)))
             rule = f"{', '.join([term] * len(parts))} -> {term}"
             whole = self.builder.one(
-                "gsum", parts, rule, dtypes=[parts[0].type.dtype], hints=[f"d.{value.name}.sum"],
+                "partial_sum", parts, rule, dtypes=[parts[0].type.dtype], hints=[f"d.{value.name}.sum"],
                 origin=f"{self._forward.name}{FORWARD}/{value.name}",
             )  # fmt: skip
             parts[:] = [whole]

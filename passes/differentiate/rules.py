@@ -25,7 +25,7 @@ class Tape(Protocol):
     builder: Builder
 
     def forward(self, value: Value) -> Value:
-        """The forward value as the backward procedure has it: a formal, saved, or recomputed."""
+        """The forward value as the backward procedure has it: an argument, a residual, or recomputed."""
 
     def needs_grad(self, value: Value) -> bool: ...
 
@@ -151,7 +151,7 @@ def _cast(b: Backward, dys: Grads) -> Grads:
     return b.emit("cast", [dy], [term], [term], [b.tape.grad_dtype(x)])
 
 
-def _gsum(b: Backward, dys: Grads) -> Grads:
+def _partial_sum(b: Backward, dys: Grads) -> Grads:
     return [_present(dys)] * len(b.op.operands)
 
 
@@ -278,7 +278,7 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "div": _div,
     "scale": _scale,
     "cast": _cast,
-    "gsum": _gsum,
+    "partial_sum": _partial_sum,
     "split": _split,
     "stack": _stack,
     "gelu": _pointwise("gelu_bwd"),

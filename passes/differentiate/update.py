@@ -81,7 +81,7 @@ def _norm(owner: str, weights: list[Weight], train: Train) -> Procedure:
     ]
     total = squares[0]
     if len(squares) > 1:
-        total = b.one("gsum", squares, f"{', ' * (len(squares) - 1)} -> ", hints=["squares"])
+        total = b.one("partial_sum", squares, f"{', ' * (len(squares) - 1)} -> ", hints=["squares"])
     return Procedure(f"{owner}.norm", tuple(grads), (Output(total, Mode.ADD),), tuple(b.ops))
 
 

@@ -20,7 +20,7 @@ Body = list[Call | Loop]
 
 @dataclass(frozen=True, slots=True)
 class HoistCasts(Pass):
-    """Give each parameter that a step converts more than once to a narrower type a *working copy* in that type.
+    """Give each parameter that a step converts more than once to a narrower type a *compute copy* in that type.
 
     The copy lies as its parameter rests and has its extents. It is made before the first call that reads it, layer
     by layer; calls read it in place of the parameter: half the bytes in each micro-batch, forward and backward, and
@@ -47,7 +47,7 @@ class HoistCasts(Pass):
 
 @dataclass(slots=True)
 class _Reader:
-    """A procedure that reads working copies; for each of its inputs, the place of the one that it was before, and
+    """A procedure that reads compute copies; for each of its inputs, the place of the one that it was before, and
     whether a copy stands for it."""
 
     procedure: Procedure
@@ -59,7 +59,7 @@ class _Hoisting:
     module: Module
     casts: Casts
     readers: dict[str, _Reader] = field(default_factory=dict)
-    # Working copies, by the name of their parameter.
+    # Compute copies, by the name of their parameter.
     copies: dict[str, Array] = field(default_factory=dict)
     made: dict[str, Procedure] = field(default_factory=dict)
     names: Names = field(init=False)
@@ -108,7 +108,7 @@ class _Hoisting:
         name = self.array_names.of(param.name, f"{param.name}.{type_.dtype}")
         relation = Relation(Role.COPY, param.name)
         return Array(
-            name, type_, Kind.WORKING, param.extents, stage=param.stage, relation=relation, span=param.span
+            name, type_, Kind.COMPUTE_COPY, param.extents, stage=param.stage, relation=relation, span=param.span
         )
 
     def _making(self, owner: str, params: list[tuple[Array, Op]]) -> Call | Loop:

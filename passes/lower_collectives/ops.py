@@ -93,7 +93,7 @@ def _sum(s: OpInstance) -> None:
     s.kernel("sum", s.writes, [view], axes=axes, accumulate=s.accumulate[0])
 
 
-def _gsum(s: OpInstance) -> None:
+def _partial_sum(s: OpInstance) -> None:
     out, first = s.writes[0], s.reads[0]
     for i, other in enumerate(s.reads[1:]):
         s.kernel("add", [out], [first if i == 0 else out, other])
@@ -136,7 +136,7 @@ SPECIAL: Final[dict[str, Lowering]] = {
     "div": _elementwise("div"),
     "scale": _direct("scale"),
     "cast": _cast,
-    "gsum": _gsum,
+    "partial_sum": _partial_sum,
     "stack": _stack,
     "fill": _fill,
     "rope": rope,

@@ -67,7 +67,7 @@ def restricted(procedure: Procedure, name: str, positions: Iterable[int]) -> tup
     """The procedure with the statements at these positions only, and the numbers of the arguments that it keeps."""
     body = tuple(procedure.body[i] for i in sorted(positions))
     used = buffers_of(body)
-    numbers = [i for i, v in enumerate(procedure.formals) if v.name in used]
+    numbers = [i for i, v in enumerate(procedure.arguments) if v.name in used]
     restriction = replace(
         procedure,
         name=name,

@@ -32,9 +32,9 @@ def merged(
     free of deadlock: each message has its post and send above its waits in the one order, as before. Buffers, arguments
     and channels of the second are renamed apart; sources of both become `procedure/source`.
     """
-    taken = {v.name for v in first.formals} | {b.name for b in first.buffers}
+    taken = {v.name for v in first.arguments} | {b.name for b in first.buffers}
     names: dict[str, str] = {}
-    for old in (*(v.name for v in second.formals), *(b.name for b in second.buffers)):
+    for old in (*(v.name for v in second.arguments), *(b.name for b in second.buffers)):
         if old not in names:
             names[old] = fresh(f"{second.name}.{old}", taken)
             taken.add(names[old])

@@ -153,7 +153,7 @@ class _Rewriter:
     def run(self) -> Module:
         forward = [c.procedure for c, _ in forward_calls(self.module)]
         rest = [p.name for p in self.module.procedures if p.name not in forward]
-        # Forward procedures fix how carried and saved values lie; procedures that only write come last, for
+        # Forward procedures fix how carried values and residuals lie; procedures that only write come last, for
         # they write whatever lies there.
         for name in forward:
             self._rewrite(name)

@@ -76,7 +76,7 @@ class BodyWriter:
 
     def _op(self, op: Op, wanted: dict[str, Layout | None]) -> None:
         natives = [self._places[v.name][0].type.layout or Layout(()) for v in op.operands]
-        if op.kind == "gsum":
+        if op.kind == "partial_sum":
             needs, gives = self._gather_sum(op, natives)
         else:
             needs, gives = self._layouts(op, natives, wanted)

@@ -42,7 +42,7 @@ def _too_large(module: Module, report: MemoryReport) -> CompileError:
 def _changes(module: Module, report: MemoryReport, excess: int) -> Iterator[str]:
     """Changes of the program that would free `excess` bytes, by an estimate, the mildest first."""
     sizes, train = report.by_category, module.train
-    residuals = sizes[str(Kind.SAVED)]
+    residuals = sizes[str(Kind.RESIDUAL)]
     if train.recompute != "full" and residuals - residuals // 8 >= excess:
         yield "set `recompute full`"
     replicas = prod(n for a, n in module.axes if a in POLICIES and POLICIES[a].seed == (BATCH,))

@@ -67,7 +67,7 @@ def _arguments(procedure: Procedure, module: Module, aliased: dict[str, str]) ->
     """The arguments of a procedure that share bytes with no other."""
     live_in = {v.name for v in procedure.inputs}
     live_in |= {o.value.name for o in procedure.outputs if o.mode is Mode.ADD}
-    types = {v.name: v.type for v in procedure.formals if v.name not in aliased}
+    types = {v.name: v.type for v in procedure.arguments if v.name not in aliased}
     return [
         Argument(name, prod(t.local_shape(module.sizes)), t.dtype, name in live_in)
         for name, t in types.items()
@@ -78,7 +78,7 @@ def promoted(procedure: Procedure, copies: list[Copy], dies: int) -> Procedure:
     """The procedure with these copies, each in a local of its own."""
     if not copies:
         return procedure
-    taken = {v.name for v in procedure.formals} | {b.name for b in procedure.buffers}
+    taken = {v.name for v in procedure.arguments} | {b.name for b in procedure.buffers}
     channel = 1 + max((s.channel for s in procedure.body if isinstance(s, Transfer)), default=-1)
     before: dict[int, list[FabricStmt]] = defaultdict(list)
     after: dict[int, list[FabricStmt]] = defaultdict(list)

@@ -27,7 +27,7 @@ def spread_pieces(procedure: Procedure, die: Die, aliases: dict[str, str]) -> Pr
     Pieces move up as long as they pass no statement that accesses a buffer that they write, or writes one that they
     read. Kernels of several results stay: these would take more memory meanwhile than the operands give back.
     """
-    work, arguments = cumulative_work(procedure, die), {v.name for v in procedure.formals}
+    work, arguments = cumulative_work(procedure, die), {v.name for v in procedure.arguments}
     before: dict[int, list[int]] = {}
     for first, end in _runs(procedure):
         pieces = [k for k in procedure.body[first:end] if isinstance(k, Kernel)]

@@ -183,7 +183,7 @@ def copy_bounds(procedure: Procedure, slack: Slack) -> dict[int, Bounds]:
     All copies share the port of one memory, which serves them in order. So a copy in begins early enough to wait for
     those before it; `plan_memory` lets it begin later where there is no room for it.
     """
-    arguments = {v.name for v in procedure.formals}
+    arguments = {v.name for v in procedure.arguments}
     local = [(i, s) for i, s in enumerate(procedure.body) if isinstance(s, Transfer) and s.is_local]
     if not local:
         return {}

@@ -12,7 +12,7 @@ from wscc.passes.stages.cut import Chunk, touched
 from wscc.passes.stages.slots import Slots
 
 # What is in flight between the forward and the backward work of a micro-batch: one element a micro-batch.
-IN_FLIGHT = (Kind.CARRIED, Kind.SAVED)
+IN_FLIGHT = (Kind.CARRIED, Kind.RESIDUAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Parts:
         needed = self.slots[chunk]
         if array.is_a(Role.GRADIENT):
             return needed.gradients
-        return needed.saved if array.kind is Kind.SAVED else needed.carried
+        return needed.residuals if array.kind is Kind.RESIDUAL else needed.carried
 
     def _part(
         self, array: Array, key: int, chunk: int, interval: tuple[int, int], slots: int, several: bool, owned: bool

@@ -21,7 +21,7 @@ class Slots:
     sends on): enough that micro-batches of one slot are never live together."""
 
     carried: int
-    saved: int
+    residuals: int
     gradients: int
 
 
@@ -38,14 +38,14 @@ def in_flight(events: list[Timed], messages: list[Message], chunks: int) -> list
         sources = {m.source for m in messages if m.target == c}
         readers = {m.target for m in messages if m.source == c}
         carried: list[Span] = []
-        saved: list[Span] = []
+        residuals: list[Span] = []
         gradients: list[Span] = []
         for m in range(count):
             made, first, back = begin[Task(False, c, m)], begin[Task(True, c, m)], end[Task(True, c, m)]
-            saved.append((made, back))
+            residuals.append((made, back))
             carried.append((min([made, *(end[Task(False, s, m)] + 1 for s in sources)]), back))
             gradients.append((min([first, *(end[Task(True, r, m)] + 1 for r in readers)]), back + 1))
-        found.append(Slots(*map(_needed, (carried, saved, gradients))))
+        found.append(Slots(*map(_needed, (carried, residuals, gradients))))
     return found
 
 

@@ -89,7 +89,7 @@ def test_what_is_live_fits_what_was_planned(folder: str, capsys: pytest.CaptureF
             max(p["resident"] + p["kept"] + p["locals"] for p in stage["over_time"])
             == stage["live_peak_bytes"]
         )
-    # Saved values of a stage die as the backward passes go: nothing is kept when the weights are updated.
+    # Residuals of a stage die as the backward passes go: nothing is kept when the weights are updated.
     last = found["stages"][0]["over_time"][-1]
     assert last["kept"] < found["stages"][0]["over_time"][len(found["stages"][0]["over_time"]) // 2]["kept"]
     assert main(["monitor", folder, "--metric", "memory"]) == 0

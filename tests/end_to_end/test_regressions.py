@@ -75,7 +75,7 @@ def test_a_repeat_may_have_any_name(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inside", ["grad", "m", "v", "partial", "h"])
 def test_a_value_saved_in_a_repeat_of_the_name_of_another(inside: str, tmp_path: Path) -> None:
-    """The saved `y.grad` of a repeat `y` lay where the gradient of the value `y` was: silently wrong."""
+    """The residual `y.grad` of a repeat `y` lay where the gradient of the value `y` was: silently wrong."""
     body = f"repeat 2 as y {{ {inside} = x @ s + x  x = x + gelu({inside}) * {inside} }}  x = x + y"
     found = named(body, tmp_path)
     assert found.what == EQUAL, found.why

@@ -95,7 +95,7 @@ class FabricMachine:
         frames: list[Tensors] = []
         for die in self.memory:
             frame: Tensors = {}
-            for value, ref in zip(procedure.formals, call.args, strict=True):
+            for value, ref in zip(procedure.arguments, call.args, strict=True):
                 index = tuple(a.at(variables) for a in ref.index)
                 frame[value.name] = die[self.home[ref.array]][(*index, ...)].reshape(-1)
             for b in procedure.buffers:

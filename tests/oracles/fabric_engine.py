@@ -89,7 +89,7 @@ def _bind(
     module: Module, procedure: Procedure, args: tuple[Ref, ...], variables: dict[str, int], state: State
 ) -> dict[str, Floats]:
     memory = {b.name: np.full((module.dies_used, b.elements), np.nan) for b in procedure.buffers}
-    for value, ref in reversed(list(zip(procedure.formals, args, strict=True))):
+    for value, ref in reversed(list(zip(procedure.arguments, args, strict=True))):
         name, number = _element(module, ref, variables)
         memory[value.name] = state[name][number]
     return memory
@@ -203,7 +203,7 @@ def run_scheduled(module: Module, state: State, rng: Random) -> State:
         for call, variables in walk(module.step):
             procedure = module.procedure(call.procedure)
             memory = {b.name: np.full(b.elements, np.nan) for b in procedure.buffers}
-            for value, ref in reversed(list(zip(procedure.formals, call.args, strict=True))):
+            for value, ref in reversed(list(zip(procedure.arguments, call.args, strict=True))):
                 name, number = _element(module, ref, variables)
                 memory[value.name] = state[name][number, d]
             yield from _actions(procedure, d, lambda v, m=memory: strided(m[v.buffer], v, d))  # type: ignore[misc]
@@ -227,7 +227,7 @@ def run_planned(module: Module, state: State, rng: Random) -> State:
         for call, variables in walk(module.step):
             procedure = module.procedure(call.procedure)
             base = {b.name: b.address for b in procedure.buffers}
-            for value, ref in zip(procedure.formals, call.args, strict=True):
+            for value, ref in zip(procedure.arguments, call.args, strict=True):
                 place = module.memory.placement(ref.array)  # type: ignore[union-attr]
                 base[value.name] = place.address + place.stride * _element(module, ref, variables)[1]
 

@@ -16,7 +16,7 @@ def violations(module: Module) -> Iterator[str]:
     """Messages about views that leave their buffer or argument, live buffers that share bytes, arrays that share
     bytes."""
     for p in module.procedures:
-        sizes = {v.name: prod(v.type.local_shape(module.sizes)) for v in p.formals}
+        sizes = {v.name: prod(v.type.local_shape(module.sizes)) for v in p.arguments}
         sizes |= {b.name: b.elements for b in p.buffers}
         for view in views(p):
             for die in range(module.dies_used):

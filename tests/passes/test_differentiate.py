@@ -54,12 +54,12 @@ def test_recomputing_changes_memory_and_no_bit(family: object, shape: Shape, mod
         assert got[name].tobytes() == value.tobytes(), name
 
 
-def saved(module: Module) -> int:
-    return sum(a.type.bytes * a.count for a in Differentiate().run(module).arrays if a.kind is Kind.SAVED)
+def residual_bytes(module: Module) -> int:
+    return sum(a.type.bytes * a.count for a in Differentiate().run(module).arrays if a.kind is Kind.RESIDUAL)
 
 
-def test_each_recompute_mode_saves_less_than_the_last() -> None:
-    none, selective, full = (saved(gpt({}, recompute=r)) for r in ("none", "selective", "full"))
+def test_each_recompute_mode_has_fewer_residuals_than_the_last() -> None:
+    none, selective, full = (residual_bytes(gpt({}, recompute=r)) for r in ("none", "selective", "full"))
     assert none > selective > full == 0
 
 

@@ -37,7 +37,7 @@ def touched(stmt: object, dies: int) -> tuple[Touched, Touched]:
 
 
 def dependencies(procedure: Procedure, dies: int) -> nx.DiGraph:
-    """The dependency graph of a body without shared formals, from single elements."""
+    """The dependency graph of a body without shared arguments, from single elements."""
     graph = nx.DiGraph()
     graph.add_nodes_from(range(len(procedure.body)))
     sets = [touched(s, dies) for s in procedure.body]
@@ -64,7 +64,7 @@ def interleaved(procedure: Procedure) -> dict[int, int]:
 
 
 def unshared(module: Module) -> Module:
-    """With an array of its own for each formal, so that names alone tell memory apart."""
+    """With an array of its own for each argument, so that names alone tell memory apart."""
     return module.with_(step=())
 
 

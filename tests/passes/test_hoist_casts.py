@@ -74,7 +74,7 @@ def test_hoisting_changes_no_bit(sample: str, parallel: str, zero: int, microbat
     assert trained(graph, hoist=True) == trained(graph, hoist=False)
 
 
-def test_a_program_with_working_copies_is_valid_and_means_its_graph() -> None:
+def test_a_program_with_compute_copies_is_valid_and_means_its_graph() -> None:
     """The word table is tied, so that both stages convert their own."""
     artifact = compile_graph(small("gpt", "pp=2"), 1).artifact
     assert not verify_program(artifact).findings
@@ -97,7 +97,7 @@ def test_each_weight_is_converted_once_a_step_into_half_its_bytes() -> None:
     assert before == {"prologue.fwd": 4, "block.fwd": 8, "epilogue.fwd": 4, "block.bwd": 8, "epilogue.bwd": 4}
     assert conversions(made.modules["hoist_casts"]) == {"prologue.cast": 1, "block.cast": 2}
     of = made.report["memory"]["by_category"]
-    assert of["working"] * 2 == of["param"]
+    assert of["compute_copy"] * 2 == of["param"]
 
 
 @pytest.mark.parametrize("compute", ["f32", "f64"])
@@ -113,8 +113,8 @@ def test_a_weight_that_is_read_after_its_update_has_no_copy() -> None:
     step = staged.step
     (first,) = [i for i, s in enumerate(step) if any("block.update" in c.procedure for c, _ in calls((s,)))]
     early = staged.with_(step=(step[first], *step[:first], *step[first + 1 :]))
-    hoisted = {a.name for a in HoistCasts().run(staged).arrays if a.kind is Kind.WORKING}
-    left = {a.name for a in HoistCasts().run(early).arrays if a.kind is Kind.WORKING}
+    hoisted = {a.name for a in HoistCasts().run(staged).arrays if a.kind is Kind.COMPUTE_COPY}
+    left = {a.name for a in HoistCasts().run(early).arrays if a.kind is Kind.COMPUTE_COPY}
     assert {n for n in hoisted if n.startswith("block.")}
     assert left == {n for n in hoisted if not n.startswith("block.")}
 
@@ -127,7 +127,7 @@ def test_what_does_not_fit_with_copies_is_compiled_without_them() -> None:
     full, least = (arena(planned(graph, hoist=hoist)) for hoist in (True, False))
     for room in (full - 64, least):
         made = compile_graph(with_memory(graph, room), 1)
-        assert made.report["weights_converted"] == "at each use: working copies do not fit"
+        assert made.report["weights_converted"] == "at each use: compute copies do not fit"
         plain = Pipeline.default(1).without(HoistCasts).run(with_memory(graph, room))
         assert made.report["memory"]["peak_bytes_per_die_max"] == arena(plain)
     with pytest.raises(CompileError, match="64 B too much"):

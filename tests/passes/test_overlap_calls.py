@@ -46,9 +46,9 @@ def rebound(module: Module, rng: Random) -> Module:
             if layered
             else Affine(alone)
         )
-        names = list(dict.fromkeys(v.name for v in procedure.formals))
+        names = list(dict.fromkeys(v.name for v in procedure.arguments))
         bound = dict(zip(names, rng.sample(arrays, len(names)), strict=True))
-        call = Call(procedure.name, tuple(Ref(bound[v.name].name, (index,)) for v in procedure.formals))
+        call = Call(procedure.name, tuple(Ref(bound[v.name].name, (index,)) for v in procedure.arguments))
         return Loop("i", LAYERS, (call,)) if layered else call
 
     def statements() -> tuple[Call | Loop, ...]:

@@ -184,12 +184,12 @@ def test_slots_lie_lowest() -> None:
 
 
 def planned_on(die: Die, **changes: object) -> Module:
-    """A program with 6,400 bytes of weights and state, and 25,600 of saved values."""
+    """A program with 6,400 bytes of weights and state, and 25,600 of residuals."""
     row = TensorType((16,), DType.F32, Layout.whole(1))
     arrays = (
         Array("w", row, Kind.PARAM, (50,)),
         Array("m", row, Kind.STATE, (50,)),
-        Array("x.saved", row, Kind.SAVED, (400,)),
+        Array("x.residual", row, Kind.RESIDUAL, (400,)),
     )
     wafer = Wafer("w", 1, 4, die=die)
     module = module_of(4, []).with_(arrays=arrays, machine=wafer, step=(), procedures=(), **changes)
@@ -207,8 +207,8 @@ def refusal(die: Die, **changes: object) -> tuple[str, str]:
 def test_what_does_not_fit_is_refused_with_the_largest_parts() -> None:
     message, advice = refusal(Die(sram=2_000, hbm=20_000))
     assert "needs 32 kB but has 22 kB: 10 kB too much" in message
-    assert "saved 25.6 kB, param 3.2 kB, state 3.2 kB" in message
-    assert "`x.saved` 25.6 kB" in message
+    assert "residual 25.6 kB, param 3.2 kB, state 3.2 kB" in message
+    assert "`x.residual` 25.6 kB" in message
     assert "`recompute full`" in advice
 
 

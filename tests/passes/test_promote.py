@@ -41,7 +41,7 @@ def promoted_at_random(module: Module, rng: Random) -> Module:
     names = aliases(module)
     procedures = []
     for p in module.procedures:
-        free = [argument(n) for n in dict.fromkeys(v.name for v in p.formals) if n not in names[p.name]]
+        free = [argument(n) for n in dict.fromkeys(v.name for v in p.arguments) if n not in names[p.name]]
         # So fast that any work between two uses parts them.
         candidates = copies(p, free, cumulative_work(p, module.machine.die), 1e30)
         procedures.append(promoted(p, [c for c in candidates if rng.random() < 0.7], module.dies_used))

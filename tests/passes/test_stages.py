@@ -170,7 +170,7 @@ def test_neither_program_nor_time_grows_with_microbatches() -> None:
 
 
 def test_a_stage_holds_only_the_microbatches_in_flight() -> None:
-    """Plain 1F1B: stage s of p holds p - s of each saved value, whatever the number of micro-batches."""
+    """Plain 1F1B: stage s of p holds p - s of each residual, whatever the number of micro-batches."""
     cut = staged(gpt({"pp": 4}, Shape(batch=32, calls=32, layers=4)))
     slots = {a.stage: a.extents for a in cut.arrays if a.of == "block.gelu"}
     assert slots == {0: (4, 1), 1: (3, 1), 2: (2, 1), 3: (1,)}

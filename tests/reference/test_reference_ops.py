@@ -78,10 +78,10 @@ def test_the_first_operand_may_be_the_smaller_one() -> None:
     assert y.tolist() == [[9, 18], [7, 16]]
 
 
-def test_scale_cast_gsum_fill() -> None:
+def test_scale_cast_partial_sum_fill() -> None:
     assert run("scale", "a -> a", [1.0, -2.0], factor=2.5)[0].tolist() == [2.5, -5]
     assert run("cast", "a -> a", [1.0, -2.0])[0].tolist() == [1, -2]
-    assert run("gsum", "a, a, a -> a", [1.0, 2.0], [3.0, 4.0], [5.0, 6.0])[0].tolist() == [9, 12]
+    assert run("partial_sum", "a, a, a -> a", [1.0, 2.0], [3.0, 4.0], [5.0, 6.0])[0].tolist() == [9, 12]
     assert run("fill", "-> a", value=0.5, sizes={"a": 3})[0].tolist() == [0.5, 0.5, 0.5]
 
 
@@ -246,7 +246,7 @@ CASES = [
     Case("div", "d, s d -> s d", [(4,), np.array([[1.5, -2, 3, 0.7]] * 3)]),
     Case("scale", "a b -> a b", [(2, 3)], {"factor": -1.7}),
     Case("cast", "a b -> a b", [(2, 3)]),
-    Case("gsum", "a b, a b, a b -> a b", [(2, 3), (2, 3), (2, 3)]),
+    Case("partial_sum", "a b, a b, a b -> a b", [(2, 3), (2, 3), (2, 3)]),
     Case("split", "b c! h e -> b h e, b h e, b h e", [(2, 3, 2, 4)], {"dim": 1}),
     Case("stack", "b h, b h -> b c! h", [(2, 3), (2, 3)], {"dim": 1}, {"c": 2}),
     Case("fill", " -> a", [], {"value": 2.0}, {"a": 3}),

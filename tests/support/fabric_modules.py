@@ -59,7 +59,7 @@ def random_module(rng: Random, dies: int, procedures: int, length: int) -> Modul
     arrays = _arrays(rng)
     generated, step = [], []
     for n in range(procedures):
-        inputs, outputs = _formals(rng)
+        inputs, outputs = _arguments(rng)
         args = _args(rng, arrays, inputs, outputs)
         generated.append(_Body(rng, dies, inputs, outputs, args).procedure(f"p{n}", length))
         call = Call(f"p{n}", tuple(args[v] for v in (*inputs, *outputs)))
@@ -114,7 +114,7 @@ def _arrays(rng: Random) -> tuple[Array, ...]:
     return tuple(arrays)
 
 
-def _formals(rng: Random) -> tuple[list[str], list[str]]:
+def _arguments(rng: Random) -> tuple[list[str], list[str]]:
     inputs = [f"in{i}" for i in range(rng.randint(1, 2))]
     outputs = [f"out{i}" for i in range(rng.randint(1, 2))]
     if rng.random() < 0.3:
@@ -148,8 +148,8 @@ class _Body:
     channel: int = 0
 
     def procedure(self, name: str, length: int) -> Procedure:
-        for formal in (*self.inputs, *self.outputs):
-            self.written[formal] = np.ones((self.dies, ELEMENTS), np.bool_)
+        for argument in (*self.inputs, *self.outputs):
+            self.written[argument] = np.ones((self.dies, ELEMENTS), np.bool_)
         for _ in range(self.rng.randint(0, 4)):
             self.local()
         for _ in range(length):

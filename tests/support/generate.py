@@ -1,7 +1,7 @@
 """Hypothesis strategies of valid modules at the graph and sharded level (fabric: `generate_fabric`).
 
 Programs are random but well-formed: ops are drawn from a table of example rules, operands are earlier values
-of the right type or fresh formals, calls bind formals to arrays by random affine indices in their extents.
+of the right type or fresh arguments, calls bind arguments to arrays by random affine indices in their extents.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("add", "sub", "mul", "div"), ("b s d, b s d -> b s d", "b s d, d -> b s d", "s, b s -> b s")
     ),
-    "gsum": ("b s, b s, b s -> b s", ", -> "),
+    "partial_sum": ("b s, b s, b s -> b s", ", -> "),
     "split": ("b c! h -> b h, b h",),
     "stack": ("b h, b h -> b c! h",),
     "attention": (f"{_ATTENTION[0]} -> b q h e, b q h", f"{_ATTENTION[1]} -> b q h g e, b q h g"),
@@ -72,13 +72,13 @@ class Body:
         return made
 
     def operand(self, kind: TensorType) -> Value:
-        """An earlier value of the type, or a fresh formal."""
+        """An earlier value of the type, or a fresh argument."""
         fitting = [v for v in self.values if v.type == kind]
         if fitting and self.dice.coin():
             return self.dice.choice(fitting)
-        return self.formal(kind)
+        return self.argument(kind)
 
-    def formal(self, kind: TensorType) -> Value:
+    def argument(self, kind: TensorType) -> Value:
         made = self.value(kind)
         self.inputs.append(made)
         return made
@@ -166,7 +166,7 @@ class Body:
                     fits = fits and OPS[op.kind].combine is Reduction.SUM and axis not in used
                     if fits and self.dice.coin():
                         dims = tuple((*a, axis) if e == d else a for e, a in enumerate(v.type.layout.dims))
-                        moved = self.formal(v.type.with_layout(Layout(dims, v.type.layout.partial)))
+                        moved = self.argument(v.type.with_layout(Layout(dims, v.type.layout.partial)))
                         operands = (*op.operands[:i], moved, *op.operands[i + 1 :])
                         self.ops[-1] = Op(
                             op.kind, operands, op.results, op.rule, op.attrs, Stream(axis, f, (i,)), op.origin
@@ -229,13 +229,13 @@ _ROLES: Final = {
     Kind.GRAD: (Role.GRADIENT,),
     Kind.CARRIED: (Role.GRADIENT,),
     Kind.STATE: (Role.MOMENT,),
-    Kind.WORKING: (Role.COPY,),
+    Kind.COMPUTE_COPY: (Role.COPY,),
 }
 
 
 @dataclass(slots=True)
 class Calls:
-    """Arrays and calls for formals as they come."""
+    """Arrays and calls for arguments as they come."""
 
     dice: Dice
     arrays: list[Array] = field(default_factory=list)

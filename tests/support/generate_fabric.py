@@ -104,7 +104,7 @@ class Body:
     """A procedure in the making."""
 
     fabric: Fabric
-    formals: dict[str, TensorType]
+    arguments: dict[str, TensorType]
     buffers: dict[str, Buffer] = field(default_factory=dict)
     body: list[FabricStmt] = field(default_factory=list)
     channel: int = 0
@@ -114,7 +114,7 @@ class Body:
         return self.fabric.dice
 
     def view(self, shape: tuple[int, ...], dtype: DType, *, is_written: bool) -> View:
-        """A window on a buffer of its own that just holds it, or on a formal that is large enough."""
+        """A window on a buffer of its own that just holds it, or on an argument that is large enough."""
         d = self.dice
         strides, step = [], 1
         for n in reversed(shape):
@@ -123,7 +123,7 @@ class Body:
         reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         offset = self.fabric.ints(0, 8)
         last = reach + (offset if isinstance(offset, int) else max(offset.values))
-        name = d.name({*self.buffers, *self.formals})
+        name = d.name({*self.buffers, *self.arguments})
         self.buffers[name] = Buffer(name, last + 1, dtype, slot=d.coin())
         return View(name, offset, shape, tuple(strides), dtype)
 
@@ -221,7 +221,7 @@ def fabric_module(statements: int, seed: int) -> Module:
 
 
 def _procedure(d: Dice, name: str, body: Body) -> Procedure:
-    """Some buffers become formals: what a call binds instead of a local."""
+    """Some buffers become arguments: what a call binds instead of a local."""
     inputs, outputs = [], []
     for b in list(body.buffers.values()):
         if d.random() < 0.3:

@@ -55,7 +55,7 @@ class Draft:
 
 
 class Part:
-    """One segment: a builder, its formals and the array each is bound to."""
+    """One segment: a builder, its arguments and the array each is bound to."""
 
     def __init__(self, draft: Draft, name: str, layers: int = 0) -> None:
         self.draft, self.name, self.layers = draft, name, layers

@@ -20,7 +20,7 @@ def aliases(module: Module) -> dict[str, dict[str, str]]:
     groups: dict[str, UnionFind[str]] = {p.name: UnionFind() for p in module.procedures}
     for name, args in _bindings(module.step):
         by_storage: dict[str, list[tuple[str, Ref]]] = {}
-        for argument, ref in zip(module.procedure(name).formals, args, strict=True):
+        for argument, ref in zip(module.procedure(name).arguments, args, strict=True):
             by_storage.setdefault(storage[ref.array], []).append((argument.name, ref))
         for (a, x), (b, y) in (pair for refs in by_storage.values() for pair in combinations(refs, 2)):
             if a != b and not apart(x, y):

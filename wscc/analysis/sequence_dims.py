@@ -80,7 +80,7 @@ def _equal(module: Module) -> Iterator[list[_Dim]]:
             yield from dims_by_factor.values()
     for call, _ in calls(module.step):
         p = module.procedure(call.procedure)
-        for v, ref in zip(p.formals, call.args, strict=True):
+        for v, ref in zip(p.arguments, call.args, strict=True):
             yield from ([("", ref.array, d), (p.name, v.name, d)] for d in range(len(v.type.shape)))
 
 

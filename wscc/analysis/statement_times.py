@@ -38,7 +38,7 @@ class StatementTimes:
     def of(procedure: Procedure, wafer: Wafer, *, in_sram: bool) -> StatementTimes:
         """The times of a scheduled procedure. Locals are taken to lie in SRAM, arguments as well if `in_sram`, else in
         HBM."""
-        in_hbm = set() if in_sram else {v.name for v in procedure.formals}
+        in_hbm = set() if in_sram else {v.name for v in procedure.arguments}
         sent = {s.channel: s.read.bytes for s in procedure.body if isinstance(s, Send) and not s.is_local}
         rates = Rates.of(wafer)
         work, messages, busy = [], [], []

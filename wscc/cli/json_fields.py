@@ -81,7 +81,7 @@ _COMPILE: Final = {
     "memory.live_peak_bytes": "bytes that the fullest die would need if its locals were packed without a gap",
     "memory.capacity": "bytes that a die has, SRAM and HBM together",
     "memory.by_category.<kind>": "bytes of the fullest die by kind of array, and its `locals`",
-    "storage.arrays[].name": "a parameter, gradient, working copy or optimizer state",
+    "storage.arrays[].name": "a parameter, gradient, compute copy or optimizer state",
     "storage.arrays[].kind": "which of these it is",
     "storage.arrays[].layout": "type of one of its elements, with the axes that split each dimension",
     "storage.arrays[].split[]": "axes along which dies hold different parts",

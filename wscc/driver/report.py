@@ -68,11 +68,11 @@ def build_report(
 
 def weights_converted(sharded: Module, planned: Module, *, hoisting: bool) -> str:
     """How often weights are converted to the type of computation."""
-    if any(a.kind is Kind.WORKING for a in planned.arrays):
+    if any(a.kind is Kind.COMPUTE_COPY for a in planned.arrays):
         return "once a step"
     if not repeated_casts(sharded):
         return "never twice"
-    return "at each use: working copies do not fit" if hoisting else "at each use"
+    return "at each use: compute copies do not fit" if hoisting else "at each use"
 
 
 def parameters(graph: Module) -> int:

@@ -14,7 +14,7 @@ from wscc.strategy import stage_axes
 # Kinds that hold something for each parameter, with the words for them.
 STORED: Final = {
     Kind.PARAM: "parameters",
-    Kind.WORKING: "working copies",
+    Kind.COMPUTE_COPY: "compute copies",
     Kind.GRAD: "gradients",
     Kind.STATE: "optimizer state",
 }

@@ -168,7 +168,7 @@ class Study:
 
     @cached_property
     def _pipeline(self) -> Pipeline:
-        """Without working copies: a program that fits without them does."""
+        """Without compute copies: a program that fits without them does."""
         return Pipeline.default(self.level, self.choices).without(HoistCasts)
 
     def _partitioned(self, graph: Module) -> Module:

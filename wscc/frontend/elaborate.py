@@ -235,7 +235,7 @@ class _SegmentBuilder:
 
     def count(self) -> Value:
         if self._count is None:
-            self._count = self._formal("count", self.model.arrays["count"], ())
+            self._count = self._argument("count", self.model.arrays["count"], ())
         return self._count
 
     def _bind_carried(self, key: str) -> Value:
@@ -245,19 +245,19 @@ class _SegmentBuilder:
         return self._bind(key, array, (Affine(version, terms),))
 
     def _bind(self, key: str, array: Array, index: tuple[Affine, ...]) -> Value:
-        """A formal for the array element; parameters are converted to the type of computation once."""
-        formal = self._formal(key, array, index)
+        """An argument for the array element; parameters are converted to the type of computation once."""
+        argument = self._argument(key, array, index)
         if array.kind is Kind.PARAM:
-            formal = nn.cast(self.builder, formal, self.model.resolved.config.dtypes.compute, span=array.span)
-        self._bound[key] = formal
-        return formal
+            argument = nn.cast(self.builder, argument, self.model.resolved.config.dtypes.compute, span=array.span)
+        self._bound[key] = argument
+        return argument
 
-    def _formal(self, key: str, array: Array, index: tuple[Affine, ...]) -> Value:
-        formal = self.builder.input(key, array.type)
-        self.inputs.append(formal)
+    def _argument(self, key: str, array: Array, index: tuple[Affine, ...]) -> Value:
+        argument = self.builder.input(key, array.type)
+        self.inputs.append(argument)
         self.refs.append(Ref(array.name, index))
         self.model.used.add(array.name)
-        return formal
+        return argument
 
     def _declare(self, s: ast.Param, sizes: Mapping[str, int], prefix: str) -> Value:
         """A parameter of a repeat's body (one per layer) or of a block call."""

@@ -14,12 +14,12 @@ class Kind(StrEnum):
     """What an array is for; memory is reported by it."""
 
     PARAM = "param"
-    WORKING = "working"  # a parameter in the type of computation, made of it in every step
+    COMPUTE_COPY = "compute_copy"  # a parameter in the type of computation, converted once a step
     GRAD = "grad"
     STATE = "state"
     INPUT = "input"
     CARRIED = "carried"
-    SAVED = "saved"
+    RESIDUAL = "residual"  # saved by a forward procedure for the backward one
     SCALAR = "scalar"
 
 

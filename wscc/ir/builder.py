@@ -31,7 +31,7 @@ class Builder:
         return name
 
     def input(self, hint: str, type: TensorType) -> Value:
-        """A formal of the procedure, named `hint` if that is free."""
+        """An argument of the procedure, named `hint` if that is free."""
         return Value(self.fresh(hint), type)
 
     def emit(

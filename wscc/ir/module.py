@@ -1,7 +1,7 @@
 """The module: one data structure for the graph, the sharded and the fabric level.
 
-A module is a set of *arrays* (what lives through a step: weights, gradients, saved values, inputs), a set of
-*procedures* over formal values, and a *step*: loops of calls that bind formals to array elements by affine
+A module is a set of *arrays* (what lives through a step: weights, gradients, residuals, inputs), a set of
+*procedures* over argument values, and a *step*: loops of calls that bind arguments to array elements by affine
 index. Layers and micro-batches are loops, never unrolled, so nothing here grows with either.
 """
 
@@ -45,7 +45,7 @@ class Procedure:
     """A pure function from `inputs` to `outputs`; a call binds inputs first, then outputs.
 
     `body` holds ops, from the sharded level on reshards too; at the fabric level it holds `FabricStmt`s over
-    `buffers` (locals) and formals of the same names.
+    `buffers` (locals) and arguments of the same names.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Procedure:
         return tuple(s for s in self.body if isinstance(s, Op | Reshard))
 
     @property
-    def formals(self) -> tuple[Value, ...]:
+    def arguments(self) -> tuple[Value, ...]:
         return (*self.inputs, *(o.value for o in self.outputs))
 
 

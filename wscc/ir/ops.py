@@ -99,7 +99,7 @@ _ALL: Final = (
     OpDef(name="div", form="broadcast"),
     OpDef(name="scale", rule="* -> *", linear=True, attrs={"factor": float}),
     OpDef(name="cast", rule="* -> *", linear=True),
-    OpDef(name="gsum", form="same", linear=True),
+    OpDef(name="partial_sum", form="same", linear=True),
     OpDef(name="split", form="split", linear=True, attrs={"dim": int}, view=True),
     OpDef(name="stack", form="stack", linear=True, attrs={"dim": int}),
     OpDef(

@@ -13,7 +13,7 @@ from wscc.ir.types import DType
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A strided window on a buffer or formal; offset and strides in elements of `dtype`.
+    """A strided window on a buffer or argument; offset and strides in elements of `dtype`.
 
     A stride of 0 repeats elements (a broadcast read).
     """

@@ -114,7 +114,7 @@ SEMANTICS: Final[dict[str, Semantics]] = {
         lambda op, xs, ys, dys: [_factor(op) * dys[0]],
     ),
     "cast": Semantics(lambda op, xs: [xs[0]], lambda op, xs, ys, dys: [dys[0]]),
-    "gsum": Semantics(lambda op, xs: [reduce(np.add, xs)], lambda op, xs, ys, dys: [dys[0]] * len(xs)),
+    "partial_sum": Semantics(lambda op, xs: [reduce(np.add, xs)], lambda op, xs, ys, dys: [dys[0]] * len(xs)),
     "split": Semantics(_split, lambda op, xs, ys, dys: [np.stack(dys, _dim(op))]),
     "stack": Semantics(
         lambda op, xs: [np.stack(xs, _dim(op))],

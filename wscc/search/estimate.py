@@ -54,14 +54,14 @@ class _Costs:
             inner *= size
 
     def procedure(self, p: Procedure) -> float:
-        formals = {v.name for v in p.formals}
+        arguments = {v.name for v in p.arguments}
         return sum(
-            self._reshard(s, formals) if isinstance(s, Reshard) else self._op(s, formals)
+            self._reshard(s, arguments) if isinstance(s, Reshard) else self._op(s, arguments)
             for s in p.statements
         )
 
-    def _op(self, op: Op, formals: set[str]) -> float:
-        work = max(self._compute(op), self._hbm(op, formals))
+    def _op(self, op: Op, arguments: set[str]) -> float:
+        work = max(self._compute(op), self._hbm(op, arguments))
         if op.stream is None:
             return work
         whole = self.module.sizes[op.stream.axis] * sum(map(self._local, self._moving(op)))
@@ -93,14 +93,14 @@ class _Costs:
             sides = [prod(local[f] for f in side) for side in (rows, columns, inner)]
         return self.rates.die.efficiency(sides)
 
-    def _hbm(self, op: Op, formals: set[str]) -> float:
+    def _hbm(self, op: Op, arguments: set[str]) -> float:
         """A turn of a stream passes over all that is not cut in chunks; what moves is read where it rests, then lies in
         slots."""
         turns = self.module.sizes[op.stream.axis] if op.stream else 1
         moving = self._moving(op)
         amounts: dict[str, int] = {}
         for v, term in op.terms():
-            if self._lies(v, formals):
+            if self._lies(v, arguments):
                 is_cut = op.stream is not None and op.stream.factor in term
                 amounts[v.name] = self._local(v) * (1 if v in moving or is_cut else turns)
         if op.definition.table is not None:
@@ -115,9 +115,9 @@ class _Costs:
             *(op.results[j] for j in op.stream.moving_out),
         ]
 
-    def _lies(self, v: Value, formals: set[str]) -> bool:
+    def _lies(self, v: Value, arguments: set[str]) -> bool:
         """Whether the value is taken to lie in HBM."""
-        if v.name in formals and self.arrays_in_hbm:
+        if v.name in arguments and self.arrays_in_hbm:
             return True
         return self._local(v) * _LOCAL_SHARE > self.module.machine.die.sram
 
@@ -126,9 +126,9 @@ class _Costs:
 
     # -- links ------------------------------------------------------------------------------------------
 
-    def _reshard(self, op: Reshard, formals: set[str]) -> float:
+    def _reshard(self, op: Reshard, arguments: set[str]) -> float:
         ends = (op.operand, op.result)
-        memory = self.rates.die.hbm(sum(self._local(v) for v in ends if self._lies(v, formals)))
+        memory = self.rates.die.hbm(sum(self._local(v) for v in ends if self._lies(v, arguments)))
         if op.kind in ("slice", "mask"):
             return memory
         axis = op.axis

@@ -104,7 +104,7 @@ def _procedure(p: Procedure) -> Iterator[str]:
     yield from inputs[:-1]
     yield from _filled(f"{inputs[-1]} -> (", outputs, ") {")
     yield from map(buffer_line, p.buffers)
-    dtypes = {v.name: v.type.dtype for v in p.formals} | {b.name: b.dtype for b in p.buffers}
+    dtypes = {v.name: v.type.dtype for v in p.arguments} | {b.name: b.dtype for b in p.buffers}
     for stmt in p.body:
         yield _statement(stmt) if isinstance(stmt, Op | Reshard) else fabric_line(stmt, dtypes)
     yield "}"

@@ -21,7 +21,7 @@ def buffer_line(b: Buffer) -> str:
 
 
 def fabric_line(stmt: FabricStmt, dtypes: Mapping[str, DType]) -> str:
-    """`dtypes` are those of the procedure's buffers and formals, which a view need not repeat."""
+    """`dtypes` are those of the procedure's buffers and arguments, which a view need not repeat."""
     match stmt:
         case Kernel():
             return f"  {_kernel(stmt, dtypes)}"

@@ -34,7 +34,7 @@ def read_procedure(r: Reading, node: Node) -> Procedure:
 
 @dataclass(slots=True)
 class _Body:
-    """The names of one procedure: values by name, and the element types of buffers and formals."""
+    """The names of one procedure: values by name, and the element types of buffers and arguments."""
 
     r: Reading
     values: dict[str, Value] = field(default_factory=dict)
@@ -44,16 +44,16 @@ class _Body:
 
     def procedure(self, node: Node) -> Procedure:
         inputs, outputs, *rest = nodes(node)
-        formals = tuple(self._formal(n) for n in nodes(inputs))
+        arguments = tuple(self._argument(n) for n in nodes(inputs))
         for n in nodes(outputs):
             if given := [t for t in tokens(n) if t.type == "TYPE"]:
                 self.dtypes[self.r.name(tokens(n)[0])] = self.r.tensor_type(given[0]).dtype
         buffers = tuple(self._buffer(n) for n in rest if n.data == "buffer")
         body = tuple(_STATEMENTS[str(n.data)](self, n) for n in rest if n.data != "buffer")
         name = self.r.name(tokens(node)[0])
-        return Procedure(name, formals, tuple(self._output(n) for n in nodes(outputs)), body, buffers)
+        return Procedure(name, arguments, tuple(self._output(n) for n in nodes(outputs)), body, buffers)
 
-    def _formal(self, node: Node) -> Value:
+    def _argument(self, node: Node) -> Value:
         name, kind = tokens(node)
         value = Value(self.r.name(name), self.r.tensor_type(kind))
         self.values[value.name] = value

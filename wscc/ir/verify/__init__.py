@@ -1,6 +1,6 @@
 """Whether a module is well-formed at its level. Shares no code with the passes that make modules.
 
-All levels: names are unique and known; calls bind formals to array elements of the same type, inside their
+All levels: names are unique and known; calls bind arguments to array elements of the same type, inside their
 extents in every iteration; values are defined once, before use; ops fit their declaration (`verify_ops`).
 Sharded: one assignment of axes to factors explains every layout (`verify_sharded`). Fabric: views stay inside
 their buffers on every die, messages are partial permutations over live routes (`verify_fabric`).
@@ -139,7 +139,7 @@ def _type(m: Module, place: Place, kind: TensorType) -> Findings:
 
 def _procedure(m: Module, p: Procedure) -> Findings:
     place = in_procedure(p)
-    values = dict.fromkeys([*p.formals, *(v for s in p.statements for v in s.results)])
+    values = dict.fromkeys([*p.arguments, *(v for s in p.statements for v in s.results)])
     found = [d for v in values for d in _type(m, Place(f"`%{v.name}` of `@{p.name}`"), v.type)]
     yield from found
     yield from _unique(place, "input", (v.name for v in p.inputs))

@@ -28,7 +28,7 @@ _TEXTS: Final = frozenset({"axes"})
 
 
 def check_fabric(module: Module, procedure: Procedure) -> Findings:
-    """A procedure of a module whose dies and routes are right, and whose formals have sound types."""
+    """A procedure of a module whose dies and routes are right, and whose arguments have sound types."""
     found = [*_names(procedure, module.sizes)]
     yield from found
     if found:
@@ -50,13 +50,13 @@ def check_fabric(module: Module, procedure: Procedure) -> Findings:
 
 def _names(p: Procedure, sizes: dict[str, int]) -> Findings:
     place = in_procedure(p)
-    formals: dict[str, tuple[object, ...]] = {}
-    for v in p.formals:
+    arguments: dict[str, tuple[object, ...]] = {}
+    for v in p.arguments:
         # An output with the name of an input replaces it in place: the same bytes, whatever is partial.
         held = v.type.dtype, v.type.local_shape(sizes)
-        if formals.setdefault(v.name, held) != held:
+        if arguments.setdefault(v.name, held) != held:
             yield place.wrong(f"`%{v.name}` is an input and an output, of different size")
-    seen = set(formals)
+    seen = set(arguments)
     for b in p.buffers:
         if b.name in seen:
             yield place.wrong(f"buffer `%{b.name}` has the name of another")
@@ -66,8 +66,8 @@ def _names(p: Procedure, sizes: dict[str, int]) -> Findings:
 
 
 def _extents(module: Module, p: Procedure) -> dict[str, tuple[int, DType]]:
-    formals = {v.name: (prod(v.type.local_shape(module.sizes)), v.type.dtype) for v in p.formals}
-    return formals | {b.name: (b.elements, b.dtype) for b in p.buffers}
+    arguments = {v.name: (prod(v.type.local_shape(module.sizes)), v.type.dtype) for v in p.arguments}
+    return arguments | {b.name: (b.elements, b.dtype) for b in p.buffers}
 
 
 # --------------------------------------------------------------------------------------------------- kernels

@@ -14,7 +14,7 @@ _KINDS: Final[dict[Role, tuple[Kind, ...]]] = {
     Role.GRADIENT: (Kind.GRAD, Kind.CARRIED),
     Role.MOMENT: (Kind.STATE,),
     Role.PARTIAL: tuple(Kind),
-    Role.COPY: (Kind.WORKING,),
+    Role.COPY: (Kind.COMPUTE_COPY,),
 }
 
 

@@ -67,21 +67,21 @@ class _Checker:
         if procedure is None:
             yield place.wrong("there is no such procedure")
             return
-        if len(call.args) != len(procedure.formals):
-            yield place.wrong(f"it has {len(call.args)} arguments for {len(procedure.formals)} formals")
+        if len(call.args) != len(procedure.arguments):
+            yield place.wrong(f"it has {len(call.args)} arguments for {len(procedure.arguments)} formals")
             return
-        for ref, formal in zip(call.args, procedure.formals, strict=True):
-            yield from self._argument(place, ref, formal, counts)
+        for ref, argument in zip(call.args, procedure.arguments, strict=True):
+            yield from self._argument(place, ref, argument, counts)
         yield from self._written_once(place, call, procedure)
 
-    def _argument(self, place: Place, ref: Ref, formal: Value, counts: dict[str, int]) -> Findings:
+    def _argument(self, place: Place, ref: Ref, argument: Value, counts: dict[str, int]) -> Findings:
         array = self.arrays.get(ref.array)
         if array is None:
             yield place.wrong(f"there is no array `%{ref.array}`")
             return
-        if array.type != formal.type:
-            kinds = [spell_type(t) for t in (array.type, formal.type)]
-            yield place.wrong(f"`%{array.name}` is {kinds[0]}, and formal `%{formal.name}` is {kinds[1]}")
+        if array.type != argument.type:
+            kinds = [spell_type(t) for t in (array.type, argument.type)]
+            yield place.wrong(f"`%{array.name}` is {kinds[0]}, and formal `%{argument.name}` is {kinds[1]}")
         if len(ref.index) != len(array.extents):
             yield place.wrong(
                 f"`%{array.name}` has {len(array.extents)} extents and {len(ref.index)} indices here"

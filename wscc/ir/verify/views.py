@@ -46,7 +46,7 @@ def _ends(ints: Ints) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """`extents`: elements and element type of each buffer and formal of a procedure."""
+    """`extents`: elements and element type of each buffer and argument of a procedure."""
 
     dies: int
     extents: dict[str, tuple[int, DType]]
