@@ -55,7 +55,7 @@ def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
     return [
         Differentiate(),
         Partition(),
-        Stages(choices.schedule),
+        Stages(choices.call_order),
         *smaller,
         Place(choices.mapper),
         LowerCollectives(choices.allgather),

@@ -3,7 +3,7 @@
     programs.wsa    one program per role, and the step      bindings.npy   the binding table, a row per die
     routes.json     how messages go from die to die         graph.wir      the step at the graph level
     manifest.json   what the host must know; the hashes     data.bin       a copy of the data file, if any
-    profile.json    where instructions come from, if known  schedule.txt   a table of calls, if it was given one
+    profile.json    where instructions come from, if known  call_order.txt a table of calls, if it was given one
     report.json     about the compilation; not hashed, so that it may hold seconds
 
 Invariant: equal arguments give equal bytes, report.json aside; `load_artifact(write_artifact(x))` gives x.
@@ -34,15 +34,18 @@ FORMAT: Final = 3
 MANIFEST, REPORT = "manifest.json", "report.json"
 PROGRAMS, BINDINGS, ROUTES, GRAPH = "programs.wsa", "bindings.npy", "routes.json", "graph.wir"
 PROFILE: Final = "profile.json"
-SCHEDULE: Final = "schedule.txt"
-FILES: Final = frozenset((MANIFEST, REPORT, DATA, PROGRAMS, BINDINGS, ROUTES, GRAPH, PROFILE, SCHEDULE))
+CALL_ORDER: Final = "call_order.txt"
+# The name of the same file in older artifacts, which are still read.
+_OLD_CALL_ORDER: Final = "schedule.txt"
+_OPTIONAL: Final = frozenset((DATA, PROFILE, CALL_ORDER, _OLD_CALL_ORDER))
+FILES: Final = frozenset((MANIFEST, REPORT, PROGRAMS, BINDINGS, ROUTES, GRAPH)) | _OPTIONAL
 
 
 @dataclass(frozen=True, eq=False)
 class Artifact:
     """The contents of the folder. `data` are the bytes of the data file, None without one; `report` is any JSON
-    object; `profile` is for `wscc simulate` and `monitor`; `schedule` is the text of a call order given with
-    `--schedule`, empty for the compiler's."""
+    object; `profile` is for `wscc simulate` and `monitor`; `call_order` is the text of the order given
+    with `--call-order`, empty for the compiler's."""
 
     streams: Streams
     manifest: Manifest
@@ -50,7 +53,7 @@ class Artifact:
     data: bytes | None = None
     report: dict[str, Any] = field(default_factory=dict)
     profile: Profile | None = None
-    schedule: str = ""
+    call_order: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,8 @@ def _hashed_files(artifact: Artifact) -> dict[str, bytes]:
     }
     if artifact.data is not None:
         files[DATA] = artifact.data
-    if artifact.schedule:
-        files[SCHEDULE] = artifact.schedule.encode()
+    if artifact.call_order:
+        files[CALL_ORDER] = artifact.call_order.encode()
     if artifact.profile is not None:
         files[PROFILE] = canonical(encode(artifact.profile))
     manifest = {
@@ -143,7 +146,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise refuse(path, "was changed after it was compiled: it does not have the hash that it states")
     required = {PROGRAMS, BINDINGS, ROUTES, GRAPH}
     listed = manifest.get("files")
-    if not isinstance(listed, dict) or not required <= set(listed) <= required | {DATA, PROFILE, SCHEDULE}:
+    if not isinstance(listed, dict) or not required <= set(listed) <= required | _OPTIONAL:
         raise refuse(path, "does not list the files of an artifact")
     return manifest
 
@@ -170,8 +173,10 @@ def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str
         raise ValueError("programs and steps are not of the same stages")
     streams = Streams(programs, steps, program.dies, program.roles, bindings, routes, program.arena_bytes)
     profile = decode(Profile, json.loads(files[PROFILE])) if PROFILE in files else None
-    schedule = files.get(SCHEDULE, b"").decode()
-    return Artifact(streams, program.host, files[GRAPH].decode(), files.get(DATA), report, profile, schedule)
+    call_order = files.get(CALL_ORDER, files.get(_OLD_CALL_ORDER, b"")).decode()
+    return Artifact(
+        streams, program.host, files[GRAPH].decode(), files.get(DATA), report, profile, call_order
+    )
 
 
 def _report(folder: Path) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def execute(request: Request, plan: Plan, seed: int = 0) -> Execution:
     if hops > _MOST_HOPS:
         raise fail(
             Code.LIMIT,
-            f"the schedule moves chunks over links {hops:,} times; up to {_MOST_HOPS:,} are executed",
+            f"the plan moves chunks over links {hops:,} times; up to {_MOST_HOPS:,} are executed",
             help="check a smaller mesh or fewer bytes",
         )
     scale = Scale.of(request, plan)

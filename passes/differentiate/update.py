@@ -110,7 +110,7 @@ def _update(owner: str, weights: list[Weight], train: Train) -> Procedure:
 
 def _attrs(train: Train) -> dict[str, Attr]:
     """Of all optimizers; an op takes its own."""
-    o, s = train.optimizer, train.schedule
+    o, s = train.optimizer, train.lr_schedule
     return {
         "lr": o.lr, "beta1": o.beta1, "beta2": o.beta2, "eps": o.eps, "weight_decay": o.weight_decay,
         "clip": train.clip, "warmup": s.warmup, "decay": s.decay, "floor": s.floor,

@@ -47,8 +47,8 @@ class FormPhases(Pass):
         spans = group_spans(procedure)
         if not spans:
             return procedure
-        found = accesses(procedure, dies, names)
-        depends = _Downstream.empty(found)
+        regions = accesses(procedure, dies, names)
+        depends = _Downstream.empty(regions)
         phases: dict[int, int] = {}
         phase, walked = 0, spans[0].first
         for span in spans:
@@ -56,7 +56,7 @@ class FormPhases(Pass):
                 depends.walk(walked, span.first, sources=frozenset())
                 if not self.merge or depends.reaches(span):
                     phase += 1
-                    depends = _Downstream.empty(found)
+                    depends = _Downstream.empty(regions)
             depends.walk(span.first, span.last + 1, sources=span.transfers)
             walked = span.last + 1
             phases.update((i, phase) for i in span.transfers)
@@ -69,36 +69,41 @@ class FormPhases(Pass):
 
 @dataclass
 class _Downstream:
-    """The statements that depend on the transfers of the current phase, as what they read and wrote."""
+    """The statements that depend on the transfers of the current phase, as the regions that conflict with their reads
+    and writes."""
 
-    found: Accesses
-    read: NDArray[np.bool_]
-    written: NDArray[np.bool_]
+    accesses: Accesses
+    near_reads: NDArray[np.bool_]
+    near_writes: NDArray[np.bool_]
 
     @classmethod
-    def empty(cls, found: Accesses) -> _Downstream:
-        count = len(found.regions)
-        return cls(found, np.zeros(count, np.bool_), np.zeros(count, np.bool_))
+    def empty(cls, accesses: Accesses) -> _Downstream:
+        count = len(accesses.regions)
+        return cls(accesses, np.zeros(count, np.bool_), np.zeros(count, np.bool_))
 
     def walk(self, start: int, end: int, sources: frozenset[int]) -> None:
         """Follow dependencies through statements `start` to `end` - 1; `sources` are of the phase."""
+        overlapping = self.accesses.overlapping
         for i in range(start, end):
-            touches = self.found.by_statement[i]
-            if i in sources or self._has(touches):
-                self.read[list(touches.reads)] = True
-                self.written[list(touches.writes)] = True
+            access = self.accesses.by_statement[i]
+            if i in sources or self._has(access):
+                for region in access.reads:
+                    self.near_reads[overlapping[region]] = True
+                for region in access.writes:
+                    self.near_writes[overlapping[region]] = True
 
     def reaches(self, span: GroupSpan) -> bool:
         """Whether a transfer of the span depends on the phase."""
-        trial = _Downstream(self.found, self.read.copy(), self.written.copy())
+        trial = _Downstream(self.accesses, self.near_reads.copy(), self.near_writes.copy())
         for i in range(span.first, span.last + 1):
-            if i in span.transfers and trial._has(self.found.by_statement[i]):
+            if i in span.transfers and trial._has(self.accesses.by_statement[i]):
                 return True
             trial.walk(i, i + 1, sources=frozenset())
         return False
 
-    def _has(self, touches: AccessSet) -> bool:
-        overlapping = self.found.overlapping
-        return any(self.written[overlapping[r]].any() for r in (*touches.reads, *touches.writes)) or any(
-            self.read[overlapping[r]].any() for r in touches.writes
+    def _has(self, access: AccessSet) -> bool:
+        """Whether a statement conflicts with one of those: either of the two writes."""
+        reads, writes = list(access.reads), list(access.writes)
+        return bool(
+            self.near_writes[reads].any() or self.near_writes[writes].any() or self.near_reads[writes].any()
         )

@@ -108,7 +108,13 @@ class _Hoisting:
         name = self.array_names.of(param.name, f"{param.name}.{type_.dtype}")
         relation = Relation(Role.COPY, param.name)
         return Array(
-            name, type_, Kind.COMPUTE_COPY, param.extents, stage=param.stage, relation=relation, span=param.span
+            name,
+            type_,
+            Kind.COMPUTE_COPY,
+            param.extents,
+            stage=param.stage,
+            relation=relation,
+            span=param.span,
         )
 
     def _making(self, owner: str, params: list[tuple[Array, Op]]) -> Call | Loop:

@@ -27,22 +27,22 @@ class Stages(Pass):
     Before: step { loop mb { @embed.fwd .. loop l { @block.fwd } .. @head.bwd .. loop l { @block.bwd } } }
     After:  step { stage 0 { .. loop mb { @embed.fwd .. @pass .. } .. } stage 1 { .. } }
 
-    With a table of calls as `schedule`, calls run in its order instead, and all else follows from that.
+    With a `call_order`, calls run in that order instead, and all else follows from that.
 
     Fails with W201 when there are fewer layers than stages, or micro-batches that interleaving cannot group; with
-    W204 or W205 for a table that is not of this program, or whose order cannot be.
+    W204 or W205 for a call order that is not of this program, or cannot be.
     """
 
     name: ClassVar[str] = "stages"
     requires: ClassVar[frozenset[Fact]] = frozenset({Fact.PARTITIONED})
     provides: ClassVar[frozenset[Fact]] = frozenset({Fact.STAGED})
 
-    schedule: Source | None = None
+    call_order: Source | None = None
 
     def run(self, module: Module) -> Module:
         axes = stage_axes(module.sizes)
         check_groups(module, axes)
         axis = axes[0] if axes else ""
-        if self.schedule is not None and (edited := in_order_of(self.schedule, module, axis)) is not None:
+        if self.call_order is not None and (edited := in_order_of(self.call_order, module, axis)) is not None:
             return edited
         return Cutter(module, axis).run() if axes else module

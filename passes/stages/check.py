@@ -33,7 +33,7 @@ def check_step_order(wanted: Module, made: Module, apart: Module, span: Span, sp
 def _wrong(stage: int, message: str, span: Span) -> CompileError:
     return fail(
         Code.CALL_ORDER, f"in this order stage {stage} {message}", span,
-        help="begin with the table that `wscc schedule` writes, and move fewer calls",
+        help="begin with the order that `wscc call-order` writes, and move fewer calls",
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from wscc.analysis.call_accesses import AccessKind, argument_accesses
 from wscc.diagnostics import Code, CompileError, Span, fail
 from wscc.ir.module import Module, Procedure
 from wscc.ir.step import Affine, Call, Loop, calls
-from wscc.ir.text.call_table import One
+from wscc.ir.text.call_order import One
 from wscc.passes.stages.cutter import Cutter
 from wscc.passes.stages.runs import Known
 from wscc.passes.stages.work_items import Work

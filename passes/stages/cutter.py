@@ -1,4 +1,4 @@
-"""The step of each stage: what lies outside the chain, and the work of its chunks in the order of a schedule."""
+"""The step of each stage: what lies outside the chain, and the work of its chunks in a given order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from wscc.ir.naming import BACKWARD, Names
 from wscc.ir.step import Affine, Call, Loop, Stage, Step
 from wscc.passes.stages.cut import Chunk, Piece, chain_loop, cut, messages
 from wscc.passes.stages.exchange import Exchanges
+from wscc.passes.stages.order_1f1b import one_f_one_b, timed
 from wscc.passes.stages.parts import Parts
 from wscc.passes.stages.roll_loops import Item, Repeated, compressed, compressed_throughout, short_count
-from wscc.passes.stages.schedule_1f1b import one_f_one_b, timed
 from wscc.passes.stages.slots import Slots, in_flight
 from wscc.passes.stages.step import Body, StepWriter
 from wscc.passes.stages.work_items import Once, Orders, Portion, Work, once, works_of
@@ -116,7 +116,7 @@ class Cutter:
             if name not in later and name not in self.parts.of and self.module.array(name).kind is Kind.SCALAR
         ]
 
-    # -- the schedule -----------------------------------------------------------------------------------
+    # -- the order --------------------------------------------------------------------------------------
 
     def _entry(self, entry: Item | Repeated, stage: int) -> Body:
         if isinstance(entry, Item):

@@ -9,14 +9,14 @@ from difflib import get_close_matches
 from wscc.diagnostics import Code, CompileError, Source, Span, fail
 from wscc.ir.module import Module
 from wscc.ir.step import Call
-from wscc.ir.text.call_table import MOST_CALLS, CallTable, One, numbers, one_by_one
-from wscc.ir.text.call_table_read import read_table
+from wscc.ir.text.call_order import MOST_CALLS, CallOrder, One, numbers, one_by_one
+from wscc.ir.text.call_order_read import read_call_order
 from wscc.passes.stages.check import check_step_order
 from wscc.passes.stages.conflicts import StageCalls, Toucher, check_reads_and_writes
 from wscc.passes.stages.cutter import Cutter
-from wscc.passes.stages.default_table import table_of
+from wscc.passes.stages.default_order import call_order_of
+from wscc.passes.stages.order_1f1b import StuckError, Task
 from wscc.passes.stages.runs import Known, orders_of
-from wscc.passes.stages.schedule_1f1b import StuckError, Task
 from wscc.passes.stages.work_items import Work
 
 
@@ -30,10 +30,10 @@ def in_order_of(source: Source, module: Module, axis: str) -> Module | None:
     module that was made. Fails with W204 (no table of this program), W205 (an order that cannot be), or W003 (more
     than `MOST_CALLS` calls).
     """
-    asked = read_table(source)
+    asked = read_call_order(source)
     default = Cutter(module, axis)
     default.run()
-    own = table_of(default)
+    own = call_order_of(default)
     if asked.same_as(own):
         return None
     known = _known_calls(default.works, module.train.microbatches, asked.ends[0])
@@ -94,7 +94,7 @@ def _known_calls(works: list[list[Work]], microbatches: int, span: Span) -> list
             Code.LIMIT,
             f"the step has {count:,} calls, and an edited order is checked call by call, up to {MOST_CALLS:,}",
             span,
-            help="leave `--schedule` out, or take fewer micro-batches or layers",
+            help="leave `--call-order` out, or take fewer micro-batches or layers",
         )
     return [_known(stage, microbatches) for stage in works]
 
@@ -112,21 +112,21 @@ def _known(works: list[Work], microbatches: int) -> Known:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The calls of a table, each looked up among those `known` of the program."""
+    """The calls of the order `asked` for, each looked up among those `known` of the program."""
 
-    table: CallTable
+    asked: CallOrder
     known: list[Known]
 
     def calls(self) -> list[list[tuple[One, Span]]]:
         """By stage. W204 unless they are those of the program, each once."""
-        if len(self.table.stages) != len(self.known):
+        if len(self.asked.stages) != len(self.known):
             raise fail(
                 Code.CALL_TABLE,
-                f"the table has {len(self.table.stages)} stages, and the program {len(self.known)}",
-                self.table.ends[-1],
-                help="write the table with the options of the strategy that it is for: `wscc schedule`",
+                f"the table has {len(self.asked.stages)} stages, and the program {len(self.known)}",
+                self.asked.ends[-1],
+                help="write the table with the options of the strategy that it is for: `wscc call-order`",
             )
-        calls = one_by_one(self.table)
+        calls = one_by_one(self.asked)
         for stage, listed in enumerate(calls):
             self._stage(stage, listed)
         return calls
@@ -149,7 +149,7 @@ class _Found:
             first = missing[0]
             columns = " ".join("-" if n is None else str(n) for n in (first.layer, first.microbatch))
             raise fail(
-                Code.CALL_TABLE, f"stage {stage} never makes {first}{more}", self.table.ends[stage],
+                Code.CALL_TABLE, f"stage {stage} never makes {first}{more}", self.asked.ends[stage],
                 help=f"add a line `{first.call} {columns}` to the stage",
             )  # fmt: skip
 

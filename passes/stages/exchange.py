@@ -12,9 +12,9 @@ from wscc.ir.op import Reshard, Value
 from wscc.ir.step import Affine, Call, Ref
 from wscc.ir.types import TensorType
 from wscc.passes.stages.cut import Chunk, Message, Piece
+from wscc.passes.stages.order_1f1b import Timed
 from wscc.passes.stages.parts import Part, Parts
 from wscc.passes.stages.roll_loops import Item
-from wscc.passes.stages.schedule_1f1b import Timed
 from wscc.passes.stages.step import NOW, Body
 
 

@@ -35,7 +35,7 @@ class Repeated:
 
 def short_count(microbatches: int, stages: int, period: int) -> int:
     """A number of micro-batches, no more than given and the same modulo `period`, that is enough for the steady
-    state of a schedule to show itself."""
+    state of 1F1B to show itself."""
     enough = 8 * stages + 4 * period
     return min(microbatches, enough + (microbatches - enough) % period)
 

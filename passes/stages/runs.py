@@ -6,9 +6,9 @@ from collections import Counter
 from typing import TypeAlias
 
 from wscc.diagnostics import Span
-from wscc.ir.text.call_table import One
+from wscc.ir.text.call_order import One
+from wscc.passes.stages.order_1f1b import Task
 from wscc.passes.stages.roll_loops import Item
-from wscc.passes.stages.schedule_1f1b import Task
 from wscc.passes.stages.work_items import Once, Orders, Portion, Work
 
 # By call: the number of its work on the stage, which of its turns it is, and the work.

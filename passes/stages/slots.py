@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wscc.passes.stages.cut import Message
-from wscc.passes.stages.schedule_1f1b import Task, Timed
+from wscc.passes.stages.order_1f1b import Task, Timed
 
 # A task runs at twice its slot (from the first of its parts to the last), and what it made crosses to other stages
 # right after.

@@ -1,4 +1,4 @@
-"""What one stage runs, statement by statement, under the names that a table of calls has for it."""
+"""What one stage runs, statement by statement, under the names that a call order has for it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wscc.ir.step import Affine, Call, Loop, substituted
-from wscc.ir.text.call_table import CallLine, Number, Numbered, Range, numbers, only
+from wscc.ir.text.call_order import CallLine, Number, Numbered, Range, numbers, only
 from wscc.passes.stages.cut import Chunk, Piece
+from wscc.passes.stages.order_1f1b import Task, Timed
 from wscc.passes.stages.parts import Parts
 from wscc.passes.stages.roll_loops import Item
-from wscc.passes.stages.schedule_1f1b import Task, Timed
 from wscc.passes.stages.step import Body, StepWriter
 
 

@@ -107,7 +107,7 @@ def test_a_plot_without_matplotlib_is_a_named_error(
         (["all_gather", "--mesh", "2x2", "--bytes", "1", "--dead", "die:9,9"], 1, "not on the mesh"),
         (["all_gather", "--mesh", "1x3", "--bytes", "1", "--dead", "die:0,1"], 1, "2 islands"),
         (["all_gather", "--mesh", "3x3", "--bytes", "1", "--algorithm", "ring"], 1, "no ring"),
-        (["all_gather", "--mesh", "2x2", "--bytes", "1", "--sweep", "--check"], 2, "executes one schedule"),
+        (["all_gather", "--mesh", "2x2", "--bytes", "1", "--sweep", "--check"], 2, "executes one plan"),
         (["p2p", "--mesh", "2x2", "--bytes", "1", "--to", "5,5"], 1, "not on the mesh"),
         (["p2p", "--mesh", "2x2", "--bytes", "1", "--to", "0,1", "--dead", "die:0,1"], 1, "is dead"),
     ],

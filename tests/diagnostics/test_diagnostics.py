@@ -1,4 +1,4 @@
-"""Messages as the user sees them: each `cases/errors/NAME.wsl` is shown as `NAME.expect` says."""
+"""Messages as the user sees them: the errors of each `cases/errors/NAME.wsl` are the text of `NAME.expect`."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_a_program_that_is_a_little_wrong_is_different(
 NOISY = replace(
     PLAIN, parts=(Part(1, (Line("mha"),)),), degrees=(("tp", 2),),
     optimizer="adamw(lr = 1e-2, beta1 = 0.8, eps = 1e-30, weight_decay = 0.1)", clip="clip 0.1",
-    schedule="schedule warmup(2)",
+    lr_schedule="lr_schedule warmup(2)",
 )  # fmt: skip
 # What follows the views in `kernels.SEMANTICS["adamw"]`, each wrong in its own way.
 ADAMW = ("norm2", "t", "lr", "beta1", "beta2", "eps", "weight_decay", "clip", "warmup", "decay", "floor")

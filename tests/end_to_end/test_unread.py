@@ -61,7 +61,7 @@ model m(d = 8, seq = 4, vocab = 12) {{
 }}
 train m on w {{
   batch 8  microbatch {micro}
-  optimizer adamw(lr = 1e-2, weight_decay = 0.1)  clip 1.0  schedule warmup(2)
+  optimizer adamw(lr = 1e-2, weight_decay = 0.1)  clip 1.0  lr_schedule warmup(2)
   dtype compute f64, params f64, grads f64
   recompute {recompute}
   parallel {parallel}

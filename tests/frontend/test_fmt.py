@@ -1,4 +1,4 @@
-"""`wscc fmt`: what is printed means the same, is printed the same again, and loses no comment."""
+"""`wscc fmt`: its output parses to the same tree, prints the same again, and keeps every comment."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ T = TypeVar("T")
 
 def reparsed(text: str) -> ast.File:
     return parse(Source("t", text))
+
+
+def test_the_older_spelling_of_a_setting_is_printed_as_the_present_one() -> None:
+    old = reparsed("train m on w { schedule warmup(2), cosine(9, 0.1) }")
+    assert fmt(old) == "train m on w {\n  lr_schedule warmup(2), cosine(9, 0.1)\n}\n"
+    assert reparsed(fmt(old)) == old
 
 
 # ---- trees at random
@@ -71,7 +77,7 @@ def without_blank(node: Any) -> Any:
 def body(
     lines: st.SearchStrategy[Any], most: int = 4, *, blanks: bool = True
 ) -> st.SearchStrategy[ast.Body[Any]]:
-    """A blank line sets apart only what has an elder sibling."""
+    """A body; its first line has no blank line before it."""
 
     def settle(nodes: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(n if blanks and i else without_blank(n) for i, n in enumerate(nodes))
@@ -107,7 +113,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
         ast.Text, st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters='"'))
     ),
     "optimizer": st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)),
-    "schedule": st.builds(ast.Schedule, tuples(st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)))),
+    "lr_schedule": st.builds(ast.LrSchedule, tuples(st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)))),
     "dtype": st.builds(ast.DTypes, tuples(st.builds(ast.Role, name(), name()))),
     "recompute": name(),
     "parallel": st.builds(ast.Strategy, tuples(st.builds(ast.Axis, name(), NUMBERS), 0)),

@@ -1,4 +1,5 @@
-"""The language: what programs mean, down to the integers. Wrong programs are in `cases/errors`."""
+"""The language: programs resolve to the configuration, sizes and machine that they write. Wrong ones are in
+`cases/errors`."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from wscc.frontend.mistakes import _SETTING
 from wscc.frontend.overrides import SETTINGS
 from wscc.frontend.parse import parse
 from wscc.frontend.units import UNITS, Dimension, nearest_unit
-from wscc.ir.train import Optimizer, Schedule
+from wscc.ir.train import LrSchedule, Optimizer
 from wscc.ir.types import DType
 from wscc.machine.presets import preset
 from wscc.machine.wafer import Die, Link, Wafer
@@ -54,7 +55,7 @@ def test_the_sample_means_what_it_says() -> None:
     config = tiny.config
     assert (config.batch, config.microbatch, config.calls) == (16, 4, 2)
     assert config.optimizer == Optimizer("adamw", 3e-3, 0.9, 0.95, 1e-8, 0.1)
-    assert config.schedule == Schedule(warmup=20)
+    assert config.lr_schedule == LrSchedule(warmup=20)
     assert (config.clip, config.data, config.recompute, config.seed) == (1.0, "tiny-text.txt", "none", 0)
     assert config.dtypes.compute is DType.F32
     assert config.strategy == {"dp": 2, "tatp": 2, "tp": 2}
@@ -135,6 +136,18 @@ def test_settings_are_the_same_in_grammar_messages_and_options() -> None:
     assert set(re.findall(r"\w+", rule[1])) == set(SETTINGS) == _SETTING
 
 
+def test_both_spellings_of_a_setting_are_one_setting() -> None:
+    train = "schedule warmup(2) lr_schedule warmup(3)"
+    (duplicate,) = errors(program("x = tokens" + LOSS, train=train)).diagnostics
+    assert (duplicate.code, duplicate.message) == (Code.DUPLICATE, "setting `lr_schedule` is given twice")
+
+
+@pytest.mark.parametrize("word", ["lr_shedule", "shedule", "schedul"])
+def test_a_misspelling_suggests_the_present_spelling(word: str) -> None:
+    (unknown,) = errors(program("x = tokens" + LOSS, train=f"{word} warmup(2)")).diagnostics
+    assert (unknown.code, unknown.help) == (Code.UNKNOWN_KEY, "did you mean `lr_schedule`?")
+
+
 # ---- numbers
 
 LITERALS = st.integers(0, 60).map(lambda n: ast.Number(str(n)))
@@ -182,9 +195,9 @@ def test_a_division_that_leaves_a_remainder_names_the_nearest_divisors(a: int, b
     assume(a % b)
     with pytest.raises(CompileError, match=f"{a} / {b} leaves {a % b}") as caught:
         integer(ast.Binary("/", ast.Number(str(a)), ast.Number(str(b))), {})
-    offered = [int(n) for n in re.findall(r"\d+", caught.value.diagnostics[0].help)[1:]]
-    assert offered
-    assert all(a % n == 0 for n in offered)
+    divisors = [int(n) for n in re.findall(r"\d+", caught.value.diagnostics[0].help)[1:]]
+    assert divisors
+    assert all(a % n == 0 for n in divisors)
 
 
 def test_integers_end_at_two_to_the_63() -> None:
@@ -236,11 +249,11 @@ def test_units_by_hand(unit: str, dimension: Dimension, value: Fraction) -> None
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
+    ("word", "unit"),
     [("gb", "GB"), ("GBs", "GB/s"), ("TFLOPS", "TFLOP/s"), ("TBps", "TB/s"), ("nsec", "ns"), ("zebra", None)],
 )
-def test_the_unit_that_was_meant(word: str, meant: str | None) -> None:
-    assert nearest_unit(word) in (meant, "GB" if word == "GBs" else meant)
+def test_the_nearest_unit(word: str, unit: str | None) -> None:
+    assert nearest_unit(word) in (unit, "GB" if word == "GBs" else unit)
 
 
 def test_a_fraction_of_a_unit_is_exact() -> None:
@@ -279,8 +292,8 @@ def test_a_die_without_hbm_has_none() -> None:
 def test_defaults_of_training() -> None:
     config = run(program("x = tokens" + LOSS)).config
     assert config.optimizer == Optimizer("sgd", 0.1)
-    assert (config.schedule, config.clip, config.data, config.recompute, config.seed) == (
-        Schedule(),
+    assert (config.lr_schedule, config.clip, config.data, config.recompute, config.seed) == (
+        LrSchedule(),
         0.0,
         "",
         "none",
@@ -291,9 +304,9 @@ def test_defaults_of_training() -> None:
 
 def test_every_setting_by_hand() -> None:
     train = 'data "a.txt" clip 0.5 recompute full seed 7 dtype grads f32, compute bf16'
-    train += " schedule warmup(10), cosine(100, floor = 0.1)"
+    train += " lr_schedule warmup(10), cosine(100, floor = 0.1)"
     config = run(program("x = tokens" + LOSS, train=train)).config
-    assert config.schedule == Schedule(10, 100, 0.1)
+    assert config.lr_schedule == LrSchedule(10, 100, 0.1)
     assert (config.data, config.clip, config.recompute, config.seed) == ("a.txt", 0.5, "full", 7)
     assert (config.dtypes.compute, config.dtypes.params, config.dtypes.grads) == (
         DType.BF16,
@@ -314,8 +327,8 @@ def test_a_step_is_a_whole_number_of_calls_or_refused_with_a_batch_that_works(
         return
     (diagnostic,) = errors(text).diagnostics
     assert diagnostic.code is Code.DEGREE
-    for offered in re.findall(r"`((?:micro)?batch) (\d+)`", diagnostic.help):
-        b, m = (int(offered[1]), micro) if offered[0] == "batch" else (batch, int(offered[1]))
+    for setting, value in re.findall(r"`((?:micro)?batch) (\d+)`", diagnostic.help):
+        b, m = (int(value), micro) if setting == "batch" else (batch, int(value))
         assert b % (dp * m) == 0
 
 

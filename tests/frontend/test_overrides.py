@@ -12,7 +12,7 @@ from tests.support.frontend_help import TINY, errors, is_shown, outcome, run
 from wscc.diagnostics import Code, CompileError
 from wscc.diagnostics.render import render
 from wscc.frontend.overrides import COMMAND_LINE, SETTINGS, Overrides, UsageError
-from wscc.ir.train import Optimizer, Schedule
+from wscc.ir.train import LrSchedule, Optimizer
 from wscc.ir.types import DType
 
 BASE = run(TINY)
@@ -33,7 +33,7 @@ def changed(*sets: str, **options: object) -> object:
         ("train.optimizer.lr=1e-2", "lr = 3e-3", "lr = 1e-2"),
         ("train.optimizer.beta1=0.8", "lr = 3e-3", "lr = 3e-3, beta1 = 0.8"),
         ("train.clip=0.5", "clip 1.0", "clip 0.5"),
-        ("train.schedule=warmup(5), cosine(50)", "warmup(20)", "warmup(5), cosine(50)"),
+        ("train.lr_schedule=warmup(5), cosine(50)", "warmup(20)", "warmup(5), cosine(50)"),
         ("train.dtype=compute bf16", "compute f32, params f32, grads f32", "compute bf16"),
         ("train.dtype.compute=bf16", "compute f32", "compute bf16"),
         ("train.recompute=full", "recompute none", "recompute full"),
@@ -61,15 +61,23 @@ def test_set_is_the_same_as_writing_it(option: str, old: str, new: str) -> None:
 def test_every_setting_can_be_set() -> None:
     values = {
         "batch": "8", "microbatch": "2", "data": "x", "optimizer": "sgd(lr = 1)", "clip": "2", "seed": "3",
-        "schedule": "warmup(1)", "dtype": "grads f64", "recompute": "full", "parallel": "dp = 2",
+        "lr_schedule": "warmup(1)", "dtype": "grads f64", "recompute": "full", "parallel": "dp = 2",
         "zero": "3", "interleave": "2",
     }  # fmt: skip
     assert set(values) == set(SETTINGS)
     config = run(TINY, Overrides(sets=tuple(f"train.{k}={v}" for k, v in values.items()))).config
     assert (config.batch, config.microbatch, config.data, config.clip, config.seed) == (8, 2, "x", 2.0, 3)
-    assert (config.optimizer, config.schedule) == (Optimizer("sgd", 1.0), Schedule(1))
+    assert (config.optimizer, config.lr_schedule) == (Optimizer("sgd", 1.0), LrSchedule(1))
     assert (config.dtypes.grads, config.recompute, config.strategy) == (DType.F64, "full", {"dp": 2})
     assert (config.zero, config.interleave) == (3, 2)
+
+
+def test_the_older_spelling_of_a_setting_sets_the_same() -> None:
+    sets = ("train.lr_schedule=warmup(9)", "train.schedule=warmup(5)")
+    assert run(TINY, Overrides(sets=sets)).config.lr_schedule == LrSchedule(5)
+    assert run(TINY, Overrides(sets=sets[::-1])).config.lr_schedule == LrSchedule(9)
+    span = errors(TINY, Overrides(sets=("train.schedule=warmup(9), cosine(5)",))).diagnostics[0].label.span
+    assert (span.start, span.end) == (len("--set train."), len("--set train.schedule=warmup(9), cosine(5)"))
 
 
 def test_later_options_win_and_add_up() -> None:

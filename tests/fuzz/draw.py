@@ -76,7 +76,7 @@ class Draw:
     extra: int = 0  # sequences beyond a whole number of calls
     optimizer: str = OPTIMIZERS[-1]
     clip: str = ""
-    schedule: str = ""
+    lr_schedule: str = ""
     dtype: str = "f64"
     recompute: str = "none"
     zero: int = 0
@@ -172,7 +172,7 @@ class Draw:
 }}
 train m on w {{
   batch {self.batch}  microbatch {self.micro}
-  optimizer {self.optimizer}  {self.clip}  {self.schedule}
+  optimizer {self.optimizer}  {self.clip}  {self.lr_schedule}
   dtype {DTYPES[self.dtype]}
   recompute {self.recompute}  {" ".join(options)}
   parallel {", ".join(f"{a} = {n}" for a, n in self.degrees) or "dp = 1"}
@@ -237,7 +237,7 @@ def drawn(rng: random.Random) -> Draw:
         parts=parts, degrees=_degrees(rng, rows * cols),
         micro=rng.choice([1, 1, 2, 4]), calls=rng.choice([1, 2, 3]), extra=int(rng.random() < 0.02),
         optimizer=rng.choice(OPTIMIZERS), clip=rng.choice(["", "clip 0.5", "clip 100"]),
-        schedule=rng.choice(["", "schedule warmup(2)", "schedule warmup(1), cosine(9, 0.1)"]),
+        lr_schedule=rng.choice(["", "lr_schedule warmup(2)", "lr_schedule warmup(1), cosine(9, 0.1)"]),
         # A key that is alone has a gradient of zero, a difference of equal terms: what is left is their rounding.
         dtype=rng.choice(["f64"] * 9 + ["f32", "bf16", "all bf16"] * (is_smooth and (seq > 1 or not has_attention))),
         recompute=rng.choice(["none", "none", "selective", "full"]),

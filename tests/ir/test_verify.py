@@ -37,7 +37,7 @@ HEADER = """\
 module case {first}
 train batch=8 microbatches=2 clip=0.0 compute=f32 params=f32 grads=f32 recompute=none zero=0 interleave=1 data="" seed=0
 optimizer kind=sgd lr=0.1 beta1=0.9 beta2=0.95 eps=1e-8 weight_decay=0.0
-schedule warmup=0 decay=0 floor=0.0
+lr_schedule warmup=0 decay=0 floor=0.0
 wafer w rows=2 cols=4
 die peak=1000 sram=1000 hbm=1000 hbm_bandwidth=1000 tile=16 efficiency=1.0
 link bandwidth=1000 latency=1e-7 flit=64 energy=5e-12 channels=2

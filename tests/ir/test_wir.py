@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from hypothesis import example, given, settings
@@ -208,6 +209,14 @@ def test_loops_without_end_are_refused() -> None:
     lines = ["step {", *["loop l < 1 {"] * 5000, *["}"] * 5000, "}"]
     with pytest.raises(CompileError, match="loops more than 32 deep"):
         complete("level graph axes", lines)
+
+
+def test_a_text_with_the_older_spelling_of_the_learning_rates_schedule_is_read() -> None:
+    text = to_text(complete("level graph axes", []))
+    line = "lr_schedule warmup=3 decay=9 floor=0.5\n"
+    text = re.sub(r"lr_schedule .*\n", line, text)
+    assert read(text) == read(text.replace(line, line.removeprefix("lr_")))
+    assert line in to_text(read(text))
 
 
 def test_the_header_is_checked() -> None:

@@ -21,8 +21,8 @@ from wscc.machine.wafer import Wafer
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
+from wscc.passes.stages.order_1f1b import Task, one_f_one_b, timed
 from wscc.passes.stages.roll_loops import Item, Repeated, compressed, compressed_throughout, short_count
-from wscc.passes.stages.schedule_1f1b import Task, one_f_one_b, timed
 
 SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 3)).flatmap(
     lambda s: st.tuples(

@@ -18,7 +18,7 @@ from wscc.ir.array import Array, Kind
 from wscc.ir.builder import Builder
 from wscc.ir.module import Level, Mode, Module, Output, Procedure
 from wscc.ir.step import Affine, Call, Loop, Ref
-from wscc.ir.train import Optimizer, Schedule, Train
+from wscc.ir.train import LrSchedule, Optimizer, Train
 from wscc.ir.types import DType, TensorType
 from wscc.machine.wafer import Wafer
 from wscc.reference import evaluate, train
@@ -190,7 +190,7 @@ def test_f32_runs_near_f64() -> None:
 def test_two_steps_of_adamw_by_hand() -> None:
     """The gradients of 2 s (w0 w1)^2 put through the published update, number by number."""
     o = Optimizer("adamw", lr=0.1, beta1=0.8, beta2=0.9, eps=1e-3, weight_decay=0.2)
-    module = product_chain(training=Train(2, 2, o, Schedule(warmup=4), params=DType.F64, grads=DType.F64))
+    module = product_chain(training=Train(2, 2, o, LrSchedule(warmup=4), params=DType.F64, grads=DType.F64))
     w, m, v = [3.0, 5.0, 0.5], [0.0] * 3, [0.0] * 3
     params = {"w": np.array(w[:2]), "s": np.array(w[2]), "unused": np.array(7.0)}
     history = train(module, params, lambda step: {}, 2)
@@ -225,14 +225,14 @@ def test_sgd_clips_the_global_norm() -> None:
 
 
 def test_the_learning_rate_warms_up_then_falls_as_half_a_cosine() -> None:
-    plain, warm, whole = Schedule(), Schedule(warmup=4), Schedule(warmup=4, decay=12, floor=0.1)
+    plain, warm, whole = LrSchedule(), LrSchedule(warmup=4), LrSchedule(warmup=4, decay=12, floor=0.1)
     assert [rate(plain, t) for t in (1, 100)] == [1, 1]
     assert [rate(warm, t) for t in (1, 2, 4, 5, 900)] == [0.25, 0.5, 1, 1, 1]
     assert [rate(whole, t) for t in (2, 4)] == [0.5, 1]
     assert rate(whole, 8) == pytest.approx(0.1 + 0.9 * 0.5)
     assert rate(whole, 6) == pytest.approx(0.1 + 0.9 * 0.5 * (1 + cos(pi / 4)))
     assert [rate(whole, t) for t in (12, 13, 1000)] == pytest.approx([0.1] * 3)
-    none_left = Schedule(warmup=4, decay=4, floor=0.1)
+    none_left = LrSchedule(warmup=4, decay=4, floor=0.1)
     assert [rate(none_left, t) for t in (3, 4, 5)] == pytest.approx([0.75, 0.1, 0.1])
 
 

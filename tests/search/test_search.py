@@ -1,4 +1,4 @@
-"""The strategy search: against all strategies compiled and simulated one by one, bounds against what they bound."""
+"""The strategy search, against all strategies compiled and simulated one by one, and its bounds, against times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from wscc.search import candidates, search, workers
 from wscc.search.candidates import Compiled, Problem, compiled, estimated, simulated
 from wscc.search.closed_forms import ClosedForms
 from wscc.search.estimate import estimate
-from wscc.search.outcome import End, Found, refusals
+from wscc.search.outcome import End, SearchResult, refusals
 from wscc.search.space import spell, strategies
 
 MODEL = str(CASES / "search.wsl")
@@ -49,7 +49,8 @@ MACHINES = {"busy": BUSY, "starved": STARVED}
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Of all strategies, as `--parallel` has them: seconds of a step and bytes of a die, or the code of a refusal."""
+    """The outcomes of strategies, as `--parallel` takes them: seconds of a step and bytes of a die, or the code of a
+    refusal."""
 
     steps: dict[str, tuple[float, int]]
     refused: dict[str, str]
@@ -57,7 +58,7 @@ class Outcomes:
 
 @lru_cache
 def one_by_one(machine: str) -> Outcomes:
-    """Every strategy of up to as many dies as there are, with no part of the search."""
+    """The outcomes of all strategies of up to as many dies as there are, with no part of the search."""
     sets = MACHINES[machine]
     most = 2 if "wafer.mesh=1x2" in sets else 4
     steps, refused = {}, {}
@@ -66,9 +67,9 @@ def one_by_one(machine: str) -> Outcomes:
             continue
         text = ",".join(f"{a}={n}" for a, n in zip(AXES, degrees, strict=True) if n > 1) or "pp=1"
         try:
-            made = compile_file(MODEL, Overrides(sets=sets, parallel=text))
-            found = simulate(made.artifact, wafer=made.graph.machine).figures()
-            steps[text] = found.step_seconds, made.report["memory"]["peak_bytes_per_die_max"]
+            program = compile_file(MODEL, Overrides(sets=sets, parallel=text))
+            figures = simulate(program.artifact, wafer=program.graph.machine).figures()
+            steps[text] = figures.step_seconds, program.report["memory"]["peak_bytes_per_die_max"]
         except CompileError as error:
             refused[text] = str(error.diagnostics[0].code)
     return Outcomes(steps, refused)
@@ -79,19 +80,19 @@ def problem(*sets: str, parallel: str | None = None) -> Problem:
 
 
 @lru_cache
-def searched(machine: str) -> Found:
+def searched(machine: str) -> SearchResult:
     return search(problem(*MACHINES[machine]), budget=100)
 
 
-# ---- which there are
+# ---- the space
 
 
 @settings(deadline=None)
 @given(st.integers(1, 60))
 def test_strategies_are_all_products_once(dies: int) -> None:
-    made = list(strategies(dies))
-    assert len(made) == len(set(made))
-    assert all(prod(n for _, n in s) == dies and all(n > 1 for _, n in s) for s in made)
+    products = list(strategies(dies))
+    assert len(products) == len(set(products))
+    assert all(prod(n for _, n in s) == dies and all(n > 1 for _, n in s) for s in products)
     # Each prime factor in turn goes to one of five axes, equal ones in no order.
     count, n = 1, dies
     for p in range(2, dies + 1):
@@ -99,7 +100,7 @@ def test_strategies_are_all_products_once(dies: int) -> None:
         while n % p == 0:
             n, power = n // p, power + 1
         count = count * prod(range(power + 1, power + 5)) // 24
-    assert len(made) == count
+    assert len(products) == count
 
 
 # ---- against all of them
@@ -108,55 +109,55 @@ def test_strategies_are_all_products_once(dies: int) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_best_of_a_small_space_is_found(machine: str) -> None:
     expected = one_by_one(machine)
-    found = searched(machine)
-    assert found.seconds == min(seconds for seconds, _ in expected.steps.values())
-    assert expected.steps[spell(found.best.strategy)][0] == found.seconds
-    assert found.bound == found.seconds
-    assert found.end is not End.BUDGET
+    result = searched(machine)
+    assert result.seconds == min(seconds for seconds, _ in expected.steps.values())
+    assert expected.steps[spell(result.best.strategy)][0] == result.seconds
+    assert result.bound == result.seconds
+    assert result.end is not End.BUDGET
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_strategy_is_accounted_for(machine: str) -> None:
     """Each is refused by both, or by none; one that bounds rule out may be either."""
-    expected, found = one_by_one(machine), searched(machine)
-    told = {spell(c.strategy) for c in (*found.simulated, *found.slower)}
-    refused = {spell(s) for s, _ in found.refused}
-    open_ = {spell(c.strategy) for c in found.others}
-    assert told | refused | open_ == {*expected.steps, *expected.refused}
-    assert len(told) + len(refused) + len(open_) == found.strategies
-    assert told <= set(expected.steps)
+    expected, result = one_by_one(machine), searched(machine)
+    compiled_ = {spell(c.strategy) for c in (*result.simulated, *result.slower)}
+    refused = {spell(s) for s, _ in result.refused}
+    others = {spell(c.strategy) for c in result.others}
+    assert compiled_ | refused | others == {*expected.steps, *expected.refused}
+    assert len(compiled_) + len(refused) + len(others) == result.strategies
+    assert compiled_ <= set(expected.steps)
     assert refused <= set(expected.refused)
-    assert sum(r.count for r in refusals(found)) == len(refused)
+    assert sum(r.count for r in refusals(result)) == len(refused)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_bounds_are_below_what_they_bound(machine: str) -> None:
     """Those of the closed forms, of seconds and of memory, and those of compiled programs."""
-    expected, found = one_by_one(machine), searched(machine)
+    expected, result = one_by_one(machine), searched(machine)
     tight = 0
-    for c in (*found.simulated, *found.slower, *found.others):
+    for c in (*result.simulated, *result.slower, *result.others):
         if spell(c.strategy) in expected.steps:
             seconds, peak = expected.steps[spell(c.strategy)]
             assert c.bound.seconds <= c.least <= seconds
             assert c.bound.bytes <= peak
             tight += c.bound.seconds > seconds / 2
     assert tight or machine == "starved"
-    for strategy, r in found.refused:
+    for strategy, r in result.refused:
         assert r.bytes == 0 or expected.refused[spell(strategy)] == "W401"
 
 
 def test_a_wrong_estimate_costs_work_and_not_the_winner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "estimate", lambda module: 1 / estimate(module))
-    found = search(problem(*STARVED), budget=100)
-    assert found.seconds == searched("starved").seconds
-    assert found.best.estimate != min(c.estimate for c in found.simulated if c.estimate)
+    result = search(problem(*STARVED), budget=100)
+    assert result.seconds == searched("starved").seconds
+    assert result.best.estimate != min(c.estimate for c in result.simulated if c.estimate)
 
 
 def test_reasons_are_counted_apart() -> None:
     """Without stages nothing can be interleaved, with two there are too few layers, three replicas do not divide 8."""
-    with pytest.raises(CompileError) as told:
+    with pytest.raises(CompileError) as error:
         search(problem("train.interleave=2"))
-    message = told.value.diagnostics[0].message
+    message = error.value.diagnostics[0].message
     assert message.startswith(
         "none of 26 strategies of 4 to 1 dies fits: 15 W201, such as `dp=2,sp=2`: `interleave 2`"
     )
@@ -164,17 +165,17 @@ def test_reasons_are_counted_apart() -> None:
 
 
 def test_a_small_budget_is_kept_and_said() -> None:
-    found = search(problem("wafer.mesh=1x2"), budget=1)
-    assert (found.compiled, len(found.simulated), found.end) == (1, 1, End.BUDGET)
-    assert found.bound < found.seconds
+    result = search(problem("wafer.mesh=1x2"), budget=1)
+    assert (result.compiled, len(result.simulated), result.end) == (1, 1, End.BUDGET)
+    assert result.bound < result.seconds
 
 
 def test_the_strategy_of_the_program_takes_part() -> None:
     """Even if it uses fewer dies, and is the only one that the budget allows."""
     sets = ("wafer.mesh=1x2",)
-    found = search(problem(*sets, parallel="tatp=2"), budget=1)
-    assert spell(found.best.strategy) == "tatp=2"
-    assert found.best.is_given
+    result = search(problem(*sets, parallel="tatp=2"), budget=1)
+    assert spell(result.best.strategy) == "tatp=2"
+    assert result.best.is_given
 
 
 # ---- closed forms
@@ -187,7 +188,7 @@ def test_the_strategy_of_the_program_takes_part() -> None:
 def test_no_division_of_layers_beats_the_bound_of_a_pipeline(work: list[float], calls: int) -> None:
     """Stage k starts after those before it, there and back, and does all its micro-batches."""
     wafer = Wafer("w", 1, len(work), die=Die(peak=1))
-    forms = ClosedForms(wafer, calls, 1, 0, flops=1_000_000, streamed=0, kept=dict.fromkeys(Kind, 0))
+    forms = ClosedForms(wafer, calls, 1, 0, flops=1_000_000, streamed=0, stored=dict.fromkeys(Kind, 0))
     bound = forms.bound((("pp", len(work)),) if len(work) > 1 else ()).compute
     scale = 1_000_000 / calls / sum(work)
     longest = max(scale * (sum(work[:k]) + calls * w) for k, w in enumerate(work))
@@ -201,8 +202,8 @@ def test_no_division_of_layers_beats_the_bound_of_a_pipeline(work: list[float], 
 def test_bytes_by_hand() -> None:
     """Two micro-batches pass over 4 MB of 8 MB of weights twice; the update reads 4 + 4 + 8 and writes 4 + 8."""
     die = Die(sram=1_000_000, hbm=10**9, hbm_bandwidth=10**6)
-    kept = {Kind.PARAM: 8_000_000, Kind.GRAD: 8_000_000, Kind.STATE: 16_000_000}
-    forms = ClosedForms(Wafer("w", 2, 2, die=die), 2, 1, 0, flops=0, streamed=8_000_000, kept=kept)
+    stored = {Kind.PARAM: 8_000_000, Kind.GRAD: 8_000_000, Kind.STATE: 16_000_000}
+    forms = ClosedForms(Wafer("w", 2, 2, die=die), 2, 1, 0, flops=0, streamed=8_000_000, stored=stored)
     bound = forms.bound((("dp", 2), ("tp", 2)))
     assert bound.hbm == 2 * 2 * 3 + 15 + 11
     assert bound.bytes == 16_000_000
@@ -228,19 +229,19 @@ def test_work_goes_on_without_processes_that_are_killed(monkeypatch: pytest.Monk
 
 def test_another_process_and_hash_seed_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "7")
-    own, strategy = problem("wafer.mesh=1x2"), (("tatp", 2),)
-    with workers.Workers(own, 2) as two:
+    one, strategy = problem("wafer.mesh=1x2"), (("tatp", 2),)
+    with workers.Workers(one, 2) as two:
         (seconds,) = two.results(estimated, [strategy])
-        (there,) = two.results(compiled, [strategy])
-        assert isinstance(there, Compiled)
-        (figures,) = two.results(simulated, [there])
-    here = compiled(own, strategy)
-    assert isinstance(here, Compiled)
-    assert seconds == estimated(own, strategy)
-    assert replace(here, artifact=there.artifact) == there
-    assert here.artifact.manifest == there.artifact.manifest
-    assert here.artifact.graph == there.artifact.graph
-    assert figures == simulated(own, here)
+        (remote,) = two.results(compiled, [strategy])
+        assert isinstance(remote, Compiled)
+        (figures,) = two.results(simulated, [remote])
+    local = compiled(one, strategy)
+    assert isinstance(local, Compiled)
+    assert seconds == estimated(one, strategy)
+    assert replace(local, artifact=remote.artifact) == remote
+    assert local.artifact.manifest == remote.artifact.manifest
+    assert local.artifact.graph == remote.artifact.graph
+    assert figures == simulated(one, local)
 
 
 def test_an_error_of_another_process_is_the_same() -> None:
@@ -254,13 +255,13 @@ def test_an_error_of_another_process_is_the_same() -> None:
 def test_o3_compiles_the_winner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--set", "wafer.mesh=1x2", "--json"]
     assert main(["compile", MODEL, "-O3", "-o", str(tmp_path / "a"), *options]) == 0
-    told = json.loads(capsys.readouterr().out)["search"]
-    assert (told["strategies"], told["refused"], told["dies"]) == (6, {}, [2, 1])
-    assert main(["compile", MODEL, "-o", str(tmp_path / "b"), "--parallel", told["best"], *options]) == 0
+    report = json.loads(capsys.readouterr().out)["search"]
+    assert (report["strategies"], report["refused"], report["dies"]) == (6, {}, [2, 1])
+    assert main(["compile", MODEL, "-o", str(tmp_path / "b"), "--parallel", report["best"], *options]) == 0
     assert "search" not in json.loads(capsys.readouterr().out)
-    for made in (tmp_path / "b").iterdir():
-        if made.name != "report.json":
-            assert made.read_bytes() == (tmp_path / "a" / made.name).read_bytes()
+    for file in (tmp_path / "b").iterdir():
+        if file.name != "report.json":
+            assert file.read_bytes() == (tmp_path / "a" / file.name).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -274,7 +275,7 @@ def test_o3_compiles_the_winner(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ),
         (["search", "--set", "train.batch=3"], 1, ["W201", "microbatch"]),
         (["search", "--set", "wafer.mesh=1x1", "--dead", "die:0,0"], 1, ["W301", "dead die"]),
-        (["compile", "-O3", "--schedule", MODEL], 2, ["W006", "--schedule"]),
+        (["compile", "-O3", "--call-order", MODEL], 2, ["W006", "--call-order"]),
         (["search", "--parallel", "xp=2"], 2, ["xp"]),
         (["search", "--budget", "0"], 2, ["--budget"]),
     ],
@@ -283,9 +284,9 @@ def test_mistakes_are_named(
     args: list[str], status: int, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([args[0], MODEL, *args[1:]]) == status
-    told = capsys.readouterr().err
-    assert all(word in told for word in words), told
-    assert "Traceback" not in told
+    message = capsys.readouterr().err
+    assert all(word in message for word in words), message
+    assert "Traceback" not in message
 
 
 def test_the_table_says_what_was_done(capsys: pytest.CaptureFixture[str]) -> None:
@@ -296,7 +297,7 @@ def test_the_table_says_what_was_done(capsys: pytest.CaptureFixture[str]) -> Non
     assert lines[4] == ""
     assert any("6 strategies of 2 to 1 dies" in line and "2 compiled" in line for line in lines)
     assert main([*words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [row["strategy"] for row in told["rows"]] == [line.split()[0] for line in lines[1:4]]
-    assert lines[-1].split() == ["use", "--parallel", told["best"]]
-    assert told["rows"][0]["step_seconds"] == told["step_seconds"] >= told["bound_seconds"]
+    report = json.loads(capsys.readouterr().out)
+    assert [row["strategy"] for row in report["rows"]] == [line.split()[0] for line in lines[1:4]]
+    assert lines[-1].split() == ["use", "--parallel", report["best"]]
+    assert report["rows"][0]["step_seconds"] == report["step_seconds"] >= report["bound_seconds"]

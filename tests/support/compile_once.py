@@ -6,7 +6,7 @@ looks at whether it does the same twice, shares nothing.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pytest
 from wscc.backends.artifact.files import Artifact
 from wscc.driver import compile as driver
 from wscc.driver.compile import Compiled, load, program_of
-from wscc.driver.pipeline import Observer
+from wscc.driver.pipeline import Insertion, Observer
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.host.data import read_text
 from wscc.ir.module import Module
@@ -41,17 +41,19 @@ def artifact_of_file(path: Path, overrides: Overrides = NO_OVERRIDES, level: int
 
 def compile_graph(
     graph: Module, level: int = 2, *, choices: Choices = DEFAULT, data: bytes | None = None, file: str = "",
-    observe: Observer = lambda name, module: None,
+    observe: Observer = lambda name, module: None, insertions: Sequence[Insertion] = (),
 ) -> Compiled:  # fmt: skip
     """What `wscc.driver.compile.compile_graph` returns, shared with all that ask for it again; refusals are not kept.
 
     A graph of the same text is the same program: the artifact holds nothing else of the graph. `observe` sees the
     modules again.
     """
-    key = (to_text(graph), level, choices, data, file)
+    key = (to_text(graph), level, choices, data, file, tuple(insertions))
     found = _PROGRAMS.get(key)
     if found is None:
-        found = _compile_graph(graph, level, choices=choices, data=data, file=file, observe=observe)
+        found = _compile_graph(
+            graph, level, choices=choices, data=data, file=file, observe=observe, insertions=insertions
+        )
         _PROGRAMS[key] = found
         if len(_PROGRAMS) > _MOST:
             del _PROGRAMS[next(iter(_PROGRAMS))]

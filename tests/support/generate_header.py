@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from wscc.ir.module import Level, Module
-from wscc.ir.train import Optimizer, Schedule, Train
+from wscc.ir.train import LrSchedule, Optimizer, Train
 from wscc.ir.types import DType
 from wscc.machine.wafer import Die, Link, Wafer, dead_links
 
@@ -67,10 +67,10 @@ class Dice(Random):
 def train(d: Dice) -> Train:
     numbers = (d.number() for _ in range(5))
     optimizer = Optimizer(d.choice(("adamw", "sgd")), *numbers)
-    schedule = Schedule(d.randint(0, 99), d.randint(0, 99), d.number())
+    lr_schedule = LrSchedule(d.randint(0, 99), d.randint(0, 99), d.number())
     kinds = d.choices(list(DType), k=3)
     return Train(
-        d.randint(1, 99), d.randint(1, 99), optimizer, schedule, d.number(), *kinds,
+        d.randint(1, 99), d.randint(1, 99), optimizer, lr_schedule, d.number(), *kinds,
         d.choice(("none", "selective", "full")), d.choice((0, 1, 3)), d.randint(1, 3), d.name(), d.randint(0, 1 << 62),
     )  # fmt: skip
 

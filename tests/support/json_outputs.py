@@ -41,7 +41,7 @@ monitor out --metric memory
 draw out
 search model.wsl --jobs 1 --budget 1
 faults model.wsl --parallel tp=4 --rate 75% --seeds 1
-schedule model.wsl --parallel pp=2
+call-order model.wsl --parallel pp=2
 import config.json
 route --mesh 2x2 --flows flows.txt
 collective all_reduce --mesh 2x2 --bytes 4KiB --check

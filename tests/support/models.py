@@ -12,7 +12,7 @@ from wscc.ir.builder import Builder
 from wscc.ir.module import Level, Mode, Module, Output, Procedure
 from wscc.ir.op import Value
 from wscc.ir.step import Affine, Call, Loop, Ref
-from wscc.ir.train import Optimizer, Schedule, Train
+from wscc.ir.train import LrSchedule, Optimizer, Train
 from wscc.ir.types import DType, TensorType
 from wscc.machine.wafer import Wafer
 from wscc.strategy import mesh_axes
@@ -131,7 +131,7 @@ def _head(d: Draft, x: Array, labels: Array, count: Array, norm: str, tied: Arra
 def _training(shape: Shape, dtype: DType, options: dict[str, object]) -> Train:
     optimizer = Optimizer(str(options.get("optimizer", "adamw")), lr=0.01)
     return Train(
-        batch=shape.batch, microbatches=shape.calls, optimizer=optimizer, schedule=Schedule(warmup=2),
+        batch=shape.batch, microbatches=shape.calls, optimizer=optimizer, lr_schedule=LrSchedule(warmup=2),
         clip=float(str(options.get("clip", 1.0))), compute=dtype, params=dtype, grads=dtype,
         recompute=str(options.get("recompute", "none")), zero=int(str(options.get("zero", 0))),
         interleave=int(str(options.get("interleave", 1))),

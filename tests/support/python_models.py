@@ -40,7 +40,7 @@ def gpt_tiny() -> wscc.Train:
     m.loss(nn.cross_entropy(nn.layernorm(x, gf, bf) @ nn.transpose(wte), labels))
     return wscc.Train(
         m, tray(), batch=16, microbatch=4, data=str(ROOT / "samples" / "tiny-text.txt"),
-        optimizer=wscc.adamw(lr=1e-3, weight_decay=0.01), clip=1.0, schedule=wscc.warmup(20), dtype="f32",
+        optimizer=wscc.adamw(lr=1e-3, weight_decay=0.01), clip=1.0, lr_schedule=wscc.warmup(20), dtype="f32",
         recompute="none", parallel={"dp": 2, "tatp": 2, "tp": 2},
     )  # fmt: skip
 
@@ -71,6 +71,6 @@ def llama_tiny() -> wscc.Train:
     m.loss(nn.cross_entropy(logits, labels))
     return wscc.Train(
         m, tray(), batch=16, microbatch=4, data=str(ROOT / "samples" / "tiny-text.txt"),
-        optimizer=wscc.adamw(lr=2e-3, weight_decay=0.01), clip=1.0, schedule=wscc.warmup(20), dtype="f32",
+        optimizer=wscc.adamw(lr=2e-3, weight_decay=0.01), clip=1.0, lr_schedule=wscc.warmup(20), dtype="f32",
         recompute="none", parallel="pp = 2, sp = 2, tp = 2",
     )  # fmt: skip

@@ -119,7 +119,7 @@ def instructions_page() -> str:
     listed = table(
         ("instruction", "writes", "reads", "attributes", "meaning"),
         (
-            (code(d.opcode), code(d.writes), code(d.reads), code(d.attrs), code(d.meaning))
+            (code(d.opcode), code(d.writes), code(d.reads), code(d.attrs), code(d.semantics))
             for d in instructions.INSTRUCTIONS.values()
         ),
     )

@@ -7,6 +7,7 @@ on each other if a region that one of them writes overlaps a region that the oth
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -86,7 +87,7 @@ def _overlapping(regions: tuple[Region, ...], dies: int) -> tuple[Index, ...]:
     for members in by_buffer.values():
         numbers = np.asarray(members, np.intp)
         intervals = _Intervals([regions[i] for i in members], dies)
-        overlaps.update((i, numbers[intervals.overlapping(k)]) for k, i in enumerate(members))
+        overlaps.update((i, numbers[row]) for i, row in zip(members, intervals.overlapping(), strict=True))
     return tuple(overlaps[i] for i in range(len(regions)))
 
 
@@ -104,20 +105,39 @@ class _Intervals:
         self.high = np.where(active, self.low + self.spans, np.iinfo(np.int64).min)
         self.is_run = np.asarray([len(r.dims) <= 1 for r in regions])
 
-    def overlapping(self, k: int) -> Index:
-        """The regions that overlap region k, by position in the buffer's list."""
-        intersects = (self.low[k] < self.high) & (self.low < self.high[k])
-        overlaps = intersects.any(axis=1)
-        overlaps[k] = True
-        # Intervals are exact for runs; strided regions are compared byte by byte.
-        candidates = np.flatnonzero(overlaps & ~(self.is_run & self.is_run[k]))
-        shifts = self.low[candidates] - self.low[k]
+    def overlapping(self) -> Iterator[Index]:
+        """The regions that overlap each region, by position in the buffer's list."""
+        # Intervals are exact for runs. Strided regions are compared byte by byte, each pair once, by the first of it.
+        earlier: list[list[int]] = [[] for _ in self.regions]
+        for k in range(len(self.regions)):
+            intersects = (self.low[k] < self.high) & (self.low < self.high[k])
+            overlaps = intersects.any(axis=1)
+            candidates = np.flatnonzero(overlaps & ~(self.is_run & self.is_run[k]))
+            overlaps[candidates[candidates < k]] = False
+            overlaps[earlier[k]] = True
+            overlaps[k] = True
+            later = candidates[candidates > k]
+            overlaps[later] = self._overlap(k, later, intersects[later])
+            for other in later[overlaps[later]].tolist():
+                earlier[other].append(k)
+            yield np.flatnonzero(overlaps)
+
+    def _overlap(self, k: int, others: Index, intersects: NDArray[np.bool_]) -> list[bool]:
+        """Whether region k overlaps each of the others; `intersects`: the classes of dies on which their intervals
+        do."""
         dims = self.regions[k].dims
-        for other, shift, classes in zip(candidates.tolist(), shifts, intersects[candidates], strict=True):
-            if other != k:
-                other_dims = self.regions[other].dims
-                overlaps[other] = any(overlap(dims, other_dims, s) for s in set(shift[classes].tolist()))
-        return np.flatnonzero(overlaps)
+        shifts = self.low[others] - self.low[k]
+        is_uniform = (shifts == shifts[:, :1]).all(axis=1).tolist()  # on all dies, as mostly
+        return [
+            overlap(dims, self.regions[other].dims, shift)
+            if uniform
+            else any(
+                overlap(dims, self.regions[other].dims, s) for s in set(shifts[n, intersects[n]].tolist())
+            )
+            for n, (other, shift, uniform) in enumerate(
+                zip(others.tolist(), shifts[:, 0].tolist(), is_uniform, strict=True)
+            )
+        ]
 
 
 def _representatives(regions: list[Region], dies: int) -> Index:

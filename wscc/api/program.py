@@ -176,7 +176,7 @@ def compile(
     strategy, `"dp=2,tp=2"` or a dict; `dtype` is `f64`, `f32` or `bf16` for everything; `dead` has `"die:1,3"` and
     `"link:0,0-0,1"`. `level` is 0 (for debugging) to 3 (`parallel auto` is searched, with `jobs` processes, by default
     one for each core). `mapper`, `routing` (`xy`, `adaptive`), `allgather` and `stagger` are as on the command line;
-    `call_order` is the file of a table of calls; `passes` are own passes, from `insert`.
+    `call_order` is the file of a call order; `passes` are own passes, from `insert`.
     Raises `CompileError` with every mistake in the program, `UsageError` (one too) for a wrong argument.
     """
     asked = request(

@@ -12,7 +12,7 @@ from wscc.machine.links import CUT_THROUGH
 from wscc.search import BUDGET
 from wscc.search import search as find
 from wscc.search.candidates import Problem
-from wscc.search.outcome import Candidate, Found, refusals, summary
+from wscc.search.outcome import Candidate, SearchResult, refusals, summary
 from wscc.search.space import spell
 
 
@@ -43,10 +43,10 @@ def ranked(
     return _ranking(find(problem, budget, jobs, progress))
 
 
-def _ranking(found: Found) -> Ranking:
-    rows = tuple(_row(c) for c in (*found.simulated, *found.slower, *found.others))
-    refused = tuple(Refusal(str(r.code), r.count, r.example, r.message) for r in refusals(found))
-    return Ranking(rows, refused, found.bound, summary(found))
+def _ranking(result: SearchResult) -> Ranking:
+    rows = tuple(_row(c) for c in (*result.simulated, *result.slower, *result.others))
+    refused = tuple(Refusal(str(r.code), r.count, r.example, r.message) for r in refusals(result))
+    return Ranking(rows, refused, result.bound, summary(result))
 
 
 def _row(c: Candidate) -> Ranked:

@@ -19,7 +19,7 @@ Model = str | os.PathLike[str] | Train
 Values = Mapping[str, object]
 Degrees = str | Mapping[str, int]
 
-TABLE = TextKind("a table of calls", 8 * MAX_CHARACTERS, "write what repeats as a loop")
+CALL_ORDER = TextKind("a call order", 8 * MAX_CHARACTERS, "write what repeats as a loop")
 
 
 def refuse(message: str, help: str = "") -> NoReturn:
@@ -52,7 +52,7 @@ def request(
     changed = Overrides(
         sets, _degrees(parallel), tuple(_word("dead", d) for d in dead), _optional("dtype", dtype)
     )
-    table = read_source(_path("call_order", call_order), TABLE) if call_order is not None else None
+    table = read_source(_path("call_order", call_order), CALL_ORDER) if call_order is not None else None
     choices = Choices(mapper, routing, allgather, CUT_THROUGH * bool(stagger), table)
     own = tuple(passes)
     for p in own:

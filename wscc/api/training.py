@@ -43,8 +43,8 @@ class Train:
     """A program: `Train(model, wafer, batch=16, optimizer=adamw(lr=1e-3), parallel="dp=2,tp=2")`.
 
     Settings are those of `train` in the language: `batch` and `microbatch` in sequences, `data` a path (from the
-    working directory), `optimizer`, `clip`, `schedule` (one or a list of `warmup`, `cosine`), `dtype` (a type, or a
-    dict by role), `recompute`, `parallel` (a string, or a dict of degrees), `zero`, `interleave`, `seed`.
+    working directory), `optimizer`, `clip`, `lr_schedule` (one or a list of `warmup`, `cosine`), `dtype` (a type,
+    or a dict by role), `recompute`, `parallel` (a string, or a dict of degrees), `zero`, `interleave`, `seed`.
     Raises `CompileError` for a setting that the language has not.
     """
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import click
 
+from wscc.cli.call_order import call_order_command, schedule_command
 from wscc.cli.collective import collective_command
 from wscc.cli.common import report_error, report_usage, say
 from wscc.cli.compile import compile_command
@@ -21,7 +22,6 @@ from wscc.cli.inspect import explain_command, fmt_command, opt_command, passes_c
 from wscc.cli.monitor import monitor_command
 from wscc.cli.route import route_command
 from wscc.cli.run import run_command
-from wscc.cli.schedule import schedule_command
 from wscc.cli.search import search_command
 from wscc.cli.simulate import simulate_command
 from wscc.cli.verify import verify_command
@@ -36,9 +36,8 @@ def cli() -> None:
 
 for command in (
     compile_command, run_command, verify_command, simulate_command, monitor_command, draw_command,
-    search_command,
-    faults_command, schedule_command, import_command, route_command, collective_command, opt_command,
-    passes_command, explain_command, fmt_command,
+    search_command, faults_command, call_order_command, schedule_command, import_command, route_command,
+    collective_command, opt_command, passes_command, explain_command, fmt_command,
 ):  # fmt: skip
     cli.add_command(command)
 

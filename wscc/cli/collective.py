@@ -52,7 +52,7 @@ def collective_command(
     numbers: one for each byte, or fewer in proportion where there are very many bytes.
     """
     if check and (sweeping or plot):
-        message = "`--check` executes one schedule, not those of a table"
+        message = "`--check` executes one plan, not those of a table"
         raise UsageError(Diagnostic(Code.OPTION, message, help="leave out `--sweep` and `--plot`"))
     wafer = read_wafer(mesh, dead)
     topology = mesh_topology(wafer)

@@ -12,10 +12,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from wscc.api.request import CALL_ORDER
 from wscc.diagnostics import Code, CompileError, Diagnostic, Source, fail
 from wscc.diagnostics.render import one_line, render
 from wscc.frontend.overrides import Overrides, UsageError
-from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
+from wscc.frontend.scan import read_source
 from wscc.machine.links import CUT_THROUGH
 from wscc.passes.choices import ALLGATHERS, DEFAULT_MAPPER, ROUTINGS, Choices
 from wscc.passes.place.solver import MAPPERS
@@ -50,7 +51,10 @@ _MODEL_OPTIONS: Final = (
     click.option(
         "--routing", type=click.Choice(ROUTINGS), help="routes of messages (default: adaptive from -O2)"
     ),
-    click.option("--schedule", metavar="FILE", help="calls in the order of this table; see `wscc schedule`"),
+    click.option(
+        "--call-order", metavar="FILE", help="calls in the order of this table; see `wscc call-order`"
+    ),
+    click.option("--schedule", "old_call_order", metavar="FILE", hidden=True, help="the old spelling"),
     click.option(
         "--mapper",
         type=click.Choice(MAPPERS),
@@ -60,18 +64,19 @@ _MODEL_OPTIONS: Final = (
 
 
 def model_options(command: F) -> F:
-    """`--set --parallel --dead --dtype --mapper --routing --allgather --stagger --schedule`, as one argument
-    `options`."""
+    """`--set --parallel --dead --dtype --mapper --routing --allgather --stagger --call-order`, as one
+    argument `options`."""
 
     @wraps(command)
     def collected(
         *, sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None,
         mapper: str | None, routing: str | None, allgather: str | None, stagger: bool,
-        schedule: str | None, **others: object,
+        call_order: str | None, old_call_order: str | None, **others: object,
     ) -> object:  # fmt: skip
+        call_order = call_order or old_call_order
         given = {
             "--set": sets, "--parallel": parallel, "--dead": dead, "--dtype": dtype, "--mapper": mapper,
-            "--routing": routing, "--allgather": allgather, "--stagger": stagger, "--schedule": schedule,
+            "--routing": routing, "--allgather": allgather, "--stagger": stagger, "--call-order": call_order,
         }  # fmt: skip
         options = ModelOptions(
             Overrides(sets=sets, parallel=parallel, dead=dead, dtype=dtype),
@@ -80,7 +85,7 @@ def model_options(command: F) -> F:
                 routing or "",
                 allgather or ALLGATHERS[0],
                 CUT_THROUGH * stagger,
-                read_table_file(schedule) if schedule else None,
+                read_call_order_file(call_order) if call_order else None,
             ),
             tuple(name for name, value in given.items() if value),
         )
@@ -92,12 +97,9 @@ def model_options(command: F) -> F:
     return made  # type: ignore[no-any-return]
 
 
-def read_table_file(path: str) -> Source:
-    """The text of a table of calls."""
-    return read_source(path, _TABLE)
-
-
-_TABLE: Final = TextKind("a table of calls", 8 * MAX_CHARACTERS, "write what repeats as a loop")
+def read_call_order_file(path: str) -> Source:
+    """The text of a call order."""
+    return read_source(path, CALL_ORDER)
 
 
 def write_file(path: str, pieces: Iterable[str], *, help: str = "choose another file") -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import click
 
-from wscc.cli.common import json_option, read_table_file, show_json, write_file
+from wscc.cli.common import json_option, read_call_order_file, show_json, write_file
 from wscc.diagnostics import CompileError
 from wscc.diagnostics.explain import explain
 from wscc.driver.pipeline import Pipeline, check
@@ -33,7 +33,7 @@ T = TypeVar("T")
 @json_option
 def opt_command(ir: str, chosen: str, as_json: bool) -> int:
     """Run passes on a textual IR file and print the result; without --passes, print it canonically."""
-    passes = _asked(lambda words: parse_passes(words, read_table_file), chosen)
+    passes = _asked(lambda words: parse_passes(words, read_call_order_file), chosen)
     module = parse_wir(read_source(ir))
     check(module, "parse")
     module = Pipeline(tuple(passes)).run(module)

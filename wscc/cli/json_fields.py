@@ -289,7 +289,7 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "refusals[].message": "why it was refused",
     },
     "faults": _FAULTS,
-    "schedule": {"schedule": "the table of calls"},
+    "call-order": {"call_order": "the call order, as a table"},
     "import": {"text": "the program", "unread[]": "fields of the config that play no part in it"},
     "route": _ROUTE,
     "collective": _COLLECTIVE,

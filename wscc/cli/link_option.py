@@ -43,7 +43,7 @@ def read_wafer(mesh: str, dead: Sequence[str]) -> Wafer:
     damage = [read_dead(text) for text in dead]
     return Wafer(
         f"{rows}x{cols}", rows, cols,
-        dead_dies=frozenset(_coordinate(d.at) for d in damage if isinstance(d, DeadDie)),
+        dead_dies=frozenset(_coordinate(d.die) for d in damage if isinstance(d, DeadDie)),
         dead_links=dead_links((_coordinate(d.a), _coordinate(d.b)) for d in damage if not isinstance(d, DeadDie)),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Diagnostics are data: a code, a message, labelled spans and help. Rendering lives in `render`.
+"""Diagnostics, as data (a code, a message, labelled spans, help), and the error that carries them.
 
 Every mistake of a user ends as a `CompileError` carrying one or more `Diagnostic`s; any other exception
 that reaches the command line is a bug of wscc.

@@ -1,4 +1,4 @@
-"""The codes of all diagnostics, each with the text that `wscc explain CODE` prints. Codes are never reused.
+"""The codes of all diagnostics, each with the text that `wscc explain CODE` prints. A code is never reused.
 
 W0xx language, W1xx model (shapes, names), W2xx strategy and partition, W3xx machine and placement,
 W4xx memory, W5xx artifact and run, W6xx textual IR and passes.
@@ -11,6 +11,8 @@ from typing import Final
 
 
 class Code(StrEnum):
+    """The code of a kind of mistake, as it is printed."""
+
     SYNTAX = "W001"
     UNREADABLE = "W002"
     LIMIT = "W003"
@@ -49,7 +51,7 @@ class Code(StrEnum):
     PASS_ORDER = "W603"
 
 
-# One text per code: what is wrong, an example, and what to do. A test demands all three of each.
+# One text per code: the mistake, an example, and the fix. A test demands all three of each.
 CODES: Final[dict[Code, str]] = {
     Code.SYNTAX: """\
 The text does not follow the grammar of the language at the marked place.
@@ -199,7 +201,7 @@ Example:
 
 Fix: `wscc compile -O3` searches and compiles the best; `wscc search` shows what there is, for `--parallel`.""",
     Code.CALL_TABLE: """\
-The file given with `--schedule` is no table of the calls of this program: a line has another form, names a
+The file given with `--call-order` is no table of the calls of this program: a line has another form, names a
 call, layer or micro-batch that its stage does not have, or a call is made twice or never.
 
 Example:
@@ -207,10 +209,10 @@ Example:
     block.fwd   0..3   0
     block.fwd   3      0         layer 3 again
 
-Fix: begin with the table that `wscc schedule MODEL` prints with the same options, and only move lines, split
+Fix: begin with the table that `wscc call-order MODEL` prints with the same options, and only move lines, split
 them or merge them: every call must stay, once.""",
     Code.CALL_ORDER: """\
-In the order of the table given with `--schedule` a call would read what is not there yet, overwrite what is
+In the order of the table given with `--call-order` a call would read what is not there yet, overwrite what is
 still needed, or stages would wait for one another in a circle.
 
 Example:

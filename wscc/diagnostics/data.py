@@ -1,4 +1,4 @@
-"""One mistake as data: its code, its words and the places in the source that they are about."""
+"""A diagnostic as data: its code, its message, and labels at places of the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagnostics as text, in the manner of rustc: what, where with a caret, why, and what to do.
+"""The rendering of diagnostics as text, in the manner of rustc: message, place with a caret, reasons, and help.
 
 error[W004]: `sram` needs a unit
  --> w.wsl:3:15
@@ -66,10 +66,10 @@ def _snippet(out: Text, label: Label, gutter: int, *, primary: bool) -> None:
     span, margin = label.span, " " * gutter
     out.append(f"\n{margin}{'-->' if primary else ':::'} ", "blue")
     out.append(f"{visible(span.file)}:{span.line}:{span.column}")
-    source, before, width = _window(span)
-    out.append(f"\n{margin} |\n{span.line:>{gutter}} | ", "blue").append(source.rstrip())
+    line, indent, width = _window(span)
+    out.append(f"\n{margin} |\n{span.line:>{gutter}} | ", "blue").append(line.rstrip())
     mark, style = ("^", "bold red") if primary else ("-", "blue")
-    out.append(f"\n{margin} | ", "blue").append(" " * before)
+    out.append(f"\n{margin} | ", "blue").append(" " * indent)
     out.append(f"{mark * width} {visible(label.text)}".rstrip(), style)
 
 
@@ -93,6 +93,7 @@ def _window(span: Span) -> tuple[str, int, int]:
 def _cut(
     before: list[str], marked: list[str], after: list[str], cut_left: bool, cut_right: bool
 ) -> tuple[str, int, int]:
+    """The line as `_window` returns it, at most `_WIDTH` columns of its cells, with ellipses where it is cut."""
     fits = not cut_left and _width(before) + _width(marked) + _width(after) <= _WIDTH
     room = 2 * _WIDTH if fits else _WIDTH - min(_width(marked), _WIDTH // 2)
     while _width(before) > room * 2 // 3:
@@ -101,9 +102,9 @@ def _cut(
         marked, after, cut_right = marked[:-1], [], True
     while after and _width(before) + _width(marked) + _width(after) > _WIDTH:
         after, cut_right = after[:-1], True
-    head = _ELLIPSIS if cut_left else ""
-    line = head + "".join(before + marked + after) + (_ELLIPSIS if cut_right else "")
-    return line, len(head) + _width(before), max(1, _width(marked))
+    prefix = _ELLIPSIS if cut_left else ""
+    line = prefix + "".join(before + marked + after) + (_ELLIPSIS if cut_right else "")
+    return line, len(prefix) + _width(before), max(1, _width(marked))
 
 
 def _cells(text: str) -> list[str]:
@@ -126,5 +127,5 @@ def visible(text: Iterable[str]) -> str:
 
 
 def _width(cells: list[str]) -> int:
-    """Terminal columns."""
+    """The columns of cells on a terminal."""
     return sum(2 if east_asian_width(c) in "WF" else 0 if combining(c) else 1 for cell in cells for c in cell)

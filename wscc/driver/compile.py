@@ -26,7 +26,7 @@ from wscc.host.data import read_text
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module
 from wscc.ir.step import calls
-from wscc.ir.text.call_table import to_table_text
+from wscc.ir.text.call_order import to_call_order_text
 from wscc.ir.text.parse import parse as parse_module
 from wscc.ir.text.print import to_text
 from wscc.passes.choices import DEFAULT, Choices
@@ -35,7 +35,7 @@ from wscc.passes.partition import Partition
 from wscc.passes.place import placement
 from wscc.passes.schedule import Schedule
 from wscc.passes.stages import Stages
-from wscc.passes.stages.default_table import call_table
+from wscc.passes.stages.default_order import call_order
 from wscc.passes.stagger import Stagger
 
 
@@ -83,18 +83,18 @@ def compile_source(
         raise at_strategy(error, resolved.config.strategy_span) from error
 
 
-def schedule_table(path: str, overrides: Overrides = NO_OVERRIDES, choices: Choices = DEFAULT) -> str:
-    """The calls of a step of a `.wsl` file as a table that `Choices.schedule` takes back. Raises as `compile_file`."""
+def call_order_text(path: str, overrides: Overrides = NO_OVERRIDES, choices: Choices = DEFAULT) -> str:
+    """The call order of a `.wsl` file as a table that `Choices.call_order` takes back. Raises as `compile_file`."""
     resolved = resolve(parse(read_source(path)), overrides)
     graph = elaborate(resolved)
     try:
         sharded = Pipeline.default(2, choices).before(Stages).run(graph)
-        table = call_table(sharded)
+        order = call_order(sharded)
     except CompileError as error:
         raise at_strategy(error, resolved.config.strategy_span) from error
     strategy = " ".join(f"{a}={n}" for a, n in graph.axes) or "one die"
     title = f"{graph.name}, {strategy}: the calls of a step, {graph.train.microbatches} micro-batches"
-    return to_table_text(table, title)
+    return to_call_order_text(order, title)
 
 
 def graph_of(artifact: Artifact) -> Module:
@@ -168,16 +168,16 @@ class _Linked:
         flops = model_flops(self.graph) - hidden_model_flops(self._sharded)
         profile = profile_of(self.graph, self.modules["place"], planned, streams, flops, self.file)
         return Artifact(
-            streams, manifest, to_text(self.graph), self.data, profile=profile, schedule=self._schedule
+            streams, manifest, to_text(self.graph), self.data, profile=profile, call_order=self._call_order
         )
 
     @property
-    def _schedule(self) -> str:
-        """The table of calls, where it asks for another step than would be made without it."""
-        table = self.choices.schedule
-        if table is None or Stages().run(self.modules[Partition.name]) == self.modules[Stages.name]:
+    def _call_order(self) -> str:
+        """The text of the call order, where it asks for another step than would be made without it."""
+        order = self.choices.call_order
+        if order is None or Stages().run(self.modules[Partition.name]) == self.modules[Stages.name]:
             return ""
-        return table.text
+        return order.text
 
     def compiled(self, planned: Module) -> Compiled:
         started = time.perf_counter()

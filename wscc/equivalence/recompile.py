@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, ClassVar
 
-from wscc.backends.artifact.files import SCHEDULE, Artifact
+from wscc.backends.artifact.files import CALL_ORDER, Artifact
 from wscc.backends.emit import emit
 from wscc.backends.interpreter.load_checks import die_name
 from wscc.backends.verify.findings import Finding
@@ -56,9 +56,9 @@ def differences(artifact: Artifact, graph: Module) -> Iterator[Finding]:
     `CompileError` if the graph cannot be compiled.
     """
     best: list[Finding] = []
-    schedule = Source(SCHEDULE, artifact.schedule) if artifact.schedule else None
+    call_order = Source(CALL_ORDER, artifact.call_order) if artifact.call_order else None
     for level, allgather in product(LEVELS, ALLGATHERS):
-        default = Pipeline.default(level, Choices(allgather=allgather, schedule=schedule))
+        default = Pipeline.default(level, Choices(allgather=allgather, call_order=call_order))
         streams, manifest = emit(default.replaced(_PlaceAs(artifact.streams.dies)).run(graph))
         findings = list(_between(artifact, streams, manifest))
         if not findings:

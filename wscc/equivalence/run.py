@@ -21,7 +21,7 @@ from wscc.host.data import LABELS, Batches, inputs_of, vocabulary
 from wscc.host.init import initial
 from wscc.ir.array import Array, Init, Kind, Role
 from wscc.ir.module import Module
-from wscc.ir.train import Optimizer, Schedule, Train
+from wscc.ir.train import LrSchedule, Optimizer, Train
 from wscc.ir.types import DType
 from wscc.reference.training import train
 
@@ -31,7 +31,7 @@ STEPS: Final = 2
 LIMIT: Final = 1e-10
 # An optimizer and a schedule of the learning rate whose every part has an effect within these steps.
 TRIAL: Final = Optimizer(lr=0.01, eps=1e-3, weight_decay=0.1)
-LR_SCHEDULE: Final = Schedule(warmup=1, decay=4, floor=0.1)
+LR_SCHEDULE: Final = LrSchedule(warmup=1, decay=4, floor=0.1)
 CLIP: Final = 0.01
 IGNORED: Final = -100
 IGNORED_EVERY: Final = 7
@@ -42,7 +42,7 @@ LOUD_LIMIT: Final = 1e-6
 
 def numbers_of(t: Train) -> dict[str, float]:
     """The scalars of instructions that update weights, by name."""
-    o, s = t.optimizer, t.schedule
+    o, s = t.optimizer, t.lr_schedule
     return {
         "lr": o.lr, "beta1": o.beta1, "beta2": o.beta2, "eps": o.eps, "weight_decay": o.weight_decay, "clip": t.clip,
         "warmup": s.warmup, "decay": s.decay, "floor": s.floor,
@@ -86,7 +86,7 @@ class _Pair:
     def of(artifact: Artifact, graph: Module) -> _Pair:
         optimizer = replace(TRIAL, kind=graph.train.optimizer.kind)
         clip = CLIP if graph.train.clip else 0.0
-        trial = replace(graph.train, optimizer=optimizer, schedule=LR_SCHEDULE, clip=clip)
+        trial = replace(graph.train, optimizer=optimizer, lr_schedule=LR_SCHEDULE, clip=clip)
         machine = wide_machine(with_optimizer(artifact.streams, numbers_of(trial)), artifact.manifest)
         host_io.initialise(machine, graph.train.seed)
         first = {a.name: _weights(a, graph.train.seed) for a in graph.arrays if a.kind is Kind.PARAM}

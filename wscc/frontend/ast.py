@@ -17,8 +17,8 @@ T = TypeVar("T", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Trivia:
-    """Comments (`#` included) on the lines before a thing and after it on its line, and whether a blank line
-    sets it apart from its elder sibling."""
+    """Comments of a node (`#` included): `before` on the lines above, `after` behind it on its line. `blank`: a blank
+    line separates it from the sibling before."""
 
     before: tuple[str, ...] = ()
     after: str = ""
@@ -30,21 +30,21 @@ NO_TRIVIA = Trivia()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Anything with a place in the text."""
+    """A node of the tree, with its place in the text."""
 
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line(Node):
-    """Anything that the printer gives a line of its own."""
+    """A node that the printer gives a line of its own."""
 
     trivia: Trivia = NO_TRIVIA
 
 
 @dataclass(frozen=True, slots=True)
 class Body(Node, Generic[T]):
-    """The inside of `{ }`; `opening` is a comment behind `{`, `tail` are those before `}`."""
+    """The lines between `{` and `}`; `opening` is a comment behind `{`, `tail` are those before `}`."""
 
     lines: tuple[T, ...] = ()
     opening: str = ""
@@ -200,7 +200,7 @@ class Mesh(Line):
 
 @dataclass(frozen=True, slots=True)
 class Field(Line):
-    """`hbm 72 GB at 1 TB/s`."""
+    """A field of `die` or `link`, such as `hbm 72 GB at 1 TB/s`."""
 
     name: Name
     value: Quantity
@@ -209,7 +209,7 @@ class Field(Line):
 
 @dataclass(frozen=True, slots=True)
 class Fields(Line):
-    """`die { ... }` or `link { ... }`; `kind` says which."""
+    """`die { ... }` or `link { ... }`; `kind` is the first word."""
 
     kind: str
     body: Body[Field]
@@ -223,7 +223,7 @@ class Coord(Node):
 
 @dataclass(frozen=True, slots=True)
 class DeadDie(Line):
-    at: Coord
+    die: Coord
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,9 @@ class Wafer(Line):
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule(Node):
+class LrSchedule(Node):
+    """The schedule of the learning rate: `warmup(...)`, `cosine(...)`, or both."""
+
     calls: tuple[Call, ...]
 
 
@@ -280,7 +282,7 @@ class Strategy(Node):
         return not self.axes
 
 
-SettingValue = Number | Text | Name | Call | Schedule | DTypes | Strategy
+SettingValue = Number | Text | Name | Call | LrSchedule | DTypes | Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Blocks calling blocks: no cycles, and a bounded size once every call is written out."""
+"""A check of the graph of calls between blocks: no cycles, and a bounded size once every call is written out."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def check_expansion(owners: Mapping[str, ast.Model | ast.Block], report: Report)
         path: list[str] = [root] if root not in size else []
         cursors, on_path = [0], set(path)
         while path:
-            name, at = path[-1], cursors[-1]
-            if at < len(uses[name]):
+            name, position = path[-1], cursors[-1]
+            if position < len(uses[name]):
                 cursors[-1] += 1
-                callee = uses[name][at].function.id
+                callee = uses[name][position].function.id
                 if callee in on_path:
-                    _cycle(owners, uses[name][at], path[path.index(callee) :], report)
+                    _cycle(owners, uses[name][position], path[path.index(callee) :], report)
                 elif callee not in size:
                     path.append(callee)
                     cursors.append(0)
@@ -78,14 +78,14 @@ def _statements(body: ast.Body[ast.Statement]) -> int:
 def _cycle(
     owners: Mapping[str, ast.Model | ast.Block], call: ast.Call, path: list[str], report: Report
 ) -> None:
-    around = " -> ".join(f"`{name}`" for name in (*path[:6], *(["..."] if len(path) > 6 else []), path[0]))
-    message = f"block `{path[0]}` calls itself: {around}".replace("`...`", "...")
+    cycle = " -> ".join(f"`{name}`" for name in (*path[:6], *(["..."] if len(path) > 6 else []), path[0]))
+    message = f"block `{path[0]}` calls itself: {cycle}".replace("`...`", "...")
     report.add(Code.CYCLE, message, call.span, "closes the cycle", "use `repeat` to do a thing several times")
 
 
 def _check_size(owner: ast.Model | ast.Block, size: int, chain: int, report: Report) -> None:
-    """Only the first one that is too large is noted, and none beside a cycle: one cause, one error."""
-    if any(d.code in (Code.LIMIT, Code.CYCLE) for d in report.found):
+    """Note the first owner that is too large, and none beside a cycle: one cause, one error."""
+    if any(d.code in (Code.LIMIT, Code.CYCLE) for d in report.diagnostics):
         return
     name = owner.name
     if size > MAX_STATEMENTS:

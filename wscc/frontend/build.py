@@ -1,4 +1,4 @@
-"""From grammar rules to the syntax tree: one small function per rule, applied bottom-up by `parse`.
+"""Construction of the syntax tree: one small function per rule of the grammar, applied bottom-up by `parse`.
 
 Children arrive built: names as `Name`, numbers as `Number`, strings as `Text`, operators and units as `str`.
 """
@@ -20,29 +20,32 @@ _MAX_EXPONENT: Final = 300
 _MAX_WORD: Final = 100
 _MAX_TEXT: Final = 1000
 
-Children = list[Any]  # of what the rule's parts were built into; the grammar says which
+Children = list[Any]  # nodes built from the parts of a rule, in the types that the grammar implies
 
 
 @dataclass(slots=True)
 class Builder:
-    """What the rule functions share: the comments, the depth of each expression, the mistakes met."""
+    """The state that the rule functions share: comments, the depth of each expression, mistakes so far."""
 
     comments: Attached
     mistakes: list[Diagnostic] = field(default_factory=list)
     _depths: dict[int, int] = field(default_factory=dict)
 
     def trivia(self, span: Span) -> ast.Trivia:
+        """The comments of the line node that begins at the span."""
         return self.comments.trivia.get(span.start, ast.NO_TRIVIA)
 
     def body(self, lines: Children, span: Span) -> ast.Body[Any]:
+        """A body with its lines and the comments inside its braces."""
         opening, tail = self.comments.bodies.get(span.start, ("", ()))
         return ast.Body(tuple(lines), opening, tail, span=span)
 
     def mistake(self, code: Code, message: str, span: Span, help: str = "") -> None:
+        """Note a mistake, and go on."""
         self.mistakes.append(Diagnostic(code, message, Label(span), help=help))
 
     def deeper(self, node: ast.Expr, *parts: ast.Expr) -> ast.Expr:
-        """Note the depth of a new expression; W003 at the first that is too deep."""
+        """The new expression, with its depth noted. Raises W003 where more than `MAX_DEPTH` are nested."""
         depth = 1 + max((self._depths.get(id(p), 0) for p in parts), default=0)
         # Keyed by identity: every node stays alive as a child of `node` while this builder is used.
         self._depths[id(node)] = depth
@@ -54,7 +57,7 @@ class Builder:
 
 
 def number(b: Builder, text: str, span: Span) -> ast.Number:
-    """A literal; the bounds keep every later computation with it small."""
+    """A literal; W003 is noted beyond the bounds, which keep every later computation with it small."""
     mantissa, _, exponent = text.lower().partition("e")
     if len(mantissa) > _MAX_DIGITS or len(exponent) > 5 or abs(int(exponent or 0)) > _MAX_EXPONENT:
         limits = f"at most {_MAX_DIGITS} digits, exponents up to {_MAX_EXPONENT}"
@@ -64,12 +67,14 @@ def number(b: Builder, text: str, span: Span) -> ast.Number:
 
 
 def name(b: Builder, text: str, span: Span) -> ast.Name:
+    """A name; W003 is noted for one that is too long."""
     if len(text) > _MAX_WORD:
         b.mistake(Code.LIMIT, f"a name has {len(text):,} characters", span, f"the limit is {_MAX_WORD}")
     return ast.Name(text[:_MAX_WORD], span=span)
 
 
 def string(b: Builder, text: str, span: Span) -> ast.Text:
+    """A string literal without its quotes; W003 is noted for one that is too long."""
     if len(text) > _MAX_TEXT:
         b.mistake(Code.LIMIT, f"a text has {len(text):,} characters", span, f"the limit is {_MAX_TEXT}")
     return ast.Text(text[1:-1], span=span)
@@ -172,8 +177,8 @@ def _chain(b: Builder, c: Children, span: Span) -> ast.Expr:
     """`a - b + c` is `(a - b) + c`."""
     left: ast.Expr = c[0]
     for op, right in zip(c[1::2], c[2::2], strict=True):
-        here = Span(span.source, left.span.start, right.span.end, left.span.line, left.span.column)
-        left = b.deeper(ast.Binary(op, left, right, span=here), left, right)
+        place = Span(span.source, left.span.start, right.span.end, left.span.line, left.span.column)
+        left = b.deeper(ast.Binary(op, left, right, span=place), left, right)
     return left
 
 
@@ -189,9 +194,9 @@ def _call(b: Builder, c: Children, span: Span) -> ast.Expr:
     keywords = tuple(a for a in c[1:] if isinstance(a, ast.Keyword))
     args = tuple(a for a in c[1:] if not isinstance(a, ast.Keyword))
     if keywords and any(a.span.start > keywords[0].span.start for a in args):
-        late = next(a for a in args if a.span.start > keywords[0].span.start)
+        misplaced = next(a for a in args if a.span.start > keywords[0].span.start)
         message = "an argument without a name follows one with a name"
-        b.mistake(Code.SYNTAX, message, late.span, "move it forward")
+        b.mistake(Code.SYNTAX, message, misplaced.span, "move it forward")
     return b.deeper(ast.Call(c[0], args, keywords, span=span), *args, *(k.value for k in keywords))
 
 
@@ -209,9 +214,9 @@ def _setting(key: str) -> Rule:
     return build
 
 
-def _group(key: str, make: Callable[..., ast.SettingValue]) -> Rule:
+def _group(key: str, node_type: Callable[..., ast.SettingValue]) -> Rule:
     def build(b: Builder, c: Children, span: Span) -> ast.Setting:
-        return ast.Setting(key, make(tuple(c), span=span), span=span, trivia=b.trivia(span))
+        return ast.Setting(key, node_type(tuple(c), span=span), span=span, trivia=b.trivia(span))
 
     return build
 
@@ -239,7 +244,7 @@ RULES: Final[dict[str, Rule]] = {
     # training
     "train": _train, "train_body": Builder.body,
     **{k: _setting(k) for k in SETTINGS},
-    "schedule": _group("schedule", ast.Schedule), "dtype": _group("dtype", ast.DTypes),
+    "lr_schedule": _group("lr_schedule", ast.LrSchedule), "dtype": _group("dtype", ast.DTypes),
     "parallel": _group("parallel", ast.Strategy),
     "role": lambda b, c, span: ast.Role(c[0], c[1], span=span),
     "axis": lambda b, c, span: ast.Axis(c[0], c[1], span=span),

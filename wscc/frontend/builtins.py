@@ -1,4 +1,4 @@
-"""The operations that a model may call, and how each is called."""
+"""The operations that a model may call, with their arguments, and the words that `train` accepts."""
 
 from __future__ import annotations
 
@@ -48,17 +48,19 @@ BUILTINS: Final[dict[str, Builtin]] = {
         _builtin("cross_entropy(logits, labels)"),
     )
 }
-INTEGERS: Final = {"embedding": 0, "cross_entropy": 1}  # which argument is of integers
+INTEGERS: Final = {"embedding": 0, "cross_entropy": 1}  # op -> position of its argument of integers
 FLAGS: Final = frozenset(f for b in BUILTINS.values() for f in b.flags)
 OPTIMIZERS: Final = {
     "adamw": ("lr", "beta1", "beta2", "eps", "weight_decay"),
     "sgd": ("lr",),
 }
-SCHEDULES: Final = {"warmup": ("steps",), "cosine": ("steps", "floor")}
+LR_SCHEDULES: Final = {"warmup": ("steps",), "cosine": ("steps", "floor")}
 INITS: Final = {"zeros": 0, "ones": 0, "normal": 1}  # kind -> arguments
-# What `train` may say, in the order of the grammar.
+# The settings of `train`, in the order of the grammar.
 SETTINGS: Final = (
-    "batch", "microbatch", "data", "optimizer", "clip", "schedule", "dtype", "recompute", "parallel", "zero",
+    "batch", "microbatch", "data", "optimizer", "clip", "lr_schedule", "dtype", "recompute", "parallel", "zero",
     "interleave", "seed",
 )  # fmt: skip
+# Older spelling -> the setting: accepted, never printed or suggested.
+OLDER_SPELLINGS: Final = {"schedule": "lr_schedule"}
 INPUT_DTYPES: Final = ("i32",)

@@ -1,4 +1,4 @@
-"""Which line of the tree a comment belongs to, decided by position alone.
+"""The assignment of comments to lines of the tree, by position alone.
 
 A comment alone on its line, or in the middle of a line node, goes before the next (or that) line node; behind
 `}` or a finished line it stays there; before a closing bracket it is the tail of the body.
@@ -47,31 +47,33 @@ class _Open:
 
 
 class _Sweep:
+    """A sweep over the text that keeps the nodes that are open at its position on a stack."""
+
     def __init__(self, text: str) -> None:
         self.text = text
         self.stack: list[_Open] = []
         self.finished: list[_Open] = []
-        self.recent: _Open | None = None  # what a comment on the same line would follow
+        self.recent: _Open | None = None  # the node that a comment on the same line belongs to
         self.recent_end = -1
 
     def enter(self, extent: Extent) -> None:
-        opened = _Open(extent)
+        node = _Open(extent)
         if extent.is_body and extent.start >= 0:  # the file itself has no `{` that a comment could follow
-            self.recent, self.recent_end = opened, extent.start + 1
+            self.recent, self.recent_end = node, extent.start + 1
         elif not extent.is_body:
             body = self.stack[-1]
-            opened.before, body.before = body.before, []
+            node.before, body.before = body.before, []
             gap = self.text[body.last : extent.start] if body.last >= 0 else ""
-            opened.blank = extent.keeps_blanks and _BLANK_LINE.search(gap) is not None
-        self.stack.append(opened)
+            node.blank = extent.keeps_blanks and _BLANK_LINE.search(gap) is not None
+        self.stack.append(node)
 
     def leave(self) -> None:
-        closed = self.stack.pop()
-        self.finished.append(closed)
-        if not closed.extent.is_body:
-            self.recent, self.recent_end = closed, closed.extent.end
+        node = self.stack.pop()
+        self.finished.append(node)
+        if not node.extent.is_body:
+            self.recent, self.recent_end = node, node.extent.end
             if self.stack:
-                self.stack[-1].last = closed.extent.end
+                self.stack[-1].last = node.extent.end
 
     def comment(self, start: int, text: str) -> None:
         holder = self.stack[-1]

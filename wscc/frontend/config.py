@@ -1,11 +1,11 @@
-"""How to train, as `train` says it once every default is filled in."""
+"""The training configuration: the settings of `train` with every default filled in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from wscc.diagnostics import NO_SPAN, Span
-from wscc.ir.train import Optimizer, Schedule
+from wscc.ir.train import LrSchedule, Optimizer
 from wscc.ir.types import DType
 from wscc.strategy import POLICIES
 
@@ -18,7 +18,7 @@ FLOATS = (DType.F64, DType.F32, DType.BF16)
 
 @dataclass(frozen=True, slots=True)
 class DTypes:
-    """Element types of arithmetic, of weights at rest (and the optimizer's state), and of gradients."""
+    """Element types of arithmetic, of stored weights (and the optimizer's state), and of gradients."""
 
     compute: DType = DType.F32
     params: DType = DType.F32
@@ -38,7 +38,7 @@ class TrainConfig:
     microbatch: int
     optimizer: Optimizer
     strategy: dict[str, int] = field(default_factory=dict)
-    schedule: Schedule = field(default_factory=Schedule)
+    lr_schedule: LrSchedule = field(default_factory=LrSchedule)
     clip: float = 0.0
     data: str = ""
     dtypes: DTypes = DTypes()

@@ -1,4 +1,4 @@
-"""From a resolved file to the forward module: arrays, one procedure per segment, and the step that calls them."""
+"""Elaboration of a resolved file to its forward module: arrays, a procedure per segment, the step that calls them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def elaborate(resolved: Resolved) -> Module:
 
 @dataclass(slots=True)
 class _Carried:
-    """The array of one carried name: versions so far, one element for each time it is handed on."""
+    """A loop-carried value: its array, which has an element for each version of the value."""
 
     name: str
     type: TensorType
@@ -47,11 +47,13 @@ class _Carried:
 
 @dataclass(slots=True)
 class _Model:
+    """The module under construction; each segment adds its procedure, arrays and carried values."""
+
     resolved: Resolved
     arrays: dict[str, Array] = field(default_factory=dict)
     carried: list[_Carried] = field(default_factory=list)
     procedures: list[Procedure] = field(default_factory=list)
-    # Where the current version of each carried name lies.
+    # The array and the index of the current version of each carried name.
     current: dict[str, tuple[_Carried, int]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
 
@@ -62,7 +64,7 @@ class _Model:
 
     @property
     def stats(self) -> DType:
-        """Losses and counts are never bf16."""
+        """The element type of losses and counts, which is never bf16."""
         return DType.F64 if self.resolved.config.dtypes.compute is DType.F64 else DType.F32
 
     def module(self) -> Module:
@@ -74,7 +76,7 @@ class _Model:
         self._refuse_unused()
         arrays = [*self.arrays.values(), *(_carried_array(c, self.arrays) for c in self.carried)]
         train = Train(
-            batch=config.batch, microbatches=config.calls, optimizer=config.optimizer, schedule=config.schedule,
+            batch=config.batch, microbatches=config.calls, optimizer=config.optimizer, lr_schedule=config.lr_schedule,
             clip=config.clip, compute=config.dtypes.compute, params=config.dtypes.params,
             grads=config.dtypes.grads, recompute=config.recompute,
             zero=config.zero, interleave=config.interleave, data=config.data, seed=config.seed,
@@ -93,7 +95,7 @@ class _Model:
     # -- declarations -----------------------------------------------------------------------------------
 
     def _declare(self) -> None:
-        """Inputs and the parameters of the model itself; those of a repeat belong to its segment."""
+        """Add the inputs and the parameters of the model itself; those of a repeat belong to its segment."""
         for s in self.resolved.model.body.lines:
             if isinstance(s, ast.Input):
                 shape = tuple(integer(d, self.sizes) for d in s.dims)
@@ -130,9 +132,9 @@ class _Model:
         self.arrays[array.name] = array
         return array
 
-    def _counting(self, taken: set[str]) -> tuple[Call, Call]:
+    def _counting(self, segments: set[str]) -> tuple[Call, Call]:
         """Calls that zero the loss and the count of valid labels, and that add a micro-batch to the count."""
-        start, prepare = fresh("start", taken), fresh("prepare", taken)
+        start, prepare = fresh("start", segments), fresh("prepare", segments)
         scalar = TensorType((), self.stats)
         for name in ("loss", "count"):
             self.arrays[name] = Array(name, scalar, Kind.SCALAR)
@@ -147,20 +149,20 @@ class _Model:
         term = " ".join(nn.leading(nn.rank_of(labels)))
         count = b.one("count", [labels], f"{term} -> ", dtypes=[self.stats])
         self.procedures.append(Procedure(prepare, (labels,), (Output(count, Mode.ADD),), tuple(b.ops)))
-        given = Ref("labels", (Affine(0, ((MICROBATCH, 1),)),))
-        return Call(start, (Ref("loss"), Ref("count"))), Call(prepare, (given, Ref("count")))
+        argument = Ref("labels", (Affine(0, ((MICROBATCH, 1),)),))
+        return Call(start, (Ref("loss"), Ref("count"))), Call(prepare, (argument, Ref("count")))
 
-    def hand_on(
+    def add_versions(
         self, name: str, value: Value, span: Span, count: int = 1, *, is_read: bool = False
     ) -> tuple[_Carried, int]:
-        """A new version (or `count` of them, one per layer) of a carried name; returns the first. `is_read`: the
-        segment reads the version before."""
-        old = self.current.get(name)
-        if old is None or old[0].type != value.type:
-            if count > 1 and old and is_read:
+        """The carried value of a name and the first of its `count` new versions (one per layer). `is_read`: the
+        segment reads the version before. Raises W101 where a layer would read another type than it writes."""
+        previous = self.current.get(name)
+        if previous is None or previous[0].type != value.type:
+            if count > 1 and previous and is_read:
                 raise fail(
                     Code.SHAPE,
-                    f"`{name}` is {value.type} at the end of a layer and {old[0].type} at its start", span,
+                    f"`{name}` is {value.type} at the end of a layer and {previous[0].type} at its start", span,
                     help="what a `repeat` hands on must be as it was before",
                 )  # fmt: skip
             taken = {c.name for c in self.carried} | {*self.arrays, *RESERVED}
@@ -172,7 +174,7 @@ class _Model:
             carried = _Carried(unique, value.type, span)
             self.carried.append(carried)
         else:
-            carried = old[0]
+            carried = previous[0]
         first = carried.versions
         carried.versions += count
         self.current[name] = (carried, carried.versions - 1)
@@ -200,7 +202,7 @@ def _carried_array(c: _Carried, arrays: Mapping[str, Array]) -> Array:
 
 
 class _SegmentBuilder:
-    """Builds one segment's procedure; implements `tensors.Frame`."""
+    """The construction of one segment's procedure; implements `tensors.Frame`."""
 
     def __init__(self, model: _Model, segment: Segment) -> None:
         self.model = model
@@ -210,12 +212,14 @@ class _SegmentBuilder:
         self.refs: list[Ref] = []
         self._bound: dict[str, Value] = {}
         self._count: Value | None = None  # not among the names of the program, which may have a `count` too
-        self._handed: list[Value] = []
+        self._carried_out: list[Value] = []
         self.layers = 0
         if segment.repeat is not None:
             self.layers = integer(segment.repeat.count, model.sizes)
         # Carried names that change from layer to layer, with the version that the first layer reads.
-        self._entering = {n: model.current[n] for n in segment.carried if self.layers and n in model.current}
+        self._carried_in = {
+            n: model.current[n] for n in segment.carried if self.layers and n in model.current
+        }
         self.scope = Scope(self, model.resolved.blocks, model.sizes)
         self.scope.declare = self._declare
 
@@ -240,24 +244,24 @@ class _SegmentBuilder:
 
     def _bind_carried(self, key: str) -> Value:
         carried, version = self.model.current[key]
-        terms = ((LAYER, 1),) if key in self._entering else ()
+        terms = ((LAYER, 1),) if key in self._carried_in else ()
         array = Array(carried.name, carried.type, Kind.CARRIED)
         return self._bind(key, array, (Affine(version, terms),))
 
     def _bind(self, key: str, array: Array, index: tuple[Affine, ...]) -> Value:
-        """An argument for the array element; parameters are converted to the type of computation once."""
-        argument = self._argument(key, array, index)
+        """The argument for an array element; parameters are converted to the type of computation once."""
+        value = self._argument(key, array, index)
         if array.kind is Kind.PARAM:
-            argument = nn.cast(self.builder, argument, self.model.resolved.config.dtypes.compute, span=array.span)
-        self._bound[key] = argument
-        return argument
+            value = nn.cast(self.builder, value, self.model.resolved.config.dtypes.compute, span=array.span)
+        self._bound[key] = value
+        return value
 
     def _argument(self, key: str, array: Array, index: tuple[Affine, ...]) -> Value:
-        argument = self.builder.input(key, array.type)
-        self.inputs.append(argument)
+        value = self.builder.input(key, array.type)
+        self.inputs.append(value)
         self.refs.append(Ref(array.name, index))
         self.model.used.add(array.name)
-        return argument
+        return value
 
     def _declare(self, s: ast.Param, sizes: Mapping[str, int], prefix: str) -> Value:
         """A parameter of a repeat's body (one per layer) or of a block call."""
@@ -272,6 +276,7 @@ class _SegmentBuilder:
     # -- the segment ------------------------------------------------------------------------------------
 
     def build(self) -> Call | Loop:
+        """The call of the segment's procedure, in a loop over layers for a `repeat`. Raises W101, W103."""
         outputs: list[Output] = []
         out_refs: list[Ref] = []
         for s in self.segment.statements:
@@ -286,7 +291,7 @@ class _SegmentBuilder:
                 outputs.append(Output(value, Mode.ADD))
                 out_refs.append(Ref("loss"))
         for name in self.segment.carried:
-            out, ref = self._hand_on(name)
+            out, ref = self._output(name)
             outputs.insert(len(outputs) - len([r for r in out_refs if r.array == "loss"]), out)
             out_refs.insert(len(out_refs) - len([r for r in out_refs if r.array == "loss"]), ref)
         procedure = Procedure(self.segment.name, tuple(self.inputs), tuple(outputs), tuple(self.builder.ops))
@@ -294,7 +299,8 @@ class _SegmentBuilder:
         call = Call(procedure.name, (*self.refs, *out_refs))
         return Loop(LAYER, self.layers, (call,)) if self.layers else call
 
-    def _hand_on(self, name: str) -> tuple[Output, Ref]:
+    def _output(self, name: str) -> tuple[Output, Ref]:
+        """The output of a carried name, and the array element that takes it."""
         value, span = self.scope.values[name], self._span_of(name)
         if not value.type.dtype.is_float:
             raise fail(
@@ -303,15 +309,15 @@ class _SegmentBuilder:
                 span,
                 help="use the input under its own name",
             )
-        if value in self.inputs or value in self._handed:
-            # Another name of something that came in, or goes out already: hand on a copy, so that each element
-            # has a writer of its own.
+        if value in self.inputs or value in self._carried_out:
+            # An alias of an input or of an earlier output: a copy goes out, so that each element has a writer of
+            # its own.
             value = nn.scale(self.builder, value, 1.0)
-        self._handed.append(value)
+        self._carried_out.append(value)
         if not self.layers:
-            carried, version = self.model.hand_on(name, value, span)
+            carried, version = self.model.add_versions(name, value, span)
             return Output(value), Ref(carried.name, (Affine(version),))
-        carried, first = self.model.hand_on(name, value, span, self.layers, is_read=name in self._bound)
+        carried, first = self.model.add_versions(name, value, span, self.layers, is_read=name in self._bound)
         return Output(value), Ref(carried.name, (Affine(first, ((LAYER, 1),)),))
 
     def _span_of(self, name: str) -> Span:

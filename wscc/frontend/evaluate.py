@@ -1,4 +1,4 @@
-"""Exact arithmetic on the integers and numbers of the language. Nothing is ever rounded."""
+"""Exact arithmetic on the integers and numbers of the language: values of expressions, never rounded."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _combine(expr: Binary, a: Fraction, b: Fraction, *, integral: bool) -> Fract
 
 
 def _nearest_divisors(a: int, b: int) -> str:
-    """The divisors of `a` next to `b`, looked for among small numbers only."""
+    """A line of help with the divisors of `a` next to `b`, searched among small numbers only."""
     if not (0 < b <= 10_000 and a > 0):
         return "sizes are exact: a division may leave no remainder"
     below = next(d for d in range(b, 0, -1) if a % d == 0)

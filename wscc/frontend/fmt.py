@@ -11,8 +11,8 @@ from typing import Final, assert_never
 from wscc.frontend import ast
 
 _WIDTH: Final = 100  # a `die { ... }` longer than this is printed one field to a line
-_TIGHTNESS: Final = {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
-_TIGHTEST: Final = 4
+_PRECEDENCE: Final = {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
+_HIGHEST: Final = 4
 
 
 def fmt(file: ast.File) -> str:
@@ -28,7 +28,7 @@ def fmt(file: ast.File) -> str:
 
 
 def _line(node: ast.Line) -> Iterator[str]:
-    """A line node with its comments; a blank line before it is the business of the body around it."""
+    """The lines of a node with its comments; a blank line before it is left to the body around it."""
     yield from node.trivia.before
     *first, last = _code(node)
     yield from first
@@ -56,7 +56,7 @@ def _code(node: ast.Line) -> list[str]:
 
 
 def _simple(node: ast.Line) -> str:
-    """The line nodes without a body."""
+    """The text of a line node without a body."""
     match node:
         case ast.Mesh():
             return f"mesh {node.rows} x {node.columns}"
@@ -64,7 +64,7 @@ def _simple(node: ast.Line) -> str:
             rate = f" at {_quantity(node.rate)}" if node.rate else ""
             return f"{node.name.id} {_quantity(node.value)}{rate}"
         case ast.DeadDie():
-            return f"dead die {_coord(node.at)}"
+            return f"dead die {_coord(node.die)}"
         case ast.DeadLink():
             return f"dead link {_coord(node.a)} - {_coord(node.b)}"
         case ast.Input():
@@ -89,7 +89,7 @@ def _braced(head: str, body: ast.Body[ast.Line] | None) -> list[str]:
         return [head]
     if not body.lines and not body.opening and not body.tail:
         return [f"{head} {{ }}"]
-    return [f"{head} {{{_behind(body.opening)}", *_indented(_lines(body.lines)), *_indented(body.tail), "}"]
+    return [f"{head} {{{_suffix(body.opening)}", *_indented(_lines(body.lines)), *_indented(body.tail), "}"]
 
 
 def _lines(nodes: Sequence[ast.Line]) -> Iterator[str]:
@@ -100,23 +100,23 @@ def _lines(nodes: Sequence[ast.Line]) -> Iterator[str]:
 
 
 def _fields(node: ast.Fields) -> list[str]:
-    """On one line if it fits there and has no comments."""
+    """The lines of a `die` or `link`: one if it fits there and has no comments."""
     body = node.body
     short = f"{node.kind} {{ {_join(map(_simple, body.lines))} }}"
-    quiet = not body.opening and not body.tail and all(f.trivia == ast.NO_TRIVIA for f in body.lines)
-    if quiet and (len(short) <= _WIDTH or not body.lines):
+    is_bare = not body.opening and not body.tail and all(f.trivia == ast.NO_TRIVIA for f in body.lines)
+    if is_bare and (len(short) <= _WIDTH or not body.lines):
         return [short if body.lines else f"{node.kind} {{ }}"]
     rows: list[str] = []
     for field in body.lines:
-        rows += [*field.trivia.before, f"{_simple(field)},{_behind(field.trivia.after)}"]
-    return [f"{node.kind} {{{_behind(body.opening)}", *_indented(rows), *_indented(body.tail), "}"]
+        rows += [*field.trivia.before, f"{_simple(field)},{_suffix(field.trivia.after)}"]
+    return [f"{node.kind} {{{_suffix(body.opening)}", *_indented(rows), *_indented(body.tail), "}"]
 
 
 def _indented(rows: Iterable[str]) -> Iterator[str]:
     return (f"  {row}" if row else row for row in rows)
 
 
-def _behind(comment: str) -> str:
+def _suffix(comment: str) -> str:
     return f"  {comment}" if comment else ""
 
 
@@ -144,7 +144,7 @@ def _setting(value: ast.SettingValue) -> str:
     match value:
         case ast.Text():
             return f'"{value.value}"'
-        case ast.Schedule():
+        case ast.LrSchedule():
             return _join(map(expression, value.calls))
         case ast.DTypes():
             return _join(f"{r.role.id} {r.dtype.id}" for r in value.roles)
@@ -164,10 +164,10 @@ def expression(expr: ast.Expr) -> str:
         case ast.Number():
             return expr.text
         case ast.Binary():
-            tight = _TIGHTNESS[expr.op]
-            return f"{_operand(expr.left, tight)} {expr.op} {_operand(expr.right, tight + 1)}"
+            precedence = _PRECEDENCE[expr.op]
+            return f"{_operand(expr.left, precedence)} {expr.op} {_operand(expr.right, precedence + 1)}"
         case ast.Negative():
-            return f"-{_operand(expr.operand, _TIGHTEST)}"
+            return f"-{_operand(expr.operand, _HIGHEST)}"
         case ast.Call():
             named = (f"{k.name.id} = {expression(k.value)}" for k in expr.keywords)
             return f"{expr.function.id}({_join([*map(expression, expr.args), *named])})"
@@ -175,13 +175,13 @@ def expression(expr: ast.Expr) -> str:
             assert_never(expr)
 
 
-def _operand(expr: ast.Expr, tight: int) -> str:
-    """In parentheses where it binds less tightly than `tight`."""
+def _operand(expr: ast.Expr, least: int) -> str:
+    """The text of an operand, in parentheses where its precedence is below `least`."""
     match expr:
         case ast.Binary():
-            binds = _TIGHTNESS[expr.op]
+            precedence = _PRECEDENCE[expr.op]
         case ast.Negative():
-            binds = _TIGHTEST - 1
+            precedence = _HIGHEST - 1
         case _:
-            binds = _TIGHTEST
-    return expression(expr) if binds >= tight else f"({expression(expr)})"
+            precedence = _HIGHEST
+    return expression(expr) if precedence >= least else f"({expression(expr)})"

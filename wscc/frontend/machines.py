@@ -49,23 +49,23 @@ def resolve_wafer(wafer: ast.Wafer, report: Report) -> Wafer | None:
     Fields that the file leaves out come from the preset; without one, a die has no HBM and the rest are the
     defaults of `machine.wafer`.
     """
-    before = len(report.found)
+    mistakes = len(report.diagnostics)
     base = _base(wafer, report)
     entries = wafer.body.lines if wafer.body else ()
     sections = {e.kind: e for e in reversed(entries) if isinstance(e, ast.Fields)}
     _check_once(wafer, entries, report)
-    fresh = wafer.preset is None
-    die = _values(sections.get("die"), _DIE, fresh, report)
-    link = _values(sections.get("link"), _LINK, fresh, report)
+    without_preset = wafer.preset is None
+    die = _values(sections.get("die"), _DIE, without_preset, report)
+    link = _values(sections.get("link"), _LINK, without_preset, report)
     rows, cols = _mesh(entries, base, report)
-    if len(report.found) > before:  # `Wafer` refuses impossible numbers itself, without a span
+    if len(report.diagnostics) > mistakes:  # `Wafer` refuses impossible numbers itself, without a span
         return None
     result = replace(
         base, name=wafer.name.id, rows=rows, cols=cols,
         die=replace(base.die, **die), link=replace(base.link, **link),
     )  # fmt: skip
     result = _damage(result, entries, report)
-    return result if len(report.found) == before else None
+    return result if len(report.diagnostics) == mistakes else None
 
 
 def _base(wafer: ast.Wafer, report: Report) -> Wafer:
@@ -103,37 +103,39 @@ def _kind(entry: ast.Mesh | ast.Fields) -> str:
 
 
 def _values(
-    section: ast.Fields | None, specs: Mapping[str, _Spec], fresh: bool, report: Report
+    section: ast.Fields | None, specs: Mapping[str, _Spec], without_preset: bool, report: Report
 ) -> dict[str, Any]:
-    """Attribute to value, for `replace`; the dataclass says the types."""
+    """Values of a section by attribute, for `replace`; the dataclass has their types."""
     if section is None:
         return {}
     report.unique(((f.name.id, f.name.span) for f in section.body.lines), "field")
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in section.body.lines:
         spec = specs.get(field.name.id)
         if spec is None:
             message = f"`{section.kind}` has no field `{field.name.id}`"
             report.add(Code.UNKNOWN_KEY, message, field.name.span, "", hint(field.name.id, specs))
             continue
-        _field(field, spec, given, fresh, report)
+        _field(field, spec, values, without_preset, report)
     present = {f.name.id for f in section.body.lines}
     # An unknown field is probably the one that is missing, misspelled.
-    complete = not fresh or not present <= specs.keys()
+    complete = not without_preset or not present <= specs.keys()
     for name, spec in specs.items():
         if not complete and spec.required and name not in present:
             help = f"add, for example, `{name} {EXAMPLES[spec.dimension]}`"
             report.add(Code.MISSING, f"`{section.kind}` has no `{name}`", section.span, "", help)
-    return given
+    return values
 
 
-def _field(field: ast.Field, spec: _Spec, given: dict[str, Any], fresh: bool, report: Report) -> None:
+def _field(
+    field: ast.Field, spec: _Spec, values: dict[str, Any], without_preset: bool, report: Report
+) -> None:
     name = field.name.id
     value = _quantity(field.value, spec.dimension, name, spec.integral, report)
     if value is not None:
-        given[spec.attribute] = value
+        values[spec.attribute] = value
     if field.rate is None:
-        if spec.rate and fresh:  # else the preset has one
+        if spec.rate and without_preset:  # else the preset has one
             help = f"add the bandwidth: `{name} 72 GB at 1 TB/s`"
             report.add(Code.MISSING, f"`{name}` has no bandwidth", field.span, "", help)
     elif not spec.rate:
@@ -141,22 +143,22 @@ def _field(field: ast.Field, spec: _Spec, given: dict[str, Any], fresh: bool, re
     else:
         rate = _quantity(field.rate, Dimension.BANDWIDTH, f"{name} ... at", True, report)
         if rate is not None:
-            given[spec.rate] = rate
+            values[spec.rate] = rate
 
 
 def _quantity(
-    q: ast.Quantity, wanted: Dimension, name: str, integral: bool, report: Report
+    q: ast.Quantity, expected: Dimension, name: str, integral: bool, report: Report
 ) -> int | float | None:
-    """The positive value in SI units, an exact integer where one is wanted."""
+    """The positive value in SI units, an exact integer if `integral`; None with the mistake noted."""
     dimension, factor = UNITS[q.unit]
-    if dimension is not wanted:
+    if dimension is not expected:
         if not q.unit:
-            message, label = f"`{name}` needs a unit", f"{wanted} are wanted"
-        elif wanted is Dimension.NONE:
-            message, label = f"`{name}` is {wanted}, without a unit", "remove the unit"
+            message, label = f"`{name}` needs a unit", f"{expected} are wanted"
+        elif expected is Dimension.NONE:
+            message, label = f"`{name}` is {expected}, without a unit", "remove the unit"
         else:
-            message, label = f"`{name}` is measured in {wanted}, not {dimension}", f"{dimension}"
-        report.add(Code.UNIT, message, q.span, label, f"write it as in `{EXAMPLES[wanted]}`")
+            message, label = f"`{name}` is measured in {expected}, not {dimension}", f"{dimension}"
+        report.add(Code.UNIT, message, q.span, label, f"write it as in `{EXAMPLES[expected]}`")
         return None
     value = q.number.value * factor
     if not 0 < value < 10**30:
@@ -168,7 +170,7 @@ def _quantity(
         return float(value)
     if value.denominator != 1:
         report.add(
-            Code.NUMBER, f"`{name}` is not a whole number of {_whole(wanted)}: {float(value):g}", q.span
+            Code.NUMBER, f"`{name}` is not a whole number of {_whole(expected)}: {float(value):g}", q.span
         )
         return None
     return int(value)
@@ -208,18 +210,18 @@ def _damage(wafer: Wafer, entries: tuple[ast.WaferEntry, ...], report: Report) -
         return inside
 
     for entry in entries:
-        if isinstance(entry, ast.DeadDie) and on_mesh(entry.at, entry.span):
-            dies.add(_at(entry.at))
+        if isinstance(entry, ast.DeadDie) and on_mesh(entry.die, entry.span):
+            dies.add(_coordinate(entry.die))
         elif isinstance(entry, ast.DeadLink):
             if not (on_mesh(entry.a, entry.span) and on_mesh(entry.b, entry.span)):
                 continue
-            if not are_neighbours(_at(entry.a), _at(entry.b)):
-                message = f"{_at(entry.a)} and {_at(entry.b)} are not neighbours"
+            if not are_neighbours(_coordinate(entry.a), _coordinate(entry.b)):
+                message = f"{_coordinate(entry.a)} and {_coordinate(entry.b)} are not neighbours"
                 report.add(Code.OFF_MESH, message, entry.span, "", "a link joins dies that share an edge")
                 continue
-            links.add(dead_link(_at(entry.a), _at(entry.b)))
+            links.add(dead_link(_coordinate(entry.a), _coordinate(entry.b)))
     return replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))
 
 
-def _at(c: ast.Coord) -> Coordinate:
+def _coordinate(c: ast.Coord) -> Coordinate:
     return c.row, c.column

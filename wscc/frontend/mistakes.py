@@ -1,4 +1,4 @@
-"""Syntax mistakes by name: from where the parser stopped to what the writer probably did.
+"""The diagnosis of syntax errors: the writer's probable mistake, from the place at which the parser stopped.
 
 `expected` holds the words that could have stood there: literal ones as written (`batch`, `{`), classes of
 words in capitals (NAME, NUMBER, STRING, UNIT, MESH, END).
@@ -30,7 +30,7 @@ _SETTING: Final = frozenset(SETTINGS)
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where the parser stopped: the word there (empty at the end of the text) and the words around it."""
+    """The place at which the parser stopped: the word there (empty at the end of the text) and those around it."""
 
     source: Source
     start: int
@@ -38,11 +38,12 @@ class Stop:
 
     @property
     def word(self) -> str:
-        found = WORDS.match(self.source.text, self.start)
-        return found.group() if found else ""
+        word = WORDS.match(self.source.text, self.start)
+        return word.group() if word else ""
 
     @property
     def next(self) -> str:
+        """The word behind it; empty at the end of the text."""
         rest = WORDS.search(self.source.text, self.start + len(self.word))
         return rest.group() if rest else ""
 
@@ -57,11 +58,13 @@ class Stop:
 
     @property
     def previous(self) -> str:
+        """The word before it; empty at the start of the text."""
         return next((w for _, w in self.before()), "")
 
     def error(
         self, message: str, label: str = "", help: str = "", *, code: Code = Code.SYNTAX, word: str = ""
     ) -> Diagnostic:
+        """A diagnostic that marks `word`, or the word here."""
         span = span_at(self.source, self.start, self.start + max(1, len(word or self.word)))
         return Diagnostic(code, message, Label(span, label), help=help)
 
@@ -69,8 +72,8 @@ class Stop:
 def diagnose(stop: Stop) -> Diagnostic:
     """The first mistake in the table that fits, or a plain account of what was expected."""
     for recognise in _MISTAKES:
-        if found := recognise(stop):
-            return found
+        if diagnostic := recognise(stop):
+            return diagnostic
     return _unexpected(stop)
 
 
@@ -102,19 +105,17 @@ def _mesh(stop: Stop) -> Diagnostic | None:
 
 
 def _unit_or_comma(stop: Stop) -> Diagnostic | None:
-    """Behind a number of a field: `80 GBs`, or `tile 128 sram 80 MB`."""
-    found = _WORD.match(stop.source.text, stop.start)
-    if not found:
+    """The mistake behind a number of a field: `80 GBs`, or `tile 128 sram 80 MB`."""
+    match = _WORD.match(stop.source.text, stop.start)
+    if not match:
         return None
-    word = found.group()
-    meant = nearest_unit(word) if "UNIT" in stop.expected else None
-    if meant is None and stop.expected >= {",", "}"} and stop.next[:1].isdigit():
+    word = match.group()
+    unit = nearest_unit(word) if "UNIT" in stop.expected else None
+    if unit is None and stop.expected >= {",", "}"} and stop.next[:1].isdigit():
         return stop.error("expected `,` between fields", f"`,` is missing before `{word}`")
     if "UNIT" not in stop.expected:
         return None
-    help = (
-        f"did you mean `{meant}`?" if meant else "write it as in `80 MB`, `4 TB/s`, `1800 TFLOP/s`, `200 ns`"
-    )
+    help = f"did you mean `{unit}`?" if unit else "write it as in `80 MB`, `4 TB/s`, `1800 TFLOP/s`, `200 ns`"
     return stop.error(f"unknown unit `{word}`", help=help, code=Code.UNIT, word=word)
 
 
@@ -137,12 +138,12 @@ def _misspelled_statement(stop: Stop) -> Diagnostic | None:
     before = stop.before()
     if "=" not in stop.expected or not before or not (_WORD.fullmatch(stop.word) or stop.word == "("):
         return None
-    at, word = before[0]
+    start, word = before[0]
     close = get_close_matches(word.lower(), sorted(_STATEMENT - {"NAME"}), n=1, cutoff=0.7)
     if not close or word in _STATEMENT:
         return None
-    back = Stop(stop.source, at, stop.expected)
-    return back.error(f"unknown word `{word}`", help=f"did you mean `{close[0]}`?", code=Code.UNKNOWN_KEY)
+    earlier = Stop(stop.source, start, stop.expected)
+    return earlier.error(f"unknown word `{word}`", help=f"did you mean `{close[0]}`?", code=Code.UNKNOWN_KEY)
 
 
 def _unfinished_line(stop: Stop) -> Diagnostic | None:
@@ -150,12 +151,12 @@ def _unfinished_line(stop: Stop) -> Diagnostic | None:
     before = stop.before()
     if stop.word != "=" or len(before) < 2 or "=" in stop.expected:
         return None
-    (name_at, name), (at, operator) = before[:2]
-    if operator not in _OPERATORS | {"=", ","} or "\n" not in stop.source.text[at:name_at]:
+    (name_start, name), (start, operator) = before[:2]
+    if operator not in _OPERATORS | {"=", ","} or "\n" not in stop.source.text[start:name_start]:
         return None
-    back = Stop(stop.source, at, stop.expected)
+    earlier = Stop(stop.source, start, stop.expected)
     help = f"the next line, `{name} = ...`, begins another statement"
-    return back.error(f"expected an expression after `{operator}`", "the line ends here", help)
+    return earlier.error(f"expected an expression after `{operator}`", "the line ends here", help)
 
 
 def _keyword_as_name(stop: Stop) -> Diagnostic | None:
@@ -166,12 +167,12 @@ def _keyword_as_name(stop: Stop) -> Diagnostic | None:
 
 
 def _unexpected(stop: Stop) -> Diagnostic:
-    wanted = _words(stop.expected)
+    expected = _words(stop.expected)
     if not stop.word:
         words = list(WORDS.finditer(stop.source.text))
         stop = Stop(stop.source, words[-1].end() if words else 0, stop.expected)
-        return stop.error(f"expected {wanted}, found the end of the text", "the text ends here")
-    return stop.error(f"expected {wanted}, found `{stop.word[:40]}`", f"expected {wanted}")
+        return stop.error(f"expected {expected}, found the end of the text", "the text ends here")
+    return stop.error(f"expected {expected}, found `{stop.word[:40]}`", f"expected {expected}")
 
 
 def _words(expected: frozenset[str]) -> str:

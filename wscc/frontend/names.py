@@ -1,7 +1,7 @@
-"""Names, calls and structure of models and blocks, checked before any shape is known.
+"""The check of names, calls and structure of models and blocks, before any shape is computed.
 
-What passes has only known names, right numbers of arguments and results, and everything where it belongs, so
-that elaboration need not ask again.
+Models and blocks that pass it have only defined names, the right numbers of arguments and results, and every
+statement where it belongs, so that elaboration need not check again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BATCH: Final = "batch"  # a size that every model and block knows: sequences in 
 
 @dataclass(slots=True)
 class _Scope:
-    """What names mean at one point: sizes and tensors, and which of those may be given a new value."""
+    """The names visible at one point: sizes, values that can be assigned again, and names that cannot."""
 
     sizes: set[str]
     fixed: dict[str, Span] = field(default_factory=dict)  # parameters of the model, inputs
@@ -29,22 +29,23 @@ class _Scope:
     def inner(self) -> _Scope:
         return _Scope(self.sizes, dict(self.fixed), set(self.values))
 
-    def knows(self, name: str) -> bool:
+    def defines(self, name: str) -> bool:
         return name in self.sizes or name in self.fixed or name in self.values
 
     @property
-    def known(self) -> set[str]:
+    def names(self) -> set[str]:
         return self.sizes | self.fixed.keys() | self.values
 
 
 class NameCheck:
-    """Checks one file's models and blocks; mistakes go to the report."""
+    """The check of one file's models and blocks; mistakes go to the report."""
 
     def __init__(self, blocks: Mapping[str, ast.Block], report: Report) -> None:
         self.blocks = blocks
         self.report = report
 
     def model(self, model: ast.Model) -> None:
+        """Note mistakes of a model: W007, W008, W011, W102, W103."""
         self._parameters(model.parameters, tensors=False)
         scope = _Scope({BATCH, *(p.name.id for p in model.parameters)})
         self._body(model.body, scope, model)
@@ -56,10 +57,11 @@ class NameCheck:
                 Code.STRUCTURE, f"model `{model.name.id}` has no `loss`", model.name.span, "", help
             )
         elif model.body.lines[-1] is not losses[-1]:
-            after = model.body.lines[model.body.lines.index(losses[-1]) + 1]
-            self._misplaced(after, "nothing may follow `loss`", "move it up")
+            follower = model.body.lines[model.body.lines.index(losses[-1]) + 1]
+            self._misplaced(follower, "nothing may follow `loss`", "move it up")
 
     def block(self, block: ast.Block) -> None:
+        """Note mistakes of a block, as of a model."""
         self._parameters(block.parameters, tensors=True)
         names = {p.name.id for p in block.parameters}
         # An argument may be a size or a tensor; only its use tells.
@@ -103,11 +105,11 @@ class NameCheck:
                     self._misplaced(s, "`input` stands in a model, outside `repeat`", "move it there")
                 self._choice(s.dtype, INPUT_DTYPES, "element type of an input")
                 self._sizes(s.dims, scope)
-                self._fix(s.name, scope)
+                self._declare(s.name, scope)
             case ast.Param():
                 self._sizes(s.dims, scope)
                 self._init(s.init, scope)
-                self._fix(s.name, scope)
+                self._declare(s.name, scope)
             case ast.Assign():
                 self._assign(s, scope)
             case ast.Repeat():
@@ -116,7 +118,7 @@ class NameCheck:
                         s, "`repeat` stands in a model, outside other `repeat`s", "write its body once"
                     )
                 self._sizes((s.count,), scope)
-                self._fix(s.name, scope, tensor=False)
+                self._declare(s.name, scope, tensor=False)
                 self._body(s.body, scope.inner(), s)
             case ast.Loss():
                 if not in_model:
@@ -142,26 +144,26 @@ class NameCheck:
                 self.report.add(Code.STRUCTURE, message, target.span, "", "choose another name")
             scope.values.add(target.id)
 
-    def _fix(self, name: ast.Name, scope: _Scope, *, tensor: bool = True) -> None:
-        """A name that is said once where it can be seen: in the model or block, or in one `repeat`."""
+    def _declare(self, name: ast.Name, scope: _Scope, *, tensor: bool = True) -> None:
+        """Declare a name that is not assigned again where it is visible: in the model or block, or in one `repeat`."""
         if name.id in scope.fixed:
             message = f"`{name.id}` is declared twice"
             self.report.add(Code.DUPLICATE, message, name.span, "again", "rename one", scope.fixed[name.id])
-        elif tensor and (scope.knows(name.id) or name.id in FLAGS):
+        elif tensor and (scope.defines(name.id) or name.id in FLAGS):
             message = f"`{name.id}` has a meaning already"
             self.report.add(Code.DUPLICATE, message, name.span, "", "choose another name")
         scope.fixed.setdefault(name.id, name.span)
 
     def _init(self, init: ast.Init, scope: _Scope) -> None:
         self._choice(init.kind, INITS, "initialisation")
-        wanted = INITS.get(init.kind.id)
-        if wanted is not None and wanted != (init.argument is not None):
+        arguments = INITS.get(init.kind.id)
+        if arguments is not None and arguments != (init.argument is not None):
             help = (
                 "write `init normal(0.02)`, the standard deviation"
-                if wanted
+                if arguments
                 else f"write `init {init.kind.id}`"
             )
-            message = f"`{init.kind.id}` takes {'one argument' if wanted else 'no argument'}"
+            message = f"`{init.kind.id}` takes {'one argument' if arguments else 'no argument'}"
             self.report.add(Code.ARGUMENTS, message, init.span, "", help)
         if init.argument is not None:
             self._sizes((init.argument,), scope)
@@ -180,10 +182,10 @@ class NameCheck:
             self._expr(e, _Scope(scope.sizes))
 
     def _expr(self, e: ast.Expr, scope: _Scope, results: int = 1) -> None:
-        """`results` is how many names the value is given to."""
+        """Note mistakes of an expression whose value is assigned to `results` names."""
         match e:
             case ast.Name():
-                if not scope.knows(e.id):
+                if not scope.defines(e.id):
                     self.report.add(
                         Code.UNKNOWN_NAME, f"unknown name `{e.id}`", e.span, "", self._name_hint(e, scope)
                     )
@@ -206,8 +208,8 @@ class NameCheck:
         if e.id in BUILTINS or e.id in self.blocks:
             return f"`{e.id}` is called with arguments: `{e.id}(...)`"
         if not scope.fixed and not scope.values:
-            return hint(e.id, scope.known, "sizes come from the parameters in parentheses")
-        return hint(e.id, scope.known, "define it above; names made in a `repeat` end with it")
+            return hint(e.id, scope.names, "sizes come from the parameters in parentheses")
+        return hint(e.id, scope.names, "define it above; names made in a `repeat` end with it")
 
     def _call(self, call: ast.Call, scope: _Scope, results: int) -> None:
         name = call.function.id
@@ -245,25 +247,25 @@ class NameCheck:
 
     def _block_call(self, call: ast.Call, block: ast.Block, results: int) -> None:
         names = [p.name.id for p in block.parameters]
-        shape = f"{block.name.id}({', '.join(names)})"
+        usage = f"{block.name.id}({', '.join(names)})"
         if len(call.args) > len(names):
             message = f"`{block.name.id}` takes {_count(len(names), 'argument')}, not {len(call.args)}"
-            self.report.add(Code.ARGUMENTS, message, call.span, "", f"write {shape}", block.name.span)
-        self._keywords(call, names[len(call.args) :], shape)
-        given = {*names[: len(call.args)], *(k.name.id for k in call.keywords)}
-        if missing := [p.name.id for p in block.parameters if p.name.id not in given and p.default is None]:
+            self.report.add(Code.ARGUMENTS, message, call.span, "", f"write {usage}", block.name.span)
+        self._keywords(call, names[len(call.args) :], usage)
+        bound = {*names[: len(call.args)], *(k.name.id for k in call.keywords)}
+        if missing := [p.name.id for p in block.parameters if p.name.id not in bound and p.default is None]:
             message = f"`{block.name.id}` is called without `{missing[0]}`"
-            self.report.add(Code.ARGUMENTS, message, call.span, "", f"write {shape}", block.name.span)
+            self.report.add(Code.ARGUMENTS, message, call.span, "", f"write {usage}", block.name.span)
         returned = next((len(s.values) for s in block.body.lines if isinstance(s, ast.Return)), results)
         if returned != results:
             message = f"`{block.name.id}` returns {_count(returned, 'value')}, not {results}"
             self.report.add(Code.ARGUMENTS, message, call.span, "", "give each a name", block.name.span)
 
-    def _keywords(self, call: ast.Call, known: Iterable[str], shape: str) -> None:
+    def _keywords(self, call: ast.Call, names: Iterable[str], usage: str) -> None:
         for keyword in call.keywords:
-            if keyword.name.id not in known:
+            if keyword.name.id not in names:
                 message = f"`{call.function.id}` has no argument `{keyword.name.id}` left"
-                self.report.add(Code.ARGUMENTS, message, keyword.name.span, "", f"write {shape}")
+                self.report.add(Code.ARGUMENTS, message, keyword.name.span, "", f"write {usage}")
 
 
 def _count(n: int, what: str) -> str:

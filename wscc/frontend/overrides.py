@@ -1,4 +1,4 @@
-"""Options of the command line that change a program: `--set`, `--parallel`, `--dead`, `--dtype`.
+"""The options of the command line that change a program: `--set`, `--parallel`, `--dead`, `--dtype`.
 
 Each becomes a piece of syntax tree, read by the grammar's own rules, and replaces or joins what the file
 says; so an overridden number is checked exactly as a written one, with a caret into the option.
@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span
 from wscc.frontend import ast
-from wscc.frontend.builtins import OPTIMIZERS, SETTINGS
+from wscc.frontend.builtins import OLDER_SPELLINGS, OPTIMIZERS, SETTINGS
 from wscc.frontend.config import DTYPE_ROLES, FLOATS
 from wscc.frontend.machines import SPECS
 from wscc.frontend.parse import parse_fragment
@@ -69,14 +69,14 @@ def override(selection: Selection, overrides: Overrides) -> Selection:
 
 
 def dead(text: str) -> ast.DeadDie | ast.DeadLink:
-    """`die:R,C` or `link:R,C-R,C`; `UsageError` if it is neither."""
+    """The damage written as `die:R,C` or `link:R,C-R,C`. Raises `UsageError` for anything else."""
     source = _source(f"--dead {text}")
     span = _whole(source)
-    if found := _DEAD_DIE.fullmatch(source.text):
-        row, column = map(int, found.groups())
+    if match := _DEAD_DIE.fullmatch(source.text):
+        row, column = map(int, match.groups())
         return ast.DeadDie(ast.Coord(row, column, span=span), span=span)
-    if found := _DEAD_LINK.fullmatch(source.text):
-        a, b, c, d = map(int, found.groups())
+    if match := _DEAD_LINK.fullmatch(source.text):
+        a, b, c, d = map(int, match.groups())
         return ast.DeadLink(ast.Coord(a, b, span=span), ast.Coord(c, d, span=span), span=span)
     return _usage(
         source, "malformed `--dead`", "write `--dead die:1,3` or `--dead link:0,0-0,1` (row, column)"
@@ -100,15 +100,17 @@ def _usage(source: Source, message: str, help: str) -> NoReturn:
 
 
 def _fragment(source: Source, start: int, rule: str, text: str = "") -> Any:
-    """What the grammar makes of the option from `start` on; its mistakes are those of the command line."""
+    """The tree of the option from `start` on. Raises `UsageError` for mistakes, which are those of the command line."""
     try:
         return parse_fragment(source, start, rule, text)
     except CompileError as error:
         raise UsageError(*error.diagnostics) from None
 
 
-def _unknown(source: Source, word: str, known: Mapping[str, object] | tuple[str, ...], what: str) -> NoReturn:
-    _usage(source, f"{what} `{word}`", hint(word, known))
+def _unknown(
+    source: Source, word: str, choices: Mapping[str, object] | tuple[str, ...], what: str
+) -> NoReturn:
+    _usage(source, f"{what} `{word}`", hint(word, choices))
 
 
 def _parallel(text: str) -> ast.Setting:
@@ -132,22 +134,22 @@ def _dtype(text: str) -> ast.Setting:
 
 def _set(selection: Selection, text: str) -> Selection:
     source = _source(f"--set {text}")
-    found = _SET.match(source.text)
-    if not found:
+    match = _SET.match(source.text)
+    if not match:
         examples = "`--set train.batch=32`, `--set model.layers=2`, `--set wafer.mesh=2x4`"
         _usage(source, "malformed `--set`", f"write {examples}")
-    section, keys = found[1], tuple(found[2][1:].split("."))
+    section, keys = match[1], tuple(match[2][1:].split("."))
     apply = _SECTIONS.get(section)
     if apply is None:
         _unknown(source, section, _SECTIONS, "`--set` knows no section")
-    return apply(selection, keys, source, found.end())
+    return apply(selection, keys, source, match.end())
 
 
 def _set_model(selection: Selection, keys: tuple[str, ...], source: Source, value: int) -> Selection:
-    model, known = selection.model, {p.name.id: p for p in selection.model.parameters}
+    model, parameters_by_name = selection.model, {p.name.id: p for p in selection.model.parameters}
     name = ".".join(keys)
-    if name not in known:
-        _unknown(source, name, known, f"model `{model.name.id}` has no parameter")
+    if name not in parameters_by_name:
+        _unknown(source, name, parameters_by_name, f"model `{model.name.id}` has no parameter")
     # `model.layers=2` ends in `layers=2`, which is how a parameter is written.
     changed = _fragment(source, value - len(name) - 1, "parameter")
     parameters = tuple(changed if p.name.id == name else p for p in model.parameters)
@@ -155,7 +157,7 @@ def _set_model(selection: Selection, keys: tuple[str, ...], source: Source, valu
 
 
 def _set_train(selection: Selection, keys: tuple[str, ...], source: Source, value: int) -> Selection:
-    key = keys[0]
+    key = OLDER_SPELLINGS.get(keys[0], keys[0])
     if key not in SETTINGS:
         _unknown(source, key, SETTINGS, "`train` has no setting")
     if len(keys) == 2 and key in _PARTS:
@@ -164,7 +166,7 @@ def _set_train(selection: Selection, keys: tuple[str, ...], source: Source, valu
         _usage(source, f"`{'.'.join(keys)}` names no setting", f"write `--set train.{key}=...`")
     if key == "data" and '"' not in source.text:
         source = _source(f'{source.text[:value]}"{source.text[value:]}"')
-    setting = _fragment(source, 0, "setting", _spaced(source.text, value, key))
+    setting = _fragment(source, 0, "setting", _spaced(source.text, value, keys[0]))
     return _with_setting(selection, setting)
 
 
@@ -178,8 +180,8 @@ def _set_wafer(selection: Selection, keys: tuple[str, ...], source: Source, valu
                 _unknown(source, name, tuple(SPECS[kind]), f"`{kind}` has no field")
             field = _fragment(source, 0, "field", _spaced(source.text, value, name))
             return _with_field(selection, kind, field)
-    known = ("mesh", *(f"{kind}.{name}" for kind, specs in SPECS.items() for name in specs))
-    _unknown(source, ".".join(keys), known, "`--set wafer` cannot change")
+    choices = ("mesh", *(f"{kind}.{name}" for kind, specs in SPECS.items() for name in specs))
+    _unknown(source, ".".join(keys), choices, "`--set wafer` cannot change")
 
 
 _Apply = Callable[[Selection, tuple[str, ...], Source, int], Selection]
@@ -195,30 +197,30 @@ def _spaced(text: str, value: int, key: str) -> str:
 # ---- parts of a setting
 
 
-def _optimizer_part(old: ast.Setting | None, name: str, source: Source, value: int) -> ast.Setting:
-    if old is None or not isinstance(old.value, ast.Call):
+def _optimizer_part(previous: ast.Setting | None, name: str, source: Source, value: int) -> ast.Setting:
+    if previous is None or not isinstance(previous.value, ast.Call):
         _usage(source, "the file has no `optimizer`", "write `--set 'train.optimizer=adamw(lr = 3e-4)'`")
-    call = old.value
+    call = previous.value
     names = OPTIMIZERS.get(call.function.id, ("lr",))
     if name not in names:
         _unknown(source, name, names, f"`{call.function.id}` has no argument")
     keyword = _fragment(source, value - len(name) - 1, "argument")
     args = dict(zip(names, call.args, strict=False))
     named = [ast.Keyword(ast.Name(n, span=a.span), a, span=a.span) for n, a in args.items()]
-    kept = tuple(k for k in (*named, *call.keywords) if k.name.id != name)
-    return replace(old, value=replace(call, args=(), keywords=(*kept, keyword)))
+    others = tuple(k for k in (*named, *call.keywords) if k.name.id != name)
+    return replace(previous, value=replace(call, args=(), keywords=(*others, keyword)))
 
 
-def _dtype_part(old: ast.Setting | None, name: str, source: Source, value: int) -> ast.Setting:
+def _dtype_part(previous: ast.Setting | None, name: str, source: Source, value: int) -> ast.Setting:
     role = _fragment(source, 0, "role", _spaced(source.text, value, name))
-    roles = old.value.roles if old is not None and isinstance(old.value, ast.DTypes) else ()
-    kept = tuple(r for r in roles if r.role.id != name)
-    return ast.Setting("dtype", ast.DTypes((*kept, role), span=role.span), span=role.span)
+    roles = previous.value.roles if previous is not None and isinstance(previous.value, ast.DTypes) else ()
+    others = tuple(r for r in roles if r.role.id != name)
+    return ast.Setting("dtype", ast.DTypes((*others, role), span=role.span), span=role.span)
 
 
-def _axis_part(old: ast.Setting | None, name: str, source: Source, value: int) -> ast.Setting:
+def _axis_part(previous: ast.Setting | None, name: str, source: Source, value: int) -> ast.Setting:
     axis = _fragment(source, value - len(name) - 1, "axis")
-    axes = old.value.axes if old is not None and isinstance(old.value, ast.Strategy) else ()
+    axes = previous.value.axes if previous is not None and isinstance(previous.value, ast.Strategy) else ()
     if name in {a.name.id for a in axes}:
         changed = tuple(axis if a.name.id == name else a for a in axes)
     else:
@@ -243,11 +245,11 @@ def _with_setting(selection: Selection, setting: ast.Setting) -> Selection:
 
 
 def _with_wafer(selection: Selection, entry: ast.WaferEntry) -> Selection:
-    """A mesh or a section replaces the one that is there; damage is added."""
+    """The selection with an entry of the wafer: a mesh or section replaces that of the file, damage is added."""
     wafer = selection.wafer
     body: ast.Body[ast.WaferEntry] = wafer.body or ast.Body()
 
-    def same(other: ast.WaferEntry) -> bool:
+    def is_replaced(other: ast.WaferEntry) -> bool:
         match entry:
             case ast.Mesh():
                 return isinstance(other, ast.Mesh)
@@ -255,17 +257,17 @@ def _with_wafer(selection: Selection, entry: ast.WaferEntry) -> Selection:
                 return isinstance(other, ast.Fields) and other.kind == kind
         return False
 
-    lines = tuple(e for e in body.lines if not same(e))
+    lines = tuple(e for e in body.lines if not is_replaced(e))
     return replace(selection, wafer=replace(wafer, body=replace(body, lines=(*lines, entry))))
 
 
 def _with_field(selection: Selection, kind: str, field: ast.Field) -> Selection:
-    """The field replaces that of the file, keeping its `at ...` unless it has its own."""
+    """The selection with a field, which replaces that of the file but for its `at ...`, unless it has one too."""
     entries = selection.wafer.body.lines if selection.wafer.body else ()
     section = next((e for e in entries if isinstance(e, ast.Fields) and e.kind == kind), None)
     section = section or ast.Fields(kind, ast.Body(()), span=field.span)
-    old = next((f for f in section.body.lines if f.name.id == field.name.id), None)
-    if old is not None and field.rate is None:
-        field = replace(field, rate=old.rate)
+    previous = next((f for f in section.body.lines if f.name.id == field.name.id), None)
+    if previous is not None and field.rate is None:
+        field = replace(field, rate=previous.rate)
     fields = tuple(f for f in section.body.lines if f.name.id != field.name.id)
     return _with_wafer(selection, replace(section, body=replace(section.body, lines=(*fields, field))))

@@ -1,4 +1,4 @@
-"""From text to syntax tree. The only file that knows lark.
+"""The parser: the syntax tree of a text. No other file of the front end imports lark.
 
 Everything is iterative: the parser is a table (LALR), and the tree is built bottom-up over an explicit stack.
 """
@@ -17,6 +17,7 @@ from lark.lexer import PatternStr
 from wscc import grammar
 from wscc.diagnostics import CompileError, Diagnostic, Source, Span
 from wscc.frontend import ast, build
+from wscc.frontend.builtins import OLDER_SPELLINGS
 from wscc.frontend.comments import Attached, Extent, attach
 from wscc.frontend.mistakes import Stop, diagnose
 from wscc.frontend.scan import WORDS, check_text
@@ -27,7 +28,7 @@ _STARTS: Final = ("start", "setting", "wafer_entry", "field", "argument", "param
 
 
 class _AnyWord:
-    """Makes every state of the lexer read whole words: `batch64` is a name, not `batch` and `64`."""
+    """A hook of lark that makes every state of the lexer read whole words: `batch64` is one name."""
 
     always_accept = ("NAME",)
 
@@ -50,7 +51,7 @@ def _parser() -> lark.Lark:
 def parse(source: Source) -> ast.File:
     """The tree of a whole file.
 
-    Raises `CompileError` with every mistake found: after one, reading goes on at the next section.
+    Raises `CompileError` with the mistakes of all sections: after one, reading goes on at the next section.
     """
     check_text(source)
     tree, mistakes = _read(source.text, source, "start")
@@ -68,7 +69,8 @@ def parse(source: Source) -> ast.File:
 def parse_fragment(source: Source, start: int, rule: str, text: str = "") -> Any:
     """The tree of one grammar rule of `_STARTS`, for options of the command line.
 
-    The fragment is the source from `start` on, or `text`, which must be as long as the source.
+    The fragment is the source from `start` on, or `text`, which must be as long as the source. Raises
+    `CompileError`.
     """
     check_text(source)
     text = text or " " * start + source.text[start:]
@@ -86,10 +88,10 @@ def _read(text: str, source: Source, rule: str) -> tuple[lark.Tree[lark.Token] |
         try:
             tree = _parser().parse(text, start=rule)
         except UnexpectedInput as problem:
-            at = _position(problem, text)
-            mistakes.append(diagnose(Stop(source, at, _expected(text[:at], rule))))
+            position = _position(problem, text)
+            mistakes.append(diagnose(Stop(source, position, _expected(text[:position], rule))))
             # A mistake may stand at the very word that begins the next section, which is then worth reading.
-            resume = _next_item(text, at) if rule == "start" else None
+            resume = _next_item(text, position) if rule == "start" else None
             if resume is None:
                 return None, mistakes
             text = re.sub(r"[^\n]", " ", text[:resume]) + text[resume:]
@@ -111,7 +113,8 @@ def _expected(before: str, rule: str) -> frozenset[str]:
     state.exhaust_lexer()
     accepts: set[str] = state.accepts()  # type: ignore[no-untyped-call]  # lark leaves it untyped
     literal = {t.name: t.pattern.value for t in parser.terminals if isinstance(t.pattern, PatternStr)}
-    return frozenset(literal.get(name, name.replace("$END", "END")) for name in accepts)
+    words = {literal.get(name, name.replace("$END", "END")) for name in accepts}
+    return frozenset(words - OLDER_SPELLINGS.keys())
 
 
 def _next_item(text: str, after: int) -> int | None:
@@ -119,13 +122,13 @@ def _next_item(text: str, after: int) -> int | None:
 
     Any word behind the `}` of a section begins one: it may be a keyword with a slip in it.
     """
-    depth, lead = 0, False
+    depth, follows_item = 0, False
     for word in WORDS.finditer(text):
-        w, at = word.group(), word.start()
-        if depth == 0 and at > after and ((lead and w.isidentifier()) or _ITEM.match(text, at)):
-            return at
+        w, start = word.group(), word.start()
+        if depth == 0 and start > after and ((follows_item and w.isidentifier()) or _ITEM.match(text, start)):
+            return start
         depth += (w in "([{") - (w in ")]}")
-        lead = w == "}" or (lead and w.startswith("#"))
+        follows_item = w == "}" or (follows_item and w.startswith("#"))
     return None
 
 
@@ -138,19 +141,19 @@ def _extents(tree: lark.Tree[lark.Token]) -> Iterator[Extent]:
 
 
 def _build(tree: Any, source: Source, builder: build.Builder) -> object:
-    """Apply `build.RULES` bottom-up, children before parents, from left to right."""
+    """The tree that `build.RULES` make, applied bottom-up, children before parents, from left to right."""
     root: build.Children = []
     work: list[tuple[Any, build.Children, build.Children | None]] = [(tree, root, None)]
     while work:
-        node, into, children = work.pop()
+        node, siblings, children = work.pop()
         if isinstance(node, lark.Token):
-            into.append(_token(node, source, builder))
+            siblings.append(_token(node, source, builder))
         elif children is None:
             children = []
-            work.append((node, into, children))
+            work.append((node, siblings, children))
             work.extend((child, children, None) for child in reversed(node.children))
         else:
-            into.append(build.RULES[str(node.data)](builder, children, _span(node.meta, source)))
+            siblings.append(build.RULES[str(node.data)](builder, children, _span(node.meta, source)))
     return root[0]
 
 
@@ -167,8 +170,8 @@ def _token(token: lark.Token, source: Source, builder: build.Builder) -> object:
             return text
 
 
-def _span(place: Any, source: Source) -> Span:
+def _span(positions: Any, source: Source) -> Span:
     """The span of a token or of the `meta` of a tree, which is empty where the tree has no words."""
-    if getattr(place, "empty", False):
+    if getattr(positions, "empty", False):
         return Span(source, 0, 0, 1, 1)
-    return Span(source, place.start_pos, place.end_pos, place.line, place.column)
+    return Span(source, positions.start_pos, positions.end_pos, positions.line, positions.column)

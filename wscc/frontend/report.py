@@ -1,4 +1,4 @@
-"""Collecting mistakes, so that one run shows as many as it can."""
+"""A report of mistakes, which collects them, so that one run shows as many as it can."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final, TypeVar
 from wscc.diagnostics import NO_SPAN, Code, CompileError, Diagnostic, Label, Span
 
 T = TypeVar("T")
-_MAX_SHOWN: Final = 20  # then nothing more is looked for
+_MAX_SHOWN: Final = 20  # then the checks end
 _MAX_WORD: Final = 64  # longer words are not compared: the time grows with the square
 
 
-def hint(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """`did you mean ...?` if something known is close, else `otherwise`, else the list of what is known."""
+def hint(word: str, choices: Iterable[str], otherwise: str = "") -> str:
+    """`did you mean ...?` if a choice is close to the word, else `otherwise`, else a list of the choices."""
     if len(word) > _MAX_WORD:
         return otherwise
-    words = sorted(set(known))
+    words = sorted(set(choices))
     folded = {w.lower(): w for w in reversed(words)}
     if close := get_close_matches(word.lower(), folded, n=1, cutoff=0.6):
         return f"did you mean `{folded[close[0]]}`?"
@@ -27,21 +27,22 @@ def hint(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 class Report:
-    """The mistakes found so far, in the order found. Adding the last of `_MAX_SHOWN` raises them all."""
+    """The mistakes so far, in the order of the checks. Adding the last of `_MAX_SHOWN` raises them all."""
 
     def __init__(self) -> None:
-        self.found: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
 
     def add(
         self, code: Code, message: str, span: Span, label: str = "", help: str = "", first: Span = NO_SPAN
     ) -> None:
-        """`first` is the place that the mistake conflicts with."""
+        """Note one mistake; `first` is the place that it conflicts with."""
         others = (Label(first, "first here"),) if first is not NO_SPAN else ()
         self.extend((Diagnostic(code, message, Label(span, label), others, help),))
 
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
-        self.found += diagnostics
-        if len(self.found) >= _MAX_SHOWN:
+        """Note several mistakes."""
+        self.diagnostics += diagnostics
+        if len(self.diagnostics) >= _MAX_SHOWN:
             self.finish()
 
     def attempt(self, compute: Callable[[], T], otherwise: T) -> T:
@@ -61,8 +62,8 @@ class Report:
             seen.setdefault(name, span)
 
     def finish(self) -> None:
-        """Raise what was found, if anything, in the order of the text; of the same words, the first."""
-        if self.found:
-            ordered = sorted(self.found, key=lambda d: (d.label.span.file, d.label.span.start))
+        """Raise the mistakes, if there are any, in the order of the text; of the same words, the first."""
+        if self.diagnostics:
+            ordered = sorted(self.diagnostics, key=lambda d: (d.label.span.file, d.label.span.start))
             by_words = {(d.code, d.message): d for d in reversed(ordered)}
             raise CompileError(*list(by_words.values())[: -_MAX_SHOWN - 1 : -1])

@@ -1,4 +1,4 @@
-"""From a tree to everything that elaboration needs, with every mistake of names, units and numbers found.
+"""Resolution of a syntax tree to what elaboration needs, with every mistake of names, units and numbers reported.
 
 file --select--> one train, its model, wafer and blocks --override--> the same, changed --resolve--> Resolved
 """
@@ -45,7 +45,8 @@ class Resolved:
 
 
 def resolve(file: ast.File, overrides: Overrides = NO_OVERRIDES) -> Resolved:
-    """Raises `CompileError` with all mistakes, `UsageError` for an option that is malformed."""
+    """The one training run of a file, with the options applied. Raises `CompileError` with all mistakes, `UsageError`
+    for an option that is malformed."""
     try:
         return _resolve(override(select(file), overrides))
     except CompileError as error:
@@ -68,7 +69,7 @@ def _resolve(selection: Selection) -> Resolved:
     config = resolve_train(selection.train, report)
     _check_names(selection, report)
     sizes = _sizes(selection.model, report)
-    if not report.found:
+    if not report.diagnostics:
         _check_sizes(selection.model, {**sizes, BATCH: 1}, report)
     if wafer and config:
         check_degrees(config, wafer, report)
@@ -90,7 +91,7 @@ def _check_names(selection: Selection, report: Report) -> None:
 
 
 def _sizes(model: ast.Model, report: Report) -> dict[str, int]:
-    """The parameters in order; a default may use those before it."""
+    """The values of the model's parameters, in order; a default may use those before it."""
     sizes: dict[str, int] = {}
     for p in model.parameters:
         name, default = p.name.id, p.default
@@ -104,7 +105,7 @@ def _sizes(model: ast.Model, report: Report) -> dict[str, int]:
 
 
 def _check_sizes(model: ast.Model, sizes: Mapping[str, int], report: Report) -> None:
-    """Dimensions, initial values and repeats of the model; those of blocks depend on their arguments."""
+    """Note dimensions, initial values and repeats of the model that are wrong; those of blocks depend on arguments."""
     for s in model.body.lines:
         _check_tensor(s, sizes, report)
         if isinstance(s, ast.Repeat):

@@ -1,6 +1,6 @@
-"""Reading a source file, and the checks on raw text that keep everything behind them safe.
+"""The reader of source files, and the checks of raw text that protect the parser.
 
-Whatever passes `check_text` is small, is text, and nests brackets at most `MAX_NESTING` deep, so that the
+A text that passes `check_text` is small, has no NUL, and nests brackets at most `MAX_NESTING` deep, so that the
 rest of the front end may recurse over it.
 """
 
@@ -34,7 +34,7 @@ def span_at(source: Source, start: int, end: int) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class TextKind:
-    """What a text file should be, in the words of its error messages, and how many characters it may have."""
+    """A kind of text file: its name in error messages, the most characters it may have, and advice if it has more."""
 
     words: str
     limit: int
@@ -47,7 +47,7 @@ WSL: Final = TextKind(
 
 
 def read_source(path: str, kind: TextKind = WSL) -> Source:
-    """Read a regular UTF-8 file of bounded size; W002 or W003 if it is not one."""
+    """The text of a regular UTF-8 file of bounded size. Raises W002 or W003 if it is not one."""
     source = Source(path, "")
     try:
         data = _read_bytes(Path(path), source, kind)
@@ -104,7 +104,7 @@ def _too_large(source: Source, size: str, kind: TextKind) -> CompileError:
 
 
 def check_text(source: Source) -> None:
-    """W002 for NUL, W003 for a text that is too long or nests too deep, W001 for unbalanced brackets."""
+    """Raise W002 for NUL, W003 for a text that is too long or nests too deep, W001 for unbalanced brackets."""
     text = source.text
     if len(text) > MAX_CHARACTERS:
         raise _too_large(source, f"{len(text):,} characters", WSL)
@@ -115,56 +115,56 @@ def check_text(source: Source) -> None:
 
 
 def _check_brackets(source: Source) -> None:
-    open_: list[int] = []
+    stack: list[int] = []
     for word in WORDS.finditer(source.text):
-        c, at = word.group(), word.start()
+        c, start = word.group(), word.start()
         if c in _CLOSER:
-            open_.append(at)
-            if len(open_) > MAX_NESTING:
+            stack.append(start)
+            if len(stack) > MAX_NESTING:
                 raise fail(
                     Code.LIMIT,
                     f"brackets are nested more than {MAX_NESTING} deep",
-                    span_at(source, at, at + 1),
-                    label=f"level {len(open_)}",
+                    span_at(source, start, start + 1),
+                    label=f"level {len(stack)}",
                     help="give the inner parts names of their own",
                 )
-        elif c in _CLOSER.values() and (not open_ or _CLOSER[source.text[open_.pop()]] != c):
-            raise _mismatch(source, at, word)
-    if open_:
-        raise _unclosed(source, open_)
+        elif c in _CLOSER.values() and (not stack or _CLOSER[source.text[stack.pop()]] != c):
+            raise _mismatch(source, start, word)
+    if stack:
+        raise _unclosed(source, stack)
 
 
-def _mismatch(source: Source, at: int, word: re.Match[str]) -> CompileError:
-    """The closing bracket `word` closes nothing, or another kind of bracket (found again for the label)."""
+def _mismatch(source: Source, start: int, word: re.Match[str]) -> CompileError:
+    """The error of a closing bracket `word` that closes nothing, or another kind of bracket."""
     stack: list[int] = []
-    for before in WORDS.finditer(source.text, 0, at):
+    for before in WORDS.finditer(source.text, 0, start):
         if before.group() in _CLOSER:
             stack.append(before.start())
         elif before.group() in _CLOSER.values():
             stack.pop()
-    here = span_at(source, at, at + 1)
+    span = span_at(source, start, start + 1)
     if not stack:
         message = f"`{word.group()}` closes nothing"
-        return fail(Code.SYNTAX, message, here, help="remove it, or open it before")
+        return fail(Code.SYNTAX, message, span, help="remove it, or open it before")
     opened = stack[-1]
     c = source.text[opened]
     return CompileError(
         Diagnostic(
             Code.SYNTAX,
             f"expected `{_CLOSER[c]}` before `{word.group()}`",
-            Label(here, f"`{_CLOSER[c]}` is missing before this"),
+            Label(span, f"`{_CLOSER[c]}` is missing before this"),
             (Label(span_at(source, opened, opened + 1), "opened here"),),
         )
     )
 
 
-def _unclosed(source: Source, open_: list[int]) -> CompileError:
-    """Blame the bracket inside which a new section begins at the start of a line, else the innermost one."""
-    opened, end = open_[-1], len(source.text)
+def _unclosed(source: Source, stack: list[int]) -> CompileError:
+    """The error of the bracket inside which a section begins at the start of a line, else of the innermost one."""
+    opened, end = stack[-1], len(source.text)
     words = "the file ends"
     for item in _ITEM.finditer(source.text):
         line = source.text.rfind("\n", 0, item.start()) + 1
-        inside = [at for at in open_ if at < item.start()]
+        inside = [start for start in stack if start < item.start()]
         if inside and item.start() == line:
             opened, end = inside[-1], item.start()
             words = f"`{item.group()[:-1].strip()}` begins"

@@ -1,4 +1,4 @@
-"""A model as a chain of segments: which names cross from one to the next."""
+"""The segments of a model, with the names whose values are carried from one to the next."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from wscc.frontend import ast
 class Segment:
     """Straight statements, or the body of one `repeat` (then `repeat` is set).
 
-    `carried` are the names whose values the segment hands on, sorted: what later segments, or its own next
-    layer, read before they assign it.
+    `carried` are the names whose values leave the segment, sorted: those that later segments, or its own next
+    layer, read before they assign them.
     """
 
     name: str
@@ -24,44 +24,44 @@ class Segment:
 
 def chain(model: ast.Model) -> list[Segment]:
     """The model's statements between its declarations, cut at each `repeat`."""
-    cut: list[Segment] = []
+    segments: list[Segment] = []
     run: list[ast.Statement] = []
     loops = [s for s in model.body.lines if isinstance(s, ast.Repeat)]
     for s in model.body.lines:
         if isinstance(s, ast.Repeat):
             if run:
-                cut.append(Segment(_name(len(cut), loops, run), tuple(run), None))
+                segments.append(Segment(_name(len(segments), loops, run), tuple(run), None))
                 run = []
-            cut.append(Segment(s.name.id, tuple(s.body.lines), s))
+            segments.append(Segment(s.name.id, tuple(s.body.lines), s))
         elif isinstance(s, ast.Assign | ast.Loss):
             run.append(s)
     if run:
-        cut.append(Segment(_name(len(cut), loops, run), tuple(run), None))
-    return _with_carried(cut)
+        segments.append(Segment(_name(len(segments), loops, run), tuple(run), None))
+    return _with_carried(segments)
 
 
 def _name(position: int, loops: list[ast.Repeat], run: list[ast.Statement]) -> str:
-    """`prologue`, `epilogue` (it holds the loss), or `part.N`; out of the way of names of repeats."""
-    plain = (
+    """The name `prologue`, `epilogue` (it holds the loss), or `part.N`, changed where a `repeat` has it."""
+    name = (
         "epilogue" if isinstance(run[-1], ast.Loss) else "prologue" if position == 0 else f"part.{position}"
     )
-    return f"{plain}.model" if plain in {s.name.id for s in loops} else plain
+    return f"{name}.model" if name in {s.name.id for s in loops} else name
 
 
-def _with_carried(cut: list[Segment]) -> list[Segment]:
-    """Liveness from the last segment to the first."""
+def _with_carried(segments: list[Segment]) -> list[Segment]:
+    """The segments with their carried names, by liveness from the last segment to the first."""
     live: frozenset[str] = frozenset()
-    done: list[Segment] = []
-    for s in reversed(cut):
+    backwards: list[Segment] = []
+    for s in reversed(segments):
         exposed, assigned = _exposed(s.statements)
-        wanted = live | exposed if s.repeat else live
-        done.append(Segment(s.name, s.statements, s.repeat, tuple(sorted(wanted & assigned))))
+        live_out = live | exposed if s.repeat else live
+        backwards.append(Segment(s.name, s.statements, s.repeat, tuple(sorted(live_out & assigned))))
         live = exposed | (live - assigned)
-    return done[::-1]
+    return backwards[::-1]
 
 
 def _exposed(statements: Sequence[ast.Statement]) -> tuple[frozenset[str], frozenset[str]]:
-    """(names read before they are assigned, names assigned)."""
+    """The upward-exposed names (read before they are assigned) and the assigned names."""
     exposed: set[str] = set()
     assigned: set[str] = set()
     for s in statements:

@@ -1,4 +1,4 @@
-"""Which train, model and wafer of a file are meant."""
+"""The selection of the train section of a file, and of the model, wafer and blocks that it names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Selection:
 
 
 def select(file: ast.File) -> Selection:
-    """The only `train` of the file and what it names; W010, W008 or W007 if that is not clear."""
+    """The only `train` of the file and what it names; Raises W010, W008 or W007 if that is not clear."""
     report = Report()
     trains = [i for i in file.items if isinstance(i, ast.Train)]
     models = [i for i in file.items if isinstance(i, ast.Model)]
@@ -62,8 +62,8 @@ def _only_train(file: ast.File, trains: Sequence[ast.Train], report: Report) -> 
 
 
 def _named(name: ast.Name, among: Iterable[Named], what: str, report: Report) -> Named | None:
-    known = {item.name.id: item for item in among}
-    if name.id not in known:
-        help = hint(name.id, known, f"define it: `{what} {name.id} ...`")
+    by_name = {item.name.id: item for item in among}
+    if name.id not in by_name:
+        help = hint(name.id, by_name, f"define it: `{what} {name.id} ...`")
         report.add(Code.UNKNOWN_NAME, f"unknown {what} `{name.id}`", name.span, "", help)
-    return known.get(name.id)
+    return by_name.get(name.id)

@@ -1,4 +1,4 @@
-"""Expressions as ops: the meaning of operators, built-in calls and calls of blocks."""
+"""Translation of expressions to ops: operators, built-in calls and calls of blocks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from wscc.frontend import ast
 from wscc.frontend.builtins import BUILTINS, FLAGS, INTEGERS
 from wscc.frontend.evaluate import integer, number
 from wscc.frontend.fmt import expression
-from wscc.frontend.misfits import Operand, misfit
+from wscc.frontend.shape_errors import Operand, shape_error
 from wscc.ir import construct as nn
 from wscc.ir.builder import Builder, ShapeMismatch
 from wscc.ir.op import Value
 
 
 class Frame(Protocol):
-    """What expressions of one segment are built in."""
+    """The environment in which the expressions of one segment are built."""
 
     builder: Builder
 
@@ -43,6 +43,7 @@ class Scope:
         self._operands: list[Operand] = []
 
     def tensor(self, name: ast.Name) -> Value | None:
+        """The value that the name stands for here; None if it is not a tensor."""
         if name.id in self.values:
             return self.values[name.id]
         return None if self.prefix else self.frame.tensor(name)
@@ -50,6 +51,7 @@ class Scope:
     # -- statements -------------------------------------------------------------------------------------
 
     def assign(self, s: ast.Assign) -> None:
+        """Bind the targets to the results of the expression. Raises as `evaluate`."""
         results = self.evaluate(s.value, len(s.targets), [t.id for t in s.targets])
         self.values.update(zip((t.id for t in s.targets), results, strict=True))
 
@@ -57,21 +59,22 @@ class Scope:
 
     def evaluate(self, e: ast.Expr, results: int = 1, hints: Sequence[str] = ()) -> tuple[Value, ...]:
         """The values of an expression; shape mistakes become W101 at the expression's place."""
-        outside, self._operands = self._operands, []
+        outer_operands, self._operands = self._operands, []
         try:
             return self._evaluate(e, results, hints)
         except ShapeMismatch as problem:
-            raise misfit(str(problem), e, self._operands) from None
+            raise shape_error(str(problem), e, self._operands) from None
         finally:
-            self._operands = outside
+            self._operands = outer_operands
 
     def one(self, e: ast.Expr) -> Value:
+        """The one value of an operand."""
         value = self.evaluate(e)[0]
         self._operands.append((e, value))
         return value
 
     def floats(self, e: ast.Expr, call: str = "embedding(ids, table)") -> Value:
-        """The operand of an op that computes with it."""
+        """The operand of an op that computes with it. Raises W101 for integers."""
         value = self.one(e)
         if not value.type.dtype.is_float:
             raise fail(
@@ -83,7 +86,7 @@ class Scope:
         return value
 
     def integers(self, e: ast.Expr, call: str) -> Value:
-        """The ids of `embedding` or the labels of `cross_entropy`."""
+        """The ids of `embedding` or the labels of `cross_entropy`. Raises W101 for floats."""
         value = self.one(e)
         if value.type.dtype.is_float:
             raise fail(
@@ -132,7 +135,7 @@ class Scope:
         )
 
     def _factor(self, e: ast.Expr) -> float | None:
-        """The number that an expression of sizes and literals is; None if it reads a tensor."""
+        """The value of an expression of sizes and literals; None if it reads a tensor."""
         if not _is_numeric(e, self._is_tensor):
             return None
         return float(number(e, self.sizes))
@@ -159,13 +162,13 @@ class Scope:
         b, name, span = self.frame.builder, e.function.id, e.span
         options = {k.name.id: float(number(k.value, self.sizes)) for k in e.keywords}
         flags = {a.id for a in e.args if isinstance(a, ast.Name) and a.id in FLAGS}
-        given = [a for a in e.args if not (isinstance(a, ast.Name) and a.id in FLAGS)]
+        operands = [a for a in e.args if not (isinstance(a, ast.Name) and a.id in FLAGS)]
         if name in INTEGERS:
             call = str(BUILTINS[name])
-            taken = [self.integers if i == INTEGERS[name] else self.floats for i in range(len(given))]
-            args = [take(a, call) for take, a in zip(taken, given, strict=True)]
+            readers = [self.integers if i == INTEGERS[name] else self.floats for i in range(len(operands))]
+            args = [read(a, call) for read, a in zip(readers, operands, strict=True)]
         else:
-            args = [self.floats(a) for a in given]
+            args = [self.floats(a) for a in operands]
         match name:
             case "embedding":
                 return (nn.embedding(b, *args, span=span),)
@@ -181,11 +184,11 @@ class Scope:
                 return (nn.rope(b, args[0], theta=options.get("theta", 10000.0), span=span),)
             case "cross_entropy":
                 logits, labels = args
-                if labels is not self.frame.tensor(ast.Name("labels", span=given[1].span)):
+                if labels is not self.frame.tensor(ast.Name("labels", span=operands[1].span)):
                     raise fail(
                         Code.STRUCTURE,
-                        f"`{expression(given[1])}` is not the input `labels`, whose valid entries the loss counts",
-                        given[1].span,
+                        f"`{expression(operands[1])}` is not the input `labels`, whose valid entries the loss counts",
+                        operands[1].span,
                         help="give the input `labels`",
                     )
                 return (nn.cross_entropy(b, logits, labels, self.frame.count(), span=span),)
@@ -207,14 +210,14 @@ class Scope:
         keywords = {k.name.id: k.value for k in e.keywords}
         positional = dict(zip((p.name.id for p in block.parameters), e.args, strict=False))
         for p in block.parameters:
-            given = {**positional, **keywords}.get(p.name.id)
-            if given is None:
+            argument = {**positional, **keywords}.get(p.name.id)
+            if argument is None:
                 assert p.default is not None
                 inner.sizes[p.name.id] = integer(p.default, inner.sizes)
-            elif _is_numeric(given, self._is_tensor):
-                inner.sizes[p.name.id] = integer(given, self.sizes)
+            elif _is_numeric(argument, self._is_tensor):
+                inner.sizes[p.name.id] = integer(argument, self.sizes)
             else:
-                inner.values[p.name.id] = self.one(given)
+                inner.values[p.name.id] = self.one(argument)
         try:
             return _body(inner, block)
         except CompileError as error:
@@ -222,12 +225,12 @@ class Scope:
             raise CompileError(*(replace(d, others=(*d.others, call)) for d in error.diagnostics)) from None
 
     def _unique_prefix(self, name: str) -> str:
-        used = self.frame.builder.fresh(f"{self.prefix}{name}")
-        return f"{used}."
+        unique = self.frame.builder.fresh(f"{self.prefix}{name}")
+        return f"{unique}."
 
 
 def _body(scope: Scope, block: ast.Block) -> tuple[Value, ...]:
-    """What the block returns; `scope` holds its arguments."""
+    """The values that the block returns; `scope` holds its arguments."""
     returned: tuple[Value, ...] = ()
     for s in block.body.lines:
         match s:

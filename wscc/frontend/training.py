@@ -1,4 +1,4 @@
-"""The `train` section as a `TrainConfig`, every default filled in and every number checked."""
+"""Resolution of the `train` section to a `TrainConfig`: defaults filled in, numbers checked."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, TypeVar
 
 from wscc.diagnostics import NO_SPAN, Code, Span
 from wscc.frontend import ast
-from wscc.frontend.builtins import OPTIMIZERS, SCHEDULES
+from wscc.frontend.builtins import LR_SCHEDULES, OPTIMIZERS
 from wscc.frontend.config import AXES, DTYPE_ROLES, FLOATS, RECOMPUTE, ZERO, DTypes, TrainConfig
 from wscc.frontend.evaluate import number
 from wscc.frontend.report import Report, hint
-from wscc.ir.train import Optimizer, Schedule
+from wscc.ir.train import LrSchedule, Optimizer
 from wscc.ir.types import DType
 from wscc.machine.wafer import Wafer
 
@@ -29,14 +29,14 @@ _EXAMPLES_ALL: Final = {**_EXAMPLES, "parallel": "parallel dp = 2, tp = 4"}
 
 def resolve_train(train: ast.Train, report: Report) -> TrainConfig | None:
     """The configuration, or None with the mistakes noted."""
-    before = len(report.found)
+    mistakes = len(report.diagnostics)
     settings = _settings(train, report)
     config = TrainConfig(
         batch=_integer(settings, "batch", 1, report),
         microbatch=_integer(settings, "microbatch", 1, report),
         optimizer=_optimizer(settings, report),
         strategy=_strategy(settings, report),
-        schedule=_schedule(settings, report),
+        lr_schedule=_lr_schedule(settings, report),
         clip=_clip(settings, report),
         data=_typed(settings, "data", ast.Text, ast.Text("")).value,
         dtypes=_dtypes(settings, report),
@@ -46,14 +46,14 @@ def resolve_train(train: ast.Train, report: Report) -> TrainConfig | None:
         seed=_integer(settings, "seed", 0, report),
         strategy_span=settings["parallel"].span if "parallel" in settings else NO_SPAN,
     )
-    if len(report.found) > before:
+    if len(report.diagnostics) > mistakes:
         return None
     _check_batch(config, settings, report)
-    return config if len(report.found) == before else None
+    return config if len(report.diagnostics) == mistakes else None
 
 
 def check_degrees(config: TrainConfig, wafer: Wafer, report: Report) -> None:
-    """W301 if the strategy needs more dies than are alive."""
+    """Note W301 if the strategy needs more dies than are alive."""
     needed, alive = prod(config.strategy.values()), wafer.rows * wafer.cols - len(wafer.dead_dies)
     if needed <= alive:
         return
@@ -141,18 +141,18 @@ def _zero(settings: Mapping[str, ast.Setting], report: Report) -> int:
 def _dtypes(settings: Mapping[str, ast.Setting], report: Report) -> DTypes:
     roles = _typed(settings, "dtype", ast.DTypes, ast.DTypes(())).roles
     report.unique(((r.role.id, r.role.span) for r in roles), "element type of")
-    given: dict[str, DType] = {}
+    dtypes: dict[str, DType] = {}
     for r in roles:
-        known = [str(d) for d in FLOATS]
+        floats = [str(d) for d in FLOATS]
         if r.role.id not in DTYPE_ROLES:
             message = f"nothing called `{r.role.id}` has an element type"
             report.add(Code.UNKNOWN_KEY, message, r.role.span, "", hint(r.role.id, DTYPE_ROLES))
-        elif r.dtype.id not in known:
-            help = hint(r.dtype.id, known)
+        elif r.dtype.id not in floats:
+            help = hint(r.dtype.id, floats)
             report.add(Code.CHOICE, f"unknown element type `{r.dtype.id}`", r.dtype.span, "", help)
         else:
-            given[r.role.id] = DType(r.dtype.id)
-    return DTypes(**given)
+            dtypes[r.role.id] = DType(r.dtype.id)
+    return DTypes(**dtypes)
 
 
 def _strategy(settings: Mapping[str, ast.Setting], report: Report) -> dict[str, int]:
@@ -179,7 +179,7 @@ def _strategy(settings: Mapping[str, ast.Setting], report: Report) -> dict[str, 
 
 
 def _check_batch(config: TrainConfig, settings: Mapping[str, ast.Setting], report: Report) -> None:
-    """A step is a whole number of calls: W201 if `batch` is no multiple of `dp * microbatch`."""
+    """Note W201 if `batch` is no multiple of `dp * microbatch`: a step is a whole number of calls."""
     dp = config.degree("dp")
     per_call = dp * config.microbatch
     if config.batch % per_call == 0:
@@ -187,8 +187,8 @@ def _check_batch(config: TrainConfig, settings: Mapping[str, ast.Setting], repor
     down, up = config.batch // per_call * per_call, -(-config.batch // per_call) * per_call
     nearest = f"`batch {up}`" if down == 0 else f"`batch {down}` or `batch {up}`"
     if config.batch % dp == 0:
-        own = config.batch // dp
-        micro = next(m for m in range(min(config.microbatch, own), 0, -1) if own % m == 0)
+        per_replica = config.batch // dp
+        micro = next(m for m in range(min(config.microbatch, per_replica), 0, -1) if per_replica % m == 0)
         nearest += f", or `microbatch {micro}`,"
     message = (
         f"batch {config.batch} is not a multiple of dp x microbatch = {dp} x {config.microbatch} = {per_call}"
@@ -196,20 +196,20 @@ def _check_batch(config: TrainConfig, settings: Mapping[str, ast.Setting], repor
     report.add(Code.DEGREE, message, settings["batch"].span, "", f"{nearest} would work")
 
 
-# ---- calls with numbers: optimizer, schedule
+# ---- calls with numbers: optimizer, schedule of the learning rate
 
 
 def _arguments(call: ast.Call, names: tuple[str, ...], report: Report) -> dict[str, tuple[Fraction, Span]]:
-    """By name, the values of a call whose arguments are all numbers."""
-    shape = f"write {call.function.id}({', '.join(names)})"
+    """The values and spans, by name, of a call whose arguments are all numbers."""
+    usage = f"write {call.function.id}({', '.join(names)})"
     if len(call.args) > len(names):
         message = f"`{call.function.id}` takes at most {len(names)} arguments"
-        report.add(Code.ARGUMENTS, message, call.span, "", shape)
-    given = [(n, a, a.span) for n, a in zip(names, call.args, strict=False)]
-    given += [(k.name.id, k.value, k.name.span) for k in call.keywords]
-    report.unique(((name, span) for name, _, span in given), "argument")
+        report.add(Code.ARGUMENTS, message, call.span, "", usage)
+    arguments = [(n, a, a.span) for n, a in zip(names, call.args, strict=False)]
+    arguments += [(k.name.id, k.value, k.name.span) for k in call.keywords]
+    report.unique(((name, span) for name, _, span in arguments), "argument")
     values: dict[str, tuple[Fraction, Span]] = {}
-    for name, expr, span in given:
+    for name, expr, span in arguments:
         if name not in names:
             message = f"`{call.function.id}` has no argument `{name}`"
             report.add(Code.UNKNOWN_KEY, message, span, "", hint(name, names))
@@ -249,33 +249,30 @@ def _optimizer(settings: Mapping[str, ast.Setting], report: Report) -> Optimizer
     return Optimizer(kind=kind, **{name: float(value) for name, (value, _) in values.items()})
 
 
-def _schedule(settings: Mapping[str, ast.Setting], report: Report) -> Schedule:
-    """`warmup(steps)` and `cosine(steps, floor = 0)`, each at most once."""
-    calls = _typed(settings, "schedule", ast.Schedule, ast.Schedule(())).calls
+def _lr_schedule(settings: Mapping[str, ast.Setting], report: Report) -> LrSchedule:
+    """The schedule of `warmup(steps)` and `cosine(steps, floor = 0)`, each at most once."""
+    calls = _typed(settings, "lr_schedule", ast.LrSchedule, ast.LrSchedule(())).calls
     report.unique(((c.function.id, c.function.span) for c in calls), "part of the schedule")
     steps: dict[str, int] = {}
     floor = 0.0
     for call in calls:
         kind = call.function.id
-        if kind not in SCHEDULES:
-            help = hint(kind, SCHEDULES)
+        if kind not in LR_SCHEDULES:
+            help = hint(kind, LR_SCHEDULES)
             report.add(Code.CHOICE, f"unknown schedule `{kind}`", call.function.span, "", help)
             continue
-        values = _arguments(call, SCHEDULES[kind], report)
+        values = _arguments(call, LR_SCHEDULES[kind], report)
         if "steps" not in values:
             report.add(Code.MISSING, f"`{kind}` has no `steps`", call.span, "", f"write `{kind}(100)`")
             continue
-        steps[kind] = _whole(*_swap(values["steps"], f"`{kind}` steps"), report)
+        number_of_steps, span = values["steps"]
+        steps[kind] = _whole(number_of_steps, f"`{kind}` steps", 1, span, report)
         _in_range(values, "floor", Fraction(0), Fraction(1), report)
         floor = float(values["floor"][0]) if "floor" in values else floor
     warmup, decay = steps.get("warmup", 0), steps.get("cosine", 0)
     if decay and decay <= warmup:
         message = f"the cosine ends at step {decay}, before the warm-up does (step {warmup})"
         report.add(
-            Code.NUMBER, message, settings["schedule"].span, "", "steps count from the start of training"
+            Code.NUMBER, message, settings["lr_schedule"].span, "", "steps count from the start of training"
         )
-    return Schedule(warmup, decay, floor)
-
-
-def _swap(value: tuple[Fraction, Span], what: str) -> tuple[Fraction, str, int, Span]:
-    return value[0], what, 1, value[1]
+    return LrSchedule(warmup, decay, floor)

@@ -1,4 +1,4 @@
-"""Units of the language: what each measures and how many SI units it is, exactly."""
+"""The units of the language, each with its dimension and the exact number of SI units in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Dimension(StrEnum):
-    """What a unit measures, in words for messages."""
+    """The dimension that a unit measures, in words for messages."""
 
     NONE = "a plain number"
     BYTES = "bytes"
@@ -57,11 +57,16 @@ EXAMPLES: Final = {
 
 
 def nearest_unit(word: str) -> str | None:
-    """The unit that was probably meant, ignoring case and a plural."""
+    """The unit closest to a word, ignoring case and a plural; None if none is close."""
     folded = {u.lower(): u for u in UNITS if u}
-    low = word.lower()
-    for spelling in (low, low.removesuffix("s"), low.replace("bps", "b/s"), low.replace("flops", "flop/s")):
+    lowercase = word.lower()
+    for spelling in (
+        lowercase,
+        lowercase.removesuffix("s"),
+        lowercase.replace("bps", "b/s"),
+        lowercase.replace("flops", "flop/s"),
+    ):
         if spelling in folded:
             return folded[spelling]
-    close = get_close_matches(low, folded, n=1, cutoff=0.6)
+    close = get_close_matches(lowercase, folded, n=1, cutoff=0.6)
     return folded[close[0]] if close else None

@@ -165,7 +165,7 @@ def _training(a: Architecture, plan: Setup) -> str:
             f"batch {8 * micro * plan.dp}  # sequences a step",
             f"microbatch {micro}  # of them at once, in each dp replica",
             '# data "text.txt"  (bytes as tokens; without it, tokens come from the seed)',
-            "optimizer adamw(lr = 3e-4, weight_decay = 0.1)", "clip 1.0", "schedule warmup(100)",
+            "optimizer adamw(lr = 3e-4, weight_decay = 0.1)", "clip 1.0", "lr_schedule warmup(100)",
             "dtype compute bf16, params f32, grads f32", f"recompute {plan.recompute}", f"parallel {strategy}", "}",
         ]
     )  # fmt: skip

@@ -20,7 +20,7 @@ class Optimizer:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class LrSchedule:
     """lr x min(1, step / warmup), step from 1; then, if `decay` > 0, a half cosine from 1 down to `floor`,
     reached at step `decay`."""
 
@@ -40,7 +40,7 @@ class Train:
     batch: int
     microbatches: int
     optimizer: Optimizer = Optimizer()
-    schedule: Schedule = Schedule()
+    lr_schedule: LrSchedule = LrSchedule()
     clip: float = 0.0
     compute: DType = DType.F32
     params: DType = DType.F32

@@ -8,13 +8,13 @@ from typing import Final
 
 import numpy as np
 
-from wscc.ir.train import Schedule, Train
+from wscc.ir.train import LrSchedule, Train
 from wscc.reference.semantics import Array, Precision, wide
 
 _CLIP_EPS: Final = 1e-6  # of `torch.nn.utils.clip_grad_norm_`
 
 
-def rate(lr_schedule: Schedule, t: int) -> float:
+def rate(lr_schedule: LrSchedule, t: int) -> float:
     """The factor of the learning rate in step `t`, counted from 1: linear warmup, then a half cosine."""
     if t < lr_schedule.warmup:
         return t / lr_schedule.warmup
@@ -44,7 +44,7 @@ class Optimizer:
         """The weights after one step, in their old types; a weight without gradient stays. `norm` is that of all
         gradients."""
         self.t += 1
-        lr = self.train.optimizer.lr * rate(self.train.schedule, self.t)
+        lr = self.train.optimizer.lr * rate(self.train.lr_schedule, self.t)
         factor = min(1.0, self.train.clip / (norm + _CLIP_EPS)) if self.train.clip else 1.0
         step = self._adamw if self.train.optimizer.kind == "adamw" else self._sgd
         updated = {n: step(n, wide(weights[n]), wide(g) * factor, lr) for n, g in grads.items()}

@@ -1,4 +1,4 @@
-"""What becomes of one strategy: estimated from its sharded module, or compiled and simulated, or refused."""
+"""The evaluation of one strategy: its estimate, its compiled program and simulated figures, or its refusal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEVEL = 2
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """`bytes`: what a die would need, where that is what is wrong and as far as known."""
+    """The refusal of a strategy. `bytes`: what a die would need, where memory is the reason; else 0."""
 
     code: Code
     message: str
@@ -52,7 +52,7 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a simulated program does."""
+    """The seconds of a simulated step, and its part of the peak FLOP/s (MFU)."""
 
     step_seconds: float
     mfu: float
@@ -72,15 +72,15 @@ class Problem:
         return elaborate(resolve(self.file, replace(self.overrides, parallel=spell(strategy))))
 
     def one_die(self) -> Module:
-        """The forward module on one die: what is wrong with it is wrong with the program, and is raised."""
+        """The forward module on one die. Raises its `CompileError`: a mistake on one die is one of the program."""
         try:
             return self.graph(ONE_DIE)
         except CompileError as error:
-            ours = f"--parallel {spell(ONE_DIE)}"
+            option = f"--parallel {spell(ONE_DIE)}"
             raise type(error)(
                 *(
                     replace(d, label=Label(NO_SPAN))
-                    if d.label.span.source and d.label.span.source.text == ours
+                    if d.label.span.source and d.label.span.source.text == option
                     else d
                     for d in error.diagnostics
                 )
@@ -96,10 +96,11 @@ class Problem:
         except UsageError:
             raise
         except CompileError:
-            return None  # what is wrong besides is told of one die
+            return None  # `one_die` reports all other mistakes
 
     def differentiated(self, strategy: Strategy) -> Module:
-        """The training step under a strategy. Programs of the same replicas differ in nothing but their axes."""
+        """The training step under a strategy: strategies with the same replicas share all but the axes. Raises
+        `CompileError`."""
         replicas = replicas_of(strategy)
         if replicas not in self._differentiated:
             self._differentiated[replicas] = Differentiate().run(self.graph(replicas))
@@ -111,12 +112,12 @@ class Problem:
 
     @cached_property
     def sharding(self) -> Pipeline:
-        """The passes from there to the one that places."""
+        """The passes behind `differentiate` and before `place`."""
         return Pipeline.default(LEVEL, self.choices).after(Differentiate).before(Place)
 
 
 def estimated(problem: Problem, strategy: Strategy) -> float | Refused:
-    """Seconds of a step by the sharded module."""
+    """The estimate of the seconds of a step, from the sharded module."""
     try:
         module = problem.differentiated(strategy)
         for p in problem.sharding.passes:
@@ -138,13 +139,13 @@ def compiled(problem: Problem, strategy: Strategy) -> Compiled | Refused:
 
 
 def simulated(problem: Problem, program: Compiled) -> Figures:
-    """A step of a program."""
-    found = simulate(program.artifact, problem.link_model, wafer=program.wafer).figures()
-    return Figures(found.step_seconds, found.mfu)
+    """The figures of one simulated step of a program."""
+    figures = simulate(program.artifact, problem.link_model, wafer=program.wafer).figures()
+    return Figures(figures.step_seconds, figures.mfu)
 
 
 def too_large(module: Module, needed: int) -> Refused | None:
-    """Where what rests on a die alone does not fit it."""
+    """The refusal of a strategy whose stored arrays alone need more than the capacity of a die, in bytes."""
     capacity = module.machine.die.sram + module.machine.die.hbm
     if needed <= capacity:
         return None
@@ -153,5 +154,6 @@ def too_large(module: Module, needed: int) -> Refused | None:
 
 
 def refused(error: CompileError) -> Refused:
+    """The refusal for the first mistake of an error."""
     first = error.diagnostics[0]
     return Refused(first.code, first.message)

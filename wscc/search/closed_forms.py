@@ -1,6 +1,6 @@
-"""What no program of a strategy goes below, from the model alone: seconds of a step, and bytes of a die.
+"""Lower bounds of a strategy from the model alone, in closed form: seconds of a step, and bytes of a die.
 
-Sound for whatever the passes make of the strategy, as long as a micro-batch goes through the layers in their order,
+They hold for whatever the passes make of the strategy, as long as a micro-batch goes through the layers in their order,
 there and back, and every split is even. They are used to leave candidates out, never to rank them.
 
 *compute*: FLOPs of the model at the peak of the dies used. On p stages with m micro-batches, stage k works on its first
@@ -34,7 +34,7 @@ from wscc.strategy import dies_of, policy, store
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Seconds of a step, and bytes of a die, that no program of a strategy goes below."""
+    """Lower bounds of all programs of a strategy: seconds of a step, and bytes of a die."""
 
     compute: float
     hbm: float
@@ -47,31 +47,31 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ClosedForms:
-    """Of all strategies with the same replicas, which differ in nothing but degrees."""
+    """The terms of the bounds that strategies with the same replicas share."""
 
     wafer: Wafer
     microbatches: int
     interleave: int
     zero: int
     flops: int
-    streamed: (
-        int  # bytes of the weights of products, in the smaller of the types they rest and are multiplied in
-    )
-    kept: dict[Kind, int]
+    # Bytes of the weights of products, in the smaller of the types in which they are stored and multiplied.
+    streamed: int
+    stored: dict[Kind, int]  # bytes of parameters, gradients and optimizer state
 
     @staticmethod
     def of(graph: Module, step: Module) -> ClosedForms:
-        """Of a forward module, and the same differentiated."""
-        needed = array_bytes(step)
-        kept = {k: sum(needed[a.name] for a in step.arrays if a.kind is k) for k in _KEPT}
+        """The terms of a forward module `graph`, and of the same differentiated, `step`."""
+        sizes = array_bytes(step)
+        stored = {k: sum(sizes[a.name] for a in step.arrays if a.kind is k) for k in _STORED}
         train = graph.train
         return ClosedForms(
             graph.machine, train.microbatches, train.interleave, train.zero,
-            model_flops(graph) - _masked(graph), _multiplied(graph), kept,
+            model_flops(graph) - _masked(graph), _multiplied(graph), stored,
         )  # fmt: skip
 
     def bound(self, strategy: Strategy) -> Bound:
-        owned = {kind: amount // _shards(strategy, kind, self.zero) for kind, amount in self.kept.items()}
+        """The lower bounds of one strategy."""
+        owned = {kind: amount // _shards(strategy, kind, self.zero) for kind, amount in self.stored.items()}
         return Bound(self._compute(strategy), self._hbm(strategy, owned), sum(owned.values()))
 
     def _compute(self, strategy: Strategy) -> float:
@@ -92,11 +92,11 @@ class ClosedForms:
         return rates.hbm(sum(max(0, amount - sram) for amount in passes))
 
 
-_KEPT = (Kind.PARAM, Kind.GRAD, Kind.STATE)
+_STORED = (Kind.PARAM, Kind.GRAD, Kind.STATE)
 
 
 def _shards(strategy: Strategy, kind: Kind, zero: int) -> int:
-    """The dies that parameters, or what belongs to them, can be cut for at most."""
+    """The most shards of parameters, or of their gradients and state (by kind), under a strategy."""
 
     def cuts(axis: str) -> bool:
         split = policy(axis).splits != "tokens" or store(axis, zero) == "shard"
@@ -106,7 +106,7 @@ def _shards(strategy: Strategy, kind: Kind, zero: int) -> int:
 
 
 def _masked(graph: Module) -> int:
-    """FLOPs of attention that a causal mask may hide; of forward and backward."""
+    """The FLOPs of attention that a causal mask may skip, forward and backward."""
     return 3 * sum(
         times * op.flops // 2
         for call, times in calls(graph.step)
@@ -116,21 +116,21 @@ def _masked(graph: Module) -> int:
 
 
 def _multiplied(graph: Module) -> int:
-    """Bytes of the parameters that are operands of products; a tied one counts once."""
+    """The bytes of the parameters that are operands of products; a tied one counts once."""
     size = min(graph.train.params.size, graph.train.compute.size)
-    found: set[str] = set()
+    weights: set[str] = set()
     for call, _ in calls(graph.step):
         procedure = graph.procedure(call.procedure)
         heavy = _heavy_operands(procedure.ops)
-        found |= {
+        weights |= {
             ref.array
             for v, ref in zip(procedure.inputs, call.args, strict=False)
             if v.name in heavy and graph.array(ref.array).kind is Kind.PARAM
         }
-    return sum(a.count * a.type.elements * size for a in graph.arrays if a.name in found)
+    return sum(a.count * a.type.elements * size for a in graph.arrays if a.name in weights)
 
 
 def _heavy_operands(ops: tuple[Op, ...]) -> set[str]:
-    """Values that products read, as they are or converted."""
+    """The names of values that products read, as they are or converted."""
     heavy = {v.name for op in ops if op.definition.heavy for v in op.operands}
     return heavy | {op.operands[0].name for op in ops if op.kind == "cast" and op.results[0].name in heavy}

@@ -1,6 +1,6 @@
-"""Seconds of a step by the sharded module alone: a guess that says which strategies are worth compiling.
+"""An estimate of the seconds of a step from the sharded module alone, by which strategies are ranked.
 
-Of each op: the longer of its FLOPs at the efficiency of its tiles, and its bytes in HBM; a stream also hides what it
+For each op: the longer of its FLOPs at the efficiency of its tiles, and its bytes in HBM; a stream also hides what it
 moves. Reshards are added: rounds of neighbours, on links that groups of inner axes share. A value is taken to lie in
 HBM if it is larger than an eighth of the SRAM, an array if those of its stage fill more than half of it.
 
@@ -29,7 +29,8 @@ _PASSES: Final = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}
 
 
 def estimate(sharded: Module) -> float:
-    """Seconds of a step; the slowest stage sets the pace, (m v + p - 1) / (m v) for filling the pipeline."""
+    """The seconds of a step: those of the slowest stage, times (m v + p - 1) / (m v) for filling the pipeline (p
+    stages, m micro-batches, v chunks of layers on a stage)."""
     machine = sharded.machine
     costs = _Costs(sharded, Rates.of(machine), peak_array_bytes(sharded) * _ARRAY_SHARE > machine.die.sram)
     seconds = {p.name: costs.procedure(p) for p in sharded.procedures}
@@ -47,7 +48,7 @@ class _Costs:
     hops: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Peers of an outer axis are about as far apart as a square of the dies of the inner ones is wide."""
+        """The hops between peers: on an outer axis about the width of a square of the dies of the inner axes."""
         inner = 1
         for axis, size in reversed(self.module.axes):
             self.hops[axis] = isqrt(inner - 1) + 1 if inner > 1 else 1
@@ -100,7 +101,7 @@ class _Costs:
         moving = self._moving(op)
         amounts: dict[str, int] = {}
         for v, term in op.terms():
-            if self._lies(v, arguments):
+            if self._in_hbm(v, arguments):
                 is_cut = op.stream is not None and op.stream.factor in term
                 amounts[v.name] = self._local(v) * (1 if v in moving or is_cut else turns)
         if op.definition.table is not None:
@@ -115,7 +116,7 @@ class _Costs:
             *(op.results[j] for j in op.stream.moving_out),
         ]
 
-    def _lies(self, v: Value, arguments: set[str]) -> bool:
+    def _in_hbm(self, v: Value, arguments: set[str]) -> bool:
         """Whether the value is taken to lie in HBM."""
         if v.name in arguments and self.arrays_in_hbm:
             return True
@@ -128,7 +129,7 @@ class _Costs:
 
     def _reshard(self, op: Reshard, arguments: set[str]) -> float:
         ends = (op.operand, op.result)
-        memory = self.rates.die.hbm(sum(self._local(v) for v in ends if self._lies(v, arguments)))
+        memory = self.rates.die.hbm(sum(self._local(v) for v in ends if self._in_hbm(v, arguments)))
         if op.kind in ("slice", "mask"):
             return memory
         axis = op.axis

@@ -1,4 +1,4 @@
-"""`-O3`: the strategy that a program leaves open is searched, and the best compiled."""
+"""Compilation at `-O3`: the strategy that a program leaves open is searched, and the best compiled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wscc.frontend.resolve import leaves_strategy_open
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.search import Progress, search
 from wscc.search.candidates import LEVEL, Problem
-from wscc.search.outcome import Found, summary
+from wscc.search.outcome import SearchResult, summary
 from wscc.search.space import spell
 
 
@@ -31,12 +31,12 @@ def compile_searched(
         return compile_source(
             source, overrides, LEVEL, choices=choices, observe=observe, insertions=insertions
         )
-    found = search(Problem(file, overrides, choices), jobs=jobs, progress=progress)
-    settled = replace(overrides, parallel=spell(found.best.strategy))
+    result = search(Problem(file, overrides, choices), jobs=jobs, progress=progress)
+    settled = replace(overrides, parallel=spell(result.best.strategy))
     compiled = compile_source(source, settled, LEVEL, choices=choices, observe=observe, insertions=insertions)
-    return _with_report(compiled, found)
+    return _with_report(compiled, result)
 
 
-def _with_report(compiled: Compiled, found: Found) -> Compiled:
-    report: dict[str, Any] = compiled.report | {"search": summary(found)}
+def _with_report(compiled: Compiled, result: SearchResult) -> Compiled:
+    report: dict[str, Any] = compiled.report | {"search": summary(result)}
     return replace(compiled, artifact=replace(compiled.artifact, report=report))

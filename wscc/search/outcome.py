@@ -1,4 +1,4 @@
-"""What a search has found: strategies with their figures, what no other goes below, and why others were refused."""
+"""The result of a search: strategies with their figures, a lower bound of all, and the reasons of refusals."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from wscc.search.closed_forms import Bound
 from wscc.search.space import Strategy, spell
 from wscc.strategy import dies_of
 
-_TOLD: Final = 3  # reasons in a message
+_MAX_REASONS: Final = 3  # reasons in a message
 # Of a message: names, lists, numbers with their unit, and what explains them.
 _DETAIL: Final = re.compile(r"`[^`]*`|\[[^]]*\]|\d[\d.,]*( [kMGT]?B\b)?|[(:].*")
 
 
 class End(StrEnum):
-    """Why the search stopped."""
+    """The reason why the search stopped."""
 
     SIMULATED = "all that compile were simulated"
     BOUND = "bounds rule out all others"
@@ -32,9 +32,9 @@ class End(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """A strategy that the closed forms let pass. `estimate` is the seconds of its sharded module, if that was made;
-    `program` its compiled one, as long as it may have to be simulated; `least` the seconds of a step, or, before it
-    is simulated, what is known of them; `is_given`: it is the program's own."""
+    """A strategy that the closed forms allow. `estimate` is the seconds estimated from its sharded module, if it was
+    partitioned; `program` is compiled, and kept until it is simulated; `least` is the seconds of a step, or a lower
+    bound before it is simulated; `is_given`: it is the program's own strategy."""
 
     strategy: Strategy
     bound: Bound
@@ -54,8 +54,8 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Found:
-    """The outcome. `dies` are the numbers of dies that were looked at, `live` how many can reach each other. Of the
+class SearchResult:
+    """The result. `dies` are the numbers of dies that were considered, `live` how many can reach each other. Of the
     strategies, `simulated` come in order of time, `slower` were compiled and are slower by the bound of their
     program, `others` were estimated, in order, or not even that; `refused` are all the rest. `compiled` counts those
     that were tried, refused or not."""
@@ -72,22 +72,24 @@ class Found:
 
     @property
     def best(self) -> Candidate:
+        """The strategy of the shortest simulated step. Raises IndexError if none was simulated."""
         return self.simulated[0]
 
     @property
     def seconds(self) -> float:
-        """Of the best simulated step, if there is one."""
+        """The seconds of the best simulated step; infinite if there is none."""
         return self.best.least if self.simulated else inf
 
     @property
     def bound(self) -> float:
-        """Seconds that no strategy of those looked at goes below."""
+        """A lower bound, in seconds, of the steps of all strategies considered."""
         return min([self.seconds, *(c.bound.seconds for c in self.others)])
 
     @property
     def strategies(self) -> int:
-        known = len(self.simulated) + len(self.slower) + len(self.others)
-        return known + len(self.refused)
+        """The number of strategies considered."""
+        fitting = len(self.simulated) + len(self.slower) + len(self.others)
+        return fitting + len(self.refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,48 +102,48 @@ class Refusals:
     message: str
 
 
-def refusals(found: Found) -> list[Refusals]:
-    """By reason, the most frequent first."""
+def refusals(result: SearchResult) -> list[Refusals]:
+    """The refusals grouped by reason, the most frequent first."""
     alike: dict[tuple[Code, str], list[tuple[Strategy, Refused]]] = {}
-    for strategy, r in found.refused:
+    for strategy, r in result.refused:
         alike.setdefault((r.code, _DETAIL.sub("", r.message)), []).append((strategy, r))
     rows = [Refusals(code, len(of), spell(of[0][0]), of[0][1].message) for (code, _), of in alike.items()]
     return sorted(rows, key=lambda r: (-r.count, r.code, r.example))
 
 
-def none_fits(found: Found) -> CompileError:
-    """W206 with how many were refused for what, and the one that is nearest to fitting."""
-    rows = refusals(found)[:_TOLD]
+def none_fits(result: SearchResult) -> CompileError:
+    """A W206 with the counts of refusals by reason, and the strategy that is nearest to fitting."""
+    rows = refusals(result)[:_MAX_REASONS]
     words = "; ".join(f"{r.count} {r.code}, such as `{r.example}`: {r.message}" for r in rows)
     help = "enlarge the mesh, or change `batch` and `microbatch`"
-    if short := [(r.bytes, s) for s, r in found.refused if r.bytes]:
+    if short := [(r.bytes, s) for s, r in result.refused if r.bytes]:
         needed, strategy = min(short)
         help = f"`{spell(strategy)}` is nearest: each die needs {format_bytes(needed)}; or {help}"
     return fail(
         Code.NO_STRATEGY,
-        f"none of {found.strategies} strategies of {spoken(found.dies)} fits: {words}",
+        f"none of {result.strategies} strategies of {spoken(result.dies)} fits: {words}",
         help=help,
     )
 
 
 def spoken(dies: Sequence[int]) -> str:
-    """`48 dies`, `8 to 4 dies`."""
+    """Numbers of dies in words: `48 dies`, `8 to 4 dies`."""
     most = f"{dies[0]} die{'s' * (dies[0] > 1)}"
     return most if len(dies) == 1 else f"{dies[0]} to {dies[-1]} dies"
 
 
-def summary(found: Found) -> dict[str, Any]:
-    """What there was, what was done, and what came of it: no strategies one by one."""
+def summary(result: SearchResult) -> dict[str, Any]:
+    """The counts, the end and the best of a search, for reports in JSON: not the strategies one by one."""
     return {
-        "live_dies": found.live,
-        "dies": found.dies,
-        "strategies": found.strategies,
-        "estimated": found.estimated,
-        "compiled": found.compiled,
-        "simulated": len(found.simulated),
-        "refused": dict(sorted(Counter(str(r.code) for _, r in found.refused).items())),
-        "ended": str(found.end),
-        "best": spell(found.best.strategy),
-        "step_seconds": found.seconds,
-        "bound_seconds": found.bound,
+        "live_dies": result.live,
+        "dies": result.dies,
+        "strategies": result.strategies,
+        "estimated": result.estimated,
+        "compiled": result.compiled,
+        "simulated": len(result.simulated),
+        "refused": dict(sorted(Counter(str(r.code) for _, r in result.refused).items())),
+        "ended": str(result.end),
+        "best": spell(result.best.strategy),
+        "step_seconds": result.seconds,
+        "bound_seconds": result.bound,
     }

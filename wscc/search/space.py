@@ -1,4 +1,4 @@
-"""Which strategies there are."""
+"""The search space: strategies as products of degrees of the axes."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def replicas_of(strategy: Strategy) -> Strategy:
 
 
 def spell(strategy: Strategy) -> str:
-    """As `--parallel` takes it."""
+    """The strategy as `--parallel` takes it."""
     return ",".join(f"{axis}={degree}" for axis, degree in strategy or ((next(iter(POLICIES)), 1),))

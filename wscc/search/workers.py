@@ -1,4 +1,4 @@
-"""The same work on many things, in processes of their own, with results in order."""
+"""A pool of worker processes that evaluate strategies of one problem, with results in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _problem: Problem | None = None  # of this process, if it is a worker
 
 
 class Workers:
-    """Up to `jobs` processes; with one, all is done in this one. Results do not depend on how many there are."""
+    """A pool of up to `jobs` processes; with one, all is done in this one. Results do not depend on their number."""
 
     def __init__(self, problem: Problem, jobs: int) -> None:
         self.problem = problem
@@ -37,13 +37,13 @@ class Workers:
             self._pool.shutdown(cancel_futures=True)
 
     def results(self, work: Callable[[Problem, S], T], items: Sequence[S]) -> Iterator[T]:
-        """What the work, a function of a module, makes of each item in turn."""
+        """The result of `work`, a function of a module, for each item in turn."""
         done = 0
         if self._pool is not None:
             try:
-                for made in self._pool.map(_do, repeat(work), items):
+                for result in self._pool.map(_do, repeat(work), items):
                     done += 1
-                    yield made
+                    yield result
             except BrokenProcessPool:
                 # A process was killed, most likely for want of memory: this one goes on alone.
                 self._pool = None
@@ -58,7 +58,7 @@ def _pool(problem: Problem, jobs: int) -> ProcessPoolExecutor:
 def _start(problem: Problem) -> None:
     global _problem
     _problem = problem
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asks hears of it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles it
 
 
 def _do(work: Callable[[Problem, S], T], item: S) -> T:

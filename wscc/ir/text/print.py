@@ -41,7 +41,7 @@ def _header(m: Module) -> Iterator[str]:
     yield f"module {spell_word(m.name)} level {m.level} axes{axes}"
     yield f"train {record(m.train)}"
     yield f"optimizer {record(m.train.optimizer)}"
-    yield f"schedule {record(m.train.schedule)}"
+    yield f"lr_schedule {record(m.train.lr_schedule)}"
     yield from _machine(m.machine)
     if m.zigzag:
         yield f"zigzag {' '.join(map(spell_word, m.zigzag))}"

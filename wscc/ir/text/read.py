@@ -13,10 +13,12 @@ from wscc.ir.step import Affine, Call, Loop, Ref, Stage, Step
 from wscc.ir.text.read_body import read_procedure
 from wscc.ir.text.reading import Node, Reading, T, nodes, tokens
 from wscc.ir.text.words import read_scalar
-from wscc.ir.train import Optimizer, Schedule, Train
+from wscc.ir.train import LrSchedule, Optimizer, Train
 from wscc.machine.wafer import Coordinate, DeadLink, Die, Link, Wafer, dead_link
 
 _MAX_LOOPS = 32
+# Kinds of arrays as texts of earlier versions spell them.
+_FORMER_KINDS = {"saved": "residual", "working": "compute_copy"}
 
 
 def read_module(tree: Node, source: Source) -> Module:
@@ -28,7 +30,7 @@ def read_module(tree: Node, source: Source) -> Module:
         name,
         level,
         axes,
-        _train(r, by_rule["train"], by_rule["optimizer"], by_rule["schedule"]),
+        _train(r, by_rule["train"], by_rule["optimizer"], by_rule["lr_schedule"]),
         _wafer(r, tree, by_rule),
         tuple(_array(r, n) for n in nodes(tree, "array")),
         tuple(read_procedure(r, n) for n in nodes(tree, "procedure")),
@@ -57,10 +59,11 @@ def _title(r: Reading, node: Node) -> tuple[str, Level, tuple[tuple[str, int], .
     return r.word(name), r.choice(level, Level, "level", list(Level)), tuple(axes)
 
 
-def _train(r: Reading, train: Node, optimizer: Node, schedule: Node) -> Train:
+def _train(r: Reading, train: Node, optimizer: Node, lr_schedule: Node) -> Train:
     return _record(
-        r, Train, train, optimizer=_record(r, Optimizer, optimizer), schedule=_record(r, Schedule, schedule)
-    )
+        r, Train, train,
+        optimizer=_record(r, Optimizer, optimizer), lr_schedule=_record(r, LrSchedule, lr_schedule),
+    )  # fmt: skip
 
 
 def _record(r: Reading, kind: type[T], node: Node, **given: object) -> T:
@@ -115,6 +118,7 @@ def _memory(r: Reading, node: Node | None, placements: list[Node]) -> Memory | N
 
 def _array(r: Reading, node: Node) -> Array:
     name, given, kind, end = tokens(node)
+    kind = kind.update(value=_FORMER_KINDS.get(kind, kind))
     parts = {str(n.data): tokens(n) for n in nodes(node)}
     extents = tuple(map(r.integer, parts.get("extents", ())))
     storage = r.name(parts["storage"][0]) if "storage" in parts else ""

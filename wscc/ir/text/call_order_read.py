@@ -1,4 +1,4 @@
-"""Reading a table of calls; every mistake in its form is W204 with the line."""
+"""Reading of a call order; every mistake in its form is W204 with the line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from wscc.diagnostics import Code, Source, Span, fail
-from wscc.ir.text.call_table import CallLine, CallTable, Lines, LoopLines, Number, Numbered, Range
+from wscc.ir.text.call_order import CallLine, CallOrder, Lines, LoopLines, Number, Numbered, Range
 
 _NUMBER = r"\d{1,18}|[A-Za-z_]\w*(?:[+-]\d{1,18})?|\d{1,18}-[A-Za-z_]\w*"
 _RANGE = re.compile(rf"({_NUMBER})(?:\.\.({_NUMBER})(?::([1-9]\d{{0,17}}))?)?")
@@ -31,8 +31,8 @@ class _Open:
     lines: list[Numbered] = field(default_factory=list)
 
 
-def read_table(source: Source) -> CallTable:
-    """The table in a text. W204, with the line, for what is no table."""
+def read_call_order(source: Source) -> CallOrder:
+    """The call order in a text. Raises W204, with the line, for what is none."""
     return _Reader(source).read()
 
 
@@ -44,7 +44,7 @@ class _Reader:
         self.open: list[_Open] = []
         self.here = Span(source, 0, 0, 1, 1)
 
-    def read(self) -> CallTable:
+    def read(self) -> CallOrder:
         at = 0
         for number, raw in enumerate(self.source.text.split("\n"), 1):
             text = _COMMENT.sub("", raw)
@@ -57,7 +57,7 @@ class _Reader:
         self._close_stage()
         if not self.stages:
             self._wrong("the table has no stage", _FORM)
-        return CallTable(tuple(self.stages), tuple(self.ends))
+        return CallOrder(tuple(self.stages), tuple(self.ends))
 
     def _line(self, text: str) -> None:
         if found := _STAGE.fullmatch(text):

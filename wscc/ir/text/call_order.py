@@ -1,4 +1,4 @@
-"""The calls of a step as a table that a person can read and edit: one line per call or loop, stage by stage.
+"""The call order of a step, as a table that a person can read and edit: one line per call or loop, stage by stage.
 
     stage 0
     # call             layers     micro-batches
@@ -103,13 +103,13 @@ Lines: TypeAlias = tuple[Numbered, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CallTable:
-    """By stage, its lines; `ends` are the places behind them, for what is missing there."""
+class CallOrder:
+    """Lines of each stage in order; `ends` are the places behind them, for what is missing there."""
 
     stages: tuple[Lines, ...]
     ends: tuple[Span, ...] = ()
 
-    def same_as(self, other: CallTable) -> bool:
+    def same_as(self, other: CallOrder) -> bool:
         return self.stages == other.stages
 
 
@@ -127,11 +127,11 @@ class One:
         return f"`{self.call}`" + (f" of {', '.join(words)}" if words else "")
 
 
-def one_by_one(table: CallTable) -> list[list[tuple[One, Span]]]:
+def one_by_one(order: CallOrder) -> list[list[tuple[One, Span]]]:
     """By stage, its calls in order, with the lines that make them. W003 for more than `MOST_CALLS`."""
     out: list[list[tuple[One, Span]]] = []
     left = MOST_CALLS
-    for lines in table.stages:
+    for lines in order.stages:
         calls: list[tuple[One, Span]] = []
         for call in _unrolled(lines, {}):
             calls.append(call)
@@ -157,17 +157,17 @@ def _unrolled(lines: Lines, variables: dict[str, int]) -> Iterator[tuple[One, Sp
                         yield One(call.call, layer, m), line.span
 
 
-def to_table_text(table: CallTable, title: str) -> str:
-    """The text of a table, which `read_table` reads back."""
-    width = max([len("# call"), *(len(c.call) + 2 * depth for c, depth in _calls(table))]) + 2
+def to_call_order_text(order: CallOrder, title: str) -> str:
+    """The text of a call order, which `read_call_order` reads back."""
+    width = max([len("# call"), *(len(c.call) + 2 * depth for c, depth in _calls(order))]) + 2
     out = [f"# {title}"]
-    for stage, lines in enumerate(table.stages):
+    for stage, lines in enumerate(order.stages):
         out += ["", f"stage {stage}", f"{'# call':<{width}}{'layers':<12}micro-batches"]
         out += _texts(lines, 0, width)
     return "\n".join(out) + "\n"
 
 
-def _calls(table: CallTable) -> Iterator[tuple[CallLine, int]]:
+def _calls(order: CallOrder) -> Iterator[tuple[CallLine, int]]:
     def inside(lines: Lines, depth: int) -> Iterator[tuple[CallLine, int]]:
         for line in lines:
             if isinstance(line.item, LoopLines):
@@ -175,7 +175,7 @@ def _calls(table: CallTable) -> Iterator[tuple[CallLine, int]]:
             else:
                 yield line.item, depth
 
-    for lines in table.stages:
+    for lines in order.stages:
         yield from inside(lines, 0)
 
 

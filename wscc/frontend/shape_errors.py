@@ -1,4 +1,4 @@
-"""Shapes that do not fit, told in the words of the source: every operand as it is written, and what would fit."""
+"""Errors of shapes that do not fit, in the words of the source: each operand as written, and shapes that would fit."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _LONGEST = 40  # characters of an operand that is shown as it is written
 Operand = tuple[ast.Expr, Value]
 
 
-def misfit(problem: str, e: ast.Expr, operands: Sequence[Operand]) -> CompileError:
-    """W101 at the expression. `problem` speaks of values of the IR, by names that a user may never have seen."""
+def shape_error(problem: str, e: ast.Expr, operands: Sequence[Operand]) -> CompileError:
+    """A W101 at the expression. `problem` names values of the IR, which a user may never have seen."""
     for written, value in operands:
         problem = problem.replace(f"`{value.name}`", f"`{_short(written)}`")
     problem = re.sub(r"^`\w+`", f"`{_operation(e)}`", problem)
     shapes = [f"`{_short(written)}` is {list(value.type.shape)}" for written, value in operands]
     if all(line.replace(" is ", " ") in problem for line in shapes):
         shapes = []  # said already
-    return fail(Code.SHAPE, problem, e.span, help="\n".join([*shapes, *_remedy(e, operands)]))
+    return fail(Code.SHAPE, problem, e.span, help="\n".join([*shapes, *_suggestions(e, operands)]))
 
 
 def _operation(e: ast.Expr) -> str:
@@ -31,19 +31,20 @@ def _operation(e: ast.Expr) -> str:
 
 
 def _short(e: ast.Expr) -> str:
+    """The text of an expression, cut after `_LONGEST` characters."""
     text = expression(e)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def _remedy(e: ast.Expr, operands: Sequence[Operand]) -> list[str]:
-    """What would fit, where the operands suggest it."""
+def _suggestions(e: ast.Expr, operands: Sequence[Operand]) -> list[str]:
+    """Lines of help with shapes that would fit, where the operands suggest them."""
     shapes = [value.type.shape for _, value in operands]
     match _operation(e), shapes:
         case "@", [x, w] if len(w) == 2 and isinstance(e, ast.Binary):
             if isinstance(e.right, ast.Call) and e.right.function.id == "transpose":
                 return ["without `transpose` it would fit"] if x[-1] == w[0] else []
-            fits = f"`{_short(e.left)} @ transpose({_short(e.right)})` would fit"
-            return [fits] if x[-1] == w[1] else []
+            suggestion = f"`{_short(e.left)} @ transpose({_short(e.right)})` would fit"
+            return [suggestion] if x[-1] == w[1] else []
         case "@", [_, w] if len(w) > 2:
             return ["`project(x, w)` takes weights with more than two dimensions"]
         case "attention", [q, k, v] if len(q) == len(k) == len(v) == 4 and q[2] > k[2] and q[2] % k[2] == 0:

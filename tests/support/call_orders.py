@@ -15,12 +15,12 @@ from wscc.frontend.elaborate import elaborate
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
 from wscc.ir.module import Module
-from wscc.ir.text.call_table import One, one_by_one
+from wscc.ir.text.call_order import One, one_by_one
 from wscc.machine.wafer import Wafer
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
-from wscc.passes.stages.default_table import call_table
+from wscc.passes.stages.default_order import call_order
 
 Order = list[list[One]]
 
@@ -66,7 +66,7 @@ def sharded(name: str) -> Module:
 
 @cache
 def usual(name: str) -> Order:
-    return [[one for one, _ in stage] for stage in one_by_one(call_table(sharded(name)))]
+    return [[one for one, _ in stage] for stage in one_by_one(call_order(sharded(name)))]
 
 
 @cache
@@ -99,7 +99,7 @@ def refusal(name: str, text: str) -> Diagnostic:
 def gpipe(module: Module) -> Order:
     """All forward work of a stage before all backward work."""
     out: Order = []
-    for stage in one_by_one(call_table(module)):
+    for stage in one_by_one(call_order(module)):
         ones = [one for one, _ in stage]
         work = [o for o in ones if o.call.endswith((".fwd", ".bwd"))]
         at = [i for i, o in enumerate(ones) if o in work]

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.call_tables import refusal, sharded, small, text_of, usual
+from tests.support.call_orders import refusal, sharded, small, text_of, usual
 from wscc.diagnostics import Code, CompileError, Source
-from wscc.ir.text.call_table import MOST_CALLS, to_table_text
-from wscc.ir.text.call_table_read import read_table
+from wscc.ir.text.call_order import MOST_CALLS, to_call_order_text
+from wscc.ir.text.call_order_read import read_call_order
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
-from wscc.passes.stages.default_table import call_table
+from wscc.passes.stages.default_order import call_order
 
 
 @cache
 def good() -> list[str]:
-    return to_table_text(call_table(sharded("pp")), "gpt").splitlines()
+    return to_call_order_text(call_order(sharded("pp")), "gpt").splitlines()
 
 
 def edited(*edits: tuple[str, str]) -> str:
@@ -45,7 +45,7 @@ WRONG: dict[str, tuple[str | list[tuple[str, str]], Code, str, str]] = {
     "same variable": ("stage 0\nloop m = 0..3\nloop m = 0..3", Code.CALL_TABLE, "already", "name"),
     "outside": ("begin - -", Code.CALL_TABLE, "first stage", "stage 0"),
     "stage order": ("stage 1\nbegin - -", Code.CALL_TABLE, "stage 0 belongs", "from 0"),
-    "one stage": ("stage 0\nbegin - -", Code.CALL_TABLE, "1 stage", "wscc schedule"),
+    "one stage": ("stage 0\nbegin - -", Code.CALL_TABLE, "1 stage", "wscc call-order"),
     "endless": (
         "stage 0\nloop m = 0..999999999\nbegin - -\nend\nstage 1", Code.LIMIT, f"{MOST_CALLS:,}", "fewer"
     ),
@@ -85,7 +85,7 @@ def test_a_wrong_table_is_refused_with_the_line_and_what_would_work(case: str) -
 def test_a_step_of_too_many_calls_is_refused_before_they_are_listed() -> None:
     """10^9 micro-batches: the usual table is read, an edited one is not walked."""
     module = Partition().run(Differentiate().run(small({"pp": 2}, 1_000_000_000)))
-    text = to_table_text(call_table(module), "")
+    text = to_call_order_text(call_order(module), "")
     assert Stages(Source("t", text)).run(module) == Stages().run(module)
     with pytest.raises(CompileError) as refused:
         Stages(Source("t", text.replace("block.norm  ", "block.nrom  "))).run(module)
@@ -146,9 +146,9 @@ WORDS = (
 @given(st.lists(st.sampled_from(WORDS), max_size=24))
 def test_any_text_is_a_table_or_refused(words: list[str]) -> None:
     try:
-        table = read_table(Source("t", "stage 0\n" + " ".join(words)))
+        table = read_call_order(Source("t", "stage 0\n" + " ".join(words)))
     except CompileError as error:
         (found,) = error.diagnostics
         assert (found.code, found.label.span.line > 0) == (Code.CALL_TABLE, True)
         return
-    assert read_table(Source("t", to_table_text(table, "again"))).same_as(table)
+    assert read_call_order(Source("t", to_call_order_text(table, "again"))).same_as(table)

@@ -1,9 +1,9 @@
-"""The table of the calls that `stages` makes by itself."""
+"""The call order that `stages` makes by itself."""
 
 from __future__ import annotations
 
 from wscc.ir.module import Module
-from wscc.ir.text.call_table import CallTable, Lines, LoopLines, Number, Numbered, numbers
+from wscc.ir.text.call_order import CallOrder, Lines, LoopLines, Number, Numbered, numbers
 from wscc.passes.stages.cut import check_groups
 from wscc.passes.stages.cutter import Cutter
 from wscc.passes.stages.roll_loops import Item, Repeated
@@ -13,7 +13,7 @@ from wscc.strategy import stage_axes
 _VARIABLE = "m"
 
 
-def call_table(module: Module) -> CallTable:
+def call_order(module: Module) -> CallOrder:
     """The calls of a partitioned module, as `stages` will order them; what stages pass on is not among them.
 
     Fails as `stages` does.
@@ -22,12 +22,12 @@ def call_table(module: Module) -> CallTable:
     check_groups(module, axes)
     cutter = Cutter(module, axes[0] if axes else "")
     cutter.run()
-    return table_of(cutter)
+    return call_order_of(cutter)
 
 
-def table_of(cutter: Cutter) -> CallTable:
-    """The table of a cutter without orders of its own, which has run."""
-    return CallTable(tuple(_stage(w, e) for w, e in zip(cutter.works, cutter.entries, strict=True)))
+def call_order_of(cutter: Cutter) -> CallOrder:
+    """The call order of a cutter without orders of its own, which has run."""
+    return CallOrder(tuple(_stage(w, e) for w, e in zip(cutter.works, cutter.entries, strict=True)))
 
 
 def _stage(works: list[Work], entries: list[Item | Repeated]) -> Lines:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.strategies import judged_artifact, reference
 from tests.oracles.symbols import Symbols
-from tests.support.call_tables import MODELS, drawn, gpipe, ordered, sharded, small, symbols, text_of, usual
+from tests.support.call_orders import MODELS, drawn, gpipe, ordered, sharded, small, symbols, text_of, usual
 from tests.support.models import Shape, gpt
 from tests.support.paths import SAMPLES
 from wscc.backends.artifact.files import Artifact, load_artifact, write_artifact
@@ -21,15 +23,15 @@ from wscc.diagnostics import Code, CompileError, Source
 from wscc.driver.compile import compile_graph
 from wscc.equivalence.recompile import differences
 from wscc.ir.step import calls
-from wscc.ir.text.call_table import One, one_by_one, to_table_text
-from wscc.ir.text.call_table_read import read_table
+from wscc.ir.text.call_order import One, one_by_one, to_call_order_text
+from wscc.ir.text.call_order_read import read_call_order
 from wscc.ir.types import DType
 from wscc.machine.wafer import Wafer
 from wscc.passes.choices import Choices
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
-from wscc.passes.stages.default_table import call_table
+from wscc.passes.stages.default_order import call_order
 
 # -- there and back -----------------------------------------------------------------------------------------
 
@@ -38,16 +40,16 @@ from wscc.passes.stages.default_table import call_table
 def test_the_table_that_is_written_changes_nothing(name: str) -> None:
     """Whether in loops or call by call; and where nobody gives one, nothing is different."""
     module = sharded(name)
-    table = call_table(module)
-    text = to_table_text(table, "a title")
-    assert read_table(Source("t.txt", text)).same_as(table)
+    table = call_order(module)
+    text = to_call_order_text(table, "a title")
+    assert read_call_order(Source("t.txt", text)).same_as(table)
     plain = Stages().run(module)
     assert ordered(name, text) == plain
     assert ordered(name, text_of(usual(name))) == plain
 
 
 def test_the_text_is_read_by_people() -> None:
-    text = to_table_text(call_table(sharded("pp")), "gpt")
+    text = to_call_order_text(call_order(sharded("pp")), "gpt")
     stage = text.split("stage 1")[1].splitlines()
     assert "loop m = 0..2" in stage
     assert "  block.fwd         2..3        m+1" in stage
@@ -57,8 +59,8 @@ def test_the_text_is_read_by_people() -> None:
 def test_neither_table_nor_program_grows_with_microbatches() -> None:
     """Of the usual order there is no limit; an edited one is held in loops again."""
     few, many = (Partition().run(Differentiate().run(small({"pp": 2}, n))) for n in (60, 6000))
-    text = to_table_text(call_table(many), "")
-    assert len(text.splitlines()) == len(to_table_text(call_table(few), "").splitlines())
+    text = to_call_order_text(call_order(many), "")
+    assert len(text.splitlines()) == len(to_call_order_text(call_order(few), "").splitlines())
     assert Stages(Source("t.txt", text)).run(many) == Stages().run(many)
     made = [
         Stages(Source("t.txt", text_of(gpipe(m)))).run(m)
@@ -71,19 +73,26 @@ def test_neither_table_nor_program_grows_with_microbatches() -> None:
 
 
 @pytest.mark.parametrize("degrees", [{"pp": 2}, {"dp": 2}], ids=["pp", "dp"])
-def test_gpipe_equals_one_device(degrees: dict[str, int], tmp_path: Path) -> None:
+def test_gpipe_equals_one_device(
+    degrees: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In f64 and checked mode, two AdamW steps; and what is made of the artifact's own table again is the same."""
     shape = Shape(batch=3 * degrees.get("dp", 1), calls=3, seq=4, d=8, ffn=16, vocab=16)
     module = gpt(degrees, shape, wafer=Wafer("w", 2, 4))
     text = text_of(gpipe(Partition().run(Differentiate().run(module))))
-    artifact = compile_graph(module, choices=Choices(schedule=Source("t.txt", text))).artifact
+    artifact = compile_graph(module, choices=Choices(call_order=Source("t.txt", text))).artifact
     check = judged_artifact(artifact, module, reference(gpt, shape, DType.F64, "adamw"), DType.F64)
     assert check.ok, check
     write_artifact(tmp_path / "a", artifact)
     again: Artifact = load_artifact(tmp_path / "a")
-    assert again.schedule == text
+    assert again.call_order == text
     if "pp" in degrees:
         assert not list(differences(again, module))
+    # An older artifact has another name for the file.
+    with monkeypatch.context() as patch:
+        patch.setattr("wscc.backends.artifact.files.CALL_ORDER", "schedule.txt")
+        write_artifact(tmp_path / "old", artifact)
+    assert load_artifact(tmp_path / "old").call_order == text
 
 
 def test_more_micro_batches_in_flight_get_more_slots() -> None:
@@ -135,23 +144,40 @@ def test_the_command_line_writes_and_reads_a_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, table = str(SAMPLES / "gpt-tiny.wsl"), str(tmp_path / "calls.txt")
-    assert main(["schedule", model, "-o", table]) == 0
-    assert main(["schedule", model, "--schedule", table]) == 0
+    assert main(["call-order", model, "-o", table]) == 0
+    assert main(["call-order", model, "--call-order", table]) == 0
     assert capsys.readouterr().out == Path(table).read_text()
-    assert main(["schedule", model, "-o", str(tmp_path)]) == 1
-    assert main(["compile", model, "--schedule", str(tmp_path)]) == 1
+    assert main(["call-order", model, "-o", str(tmp_path)]) == 1
+    assert main(["compile", model, "--call-order", str(tmp_path)]) == 1
     Path(table).write_text(Path(table).read_text().replace("block.norm", "block.nrom"))
     capsys.readouterr()
-    assert main(["compile", model, "--schedule", table, "-o", str(tmp_path / "x")]) == 1
+    assert main(["compile", model, "--call-order", table, "-o", str(tmp_path / "x")]) == 1
     error = capsys.readouterr().err
     assert "error[W204]" in error
     assert "did you mean `block.norm`?" in error
     assert f"{table}:" in error
 
 
+def test_the_old_spellings_of_the_command_and_the_option_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are hidden from the help."""
+    model, table = str(SAMPLES / "gpt-tiny.wsl"), tmp_path / "calls.txt"
+    assert main(["schedule", model, "--json"]) == 0
+    table.write_text(json.loads(capsys.readouterr().out)["schedule"])
+    assert main(["call-order", model]) == 0
+    assert capsys.readouterr().out == table.read_text()
+    assert main(["compile", model, "--schedule", str(tmp_path / "none.txt")]) == 1
+    assert "cannot read" in capsys.readouterr().err
+    assert main(["--help"]) == main(["compile", "--help"]) == 0
+    assert not re.search(r"^ +(--)?schedule\b", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_the_tour_of_layers_and_microbatches() -> None:
     """A line with both ranges makes all layers for one micro-batch, then for the next."""
-    table = read_table(Source("t", "stage 0\nloop k = 4..0:2\n  a 1..0 k..k+1  # note\n  b - 6-k\nend\n"))
+    table = read_call_order(
+        Source("t", "stage 0\nloop k = 4..0:2\n  a 1..0 k..k+1  # note\n  b - 6-k\nend\n")
+    )
     want = [
         o
         for k in (4, 2, 0)

@@ -1,4 +1,4 @@
-"""Shapes that do not fit are told in the words of the source: where, which operands, and what would fit."""
+"""Errors of shapes that do not fit name the place, the operands as written, and shapes that would fit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def mistake(tmp_path: Path, line: str, text: str = TEXT) -> tuple[Diagnostic, st
 
 
 @pytest.mark.parametrize(
-    ("line", "marked", "said", "helped"),
+    ("line", "marked", "message", "help"),
     [
         (
             "x = x + gelu(x @ wide) @ wide",
@@ -80,33 +80,33 @@ def mistake(tmp_path: Path, line: str, text: str = TEXT) -> tuple[Diagnostic, st
     ],
 )  # fmt: skip
 def test_operands_are_named_as_they_are_written(
-    line: str, marked: str, said: str, helped: str, tmp_path: Path
+    line: str, marked: str, message: str, help: str, tmp_path: Path
 ) -> None:
-    d, under = mistake(tmp_path, line)
+    d, source = mistake(tmp_path, line)
     assert d.code == "W101"
-    assert under == marked
-    assert said in d.message
-    assert helped in d.help
+    assert source == marked
+    assert message in d.message
+    assert help in d.help
 
 
 @pytest.mark.parametrize(
-    ("loss", "code", "said"),
+    ("loss", "code", "message"),
     [
         ("labels, x @ transpose(wte)", "W101", "`labels` holds integers"),
         ("x @ transpose(wte), g", "W101", "`g` holds f32"),
         ("x @ transpose(wte), tokens", "W103", "`tokens` is not the input `labels`"),
     ],
 )
-def test_the_loss_takes_logits_and_the_labels(loss: str, code: str, said: str, tmp_path: Path) -> None:
+def test_the_loss_takes_logits_and_the_labels(loss: str, code: str, message: str, tmp_path: Path) -> None:
     text = TEXT.replace("x @ transpose(wte), labels", loss)
     d, _ = mistake(tmp_path, "", text)
     assert d.code == code
-    assert said in d.message
+    assert message in d.message
 
 
 def test_a_mistake_inside_a_block_shows_the_call(tmp_path: Path) -> None:
-    d, under = mistake(tmp_path, "x = x + mlp(x, d / 2, f)")
-    assert under == "h @ up"
+    d, marked = mistake(tmp_path, "x = x + mlp(x, d / 2, f)")
+    assert marked == "h @ up"
     assert "`h` [2, 6, 8] and `up` [4, 16]" in d.message
     (call,) = d.others
     assert call.text == "in this call"
@@ -117,11 +117,11 @@ def test_a_mistake_inside_a_block_shows_the_call(tmp_path: Path) -> None:
 def test_project_never_contracts_batch_or_sequence(tmp_path: Path) -> None:
     """Where `seq` equals `d`, a square weight begins with both of the last dimensions."""
     path = tmp_path / "m.wsl"
-    used = "x = rmsnorm(x, g) + project(x, gg)\n  x = x + gelu(x @ wide) @ sq @ transpose(wide)\n  "
-    used += "q = attention(q, q, q)  k = attention(k, k, k)  x = x + project(q, wo) + project(k, wo2)"
+    statements = "x = rmsnorm(x, g) + project(x, gg)\n  x = x + gelu(x @ wide) @ sq @ transpose(wide)\n  "
+    statements += "q = attention(q, q, q)  k = attention(k, k, k)  x = x + project(q, wo) + project(k, wo2)"
     weights = "param wo : [heads, d / heads, d] init ones\n  param wo2 : [kv, d / heads, d] init ones\n  "
     text = TEXT.replace("seq = 6", "seq = 8").replace("param g :", f"{weights}param g :")
-    path.write_text(text % used)
+    path.write_text(text % statements)
     module = load(str(path))
     shapes = [op.results[0].type.shape for p in module.procedures for op in p.body if op.kind == "matmul"]
     assert (2, 8, 8) in shapes
