@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from wscc.analysis.memory.report import size
+from wscc.analysis.memory.report import format_bytes
 from wscc.api.program import cores
 from wscc.api.ranking import ranked
 from wscc.api.results import Ranked, Ranking
@@ -95,7 +95,7 @@ def _row(c: Ranked) -> str:
     estimate = f"{c.estimate_seconds:.4g} s" if c.estimate_seconds is not None else ""
     step = mfu = memory = ""
     if c.peak_bytes_per_die_max is not None:
-        step, memory = f">{c.least_seconds:.4g} s", size(c.peak_bytes_per_die_max)
+        step, memory = f">{c.least_seconds:.4g} s", format_bytes(c.peak_bytes_per_die_max)
     if c.step_seconds is not None and c.mfu is not None:
         step, mfu = f"{c.step_seconds:.4g} s", f"{c.mfu:.2%}"
     row = f"{c.strategy:<28}{c.dies_used:>5}{estimate:>12}{step:>14}{f'{c.bound_seconds:.4g} s':>12}"

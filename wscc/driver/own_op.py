@@ -21,7 +21,7 @@ from wscc.ir.op import Op, Value
 from wscc.ir.ops import OPS, OpDef
 from wscc.ir.streams.instructions import INSTRUCTIONS, InstructionDef
 from wscc.passes.differentiate.rules import DERIVATIVES, Backward
-from wscc.passes.lower_collectives.ops import KERNELS, one_instruction
+from wscc.passes.lower_collectives.ops import LOWERINGS, one_instruction
 from wscc.reference import tape as reference
 from wscc.reference.semantics import Semantics
 
@@ -78,7 +78,7 @@ def enter(own: OwnOp) -> None:
     INSTRUCTIONS[backward] = InstructionDef(backward, grads, " ".join([*reads, f"dresult{row}"]), options)
     DERIVATIVES[name] = _derivative(backward)
     for opcode in (name, backward):
-        KERNELS[opcode] = one_instruction(opcode)
+        LOWERINGS[opcode] = one_instruction(opcode)
     kernels.SEMANTICS[name] = _kernel(own.forward, 1, count, tuple(own.options))
     kernels.SEMANTICS[backward] = _kernel(own.backward, count, count + 1, tuple(own.options))
     reference.SEMANTICS[name] = _semantics(own)
@@ -87,7 +87,15 @@ def enter(own: OwnOp) -> None:
 
 def remove(name: str) -> None:
     """Take an op of a user's own out of all tables."""
-    for table in (OPS, INSTRUCTIONS, DERIVATIVES, KERNELS, kernels.SEMANTICS, reference.SEMANTICS, BUILTINS):
+    for table in (
+        OPS,
+        INSTRUCTIONS,
+        DERIVATIVES,
+        LOWERINGS,
+        kernels.SEMANTICS,
+        reference.SEMANTICS,
+        BUILTINS,
+    ):
         for word in names_of(name):
             table.pop(word, None)
     declared.cache_clear()
