@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.analysis.accesses import Accesses, Touches, accesses
+from wscc.analysis.accesses import Accesses, AccessSet, accesses
 from wscc.analysis.aliases import aliases
 from wscc.analysis.transfer_groups import GroupSpan, group_spans
 from wscc.ir.fabric import Transfer
@@ -82,27 +82,27 @@ class _Downstream:
 
     def walk(self, start: int, end: int, sources: frozenset[int]) -> None:
         """Add those of statements `start` to `end` - 1 that are in `sources` (the phase) or depend on earlier ones."""
-        overlap = self.accesses.meeting
+        overlapping = self.accesses.overlapping
         for i in range(start, end):
-            touches = self.accesses.touches[i]
-            if i in sources or self._depends(touches):
-                for region in touches.reads:
-                    self.read_overlaps[overlap[region]] = True
-                for region in touches.writes:
-                    self.write_overlaps[overlap[region]] = True
+            access = self.accesses.by_statement[i]
+            if i in sources or self._depends(access):
+                for region in access.reads:
+                    self.read_overlaps[overlapping[region]] = True
+                for region in access.writes:
+                    self.write_overlaps[overlapping[region]] = True
 
     def reaches(self, span: GroupSpan) -> bool:
         """Whether a transfer of the span depends on a transfer of the phase."""
         trial = _Downstream(self.accesses, self.read_overlaps.copy(), self.write_overlaps.copy())
         for i in range(span.first, span.last + 1):
-            if i in span.transfers and trial._depends(self.accesses.touches[i]):
+            if i in span.transfers and trial._depends(self.accesses.by_statement[i]):
                 return True
             trial.walk(i, i + 1, sources=frozenset())
         return False
 
-    def _depends(self, touches: Touches) -> bool:
+    def _depends(self, access: AccessSet) -> bool:
         """Whether a statement with these accesses conflicts with one of the added ones."""
-        reads, writes = list(touches.reads), list(touches.writes)
+        reads, writes = list(access.reads), list(access.writes)
         return bool(
             self.write_overlaps[reads].any()
             or self.write_overlaps[writes].any()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from wscc.analysis.memory.array_layout import resting_bytes
+from wscc.analysis.memory.array_layout import peak_array_bytes
 from wscc.analysis.repeated_casts import Casts, repeated_casts
 from wscc.ir.array import Array, Kind, Relation, Role
 from wscc.ir.module import Module, Output, Procedure
@@ -42,7 +42,7 @@ class HoistCasts(Pass):
             return module
         hoisted = _Hoisting(module, casts).run()
         die = module.machine.die
-        return hoisted if resting_bytes(hoisted) <= die.sram + die.hbm else module
+        return hoisted if peak_array_bytes(hoisted) <= die.sram + die.hbm else module
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What lowering builds with: views on buffers, and the growing body of one fabric procedure."""
+"""Builder of the body of a fabric procedure: new locals, kernels and transfers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from wscc.ir.types import DType
 from wscc.ir.views import View, sliced, whole_view
 
 
-def halves(view: View, part: Part) -> View | None:
-    """The low or high half along the first dimension that has two indices; None if there is nothing left."""
+def part_of(view: View, part: Part) -> View | None:
+    """The part of a view: along its first dimension of two or more indices, the low half, the high half, or all of it.
+
+    None if the part is empty.
+    """
     if part is Part.WHOLE:
         return view
     dim = next((d for d, n in enumerate(view.shape) if n > 1), None)
@@ -31,9 +34,12 @@ def halves(view: View, part: Part) -> View | None:
 
 @dataclass(slots=True)
 class FabricBuilder:
-    """The body and buffers of one procedure; `taken` are the names in use, arguments included; `source` and `span`
-    mark what is emitted next. With `multicast`, dies that gather send to all others at once.
-    Temporaries of one op should not take more than `fast_bytes`; `tile` is the side of a matrix unit."""
+    """The body and buffers of one procedure.
+
+    `taken`: names in use, those of arguments included. `multicast`: dies that gather send to all others at once.
+    `fast_bytes`: bytes that the temporaries of one op should not exceed. `tile`: the side of a matrix unit. `channel`:
+    that of the next transfer. `source`, `span`: the op that the next statements come from.
+    """
 
     mesh: LogicalMesh
     buffers: dict[str, Buffer]
@@ -61,12 +67,14 @@ class FabricBuilder:
         attrs: Mapping[str, KernelAttr] | None = None,
         where: Ints = 1,
     ) -> None:
-        given = tuple((attrs or {}).items())
-        self.body.append(Kernel(opcode, tuple(writes), tuple(reads), given, where, self.source, self.span))
+        """Append a kernel on the dies of mask `where`."""
+        pairs = tuple((attrs or {}).items())
+        self.body.append(Kernel(opcode, tuple(writes), tuple(reads), pairs, where, self.source, self.span))
 
     def transfer(
         self, to: Ints, read: View, write: View, group: str, content: str = "", *, one_hop: bool = False
     ) -> None:
+        """Append a transfer of the view `read` of each sender to the view `write` of its receiver (`to`, by sender)."""
         assert read.elements == write.elements, (read, write)
         self.body.append(
             Transfer(self.channel, to, read, write, group, content, one_hop=one_hop, source=self.source)

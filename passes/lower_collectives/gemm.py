@@ -1,4 +1,4 @@
-"""A contraction of two views as `gemm` instructions: factors sorted into batch, m, n and k and merged."""
+"""Lowering of a contraction of two views to one `gemm`: factors are sorted into batch, m, n and k, and merged."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def gemm(
     build: FabricBuilder, a: View, ta: Term, b: View, tb: Term, c: View, tc: Term,
     *, scale: float = 1.0, accumulate: bool = False,
 ) -> None:  # fmt: skip
-    """`c = scale * sum over factors that c lacks of a * b` (or `c +=`).
+    """Append `c = scale * sum of a * b` over the factors that c lacks (or `c +=`); `ta`, `tb`, `tc` are the terms.
 
-    Factors of all three are batch; of a and c: m; of b and c: n; of a and b only: k. Neighbouring factors
-    merge where the strides of every view allow it. The largest that merge are the side of the matrix: it should
-    fill the tile; what does not merge with them becomes a batch dimension that the other operand repeats. A k that
-    does not merge is copied to be contiguous.
+    Factors of all three are batch; of a and c: m; of b and c: n; of a and b only: k. Neighbouring factors merge where
+    the strides of every view allow it. The largest run that merges is the side of the matrix, which should fill the
+    tile; other factors become batch dimensions that the other operand repeats. An operand whose k does not merge is
+    copied to be contiguous.
     """
     sizes = {**dict(zip(ta, a.shape, strict=True)), **dict(zip(tb, b.shape, strict=True))}
     batch = [f for f in tc if f in ta and f in tb and sizes[f] > 1]
@@ -44,7 +44,7 @@ def gemm(
 def _merge(
     factors: list[str], views: list[tuple[View, Term]], sizes: dict[str, int]
 ) -> tuple[list[str], list[str]]:
-    """Split factors into outer ones and the largest run, of those the innermost, that is one dimension in every
+    """Outer factors, and the inner run: the largest run (of equal ones the innermost) that is one dimension in every
     view."""
     runs: list[list[str]] = []
     for f in factors:
@@ -65,26 +65,26 @@ def _stride(view: View, term: Term, factor: str) -> int:
 def _mergeable_k(
     build: FabricBuilder, view: View, term: Term, k: list[str], other_term: Term, other: View
 ) -> tuple[View, Term]:
-    """The operand with its k factors in one mergeable run, copied if need be."""
+    """The operand with its k factors in one run that merges, copied if need be."""
     sizes = dict(zip(term, view.shape, strict=True))
     outer, _ = _merge(k, [(view, term)], sizes)
     if not outer:
         return view, term
     order = [f for f in term if f not in k] + k
-    moved = replace(
+    arranged = replace(
         view,
         shape=tuple(sizes[f] for f in order),
         strides=tuple(_stride(view, term, f) for f in order),
     )
-    copy = build.buffer("packed", moved.shape, moved.dtype)
-    build.kernel("copy", [copy], [moved])
+    copy = build.buffer("packed", arranged.shape, arranged.dtype)
+    build.kernel("copy", [copy], [arranged])
     return copy, tuple(order)
 
 
 def _matrix(
     view: View, term: Term, rows: list[str], first: list[str], second: list[str], sizes: dict[str, int]
 ) -> View:
-    """The view as [*rows, first, second]; rows that it lacks repeat."""
+    """The view as [*rows, first, second]; it repeats along rows that it lacks."""
     shape = [sizes[f] for f in rows]
     strides = [_stride(view, term, f) if f in term else 0 for f in rows]
     for run in (first, second):

@@ -1,6 +1,6 @@
-"""How each op becomes instructions on views: the lowering table.
+"""Lowerings of the ops to instructions on views: the table `LOWERINGS`.
 
-A lowering gets the op's operand and result views as they lie on a die (one chunk of them inside a stream).
+A lowering gets an instance of its op: views of operands and results on a die, or on one chunk of a stream.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from wscc.ir.ops import OPS
 from wscc.ir.views import arranged, indexed, repeated
 from wscc.passes.lower_collectives.attention import attention, attention_bwd, rope
 from wscc.passes.lower_collectives.gemm import gemm
-from wscc.passes.lower_collectives.site import Masked, Site
+from wscc.passes.lower_collectives.op_instance import Masked, OpInstance
 from wscc.passes.lower_collectives.tiles import pieces
 
-Lowering = Callable[[Site], None]
+Lowering = Callable[[OpInstance], None]
 
 
 def _direct(opcode: str, indexed_factor: str = "") -> Lowering:
-    """One instruction with the op's own operands and attributes; `start` of one factor where it is indexed."""
+    """The lowering to one instruction with the op's operands and attributes, and `start` of a factor that it
+    indexes."""
 
-    def lower(s: Site) -> None:
+    def lower(s: OpInstance) -> None:
         attrs = s.attrs()
         if indexed_factor:
             attrs["start"] = s.start(indexed_factor)
@@ -34,9 +35,9 @@ def _direct(opcode: str, indexed_factor: str = "") -> Lowering:
 
 
 def _indexed_by_last(opcode: str) -> Lowering:
-    """Like `_direct`, for the ops of cross entropy: columns of the vocabulary are the indexed factor."""
+    """The lowering `_direct` of an op of cross entropy, which indexes the columns of the vocabulary."""
 
-    def lower(s: Site) -> None:
+    def lower(s: OpInstance) -> None:
         (factor,) = s.rule.indexed
         _direct(opcode, factor)(s)
 
@@ -44,9 +45,9 @@ def _indexed_by_last(opcode: str) -> Lowering:
 
 
 def _elementwise(opcode: str) -> Lowering:
-    """Operands repeat along factors that only the result has."""
+    """The lowering of an elementwise op, whose operands repeat along factors that only the result has."""
 
-    def lower(s: Site) -> None:
+    def lower(s: OpInstance) -> None:
         out = s.rule.outs[0]
         reads = [repeated(v, t, out, s.writes[0].shape) for v, t in zip(s.reads, s.rule.ins, strict=True)]
         s.kernel(opcode, s.writes, reads)
@@ -55,9 +56,9 @@ def _elementwise(opcode: str) -> Lowering:
 
 
 def _in_pieces(lower: Lowering) -> Lowering:
-    """For kernels that take as long as their operands, which can come from the slow memory while others work."""
+    """The lowering in pieces that fit the fast memory: copies of their operands hide behind work of other kernels."""
 
-    def lower_pieces(s: Site) -> None:
+    def lower_pieces(s: OpInstance) -> None:
         for piece in pieces(s):
             lower(piece)
 
@@ -65,67 +66,67 @@ def _in_pieces(lower: Lowering) -> Lowering:
 
 
 def one_instruction(opcode: str) -> Lowering:
-    """One instruction, with the op's own operands and attributes, on pieces of them."""
+    """The lowering to one instruction for each piece of an op, with the op's operands and attributes."""
     return _in_pieces(_direct(opcode))
 
 
-def _matmul(s: Site) -> None:
+def _matmul(s: OpInstance) -> None:
     (ta, tb), (tc,) = s.rule.ins, s.rule.outs
-    with_mask = Masked(s)
-    gemm(with_mask.build, s.reads[0], ta, s.reads[1], tb, s.writes[0], tc, accumulate=s.more[0])
-    with_mask.close()
+    masked = Masked(s)
+    gemm(masked.build, s.reads[0], ta, s.reads[1], tb, s.writes[0], tc, accumulate=s.accumulate[0])
+    masked.close()
 
 
-def _matmul_add(s: Site) -> None:
+def _matmul_add(s: OpInstance) -> None:
     (ta, tb, td), (tc,) = s.rule.ins, s.rule.outs
-    assert not s.more[0], "a product that is added is never summed by chunks"
+    assert not s.accumulate[0], "a product that is added is never summed by chunks"
     gemm(s.build, s.reads[0], ta, s.reads[1], tb, s.writes[0], tc)
     added = repeated(s.reads[2], td, tc, s.writes[0].shape)
     s.build.kernel("add", s.writes, [s.writes[0], added])
 
 
-def _sum(s: Site) -> None:
+def _sum(s: OpInstance) -> None:
     (term,), (out,) = s.rule.ins, s.rule.outs
     order = [f for f in term if f not in out] + [f for f in out]
     view = arranged(s.reads[0], [term.index(f) for f in order])
     axes = ",".join(str(i) for i in range(len(term) - len(out)))
-    s.kernel("sum", s.writes, [view], axes=axes, accumulate=s.more[0])
+    s.kernel("sum", s.writes, [view], axes=axes, accumulate=s.accumulate[0])
 
 
-def _partial_sum(s: Site) -> None:
+def _partial_sum(s: OpInstance) -> None:
     out, first = s.writes[0], s.reads[0]
     for i, other in enumerate(s.reads[1:]):
         s.kernel("add", [out], [first if i == 0 else out, other])
 
 
-def _stack(s: Site) -> None:
+def _stack(s: OpInstance) -> None:
     dim = s.op.attr("dim")
     assert isinstance(dim, int)
     for i, view in enumerate(s.reads):
-        place = indexed(s.writes[0], dim, i)
-        if place != view:
-            s.kernel("copy", [place], [view])
+        part = indexed(s.writes[0], dim, i)
+        if part != view:
+            s.kernel("copy", [part], [view])
 
 
-def _embedding(s: Site) -> None:
+def _embedding(s: OpInstance) -> None:
     part = s.temporary(0)
     s.kernel("gather", [part], s.reads, start=s.start(s.rule.ins[1][0]))
     s.settle(0, part)
 
 
-def _embedding_bwd(s: Site) -> None:
-    s.kernel("scatter_add", s.writes, s.reads, start=s.start(s.rule.outs[0][0]), accumulate=s.more[0])
+def _embedding_bwd(s: OpInstance) -> None:
+    s.kernel("scatter_add", s.writes, s.reads, start=s.start(s.rule.outs[0][0]), accumulate=s.accumulate[0])
 
 
-def _cast(s: Site) -> None:
+def _cast(s: OpInstance) -> None:
     s.kernel("cast", s.writes, s.reads)
 
 
-def _fill(s: Site) -> None:
+def _fill(s: OpInstance) -> None:
     s.kernel("fill", s.writes, [], value=s.op.attr("value"))
 
 
-OWN: Final[dict[str, Lowering]] = {
+SPECIAL: Final[dict[str, Lowering]] = {
     "matmul": _matmul,
     "matmul_add": _matmul_add,
     "sum": _sum,
@@ -152,7 +153,7 @@ OWN: Final[dict[str, Lowering]] = {
     "sgd": _direct("sgd"),
 }
 
-# An op that has no lowering of its own is the instruction of its name.
-KERNELS: Final[dict[str, Lowering]] = {
-    name: OWN.get(name) or one_instruction(name) for name, row in OPS.items() if not row.view
+# An op without a special lowering is the instruction of its name.
+LOWERINGS: Final[dict[str, Lowering]] = {
+    name: SPECIAL.get(name) or one_instruction(name) for name, row in OPS.items() if not row.view
 }

@@ -1,4 +1,8 @@
-"""A stream as a loop of kernels over chunks, with the transfers that bring the next chunk in between."""
+"""Lowering of streams: loops of kernels over chunks, with the transfers that bring or take the shards in between.
+
+Operands that move are gathered while earlier chunks are computed, results that move are reduced while later chunks are
+computed (TATP, arXiv 2512.14256, sec. 4).
+"""
 
 from __future__ import annotations
 
@@ -13,67 +17,70 @@ from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.views import View, sliced
 from wscc.passes.lower_collectives.reshards import add_arrived, arriving, gathering
 from wscc.passes.lower_collectives.slices import slices
-from wscc.passes.lower_collectives.stream_site import Shards, StreamSite
+from wscc.passes.lower_collectives.stream_instance import Shards, StreamInstance
 
 Event = tuple[str, int]
 _OVER: Final = object()
 
 
-def lower_stream(s: StreamSite) -> None:
-    """Operands that move are received while earlier chunks are worked on; results that move grow on the way."""
+def lower_stream(s: StreamInstance) -> None:
+    """Append the kernels and transfers of a stream, in as many slices as fit the fast memory."""
     parts = slices(s)
     if not s.stream.moving_out:
         for part in parts:
             _gather_as_it_goes(part)
         return
-    # A message of a slice is on its way while another slice is worked on: each starts when the one before is half done.
-    rounds = len(s.along.plan.rounds) * (2 if s.stream.moving_in else 1)  # operands are gathered first
-    waiting, begun = [_reduce_as_it_goes(part) for part in parts], list[Iterator[None]]()
+    # While a message of a slice is in flight, another slice computes: each starts when the one before is half done.
+    rounds = len(s.groups.plan.rounds) * (2 if s.stream.moving_in else 1)  # operands are gathered first
+    waiting, running = [_reduce_as_it_goes(part) for part in parts], list[Iterator[None]]()
     for tick in count():
         if waiting and tick % max(1, -(-rounds // 2)) == 0:
-            begun.append(waiting.pop(0))
-        begun = [part for part in begun if next(part, _OVER) is not _OVER]
-        if not waiting and not begun:
+            running.append(waiting.pop(0))
+        running = [part for part in running if next(part, _OVER) is not _OVER]
+        if not waiting and not running:
             return
 
 
 # --------------------------------------------------------------------------------------- operands that move
 
 
-def _gather_as_it_goes(s: StreamSite) -> None:
-    plan = s.along.plan
+def _gather_as_it_goes(s: StreamInstance) -> None:
+    """Append the rounds that gather operands, interleaved with the kernels on the chunks that have arrived."""
+    plan = s.groups.plan
     events = _events(plan)
-    slot_of, slots = _colour(plan, events)
+    slot_by_shard, slots = _allocate_slots(plan, events)
     moving = {
         i: s.build.buffer(f"{s.group}.slots{i}", (slots, *s.reads[i].shape), s.reads[i].dtype, slot=True)
         for i in s.stream.moving_in
     }
 
-    def held(i: int, shards: Shards) -> View:
-        """Where each die keeps the shard that is its entry of `shards`."""
-        at = s.along.by_position(tuple(slot_of[p].get(j, 0) for p, j in enumerate(shards)))
-        one = sliced(moving[i], 0, at, 1)
+    def slot_view(i: int, shards: Shards) -> View:
+        """The slot in which each die keeps the shard that is its entry of `shards`, of operand i."""
+        slot = s.groups.by_position(tuple(slot_by_shard[p].get(j, 0) for p, j in enumerate(shards)))
+        one = sliced(moving[i], 0, slot, 1)
         return View(one.buffer, one.offset, one.shape[1:], one.strides[1:], one.dtype)
 
     for kind, n in events:
         if kind == "round":
             for move in plan.rounds[n]:
                 for i in s.stream.moving_in:
-                    read = s.reads[i] if n == 0 else held(i, move.shard)
-                    s.along.send(move, read, held(i, arriving(move)[0]), s.group)
+                    read = s.reads[i] if n == 0 else slot_view(i, move.shard)
+                    s.groups.send(move, read, slot_view(i, arriving(move)[0]), s.group)
             continue
         shards = plan.order[n]
         reads = tuple(
-            (v if n == 0 else held(i, shards)) if i in s.stream.moving_in else s.chunk(v, t, shards)
+            (v if n == 0 else slot_view(i, shards)) if i in s.stream.moving_in else s.chunk(v, t, shards)
             for i, (v, t) in enumerate(zip(s.reads, s.ins(), strict=True))
         )
         writes = tuple(s.chunk(v, t, shards) for v, t in zip(s.writes, s.outs(), strict=True))
-        more = tuple(m or (n > 0 and s.stream.factor not in t) for m, t in zip(s.more, s.outs(), strict=True))
-        s.run(shards, reads, writes, more)
+        accumulate = tuple(
+            m or (n > 0 and s.stream.factor not in t) for m, t in zip(s.accumulate, s.outs(), strict=True)
+        )
+        s.run(shards, reads, writes, accumulate)
 
 
 def _events(plan: GatherPlan) -> list[Event]:
-    """Rounds and uses in program order: the round after the one that a use needs is under way before it."""
+    """Rounds and uses in program order: the round after the one that a use needs starts before the use."""
     events: list[Event] = []
     sent = 0
     for t in range(plan.size):
@@ -84,126 +91,133 @@ def _events(plan: GatherPlan) -> list[Event]:
     return events
 
 
-def _colour(plan: GatherPlan, events: list[Event]) -> tuple[list[dict[int, int]], int]:
-    """By position, the slot of each shard that arrives; and how many slots that takes.
+def _allocate_slots(plan: GatherPlan, events: list[Event]) -> tuple[list[dict[int, int]], int]:
+    """The slot of each shard that arrives, by position and shard, and the number of slots.
 
-    A slot is free again once its shard has been used and relayed; arrivals of a round never share one with
-    what the same round still sends.
+    This is register allocation by linear scan. A slot is free again once its shard has been used and relayed; arrivals
+    of a round never share one with shards that the same round still sends.
     """
-    slot_of = [_first_free(life) for life in _lives(plan, events)]
-    return slot_of, max((max(c.values(), default=-1) + 1 for c in slot_of), default=1)
+    slots = [_first_fit(uses) for uses in _live_ranges(plan, events)]
+    return slots, max((max(s.values(), default=-1) + 1 for s in slots), default=1)
 
 
-def _lives(plan: GatherPlan, events: list[Event]) -> list[dict[int, list[int]]]:
-    """By position and shard that arrives there: the moments at which it arrives, is relayed and is used."""
-    lives: list[dict[int, list[int]]] = [{} for _ in range(plan.size)]
-    for when, (kind, n) in enumerate(events):
+def _live_ranges(plan: GatherPlan, events: list[Event]) -> list[dict[int, list[int]]]:
+    """The times of arrival, relays and use of each shard that arrives, by position and shard."""
+    ranges: list[dict[int, list[int]]] = [{} for _ in range(plan.size)]
+    for time, (kind, n) in enumerate(events):
         if kind == "use":
             for p, shard in enumerate(plan.order[n]):
-                if shard in lives[p]:
-                    lives[p][shard].append(when)
+                if shard in ranges[p]:
+                    ranges[p][shard].append(time)
             continue
         for move in plan.rounds[n]:
             for p, q in enumerate(move.to):
-                if q != NOBODY and move.shard[p] in lives[p]:
-                    lives[p][move.shard[p]].append(when)
-            for q, (shard, lands) in enumerate(zip(*arriving(move), strict=True)):
-                if lands:
-                    lives[q].setdefault(shard, [when])
-    return lives
+                if q != NOBODY and move.shard[p] in ranges[p]:
+                    ranges[p][move.shard[p]].append(time)
+            for q, (shard, arrives) in enumerate(zip(*arriving(move), strict=True)):
+                if arrives:
+                    ranges[q].setdefault(shard, [time])
+    return ranges
 
 
-def _first_free(life: dict[int, list[int]]) -> dict[int, int]:
-    """The slot of each shard, taken in order of arrival, the first that is free by then."""
+def _first_fit(uses: dict[int, list[int]]) -> dict[int, int]:
+    """The slot of each shard: in order of arrival, the first one that is free by then."""
     busy_until: list[int] = []
-    chosen: dict[int, int] = {}
-    for shard, times in sorted(life.items(), key=lambda kv: (kv[1][0], kv[0])):
-        slot = next((i for i, end in enumerate(busy_until) if end < times[0]), len(busy_until))
+    slot_of: dict[int, int] = {}
+    for shard, uses_of_shard in sorted(uses.items(), key=lambda kv: (kv[1][0], kv[0])):
+        slot = next((i for i, end in enumerate(busy_until) if end < uses_of_shard[0]), len(busy_until))
         if slot == len(busy_until):
             busy_until.append(0)
-        busy_until[slot] = max(times)
-        chosen[shard] = slot
-    return chosen
+        busy_until[slot] = max(uses_of_shard)
+        slot_of[shard] = slot
+    return slot_of
 
 
 # ---------------------------------------------------------------------------------------- results that move
 
 
-def _reduce_as_it_goes(s: StreamSite) -> Iterator[None]:
-    """The time reversal: the farthest shard's part is computed and sent first, one's own last. A round at a time."""
+def _reduce_as_it_goes(s: StreamInstance) -> Iterator[None]:
+    """Append a reduction, the reverse of a gather, a round at a time: a die computes and sends its part of the farthest
+    shard first, and its own shard last."""
     s, gathered = _with_operands_gathered(s)
     yield from gathered
     outs = s.stream.moving_out
-    _clear_kept_results(s)
+    _clear_stationary(s)
     pending: dict[int, list[tuple[Move, View]]] = {j: [] for j in outs}
-    for r, moves in enumerate(reversed(s.along.plan.rounds)):
-        back = [m.backwards() for m in moves]
+    for r, forward in enumerate(reversed(s.groups.plan.rounds)):
+        moves = [m.backwards() for m in forward]
         parts: dict[Shards, dict[int, View]] = {}
-        for move in back:
+        for move in moves:
             if move.shard not in parts:
-                parts[move.shard] = _part(s, move, pending, f"{s.group}.acc{r}.{len(parts)}")
+                parts[move.shard] = _contribution(s, move, pending, f"{s.group}.acc{r}.{len(parts)}")
         arrived: dict[int, list[tuple[Move, View]]] = {j: [] for j in outs}
-        for i, move in enumerate(back):
+        for i, move in enumerate(moves):
             for j in outs:
                 source = parts[move.shard][j]
                 slot = s.build.buffer(f"{s.group}.in{r}.{i}.{j}", source.shape, source.dtype, slot=True)
-                s.along.send(move, source, slot, s.group)
+                s.groups.send(move, source, slot, s.group)
                 arrived[j].append((move, slot))
         pending = arrived
         yield
-    own = tuple(range(s.along.size))
+    own = tuple(range(s.groups.size))
     _contribute(s, own, {j: s.writes[j] for j in outs}, 1)
     for j in outs:
-        add_arrived(s.along, s.writes[j], own, pending[j])
+        add_arrived(s.groups, s.writes[j], own, pending[j])
 
 
-def _with_operands_gathered(s: StreamSite) -> tuple[StreamSite, Iterator[None]]:
-    """Operands that move together with accumulators are gathered first: the accumulator of the farthest
-    shard starts, which needs the farthest operand. Also the rounds that gather them."""
+def _with_operands_gathered(s: StreamInstance) -> tuple[StreamInstance, Iterator[None]]:
+    """The stream with its moving operands gathered first, and the rounds that gather them.
+
+    Where operands and accumulators both move, the accumulator of the farthest shard starts, which needs the farthest
+    operand.
+    """
     reads, rounds = list(s.reads), []
     for i in s.stream.moving_in:
         dim = s.ins()[i].index(s.stream.factor)
         shape = list(reads[i].shape)
-        shape[dim] *= s.along.size
+        shape[dim] *= s.groups.size
         full = s.build.buffer(f"{s.group}.gathered{i}", shape, reads[i].dtype)
-        rounds.append(gathering(s.along, reads[i], full, dim, s.group))
+        rounds.append(gathering(s.groups, reads[i], full, dim, s.group))
         reads[i] = full
     return replace(s, reads=tuple(reads)), (None for _ in zip_longest(*rounds))
 
 
-def _kept(s: StreamSite) -> list[int]:
-    """Results that stay and lack the factor: every chunk adds to them."""
+def _stationary(s: StreamInstance) -> list[int]:
+    """Numbers of the results that do not move and lack the factor: every chunk adds to them."""
     return [j for j, t in enumerate(s.outs()) if j not in s.stream.moving_out and s.stream.factor not in t]
 
 
-def _clear_kept_results(s: StreamSite) -> None:
-    for j in _kept(s):
-        if not s.more[j]:
+def _clear_stationary(s: StreamInstance) -> None:
+    for j in _stationary(s):
+        if not s.accumulate[j]:
             s.build.kernel("fill", [s.writes[j]], [], {"value": 0.0})
 
 
-def _part(
-    s: StreamSite, move: Move, pending: dict[int, list[tuple[Move, View]]], hint: str
+def _contribution(
+    s: StreamInstance, move: Move, pending: dict[int, list[tuple[Move, View]]], hint: str
 ) -> dict[int, View]:
-    """What this die sends of a shard: its own contribution and what has arrived for it."""
+    """The parts of a shard that a die sends, by result: its own contribution plus those that have arrived."""
     senders = [q >= 0 for q in move.to]
-    made = {
+    contributions = {
         j: s.build.buffer(f"{hint}.{j}", s.writes[j].shape, s.writes[j].dtype) for j in s.stream.moving_out
     }
-    where = 1 if all(senders) else mask(s.along.mesh, s.along.axis, senders)
-    _contribute(s, move.shard, made, where)
-    for j, acc in made.items():
-        add_arrived(s.along, acc, move.sent, pending[j])
-    return made
+    where = 1 if all(senders) else mask(s.groups.mesh, s.groups.axis, senders)
+    _contribute(s, move.shard, contributions, where)
+    for j, acc in contributions.items():
+        add_arrived(s.groups, acc, move.sent, pending[j])
+    return contributions
 
 
-def _contribute(s: StreamSite, shards: Shards, into: dict[int, View], where: Ints) -> None:
+def _contribute(s: StreamInstance, shards: Shards, into: dict[int, View], where: Ints) -> None:
+    """Append the kernels on the chunks numbered `shards`, with the moving results written to `into`."""
     reads = tuple(s.chunk(v, t, shards) for v, t in zip(s.reads, s.ins(), strict=True))
     writes = tuple(
         into[j] if j in into else s.chunk(v, t, shards)
         for j, (v, t) in enumerate(zip(s.writes, s.outs(), strict=True))
     )
-    kept = _kept(s)
-    # Parts that are sent hold nothing yet; what they end in may.
-    more = tuple(j in kept or (s.more[j] and writes[j] == s.writes[j]) for j in range(len(writes)))
-    s.run(shards, reads, writes, more, where)
+    stationary = _stationary(s)
+    # Parts to be sent are empty before; the results that they end in may not be.
+    accumulate = tuple(
+        j in stationary or (s.accumulate[j] and writes[j] == s.writes[j]) for j in range(len(writes))
+    )
+    s.run(shards, reads, writes, accumulate, where)

@@ -1,4 +1,4 @@
-"""Parts of an op whose operands fit the fast memory; of attention: parts of batch, heads and queries."""
+"""Tiles of an op whose operands fit the fast memory; of attention, tiles of batch, heads and queries."""
 
 from __future__ import annotations
 
@@ -11,60 +11,65 @@ from typing import Final
 from wscc.ir.types import DType
 from wscc.ir.views import View, sliced
 from wscc.passes.lower_collectives.builder import FabricBuilder
-from wscc.passes.lower_collectives.site import Site
+from wscc.passes.lower_collectives.op_instance import OpInstance
 
-# Fewer queries would not fill a matrix unit.
+# The fewest queries of a tile: fewer would not fill a matrix unit.
 _QUERIES: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """By factor, the first index and the number of indices; factors that are whole are absent."""
+    """A part of an op: first index and number of indices by factor; factors that are whole are absent."""
 
     spans: dict[str, tuple[int, int]]
 
     def start(self, factor: str) -> int:
+        """The first index of a factor."""
         return self.spans.get(factor, (0, 0))[0]
 
-    def of(self, s: Site) -> Site:
-        """The op on this tile alone."""
+    def of(self, s: OpInstance) -> OpInstance:
+        """The instance of the op on this tile alone."""
         return replace(
             s,
-            reads=tuple(self._cut(v, term) for v, term in zip(s.reads, s.rule.ins, strict=True)),
-            writes=tuple(self._cut(v, term) for v, term in zip(s.writes, s.rule.outs, strict=True)),
+            reads=tuple(self._tile_view(v, term) for v, term in zip(s.reads, s.rule.ins, strict=True)),
+            writes=tuple(self._tile_view(v, term) for v, term in zip(s.writes, s.rule.outs, strict=True)),
         )
 
-    def _cut(self, view: View, term: Sequence[str]) -> View:
+    def _tile_view(self, view: View, term: Sequence[str]) -> View:
         for dim, factor in enumerate(term):
             if factor in self.spans:
                 view = sliced(view, dim, *self.spans[factor])
         return view
 
 
-def tiles(sizes: dict[str, int], queries: Sequence[str], row: int, most: int) -> Iterator[Tile]:
-    """Tiles of equal size whose scores, of `row` bytes for a query and head, take at most `most` bytes, if heads and
-    runs of `_QUERIES` queries allow it.
-    `queries` are the factors `b q h.. e` of the operand, of the `sizes`; those of one head come one after the other."""
+def tiles(sizes: dict[str, int], queries: Sequence[str], row: int, limit: int) -> Iterator[Tile]:
+    """Tiles of equal size whose scores take at most `limit` bytes, if heads and runs of `_QUERIES` queries allow it.
+
+    `queries`: the factors `b q h.. e` of the operand, of these `sizes`; `row`: bytes of scores for one query and head.
+    Tiles of one head come one after the other.
+    """
     batch, rows, *heads = queries[:-1]
     parts = dict.fromkeys((batch, *heads, rows), 1)
     for factor in parts:
         others = row * prod(sizes[f] // n for f, n in parts.items() if f != factor)
-        least = min(sizes[factor], _QUERIES) if factor == rows else 1
-        parts[factor] = _pieces(sizes[factor], max(most // others, least))
-    cut = [f for f, n in parts.items() if n > 1]
-    for indices in product(*(range(parts[f]) for f in cut)):
-        each = {f: sizes[f] // parts[f] for f in cut}
-        yield Tile({f: (i * each[f], each[f]) for f, i in zip(cut, indices, strict=True)})
+        minimum = min(sizes[factor], _QUERIES) if factor == rows else 1
+        parts[factor] = _pieces(sizes[factor], max(limit // others, minimum))
+    split_factors = [f for f, n in parts.items() if n > 1]
+    for indices in product(*(range(parts[f]) for f in split_factors)):
+        extent = {f: sizes[f] // parts[f] for f in split_factors}
+        yield Tile({f: (i * extent[f], extent[f]) for f, i in zip(split_factors, indices, strict=True)})
 
 
-def _pieces(size: int, most: int) -> int:
-    """The fewest equal pieces of at most `most`."""
-    return next(n for n in range(1, size + 1) if size % n == 0 and size // n <= most)
+def _pieces(size: int, limit: int) -> int:
+    """The least number of equal pieces of at most `limit`."""
+    return next(n for n in range(1, size + 1) if size % n == 0 and size // n <= limit)
 
 
-def pieces(s: Site) -> Iterator[Site]:
-    """The op in parts of about equal size whose operands and results take at most the bytes of temporaries, along the
-    largest factor that all results have and that no kernel needs whole, if there is one."""
+def pieces(s: OpInstance) -> Iterator[OpInstance]:
+    """The op in pieces of about equal size whose operands and results take at most the bytes for temporaries.
+
+    They are cut along the largest factor that all results have and that no kernel needs whole, if there is one.
+    """
     rule = s.rule
     free = [
         f for f in rule.outs[0] if f not in rule.whole | rule.indexed and all(f in out for out in rule.outs)
@@ -73,10 +78,10 @@ def pieces(s: Site) -> Iterator[Site]:
     if needed < 2 or not free:
         yield s
         return
-    wanted = 1 << (needed - 1).bit_length()  # so that parts of different ops lie within one another
+    count = 1 << (needed - 1).bit_length()  # powers of two, so that pieces of different ops nest
     factor = max(free, key=s.size)
     size = s.size(factor)
-    edges = [size * i // wanted for i in range(wanted + 1)]
+    edges = [size * i // count for i in range(count + 1)]
     for low, high in pairwise(edges):
         if low < high:
             yield Tile({factor: (low, high - low)}).of(s)
@@ -84,17 +89,18 @@ def pieces(s: Site) -> Iterator[Site]:
 
 @dataclass(slots=True)
 class Scratch:
-    """Locals that tiles use one after the other."""
+    """Temporaries that tiles of an op reuse in turn."""
 
     build: FabricBuilder
-    known: dict[tuple[str, tuple[int, ...]], View] = field(default_factory=dict)
+    buffers: dict[tuple[str, tuple[int, ...]], View] = field(default_factory=dict)
 
     def buffer(self, hint: str, shape: tuple[int, ...], dtype: DType) -> View:
-        """The local of this name and shape."""
+        """The local of this name hint and shape."""
         key = (hint, shape)
-        if key not in self.known:
-            self.known[key] = self.build.buffer(hint, shape, dtype)
-        return self.known[key]
+        if key not in self.buffers:
+            self.buffers[key] = self.build.buffer(hint, shape, dtype)
+        return self.buffers[key]
 
     def like(self, view: View, hint: str) -> View:
+        """The local of this name hint with the shape and type of a view."""
         return self.buffer(hint, view.shape, view.dtype)

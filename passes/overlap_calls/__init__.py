@@ -1,32 +1,32 @@
-"""Let calls that wait for messages run beside calls that work, by merging the two."""
+"""Overlap of calls that wait for messages with calls that work, by merging the two."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wscc.analysis.memory.fits import fit
+from wscc.analysis.memory.fits import locals_fit
 from wscc.ir.module import Module
 from wscc.ir.step import Call, Loop, Stage, Step, calls
 from wscc.passes.base import Fact, Pass
 from wscc.passes.overlap_calls.merger import Merger
-from wscc.passes.overlap_calls.step import StepWriter
+from wscc.passes.overlap_calls.step_writer import StepWriter
 
 
 @dataclass(frozen=True, slots=True)
 class OverlapCalls(Pass):
-    """Merge calls that mostly wait for messages with calls that work, where one may run beside the other.
+    """Merge calls that mostly wait for messages with calls that work, where the two are independent.
 
-    A gradient is completed by a call behind the loop over micro-batches. Its messages wait for nothing but the last
-    backward work on its layer, so the last micro-batch is taken out of the loop, and in it the completion of a layer
-    becomes part of the backward work on the next one, as one procedure: the messages of the one are on their way while
+    A gradient is completed by a call behind the loop over micro-batches. Its messages depend on nothing but the last
+    backward work on its layer, so the last micro-batch is peeled off the loop, and in it the completion of a layer
+    is merged with the backward work on the next one (software pipelining): the messages of the one are in flight while
     the other works. Nothing is in flight between calls. Iterations that nothing follows stay alone or join the next
     call that works.
 
-    The order of all calls that touch the same elements stays, and what each computes. A merged procedure is one more
+    Calls that access the same elements keep their order, and each computes what it did. A merged procedure is one more
     to store, so it has to hide `worth` thousandths of the time of its stage, by an estimate. Nothing is merged where
-    memory does not suffice for the locals of both. Within a call that waits and is not merged, messages of what has no
-    memory in common (the gradients of several parameters) are on their way together, as far as links have room.
+    memory does not suffice for the locals of both. Within a call that waits and is not merged, independent components
+    (the gradients of several parameters) are interleaved, as far as links have room for their messages.
 
     Before: loop mb < 8 { .. loop l < 12 { @block.bwd(11 - l) } }; loop l < 12 { @complete(l) }
     After:  loop mb < 7 { .. }; ..; @block.bwd(11); loop l < 11 { @block.bwd.complete(10 - l, 11 - l) }; @complete(0)
@@ -47,11 +47,11 @@ class OverlapCalls(Pass):
             step = self._overlapped(merger, module.steps()[0])
         before = {c.procedure for c, _ in calls(module.step)}
         after = {c.procedure for c, _ in calls(step)}
-        own = {p.name for p in module.procedures}
-        kept = (n for n in merger.procedures if n in after or n in own - before)
-        procedures = tuple(map(merger.abreast, kept))
+        uncalled = {p.name for p in module.procedures} - before
+        names = (n for n in merger.procedures if n in after or n in uncalled)
+        procedures = tuple(map(merger.interleaved, names))
         new = [p for p in procedures if p not in module.procedures]
-        return module.with_(step=step, procedures=procedures) if new and fit(module, new) else module
+        return module.with_(step=step, procedures=procedures) if new and locals_fit(module, new) else module
 
     def _overlapped(self, merger: Merger, body: tuple[Call | Loop, ...]) -> tuple[Call | Loop, ...]:
         return tuple(StepWriter.of(merger, body, self.worth / 1000).overlapped(list(body)))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from math import ceil, prod
 
 from wscc.analysis.op_axes import split_axes
-from wscc.analysis.sequence_dims import Positions, Sequences, across, factors
+from wscc.analysis.sequence_dims import Positions, SequenceDims, cuts_sequence, sequence_factors
 from wscc.analysis.uses import users
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
@@ -25,13 +25,13 @@ def with_zigzag_order(module: Module) -> Module:
     other op would see the order.
     """
     streams = [a for a in module.sizes if policy(a).stream and SEQUENCE in policy(a).seed]
-    sequences = Sequences.of(module) if streams else None
+    sequences = SequenceDims.of(module) if streams else None
     return module.with_(
         zigzag=tuple(a for a in streams if sequences and _is_legal(module, a, sequences) and _pays(module, a))
     )
 
 
-def _is_legal(module: Module, axis: str, sequences: Sequences) -> bool:
+def _is_legal(module: Module, axis: str, sequences: SequenceDims) -> bool:
     """Whether zigzag order along the axis is legal: it splits inputs first, and only attention sees the order."""
     inputs = [a.type.layout for a in module.arrays if a.kind is Kind.INPUT]
     leads = all(lay is not None and lay.dims[SEQUENCE][:1] == (axis,) for lay in inputs)
@@ -53,12 +53,12 @@ def _keeps_order(procedure: Procedure, axis: str, sizes: dict[str, int], positio
 
 def _reshard_keeps_order(reshard: Reshard, axis: str, positions: Positions, readers: list[GraphStmt]) -> bool:
     for_attention = reshard.kind == "all_gather" and all(map(_is_attention, readers))
-    return for_attention or reshard.axis != axis or not across(reshard, positions)
+    return for_attention or reshard.axis != axis or not cuts_sequence(reshard, positions)
 
 
 def _op_keeps_order(op: Op, axis: str, sizes: dict[str, int], positions: Positions) -> bool:
     stream = op.stream
-    streams_positions = stream and stream.axis == axis and stream.factor in factors(op, positions)
+    streams_positions = stream and stream.axis == axis and stream.factor in sequence_factors(op, positions)
     if streams_positions and not _is_attention(op):
         return False
     return not op.definition.positional or _whole_pieces(op, axis, sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from wscc.analysis.reshard_steps import ReshardStep, moving, received_elements
+from wscc.analysis.reshard_steps import ReshardStep, moving_values, received_elements
 from wscc.ir.module import Module
 from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.step import calls
@@ -68,7 +68,7 @@ def _stream_bytes(op: Op, sizes: dict[str, int]) -> float:
     """Bytes that each die receives: the stored shards of all others, once."""
     assert op.stream is not None
     others = sizes[op.stream.axis] - 1
-    return sum(others * float(_shard_bytes(value, sizes)) for value in moving(op))
+    return sum(others * float(_shard_bytes(value, sizes)) for value in moving_values(op))
 
 
 def _shard_bytes(value: Value, sizes: dict[str, int]) -> int:

@@ -1,4 +1,4 @@
-"""Give every local buffer and every array its address."""
+"""Assignment of an address to every local buffer and every array."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from wscc.analysis.memory.array_layout import place_arrays
-from wscc.analysis.memory.live_ranges import lifetimes, live_peak
+from wscc.analysis.memory.live_ranges import live_peak, live_ranges
 from wscc.analysis.memory.pack import pack
-from wscc.analysis.memory.pack_two_level import Packed, pack_fast
+from wscc.analysis.memory.pack_two_level import Packed, pack_two_level
 from wscc.ir.memory import Memory
 from wscc.ir.module import Module, Procedure
 from wscc.machine.wafer import Die
@@ -21,16 +21,16 @@ from wscc.passes.plan_memory.copies import with_copies_within
 class PlanMemory(Pass):
     """Lay out the arena that all dies share as a map: [scratch][arrays].
 
-    1. Locals lie in the scratch region, which each procedure has to itself while it runs. With `reuse`, two
-       of them share bytes if they are never live together: a local lives from its first write (or post, when
-       a message may start to arrive) to its last use (or the wait that ends its last message).
-       Where they do not all fit the fast memory, those that would cost most time in the slow one lie in it, its
-       last tenth for receive slots alone; the others begin behind it. Copies within a die then begin later and end
-       sooner, as far as they must for their buffers to fit.
-    2. Arrays follow in the order of `Module.arrays`; one with `storage` shares the bytes of that array.
+    1. Locals lie in the scratch region, which each procedure has to itself while it runs. With `reuse`, two locals
+       share bytes if their live ranges are disjoint: a local is live from its first write (or post, when a message may
+       start to arrive) to its last use (or the wait that ends its last message).
+       Where not all locals fit the fast memory, it holds those that would cost most time in the slow one, its last
+       tenth receive slots only; the others are placed behind it. Copies within a die then begin later and end earlier,
+       as far as they must for their buffers to fit.
+    2. Arrays follow in the order of `Module.arrays`; an array with `storage` shares the bytes of that array.
 
     Every buffer and element starts at a multiple of 64 bytes. Fails with W401 when the arena is larger than
-    the memory of a die, naming what is largest and the smallest change that would fit.
+    the memory of a die, naming its largest parts and the smallest change with which it would fit.
 
     Before: %h = buffer f32[64]
     After:  %h = buffer f32[64] at 4096
@@ -54,8 +54,10 @@ class PlanMemory(Pass):
 
     def _planned(self, procedure: Procedure, die: Die) -> tuple[Procedure, int, int]:
         """The procedure with addresses, the size of its scratch region, and its live bytes at the peak."""
-        lives = lifetimes(procedure, die)
-        packed = pack_fast(lives, die.sram) if self.reuse else Packed(*pack(lives, reuse=False), lives)
+        ranges = live_ranges(procedure, die)
+        packed = (
+            pack_two_level(ranges, die.sram) if self.reuse else Packed(*pack(ranges, reuse=False), ranges)
+        )
         buffers = tuple(replace(b, address=packed.offsets[b.name]) for b in procedure.buffers)
-        fitted = with_copies_within(procedure, {x.name: (x.first, x.last) for x in packed.lives})
-        return replace(fitted, buffers=buffers), packed.size, live_peak(packed.lives)
+        fitted = with_copies_within(procedure, {x.name: (x.first, x.last) for x in packed.ranges})
+        return replace(fitted, buffers=buffers), packed.size, live_peak(packed.ranges)

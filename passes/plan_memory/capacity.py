@@ -1,12 +1,12 @@
-"""The refusal of a program that does not fit the memory of a die, with the smallest change that would make it fit."""
+"""Refusal of a program that does not fit the memory of a die, with the smallest change that would make it fit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
 
-from wscc.analysis.memory.array_layout import array_bytes, held
-from wscc.analysis.memory.report import LOCALS, MemoryReport, memory_report, size
+from wscc.analysis.memory.array_layout import array_bytes, arrays_of_stage
+from wscc.analysis.memory.report import LOCALS, MemoryReport, format_bytes, memory_report
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
@@ -14,7 +14,7 @@ from wscc.strategy import BATCH, POLICIES
 
 
 def check_capacity(module: Module) -> None:
-    """Refuse a planned module that does not fit a die, with W401."""
+    """Raise W401 if a planned module does not fit the memory of a die."""
     report = memory_report(module)
     if report.peak > report.capacity:
         raise _too_large(module, report)
@@ -23,41 +23,43 @@ def check_capacity(module: Module) -> None:
 def _too_large(module: Module, report: MemoryReport) -> CompileError:
     excess = report.peak - report.capacity
     categories = sorted(report.by_category.items(), key=lambda c: (-c[1], c[0]))
-    needed = array_bytes(module)
+    array_sizes = array_bytes(module)
     arrays = sorted(
-        ((needed[a.name], a.name) for a in held(module, report.fullest)), key=lambda x: (-x[0], x[1])
+        ((array_sizes[a.name], a.name) for a in arrays_of_stage(module, report.fullest)),
+        key=lambda x: (-x[0], x[1]),
     )
-    words = ", ".join(f"{name} {size(n)}" for name, n in categories[:4] if n)
-    largest = ", ".join(f"`{name}` {size(n)}" for n, name in arrays[:3] if n)
+    words = ", ".join(f"{name} {format_bytes(n)}" for name, n in categories[:4] if n)
+    largest = ", ".join(f"`{name}` {format_bytes(n)}" for n, name in arrays[:3] if n)
     return fail(
         Code.OUT_OF_MEMORY,
-        f"each die needs {size(report.peak)} but has {size(report.capacity)}: {size(excess)} too much"
+        f"each die needs {format_bytes(report.peak)} but has {format_bytes(report.capacity)}:"
+        f" {format_bytes(excess)} too much"
         f" ({words}; largest arrays {largest or 'none'})",
         help=" or ".join((*_changes(module, report, excess), f"give each die {excess} bytes more `hbm`")),
     )
 
 
 def _changes(module: Module, report: MemoryReport, excess: int) -> Iterator[str]:
-    """Changes of the program that would free enough, by an estimate, the mildest first."""
-    of, train = report.by_category, module.train
-    residuals = of[str(Kind.RESIDUAL)]
+    """Changes of the program that would free `excess` bytes, by an estimate, the mildest first."""
+    sizes, train = report.by_category, module.train
+    residuals = sizes[str(Kind.RESIDUAL)]
     if train.recompute != "full" and residuals - residuals // 8 >= excess:
         yield "set `recompute full`"
     replicas = prod(n for a, n in module.axes if a in POLICIES and POLICIES[a].seed == (BATCH,))
     per_replica = train.batch // train.microbatches // replicas
-    scale = of[LOCALS] + residuals + of[str(Kind.CARRIED)]
+    per_token = sizes[LOCALS] + residuals + sizes[str(Kind.CARRIED)]
     for divisor in (2, 4, 8):
-        if per_replica % divisor == 0 and scale - scale // divisor >= excess:
+        if per_replica % divisor == 0 and per_token - per_token // divisor >= excess:
             yield f"set `microbatch {per_replica // divisor}`"
             break
-    kept = sum(of[str(k)] for k in (Kind.PARAM, Kind.GRAD, Kind.STATE))
-    shared = {1: of[str(Kind.STATE)], 3: kept}
-    for zero, bytes_ in shared.items():
+    per_weight = sum(sizes[str(k)] for k in (Kind.PARAM, Kind.GRAD, Kind.STATE))
+    sharded = {1: sizes[str(Kind.STATE)], 3: per_weight}  # bytes that each level of `zero` shards
+    for zero, bytes_ in sharded.items():
         if zero > train.zero and bytes_ - bytes_ // replicas >= excess:
             yield f"set `zero {zero}`"
             break
     for factor in (2, 4, 8):
-        if kept - kept // factor >= excess:
+        if per_weight - per_weight // factor >= excess:
             axes = [f"`{a}`" for a, p in POLICIES.items() if p.splits == "weights" or p.store == "shard"]
             yield f"spread the weights over {factor} times as many dies (raise {' or '.join(axes)})"
             break

@@ -1,7 +1,7 @@
-"""The arguments of a procedure that are worth a place in the fast memory, in competition with its locals.
+"""Copies of arguments that are worth a place in the fast memory, in competition with the locals of a procedure.
 
-Seconds are those of `access_cost`, at the rates of the wafer. What copies wait for one another is an average queue;
-that messages use the same port, and where in a body copies meet, is left out.
+Seconds are those of `access_cost`, at the rates of the wafer. The waits of copies for one another are an average queue;
+messages at the same port, and positions in the body where copies coincide, are left out.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Final
 
 from wscc.analysis.cost import Rates
-from wscc.analysis.memory.access_cost import Pace, pace, slow_costs, statement_costs
-from wscc.analysis.memory.live_ranges import Lifetime
-from wscc.analysis.memory.pack_two_level import fill_fast
+from wscc.analysis.memory.access_cost import CumulativeWork, cumulative_work, slow_costs, statement_costs
+from wscc.analysis.memory.live_ranges import LiveRange
+from wscc.analysis.memory.pack_two_level import fast_offsets
 from wscc.analysis.statement_accesses import Access, accesses_by_buffer
 from wscc.analysis.transfer_groups import WINDOW
 from wscc.ir.fabric import Transfer
@@ -24,32 +24,32 @@ from wscc.ir.views import View
 from wscc.machine.wafer import Die, Wafer
 from wscc.passes.promote.boxes import Argument, Box, boxes
 
-# Copies go on behind work as far as there is any: this part of their time is counted all the same.
-_SHOWN: Final = 0.25
+# Work hides copies as far as there is any; at least this fraction of their time is counted all the same.
+_MIN_EXPOSED: Final = 0.25
 _NO_TIME: Final = 1e-30
-# What saves less than this part of a link's latency is not worth its instructions.
+# A copy that saves less than this fraction of a link's latency is not worth its instructions.
 _WORTH: Final = 0.1
-# Uses of what is only read have a copy each if there is work between them for copies of this part of the SRAM.
+# Uses of a box that is only read get a copy each if the work between them hides copies of this part of the SRAM.
 _APART: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A box of an argument that lies in a local for some touches, in order; `name` is its own."""
+    """A copy named `name` of a box of an argument in a local, which serves some accesses to the argument, in order."""
 
     name: str
     argument: Argument
     box: Box
-    touches: tuple[Access, ...]
+    accesses: tuple[Access, ...]
 
     @property
     def first(self) -> int:
-        return self.touches[0].at
+        return self.accesses[0].position
 
     @property
     def last_write(self) -> int:
-        """The last statement that writes it, or -1."""
-        return max((t.at for t in self.touches if t.writes), default=-1)
+        """The last statement that writes the box, or -1."""
+        return max((a.position for a in self.accesses if a.writes), default=-1)
 
     @property
     def bytes(self) -> int:
@@ -57,102 +57,119 @@ class Copy:
 
     @property
     def times(self) -> int:
-        """In, out, or both."""
-        return self.argument.held + (self.last_write >= 0)
+        """The number of transfers: in, out, or both."""
+        return self.argument.live_in + (self.last_write >= 0)
 
 
-def chosen(procedure: Procedure, arguments: list[Argument], machine: Wafer) -> list[Copy]:
-    """Those that gain, and fit the fast memory beside the locals that gain more."""
-    die, rates, rhythm = machine.die, Rates.of(machine), pace(procedure, machine.die)
-    work = float(rhythm.seconds[-1])
-    found = list(copies(procedure, arguments, rhythm, rates.die.hbm(_APART * die.sram)))
-    seconds = {c.name: rates.die.hbm(c.times * c.bytes) for c in found}
-    costs, queue = _costs(procedure, die), _queue(seconds, work)
+def profitable_copies(procedure: Procedure, arguments: list[Argument], machine: Wafer) -> list[Copy]:
+    """The copies that save time and fit the fast memory beside the locals that save more."""
+    die, rates, work = machine.die, Rates.of(machine), cumulative_work(procedure, machine.die)
+    total = float(work.seconds[-1])
+    candidates = list(copies(procedure, arguments, work, rates.die.hbm(_APART * die.sram)))
+    seconds = {c.name: rates.die.hbm(c.times * c.bytes) for c in candidates}
+    costs, queue = _costs(procedure, die), _queue(seconds, total)
 
-    def gain(c: Copy, shown: float) -> float:
-        saved = sum(costs[t.at, t.view] + queue[c.name] for t in c.touches)
-        return saved - shown * (seconds[c.name] + c.times * queue[c.name])
+    def gain(c: Copy, exposed: float) -> float:
+        saved = sum(costs[a.position, a.view] + queue[c.name] for a in c.accesses)
+        return saved - exposed * (seconds[c.name] + c.times * queue[c.name])
 
-    lives = list(_locals(procedure, die))
+    ranges = list(_locals(procedure, die))
 
-    def fitting(shown: float) -> tuple[list[Copy], float]:
-        """The copies that fit if so much of their time shows, and how long the memory's port is busy then."""
-        gains = {c.name: gain(c, shown) for c in found}
-        wanted = [c for c in found if gains[c.name] > _WORTH * rates.link.latency]
-        if not wanted:
+    def fitting(exposed: float) -> tuple[list[Copy], float]:
+        """The copies that fit if this fraction of their time is exposed, and the seconds that the memory's port is then
+        busy."""
+        gains = {c.name: gain(c, exposed) for c in candidates}
+        profitable = [c for c in candidates if gains[c.name] > _WORTH * rates.link.latency]
+        if not profitable:
             return [], 0.0
-        fits = fill_fast((*lives, *(_life(c, gains[c.name]) for c in wanted)), die.sram)
-        near = [c for c in wanted if c.name in fits]
-        return near, sum(seconds[c.name] for c in near) + sum(x.cost for x in lives if x.name not in fits)
+        fits = fast_offsets((*ranges, *(_live_range(c, gains[c.name]) for c in profitable)), die.sram)
+        fitted = [c for c in profitable if c.name in fits]
+        spilled = sum(x.cost for x in ranges if x.name not in fits)
+        return fitted, sum(seconds[c.name] for c in fitted) + spilled
 
-    first = _shown(work, sum(seconds.values()))
-    near, port = fitting(first)
-    # What does not fit keeps the port busy as well, and then hides less: known once it is known what fits.
-    return fitting(_shown(work, port))[0] if _shown(work, port) > first else near
+    first = _exposed(total, sum(seconds.values()))
+    promoted, busy = fitting(first)
+    # Locals that do not fit keep the port busy as well, so that less of the copies is hidden: a second round.
+    second = _exposed(total, busy)
+    return fitting(second)[0] if second > first else promoted
 
 
-def _shown(work: float, port: float) -> float:
-    """The part of copies' time that does not hide behind `work`, where the memory's port is busy for so long."""
-    return max(_SHOWN, 1 - work / max(port, _NO_TIME))
+def _exposed(work: float, busy: float) -> float:
+    """The fraction of copies' time that `work` does not hide, if the memory's port is `busy` for so many seconds."""
+    return max(_MIN_EXPOSED, 1 - work / max(busy, _NO_TIME))
 
 
 def _queue(copies: dict[str, float], work: float) -> dict[str, float]:
-    """How long, on average, an access waits for copies other than the one that would spare it: the part of the time
-    that the port of the memory is busy with a copy, times half of what that takes (residual time of a queue)."""
+    """Average seconds that an access waits at the memory's port for copies other than the one named.
+
+    This is the mean residual service time of a queue (M/G/1): the fraction of the time that the port is busy with a
+    copy, times half of the copy's duration, summed over copies.
+    """
     squares = sum(s * s for s in copies.values())
-    whole = max(sum(copies.values()), work, _NO_TIME)
-    return {name: (squares - s * s) / (2 * whole) for name, s in copies.items()}
+    total = max(sum(copies.values()), work, _NO_TIME)
+    return {name: (squares - s * s) / (2 * total) for name, s in copies.items()}
 
 
-def copies(procedure: Procedure, arguments: list[Argument], rhythm: Pace, apart: float) -> Iterator[Copy]:
-    """All that may be copied: box by box, and for what is only read, use by use if those are `apart` in seconds."""
-    touches = accesses_by_buffer(procedure.body)
-    for f in arguments:
-        own = touches.get(f.name, [])
-        for n, box in enumerate(boxes(f, (t.view for t in own))):
-            inside = [t for t in own if box.inside(t.view)]
-            for k, part in enumerate(_clusters(inside, rhythm, apart) if f.held else [inside]):
-                yield Copy(f"{f.name}.{n}.{k}", f, box, tuple(part))
+def copies(
+    procedure: Procedure, arguments: list[Argument], work: CumulativeWork, apart: float
+) -> Iterator[Copy]:
+    """All candidates: a copy for each box, or of a box that is only read, for each cluster of uses that are more than
+    `apart` seconds of work from the others."""
+    by_buffer = accesses_by_buffer(procedure.body)
+    for argument in arguments:
+        accesses = by_buffer.get(argument.name, [])
+        for n, box in enumerate(boxes(argument, (a.view for a in accesses))):
+            inside = [a for a in accesses if box.inside(a.view)]
+            clusters = _split_by_work(inside, work, apart) if argument.live_in else [inside]
+            for k, cluster in enumerate(clusters):
+                yield Copy(f"{argument.name}.{n}.{k}", argument, box, tuple(cluster))
 
 
-def _clusters(touches: list[Access], rhythm: Pace, apart: float) -> Iterator[list[Access]]:
-    if any(t.writes for t in touches):
-        yield touches
+def _split_by_work(accesses: list[Access], work: CumulativeWork, apart: float) -> Iterator[list[Access]]:
+    """Clusters of accesses with more than `apart` seconds of work between them; one cluster if any of them writes."""
+    if any(a.writes for a in accesses):
+        yield accesses
         return
     start = 0
-    for i, (a, b) in enumerate(pairwise(touches), 1):
-        if rhythm.seconds[b.at] - rhythm.seconds[a.at] > apart:
-            yield touches[start:i]
+    for i, (a, b) in enumerate(pairwise(accesses), 1):
+        if work.seconds[b.position] - work.seconds[a.position] > apart:
+            yield accesses[start:i]
             start = i
-    yield touches[start:]
+    yield accesses[start:]
 
 
 def _costs(procedure: Procedure, die: Die) -> dict[tuple[int, View], float]:
-    found: dict[tuple[int, View], float] = {}
+    """The seconds that each statement takes longer with a view in HBM."""
+    costs: dict[tuple[int, View], float] = {}
     for i, view, seconds in statement_costs(procedure, die):
-        found[i, view] = max(found.get((i, view), 0.0), seconds)
-    return found
+        costs[i, view] = max(costs.get((i, view), 0.0), seconds)
+    return costs
 
 
-def _locals(procedure: Procedure, die: Die) -> Iterator[Lifetime]:
-    uses, costs = _touched_from_to(procedure), slow_costs(procedure, die)
+def _locals(procedure: Procedure, die: Die) -> Iterator[LiveRange]:
+    """Estimated live ranges of the locals before `schedule`."""
+    spans, costs = _use_spans(procedure), slow_costs(procedure, die)
     for b in procedure.buffers:
-        if b.name in uses:
-            yield Lifetime(b.name, aligned(b.bytes), *uses[b.name], b.slot, costs.get(b.name, 0.0))
+        if b.name in spans:
+            yield LiveRange(b.name, aligned(b.bytes), *spans[b.name], b.slot, costs.get(b.name, 0.0))
 
 
-def _touched_from_to(procedure: Procedure) -> dict[str, tuple[int, int]]:
-    """By buffer and argument, the statements from which on and until which it is needed: messages begin and end over
-    other transfers."""
+def _use_spans(procedure: Procedure) -> dict[str, tuple[int, int]]:
+    """First and last statement of the use of each buffer and argument, if messages begin and end `WINDOW` transfers
+    away."""
     transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
     number = {i: n for n, i in enumerate(transfers)}
 
     def first(a: Access) -> int:
-        return transfers[max(0, number[a.at] - WINDOW)] if a.at in number and a.writes else a.at
+        return (
+            transfers[max(0, number[a.position] - WINDOW)]
+            if a.position in number and a.writes
+            else a.position
+        )
 
     def last(a: Access) -> int:
-        is_read = a.at in number and not a.writes
-        return transfers[min(len(transfers) - 1, number[a.at] + WINDOW)] if is_read else a.at
+        is_read = a.position in number and not a.writes
+        return transfers[min(len(transfers) - 1, number[a.position] + WINDOW)] if is_read else a.position
 
     return {
         buffer: (min(map(first, accesses)), max(map(last, accesses)))
@@ -160,14 +177,14 @@ def _touched_from_to(procedure: Procedure) -> dict[str, tuple[int, int]]:
     }
 
 
-def _life(c: Copy, gain: float) -> Lifetime:
-    """As long as it is used; `schedule` copies earlier and later as far as there is room."""
-    return Lifetime(c.name, aligned(c.bytes), c.first, c.touches[-1].at, slot=False, cost=gain)
+def _live_range(c: Copy, gain: float) -> LiveRange:
+    """The range of the uses of a copy; `schedule` copies earlier and later as far as there is room."""
+    return LiveRange(c.name, aligned(c.bytes), c.first, c.accesses[-1].position, slot=False, cost=gain)
 
 
-def needed_from(procedure: Procedure, first: int) -> int:
-    """The statement before which a copy must be there that statement `first` is the first to touch: a message may
-    begin earlier than its transfer stands."""
+def latest_copy_position(procedure: Procedure, first: int) -> int:
+    """Latest position at which the copy that statement `first` uses must be complete: a message may begin earlier than
+    its transfer stands."""
     if not isinstance(procedure.body[first], Transfer):
         return first
     earlier = [i for i, s in enumerate(procedure.body[: first + 1]) if isinstance(s, Transfer)]

@@ -1,4 +1,4 @@
-"""Fix the order of posts, sends and waits of each procedure."""
+"""Order of the posts, sends and waits of each procedure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, Wait
 from wscc.ir.module import Module, Procedure
 from wscc.ir.per_die import NOBODY
 from wscc.passes.base import Fact, Pass
-from wscc.passes.schedule.slack import Moments, Reach, moments
+from wscc.passes.schedule.slack import Slack, TransferTimes, transfer_times
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule(Pass):
     """Turn each transfer into post, send, wait (received) and wait (sent), in one order for all dies.
 
-    Without `overlap` the four stand where the transfer stood. With it, posts and sends move up as far as
-    their data and slot allow, waits down to just before the first statement that needs them. Since a message
-    on its way occupies memory at both ends, nothing moves over more than `ahead` other groups or `window`
-    other transfers (or as many as carry few bytes), and a local transfer over no more work than hides it
-    (`schedule_copies`). Kernels keep their order. A send of a later phase follows the waits (received) of
-    earlier phases.
+    Without `overlap` the four stand where the transfer stood. With it, posts and sends move up to their earliest
+    positions that data and slot allow, waits down to the latest, just before the first statement that depends on them.
+    Since a message in flight occupies memory at both ends, nothing moves over more than `ahead` other groups or
+    `window` other transfers (or as many as carry few bytes), and a local transfer over no more work than hides it.
+    Kernels keep their order. A send of a later phase follows the waits (received) of earlier phases.
 
     Invariants:
     - Each die's memory ends as if all transfers and kernels had run one by one in the order of the input.
@@ -54,30 +53,33 @@ class Schedule(Pass):
 
     def _scheduled(self, procedure: Procedure, module: Module, names: dict[str, str]) -> Procedure:
         body, dies = procedure.body, module.dies_used
-        where: dict[int, Moments] = {}
+        times: dict[int, TransferTimes] = {}
         if self.overlap:
-            reach = Reach(max(self.ahead, 0), max(self.window, 0), module.machine.die)
-            where = moments(procedure, accesses(procedure, dies, names), reach)
-        # (moment, rank at that moment, position in the input) of each statement
-        placed: list[tuple[int, int, int, FabricStmt]] = []
+            slack = Slack(max(self.ahead, 0), max(self.window, 0), module.machine.die)
+            times = transfer_times(procedure, accesses(procedure, dies, names), slack)
+        # (time, rank at that time, position in the input) of each statement
+        ordered: list[tuple[int, int, int, FabricStmt]] = []
         for i, stmt in enumerate(body):
             if isinstance(stmt, Transfer):
                 if stmt.to != NOBODY:
-                    placed += _split(i, stmt, where.get(i, Moments.in_place(i)), dies)
+                    ordered += _split(i, stmt, times.get(i, TransferTimes.in_place(i)), dies)
             else:
                 assert isinstance(stmt, Kernel), "scheduled twice"
-                placed.append((2 * i + 1, 0, i, stmt))
-        placed.sort(key=lambda p: p[:3])
-        return replace(procedure, body=tuple(stmt for *_, stmt in placed))
+                ordered.append((2 * i + 1, 0, i, stmt))
+        ordered.sort(key=lambda entry: entry[:3])
+        return replace(procedure, body=tuple(stmt for *_, stmt in ordered))
 
 
-def _split(i: int, t: Transfer, when: Moments, dies: int) -> list[tuple[int, int, int, FabricStmt]]:
-    """Waits that fall due at a moment come first: they may free the slot or bring the data of others."""
+def _split(i: int, t: Transfer, times: TransferTimes, dies: int) -> list[tuple[int, int, int, FabricStmt]]:
+    """The four statements of a transfer with their sort keys (time, rank, position).
+
+    Of statements at one time, waits come first: they may free the slot or bring the data of others.
+    """
     by_receiver = senders(t.to, dies)
-    waits = 0 if when.received > when.send else 3
+    rank = 0 if times.received > times.send else 3
     return [
-        (when.post, 1, i, Post(t.channel, by_receiver, t.write)),
-        (when.send, 2, i, Send(t.channel, t.to, t.read, t.route, t.source)),
-        (when.received, waits, i, Wait(t.channel, sent=False, where=present(by_receiver, dies))),
-        (when.sent, waits, i, Wait(t.channel, sent=True, where=present(t.to, dies))),
+        (times.post, 1, i, Post(t.channel, by_receiver, t.write)),
+        (times.send, 2, i, Send(t.channel, t.to, t.read, t.route, t.source)),
+        (times.received, rank, i, Wait(t.channel, sent=False, where=present(by_receiver, dies))),
+        (times.sent, rank, i, Wait(t.channel, sent=True, where=present(t.to, dies))),
     ]

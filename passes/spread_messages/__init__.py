@@ -1,4 +1,4 @@
-"""Let the messages of a reshard be on their way while work is done that neither makes nor needs what they bring."""
+"""Spreading of the messages of reshards over work that neither produces nor needs their data."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import ClassVar
 from wscc.analysis.aliases import aliases
 from wscc.analysis.dependences import Dependences
 from wscc.analysis.memory.array_layout import place_arrays
-from wscc.analysis.memory.fits import all_fast, fit
-from wscc.analysis.memory.live_ranges import lifetimes, live_peak
-from wscc.analysis.statement_times import Seconds, shares
+from wscc.analysis.memory.fits import locals_fit, locals_fit_sram
+from wscc.analysis.memory.live_ranges import live_peak, live_ranges
+from wscc.analysis.statement_times import StatementTimes, cumulative_shares
 from wscc.ir.fabric import Kernel, Send
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import GraphStmt
@@ -21,16 +21,16 @@ from wscc.passes.base import Fact, Pass
 
 @dataclass(frozen=True, slots=True)
 class SpreadMessages(Pass):
-    """Spread the statements of each reshard over the work between what it waits for and what waits for it.
+    """Spread the statements of each reshard over the work between its last predecessor and its first successor.
 
-    A weight that is gathered for its use (`zero 3`) waits for nothing: its messages begin when the gather before it,
-    along the same axis, is over, and are on their way during the work between. A gradient that is scattered is waited
-    for by nobody but the sum at the end: its messages end before the next ones begin. Waits come when as much of that
-    work is done as of the messages should have arrived, by an estimate. Statements that touch the same memory keep
-    their order, posts and sends stand above their waits, so results stay what they were, and nothing can deadlock.
+    The gather of a weight for its use (`zero 3`) depends on nothing: its messages begin when the gather before it along
+    the same axis is over, and are in flight during the work between. Nothing but the sum at the end depends on the
+    scatter of a gradient: its messages end before the next ones begin. By an estimate, a wait comes when the same
+    fraction of that work is done as of the messages has arrived. Dependent statements keep their order, and posts and
+    sends stand above their waits, so results stay what they were, and nothing can deadlock.
 
-    A procedure stays as it is if it has no products to hide anything behind, or where its locals would then not all fit
-    the fast memory: messages that live longer would push others out of it.
+    A procedure stays as it is if it has no products that could hide messages, or if its locals would then not all fit
+    the fast memory: messages in flight for longer would push others out of it.
 
     Before: gemm ..; post 0; send 0; wait 0; gemm .. of what came
     After:  post 0; send 0; gemm ..; wait 0; gemm .. of what came
@@ -42,118 +42,133 @@ class SpreadMessages(Pass):
     def run(self, module: Module) -> Module:
         names, die = aliases(module), module.machine.die
         in_sram = place_arrays(module, 0)[1] <= die.sram
-        made = []
+        procedures = []
         for p in module.procedures:
-            if live_peak(lifetimes(p, die)) > die.sram:
-                made.append(p)
+            if live_peak(live_ranges(p, die)) > die.sram:
+                procedures.append(p)
                 continue
-            times = Seconds.of(p, module.machine, in_sram=in_sram)
+            times = StatementTimes.of(p, module.machine, in_sram=in_sram)
             spread = _spread(p, times, module.dies_used, names[p.name])
-            fits = spread is not p and all_fast(spread, die) and fit(module, [spread])
-            made.append(spread if fits else p)
-        return module.with_(procedures=tuple(made))
+            fits = spread is not p and locals_fit_sram(spread, die) and locals_fit(module, [spread])
+            procedures.append(spread if fits else p)
+        return module.with_(procedures=tuple(procedures))
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Statements of one reshard, by position; `first` and `last` are those that it must follow and precede."""
+    """The statements of one reshard by position, with the statements that they depend on and that depend on them.
+
+    `queue`: whether it is a prefetch (it depends on nothing), and the receivers by sender of its messages. Groups of
+    one queue take turns."""
 
     members: tuple[int, ...]
-    follows: frozenset[int]
-    precedes: frozenset[int]
-    line: tuple[bool, frozenset[Ints]]
+    predecessors: frozenset[int]
+    successors: frozenset[int]
+    queue: tuple[bool, frozenset[Ints]]
 
 
-def _spread(procedure: Procedure, times: Seconds, dies: int, names: dict[str, str]) -> Procedure:
+def _spread(procedure: Procedure, times: StatementTimes, dies: int, names: dict[str, str]) -> Procedure:
     if not any(_is_gemm(procedure, i) for i in range(len(procedure.body))):
         return procedure
     groups = list(_groups(procedure, times, dies, names))
     order = list(range(len(procedure.body)))
     for group in groups:
-        line = [g for g in groups if g.line == group.line]
-        at = line.index(group)
-        if group.line[0]:
-            near = [i for g in line[:at][-1:] for i in g.members if times.messages[i]]
+        queue = [g for g in groups if g.queue == group.queue]
+        turn = queue.index(group)
+        if group.queue[0]:
+            adjacent = [i for g in queue[:turn][-1:] for i in g.members if times.messages[i]]
         else:
-            near = [i for g in line[at + 1 :][:1] for i in g.members if isinstance(procedure.body[i], Send)]
-        order = _placed(order, group, near, procedure, times)
+            adjacent = [
+                i for g in queue[turn + 1 :][:1] for i in g.members if isinstance(procedure.body[i], Send)
+            ]
+        order = _placed(order, group, adjacent, procedure, times)
     if order == sorted(order):
         return procedure
     return replace(procedure, body=tuple(procedure.body[i] for i in order))
 
 
-def _groups(procedure: Procedure, times: Seconds, dies: int, names: dict[str, str]) -> Iterator[_Group]:
-    """Reshards of several rounds that either wait for nothing or that nothing waits for, and whose messages take longer
-    than their own work. Those in a line do the same along the same axis."""
+def _groups(
+    procedure: Procedure, times: StatementTimes, dies: int, names: dict[str, str]
+) -> Iterator[_Group]:
+    """Reshards of several rounds that have no predecessors or no successors, and whose messages take longer than their
+    own work."""
     sources = {s.channel: s.source for s in procedure.body if isinstance(s, Send)}
     by_source: dict[str, list[int]] = {}
     for i, s in enumerate(procedure.body):
         assert not isinstance(s, GraphStmt)
         source = s.source if isinstance(s, Kernel) else sources.get(s.channel, "")
         by_source.setdefault(source, []).append(i)
-    order: Dependences | None = None
+    dependences: Dependences | None = None
     for source, members in by_source.items():
-        if not source or not _goes_round(members, procedure, times):
+        if not source or not _has_rounds(members, procedure, times):
             continue
-        order = order or Dependences.of(procedure, dies, names)
-        follows, precedes = order.around(members)
-        if len(follows) and all(_is_first(i, procedure, order) for i in follows.tolist()):
-            members = sorted({*members, *follows.tolist()})
-            follows, precedes = order.around(members)
-        if (len(follows) == 0) != (len(precedes) == 0):
+        dependences = dependences or Dependences.of(procedure, dies, names)
+        predecessors, successors = dependences.neighbours(members)
+        if len(predecessors) and all(
+            _is_light_prologue(i, procedure, dependences) for i in predecessors.tolist()
+        ):
+            members = sorted({*members, *predecessors.tolist()})
+            predecessors, successors = dependences.neighbours(members)
+        if (len(predecessors) == 0) != (len(successors) == 0):
             to = frozenset(s.to for i in members if isinstance(s := procedure.body[i], Send))
-            line = len(follows) == 0, to
-            yield _Group(tuple(members), frozenset(follows.tolist()), frozenset(precedes.tolist()), line)
+            queue = len(predecessors) == 0, to
+            yield _Group(
+                tuple(members), frozenset(predecessors.tolist()), frozenset(successors.tolist()), queue
+            )
 
 
-def _goes_round(members: Sequence[int], procedure: Procedure, times: Seconds) -> bool:
-    """Whether some messages wait for others, all take longer than the work, and no product is among that."""
+def _has_rounds(members: Sequence[int], procedure: Procedure, times: StatementTimes) -> bool:
+    """Whether some messages wait for others, all take longer than the work, and no member is a product."""
     if any(_is_gemm(procedure, i) for i in members):
         return False
     arrived = next((i for i in members if times.messages[i]), len(procedure.body))
-    again = any(i > arrived and isinstance(procedure.body[i], Send) for i in members)
-    return again and sum(times.messages[i] for i in members) > sum(times.work[i] for i in members)
+    has_rounds = any(i > arrived and isinstance(procedure.body[i], Send) for i in members)
+    return has_rounds and sum(times.messages[i] for i in members) > sum(times.work[i] for i in members)
 
 
-def _is_first(statement: int, procedure: Procedure, order: Dependences) -> bool:
-    """Whether the statement only converts or copies what the procedure is given."""
+def _is_light_prologue(statement: int, procedure: Procedure, dependences: Dependences) -> bool:
+    """Whether a statement is a light kernel that reads arguments only, such as a conversion or a copy."""
     is_light = isinstance(procedure.body[statement], Kernel) and not _is_gemm(procedure, statement)
-    return is_light and not len(order.around([statement])[0])
+    return is_light and not len(dependences.neighbours([statement])[0])
 
 
 def _is_gemm(procedure: Procedure, statement: int) -> bool:
-    found = procedure.body[statement]
-    return isinstance(found, Kernel) and found.opcode == "gemm"
+    stmt = procedure.body[statement]
+    return isinstance(stmt, Kernel) and stmt.opcode == "gemm"
 
 
 def _placed(
-    order: list[int], group: _Group, near: Sequence[int], procedure: Procedure, times: Seconds
+    order: list[int], group: _Group, adjacent: Sequence[int], procedure: Procedure, times: StatementTimes
 ) -> list[int]:
-    """The order with the group's statements spread over the work in which they may stand. Where it waits for nothing:
-    from when those `near` have arrived, but never later than before; else until `near` begin, but never earlier."""
-    members, free = set(group.members), group.line[0]
+    """The order with the statements of a group spread over the work between its predecessors and its successors.
+
+    A prefetch starts when the `adjacent` messages before it have arrived, but never later than it does now; other
+    groups end before the `adjacent` messages behind them begin, but never earlier than they do now."""
+    members, is_prefetch = set(group.members), group.queue[0]
     others = [i for i in order if i not in members]
-    where = {i: k for k, i in enumerate(others)}
-    start = 1 + max((where[i] for i in group.follows), default=-1)
-    end = min((where[i] for i in group.precedes), default=len(others))
-    began = [order.index(i) for i in group.members if isinstance(procedure.body[i], Send)]
-    ended = [order.index(i) for i in group.members if times.messages[i]]
-    if free and near:
+    rank = {i: k for k, i in enumerate(others)}
+    start = 1 + max((rank[i] for i in group.predecessors), default=-1)
+    end = min((rank[i] for i in group.successors), default=len(others))
+    sends = [order.index(i) for i in group.members if isinstance(procedure.body[i], Send)]
+    arrivals = [order.index(i) for i in group.members if times.messages[i]]
+    if is_prefetch and adjacent:
         start = max(
-            start, min(1 + max(where[i] for i in near), sum(i not in members for i in order[: began[0]]))
+            start, min(1 + max(rank[i] for i in adjacent), sum(i not in members for i in order[: sends[0]]))
         )
-    elif near:
-        end = min(end, max(min(where[i] for i in near), sum(i not in members for i in order[: ended[-1]])))
+    elif adjacent:
+        end = min(
+            end, max(min(rank[i] for i in adjacent), sum(i not in members for i in order[: arrivals[-1]]))
+        )
     window = others[start:end]
-    room = shares([times.room[i] for i in window])
-    if not room or not room[-1]:
+    elapsed = cumulative_shares([times.link_idle[i] for i in window])
+    if not elapsed or not elapsed[-1]:
         return order
-    due = shares([times.messages[i] for i in group.members])
-    placed, at = [], 0
+    due = cumulative_shares([times.messages[i] for i in group.members])
+    merged, n = [], 0
     for k, i in enumerate(window):
         if isinstance(procedure.body[i], Kernel):
-            while at < len(due) and due[at] <= (room[k - 1] if k else 0.0):
-                placed.append(group.members[at])
-                at += 1
-        placed.append(i)
-    return [*others[:start], *placed, *group.members[at:], *others[end:]]
+            while n < len(due) and due[n] <= (elapsed[k - 1] if k else 0.0):
+                merged.append(group.members[n])
+                n += 1
+        merged.append(i)
+    return [*others[:start], *merged, *group.members[n:], *others[end:]]

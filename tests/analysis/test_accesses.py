@@ -1,4 +1,5 @@
-"""The one scan of what statements read and write, against one that counts bytes."""
+"""`accesses`, `dependences` and `statement_accesses`: the one scan of reads and writes, against one that counts
+bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 
 from tests.oracles.reads_and_writes import Bytes, reads_and_writes
 from tests.support.fabric_modules import CASES, Case
-from wscc.analysis.accesses import Accesses, Touches, accesses
+from wscc.analysis.accesses import Accesses, AccessSet, accesses
 from wscc.analysis.dependences import Dependences
 from wscc.analysis.statement_accesses import accesses_by_buffer, messages, positions_by_buffer, views_of
 from wscc.ir.fabric import Post, Send, Wait
@@ -30,29 +31,31 @@ def bodies(case: Case, *, scheduled: bool) -> list[tuple[Procedure, int]]:
 @few
 @given(CASES)
 def test_statements_depend_on_one_another_where_they_share_a_byte(scheduled: bool, case: Case) -> None:
-    """One of them writes it, on some die; arguments have no bytes in common here."""
+    """On some die, and if one of them writes it; arguments have no bytes in common here."""
     for procedure, dies in bodies(case, scheduled=scheduled):
-        touched = reads_and_writes(procedure.body, dies)
+        byte_sets = reads_and_writes(procedure.body, dies)
         scanned = accesses(procedure, dies, {})
         dependences = Dependences.of(procedure, dies, {})
-        for i, own in enumerate(touched):
-            tied = [j for j, other in enumerate(touched) if j != i and shares(own, other)]
-            own_regions = scanned.touches[i]
-            assert tied == [
-                j for j, other in enumerate(scanned.touches) if j != i and meets(scanned, own_regions, other)
+        for i, own in enumerate(byte_sets):
+            dependent = [j for j, other in enumerate(byte_sets) if j != i and share_a_byte(own, other)]
+            regions = scanned.by_statement[i]
+            assert dependent == [
+                j
+                for j, other in enumerate(scanned.by_statement)
+                if j != i and conflict(scanned, regions, other)
             ]
-            before, after = dependences.around([i])
-            assert tied == [*before.tolist(), *after.tolist()]
+            predecessors, successors = dependences.neighbours([i])
+            assert dependent == [*predecessors.tolist(), *successors.tolist()]
 
 
-def shares(a: tuple[Bytes, Bytes], b: tuple[Bytes, Bytes]) -> bool:
+def share_a_byte(a: tuple[Bytes, Bytes], b: tuple[Bytes, Bytes]) -> bool:
     return bool(a[1] & (b[0] | b[1]) or a[0] & b[1])
 
 
-def meets(scanned: Accesses, a: Touches, b: Touches) -> bool:
+def conflict(scanned: Accesses, a: AccessSet, b: AccessSet) -> bool:
     pairs = [(x, y) for x in a.writes for y in (*b.reads, *b.writes)]
     pairs += [(x, y) for x in a.reads for y in b.writes]
-    return any(y in scanned.meeting[x] for x, y in pairs)
+    return any(y in scanned.overlapping[x] for x, y in pairs)
 
 
 @few
@@ -66,14 +69,14 @@ def test_a_buffer_is_in_use_from_the_post_or_send_to_the_wait(case: Case) -> Non
                 uses.setdefault(buffer, set()).add(i)
         # A statement that no die of `where` takes part in counts all the same: all dies run the one order.
         assert all(uses[b] <= set(positions[b]) for b in uses)
-        assert {b: [a.at for a in some] for b, some in by_buffer.items()} == positions
+        assert {b: [a.position for a in accesses_] for b, accesses_ in by_buffer.items()} == positions
         body = procedure.body
         for channel, m in messages(body).items():
-            kinds = [(Post, m.post), (Send, m.send), (Wait, m.received), (Wait, m.left)]
+            kinds = [(Post, m.post), (Send, m.send), (Wait, m.received), (Wait, m.sent)]
             assert all(isinstance(body[i], kind) and body[i].channel == channel for kind, i in kinds)
             assert {m.post, m.received} <= set(positions[body[m.post].write.buffer])
-            assert {m.send, m.left} <= set(positions[body[m.send].read.buffer])
-            assert [writes for i in (m.post, m.send, m.left) for _, writes in views_of(body[i])] == [
+            assert {m.send, m.sent} <= set(positions[body[m.send].read.buffer])
+            assert [writes for i in (m.post, m.send, m.sent) for _, writes in views_of(body[i])] == [
                 True,
                 False,
             ]

@@ -1,4 +1,4 @@
-"""The rates of a wafer, in doubles and exact, against formulas written out; nothing else divides by them."""
+"""`cost`: the rates of a wafer, in doubles and exact, against formulas written out; nothing else divides by them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ WAFER = Wafer("w", 2, 2, Die(peak=3 * 10**12, hbm_bandwidth=7 * 10**9, tile=16),
 
 
 def test_estimates_are_the_doubles_nearest_to_exact_rates() -> None:
-    near, exact = Rates.of(WAFER), Rates.exact(WAFER)
+    doubles, exact = Rates.of(WAFER), Rates.exact(WAFER)
     assert exact.die.compute(10**9) == Fraction(1, 3000)
     assert exact.die.hbm(21) == Fraction(3, 10**9)
     assert exact.link.busy(121) == Fraction(11, 10**9)
     assert exact.link.latency == Fraction(3, 10**9)
     for part, rate in (("die", "compute"), ("die", "hbm"), ("link", "busy")):
-        of = [getattr(getattr(rates, part), rate) for rates in (near, exact)]
-        assert of[0](12345) == float(of[1](12345)), rate
+        estimate, precise = [getattr(getattr(rates, part), rate) for rates in (doubles, exact)]
+        assert estimate(12345) == float(precise(12345)), rate
 
 
 def test_a_message_takes_whole_flits_and_holds_its_link_as_its_model_says() -> None:
@@ -44,15 +44,20 @@ def test_a_die_without_hbm_takes_no_time_for_it() -> None:
         assert rates.hbm(10) == 0
 
 
-# Who may know a peak or a bandwidth: machines and the text of them, the record, and the words of `wscc collective`,
-# whose link belongs to no wafer.
-MAY_KNOW = ("wscc/machine/", "wscc/frontend/machines.py", "wscc/analysis/cost.py", "wscc/cli/link_option.py")
+# Modules that may read a peak or a bandwidth: machines and their text, the record of rates, and the options of
+# `wscc collective`, whose link belongs to no wafer.
+MAY_READ_RATES = (
+    "wscc/machine/",
+    "wscc/frontend/machines.py",
+    "wscc/analysis/cost.py",
+    "wscc/cli/link_option.py",
+)
 RATE = re.compile(r"\.hbm_bandwidth\b|\b(?<!rates\.)(?:die|link)\.(?:peak|bandwidth|latency)\b")
 
 
 def test_nothing_but_the_record_takes_rates_of_a_machine() -> None:
     for path in sorted(p for folder in ("wscc", "passes", "backends") for p in (ROOT / folder).rglob("*.py")):
-        if not str(path.relative_to(ROOT)).startswith(MAY_KNOW):
+        if not str(path.relative_to(ROOT)).startswith(MAY_READ_RATES):
             assert not RATE.search(path.read_text()), path
 
 

@@ -1,4 +1,4 @@
-"""`overlap` and `aliases`: views and arguments are told apart exactly, and never wrongly."""
+"""`view_overlap` and `aliases`: views and arguments are told apart exactly, and never wrongly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.fabric_modules import module_of
 from wscc.analysis.aliases import aliases
-from wscc.analysis.view_overlap import byte_dims, meets, span
+from wscc.analysis.view_overlap import byte_dims, overlap, span
 from wscc.ir.array import Array, Kind
 from wscc.ir.module import Module, Output, Procedure
 from wscc.ir.op import Value
@@ -22,27 +22,28 @@ Shape = tuple[tuple[int, int], ...]
 windows = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 14)), max_size=3).map(tuple)
 
 
-def touched(window: Shape, size: int) -> set[int]:
+def byte_set(window: Shape, size: int) -> set[int]:
+    """The bytes of a window, one by one."""
     places = product(*(range(0, n * s, s) if s else [0] for n, s in window))
     return {sum(place) * size + byte for place in places for byte in range(size)}
 
 
 @settings(deadline=None, max_examples=300)
 @given(windows, windows, st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]), st.integers(-80, 80))
-def test_views_meet_exactly_when_they_share_a_byte(a: Shape, b: Shape, x: int, y: int, shift: int) -> None:
+def test_views_overlap_exactly_when_they_share_a_byte(a: Shape, b: Shape, x: int, y: int, shift: int) -> None:
     dims = [byte_dims(tuple(n for n, _ in w), tuple(s for _, s in w), size) for w, size in ((a, x), (b, y))]
-    left, right = touched(a, x), {byte + shift for byte in touched(b, y)}
-    assert meets(dims[0], dims[1], shift) == bool(left & right)
+    left, right = byte_set(a, x), {byte + shift for byte in byte_set(b, y)}
+    assert overlap(dims[0], dims[1], shift) == bool(left & right)
     assert span(dims[0]) == max(left) + 1
 
 
-def test_too_hard_a_question_is_answered_with_yes() -> None:
+def test_views_count_as_overlapping_when_the_search_exceeds_its_budget() -> None:
     hard = byte_dims((9,) * 9, tuple(2 * 3**i + 2 for i in range(9)), 1)
-    assert meets(hard, byte_dims((9,) * 9, tuple(2 * 3**i + 4 for i in range(9)), 1), 10_001)
+    assert overlap(hard, byte_dims((9,) * 9, tuple(2 * 3**i + 4 for i in range(9)), 1), 10_001)
 
 
-def test_an_empty_view_meets_nothing() -> None:
-    assert not meets((), byte_dims((4,), (1,), 4), 0)
+def test_an_empty_view_overlaps_nothing() -> None:
+    assert not overlap((), byte_dims((4,), (1,), 4), 0)
     assert span(()) == 0
 
 
@@ -57,7 +58,7 @@ indices = st.builds(
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), indices), min_size=3, max_size=3))
 def test_arguments_that_ever_share_an_element_have_one_name(refs: list[tuple[str, Affine]]) -> None:
-    """`c` lies in the storage of `a`."""
+    """Array `c` is in the storage of `a`."""
     kind = TensorType((8,), DType.F32, Layout.whole(1))
     arrays = tuple(Array(n, kind, Kind.CARRIED, (3,), storage="a" if n == "c" else "") for n in "abc")
     args = tuple(Ref(n, (index,)) for n, index in refs)
@@ -67,9 +68,9 @@ def test_arguments_that_ever_share_an_element_have_one_name(refs: list[tuple[str
     )
     names = aliases(module)["p"]
     for call, variables in walk(module.step):
-        at = [(module.array(r.array).storage or r.array, r.index[0].at(variables)) for r in call.args]
+        elements = [(module.array(r.array).storage or r.array, r.index[0].at(variables)) for r in call.args]
         for i, j in product(range(3), repeat=2):
-            if at[i] == at[j]:
+            if elements[i] == elements[j]:
                 assert names.get("xyz"[i], "xyz"[i]) == names.get("xyz"[j], "xyz"[j])
 
 

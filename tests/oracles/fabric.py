@@ -1,4 +1,4 @@
-"""Runs a fabric module statement by statement on all dies in turn: what its sequential order means.
+"""Execution of a fabric module statement by statement on all dies in turn: the semantics of its sequential order.
 
 Memory is one array per (die, array) and per (die, call, buffer): no addresses, no messages, no engine.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tests.oracles.meaning import apply
+from tests.oracles.semantics import apply
 from wscc.ir.array import Array, Kind
 from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Module
@@ -23,7 +23,7 @@ Tensors = dict[str, np.ndarray]
 
 
 class FabricMachine:
-    """All dies of a fabric module. Fresh locals are NaN, so that reading what nobody wrote shows."""
+    """All dies of a fabric module. Fresh locals are NaN, so that a read of unwritten memory shows."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -66,14 +66,14 @@ class FabricMachine:
         """The whole array; replicas must agree bit for bit."""
         array = self.module.array(name)
         whole = np.zeros((*array.extents, *array.type.shape), array.type.dtype.numpy)
-        seen: dict[Any, bytes] = {}
+        contents: dict[Any, bytes] = {}
         for i, die in enumerate(self.memory):
-            at_ = self.slices(array, i)
-            key = str(at_)
-            assert seen.setdefault(key, die[name].tobytes()) == die[name].tobytes(), (
+            block = self.slices(array, i)
+            key = str(block)
+            assert contents.setdefault(key, die[name].tobytes()) == die[name].tobytes(), (
                 f"replicas of {name} differ"
             )
-            whole[at_] = die[name]
+            whole[block] = die[name]
         return whole
 
     def load(self, tensors: Tensors) -> None:
@@ -114,8 +114,8 @@ class FabricMachine:
             attrs = {n: v[i] if isinstance(v, PerDie) else v for n, v in k.attrs}
             writes = [window(frame, v, i) for v in k.writes]
             with np.errstate(all="ignore"):
-                made = apply(k.opcode, [window(frame, v, i).copy() for v in k.reads], writes, attrs)
-            for target, value in zip(writes, made, strict=True):
+                results = apply(k.opcode, [window(frame, v, i).copy() for v in k.reads], writes, attrs)
+            for target, value in zip(writes, results, strict=True):
                 target[...] = value
 
     def transfer(self, t: Transfer, frames: list[Tensors]) -> None:
@@ -130,7 +130,7 @@ def poison(dtype: DType) -> float:
 
 
 def window(frame: Tensors, view: View, die: int) -> np.ndarray:
-    """The view on one die's buffer; never outside it."""
+    """The elements of a view in a die's buffer; asserts that none is outside."""
     base, offset = frame[view.buffer], at(view.offset, die)
     last = offset + sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True))
     assert 0 <= offset <= last < base.size, (view, die, base.size)

@@ -1,7 +1,7 @@
-"""Two independent executions of fabric modules: transfer by transfer, and dies on their own with messages.
+"""Two independent executions of fabric modules: transfer by transfer, and dies by themselves with messages.
 
-The second is as hostile as the rules allow: any die may run next, and a message is read from the sender and
-written to the slot at any moment between its send and post and the first wait for it.
+The second is as adverse as the rules allow: any die may run next, and a message is read from the sender and written to
+the slot at any time between its send and post and the first wait for it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def compute(opcode: str, out: Floats, reads: list[Floats], attrs: dict[str, Any]
 
 
 def run_in_order(module: Module, state: State) -> State:
-    """Each statement by all dies in turn; a transfer copies sender by sender."""
+    """The state after a step in which all dies execute each statement in turn; a transfer copies sender by sender."""
     state = {k: v.copy() for k, v in state.items()}
     for call, variables in walk(module.step):
         procedure = module.procedure(call.procedure)
@@ -111,13 +111,13 @@ def _kernel(stmt: Kernel, memory: dict[str, Floats], die: int) -> None:
 
 @dataclass
 class Message:
-    """What an engine knows of one end of a message."""
+    """One end of a message: the view that it reads or writes, and whether it is done."""
 
     view: Floats
     done: bool = False
 
 
-# One step of a die: a thing to do at once, or a wait that may have to be repeated.
+# One step of a die: an operation at once, or a wait that may have to be repeated.
 Action = tuple[str, tuple[Any, ...]]
 
 
@@ -131,7 +131,7 @@ Key = tuple[int, int, int]
 
 @dataclass
 class Network:
-    """Messages on their way, and by die those it has yet to wait for, by (channel, is sent)."""
+    """Messages in flight, and those that a die has yet to wait for, by (die, channel, is sent)."""
 
     posted: dict[Key, list[Message]] = field(default_factory=dict)
     sent: dict[Key, list[Message]] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class Network:
             self.deliver(rng.choice(ready))
 
     def step(self, die: int, action: Action) -> bool:
-        """Do one action of a die; False if it must be tried again."""
+        """Try one action of a die; False if it must be tried again."""
         kind, rest = action
         if kind == "do":
             rest[0]()
@@ -157,10 +157,10 @@ class Network:
             return self._wait(die, *rest)
         channel, peer, view = rest
         key = (channel, peer, die) if kind == "post" else (channel, die, peer)
-        message, mine = Message(view), (die, channel, kind == "send")
+        message, end = Message(view), (die, channel, kind == "send")
         (self.posted if kind == "post" else self.sent).setdefault(key, []).append(message)
-        assert mine not in self.open, f"channel {channel} used again before its wait"
-        self.open[mine] = key, message
+        assert end not in self.open, f"channel {channel} used again before its wait"
+        self.open[end] = key, message
         return True
 
     def _wait(self, die: int, channel: int, is_sent: bool) -> bool:
@@ -173,11 +173,12 @@ class Network:
 
 
 def run_apart(dies: int, programs: list[Iterator[Action]], rng: Random) -> None:
-    """Run each die's actions in its own order, interleaved at random, until all have ended."""
+    """Run the actions of each die in order, dies interleaved at random, until all have ended; `Deadlock` if none
+    can."""
     network = Network()
     current: list[Action | None] = [next(p, None) for p in programs]
     while any(a is not None for a in current):
-        moved = False
+        progress = False
         order = [d for d in range(dies) if current[d] is not None]
         rng.shuffle(order)
         for d in order:
@@ -185,17 +186,17 @@ def run_apart(dies: int, programs: list[Iterator[Action]], rng: Random) -> None:
                 action = current[d]
                 if action is None or not network.step(d, action):
                     break
-                moved = True
+                progress = True
                 current[d] = next(programs[d], None)
             if rng.random() < 0.2:
                 network.deliver_any(rng)
-        if not moved:
+        if not progress:
             raise Deadlock([a for a in current if a is not None])
     assert not network.open, "a message is not over at the end"
 
 
 def run_scheduled(module: Module, state: State, rng: Random) -> State:
-    """A scheduled module; locals in memory of their own."""
+    """The state after a step of a scheduled module, whose locals have memory of their own."""
     state = {k: v.copy() for k, v in state.items()}
 
     def program(d: int) -> Iterator[Action]:
@@ -217,7 +218,7 @@ def strided(buffer: Floats, view: View, die: int) -> Floats:
 
 
 def run_planned(module: Module, state: State, rng: Random) -> State:
-    """A planned module; everything at its address in one arena per die, full of NaN at first."""
+    """The state after a step of a planned module: everything at its address in one arena per die, NaN at first."""
     assert module.memory is not None
     arenas = [np.full(module.memory.arena_bytes // 8, np.nan) for _ in range(module.dies_used)]
     store_arrays(module, state, arenas)
@@ -241,7 +242,7 @@ def run_planned(module: Module, state: State, rng: Random) -> State:
 
 
 def run_streams(module: Module, streams: Streams, state: State, rng: Random) -> State:
-    """Streams alone; the module only says where arrays lie."""
+    """The state after a step of instruction streams; the module only gives the addresses of arrays."""
     arenas = [np.full(streams.arena_bytes // 8, np.nan) for _ in streams.dies]
     store_arrays(module, state, arenas)
 

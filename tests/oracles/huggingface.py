@@ -16,9 +16,9 @@ Config = dict[str, Any]
 
 
 def shapes(c: Config) -> dict[str, tuple[int, ...]]:
-    """Every tensor that `save_pretrained` of the model with a language head writes."""
-    made = {"gpt2": _gpt2_shapes, "opt": _opt_shapes, "llama": _llama_shapes, "qwen2": _llama_shapes}
-    out = made[c["model_type"]](c)
+    """The shapes of all tensors that `save_pretrained` of the model with a language head writes, by name."""
+    families = {"gpt2": _gpt2_shapes, "opt": _opt_shapes, "llama": _llama_shapes, "qwen2": _llama_shapes}
+    out = families[c["model_type"]](c)
     if not c.get("tie_word_embeddings", c["model_type"] in ("gpt2", "opt")):
         out["lm_head.weight"] = (c["vocab_size"], c.get("n_embd") or c["hidden_size"])
     return out
@@ -88,7 +88,7 @@ def _llama_shapes(c: Config) -> dict[str, tuple[int, ...]]:
 
 
 def random_checkpoint(c: Config, seed: int = 0) -> dict[str, A]:
-    """Numbers in which nothing is 0 or 1, so that a tensor in the wrong place shows."""
+    """A random checkpoint in which nothing is 0 or 1, so that a tensor in the wrong place shows."""
     rng = np.random.default_rng(seed)
     return {
         name: (
@@ -102,7 +102,7 @@ def random_checkpoint(c: Config, seed: int = 0) -> dict[str, A]:
 
 
 def loss(c: Config, tensors: dict[str, A], tokens: A) -> float:
-    """Mean cross entropy of one sequence, each token predicting the next, in float64."""
+    """The mean cross entropy of one sequence [tokens], each token predicting the next, in float64."""
     t = {name: x.astype(np.float64) for name, x in tensors.items()}
     table = next(name for name in t if name.endswith(("wte.weight", "embed_tokens.weight")))
     t.setdefault("lm_head.weight", t[table])
@@ -138,7 +138,7 @@ def _attend(q: A, k: A, v: A) -> A:
 
 
 def _heads(x: A, count: int) -> list[A]:
-    """A row of numbers cut into heads."""
+    """Rows [seq, count x e] split into heads [seq, e]."""
     return np.split(x, count, axis=-1)
 
 

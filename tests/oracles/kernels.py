@@ -1,6 +1,6 @@
-"""What each instruction should give: one-liners in f64 that share nothing with the kernels.
+"""Expected results of each instruction: one-liners in f64 that share nothing with the kernels.
 
-`CASES[opcode](rng)` draws operands and says what the writes must be.
+`CASES[opcode]` are functions of a random generator that draw operands and compute the arrays to be written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class Case:
-    """`before[i]` is what write i holds beforehand, where the instruction adds to it or works in place."""
+    """One execution of an instruction. `before[i]`: contents of write i beforehand, where the instruction adds to it or
+    works in place."""
 
     reads: tuple[Array, ...]
     attrs: tuple[Any, ...]
@@ -28,7 +29,7 @@ class Case:
 
 
 def each(f: Callable[..., float], *xs: Array) -> Array:
-    """The scalar function on every element."""
+    """The scalar function applied to every element."""
     return np.array([f(*map(float, v)) for v in zip(*[x.ravel() for x in xs], strict=True)]).reshape(
         xs[0].shape
     )
@@ -42,9 +43,9 @@ def _gemm(scale: float, accumulate: bool) -> Callable[[Rng], Case]:
     def case(rng: Rng) -> Case:
         a, b, c = normal(rng, 2, 3, 4, 5), normal(rng, 2, 3, 5, 6), normal(rng, 2, 3, 4, 6)
         product = np.zeros(c.shape)
-        for at in np.ndindex(c.shape):
-            *r, m, n = at
-            product[at] = scale * sum(a[(*r, m, k)] * b[(*r, k, n)] for k in range(5))
+        for index in np.ndindex(c.shape):
+            *r, m, n = index
+            product[index] = scale * sum(a[(*r, m, k)] * b[(*r, k, n)] for k in range(5))
         return Case((a, b), (scale, accumulate), (product + accumulate * c,), (c,))
 
     return case
@@ -106,9 +107,9 @@ def _scatter(accumulate: bool) -> Callable[[Rng], Case]:
     def case(rng: Rng) -> Case:
         ids, dy, table = rng.integers(0, 12, (3, 4)).astype(np.int32), normal(rng, 3, 4, 6), normal(rng, 5, 6)
         out = accumulate * table
-        for at, i in np.ndenumerate(ids):
+        for index, i in np.ndenumerate(ids):
             if 4 <= i < 9:
-                out[i - 4] = out[i - 4] + dy[at]
+                out[i - 4] = out[i - 4] + dy[index]
         return Case((ids, dy), (4, accumulate), (out,), (table,))
 
     return case
@@ -293,8 +294,8 @@ def _of(*reads: Array, attrs: tuple[Any, ...] = (), expected: Array) -> Callable
 
 _GRID = np.arange(12.0).reshape(3, 4)
 
-# Each opcode with the ways in which it is tried. The backward kernels without a row here are held to finite
-# differences of the forward ones in test_kernels.
+# Cases by opcode. The backward kernels without a row here are compared with finite differences of the forward ones in
+# test_kernels.
 CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "copy": (_map(lambda x: x, 1),),
     "cast": (_map(lambda x: x, 1),),

@@ -1,4 +1,4 @@
-"""Whether every access of a planned module stays inside a buffer that is live, by code of its own."""
+"""Check that every access of a planned module stays inside a buffer that is live, by code of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from wscc.ir.views import View
 
 
 def violations(module: Module) -> Iterator[str]:
-    """Views that leave their buffer or argument, live buffers that share bytes, arrays that share bytes."""
+    """Messages about views that leave their buffer or argument, live buffers that share bytes, arrays that share
+    bytes."""
     for p in module.procedures:
         sizes = {v.name: prod(v.type.local_shape(module.sizes)) for v in p.arguments}
         sizes |= {b.name: b.elements for b in p.buffers}
@@ -66,10 +67,10 @@ def _shared_arrays(module: Module) -> Iterator[str]:
     assert module.memory is not None
     places = {p.array: p for p in module.memory.arrays}
     for stage in range(module.stages):
-        held = [a for a in module.arrays if a.stage in (-1, stage) and not a.storage]
+        arrays = [a for a in module.arrays if a.stage in (-1, stage) and not a.storage]
         spans = sorted(
             (places[a.name].address, places[a.name].address + a.count * places[a.name].stride, a.name)
-            for a in held
+            for a in arrays
         )
         for (_, end, a), (start, _, b) in pairwise(spans):
             if start < end:

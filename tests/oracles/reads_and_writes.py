@@ -1,4 +1,4 @@
-"""Bytes that the statements of a fabric body read and write, one by one, by code of its own."""
+"""The bytes that each statement of a fabric body reads and writes, one by one, by code of its own."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Bytes = set[tuple[int, str, int]]  # die, buffer, byte
 
 
 def reads_and_writes(body: Sequence[FabricStmt | Op], dies: int) -> list[tuple[Bytes, Bytes]]:
-    """By statement, what it reads and what it writes; a message uses its memory until its wait is over."""
-    touched: list[tuple[Bytes, Bytes]] = []
+    """The bytes that each statement reads, and those that it writes; a wait accesses those of its message."""
+    accesses: list[tuple[Bytes, Bytes]] = []
     for stmt in body:
         reads: Bytes = set()
         writes: Bytes = set()
@@ -33,12 +33,12 @@ def reads_and_writes(body: Sequence[FabricStmt | Op], dies: int) -> list[tuple[B
             elif isinstance(stmt, Send) and at(stmt.to, die) != NOBODY:
                 reads |= _bytes(stmt.read, die)
             elif isinstance(stmt, Wait):
-                for n, begun in enumerate(body[: len(touched)]):
-                    own = Send if stmt.sent else Post
-                    if isinstance(begun, own) and begun.channel == stmt.channel:
-                        reads, writes = touched[n]
-        touched.append((reads, writes))
-    return touched
+                for n, start in enumerate(body[: len(accesses)]):
+                    kind = Send if stmt.sent else Post
+                    if isinstance(start, kind) and start.channel == stmt.channel:
+                        reads, writes = accesses[n]
+        accesses.append((reads, writes))
+    return accesses
 
 
 def _bytes(view: View, die: int) -> Bytes:

@@ -1,4 +1,5 @@
-"""What a routing has to be, checked with networkx and plain counting: nothing here is shared with the router."""
+"""Properties that a routing must have, checked with networkx and plain counting: nothing here is shared with the
+router."""
 
 from __future__ import annotations
 
@@ -19,17 +20,17 @@ Hop = tuple[int, int]
 
 
 def graph(topology: Topology) -> nx.DiGraph:
-    """Live links, one edge for each direction."""
+    """The live links of a topology, one edge for each direction."""
     assert topology.grid is not None
     rows, cols = topology.grid
-    found = nx.DiGraph()
-    found.add_nodes_from(topology.live)
-    found.add_edges_from(topology.links)
-    for a, b in found.edges:
+    net = nx.DiGraph()
+    net.add_nodes_from(topology.live)
+    net.add_edges_from(topology.links)
+    for a, b in net.edges:
         (r, c), (r2, c2) = divmod(a, cols), divmod(b, cols)
         assert abs(r - r2) + abs(c - c2) == 1
         assert max(r, r2) < rows
-    return found
+    return net
 
 
 def legs(routing: Routing) -> tuple[Leg, ...]:
@@ -37,15 +38,15 @@ def legs(routing: Routing) -> tuple[Leg, ...]:
 
 
 def transmission(flows: Sequence[Flow], leg: Leg) -> tuple[object, ...]:
-    """What makes two legs the same transmission."""
+    """The key that two legs share if they are the same transmission."""
     f = flows[leg.flow]
     return (f.source, leg.flow if f.content is None or f.pinned else f.content, f.pinned, leg.piece)
 
 
-def recount(flows: Sequence[Flow], found: Sequence[Leg]) -> Counter[Hop]:
-    """Bytes by link: every transmission once over each link that it crosses."""
+def recount(flows: Sequence[Flow], legs: Sequence[Leg]) -> Counter[Hop]:
+    """Bytes by link, each transmission counted once on each link that it crosses."""
     sent: dict[tuple[object, ...], tuple[int, set[Hop]]] = {}
-    for leg in (leg for leg in found if len(leg.path) > 1):
+    for leg in (leg for leg in legs if len(leg.path) > 1):
         size, hops = sent.setdefault(transmission(flows, leg), (leg.bytes, set()))
         assert size == leg.bytes
         hops.update(pairwise(leg.path))
@@ -58,18 +59,18 @@ def recount(flows: Sequence[Flow], found: Sequence[Leg]) -> Counter[Hop]:
 
 def dependencies(routing: Routing) -> nx.DiGraph:
     """The channel dependency graph: a link of a channel waits for the next one of the same message."""
-    found = nx.DiGraph()
+    waits = nx.DiGraph()
     for leg in legs(routing):
         for first, second in pairwise(pairwise(leg.path)):
-            found.add_edge((leg.channel, first), (leg.channel, second))
-    return found
+            waits.add_edge((leg.channel, first), (leg.channel, second))
+    return waits
 
 
 def proven(topology: Topology, flows: Sequence[Flow], lengths: Sequence[int]) -> Fraction:
-    """What link lengths prove: bytes x shortest length, over the sum of lengths."""
+    """The lower bound of the largest load that link lengths prove: bytes x shortest length, over the sum of lengths."""
     net = graph(topology)
     nx.set_edge_attributes(net, dict(zip(topology.links, lengths, strict=True)), "length")
-    far: dict[tuple[object, ...], int] = {}
+    distances: dict[tuple[object, ...], int] = {}
     total = 0
     for i, f in enumerate(flows):
         if f.pinned:
@@ -77,15 +78,15 @@ def proven(topology: Topology, flows: Sequence[Flow], lengths: Sequence[int]) ->
         else:
             key = (f.source, i if f.content is None else f.content, f.bytes)
             path = nx.dijkstra_path_length(net, f.source, f.destination, "length")
-            far[key] = max(far.get(key, 0), path)
-    total += sum(int(key[-1]) * length for key, length in far.items())  # type: ignore[call-overload]
+            distances[key] = max(distances.get(key, 0), path)
+    total += sum(int(key[-1]) * length for key, length in distances.items())  # type: ignore[call-overload]
     return Fraction(total, sum(lengths)) if sum(lengths) else Fraction(0)
 
 
 @st.composite
-def problems(draw: st.DrawFn, most: int = 5) -> tuple[Topology, list[Flow]]:
-    """Small meshes, most of them damaged, with flows of all sizes; some share contents, some are pinned."""
-    rows, cols = draw(st.integers(1, most)), draw(st.integers(2, most))
+def problems(draw: st.DrawFn, largest: int = 5) -> tuple[Topology, list[Flow]]:
+    """Random small meshes, most of them damaged, with flows of all sizes; some share contents, some are pinned."""
+    rows, cols = draw(st.integers(1, largest)), draw(st.integers(2, largest))
     links = rows * (cols - 1) + cols * (rows - 1)
     dies = draw(st.integers(0, min(3, rows * cols - 1)))
     topology = damaged(rows, cols, dies, draw(st.integers(0, min(4, links))), draw(st.integers(0, 99)))

@@ -1,4 +1,4 @@
-"""Runs a module down to the fabric oracle, and judges two runs tensor by tensor (design, section 8)."""
+"""Runs of a module on the fabric oracle, and the distance of two runs, tensor by tensor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lowered(
 
 
 def trained(fabric: Module, tensors: Tensors, steps: int = 2) -> Tensors:
-    """Loss, squared norm, gradients and weights after some steps."""
+    """Loss, squared norm, gradients and weights after so many steps, by name."""
     machine = FabricMachine(fabric)
     machine.load(tensors)
     for _ in range(steps):
@@ -43,7 +43,7 @@ def trained(fabric: Module, tensors: Tensors, steps: int = 2) -> Tensors:
 
 
 def loss_of(fabric: Module, tensors: Tensors) -> tuple[float, FabricMachine]:
-    """The loss of the first step, before anything is updated."""
+    """The loss of the first step before any update, and the machine that ran so far."""
     machine = FabricMachine(fabric)
     machine.load(tensors)
     for call, variables in walk(fabric.step):
@@ -53,12 +53,12 @@ def loss_of(fabric: Module, tensors: Tensors) -> tuple[float, FabricMachine]:
     return float(machine.read("loss")), machine
 
 
-def distance(got: Tensors, want: Tensors) -> tuple[float, str]:
+def distance(actual: Tensors, expected: Tensors) -> tuple[float, str]:
     """The largest error of any tensor, |a - b| / max(|b|, 1e-3 rms of all |b|), and the tensor's name."""
-    overall = np.sqrt(np.mean([np.linalg.norm(w) ** 2 for w in want.values()]))
+    overall = np.sqrt(np.mean([np.linalg.norm(w) ** 2 for w in expected.values()]))
     worst, name = 0.0, ""
-    for key, w in want.items():
-        e = float(np.linalg.norm(got[key] - w) / max(np.linalg.norm(w), 1e-3 * overall))
+    for key, w in expected.items():
+        e = float(np.linalg.norm(actual[key] - w) / max(np.linalg.norm(w), 1e-3 * overall))
         if not e <= worst:
             worst, name = e, key
     return worst, name

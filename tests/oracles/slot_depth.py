@@ -1,4 +1,4 @@
-"""Whether a step ends on dies that can grant few slots at once, by running its messages; code of its own."""
+"""Execution of the messages of a step on dies that can grant few slots at once; code of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from wscc.ir.streams.program import Column, Instruction, dynamic_calls, stage_of
 
 
 def ends_with(artifact: Artifact, depth: int) -> bool:
-    """Whether all dies get through the step where `post` waits for one of `depth` slots of its die."""
+    """Whether all dies finish the step if `post` waits for one of the `depth` slots of its die."""
     s = artifact.streams
     stages, codes = stage_of_role(s), {p.role: {c.name: c.body for c in p.procedures} for p in s.programs}
 
@@ -21,17 +21,17 @@ def ends_with(artifact: Artifact, depth: int) -> bool:
         value = x.attr(name)
         return int(s.bindings[die, value.index]) if isinstance(value, Column) else int(str(value))
 
-    todo = [lines(die) for die in range(len(s.dies))]
-    at, free = [0] * len(todo), [depth] * len(todo)
+    programs = [lines(die) for die in range(len(s.dies))]
+    pc, free = [0] * len(programs), [depth] * len(programs)
     slots: dict[tuple[int, int, int], int] = {}
     sent: dict[tuple[int, int, int], int] = {}
     peers: dict[tuple[int, int, str], int] = {}
-    moved = True
-    while moved:
-        moved = False
-        for die, mine in enumerate(todo):
-            while at[die] < len(mine):
-                x = mine[at[die]]
+    progress = True
+    while progress:
+        progress = False
+        for die, program in enumerate(programs):
+            while pc[die] < len(program):
+                x = program[pc[die]]
                 channel = number(die, x, "channel")
                 if x.opcode == "post":
                     if not free[die]:
@@ -46,10 +46,10 @@ def ends_with(artifact: Artifact, depth: int) -> bool:
                     side = str(x.attr("side"))
                     peer = peers[die, channel, side]
                     key = (die, peer, channel) if side == "sent" else (peer, die, channel)
-                    mine_done, theirs = (sent, slots) if side == "sent" else (slots, sent)
-                    if theirs.get(key, 0) < mine_done[key]:
+                    own_counts, peer_counts = (sent, slots) if side == "sent" else (slots, sent)
+                    if peer_counts.get(key, 0) < own_counts[key]:
                         break
                     free[die] += side == "received"
-                at[die] += 1
-                moved = True
-    return all(at[die] == len(mine) for die, mine in enumerate(todo))
+                pc[die] += 1
+                progress = True
+    return all(pc[die] == len(program) for die, program in enumerate(programs))

@@ -1,4 +1,4 @@
-"""`lower_collectives`: every reshard, stream and op means the same on the fabric, on rings, chains and apart."""
+"""`lower_collectives`: every reshard, stream and op has the same result on the fabric, on rings, chains and apart."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from wscc.passes.lower_collectives.reshards import arriving
 from wscc.passes.partition import Partition
 
 AXES = ("dp", "tatp", "tp")
-# Where 4 logical dies lie on a 2 x 4 wafer: a closed ring, a path without its closing link, far apart.
+# Positions of 4 logical dies on a 2 x 4 wafer: a closed ring, a path without its closing link, far apart.
 RING, CHAIN, APART = (0, 1, 5, 4), (0, 1, 2, 3), (0, 3, 6, 1)
 
 
@@ -47,9 +47,9 @@ def resharding(
     value = first = Value("x", kind.with_layout(source))
     body: list[Reshard] = []
     for i, step in enumerate(plan(source, target)):
-        made = Value(f"x{i}", kind.with_layout(step.after))
-        body.append(reshard(step, value, made))
-        value = made
+        result = Value(f"x{i}", kind.with_layout(step.after))
+        body.append(reshard(step, value, result))
+        value = result
     arrays = (
         Array("x", kind.with_layout(source), Kind.CARRIED),
         Array("y", kind.with_layout(target), Kind.CARRIED),
@@ -75,21 +75,21 @@ def test_a_reshard_delivers_every_element(source: Layout, target: Layout, cut: i
     machine = FabricMachine(module)
     rng = np.random.default_rng(seed)
     whole = np.zeros(shape)
-    added: dict[str, np.ndarray] = {}
+    addends: dict[str, np.ndarray] = {}
     for i, die in enumerate(machine.memory):
         # Replicas hold equal parts: a part is drawn per coordinate of the partial axes and block.
-        at = {a: machine.coords[i][a] for a, _ in source.partial}
-        part = added.setdefault(str(at), rng.normal(size=shape))
+        coordinates = {a: machine.coords[i][a] for a, _ in source.partial}
+        part = addends.setdefault(str(coordinates), rng.normal(size=shape))
         die["x"][...] = local(machine, "x", i, part)
-    whole = sum(added.values())  # type: ignore[assignment]
+    whole = sum(addends.values())  # type: ignore[assignment]
     machine.step()
     parts: dict[str, np.ndarray] = {}
     for i, die in enumerate(machine.memory):
         key = str({a: machine.coords[i][a] for a, _ in target.partial})
-        got = parts.setdefault(key, np.full(shape, np.nan))
+        actual = parts.setdefault(key, np.full(shape, np.nan))
         block = machine.slices(module.array("y"), i)
-        assert np.isnan(got[block]).all() or np.array_equal(got[block], die["y"])
-        got[block] = die["y"]
+        assert np.isnan(actual[block]).all() or np.array_equal(actual[block], die["y"])
+        actual[block] = die["y"]
     np.testing.assert_allclose(sum(parts.values()), whole, rtol=1e-12, atol=1e-12)
 
 
@@ -99,7 +99,7 @@ def test_a_reshard_delivers_every_element(source: Layout, target: Layout, cut: i
 def test_all_reduce_gives_replicas_the_same_bits(
     dies: tuple[int, ...], reduction: str, elements: int
 ) -> None:
-    """Small and large, even and uneven, on every kind of group; 8,192 f64 go the way of large ones."""
+    """Small and large, even and uneven, on every kind of group; 8,192 f64 take the algorithm of large ones."""
     source = Layout(((),)).with_partial({"tatp": reduction})  # type: ignore[dict-item]
     kind = TensorType((elements,), DType.F64)
     x, total = Value("x", kind.with_layout(source)), Value("x0", kind.with_layout(Layout(((),))))
@@ -111,8 +111,8 @@ def test_all_reduce_gives_replicas_the_same_bits(
     for die, part in zip(machine.memory, parts, strict=True):
         die["x"][...] = part
     machine.step()
-    want = parts.sum(0) if reduction == "sum" else parts.max(0)
-    np.testing.assert_allclose(machine.read("y"), want, rtol=1e-12, atol=1e-12)
+    expected = parts.sum(0) if reduction == "sum" else parts.max(0)
+    np.testing.assert_allclose(machine.read("y"), expected, rtol=1e-12, atol=1e-12)
 
 
 # ------------------------------------------------------------------------------------------------- streams
@@ -135,7 +135,7 @@ def test_a_stream_is_its_gather_and_its_scatter(family: object, rows: int, dies:
 @pytest.mark.parametrize("dies", [RING, CHAIN])
 def test_tatp_transfers_are_one_hop(dies: tuple[int, ...]) -> None:
     module = lowered(gpt({"tatp": 4}), dies=dies)
-    seen = 0
+    hops = 0
     for procedure in module.procedures:
         for t in procedure.body:
             if isinstance(t, Transfer):
@@ -143,35 +143,35 @@ def test_tatp_transfers_are_one_hop(dies: tuple[int, ...]) -> None:
                 for i, j in t.pairs(4):
                     (ra, ca), (rb, cb) = divmod(dies[i], 4), divmod(dies[j], 4)
                     assert abs(ra - rb) + abs(ca - cb) == 1
-                    seen += 1
-    assert seen
+                    hops += 1
+    assert hops
 
 
 # ------------------------------------------------------------------------------------------- gather plans
 
 
 def deliveries(p: GatherPlan) -> list[dict[int, float]]:
-    """By position, how much of each shard has arrived; asserts that nobody sends what it does not have."""
-    have: list[dict[int, float]] = [{i: 1.0} for i in range(p.size)]
+    """The fraction of each shard that has arrived at each position; asserts that senders have what they send."""
+    arrived: list[dict[int, float]] = [{i: 1.0} for i in range(p.size)]
     for moves in p.rounds:
-        landed = []
+        arrivals = []
         for move in moves:
-            shard, lands = arriving(move)
+            shard, arrives = arriving(move)
             for sender, q in enumerate(move.to):
                 if q >= 0:
-                    assert have[sender].get(move.shard[sender], 0) == 1.0
-            landed += [
-                (q, shard[q], 1.0 if move.part is Part.WHOLE else 0.5) for q in range(p.size) if lands[q]
+                    assert arrived[sender].get(move.shard[sender], 0) == 1.0
+            arrivals += [
+                (q, shard[q], 1.0 if move.part is Part.WHOLE else 0.5) for q in range(p.size) if arrives[q]
             ]
-        for q, s, much in landed:
-            have[q][s] = have[q].get(s, 0) + much
-    return have
+        for q, s, fraction in arrivals:
+            arrived[q][s] = arrived[q].get(s, 0) + fraction
+    return arrived
 
 
 @pytest.mark.parametrize(("make", "size"), [*product([ring], range(2, 10)), *product([chain], range(2, 10))])
 def test_a_plan_delivers_every_shard_once(make: object, size: int) -> None:
     p = make(size)  # type: ignore[operator]
-    assert all(have == {s: 1.0 for s in range(size)} for have in deliveries(p))
+    assert all(shards == {s: 1.0 for s in range(size)} for shards in deliveries(p))
     assert all(sorted(row[i] for row in p.order) == list(range(size)) for i in range(size))
 
 
@@ -195,7 +195,7 @@ def test_a_chain_sends_one_shard_per_link_direction_and_round(size: int) -> None
 
 def test_every_op_has_a_lowering() -> None:
     """Of its own, or the instruction of its name."""
-    direct = OPS.keys() - lower_kernels.OWN.keys()
+    direct = OPS.keys() - lower_kernels.SPECIAL.keys()
     assert all(OPS[name].view or name in INSTRUCTIONS for name in direct)
 
 
@@ -206,7 +206,7 @@ def test_blocks_of_all_axes_number_the_dies(axes: list[tuple[str, int]]) -> None
 
 
 @pytest.mark.parametrize("size", [3, 4, 5])
-def test_on_a_chain_nobody_adds_to_what_it_does_not_send(size: int) -> None:
+def test_on_a_chain_a_die_adds_only_to_accumulators_that_it_sends(size: int) -> None:
     """Backwards, an end of the chain sends one way only: its other accumulator is never written nor read."""
     module = gpt(
         {"tatp": size}, Shape(batch=2 * size, d=60, ffn=60, vocab=60, heads=4), wafer=Wafer("w", 1, 8)
@@ -228,20 +228,20 @@ def test_on_a_chain_nobody_adds_to_what_it_does_not_send(size: int) -> None:
 
 
 @pytest.mark.parametrize("degrees", [{"tp": 2}, {"tatp": 4}], ids=str)
-def test_a_gradient_grows_where_it_lies(degrees: dict[str, int]) -> None:
-    """What only adds to an array is added as it is made: no sum of a weight's gradient is held apart."""
+def test_a_gradient_is_accumulated_in_its_array(degrees: dict[str, int]) -> None:
+    """A product that is only added to an array accumulates there: a weight's gradient has no temporary."""
     modules = compile_graph(gpt(degrees)).modules
     sharded, lowered = (modules[name].procedure("block.bwd") for name in ("place", "lower_collectives"))
-    made_by = {v.name: op.kind for op in sharded.statements for v in op.results}
+    producer = {v.name: op.kind for op in sharded.statements for v in op.results}
     kernels = [k for k in lowered.body if isinstance(k, Kernel)]
-    seen = []
+    accumulations = []
     for before, after in zip(sharded.outputs, lowered.outputs, strict=True):
-        if after.mode is Mode.ADD and made_by[before.value.name] == "matmul":
+        if after.mode is Mode.ADD and producer[before.value.name] == "matmul":
             writers = [k for k in kernels if any(v.buffer == after.value.name for v in k.writes)]
-            seen += [k for k in writers if k.opcode == "gemm" and k.attr("accumulate")]
+            accumulations += [k for k in writers if k.opcode == "gemm" and k.attr("accumulate")]
             # What others contributed on the way still has to be added where weights stream.
             assert {k.opcode for k in writers} == ({"gemm", "add"} if "tatp" in degrees else {"gemm"})
-    assert len(seen) == 4
+    assert len(accumulations) == 4
 
 
 # 2 kB of SRAM for the temporaries of an op.

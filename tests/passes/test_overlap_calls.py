@@ -1,4 +1,4 @@
-"""`overlap_calls`: what is merged computes what it did apart, and nothing grows with layers or micro-batches."""
+"""`overlap_calls`: merged calls compute what they did apart, and nothing grows with layers or micro-batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wscc.ir.step import Affine, Call, Loop, Ref, calls, walk
 from wscc.ir.types import DType, TensorType
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.overlap_calls import OverlapCalls
-from wscc.passes.overlap_calls.dependences import Order
+from wscc.passes.overlap_calls.call_dependences import CallDependences
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
@@ -51,10 +51,12 @@ def rebound(module: Module, rng: Random) -> Module:
         call = Call(procedure.name, tuple(Ref(bound[v.name].name, (index,)) for v in procedure.arguments))
         return Loop("i", LAYERS, (call,)) if layered else call
 
-    def some() -> tuple[Call | Loop, ...]:
+    def statements() -> tuple[Call | Loop, ...]:
         return tuple(called(rng.random() < 0.7) for _ in range(rng.randint(1, 3)))
 
-    return module.with_(arrays=tuple(arrays), step=(Loop("mb", rng.randint(1, 2), some()), *some()))
+    return module.with_(
+        arrays=tuple(arrays), step=(Loop("mb", rng.randint(1, 2), statements()), *statements())
+    )
 
 
 @settings(deadline=None, max_examples=40)
@@ -67,12 +69,12 @@ def test_any_step_ends_with_the_same_memory(dies: int, procedures: int, length: 
     merged = OverlapCalls(worth=0).run(scheduled)
     assert_same(run_scheduled(scheduled, state, Random(seed)), run_scheduled(merged, state, Random(seed)))
     for p in merged.procedures:
-        began: set[tuple[type, int]] = set()
+        begun: set[tuple[type, int]] = set()
         for s in p.body:
             if isinstance(s, Post | Send):
-                began.add((type(s), s.channel))
+                begun.add((type(s), s.channel))
             elif isinstance(s, Wait):
-                assert {(Post, s.channel), (Send, s.channel)} <= began
+                assert {(Post, s.channel), (Send, s.channel)} <= begun
 
 
 @lru_cache
@@ -99,9 +101,9 @@ def test_a_layer_is_completed_behind_the_next_one_in_the_last_micro_batch() -> N
             assert len(done & left) == 1
 
 
-@pytest.mark.parametrize("more", [{"layers": 9, "micro": 2}, {"layers": 3, "micro": 7}], ids=str)
-def test_nothing_grows_with_layers_or_micro_batches(more: dict[str, int]) -> None:
-    small, large = (OverlapCalls(worth=0).run(scheduled(**n)) for n in ({"layers": 3, "micro": 2}, more))
+@pytest.mark.parametrize("sizes", [{"layers": 9, "micro": 2}, {"layers": 3, "micro": 7}], ids=str)
+def test_nothing_grows_with_layers_or_micro_batches(sizes: dict[str, int]) -> None:
+    small, large = (OverlapCalls(worth=0).run(scheduled(**n)) for n in ({"layers": 3, "micro": 2}, sizes))
     assert len([*calls(small.step)]) == len([*calls(large.step)])
     assert [len(p.body) for p in small.procedures] == [len(p.body) for p in large.procedures]
 
@@ -114,8 +116,8 @@ def test_where_memory_does_not_suffice_nothing_is_merged() -> None:
     tight = module.with_(machine=replace(module.machine, die=die))
     assert OverlapCalls(worth=0).run(tight) == tight
     PlanMemory().run(tight)
-    room = tight.with_(machine=replace(module.machine, die=replace(die, hbm=2 * die.hbm)))
-    assert OverlapCalls(worth=0).run(room) != room
+    ample = tight.with_(machine=replace(module.machine, die=replace(die, hbm=2 * die.hbm)))
+    assert OverlapCalls(worth=0).run(ample) != ample
 
 
 def test_what_hides_little_is_not_merged() -> None:
@@ -129,9 +131,9 @@ def test_reading_what_is_written_keeps_its_order_and_reading_twice_does_not() ->
         module.procedures[0], inputs=(Value("a", KIND),), outputs=(Output(Value("b", KIND)),), body=()
     )
     arrays = tuple(Array(n, KIND, Kind.CARRIED) for n in "xyz")
-    order = Order(module.with_(arrays=arrays, procedures=(p,)))
+    dependences = CallDependences(module.with_(arrays=arrays, procedures=(p,)))
     xy, yz, zx, xz = (Call(p.name, (Ref(a), Ref(b))) for a, b in ("xy", "yz", "zx", "xz"))
-    assert order.meet(xy, yz)
-    assert order.meet(xy, zx)
-    assert order.meet(xy, Call(p.name, (Ref("z"), Ref("y"))))
-    assert not order.meet(xy, xz)
+    assert dependences.arrays_conflict(xy, yz)
+    assert dependences.arrays_conflict(xy, zx)
+    assert dependences.arrays_conflict(xy, Call(p.name, (Ref("z"), Ref("y"))))
+    assert not dependences.arrays_conflict(xy, xz)

@@ -1,4 +1,4 @@
-"""`plan_memory`: what is live shares no byte, everything fits, and the words about what does not are true."""
+"""`plan_memory`: live buffers share no byte, everything fits, and refusals name what is true."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.oracles.fabric_engine import assert_same, initial_state, run_in_order, run_planned
 from tests.support.fabric_modules import CASES, DTYPE, Case, module_of, some
 from wscc.analysis.memory.access_cost import slow_costs
-from wscc.analysis.memory.live_ranges import Lifetime, live_peak
+from wscc.analysis.memory.live_ranges import LiveRange, live_peak
 from wscc.analysis.memory.pack import pack
-from wscc.analysis.memory.pack_two_level import pack_fast
+from wscc.analysis.memory.pack_two_level import pack_two_level
 from wscc.analysis.memory.report import memory_report
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.array import Array, Kind
@@ -38,8 +38,8 @@ def scheduled(module: Module, *, overlap: bool = True) -> Module:
 
 
 def uses(procedure: Procedure, die: int) -> dict[str, list[int]]:
-    """By local, the statements of one die that need it, waits for its messages included."""
-    found: dict[str, list[int]] = {b.name: [] for b in procedure.buffers}
+    """Statements of one die that use each local, waits for its messages included."""
+    positions: dict[str, list[int]] = {b.name: [] for b in procedure.buffers}
     messages: dict[tuple[int, bool], str] = {}
     for i, s in enumerate(procedure.body):
         names: list[str] = []
@@ -52,8 +52,8 @@ def uses(procedure: Procedure, die: int) -> dict[str, list[int]]:
         elif isinstance(s, Wait) and at(s.where, die):
             names = [messages[s.channel, s.sent]]
         for name in names:
-            found.get(name, []).append(i)
-    return found
+            positions.get(name, []).append(i)
+    return positions
 
 
 @some
@@ -68,9 +68,9 @@ def test_live_locals_of_a_die_share_no_byte(case: Case, overlap: bool, reuse: bo
             assert b.address % 64 == 0
             assert 0 <= b.address <= b.address + b.bytes <= planned.memory.scratch_bytes
         for die in range(planned.dies_used):
-            lives = {n: range(min(at_), max(at_) + 1) for n, at_ in uses(procedure, die).items() if at_}
-            for a, b in combinations(lives, 2):
-                together = set(lives[a]) & set(lives[b])
+            ranges = {n: range(min(at_), max(at_) + 1) for n, at_ in uses(procedure, die).items() if at_}
+            for a, b in combinations(ranges, 2):
+                together = set(ranges[a]) & set(ranges[b])
                 if together or not reuse:
                     assert not set(place[a]) & set(place[b])
 
@@ -133,51 +133,51 @@ def test_arrays_take_the_bytes_of_their_shards() -> None:
 
 # -- packing --------------------------------------------------------------------------------------------
 
-lifetimes = st.lists(
+live_ranges = st.lists(
     st.tuples(st.integers(1, 40), st.integers(0, 30), st.integers(-1, 12), st.booleans()), max_size=25
 ).map(
     lambda rows: tuple(
-        Lifetime(f"b{i}", 64 * size, first, first + length, slot)
+        LiveRange(f"b{i}", 64 * size, first, first + length, slot)
         for i, (size, first, length, slot) in enumerate(rows)
     )
 )
 
 
-@given(lifetimes)
-def test_packing_keeps_the_living_apart(lives: tuple[Lifetime, ...]) -> None:
-    offsets, size = pack(lives)
-    for x in lives:
+@given(live_ranges)
+def test_buffers_that_are_live_together_share_no_byte(ranges: tuple[LiveRange, ...]) -> None:
+    offsets, size = pack(ranges)
+    for x in ranges:
         assert 0 <= offsets[x.name] <= size - x.size
-    for x, y in combinations(lives, 2):
+    for x, y in combinations(ranges, 2):
         if set(range(x.first, x.last + 1)) & set(range(y.first, y.last + 1)):
             a, b = offsets[x.name], offsets[y.name]
             assert a + x.size <= b or b + y.size <= a
-    moments = range(max((x.last for x in lives), default=-1) + 1)
-    peak = max((sum(x.size for x in lives if x.first <= t <= x.last) for t in moments), default=0)
-    assert live_peak(lives) == peak <= size
+    statements = range(max((x.last for x in ranges), default=-1) + 1)
+    peak = max((sum(x.size for x in ranges if x.first <= t <= x.last) for t in statements), default=0)
+    assert live_peak(ranges) == peak <= size
 
 
 def test_packing_wastes_little() -> None:
     rng, waste = Random(1), []
     for _ in range(40):
         firsts = [rng.randrange(200) for _ in range(80)]
-        lives = tuple(
-            Lifetime(f"b{i}", 64 * rng.choice([1, 4, 16, 17, 64]), t, t + rng.randrange(25), slot=False)
+        ranges = tuple(
+            LiveRange(f"b{i}", 64 * rng.choice([1, 4, 16, 17, 64]), t, t + rng.randrange(25), slot=False)
             for i, t in enumerate(firsts)
         )
-        waste.append(pack(lives)[1] / live_peak(lives))
+        waste.append(pack(ranges)[1] / live_peak(ranges))
     assert sum(waste) / len(waste) < 1.06
 
 
 def test_a_chain_of_temporaries_needs_two_places() -> None:
-    lives = tuple(Lifetime(f"b{i}", 64, i, i + 1, slot=False) for i in range(9))
-    assert pack(lives)[1] == 128
-    assert pack(lives, reuse=False)[1] == 9 * 64
+    ranges = tuple(LiveRange(f"b{i}", 64, i, i + 1, slot=False) for i in range(9))
+    assert pack(ranges)[1] == 128
+    assert pack(ranges, reuse=False)[1] == 9 * 64
 
 
 def test_slots_lie_lowest() -> None:
-    lives = (Lifetime("big", 640, 0, 5, slot=False), Lifetime("slot", 64, 3, 4, slot=True))
-    assert pack(lives) == ({"slot": 0, "big": 64}, 704)
+    ranges = (LiveRange("big", 640, 0, 5, slot=False), LiveRange("slot", 64, 3, 4, slot=True))
+    assert pack(ranges) == ({"slot": 0, "big": 64}, 704)
 
 
 # -- capacity -------------------------------------------------------------------------------------------
@@ -231,16 +231,18 @@ def test_advice_names_only_changes_that_would_suffice() -> None:
 
 # -- two memories ---------------------------------------------------------------------------------------
 
-# All of them want the fast memory, which is too small.
-crowded = st.lists(
+# Ranges that all compete for a fast memory which is too small.
+contended = st.lists(
     st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 12)), min_size=6, max_size=16
 ).map(
     lambda rows: tuple(
-        Lifetime(f"b{i}", 64 * size, first, first + length, slot=False, cost=1.0)
+        LiveRange(f"b{i}", 64 * size, first, first + length, slot=False, cost=1.0)
         for i, (size, first, length) in enumerate(rows)
     )
 )
-costly = st.tuples(lifetimes | crowded, st.randoms(use_true_random=False), st.integers(1, 1920)).map(
+two_level_cases = st.tuples(
+    live_ranges | contended, st.randoms(use_true_random=False), st.integers(1, 1920)
+).map(
     lambda drawn: (
         tuple(_with_a_copy(replace(x, cost=drawn[1].choice([x.cost, 1.0, 5.0])), drawn[1]) for x in drawn[0]),
         drawn[2],
@@ -248,68 +250,70 @@ costly = st.tuples(lifetimes | crowded, st.randoms(use_true_random=False), st.in
 )
 
 
-def _with_a_copy(x: Lifetime, rng: Random) -> Lifetime:
-    """It may live for less."""
-    later = rng.choice([0, rng.randint(0, max(x.last - x.first, 0))])
-    return replace(x, later=later, sooner=rng.choice([0, max(x.last - x.first - later, 0)]))
+def _with_a_copy(x: LiveRange, rng: Random) -> LiveRange:
+    """The range with random slack."""
+    start_slack = rng.choice([0, rng.randint(0, max(x.last - x.first, 0))])
+    return replace(
+        x, start_slack=start_slack, end_slack=rng.choice([0, max(x.last - x.first - start_slack, 0)])
+    )
 
 
-@given(costly)
+@given(two_level_cases)
 def test_no_buffer_lies_across_the_border_of_the_fast_memory(
-    drawn: tuple[tuple[Lifetime, ...], int],
+    drawn: tuple[tuple[LiveRange, ...], int],
 ) -> None:
-    lives, fast = drawn
-    packed = pack_fast(lives, fast)
+    ranges, fast = drawn
+    packed = pack_two_level(ranges, fast)
     offsets, size = packed.offsets, packed.size
-    assert set(offsets) == {x.name for x in lives}
-    for x, given_ in zip(packed.lives, lives, strict=True):
-        assert given_.first <= x.first <= given_.first + given_.later
-        assert given_.last - given_.sooner <= x.last <= given_.last
+    assert set(offsets) == {x.name for x in ranges}
+    for x, longest in zip(packed.ranges, ranges, strict=True):
+        assert longest.first <= x.first <= longest.first + longest.start_slack
+        assert longest.last - longest.end_slack <= x.last <= longest.last
         low, high = offsets[x.name], offsets[x.name] + x.size
         assert 0 <= low <= high <= size
         assert low % 64 == 0
         assert high <= fast or low >= fast
-    for x, y in combinations(packed.lives, 2):
+    for x, y in combinations(packed.ranges, 2):
         if set(range(x.first, x.last + 1)) & set(range(y.first, y.last + 1)):
             a, b = offsets[x.name], offsets[y.name]
             assert a + x.size <= b or b + y.size <= a
-    if pack(lives)[1] <= fast:
+    if pack(ranges)[1] <= fast:
         assert size <= fast
 
 
-def test_a_life_is_as_long_as_there_is_room() -> None:
+def test_a_live_range_with_slack_is_as_long_as_there_is_room() -> None:
     """64 bytes filled by a copy that may begin 8 statements before it must; others leave room for the last 5."""
-    near = Lifetime("near", 640, 0, 9, slot=False, cost=1.0, later=8)
-    early = Lifetime("early", 640, 0, 3, slot=False, cost=9.0)
-    late = Lifetime("late", 320, 0, 9, slot=False, cost=9.0)
-    assert [x.first for x in pack_fast((near, early, late), 1200).lives] == [4, 0, 0]
-    assert [x.first for x in pack_fast((near, early, late), 2400).lives] == [0, 0, 0]
+    near = LiveRange("near", 640, 0, 9, slot=False, cost=1.0, start_slack=8)
+    early = LiveRange("early", 640, 0, 3, slot=False, cost=9.0)
+    late = LiveRange("late", 320, 0, 9, slot=False, cost=9.0)
+    assert [x.first for x in pack_two_level((near, early, late), 1200).ranges] == [4, 0, 0]
+    assert [x.first for x in pack_two_level((near, early, late), 2400).ranges] == [0, 0, 0]
 
 
 def test_what_did_not_fit_is_tried_first() -> None:
     """`one` costs most, for its size as well, but keeps two others out that cost more together."""
-    one = Lifetime("one", 512, 0, 9, slot=False, cost=9.3)
-    two = [Lifetime(name, 448, 0, 9, slot=False, cost=8.0) for name in ("a", "b")]
-    offsets = pack_fast((one, *two), 1000).offsets
+    one = LiveRange("one", 512, 0, 9, slot=False, cost=9.3)
+    two = [LiveRange(name, 448, 0, 9, slot=False, cost=8.0) for name in ("a", "b")]
+    offsets = pack_two_level((one, *two), 1000).offsets
     assert max(offsets["a"], offsets["b"]) + 448 <= 900
     assert offsets["one"] >= 1000
 
 
 def test_what_costs_most_for_its_size_and_time_lies_in_the_fast_memory() -> None:
-    hot = Lifetime("hot", 640, 0, 9, slot=False, cost=9.0)
-    cold = Lifetime("cold", 640, 0, 9, slot=False, cost=1.0)
-    never = Lifetime("never", 640, 0, 9, slot=False)
-    slot = Lifetime("slot", 64, 0, 9, slot=True)
-    offsets = pack_fast((never, cold, hot, slot), 800).offsets
+    hot = LiveRange("hot", 640, 0, 9, slot=False, cost=9.0)
+    cold = LiveRange("cold", 640, 0, 9, slot=False, cost=1.0)
+    never = LiveRange("never", 640, 0, 9, slot=False)
+    slot = LiveRange("slot", 64, 0, 9, slot=True)
+    offsets = pack_two_level((never, cold, hot, slot), 800).offsets
     assert max(offsets["hot"] + 640, offsets["slot"] + 64) <= 800 <= min(offsets["cold"], offsets["never"])
 
 
 def test_the_last_tenth_of_the_fast_memory_is_for_slots() -> None:
-    lives = tuple(Lifetime(n, 960, 0, 9, slot=n == "slot", cost=1.0) for n in ("local", "slot"))
-    offsets = pack_fast(lives, 1024).offsets
+    ranges = tuple(LiveRange(n, 960, 0, 9, slot=n == "slot", cost=1.0) for n in ("local", "slot"))
+    offsets = pack_two_level(ranges, 1024).offsets
     assert offsets["slot"] == 0
     assert offsets["local"] == 1024
-    alone = pack_fast((*lives[:1], replace(lives[1], size=128, slot=False)), 1024).offsets
+    alone = pack_two_level((*ranges[:1], replace(ranges[1], size=128, slot=False)), 1024).offsets
     assert alone["local"] == 1024
 
 

@@ -1,4 +1,4 @@
-"""`promote`: statements touch copies in the fast memory, and memory ends as if they had touched the arguments."""
+"""`promote`: statements access copies in the fast memory, and memory ends as if they had accessed the arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.oracles.fabric_engine import assert_same, initial_state, run_in_order
 from tests.support.fabric_modules import CASES, DTYPE, ELEMENTS, Case, module_of, some
 from tests.support.models import Shape, gpt
 from wscc.analysis.aliases import aliases
-from wscc.analysis.memory.access_cost import Pace, pace
+from wscc.analysis.memory.access_cost import CumulativeWork, cumulative_work
 from wscc.driver.compile import compile_graph
 from wscc.driver.simulate import simulate
 from wscc.ir.fabric import Kernel, Send, Transfer, Wait
@@ -33,19 +33,19 @@ from wscc.passes.schedule import Schedule
 
 
 def argument(name: str) -> Argument:
-    return Argument(name, ELEMENTS, DTYPE, held=True)
+    return Argument(name, ELEMENTS, DTYPE, live_in=True)
 
 
 def promoted_at_random(module: Module, rng: Random) -> Module:
-    """Any boxes and uses of arguments that share their bytes with no other, whether that gains or not."""
+    """The module with copies of random boxes of arguments that share bytes with no other, profitable or not."""
     names = aliases(module)
-    made = []
+    procedures = []
     for p in module.procedures:
         free = [argument(n) for n in dict.fromkeys(v.name for v in p.arguments) if n not in names[p.name]]
         # So fast that any work between two uses parts them.
-        found = copies(p, free, pace(p, module.machine.die), 1e30)
-        made.append(promoted(p, [c for c in found if rng.random() < 0.7], module.dies_used))
-    return module.with_(procedures=tuple(made))
+        candidates = copies(p, free, cumulative_work(p, module.machine.die), 1e30)
+        procedures.append(promoted(p, [c for c in candidates if rng.random() < 0.7], module.dies_used))
+    return module.with_(procedures=tuple(procedures))
 
 
 @some
@@ -66,16 +66,16 @@ def test_memory_ends_as_without_copies(case: Case, seed: int, overlap: bool, sra
         module.machine, die=replace(module.machine.die, sram=192 * sram, hbm=10**9, hbm_bandwidth=10**9)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wscc.passes.schedule.slack.pace", _busy)
+        patch.setattr("wscc.passes.schedule.slack.cumulative_work", _busy)
         early = Schedule(overlap=overlap).run(Route().run(FormPhases().run(near.with_(machine=small))))
     planned = PlanMemory().run(early)
     assert not list(verify(planned))
     assert_same(expected, run_planned(planned, state, Random(seed)))
 
 
-def _busy(procedure: Procedure, die: Die) -> Pace:
-    """As if each statement were work of 50 ns, a quarter of a copy of a whole argument."""
-    return Pace(np.arange(len(procedure.body) + 1) * 50e-9)
+def _busy(procedure: Procedure, die: Die) -> CumulativeWork:
+    """Cumulative work as if each statement took 50 ns, a quarter of a copy of a whole argument."""
+    return CumulativeWork(np.arange(len(procedure.body) + 1) * 50e-9)
 
 
 def view(name: str) -> View:
@@ -83,17 +83,17 @@ def view(name: str) -> View:
 
 
 def reads_often(times: int, gemms: list[Kernel], *, arrays: int, sram: int) -> Module:
-    """`in0` is read so many times; `out0` is written once, by a gemm if there are any."""
+    """A module that reads `in0` so many times and writes `out0` once, by a gemm if there are any."""
     body = [Kernel("copy", (view(f"t{i % 3}"),), (view("in0"),)) for i in range(times)]
     last = _gemm("out0") if gemms else Kernel("copy", (view("out0"),), (view("t0"),))
     module = module_of(2, [*body, *gemms, last])
-    more = tuple(replace(module.arrays[0], name=f"a{i}") for i in range(arrays))
+    unused = tuple(replace(module.arrays[0], name=f"a{i}") for i in range(arrays))
     wafer = Wafer("w", 1, 2, Die(peak=25 * 10**7, sram=sram, hbm_bandwidth=10**9))
-    return module.with_(machine=wafer, arrays=(*module.arrays, *more))
+    return module.with_(machine=wafer, arrays=(*module.arrays, *unused))
 
 
 def copied(module: Module) -> list[tuple[str, str]]:
-    """What the local transfers of the procedure read and write."""
+    """The buffers that the local transfers of the procedure read and write."""
     (p,) = Promote().run(module).procedures
     return [(s.read.buffer, s.write.buffer) for s in p.body if isinstance(s, Transfer)]
 
@@ -123,8 +123,8 @@ def order(*body: Kernel, out: bool = False, die: Die = DIE) -> list[str]:
 
 def scheduled(*body: Kernel, out: bool, die: Die) -> Procedure:
     (p,) = module_of(1, list(body)).procedures
-    arguments = [argument("in0"), *([replace(argument("out0"), held=False)] if out else [])]
-    near = promoted(p, list(copies(p, arguments, pace(p, die), die.hbm_bandwidth)), 1)
+    arguments = [argument("in0"), *([replace(argument("out0"), live_in=False)] if out else [])]
+    near = promoted(p, list(copies(p, arguments, cumulative_work(p, die), die.hbm_bandwidth)), 1)
     module = module_of(1, []).with_(procedures=(near,), machine=Wafer("w", 1, 1, die))
     (p,) = Schedule().run(Route().run(FormPhases().run(module))).procedures
     return p
@@ -141,7 +141,7 @@ def test_a_copy_is_under_way_while_the_die_works() -> None:
 
 def test_what_is_needed_first_is_copied_first_and_copies_have_time_one_after_the_other() -> None:
     """Twice 1.125 gemms, for two halves that are needed at once, the second one first."""
-    low, high = (View("in0", at, (ELEMENTS // 2,), (1,), DTYPE) for at in (0, ELEMENTS // 2))
+    low, high = (View("in0", start, (ELEMENTS // 2,), (1,), DTYPE) for start in (0, ELEMENTS // 2))
     uses = [Kernel("copy", (replace(v, buffer="t2"),), (v,)) for v in (high, low)]
     assert order(*[_gemm()] * 9, *uses) == [*["gemm"] * 6, "in0.near", "gemm", "in0.near.1", *["gemm"] * 2]
 
@@ -149,8 +149,8 @@ def test_what_is_needed_first_is_copied_first_and_copies_have_time_one_after_the
 @pytest.mark.parametrize(("between", "first"), [(3, "in0.near"), (5, "out0.near")])
 def test_a_copy_in_begins_before_a_copy_out_that_it_would_wait_for_too_long(between: int, first: str) -> None:
     written = Kernel("copy", (view("out0"),), (view("t0"),))
-    found = order(*[_gemm()] * 5, written, *[_gemm()] * between, use("in0"), out=True)
-    assert next(w for w in found if w != "gemm") == first
+    words = order(*[_gemm()] * 5, written, *[_gemm()] * between, use("in0"), out=True)
+    assert next(w for w in words if w != "gemm") == first
 
 
 # Of three locals of 192 bytes, SRAM holds two at once, or all.
@@ -175,12 +175,12 @@ def test_a_copy_out_keeps_its_memory_until_it_is_over_if_there_is_room(sram: int
 @pytest.mark.parametrize("sram", [450, 80_000_000])
 def test_what_is_read_after_its_copy_out_began_keeps_its_memory(sram: int) -> None:
     """A result that was given its memory while it was still read made models silently wrong."""
-    low, high = (View("out0", at, (ELEMENTS // 2,), (1,), DTYPE) for at in (0, ELEMENTS // 2))
+    low, high = (View("out0", start, (ELEMENTS // 2,), (1,), DTYPE) for start in (0, ELEMENTS // 2))
     written = Kernel("copy", (low,), (replace(low, buffer="in0"),))
     filled = [Kernel("copy", (view(t),), (view("in0"),)) for t in ("t0", "t1")]
     module = module_of(1, [written, *filled, *[_gemm()] * 3, Kernel("copy", (high,), (low,))])
     (p,) = module.procedures
-    near = promoted(p, list(copies(p, [argument("out0")], pace(p, DIE), 1.0)), 1)
+    near = promoted(p, list(copies(p, [argument("out0")], cumulative_work(p, DIE), 1.0)), 1)
     machine = Wafer("w", 1, 1, replace(DIE, sram=sram, hbm=10**6))
     lowered = module.with_(procedures=(near,), machine=machine)
     planned = PlanMemory().run(Schedule().run(Route().run(FormPhases().run(lowered))))
@@ -200,9 +200,11 @@ def test_pieces_of_a_kernel_stand_among_the_products_before_them() -> None:
     quarter = ELEMENTS // 4
     pieces = [
         Kernel(
-            "copy", (View("t2", at, (quarter,), (1,), DTYPE),), (View("in0", at, (quarter,), (1,), DTYPE),)
+            "copy",
+            (View("t2", start, (quarter,), (1,), DTYPE),),
+            (View("in0", start, (quarter,), (1,), DTYPE),),
         )
-        for at in range(0, ELEMENTS, quarter)
+        for start in range(0, ELEMENTS, quarter)
     ]
 
     def spread(*body: Kernel) -> str:
@@ -217,16 +219,18 @@ def test_pieces_of_a_kernel_stand_among_the_products_before_them() -> None:
 
 def test_an_element_is_copied_where_reading_it_would_wait_for_a_large_copy() -> None:
     """A read of 8 bytes is not worth a copy, but for the 184 bytes of another that the memory is busy with."""
-    large, element = (View("in0", at, (n,), (1,), DTYPE) for at, n in ((0, ELEMENTS - 1), (ELEMENTS - 1, 1)))
+    large, element = (
+        View("in0", start, (n,), (1,), DTYPE) for start, n in ((0, ELEMENTS - 1), (ELEMENTS - 1, 1))
+    )
     reads = [Kernel("copy", (replace(v, buffer="t2"),), (v,)) for v in (large, large, large, element)]
 
-    def found(*some: Kernel) -> list[tuple[str, str]]:
-        module = reads_often(0, [*some, *[_gemm()] * 8], arrays=100, sram=48 * ELEMENTS)
+    def copies_of_in0(*reads: Kernel) -> list[tuple[str, str]]:
+        module = reads_often(0, [*reads, *[_gemm()] * 8], arrays=100, sram=48 * ELEMENTS)
         return [c for c in copied(module) if c[0] == "in0"]
 
-    assert len(found(*reads[:3])) == 1
-    assert len(found(reads[3])) == 0
-    assert len(found(*reads)) == 2
+    assert len(copies_of_in0(*reads[:3])) == 1
+    assert len(copies_of_in0(reads[3])) == 0
+    assert len(copies_of_in0(*reads)) == 2
 
 
 def _gemm(result: str = "t0") -> Kernel:

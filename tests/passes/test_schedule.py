@@ -1,4 +1,4 @@
-"""`schedule`: however dies run and messages arrive, memory ends as in the order of the input."""
+"""`schedule`: in any interleaving of dies and messages, memory ends as in the order of the input."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def test_posts_and_sends_stand_above_their_waits(case: Case, schedule: Schedule)
     for before, after in zip(
         module.procedures, run(module, FormPhases(), Route(), schedule).procedures, strict=True
     ):
-        where: dict[tuple[type, int, bool], int] = {}
+        position: dict[tuple[type, int, bool], int] = {}
         for i, s in enumerate(after.body):
             if isinstance(s, Post | Send | Wait):
                 key = (type(s), s.channel, isinstance(s, Wait) and s.sent)
-                assert key not in where
-                where[key] = i
+                assert key not in position
+                position[key] = i
         sent = [s for s in before.body if isinstance(s, Transfer) and s.pairs(module.dies_used)]
-        assert len(where) == 4 * len(sent)
+        assert len(position) == 4 * len(sent)
         for t in sent:
-            first_wait = min(where[Wait, t.channel, side] for side in (True, False))
-            assert max(where[Post, t.channel, False], where[Send, t.channel, False]) < first_wait
+            first_wait = min(position[Wait, t.channel, side] for side in (True, False))
+            assert max(position[Post, t.channel, False], position[Send, t.channel, False]) < first_wait
         assert [s for s in after.body if isinstance(s, Kernel)] == [
             s for s in before.body if isinstance(s, Kernel)
         ]
@@ -77,14 +77,14 @@ def test_both_ends_of_each_message_agree(case: Case, schedule: Schedule) -> None
             for i, j in s.pairs(module.dies_used)
         }
         dies = range(module.dies_used)
-        found: dict[str, set[tuple[int, int, int]]] = {"post": set(), "send": set()}
+        ends: dict[str, set[tuple[int, int, int]]] = {"post": set(), "send": set()}
         waits = {True: set(), False: set()}
         for s in after.body:
             match s:
                 case Post():
-                    found["post"] |= {(s.channel, i, d) for d in dies if (i := at(s.sender, d)) != NOBODY}
+                    ends["post"] |= {(s.channel, i, d) for d in dies if (i := at(s.sender, d)) != NOBODY}
                 case Send():
-                    found["send"] |= {(s.channel, d, j) for d in dies if (j := at(s.to, d)) != NOBODY}
+                    ends["send"] |= {(s.channel, d, j) for d in dies if (j := at(s.to, d)) != NOBODY}
                     path_ends = [
                         (module.dies[d], module.dies[at(s.to, d)]) for d in dies if at(s.to, d) != NOBODY
                     ]
@@ -92,7 +92,7 @@ def test_both_ends_of_each_message_agree(case: Case, schedule: Schedule) -> None
                     assert [p.ends for p in paths] == path_ends
                 case Wait():
                     waits[s.sent] |= {(s.channel, d) for d in dies if at(s.where, d)}
-        assert found["post"] == found["send"] == expected
+        assert ends["post"] == ends["send"] == expected
         assert waits[True] == {(c, i) for c, i, _ in expected}
         assert waits[False] == {(c, j) for c, _, j in expected}
 
@@ -117,18 +117,18 @@ def whole(buffer: str) -> View:
     return View(buffer, 0, (8,), (1,), DTYPE)
 
 
-def spelled(body: tuple[FabricStmt, ...]) -> list[str]:
+def words(body: tuple[FabricStmt, ...]) -> list[str]:
     """Each statement as a word: the opcode of a kernel, or `post 0`, `send 0`, `received 0`, `sent 0`."""
-    words = []
+    spelled = []
     for s in body:
         match s:
             case Kernel():
-                words.append(s.source or s.opcode)
+                spelled.append(s.source or s.opcode)
             case Wait():
-                words.append(f"{'sent' if s.sent else 'received'} {s.channel}")
+                spelled.append(f"{'sent' if s.sent else 'received'} {s.channel}")
             case Post() | Send():
-                words.append(f"{type(s).__name__.lower()} {s.channel}")
-    return words
+                spelled.append(f"{type(s).__name__.lower()} {s.channel}")
+    return spelled
 
 
 SWAP = per_die((1, 0))
@@ -151,13 +151,13 @@ STREAM = (
 def test_without_overlap_a_transfer_is_over_before_the_next_statement() -> None:
     (p,) = run(module_of(2, STREAM), FormPhases(), Route(), Schedule(overlap=False)).procedures
     expected = ["before", "post 0", "send 0", "received 0", "sent 0", "own", "arrived", "overwrite"]
-    assert spelled(p.body) == expected
+    assert words(p.body) == expected
 
 
 def test_with_overlap_kernels_run_while_data_travels() -> None:
     (p,) = run(module_of(2, STREAM), FormPhases(), Route(), Schedule()).procedures
     expected = ["post 0", "send 0", "before", "own", "received 0", "arrived", "overwrite", "sent 0"]
-    assert spelled(p.body) == expected
+    assert words(p.body) == expected
 
 
 def test_a_relay_waits_for_its_data_and_a_slot_for_its_reader() -> None:
@@ -170,7 +170,7 @@ def test_a_relay_waits_for_its_data_and_a_slot_for_its_reader() -> None:
         kernel("third", "out0", "t0"),
     )
     (p,) = run(module_of(2, body, slots=2), FormPhases(), Route(), Schedule()).procedures
-    assert spelled(p.body) == [
+    assert words(p.body) == [
         "post 0", "post 1", "send 0", "first", "received 0", "send 1", "second", "received 1", "sent 1",
         "post 2", "send 2", "received 2", "third", "sent 0", "sent 2",
     ]  # fmt: skip
@@ -201,32 +201,32 @@ def rounds(group: str) -> tuple[Kernel | Transfer, ...]:
         ),
     ],
 )
-def test_a_message_occupies_memory_no_longer_than_told(
+def test_a_message_occupies_memory_no_longer_than_its_limits_allow(
     schedules: list[tuple[str, Schedule]], expected: str
 ) -> None:
     """`window` counts transfers, `ahead` groups, which are the same here where each transfer is its own."""
     for group, schedule in schedules:
         module = with_sram(module_of(2, rounds(group)), 1)
         (p,) = run(module, FormPhases(), Route(), schedule).procedures
-        assert ", ".join(spelled(p.body)) == expected
+        assert ", ".join(words(p.body)) == expected
 
 
 def test_messages_of_few_bytes_move_over_others_as_if_they_were_fewer() -> None:
     """Each of the four has 32 bytes, of which two are the 48th part of the SRAM."""
-    found = []
+    orders = []
     for sram, window in ((48 * 64, 1), (1, 2)):
         module = with_sram(module_of(2, rounds("g")), sram)
         (p,) = run(module, FormPhases(), Route(), Schedule(window=window, ahead=9)).procedures
         # Over all before it, one may move up to the start.
-        found.append([word for word in spelled(p.body) if word != "post 1"])
-    assert found[0] == found[1]
+        orders.append([word for word in words(p.body) if word != "post 1"])
+    assert orders[0] == orders[1]
 
 
 def with_sram(module: Module, sram: int) -> Module:
     return module.with_(machine=replace(module.machine, die=replace(module.machine.die, sram=sram)))
 
 
-def test_prefetch_goes_no_further_ahead_than_told() -> None:
+def test_a_prefetch_passes_no_more_groups_than_ahead_allows() -> None:
     """Three gathers of parameters, each used by one kernel."""
     body = tuple(
         s
@@ -238,6 +238,6 @@ def test_prefetch_goes_no_further_ahead_than_told() -> None:
     )
     for ahead, position in ((0, ["use1"]), (1, ["use0"]), (2, [])):
         (p,) = run(module_of(2, body), FormPhases(), Route(), Schedule(ahead=ahead)).procedures
-        words = spelled(p.body)
-        kernels_before = [w for w in words[: words.index("send 2")] if w.startswith("use")]
+        order = words(p.body)
+        kernels_before = [w for w in order[: order.index("send 2")] if w.startswith("use")]
         assert kernels_before[-1:] == position

@@ -1,4 +1,4 @@
-"""`spread_messages`: statements that touch the same memory keep their order, and gathered weights come earlier."""
+"""`spread_messages`: dependent statements keep their order, and gathers of weights begin earlier."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wscc.passes.spread_messages import SpreadMessages
 
 
 def marked(module: Module) -> Module:
-    """The module with an op for each of its collectives, as lowering names them, and free room in all products."""
+    """The module with each collective marked as an op of its own, as lowering marks them."""
 
     def body(p: Procedure) -> Procedure:
         named = (replace(s, source=s.group) if isinstance(s, Transfer) else s for s in p.body)
@@ -51,17 +51,17 @@ def test_a_weight_is_gathered_while_the_one_before_it_is_used() -> None:
     spread = SpreadMessages().run(scheduled)
     check(spread, "spread_messages")
 
-    def places(module: Module, weight: str) -> tuple[list[int], list[int]]:
-        """Of the messages that gather a weight, and of the products."""
+    def positions(module: Module, weight: str) -> tuple[list[int], list[int]]:
+        """Positions of the sends that gather a weight, and of the products."""
         body = module.procedure("block.fwd").body
         sends = [i for i, s in enumerate(body) if isinstance(s, Send) and s.source == f"{weight}.dp"]
         return sends, [i for i, s in enumerate(body) if isinstance(s, Kernel) and s.opcode == "gemm"]
 
     late = {id(scheduled): 0, id(spread): 0}
     for weight in ("wo", "w1", "w2"):
-        sends, products = places(scheduled, weight)
+        sends, products = positions(scheduled, weight)
         use = sum(i < sends[-1] for i in products)
         for module in (scheduled, spread):
-            sends, products = places(module, weight)
+            sends, products = positions(module, weight)
             late[id(module)] += sum(products[use - 1] < i < products[use] for i in sends)
     assert late[id(spread)] < late[id(scheduled)] == 6

@@ -1,7 +1,7 @@
-"""Small random fabric modules: valid in the sense of `lower_collectives`, and otherwise as odd as possible.
+"""Small random fabric modules: valid by the rules of `lower_collectives`, and otherwise as unusual as possible.
 
-Views are strided and differ by die, arguments share bytes, groups interleave, slots are used again, collectives
-run in place. A local is never read where it was not written.
+Views are strided and differ by die, arguments share bytes, groups interleave, slots are reused, collectives run in
+place. A local is never read before it is written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TYPE = TensorType((ELEMENTS,), DTYPE, Layout.whole(1))
 
 @dataclass(frozen=True)
 class Case:
-    """A random module, known by a few integers so that a failing one is short to print."""
+    """A random module, given by a few integers so that a failing one is short to print."""
 
     dies: int
     procedures: int
@@ -43,11 +43,11 @@ class Case:
 
     @property
     def module(self) -> Module:
-        """At the fabric level and placed, not yet phased."""
+        """The module at the fabric level, placed, not yet phased."""
         return random_module(Random(self.seed), self.dies, self.procedures, self.length)
 
 
-# Details come from the seed, which is far quicker than a draw for each; sizes shrink.
+# Details come from the seed, which is far quicker than a draw for each; Hypothesis shrinks the sizes.
 CASES = st.builds(Case, st.integers(1, 6), st.integers(1, 3), st.integers(1, 8), st.integers(0, 2**32))
 some = settings(deadline=None, max_examples=40)
 
@@ -57,11 +57,11 @@ def random_module(rng: Random, dies: int, procedures: int, length: int) -> Modul
     live = [r * wafer.cols + c for r in range(wafer.rows) for c in range(wafer.cols)]
     live = [d for d in live if divmod(d, wafer.cols) not in wafer.dead_dies]
     arrays = _arrays(rng)
-    made, step = [], []
+    generated, step = [], []
     for n in range(procedures):
         inputs, outputs = _arguments(rng)
         args = _args(rng, arrays, inputs, outputs)
-        made.append(_Body(rng, dies, inputs, outputs, args).procedure(f"p{n}", length))
+        generated.append(_Body(rng, dies, inputs, outputs, args).procedure(f"p{n}", length))
         call = Call(f"p{n}", tuple(args[v] for v in (*inputs, *outputs)))
         step.append(Loop("i", rng.choice([1, 3]), (call,)))
     if rng.random() < 0.5:
@@ -73,7 +73,7 @@ def random_module(rng: Random, dies: int, procedures: int, length: int) -> Modul
         Train(batch=dies, microbatches=1),
         wafer,
         arrays,
-        tuple(made),
+        tuple(generated),
         tuple(step),
         dies=tuple(rng.sample(live, dies)),
     )
@@ -135,7 +135,7 @@ def _args(rng: Random, arrays: tuple[Array, ...], inputs: list[str], outputs: li
 
 @dataclass
 class _Body:
-    """Grows the body of one procedure; `written[b]` tells by die which elements of b hold something."""
+    """A growing body of one procedure; `written[b]`: mask of the written elements of buffer b, [dies, elements]."""
 
     rng: Random
     dies: int
@@ -169,29 +169,29 @@ class _Body:
     # -- views
 
     def view(self, buffer: str, shape: tuple[int, ...]) -> View:
-        """A window of this shape somewhere in the buffer; often not where it is on other dies."""
+        """A view of this shape at a random offset in the buffer, often another one on each die."""
         strides = [1] * len(shape)
         for d in range(len(shape) - 2, -1, -1):
             strides[d] = strides[d + 1] * shape[d + 1]
-        reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         if len(shape) == 2 and shape[0] > 1:
             room = (ELEMENTS - shape[1]) // (shape[0] - 1)
             strides[0] = self.rng.randint(strides[0], max(strides[0], room))
-            reach = (shape[0] - 1) * strides[0] + shape[1]
-        last = ELEMENTS - reach
+            extent = (shape[0] - 1) * strides[0] + shape[1]
+        last = ELEMENTS - extent
         offset: Ints = self.rng.randint(0, last)
         if self.rng.random() < 0.4:
             offset = per_die(self.rng.randint(0, last) for _ in range(self.dies))
         return View(buffer, offset, shape, tuple(strides), DTYPE)
 
     def source(self, shape: tuple[int, ...], where: Ints) -> View:
-        """A view to read: of a local where that is written, else of an input."""
+        """A view to read: of a buffer where that is written, else of an input."""
         for _ in range(4):
-            found = self.view(self.rng.choice(list(self.written)), shape)
+            view = self.view(self.rng.choice(list(self.written)), shape)
             if self.rng.random() < 0.1:
-                found = View(found.buffer, found.offset, shape, (0,) * len(shape), DTYPE)
-            if self.is_written(found, where):
-                return found
+                view = View(view.buffer, view.offset, shape, (0,) * len(shape), DTYPE)
+            if self.is_written(view, where):
+                return view
         return self.view(self.inputs[0], shape)
 
     def target(self, shape: tuple[int, ...]) -> View:
@@ -221,21 +221,24 @@ class _Body:
         count = {"copy": 1, "add": 2, "scale": 1, "fill": 0}[opcode]
         attrs = {"scale": (("factor", 0.5),), "fill": (("value", 3.0),)}.get(opcode, ())
         target = self.target(shape)
-        reads = tuple(self.apart(self.source(shape, where), target) for _ in range(count))
+        reads = tuple(self.disjoint_or_equal(self.source(shape, where), target) for _ in range(count))
         self.stmts.append(Kernel(opcode, (target,), reads, attrs, where))
         self.write(target, where)
 
-    def apart(self, read: View, target: View) -> View:
-        """Elementwise kernels may work in place, but not on a shifted view of what they write."""
+    def disjoint_or_equal(self, read: View, target: View) -> View:
+        """The view, or one of other memory if it overlaps the target but differs: elementwise kernels may work in
+        place, but not on a shifted view of what they write."""
         return (
-            self.view(self.spare(target), read.shape) if self.same(read, target) and read != target else read
+            self.view(self.spare(target), read.shape)
+            if self.may_alias(read, target) and read != target
+            else read
         )
 
     def gemm(self) -> None:
         m, n, k = (self.rng.randint(1, 3) for _ in range(3))
         target = self.target((m, n))
         accumulate = self.is_written(target, 1)
-        reads = tuple(self.apart(self.source(s, 1), target) for s in ((m, k), (k, n)))
+        reads = tuple(self.disjoint_or_equal(self.source(s, 1), target) for s in ((m, k), (k, n)))
         if target in reads:
             return
         attrs = (("scale", 0.25), ("accumulate", accumulate))
@@ -243,9 +246,9 @@ class _Body:
         self.write(target, 1)
 
     def spare(self, target: View) -> str:
-        """An argument whose bytes are not those of the target, or a fresh local filled with something."""
+        """An input that does not alias the target, or a fresh local filled with a constant."""
         for name in self.inputs:
-            if not self.same(View(name, 0, (), (), DTYPE), target):
+            if not self.may_alias(View(name, 0, (), (), DTYPE), target):
                 return name
         name = self.local()
         whole = View(name, 0, (ELEMENTS,), (1,), DTYPE)
@@ -253,8 +256,8 @@ class _Body:
         self.write(whole, 1)
         return name
 
-    def same(self, a: View, b: View) -> bool:
-        """Whether they may share bytes, by a rule that is too strict."""
+    def may_alias(self, a: View, b: View) -> bool:
+        """Whether two views may share bytes, by a conservative rule."""
         return a.buffer == b.buffer or (a.buffer in self.args and b.buffer in self.args)
 
     def transfer(self) -> None:
@@ -265,7 +268,7 @@ class _Body:
         shape = self.shape()
         write = self.target(shape)
         read = self.source(shape, senders)
-        if self.same(read, write):
+        if self.may_alias(read, write):
             read = self.view(self.spare(write), shape)
         self.send(to, read, write, self.rng.choice(["", "g", "h"]))
 
@@ -287,7 +290,7 @@ class _Body:
         return per_die(NOBODY if j == i else j for i, j in enumerate(chosen))
 
     def gather(self) -> None:
-        """All-gather in place round a ring, with kernels between the rounds."""
+        """Append an all-gather in place round a ring, with kernels between the rounds."""
         n, buffer = self.dies, self.local()
         size = ELEMENTS // n
 
@@ -303,7 +306,7 @@ class _Body:
                 self.kernel()
 
     def stream(self) -> None:
-        """A shard goes round a ring through two slots; each is used and passed on."""
+        """Append a stream: a shard goes round a ring through two slots, and is used and relayed on each die."""
         n = self.dies
         slots = [self.local(slot=True) for _ in range(2)]
         read = self.source((8,), 1)
@@ -312,7 +315,7 @@ class _Body:
             write = View(slots[t % 2], 0, (8,), (1,), DTYPE)
             self.send(ring, read, write, f"stream.{slots[0]}")
             target = self.target((8,))
-            if not self.same(target, read):
+            if not self.may_alias(target, read):
                 reads = (read, read)
                 self.stmts.append(Kernel("add", (target,), reads))
                 self.write(target, 1)
@@ -320,7 +323,7 @@ class _Body:
 
 
 def elements(view: View, die: int) -> NDArray[np.intp]:
-    """The positions in the buffer that a die touches, in the order of the view, as the view's shape."""
+    """The positions in the buffer of the elements of a view on a die, in the shape of the view."""
     index = np.full(view.shape, at(view.offset, die), np.intp)
     for d, (n, stride) in enumerate(zip(view.shape, view.strides, strict=True)):
         shape = [1] * len(view.shape)

@@ -1,4 +1,4 @@
-"""Which arguments of a procedure a call may bind to the same bytes."""
+"""Aliases among the arguments of a procedure: groups of arguments that some call may bind to the same bytes."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from wscc.ir.step import Affine, Ref, Step, calls
 
 
 def aliases(module: Module) -> dict[str, dict[str, str]]:
-    """By procedure: each argument that may share its bytes, with the common name of those it shares them with.
+    """The common name of each argument that may alias another, by procedure and argument.
 
-    Arguments with the same name are the same memory anyway. Elements of arrays in one storage share either all
-    bytes or none (plan_memory gives them equal strides).
+    Arguments that alias no other are left out; those with the same name are the same memory anyway. Elements of arrays
+    in one storage share either all bytes or none (`plan_memory` gives them equal strides).
     """
     storage = {a.name: a.storage or a.name for a in module.arrays}
-    shared: dict[str, UnionFind[str]] = {p.name: UnionFind() for p in module.procedures}
+    groups: dict[str, UnionFind[str]] = {p.name: UnionFind() for p in module.procedures}
     for name, args in _bindings(module.step):
-        sharing: dict[str, list[tuple[str, Ref]]] = {}
+        by_storage: dict[str, list[tuple[str, Ref]]] = {}
         for argument, ref in zip(module.procedure(name).arguments, args, strict=True):
-            sharing.setdefault(storage[ref.array], []).append((argument.name, ref))
-        for (a, x), (b, y) in (pair for group in sharing.values() for pair in combinations(group, 2)):
+            by_storage.setdefault(storage[ref.array], []).append((argument.name, ref))
+        for (a, x), (b, y) in (pair for refs in by_storage.values() for pair in combinations(refs, 2)):
             if a != b and not apart(x, y):
-                shared[name].union(a, b)
-    return {name: _named(groups) for name, groups in shared.items()}
+                groups[name].union(a, b)
+    return {name: _named(group) for name, group in groups.items()}
 
 
 def _named(groups: UnionFind[str]) -> dict[str, str]:
-    """Each argument with the first of its group: which one names it in the union-find is left open."""
+    """The first member of each argument's group: the root that the union-find chooses is unspecified."""
     first: dict[str, str] = {}
     return {argument: first.setdefault(groups[argument], argument) for argument in groups}
 
 
 def _bindings(step: Step) -> list[tuple[str, tuple[Ref, ...]]]:
-    """Each distinct static call once."""
+    """Distinct (procedure, arguments) of the static calls, in program order."""
     return list(dict.fromkeys((call.procedure, call.args) for call, _ in calls(step)))
 
 
 def apart(x: Ref, y: Ref) -> bool:
-    """Whether the two elements differ in every iteration."""
+    """Whether two elements of one array differ in every iteration."""
     return any(_differ(i, j) for i, j in zip(x.index, y.index, strict=True))
 
 

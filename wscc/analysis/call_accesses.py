@@ -1,4 +1,4 @@
-"""Kinds of access of the calls of a step to the elements of arrays that they are given."""
+"""Kinds of access of calls to the array elements bound to their arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wscc.ir.module import Mode, Procedure
 
 
 class AccessKind(StrEnum):
-    """`ADD` reads and writes, and changes places with another one."""
+    """`ADD` reads and writes; two of them commute."""
 
     READ = "read"
     ADD = "add"
@@ -20,5 +20,5 @@ _OF_MODE: Final = {Mode.WRITE: AccessKind.WRITE, Mode.ADD: AccessKind.ADD}
 
 
 def argument_accesses(procedure: Procedure) -> tuple[AccessKind, ...]:
-    """How a call of the procedure accesses each of its arguments."""
+    """The kind of access of a call to each of its arguments, in their order."""
     return *(AccessKind.READ for _ in procedure.inputs), *(_OF_MODE[o.mode] for o in procedure.outputs)

@@ -1,8 +1,8 @@
 """The rates of a machine: seconds of work, of bytes and of messages on the dies and links of a wafer.
 
-This is the one place that divides by a peak or a bandwidth. Whoever weighs time against time takes it from here: the
-layout search, what lies in fast memory, the overlap of messages and work, the strategy search, the fault study, the
-simulator. Each of them says by itself what it counts, and what it leaves out.
+This is the one place that divides by a peak or a bandwidth. Everything that compares times takes them from here: the
+layout search, the promotion to fast memory, the overlap of messages and work, the strategy search, the fault study and
+the simulator. Each of them documents what it counts and what it leaves out.
 
 Rates come in two kinds of number: `Rates.of(wafer)` in doubles, for estimates, and `Rates.exact(wafer)` in fractions,
 where no size may be rounded away. The same holds for `DieRates` and `LinkRates`.
@@ -37,10 +37,12 @@ class DieRates(Generic[N]):
 
     @staticmethod
     def of(die: Die) -> DieRates[float]:
+        """The rates of a die in doubles."""
         return DieRates(die.peak, die.hbm_bandwidth, die.tile)
 
     @staticmethod
     def exact(die: Die) -> DieRates[Fraction]:
+        """The rates of a die in fractions."""
         return DieRates(Fraction(die.peak), Fraction(die.hbm_bandwidth), die.tile)
 
     @property
@@ -57,7 +59,7 @@ class DieRates(Generic[N]):
         return amount / self.hbm_bandwidth if self.has_hbm else self.hbm_bandwidth
 
     def efficiency(self, sides: Iterable[int]) -> float:
-        """Part of the peak that a matrix product of these m, n and k reaches: it takes whole tiles."""
+        """The fraction of the peak that a matrix product of sides m, n and k reaches: it takes whole tiles."""
         sides = tuple(sides)
         return prod(sides) / in_tiles(sides, self.tile)
 
@@ -72,14 +74,16 @@ class LinkRates(Generic[N]):
 
     @staticmethod
     def of(link: Link) -> LinkRates[float]:
+        """The rates of a link in doubles."""
         return LinkRates(link.bandwidth, link.latency, link.flit)
 
     @staticmethod
     def exact(link: Link) -> LinkRates[Fraction]:
+        """The rates of a link in fractions."""
         return LinkRates(Fraction(link.bandwidth), exact(link.latency), link.flit)
 
     def busy(self, amount: N | int) -> N:
-        """Seconds that so many bytes keep a link from others: neither latency nor flits."""
+        """Seconds that so many bytes occupy a link, without latency and not rounded to flits."""
         return amount / self.bandwidth
 
     def capacity(self, seconds: N) -> N:
@@ -94,15 +98,17 @@ class LinkRates(Generic[N]):
 
 @dataclass(frozen=True, slots=True)
 class Rates(Generic[N]):
-    """All dies of a wafer are alike, and all links."""
+    """The rates of a wafer, all of whose dies are alike, and all of whose links."""
 
     die: DieRates[N]
     link: LinkRates[N]
 
     @staticmethod
     def of(wafer: Wafer) -> Rates[float]:
+        """The rates of a wafer in doubles."""
         return Rates(DieRates.of(wafer.die), LinkRates.of(wafer.link))
 
     @staticmethod
     def exact(wafer: Wafer) -> Rates[Fraction]:
+        """The rates of a wafer in fractions."""
         return Rates(DieRates.exact(wafer.die), LinkRates.exact(wafer.link))

@@ -1,4 +1,4 @@
-"""Dependences between statements of a scheduled procedure: those that must keep their order."""
+"""Dependences between statements of a scheduled procedure: pairs of statements that must keep their order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Index = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Dependences:
-    """Every access of a region, as the number of the statement and of the region, reads apart from writes."""
+    """Accesses of a body as pairs of numbers: statement `readers[k]` reads region `read[k]`, and statement `writers[k]`
+    writes region `written[k]`."""
 
     accesses: Accesses
     readers: Index
@@ -26,29 +27,32 @@ class Dependences:
 
     @staticmethod
     def of(procedure: Procedure, dies: int, aliases: dict[str, str]) -> Dependences:
-        found = accesses(procedure, dies, aliases)
-        reads = [(i, r) for i, t in enumerate(found.touches) for r in t.reads]
-        writes = [(i, r) for i, t in enumerate(found.touches) for r in t.writes]
+        """The dependences of a body on so many `dies`, with the common names of its arguments."""
+        scan = accesses(procedure, dies, aliases)
+        reads = [(i, r) for i, a in enumerate(scan.by_statement) for r in a.reads]
+        writes = [(i, r) for i, a in enumerate(scan.by_statement) for r in a.writes]
         pairs = [np.asarray(x, np.intp).reshape(-1, 2).T for x in (reads, writes)]
-        return Dependences(found, *pairs[0], *pairs[1])
+        return Dependences(scan, *pairs[0], *pairs[1])
 
-    def around(self, members: Sequence[int]) -> tuple[Index, Index]:
-        """Other statements that some of these follow, and others that follow some of these, in the given order."""
-        touches = self.accesses.touches
-        before = np.zeros(len(touches), np.bool_)
-        after = before.copy()
+    def neighbours(self, members: Sequence[int]) -> tuple[Index, Index]:
+        """Predecessors and successors: the other statements that some member depends on, and those that depend on some
+        member, each ascending."""
+        count = len(self.accesses.by_statement)
+        predecessors = np.zeros(count, np.bool_)
+        successors = predecessors.copy()
         for m in members:
-            tied = np.zeros(len(touches), np.bool_)
-            tied[self.writers[self._meets(self.written, (*touches[m].reads, *touches[m].writes))]] = True
-            tied[self.readers[self._meets(self.read, touches[m].writes)]] = True
-            before[:m] |= tied[:m]
-            after[m + 1 :] |= tied[m + 1 :]
-        before[list(members)] = after[list(members)] = False
-        return np.flatnonzero(before), np.flatnonzero(after)
+            own = self.accesses.by_statement[m]
+            dependent = np.zeros(count, np.bool_)
+            dependent[self.writers[self._overlap(self.written, (*own.reads, *own.writes))]] = True
+            dependent[self.readers[self._overlap(self.read, own.writes)]] = True
+            predecessors[:m] |= dependent[:m]
+            successors[m + 1 :] |= dependent[m + 1 :]
+        predecessors[list(members)] = successors[list(members)] = False
+        return np.flatnonzero(predecessors), np.flatnonzero(successors)
 
-    def _meets(self, regions: Index, own: Sequence[int]) -> NDArray[np.bool_]:
-        """Which of the regions meet one of `own`."""
-        met = np.zeros(len(self.accesses.regions), np.bool_)
-        for r in own:
-            met[self.accesses.meeting[r]] = True
-        return np.asarray(met[regions], np.bool_)
+    def _overlap(self, regions: Index, others: Sequence[int]) -> NDArray[np.bool_]:
+        """A mask of those `regions` that overlap one of `others`."""
+        overlaps = np.zeros(len(self.accesses.regions), np.bool_)
+        for r in others:
+            overlaps[self.accesses.overlapping[r]] = True
+        return np.asarray(overlaps[regions], np.bool_)

@@ -1,4 +1,5 @@
-"""Floating-point operations of programs: of kernels, of a whole step, repeated on several dies, or hidden by a mask."""
+"""Floating-point operations: of kernels and steps, those that several dies repeat, and those that a causal mask
+hides."""
 
 from __future__ import annotations
 
@@ -13,15 +14,17 @@ from wscc.ir.step import calls
 
 
 def gemm_flops(kernel: Kernel) -> int:
-    """FLOPs of a `gemm` on one die; other kernels do no work to speak of."""
+    """FLOPs of a `gemm` on one die, two for each multiply-add; 0 for other kernels, whose work is negligible."""
     if kernel.opcode != "gemm":
         return 0
     return 2 * prod(kernel.writes[0].shape) * kernel.reads[0].shape[-1]
 
 
 def replicated_flops(sharded: Module) -> dict[str, int]:
-    """By op, the FLOPs of a step that dies repeat after one another, summed over dies: no axis that could
-    have split the op is idle in a strategy without an entry here."""
+    """FLOPs of a step that are done on more than one die, summed over the extra dies, by op (`procedure/result`).
+
+    A strategy without an entry leaves no axis idle that could have split an op.
+    """
     dies = sharded.dies_used // sharded.stages
     repeated: dict[str, int] = {}
     for call, times in calls(sharded.step):
@@ -29,15 +32,15 @@ def replicated_flops(sharded: Module) -> dict[str, int]:
             split = prod(sharded.sizes[a] for a in working_axes(op))
             if op.flops and split < dies:
                 name = f"{call.procedure}/{op.results[0].name}"
-                extra = int(times * op.flops * seen(op, sharded)) * (dies - split) // split
-                repeated[name] = repeated.get(name, 0) + extra
+                redundant = int(times * op.flops * computed_fraction(op, sharded)) * (dies - split) // split
+                repeated[name] = repeated.get(name, 0) + redundant
     return repeated
 
 
 def hidden_flops(sharded: Module) -> int:
     """FLOPs of attention in a step that no die computes, because a causal mask hides whole shards of keys."""
     return sum(
-        int(times * op.flops * (1 - seen(op, sharded)))
+        int(times * op.flops * (1 - computed_fraction(op, sharded)))
         for call, times in calls(sharded.step)
         for op in sharded.procedure(call.procedure).ops
         if op.flops
@@ -45,18 +48,21 @@ def hidden_flops(sharded: Module) -> int:
 
 
 def hidden_model_flops(sharded: Module) -> int:
-    """What of `model_flops` no die computes, because a causal mask hides whole shards of keys."""
+    """The part of `model_flops` that no die computes, because a causal mask hides whole shards of keys."""
     return 3 * sum(
-        int(times * op.flops * (1 - seen(op, sharded)))
+        int(times * op.flops * (1 - computed_fraction(op, sharded)))
         for call, times in calls(sharded.step)
         for op in sharded.procedure(call.procedure).ops
         if op.flops and not op.origin
     )
 
 
-def seen(op: Op, sharded: Module) -> Fraction:
-    """The share of an op's work that is done: of T shards of keys, query shard i sees the first i + 1, in zigzag
-    two pieces of each shard for every two pieces of queries, but one in its own."""
+def computed_fraction(op: Op, sharded: Module) -> Fraction:
+    """The fraction of an op's work that dies compute under a causal mask; 1 for an op without one.
+
+    Of T shards of keys, query shard i sees the first i + 1: (T + 1) / 2T. In zigzag, two pieces of queries see two
+    pieces of each other shard together, and three of their own: (2T + 1) / 4T.
+    """
     if not op.definition.positional or not op.attr("causal"):
         return Fraction(1)
     queries = split_axes(op, op.rule.ins[0][1])
@@ -70,8 +76,8 @@ def seen(op: Op, sharded: Module) -> Fraction:
 
 
 def model_flops(graph: Module) -> int:
-    """FLOPs of contractions and attention in a training step of a forward module: forward, and twice that
-    backward; recomputation does not count."""
+    """FLOPs of contractions and attention in a training step of a forward module: those of the forward pass, and twice
+    as many for the backward pass; recomputation does not count."""
     forward = sum(
         times * op.flops for call, times in calls(graph.step) for op in graph.procedure(call.procedure).ops
     )

@@ -1,8 +1,8 @@
-"""How shards reach every die of a group: rounds of moves between positions (TATP, arXiv 2512.14256, sec. 4).
+"""Plans by which shards reach every die of a group: rounds of moves between positions (TATP, arXiv 2512.14256, sec. 4).
 
-A *closed ring* of even size T sends whole shards both ways and the antipodal one as two halves: T/2 rounds,
-(T-1)/2 shards per link and direction. An *open chain* floods both ways: T-1 rounds, at most one shard per link,
-direction and round. Reducing to owners is the same plan run backwards.
+A *closed ring* of even size T sends whole shards both ways and the antipodal one as two halves: T/2 rounds, (T-1)/2
+shards per link and direction. An *open chain* floods both ways: T-1 rounds, at most one shard per link, direction and
+round. A reduction to the owners of shards is the same plan run backwards.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wscc.ir.per_die import NOBODY
 
 
 class Part(StrEnum):
-    """Which part of a shard a move carries."""
+    """The part of a shard that a move carries."""
 
     WHOLE = "whole"
     LOW = "low"
@@ -23,7 +23,8 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """By position: `to[p]` is where p sends (`NOBODY`: nowhere), `shard[p]` the shard that it sends."""
+    """Simultaneous messages, at most one from each position: p sends shard `shard[p]` to `to[p]` (`NOBODY`: it sends
+    none)."""
 
     to: tuple[int, ...]
     shard: tuple[int, ...]
@@ -31,11 +32,11 @@ class Move:
 
     @property
     def sent(self) -> tuple[int, ...]:
-        """By position: the shard that it sends, `NOBODY` where it sends none."""
+        """The shard that each position sends, `NOBODY` where it sends none."""
         return tuple(s if q != NOBODY else NOBODY for s, q in zip(self.shard, self.to, strict=True))
 
     def backwards(self) -> Move:
-        """Every message from its receiver to its sender."""
+        """The reversed move: every message goes from its receiver to its sender."""
         to, shard = [NOBODY] * len(self.to), [0] * len(self.to)
         for p, q in enumerate(self.to):
             if q != NOBODY:
@@ -45,8 +46,8 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class GatherPlan:
-    """`rounds[r]`: moves of round r + 1. `order[t][p]`: the shard that position p uses t-th; it has arrived
-    after `ready[t]` rounds at every position."""
+    """A plan for `size` positions. `rounds[r]`: the moves of round r + 1. `order[t][p]`: the shard that position p uses
+    t-th; it has arrived at every position after `ready[t]` rounds."""
 
     size: int
     rounds: tuple[tuple[Move, ...], ...]
@@ -55,43 +56,49 @@ class GatherPlan:
 
 
 def ring(size: int) -> GatherPlan:
-    """The plan of a closed ring (or, routed over several hops, of any group)."""
-    places = range(size)
+    """The plan of a closed ring of neighbours; routed over several hops, it serves any group."""
+    positions = range(size)
     if size == 2:
         exchange = Move((1, 0), (0, 1))
         return GatherPlan(2, ((exchange,),), ((0, 1), (1, 0)), (0, 1))
-    rounds, order, ready = [], [tuple(places)], [0]
+    rounds, order, ready = [], [tuple(positions)], [0]
     for r in range(1, size // 2 + 1):
         antipodal = 2 * r == size
         low, high = (Part.LOW, Part.HIGH) if antipodal else (Part.WHOLE, Part.WHOLE)
-        right = Move(tuple((p + 1) % size for p in places), tuple((p - r + 1) % size for p in places), low)
-        left = Move(tuple((p - 1) % size for p in places), tuple((p + r - 1) % size for p in places), high)
+        right = Move(
+            tuple((p + 1) % size for p in positions), tuple((p - r + 1) % size for p in positions), low
+        )
+        left = Move(
+            tuple((p - 1) % size for p in positions), tuple((p + r - 1) % size for p in positions), high
+        )
         rounds.append((right, left))
-        order.append(tuple((p - r) % size for p in places))
+        order.append(tuple((p - r) % size for p in positions))
         ready.append(r)
         if not antipodal:
-            order.append(tuple((p + r) % size for p in places))
+            order.append(tuple((p + r) % size for p in positions))
             ready.append(r)
     return GatherPlan(size, tuple(rounds), tuple(order), tuple(ready))
 
 
 def chain(size: int) -> GatherPlan:
-    """The plan of an open path: position p < T/2 uses p, p+1, .. (mod T), the others p, p-1, .."""
-    places = range(size)
+    """The plan of an open path of neighbours: position p < T/2 uses shards p, p+1, .. (mod T), the others p, p-1, .."""
+    positions = range(size)
     rounds = []
     for r in range(1, size):
         right = Move(
-            tuple(p + 1 if p + 1 < size and p - r + 1 >= 0 else NOBODY for p in places),
-            tuple(max(p - r + 1, 0) for p in places),
+            tuple(p + 1 if p + 1 < size and p - r + 1 >= 0 else NOBODY for p in positions),
+            tuple(max(p - r + 1, 0) for p in positions),
         )
         left = Move(
-            tuple(p - 1 if p >= 1 and p + r - 1 < size else NOBODY for p in places),
-            tuple(min(p + r - 1, size - 1) for p in places),
+            tuple(p - 1 if p >= 1 and p + r - 1 < size else NOBODY for p in positions),
+            tuple(min(p + r - 1, size - 1) for p in positions),
         )
         rounds.append((right, left))
-    order = [tuple((p + t) % size if 2 * p < size else (p - t) % size for p in places) for t in range(size)]
+    order = [
+        tuple((p + t) % size if 2 * p < size else (p - t) % size for p in positions) for t in range(size)
+    ]
     ready = [max(abs(p - j) for p, j in enumerate(row)) for row in order]
-    # A shard never used before its turn may still have arrived earlier elsewhere: keep the order monotone.
+    # `ready` has to be monotone: a shard that is used later may have to arrive everywhere earlier.
     for t in range(1, size):
         ready[t] = max(ready[t], ready[t - 1])
     return GatherPlan(size, tuple(rounds), tuple(order), tuple(ready))

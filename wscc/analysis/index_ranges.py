@@ -1,4 +1,4 @@
-"""Global coordinates of what a die holds of a dimension: one run, or several where a sequence lies in zigzag."""
+"""Ranges of global coordinates that a die holds of a dimension: one run, or several where a sequence is in zigzag."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from wscc.ir.zigzag import piece_at
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`size` local indices from `local` on, whose global coordinates start at `start` (by die)."""
+    """Consecutive indices of a dimension: `size` local ones from `local` on, whose global coordinates start at `start`
+    (by die)."""
 
     local: int
     size: int
@@ -24,14 +25,16 @@ Runs = Callable[[str], list[Run]]
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:
-    """How dimensions are cut: `zigzag` axes hold their blocks in that order."""
+    """The partition of dimensions over a mesh; the blocks of the axes in `zigzag` are in zigzag order."""
 
     mesh: LogicalMesh
     zigzag: tuple[str, ...]
 
     def runs(self, axes: Sequence[str], size: int, *, folded: str = "") -> list[Run]:
-        """What each die holds of a dimension of `size` split by `axes`, major first. `folded` names the axis by
-        which the dimension lies in zigzag although nothing splits it any more: it was gathered."""
+        """The runs that each die holds of a dimension of `size` split by `axes`, major first.
+
+        `folded` names the axis by which a dimension is in zigzag order although it has been gathered along it.
+        """
         first = axes[0] if axes and axes[0] in self.zigzag else folded
         blocks = self.mesh.block(axes)
         count = 1
@@ -42,8 +45,8 @@ class Coordinates:
         return self.zigzag_runs(first, size, blocks, count)
 
     def chunk(self, axes: Sequence[str], axis: str, size: int, shards: Sequence[int]) -> list[Run]:
-        """What each die works on of a dimension that a stream cuts over `axis`: shard `shards[die]` of what
-        `axes`, the others that split it, leave."""
+        """The runs of shard `shards[die]` of a dimension that a stream cuts over `axis`, within the block that the
+        other `axes` which split it give the die."""
         count = self.mesh.sizes[axis]
         blocks = [b * count + k for b, k in zip(self.mesh.block(axes), shards, strict=True)]
         for a in axes:
@@ -56,25 +59,25 @@ class Coordinates:
     def zigzag_runs(self, axis: str, size: int, blocks: Sequence[int], count: int) -> list[Run]:
         """The runs of block `blocks[die]` of `count` equal ones of a dimension in zigzag over `axis`."""
         shards = self.mesh.sizes[axis]
-        piece, own = size // (2 * shards), size // count
-        if own <= piece:
-            inside = [b * own for b in blocks]
-            start = per_die(piece_at(at // piece, shards) * piece + at % piece for at in inside)
-            return [Run(0, own, start)]
-        each = own // piece
+        piece, block = size // (2 * shards), size // count
+        if block <= piece:
+            offsets = [b * block for b in blocks]
+            start = per_die(piece_at(o // piece, shards) * piece + o % piece for o in offsets)
+            return [Run(0, block, start)]
+        pieces = block // piece
         return [
-            Run(k * piece, piece, per_die(piece_at(b * each + k, shards) * piece for b in blocks))
-            for k in range(each)
+            Run(k * piece, piece, per_die(piece_at(b * pieces + k, shards) * piece for b in blocks))
+            for k in range(pieces)
         ]
 
 
-def ends(run: Run, die: int) -> int:
-    """The last global coordinate of a run."""
+def last_coordinate(run: Run, die: int) -> int:
+    """The last global coordinate of a run on a die."""
     start = run.start if isinstance(run.start, int) else run.start[die]
     return start + run.size - 1
 
 
 def visible(queries: Run, keys: Run, dies: int) -> Ints:
-    """1 on dies where some query may see some key under a causal mask."""
+    """A mask by die: 1 where some query of a run may see some key of a run under a causal mask."""
     first = [keys.start if isinstance(keys.start, int) else keys.start[i] for i in range(dies)]
-    return per_die(int(first[i] <= ends(queries, i)) for i in range(dies))
+    return per_die(int(first[i] <= last_coordinate(queries, i)) for i in range(dies))

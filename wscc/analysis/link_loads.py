@@ -46,7 +46,8 @@ class PhaseLoad:
 def phase_loads(module: Module, *, bounds: bool = False) -> tuple[PhaseLoad, ...]:
     """The loads of a routed module that still has its transfers, in order of procedures and phases.
 
-    With `bounds`, lower bounds of the highest loads are computed, as many as take some seconds."""
+    With `bounds`, lower bounds are computed too, of the highest loads first, as many as take some seconds.
+    """
     topology = mesh_topology(module.machine)
     links = _Links(module, topology)
     phases = module_flows(module)
@@ -55,14 +56,15 @@ def phase_loads(module: Module, *, bounds: bool = False) -> tuple[PhaseLoad, ...
     bounds_by_flows = _bounds(topology, carried, _WORK) if bounds else {}
     loads = []
     for phase in phases:
-        most, bound = int(carried[phase.flows].max()), bounds_by_flows.get(phase.flows)
-        gap = 100 * (most / bound - 1) if bound else None
-        loads.append(PhaseLoad(phase.name, initial[phase.flows], most, bound, gap))
+        largest, bound = int(carried[phase.flows].max()), bounds_by_flows.get(phase.flows)
+        gap = 100 * (largest / bound - 1) if bound else None
+        loads.append(PhaseLoad(phase.name, initial[phase.flows], largest, bound, gap))
     return tuple(loads)
 
 
 def _bounds(topology: Topology, carried: dict[Flows, DieArray], work: int) -> dict[Flows, int | None]:
-    """Lower bounds by flows, of the highest loads first, until the work `work` is used up."""
+    """Lower bounds of the largest load by set of flows, highest loads first, until `work` (links x sources) is used
+    up."""
     bounds = {}
     for flows, load in sorted(carried.items(), key=lambda item: -int(item[1].max())):
         sources = {f.source for f in flows if not f.pinned}
@@ -83,7 +85,7 @@ class ProcedureLoad:
 
 
 def procedure_loads(module: Module, phases: Sequence[PhaseLoad]) -> tuple[ProcedureLoad, ...]:
-    """The loads of each procedure of a routed module, from those of its `phases`."""
+    """The loads of each procedure that sends anything in a routed module, from those of its `phases`."""
     topology = mesh_topology(module.machine)
     links = _Links(module, topology)
     sums: dict[str, int] = {}
@@ -96,7 +98,7 @@ def procedure_loads(module: Module, phases: Sequence[PhaseLoad]) -> tuple[Proced
 
 
 def link_bytes(module: Module, transfers: Sequence[Transfer], senders: range | None = None) -> dict[Hop, int]:
-    """Bytes of the transfers by directed link (two physical dies); of the `senders` only, if they are given."""
+    """Bytes of the transfers by directed link (two physical dies), of all senders or of the logical dies `senders`."""
     topology = mesh_topology(module.machine)
     carried = _Links(module, topology).carried(transfers, senders)
     return {link: n for link, n in zip(topology.links, carried.tolist(), strict=True) if n}
@@ -113,7 +115,7 @@ def _initial(topology: Topology, flows: Flows, links: _Links) -> DieArray:
 
 
 class _Links:
-    """The directed links of a wafer, and those that each route of a module crosses."""
+    """The directed links of a wafer by number, and the links that each route of a module crosses."""
 
     def __init__(self, module: Module, topology: Topology) -> None:
         self.module = module

@@ -1,4 +1,4 @@
-"""Flows of each phase of a procedure for the router: one for each pair of dies that exchange bytes."""
+"""Flows of each phase of a procedure, for the router: one for each pair of dies that exchange bytes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from wscc.ir.per_die import NOBODY, Ints
 from wscc.routing.flows import Flow
 from wscc.routing.limits import Limits
 
-# (content, one hop, channel or _ANY) of a transfer. Transfers of one kind share flows.
+# (content, one hop, channel or _ANY) of a transfer; transfers of one kind share flows.
 Kind = tuple[str, bool, int]
 _ANY: Final = -1
-# A phase of at most so many messages, all too small to be cut, may take a route for each of them.
+# A phase of at most so many messages, all too small to be cut, has a flow for each of them.
 _FEW: Final = 512
 
 # A pair of physical dies as one integer: source * _CODE + destination.
@@ -67,7 +67,7 @@ def unphased_flows(module: Module) -> tuple[PhaseFlows, ...]:
 def _procedure_flows(procedure: Procedure, dies: DieArray) -> list[PhaseFlows]:
     by_phase: dict[int, list[Transfer]] = {}
     work: dict[int, int] = {}
-    flops = 0  # of kernels since the last transfer
+    flops = 0  # of kernels since the previous transfer
     for stmt in procedure.body:
         if isinstance(stmt, Kernel):
             flops += gemm_flops(stmt)

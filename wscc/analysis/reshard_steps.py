@@ -1,7 +1,7 @@
-"""From one layout to another: the primitive steps, and what they cost.
+"""Plans that take a value from one layout to another in primitive reshard steps, and the elements that each step moves.
 
-A dimension is opened and closed only at its minor end, so a plan undoes the minor axes of a dimension before
-its major ones and never needs to permute blocks.
+A dimension is split and joined only at its minor end, so a plan undoes the minor axes of a dimension before its major
+ones and never needs to permute blocks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from wscc.ir.types import Layout, Reduction
 
 @dataclass(frozen=True, slots=True)
 class ReshardStep:
-    """One primitive: `dim` is gathered, scattered or sliced; `to` is where all_to_all splits instead."""
+    """One primitive of `kind` along `axis` that ends in layout `after`: `dim` is gathered, scattered or sliced, and
+    `to` is the dimension that all_to_all splits instead."""
 
     kind: str
     axis: str
@@ -46,62 +47,63 @@ class _Planner:
         ):  # fmt: skip
             yield step
 
-    def _now(self, kind: str, axis: str, **more: object) -> ReshardStep:
+    def _step(self, kind: str, axis: str, **fields: object) -> ReshardStep:
         layout = Layout(tuple(map(tuple, self.dims))).with_partial(self.partial)
-        return ReshardStep(kind, axis, layout, **more)  # type: ignore[arg-type]
+        return ReshardStep(kind, axis, layout, **fields)  # type: ignore[arg-type]
 
-    def _fits(self, d: int) -> bool:
-        """Whether what dimension `d` is split by now is a major part of what the target wants."""
+    def _is_prefix(self, d: int) -> bool:
+        """Whether the axes that split dimension `d` now are the major ones of the target's."""
         return tuple(self.dims[d]) == self.target.dims[d][: len(self.dims[d])]
 
-    def _next(self, d: int) -> str | None:
-        wanted, have = self.target.dims[d], self.dims[d]
-        return wanted[len(have)] if self._fits(d) and len(have) < len(wanted) else None
+    def _next_axis(self, d: int) -> str | None:
+        """The axis that has to split dimension `d` next, if it can be split now."""
+        target, current = self.target.dims[d], self.dims[d]
+        return target[len(current)] if self._is_prefix(d) and len(current) < len(target) else None
 
-    def _surplus(self) -> list[str]:
-        """Axes whose partial state the target does not want."""
+    def _unwanted_partials(self) -> list[str]:
+        """Axes along which the value is partial, but the target is not (or by another reduction)."""
         return [a for a, kind in self.partial.items() if self.keep.get(a) != kind]
 
     def _reduce_scatter(self) -> ReshardStep | None:
-        for axis in self._surplus():
+        for axis in self._unwanted_partials():
             d = self.target.dim_of(axis)
-            if d is not None and self._next(d) == axis and self.partial[axis] is Reduction.SUM:
+            if d is not None and self._next_axis(d) == axis and self.partial[axis] is Reduction.SUM:
                 del self.partial[axis]
                 self.dims[d].append(axis)
-                return self._now("reduce_scatter", axis, dim=d)
+                return self._step("reduce_scatter", axis, dim=d)
         return None
 
     def _slice(self) -> ReshardStep | None:
         used = {a for dim in self.dims for a in dim}
         for d in range(len(self.dims)):
-            axis = self._next(d)
+            axis = self._next_axis(d)
             if axis and axis not in self.partial and axis not in used:
                 self.dims[d].append(axis)
-                return self._now("slice", axis, dim=d)
+                return self._step("slice", axis, dim=d)
         return None
 
     def _all_reduce(self, late: bool = False) -> ReshardStep | None:
-        for axis in self._surplus():
+        for axis in self._unwanted_partials():
             kind = self.partial[axis]
             if late or self.target.dim_of(axis) is None or kind is not Reduction.SUM:
                 del self.partial[axis]
-                return self._now("all_reduce", axis, reduction=kind)
+                return self._step("all_reduce", axis, reduction=kind)
         return None
 
     def _late_all_reduce(self) -> ReshardStep | None:
         return self._all_reduce(late=True)
 
     def _regroup(self) -> ReshardStep | None:
-        wrong = [d for d in range(len(self.dims)) if not self._fits(d)]
-        for d in wrong:
+        misplaced = [d for d in range(len(self.dims)) if not self._is_prefix(d)]
+        for d in misplaced:
             for e in range(len(self.dims)):
-                if e != d and self._next(e) == self.dims[d][-1]:
+                if e != d and self._next_axis(e) == self.dims[d][-1]:
                     axis = self.dims[d].pop()
                     self.dims[e].append(axis)
-                    return self._now("all_to_all", axis, dim=d, to=e)
-        if wrong:
-            axis = self.dims[wrong[0]].pop()
-            return self._now("all_gather", axis, dim=wrong[0])
+                    return self._step("all_to_all", axis, dim=d, to=e)
+        if misplaced:
+            axis = self.dims[misplaced[0]].pop()
+            return self._step("all_gather", axis, dim=misplaced[0])
         return None
 
     def _mask(self) -> ReshardStep | None:
@@ -109,17 +111,18 @@ class _Planner:
             if axis not in self.partial:
                 assert kind is Reduction.SUM, "a maximum has no neutral part to mask with"
                 self.partial[axis] = kind
-                return self._now("mask", axis)
+                return self._step("mask", axis)
         return None
 
 
-def reshard(step: ReshardStep, source: Value, made: Value) -> Reshard:
-    """The step as a statement."""
-    return Reshard(step.kind, step.axis, source, made, step.dim, step.to, step.reduction)
+def reshard(step: ReshardStep, source: Value, result: Value) -> Reshard:
+    """The statement that makes `result` from `source` by this step."""
+    return Reshard(step.kind, step.axis, source, result, step.dim, step.to, step.reduction)
 
 
 def received_elements(step: ReshardStep, shape: tuple[int, ...], sizes: dict[str, int]) -> float:
-    """Elements that a die receives in one primitive step (bandwidth-optimal collective)."""
+    """Elements that a die receives in one step, by the bandwidth-optimal algorithm (Thakur et al., "Optimization of
+    Collective Communication Operations in MPICH", 2005). `shape` is global, `sizes` those of the axes."""
     n = sizes[step.axis]
     local = prod(shape) / prod(sizes[a] for a in step.after.axes)
     if step.kind in ("slice", "mask"):
@@ -136,11 +139,11 @@ def received_elements(step: ReshardStep, shape: tuple[int, ...], sizes: dict[str
 
 
 def cost(source: Layout, target: Layout, shape: tuple[int, ...], sizes: dict[str, int]) -> float:
-    """Elements received per die to get from `source` to `target`."""
+    """Elements that a die receives in all steps of the plan from `source` to `target`."""
     return sum(received_elements(step, shape, sizes) for step in plan(source, target))
 
 
-def moving(op: Op) -> list[Value]:
-    """The values that travel."""
+def moving_values(op: Op) -> list[Value]:
+    """Operands and results of a streamed op (a collective matmul) whose shards move between dies."""
     assert op.stream is not None
     return [op.operands[i] for i in op.stream.moving_in] + [op.results[j] for j in op.stream.moving_out]

@@ -1,9 +1,9 @@
-"""Views that the statements of fabric procedures read and write, on which dies, and from when until when.
+"""Views that the statements of fabric procedures read and write, the dies that do, and the spans of messages.
 
-The one scan of statements: whatever orders, moves or places them takes reads and writes from here. Verifiers and
-oracles have scans of their own, so that they share no mistake with what they check.
+This is the one scan of statements: every analysis and pass that orders, moves or places statements takes reads and
+writes from here. Verifiers and oracles have scans of their own, so that they share no mistake with what they check.
 
-A result that a kernel adds to counts as written: the same statements have to keep their order with it.
+A result that a kernel adds to counts as written only: writes impose every order that a read of it would.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from wscc.ir.per_die import Ints
 from wscc.ir.views import View
 
 Stmt = FabricStmt | GraphStmt
-Views = tuple[tuple[View, bool], ...]  # each with whether it is written
+Views = tuple[tuple[View, bool], ...]  # (view, is written)
 
 
 def views_of(stmt: Stmt) -> Views:
-    """The views that a statement by itself reads and writes, in no other's stead: a wait has none, nor has an op."""
+    """The views that a statement itself reads and writes, writes first; none of a wait (see `accessed`) or an op."""
     match stmt:
         case Kernel():
             return (*((v, True) for v in stmt.writes), *((v, False) for v in stmt.reads))
@@ -36,24 +36,24 @@ def views_of(stmt: Stmt) -> Views:
 
 
 def accessed(body: Iterable[Stmt]) -> Iterator[Views]:
-    """By statement of a body, the views that it reads and writes.
+    """The views that each statement of a body reads and writes, waits included.
 
     A message writes its slot from the post to the wait (received), and reads its source from the send to the wait
-    (sent): the wait reads or writes what the post or send did.
+    (sent), so a wait accesses the view of its post or send.
     """
-    begun: dict[tuple[int, bool], Views] = {}
+    in_flight: dict[tuple[int, bool], Views] = {}
     for stmt in body:
         if isinstance(stmt, Wait):
-            yield begun[stmt.channel, stmt.sent]
+            yield in_flight[stmt.channel, stmt.sent]
             continue
         views = views_of(stmt)
         if isinstance(stmt, Post | Send):
-            begun[stmt.channel, isinstance(stmt, Send)] = views
+            in_flight[stmt.channel, isinstance(stmt, Send)] = views
         yield views
 
 
 def where_of(stmt: Stmt, dies: int, *, writes: bool) -> Ints:
-    """1 on the dies on which a statement accesses what it writes, or what it reads."""
+    """A mask by die: 1 where a statement accesses what it writes, or with `writes=False` what it reads."""
     match stmt:
         case Kernel() | Wait():
             return stmt.where
@@ -67,57 +67,57 @@ def where_of(stmt: Stmt, dies: int, *, writes: bool) -> Ints:
 
 
 def buffers_of(body: Iterable[Stmt]) -> set[str]:
-    """The buffers and arguments that some statement reads or writes."""
+    """Names of the buffers and arguments that some statement reads or writes."""
     return {view.buffer for stmt in body for view, _ in views_of(stmt)}
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A view that statement `at` of a body reads or writes."""
+    """A view that the statement at a position of a body reads or writes."""
 
-    at: int
+    position: int
     view: View
     writes: bool
 
 
 def accesses_by_buffer(body: Iterable[Stmt]) -> dict[str, list[Access]]:
-    """By buffer and argument, its accesses in order; of one statement, writes before reads."""
+    """The accesses to each buffer and argument in program order; of one statement, writes before reads."""
     accesses: dict[str, list[Access]] = {}
-    for at, views in enumerate(accessed(body)):
+    for position, views in enumerate(accessed(body)):
         for view, writes in views:
-            accesses.setdefault(view.buffer, []).append(Access(at, view, writes))
+            accesses.setdefault(view.buffer, []).append(Access(position, view, writes))
     return accesses
 
 
 def positions_by_buffer(body: Iterable[Stmt]) -> dict[str, list[int]]:
-    """By buffer and argument, the statements that access it, in order; one that does so twice is there twice."""
+    """Positions of the statements that access each buffer and argument, ascending, one entry for each access."""
     positions: dict[str, list[int]] = {}
-    for at, views in enumerate(accessed(body)):
+    for position, views in enumerate(accessed(body)):
         for view, _ in views:
-            positions.setdefault(view.buffer, []).append(at)
+            positions.setdefault(view.buffer, []).append(position)
     return positions
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Positions in a scheduled body of the four statements of a message."""
+    """Positions in a scheduled body of the four statements of a message: post, send, wait (received), wait (sent)."""
 
     post: int
     send: int
     received: int
-    left: int
+    sent: int
 
 
 def messages(body: Sequence[Stmt]) -> dict[int, Message]:
     """The messages of a scheduled body by channel, in the order of their first statements."""
     parts: dict[int, dict[str, int]] = {}
-    for at, stmt in enumerate(body):
+    for position, stmt in enumerate(body):
         if isinstance(stmt, Post | Send | Wait):
-            parts.setdefault(stmt.channel, {})[_part(stmt)] = at
+            parts.setdefault(stmt.channel, {})[_part(stmt)] = position
     return {channel: Message(**part) for channel, part in parts.items()}
 
 
 def _part(stmt: Post | Send | Wait) -> str:
     if isinstance(stmt, Wait):
-        return "left" if stmt.sent else "received"
+        return "sent" if stmt.sent else "received"
     return "post" if isinstance(stmt, Post) else "send"

@@ -1,4 +1,4 @@
-"""Groups of transfers of a procedure: the stretch of the body that each one spans, and how many may be in flight."""
+"""Spans of the groups of transfers of a procedure, and the default number of transfers that a message may outlast."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wscc.ir.module import Procedure
 
 @dataclass(frozen=True, slots=True)
 class GroupSpan:
-    """The transfers, by position in the body, of groups that interleave (mostly one group)."""
+    """Positions in the body of the transfers of groups that interleave (mostly one group), `first` to `last`."""
 
     first: int
     last: int
@@ -19,7 +19,7 @@ class GroupSpan:
 
 
 def group_spans(procedure: Procedure) -> list[GroupSpan]:
-    """Disjoint spans in program order; a transfer without a group is one by itself, a local one in none."""
+    """Disjoint spans in program order; a transfer without a group is a span by itself, a local one is in none."""
     groups: dict[str | int, list[int]] = {}
     for i, stmt in enumerate(procedure.body):
         if isinstance(stmt, Transfer) and not stmt.is_local:
@@ -28,13 +28,15 @@ def group_spans(procedure: Procedure) -> list[GroupSpan]:
     for positions in groups.values():
         span = GroupSpan(positions[0], positions[-1], frozenset(positions))
         while spans and spans[-1].last > span.first:
-            last = spans.pop()
+            previous = spans.pop()
             span = GroupSpan(
-                min(last.first, span.first), max(last.last, span.last), last.transfers | span.transfers
+                min(previous.first, span.first),
+                max(previous.last, span.last),
+                previous.transfers | span.transfers,
             )
         spans.append(span)
     return spans
 
 
-# Unless told otherwise, messages begin and end over at most so many other transfers.
+# The default of how many other transfers a message may begin before or end behind.
 WINDOW: Final = 2

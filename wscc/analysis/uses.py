@@ -11,14 +11,14 @@ S = TypeVar("S", bound=GraphStmt)
 
 
 def producers(ops: Iterable[S]) -> dict[str, S]:
-    """By value, the statement whose result it is."""
+    """The statement that each value is a result of, by name of the value."""
     return {v.name: op for op in ops for v in op.results}
 
 
 def users(ops: Iterable[S]) -> dict[str, list[S]]:
-    """By value, the statements that read it, in order; one that reads it as two operands is there twice."""
-    reading: dict[str, list[S]] = {}
+    """The statements that read each value, in program order, one entry for each operand; by name of the value."""
+    readers: dict[str, list[S]] = {}
     for op in ops:
         for v in op.operands:
-            reading.setdefault(v.name, []).append(op)
-    return reading
+            readers.setdefault(v.name, []).append(op)
+    return readers

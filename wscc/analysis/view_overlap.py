@@ -1,6 +1,6 @@
-"""Whether two strided views of one buffer share a byte: exact, but for a bound on the work.
+"""Overlap of two strided views of one buffer, in bytes: exact, but for a bound on the work.
 
-Invariant: `meets` is never False for views that share a byte.
+Invariant: `overlap` is never False for views that share a byte.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _BUDGET = 2000
 
 @lru_cache(maxsize=65536)
 def byte_dims(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Dims:
-    """The bytes that a view touches, counted from its first; runs that join are merged, repeats dropped."""
+    """The bytes of a view as dimensions, relative to its first byte; adjacent runs are merged, repeats dropped.
+
+    `size`: bytes of an element; `strides` in elements.
+    """
     outer = sorted(
         ((n, s * size) for n, s in zip(shape, strides, strict=True) if n > 1 and s), key=lambda d: d[1]
     )
@@ -34,18 +37,22 @@ def byte_dims(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Di
 
 
 def dims_of(view: View) -> Dims:
+    """The byte dimensions of a view; () if it is empty."""
     return byte_dims(view.shape, view.strides, view.dtype.size) if prod(view.shape) else ()
 
 
 def span(dims: Dims) -> int:
-    """Bytes from the first to behind the last that is touched."""
+    """The number of bytes from the first one to the end of the last."""
     return 1 + sum((n - 1) * stride for n, stride in dims) if dims else 0
 
 
 @lru_cache(maxsize=65536)
-def meets(a: Dims, b: Dims, shift: int) -> bool:
-    """Whether `a` and `b` moved `shift` bytes up share a byte: is there an i in a and a j in b with
-    sum(i x stride) - sum(j x stride) = shift?"""
+def overlap(a: Dims, b: Dims, shift: int) -> bool:
+    """Whether `a` and `b`, the latter moved `shift` bytes up, share a byte.
+
+    True if there are indices i of a and j of b with sum(i x stride) - sum(j x stride) = shift, and also where the
+    search for them exceeds its budget.
+    """
     if not a or not b:
         return False
     bounds: dict[int, tuple[int, int]] = {}
@@ -58,15 +65,15 @@ def meets(a: Dims, b: Dims, shift: int) -> bool:
 
 
 class _Search:
-    """Bounded sum of multiples; only multiples that the smaller strides can still correct are tried."""
+    """Search for bounded multiples of strides that sum to a target: branch and bound, largest stride first."""
 
     def __init__(self, terms: list[tuple[int, int, int]]) -> None:
         self.terms = terms
         self.budget = _BUDGET
-        self.rest = [(0, 0)] * len(terms)
+        self.reach = [(0, 0)] * len(terms)  # least and greatest sum of the terms behind each
         low = high = 0
         for i in range(len(terms) - 1, -1, -1):
-            self.rest[i] = (low, high)
+            self.reach[i] = (low, high)
             stride, lo, hi = terms[i]
             low, high = low + stride * lo, high + stride * hi
 
@@ -75,7 +82,7 @@ class _Search:
         if self.budget < 0:
             return True
         stride, low, high = self.terms[i]
-        rest_low, rest_high = self.rest[i]
+        rest_low, rest_high = self.reach[i]
         first = max(low, -(-(target - rest_high) // stride))
         last = min(high, (target - rest_low) // stride)
         if i == len(self.terms) - 1:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from wscc.analysis.memory.array_layout import resting_bytes
-from wscc.analysis.memory.report import memory_report, size
+from wscc.analysis.memory.array_layout import peak_array_bytes
+from wscc.analysis.memory.report import format_bytes, memory_report
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.least import least_ticks
@@ -124,7 +124,7 @@ def estimated(problem: Problem, strategy: Strategy) -> float | Refused:
             module = p.run(module)
     except CompileError as error:
         return refused(error)
-    return too_large(module, resting_bytes(module)) or estimate(module)
+    return too_large(module, peak_array_bytes(module)) or estimate(module)
 
 
 def compiled(problem: Problem, strategy: Strategy) -> Compiled | Refused:
@@ -149,7 +149,7 @@ def too_large(module: Module, needed: int) -> Refused | None:
     capacity = module.machine.die.sram + module.machine.die.hbm
     if needed <= capacity:
         return None
-    message = f"what rests on each die needs {size(needed)} of {size(capacity)}"
+    message = f"what rests on each die needs {format_bytes(needed)} of {format_bytes(capacity)}"
     return Refused(Code.OUT_OF_MEMORY, message, needed)
 
 

@@ -15,8 +15,8 @@ from math import isqrt, prod
 from typing import Final
 
 from wscc.analysis.cost import Rates
-from wscc.analysis.flops import seen
-from wscc.analysis.memory.array_layout import resting_bytes
+from wscc.analysis.flops import computed_fraction
+from wscc.analysis.memory.array_layout import peak_array_bytes
 from wscc.analysis.op_axes import working_axes
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op, Reshard, Value
@@ -32,7 +32,7 @@ def estimate(sharded: Module) -> float:
     """The seconds of a step: those of the slowest stage, times (m v + p - 1) / (m v) for filling the pipeline (p
     stages, m micro-batches, v chunks of layers on a stage)."""
     machine = sharded.machine
-    costs = _Costs(sharded, Rates.of(machine), resting_bytes(sharded) * _ARRAY_SHARE > machine.die.sram)
+    costs = _Costs(sharded, Rates.of(machine), peak_array_bytes(sharded) * _ARRAY_SHARE > machine.die.sram)
     seconds = {p.name: costs.procedure(p) for p in sharded.procedures}
     slowest = max(sum(times * seconds[c.procedure] for c, times in calls(step)) for step in sharded.steps())
     train = sharded.train
@@ -74,7 +74,7 @@ class _Costs:
         if not op.flops:
             return 0.0
         split = prod(self.module.sizes[a] for a in working_axes(op))
-        flops = op.flops * float(seen(op, self.module)) / split
+        flops = op.flops * float(computed_fraction(op, self.module)) / split
         return self.rates.die.compute(flops / self._efficiency(op))
 
     def _efficiency(self, op: Op) -> float:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any, Final
 
-from wscc.analysis.memory.report import size
+from wscc.analysis.memory.report import format_bytes
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.search.candidates import Compiled, Figures, Refused
 from wscc.search.closed_forms import Bound
@@ -118,7 +118,7 @@ def none_fits(result: SearchResult) -> CompileError:
     help = "enlarge the mesh, or change `batch` and `microbatch`"
     if short := [(r.bytes, s) for s, r in result.refused if r.bytes]:
         needed, strategy = min(short)
-        help = f"`{spell(strategy)}` is nearest: each die needs {size(needed)}; or {help}"
+        help = f"`{spell(strategy)}` is nearest: each die needs {format_bytes(needed)}; or {help}"
     return fail(
         Code.NO_STRATEGY,
         f"none of {result.strategies} strategies of {spoken(result.dies)} fits: {words}",

@@ -1,8 +1,8 @@
-"""Seconds that a buffer of a procedure costs in the slow memory (HBM) instead of the fast one (SRAM), and the pace at
-which the work of a procedure goes on.
+"""Seconds that a buffer of a procedure costs in the slow memory (HBM) instead of the fast one (SRAM), and the
+cumulative work of a procedure.
 
-An estimate, at the rates of the die: of work, products at the peak, whole tiles or not; of memory, the bytes of views.
-Left out are the queue before the port of the memory, of which `_HIDDEN` is a token, and all waiting for messages.
+Both are estimates at the rates of the die: of work, products at the peak, whole tiles or not; of memory, the bytes of
+views. Left out are the queue for the port of the memory, of which `_HIDDEN` is a token, and all waits for messages.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 
 from wscc.analysis.cost import DieRates
 from wscc.analysis.flops import gemm_flops
-from wscc.ir.fabric import Kernel, Post, Send, Transfer
+from wscc.analysis.statement_accesses import views_of
+from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Procedure
 from wscc.ir.views import View
 from wscc.machine.wafer import Die
 
-# What hides behind work takes the memory's port all the same, from others: this part of its time is counted.
+# Accesses that work hides keep the port of the memory from others: this part of their time is counted.
 _HIDDEN: Final = 0.25
 
 
 def slow_costs(procedure: Procedure, die: Die) -> dict[str, float]:
-    """By buffer and argument, the seconds that statements take longer if its bytes come from the slow memory."""
+    """Seconds that statements take longer if all bytes of a buffer or argument come from HBM, by name of the buffer."""
     costs: dict[str, float] = {}
     for _, view, seconds in statement_costs(procedure, die):
         costs[view.buffer] = costs.get(view.buffer, 0.0) + seconds
@@ -35,54 +36,50 @@ def slow_costs(procedure: Procedure, die: Die) -> dict[str, float]:
 
 
 def statement_costs(procedure: Procedure, die: Die) -> Iterator[tuple[int, View, float]]:
-    """The seconds that each statement takes longer if the bytes of one of its views come from the slow memory: those
-    of a gemm are partly hidden behind its work, those of messages behind that of others."""
+    """(position, view, seconds): the time that a statement takes longer if the bytes of the view come from HBM.
+
+    Those of a gemm are partly hidden behind its work, those of messages behind the work of other statements. Copies
+    within a die cost nothing, and nothing does without HBM.
+    """
     rates = DieRates.of(die)
     if not rates.has_hbm:
         return
-
-    def cost(view: View, shown: float) -> float:
-        return rates.hbm(shown * touched(view))
-
     for i, stmt in enumerate(procedure.body):
-        match stmt:
-            case Kernel():
-                views = (*stmt.writes, *stmt.reads)
-                work = rates.compute(gemm_flops(stmt))
-                slow = rates.hbm(sum(touched(v) for v in views))
-                shown = max(_HIDDEN, 1 - work / slow) if slow else 0.0
-                yield from ((i, v, cost(v, shown)) for v in views)
-            case Transfer() if not stmt.is_local:
-                yield i, stmt.read, cost(stmt.read, _HIDDEN)
-                yield i, stmt.write, cost(stmt.write, _HIDDEN)
-            case Post():
-                yield i, stmt.write, cost(stmt.write, _HIDDEN)
-            case Send():
-                yield i, stmt.read, cost(stmt.read, _HIDDEN)
+        if isinstance(stmt, Transfer) and stmt.is_local:
+            continue
+        views = [view for view, _ in views_of(stmt)]
+        exposed = _exposed(stmt, rates) if isinstance(stmt, Kernel) else _HIDDEN
+        yield from ((i, v, rates.hbm(exposed * distinct_bytes(v))) for v in views)
+
+
+def _exposed(kernel: Kernel, rates: DieRates[float]) -> float:
+    """The fraction of the time of a kernel's bytes in HBM that its work does not hide."""
+    access = rates.hbm(sum(distinct_bytes(view) for view, _ in views_of(kernel)))
+    return max(_HIDDEN, 1 - rates.compute(gemm_flops(kernel)) / access) if access else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """`seconds[i]` is what the kernels before statement i of a body take at the peak of the die."""
+class CumulativeWork:
+    """`seconds[i]`: the time at the peak of the die of the kernels before statement i of a body, up to its end."""
 
     seconds: NDArray[np.float64]
 
-    def at(self, seconds: float) -> int:
-        """The last statement before which there is no more work than so much; 0 if there is none."""
+    def last_within(self, seconds: float) -> int:
+        """The last statement before which there are at most so many seconds of work; 0 if there is none."""
         return max(0, int(np.searchsorted(self.seconds, seconds, side="right")) - 1)
 
-    def from_(self, seconds: float) -> int:
-        """The first statement before which there is so much work; the end if there is none."""
+    def first_after(self, seconds: float) -> int:
+        """The first statement before which there are at least so many seconds of work; the end if there is none."""
         return min(len(self.seconds) - 1, int(np.searchsorted(self.seconds, seconds)))
 
 
-def pace(procedure: Procedure, die: Die) -> Pace:
-    """How fast a body goes on, apart from all waiting."""
+def cumulative_work(procedure: Procedure, die: Die) -> CumulativeWork:
+    """The cumulative work of a body, without any waits."""
     rates = DieRates.of(die)
     work = [rates.compute(gemm_flops(s)) if isinstance(s, Kernel) else 0.0 for s in procedure.body]
-    return Pace(np.cumsum([0.0, *work]))
+    return CumulativeWork(np.cumsum([0.0, *work]))
 
 
-def touched(view: View) -> int:
-    """The bytes of a view; what it repeats counts once."""
+def distinct_bytes(view: View) -> int:
+    """The number of bytes of a view, each counted once where it repeats them."""
     return view.dtype.size * prod(n for n, s in zip(view.shape, view.strides, strict=True) if s)

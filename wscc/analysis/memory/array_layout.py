@@ -1,4 +1,4 @@
-"""Place the arrays of the step, one after the other."""
+"""Addresses of the arrays of a step, placed one after the other, and the bytes that arrays take on a die."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wscc.ir.module import Module
 
 
 def element_stride(module: Module, array: Array) -> int:
-    """Bytes from one element of the array to the next, on one die."""
+    """Bytes from one element of an array to the next on a die: its local size, aligned."""
     size = array.type.dtype.size
     for n in array.type.local_shape(module.sizes):
         size *= n
@@ -16,39 +16,41 @@ def element_stride(module: Module, array: Array) -> int:
 
 
 def array_bytes(module: Module) -> dict[str, int]:
-    """The bytes that each array adds to a die of its stage: 0 for one that lies in the storage of another."""
-    needed = {a.name: 0 for a in module.arrays}
+    """The bytes that each array adds to a die of its stage, by name: 0 for one in the storage of another."""
+    array_sizes = {a.name: 0 for a in module.arrays}
     for a in module.arrays:
         root = a.storage or a.name
         assert not module.array(root).storage, f"the storage of `{a.name}` is itself in another"
-        needed[root] = max(needed[root], a.count * element_stride(module, a))
-    return needed
+        array_sizes[root] = max(array_sizes[root], a.count * element_stride(module, a))
+    return array_sizes
 
 
-def held(module: Module, stage: int) -> list[Array]:
-    """The arrays of a die of the stage."""
+def arrays_of_stage(module: Module, stage: int) -> list[Array]:
+    """The arrays that dies of a stage have: those of all stages and its own."""
     return [a for a in module.arrays if a.stage in (-1, stage)]
 
 
-def resting_bytes(module: Module) -> int:
-    """Bytes of arrays on a die of the fullest stage: without the locals of procedures."""
-    needed = array_bytes(module)
-    return max(sum(needed[a.name] for a in held(module, stage)) for stage in range(module.stages))
+def peak_array_bytes(module: Module) -> int:
+    """Bytes of arrays on a die of the stage that has most, without the locals of procedures."""
+    array_sizes = array_bytes(module)
+    return max(
+        sum(array_sizes[a.name] for a in arrays_of_stage(module, stage)) for stage in range(module.stages)
+    )
 
 
 def place_arrays(module: Module, base: int) -> tuple[tuple[Placement, ...], int]:
-    """The place of each array, from `base` on, and the end of the last.
+    """The placement of each array from address `base` on, and the end of the last array.
 
-    First come the arrays of all stages, then those of each stage, which start anew. Elements of arrays that
+    Arrays of all stages come first; behind them, those of each stage start at the same address. Elements of arrays that
     share storage coincide (or there is but one), so their strides must agree.
     """
-    needed = array_bytes(module)
+    array_sizes = array_bytes(module)
     address: dict[str, int] = {}
     ends = {-1: aligned(base)}
     for a in sorted(module.arrays, key=lambda a: a.stage):
         end = ends.setdefault(a.stage, ends[-1])
         address[a.name] = end
-        ends[a.stage] = end + needed[a.name]
+        ends[a.stage] = end + array_sizes[a.name]
     end = max(ends.values())
     placements = []
     for a in module.arrays:

@@ -1,29 +1,29 @@
-"""Whether locals of changed procedures fit the memory of a die, or its fast part."""
+"""Tests of whether the locals of changed procedures fit the memory of a die, or its fast part."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from wscc.analysis.memory.array_layout import place_arrays
-from wscc.analysis.memory.live_ranges import lifetimes
+from wscc.analysis.memory.live_ranges import live_ranges
 from wscc.analysis.memory.pack import pack
-from wscc.analysis.memory.pack_two_level import pack_fast
+from wscc.analysis.memory.pack_two_level import pack_two_level
 from wscc.ir.memory import aligned
 from wscc.ir.module import Module, Procedure
 from wscc.machine.wafer import Die
 
 
-def fit(module: Module, procedures: Sequence[Procedure]) -> bool:
-    """Whether memory suffices for the locals of scheduled procedures (one at a time) beside all arrays."""
+def locals_fit(module: Module, procedures: Sequence[Procedure]) -> bool:
+    """Whether the memory of a die has room for the locals of scheduled procedures, one at a time, beside all arrays."""
     die = module.machine.die
     capacity = die.sram + die.hbm
     without_reuse = max((sum(aligned(b.bytes) for b in p.buffers) for p in procedures), default=0)
     if place_arrays(module, without_reuse)[1] <= capacity:
         return True
-    needed = max(pack_fast(lifetimes(p, die), die.sram).size for p in procedures)
-    return place_arrays(module, needed)[1] <= capacity
+    scratch = max(pack_two_level(live_ranges(p, die), die.sram).size for p in procedures)
+    return place_arrays(module, scratch)[1] <= capacity
 
 
-def all_fast(procedure: Procedure, die: Die) -> bool:
-    """Whether all locals of a scheduled procedure fit the fast memory."""
-    return pack(lifetimes(procedure, die))[1] <= die.sram
+def locals_fit_sram(procedure: Procedure, die: Die) -> bool:
+    """Whether all locals of a scheduled procedure fit the SRAM of a die at once."""
+    return pack(live_ranges(procedure, die))[1] <= die.sram

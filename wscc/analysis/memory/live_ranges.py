@@ -1,4 +1,4 @@
-"""When each local of a scheduled procedure is live."""
+"""Live ranges of the locals of a scheduled procedure, and the most bytes that are live at once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from wscc.machine.wafer import Die
 
 
 @dataclass(frozen=True, slots=True)
-class Lifetime:
-    """A local holds something from statement `first` to statement `last`, both included; `size` is aligned.
+class LiveRange:
+    """A local of `size` aligned bytes that is live from statement `first` to statement `last`, both included.
 
-    One that is never used has `last` < `first`. `cost` is the time that it takes longer, in seconds, where all its
-    bytes come from the slow memory. Where a copy fills or empties it, its life may begin up to `later` statements later
-    and end up to `sooner` statements sooner.
+    One that is never used has `last` < `first`. `cost`: the seconds that statements take longer if all its bytes come
+    from HBM. Where a copy within a die fills or empties the local, its range may begin up to `start_slack` statements
+    later and end up to `end_slack` statements earlier.
     """
 
     name: str
@@ -29,52 +29,51 @@ class Lifetime:
     last: int
     slot: bool
     cost: float = 0.0
-    later: int = 0
-    sooner: int = 0
+    start_slack: int = 0
+    end_slack: int = 0
 
-    def meets(self, other: Lifetime) -> bool:
-        return self.first <= other.last and other.first <= self.last
-
-    def within(self, first: int, last: int) -> Lifetime:
-        """Its life from `first` to `last`, which is to contain the shortest."""
-        later, sooner = self.later - (first - self.first), self.sooner - (self.last - last)
-        return replace(self, first=first, last=last, later=later, sooner=sooner)
+    def within(self, first: int, last: int) -> LiveRange:
+        """The range from `first` to `last`, which has to contain the shortest one that the slack allows."""
+        start_slack, end_slack = self.start_slack - (first - self.first), self.end_slack - (self.last - last)
+        return replace(self, first=first, last=last, start_slack=start_slack, end_slack=end_slack)
 
 
-def lifetimes(procedure: Procedure, die: Die) -> tuple[Lifetime, ...]:
-    """The life of each buffer, in the order of `procedure.buffers`, on the die where it is longest: all dies
-    run the one order, so the union over dies is safe for each."""
-    costs, touches = slow_costs(procedure, die), positions_by_buffer(procedure.body)
-    later: dict[str, int] = {}
-    sooner: dict[str, int] = {}
+def live_ranges(procedure: Procedure, die: Die) -> tuple[LiveRange, ...]:
+    """The live range of each buffer, in the order of `procedure.buffers`.
+
+    A range is the union of those on all dies: they run the statements in one order, so it is safe on each.
+    """
+    costs, positions = slow_costs(procedure, die), positions_by_buffer(procedure.body)
+    start_slack: dict[str, int] = {}
+    end_slack: dict[str, int] = {}
     for c in local_copies(procedure.body):
-        filled, read = touches[c.slot], touches[c.source]
-        part = c.parts
-        if filled[0] == part.post:
-            later[c.slot] = min(part.received, part.left, *filled[1:]) - part.post
-        if read[-1] == part.left:
-            sooner[c.source] = part.left - max(part.post, *read[:-1])
+        slot_uses, source_uses = positions[c.slot], positions[c.source]
+        message = c.message
+        if slot_uses[0] == message.post:
+            start_slack[c.slot] = min(message.received, message.sent, *slot_uses[1:]) - message.post
+        if source_uses[-1] == message.sent:
+            end_slack[c.source] = message.sent - max(message.post, *source_uses[:-1])
     return tuple(
-        Lifetime(
+        LiveRange(
             b.name,
             aligned(b.bytes),
-            touches[b.name][0] if b.name in touches else 0,
-            touches[b.name][-1] if b.name in touches else -1,
+            positions[b.name][0] if b.name in positions else 0,
+            positions[b.name][-1] if b.name in positions else -1,
             b.slot,
             costs.get(b.name, 0.0),
-            later.get(b.name, 0),
-            sooner.get(b.name, 0),
+            start_slack.get(b.name, 0),
+            end_slack.get(b.name, 0),
         )
         for b in procedure.buffers
     )
 
 
-def live_peak(lives: tuple[Lifetime, ...]) -> int:
-    """The most bytes that are live at one statement."""
-    end = max((life.last for life in lives), default=-1) + 2
+def live_peak(ranges: tuple[LiveRange, ...]) -> int:
+    """The most bytes that are live at one statement: a lower bound of the size of any packing."""
+    end = max((r.last for r in ranges), default=-1) + 2
     change = np.zeros(end, np.int64)
-    for life in lives:
-        if life.first <= life.last:
-            change[life.first] += life.size
-            change[life.last + 1] -= life.size
+    for r in ranges:
+        if r.first <= r.last:
+            change[r.first] += r.size
+            change[r.last + 1] -= r.size
     return int(np.cumsum(change).max(initial=0))

@@ -1,4 +1,4 @@
-"""Copies within a die take only as long as there is room for them: they begin and end as their memory allows."""
+"""Copies within a die: messages of dies to themselves, with the buffers that they read and fill."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from wscc.ir.op import GraphStmt
 
 @dataclass(frozen=True, slots=True)
 class LocalCopy:
-    """Where the parts of a message of each die to itself stand in a scheduled body, and the buffers (or arguments)
-    that it reads and fills."""
+    """A message of each die to itself in a scheduled body: the buffers or arguments that it reads and fills, and the
+    positions of its statements."""
 
     source: str
     slot: str
-    parts: Message
+    message: Message
 
 
 def local_copies(body: Sequence[FabricStmt | GraphStmt]) -> list[LocalCopy]:
-    """The messages of dies to themselves."""
+    """The copies within a die of a scheduled body, in the order of their first statements."""
     copies = []
     for m in messages(body).values():
         send, post = body[m.send], body[m.post]

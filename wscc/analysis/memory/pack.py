@@ -1,4 +1,8 @@
-"""Pack lifetimes into one region: dynamic storage allocation, offline."""
+"""Packing of live ranges into one region: offline dynamic storage allocation, by first fit in several orders.
+
+The problem is NP-complete (M. Garey, D. Johnson, "Computers and Intractability", 1979, problem SR2); the orders and the
+retries are heuristics.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.analysis.memory.live_ranges import Lifetime, live_peak
+from wscc.analysis.memory.live_ranges import LiveRange, live_peak
 
 Numbers = NDArray[np.int64]
 
-# How often a packing is improved, and how many buffers are placed in all for it.
+# Limits of the improvement: repackings, and buffers placed in all of them.
 _TRIES: Final = 32
 _EFFORT: Final = 4000
 
-# Orders in which buffers are placed, each at the lowest gap that fits; the one that needs least memory wins.
-_ORDERS: Final[tuple[Callable[[Lifetime], tuple[int, ...]], ...]] = (
+# Orders in which buffers are placed, each in the lowest gap that fits; the one with the smallest region wins.
+_ORDERS: Final[tuple[Callable[[LiveRange], tuple[int, ...]], ...]] = (
     lambda x: (-x.size, x.first - x.last, x.first),
     lambda x: (x.size * (x.first - x.last - 1), -x.size, x.first),
     lambda x: (x.first - x.last, -x.size, x.first),
@@ -26,54 +30,54 @@ _ORDERS: Final[tuple[Callable[[Lifetime], tuple[int, ...]], ...]] = (
 )
 
 
-def pack(lives: tuple[Lifetime, ...], *, reuse: bool = True) -> tuple[dict[str, int], int]:
-    """The offset of each buffer and the size of the region.
+def pack(ranges: tuple[LiveRange, ...], *, reuse: bool = True) -> tuple[dict[str, int], int]:
+    """The offset of each buffer by name, and the size of the region, in bytes.
 
-    Invariant: buffers that are live together share no byte. Without `reuse`, no buffers do. Of packings of
-    equal size, one with the receive slots lowest is taken.
+    Invariant: buffers that are live together share no byte; without `reuse`, no two buffers do. Of packings of equal
+    size, one with the receive slots lowest is taken.
     """
     if not reuse:
-        ends = np.cumsum([0, *(x.size for x in lives)]).tolist()
-        return {x.name: offset for x, offset in zip(lives, ends, strict=False)}, ends[-1]
-    least = live_peak(lives)
-    starts = [
-        _first_fit(sorted(lives, key=lambda x: (slots_first and not x.slot, *order(x), x.name)))
+        ends = np.cumsum([0, *(x.size for x in ranges)]).tolist()
+        return {x.name: offset for x, offset in zip(ranges, ends, strict=False)}, ends[-1]
+    bound = live_peak(ranges)
+    packings = [
+        _first_fit(sorted(ranges, key=lambda x: (slots_first and not x.slot, *order(x), x.name)))
         for slots_first in (True, False)
         for order in _ORDERS
     ]
-    best = current = min(starts, key=lambda packed: packed.size)
-    for _ in range(min(_TRIES, _EFFORT // max(len(lives), 1))):
-        if best.size == least:
+    best = current = min(packings, key=lambda packed: packed.size)
+    for _ in range(min(_TRIES, _EFFORT // max(len(ranges), 1))):
+        if best.size == bound:
             break
-        current = current.retried()
+        current = current.repacked()
         best = min(best, current, key=lambda packed: packed.size)
     return best.offsets, best.size
 
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """Buffers in the order in which they were placed, with what came of it."""
+    """A packing: buffers in the order in which they were placed, their offsets, and the size of the region."""
 
-    order: list[Lifetime]
+    order: list[LiveRange]
     offsets: dict[str, int]
     size: int
 
-    def retried(self) -> _Packed:
-        """Packed again, beginning with the buffers that end highest: they were placed too late."""
+    def repacked(self) -> _Packed:
+        """The packing that places the buffers which end highest first: they were placed too late."""
         return _first_fit(sorted(self.order, key=lambda x: self.offsets[x.name] + x.size < self.size))
 
 
-def _first_fit(lives: list[Lifetime]) -> _Packed:
-    first = np.asarray([x.first for x in lives], np.int64)
-    last = np.asarray([x.last for x in lives], np.int64)
-    start = np.zeros(len(lives), np.int64)
-    end = np.zeros(len(lives), np.int64)
-    for i, life in enumerate(lives):
-        together = np.flatnonzero((first[:i] <= life.last) & (last[:i] >= life.first))
-        start[i] = lowest_gap(start[together], end[together], life.size)
-        end[i] = start[i] + life.size
-    offsets = {x.name: int(offset) for x, offset in zip(lives, start, strict=True)}
-    return _Packed(lives, offsets, int(end.max(initial=0)))
+def _first_fit(ranges: list[LiveRange]) -> _Packed:
+    first = np.asarray([x.first for x in ranges], np.int64)
+    last = np.asarray([x.last for x in ranges], np.int64)
+    start = np.zeros(len(ranges), np.int64)
+    end = np.zeros(len(ranges), np.int64)
+    for i, x in enumerate(ranges):
+        concurrent = np.flatnonzero((first[:i] <= x.last) & (last[:i] >= x.first))
+        start[i] = lowest_gap(start[concurrent], end[concurrent], x.size)
+        end[i] = start[i] + x.size
+    offsets = {x.name: int(offset) for x, offset in zip(ranges, start, strict=True)}
+    return _Packed(ranges, offsets, int(end.max(initial=0)))
 
 
 def lowest_gap(
@@ -81,9 +85,9 @@ def lowest_gap(
     end: np.ndarray[tuple[int], np.dtype[np.int64]],
     size: int,
 ) -> int:
-    """The lowest offset from which `size` bytes are free of the intervals [start, end)."""
+    """The lowest offset from which `size` bytes are free of the intervals [start[k], end[k])."""
     order = np.argsort(start, kind="stable")
-    # Before interval k (or behind all), everything from `free_from` on is free.
+    # Before interval k in order (or behind the last), everything from `free_from[k]` on is free.
     free_from = np.concatenate([[0], np.maximum.accumulate(end[order])])
     room = np.concatenate([start[order], [np.iinfo(np.int64).max]]) - free_from
     return int(free_from[int(np.argmax(room >= size))])

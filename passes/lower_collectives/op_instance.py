@@ -1,4 +1,4 @@
-"""Where an op is lowered: its views on a die, and what a lowering builds with."""
+"""Instance of an op to lower: its views on a die, and the builder of the body."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from wscc.passes.lower_collectives.builder import FabricBuilder
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """One lowering of an op: on its whole local operands, or on one chunk of a stream.
+class OpInstance:
+    """An instance of an op: on its whole local operands, or on one chunk of a stream.
 
-    `runs(f)` are the global coordinates of factor f here, by die. `more` says, by result, that this is a further
-    chunk: add to (or merge with) what is there. `where` masks dies that sit out.
+    `reads`, `writes`: views of operands and results, local shapes. `runs(f)`: the global coordinates of factor f, by
+    die. `accumulate`: for each result, whether the instance adds to (or merges with) its contents, as further chunks
+    do. `where`: mask of the dies that take part.
     """
 
     build: FabricBuilder
@@ -27,7 +28,7 @@ class Site:
     reads: tuple[View, ...]
     writes: tuple[View, ...]
     runs: Runs
-    more: tuple[bool, ...]
+    accumulate: tuple[bool, ...]
     where: Ints = 1
 
     @property
@@ -35,15 +36,16 @@ class Site:
         return self.op.rule
 
     def start(self, factor: str) -> Ints:
-        """The global coordinate of the first index of a factor that lies in one run."""
+        """The global coordinate of the first index of a factor that is one run, by die."""
         (run,) = self.runs(factor)
         return run.start
 
     def kernel(self, opcode: str, writes: Sequence[View], reads: Sequence[View], **attrs: KernelAttr) -> None:
+        """Append a kernel on the dies of the instance."""
         self.build.kernel(opcode, writes, reads, attrs, self.where)
 
     def size(self, factor: str) -> int:
-        """Local size of a factor."""
+        """The local size of a factor; KeyError if no operand or result has it."""
         for view, term in (
             *zip(self.reads, self.rule.ins, strict=False),
             *zip(self.writes, self.rule.outs, strict=True),
@@ -56,28 +58,29 @@ class Site:
         return dict(self.op.attrs)
 
     def temporary(self, j: int) -> View:
-        """Where to compute result j: itself, or a local that is added to it afterwards."""
-        if not self.more[j]:
+        """The view to compute result j in: its own, or a local for `settle` to add to it."""
+        if not self.accumulate[j]:
             return self.writes[j]
         return self.build.buffer(
             f"{self.op.results[j].name}.part", self.writes[j].shape, self.writes[j].dtype
         )
 
     def settle(self, j: int, part: View) -> None:
-        """Add a temporary to its result."""
-        if self.more[j]:
+        """Add the temporary `part` to result j, if that accumulates."""
+        if self.accumulate[j]:
             self.kernel("add", [self.writes[j]], [self.writes[j], part])
 
 
 class Masked:
-    """Lets a multi-instruction lowering build freely, then masks what it built."""
+    """A scope whose kernels are all masked to the dies of an instance when it is closed."""
 
-    def __init__(self, s: Site) -> None:
+    def __init__(self, s: OpInstance) -> None:
         self.build = s.build
         self._first = len(s.build.body)
         self._where = s.where
 
     def close(self) -> None:
+        """Mask the kernels that were built since the scope was opened."""
         if self._where == 1:
             return
         for i in range(self._first, len(self.build.body)):
