@@ -69,7 +69,7 @@ class FormPhases(Pass):
 
 @dataclass
 class _Downstream:
-    """The statements that depend on transfers of the phase, as the regions that overlap their reads and writes."""
+    """The regions that overlap reads and writes of the statements which depend on transfers of the current phase."""
 
     accesses: Accesses
     read_overlaps: NDArray[np.bool_]

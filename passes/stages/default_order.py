@@ -44,8 +44,8 @@ def _stage(works: list[Work], entries: list[Item | Repeated]) -> Lines:
             continue
         body = [line for item in entry.items for line in _item(item, tasks, looped=True)]
         if body:
-            iterations = numbers(0, (entry.count - 1) * entry.step, entry.step)
-            lines.append(Numbered(LoopLines(_VARIABLE, iterations, tuple(body))))
+            loop_range = numbers(0, (entry.count - 1) * entry.step, entry.step)
+            lines.append(Numbered(LoopLines(_VARIABLE, loop_range, tuple(body))))
     return (*lines, *(w.line(None) for w in after))
 
 

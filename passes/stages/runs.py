@@ -73,8 +73,8 @@ class _Stage:
 
     def _outside_item(self, one: One) -> Item:
         number, i, work = self.index[one]
-        iteration = [one.microbatch or 0] * (work.microbatches > 0) + [i] * (len(work.layers) > 0)
-        return Item(OutsideWork(number), tuple(iteration))
+        loop_index = [one.microbatch or 0] * (work.microbatches > 0) + [i] * (len(work.layers) > 0)
+        return Item(OutsideWork(number), tuple(loop_index))
 
 
 def _runs(index: CallIndex, calls: _Calls) -> list[tuple[tuple[bool, int, int] | None, _Calls]]:

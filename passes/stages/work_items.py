@@ -76,10 +76,10 @@ class Orders:
         return self.work[event.stage][event.task]
 
 
-def outside_call(work: Work, iteration: list[Affine]) -> Call:
-    """The call of a statement outside the chain, in that `iteration` if it is a loop."""
+def outside_call(work: Work, loop_index: list[Affine]) -> Call:
+    """The call of a statement outside the chain, in iteration `loop_index` if it is a loop."""
     stmt, call = work.piece.stmt, work.piece.call
-    return _with(call, {stmt.variable: iteration[0]}) if isinstance(stmt, Loop) else call
+    return _with(call, {stmt.variable: loop_index[0]}) if isinstance(stmt, Loop) else call
 
 
 def _with(call: Call, variables: dict[str, Affine]) -> Call:
