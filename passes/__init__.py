@@ -1,4 +1,7 @@
-"""The passes, in the order of the default pipeline; a new pass is one line in each place below."""
+"""The registry of passes, and the default pipeline of each optimization level.
+
+Both are in the order in which a module passes through them; a new pass is one line in each place below.
+"""
 
 from __future__ import annotations
 
@@ -47,22 +50,25 @@ __all__ = ["PASSES", "Fact", "Pass", "default_passes"]
 
 
 def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
-    """`-O0`: no compute copies, no fusion, no overlap, for debugging. `-O1` and above: all of them. `-O2`: copies in
-    SRAM, routes around what is full. `-O3` is `-O2` for a strategy that `wscc.search` has found."""
-    smaller: list[Pass] = [HoistCasts(), Fuse()] if level > 0 else []
-    promoted: list[Pass] = [Promote()] if level > 1 else []
-    overlapped: list[Pass] = [SpreadMessages(), OverlapCalls()] if level > 0 else []
+    """The pipeline of optimization level `level` (0 to 3), with the options that `choices` sets.
+
+    `-O0` has no compute copies, no fusion and no overlap, for debugging; `-O1` and above have all of them. `-O2` adds
+    copies in SRAM and routes around congested links. `-O3` is `-O2` for a strategy that `wscc.search` selected.
+    """
+    local_rewrites: list[Pass] = [HoistCasts(), Fuse()] if level > 0 else []
+    promotion: list[Pass] = [Promote()] if level > 1 else []
+    overlap: list[Pass] = [SpreadMessages(), OverlapCalls()] if level > 0 else []
     return [
         Differentiate(),
         Partition(),
         Stages(choices.call_order),
-        *smaller,
+        *local_rewrites,
         Place(choices.mapper),
         LowerCollectives(choices.allgather),
-        *promoted,
+        *promotion,
         FormPhases(),
         Route(adaptive=(choices.routing or ROUTINGS[level > 1]) == "adaptive"),
         Schedule(overlap=level > 0),
-        *overlapped,
+        *overlap,
         PlanMemory(),
     ]

@@ -1,4 +1,4 @@
-"""What a pass is: a small pure function from module to module whose dataclass fields are its options."""
+"""The interface of passes: pure functions from module to module whose dataclass fields are their options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wscc.ir.module import Module
 
 
 class Fact(StrEnum):
-    """What is known of a module; passes require and provide facts, so that their order is checked."""
+    """A property of a module; passes require and provide facts, so that the runner can check their order."""
 
     DIFFERENTIATED = "differentiated"
     PARTITIONED = "partitioned"
@@ -28,7 +28,10 @@ class Fact(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Valid module in, valid module out. Raises `CompileError` when the program cannot be compiled."""
+    """A step of the pipeline: valid module in, valid module out.
+
+    `run` raises `CompileError` when the program cannot be compiled.
+    """
 
     name: ClassVar[str]
     requires: ClassVar[frozenset[Fact]] = frozenset()
@@ -36,4 +39,4 @@ class Pass:
 
     @abstractmethod
     def run(self, module: Module) -> Module:
-        """The module after the pass; the argument is left as it is."""
+        """The module after the pass; `module` itself does not change."""

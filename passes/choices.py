@@ -1,4 +1,4 @@
-"""What a user chooses between on the command line, besides the program itself."""
+"""The choices of the command line that select passes or set their options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from wscc.diagnostics import Source
 
-# The mapper that keeps the rule of rings and paths.
+# The mapper that guarantees rings and paths of neighbours.
 DEFAULT_MAPPER: Final = "cpsat"
 ROUTINGS: Final = ("xy", "adaptive")
 ALLGATHERS: Final = ("ring", "multicast")
@@ -15,11 +15,14 @@ ALLGATHERS: Final = ("ring", "multicast")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """`mapper` places the dies; `routing` is `xy` (initial routes), `adaptive` (TCME), or empty: adaptive from
-    `-O2`; `allgather` is how shards are gathered where they do not stream: from neighbour to neighbour (`ring`)
-    or from each die to all others at once (`multicast`); `stagger` is the link model in whose simulation clusters of
-    dies that share hot links may start apart, where that helps (empty: all start at once); `call_order` is a table of
-    the calls of the step in the order to take."""
+    """The options of one compilation.
+
+    `mapper`: the algorithm that places the dies. `routing`: `xy` (initial routes), `adaptive` (TCME), or empty for
+    adaptive from `-O2` on. `allgather`: the plan of an all-gather that does not stream, from neighbour to neighbour
+    (`ring`) or from each die to all others at once (`multicast`). `stagger`: the link model of the simulation that
+    decides whether clusters of dies that share hot links start apart (empty: all start at once). `call_order`: the
+    text of a call order for the step (None: that of `stages`).
+    """
 
     mapper: str = DEFAULT_MAPPER
     routing: str = ""

@@ -1,4 +1,7 @@
-"""`name{option=value ...}` lists, as `wscc opt --passes` takes them; options are the fields of the passes."""
+"""Parser of pass lists, `name{option=value ...}, ...`, as `wscc opt --passes` takes them.
+
+The options of a pass are the fields of its dataclass.
+"""
 
 from __future__ import annotations
 
@@ -14,32 +17,35 @@ _ITEM = re.compile(r"\s*(\w+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
 
 
 def parse_passes(text: str, read: Callable[[str], Source] | None = None) -> list[Pass]:
-    """The passes of a list; W006 for an unknown pass or option, or a value of another type. `read` gives the files
-    that options name, and raises what it likes for those that it cannot give."""
+    """The passes that `text` lists, with their options.
+
+    `read` loads the file that an option names; its exceptions pass through. Raises W006 for text that is not a list,
+    an unknown pass or option, or a value of another type.
+    """
     passes: list[Pass] = []
-    at = 0
-    while text[at:].strip():
-        found = _ITEM.match(text, at)
-        if found is None:
+    offset = 0
+    while text[offset:].strip():
+        item = _ITEM.match(text, offset)
+        if item is None:
             raise fail(
-                Code.OPTION, f"`{text[at:]}` is not a list of passes", help="write `partition,fuse,place`"
+                Code.OPTION, f"`{text[offset:]}` is not a list of passes", help="write `partition,fuse,place`"
             )
-        passes.append(_made(found[1], found[2] or "", read))
-        at = found.end()
+        passes.append(_build(item[1], item[2] or "", read))
+        offset = item.end()
     return passes
 
 
-def _made(name: str, options: str, read: Callable[[str], Source] | None) -> Pass:
+def _build(name: str, options: str, read: Callable[[str], Source] | None) -> Pass:
     cls = PASSES.get(name)
     if cls is None:
         raise _unknown("pass", name, list(PASSES))
-    known = {f.name: f for f in fields(cls)}
+    option_fields = {f.name: f for f in fields(cls)}
     values: dict[str, object] = {}
     for item in options.split():
         key, _, value = item.partition("=")
-        if key not in known:
-            raise _unknown(f"option of `{name}`", key, list(known))
-        kind = str(known[key].type)
+        if key not in option_fields:
+            raise _unknown(f"option of `{name}`", key, list(option_fields))
+        kind = str(option_fields[key].type)
         is_file = kind.startswith(Source.__name__)
         values[key] = read(value) if is_file and read else _value(name, key, kind, value)
     return cls(**values)
@@ -52,11 +58,11 @@ def _value(name: str, key: str, kind: str, text: str) -> object:
         return int(text)
     if kind == "str":
         return text
-    wanted = "true or false" if kind == "bool" else kind
-    raise fail(Code.OPTION, f"`{key}` of `{name}` takes {wanted}, not `{text}`")
+    expected = "true or false" if kind == "bool" else kind
+    raise fail(Code.OPTION, f"`{key}` of `{name}` takes {expected}, not `{text}`")
 
 
-def _unknown(what: str, name: str, known: list[str]) -> CompileError:
-    close = get_close_matches(name, known, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known) or 'none'}"
-    return fail(Code.OPTION, f"unknown {what} `{name}`", help=hint)
+def _unknown(category: str, name: str, alternatives: list[str]) -> CompileError:
+    matches = get_close_matches(name, alternatives, n=1)
+    hint = f"did you mean `{matches[0]}`?" if matches else f"known: {', '.join(alternatives) or 'none'}"
+    return fail(Code.OPTION, f"unknown {category} `{name}`", help=hint)

@@ -1,11 +1,12 @@
-"""What the letters of a strategy mean. An axis is four words of policy; nothing else knows its name.
+"""The axes of a strategy, each described by a policy of four words; nothing else knows an axis by its name.
 
-`seed`: the dimensions of a model input that it may split, tried in order. `splits`: `tokens`, ops follow the
-activations they read; `weights`, an op with a weight must split one of its factors; `layers`, the chain of
-segments is cut. `store`: at rest, parameters lie as they are used (`used`); or that, and the optimizer's state
-is sharded over the axis (`state`); or parameters and all that belongs to them are (`shard`). `stream`: what is
-gathered for an op, or reduce-scattered from it, travels round the axis in chunks instead (TATP, arXiv
-2512.14256; of keys and values, ring attention, arXiv 2310.01889).
+`seed`: the dimensions of a model input that the axis may split, tried in order. `splits`: with `tokens`, ops follow
+the activations that they read; with `weights`, an op with a weight must split one of its factors; with `layers`, the
+chain of segments is cut into stages. `store` is the storage sharding of parameters: that of their use (`used`); the
+same, and the optimizer's state is sharded over the axis (`state`); or parameters and all that belongs to them are
+sharded over it (`shard`). `stream`: an operand that would be gathered, or a result that would be reduce-scattered,
+travels round the axis in chunks while the op runs (TATP, arXiv 2512.14256; of keys and values, ring attention, arXiv
+2310.01889).
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final, Literal
 
+# Dimensions of a model input.
 BATCH, SEQUENCE = 0, 1
-
 
 Store = Literal["used", "state", "shard"]
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
+    """The four words of one axis; the module's docstring says what each means."""
+
     seed: tuple[int, ...] = ()
     splits: Literal["tokens", "weights", "layers"] = "tokens"
     store: Store = "used"
@@ -39,11 +42,12 @@ POLICIES: Final[dict[str, Policy]] = {
 }
 
 
-# What `zero` of the training makes of the replicas of a batch axis.
+# Storage sharding over the replicas of a batch axis, by `zero` of the training.
 _ZERO: Final[dict[int, Store]] = {0: "used", 1: "state", 3: "shard"}
 
 
 def policy(axis: str) -> Policy:
+    """The policy of the axis; `KeyError` if there is no such axis."""
     return POLICIES[axis]
 
 
@@ -53,10 +57,10 @@ def stage_axes(axes: Iterable[str]) -> list[str]:
 
 
 def store(axis: str, zero: int) -> Store:
-    """How parameters rest along the axis: as its policy says, or as `zero` makes of an axis of replicas."""
-    own = POLICIES[axis]
-    replicas = own.store == "used" and own.seed == (BATCH,)
-    return _ZERO[zero] if replicas else own.store
+    """Storage sharding of parameters over the axis: the policy's or, for an axis of replicas, that of `zero`."""
+    words = POLICIES[axis]
+    holds_replicas = words.store == "used" and words.seed == (BATCH,)
+    return _ZERO[zero] if holds_replicas else words.store
 
 
 def mesh_axes(degrees: dict[str, int]) -> tuple[tuple[str, int], ...]:
@@ -65,4 +69,5 @@ def mesh_axes(degrees: dict[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def dies_of(axes: tuple[tuple[str, int], ...]) -> int:
+    """Number of dies of a logical mesh, the product of its degrees."""
     return prod(n for _, n in axes)

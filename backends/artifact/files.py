@@ -45,7 +45,7 @@ FILES: Final = frozenset((MANIFEST, REPORT, PROGRAMS, BINDINGS, ROUTES, GRAPH)) 
 class Artifact:
     """The contents of the folder. `data` are the bytes of the data file, None without one; `report` is any JSON
     object; `profile` is for `wscc simulate` and `monitor`; `call_order` is the text of the order given
-    with `--call-order`, empty for the compiler's."""
+    with `--call-order`, empty for the compiler's; `own_passes` are names of passes of a user's own."""
 
     streams: Streams
     manifest: Manifest
@@ -54,6 +54,7 @@ class Artifact:
     report: dict[str, Any] = field(default_factory=dict)
     profile: Profile | None = None
     call_order: str = ""
+    own_passes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ def _hashed_files(artifact: Artifact) -> dict[str, bytes]:
         "program": encode(_Program(artifact.manifest, streams.dies, streams.roles, streams.arena_bytes)),
         "files": {name: sha256(content).hexdigest() for name, content in files.items()},
     }
+    if artifact.own_passes:
+        manifest["own_passes"] = list(artifact.own_passes)
     return {**files, MANIFEST: canonical({**manifest, "hash": _own_hash(manifest)})}
 
 
@@ -175,8 +178,9 @@ def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str
     profile = decode(Profile, json.loads(files[PROFILE])) if PROFILE in files else None
     call_order = files.get(CALL_ORDER, files.get(_OLD_CALL_ORDER, b"")).decode()
     return Artifact(
-        streams, program.host, files[GRAPH].decode(), files.get(DATA), report, profile, call_order
-    )
+        streams, program.host, files[GRAPH].decode(), files.get(DATA), report, profile, call_order,
+        decode(tuple[str, ...], manifest.get("own_passes", [])),
+    )  # fmt: skip
 
 
 def _report(folder: Path) -> dict[str, Any]:

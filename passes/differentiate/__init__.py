@@ -18,13 +18,13 @@ from wscc.passes.base import Fact, Pass
 from wscc.passes.differentiate.backward import backward_procedure
 from wscc.passes.differentiate.update import Weight, moments_of, update_procedures
 
-# Arrays of the step's own: the squared norm of all gradients, and the number of the step.
+# Scalars that the step keeps: the squared norm of all gradients, and the number of the step.
 _SCALARS = ("norm2", "t")
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One link of the chain: a forward procedure, called once or in a loop over layers."""
+    """A link of the chain: a forward procedure, called once or in a loop `variable` < `count` over layers."""
 
     procedure: Procedure
     call: Call
@@ -32,18 +32,18 @@ class Segment:
     count: int = 1
 
     def over_layers(self, call: Call) -> Call | Loop:
-        """`call` in the segment's own loop."""
+        """`call` in the loop of the segment over its layers, if it has one."""
         return Loop(self.variable, self.count, (call,)) if self.variable else call
 
     def elements(self, ref: Ref) -> range:
-        """The indices that `ref` takes over the layers."""
+        """The interval of indices that `ref` takes over the layers."""
         stride = sum(c for a in ref.index for v, c in a.terms if v == self.variable)
         first = sum(a.base for a in ref.index)
         last = first + stride * (self.count - 1)
         return range(min(first, last), max(first, last) + 1)
 
     def reversed(self, ref: Ref) -> Ref:
-        """The same element when layers run backwards: layer l becomes count - 1 - l."""
+        """The reference for layers that run backwards: layer l becomes count - 1 - l."""
         return replace(ref, index=tuple(_reversed(a, self.variable, self.count) for a in ref.index))
 
 
@@ -54,12 +54,13 @@ def _reversed(a: Affine, variable: str, count: int) -> Affine:
 
 @dataclass(frozen=True, slots=True)
 class Differentiate(Pass):
-    """Give every segment a backward procedure, and the module its update.
+    """Give every segment a backward procedure, and the module its optimizer step.
 
-    A segment is a pure function of carried values and parameters. Its backward procedure takes the gradients
-    of what it carried out, its residuals and the parameters, and gives the gradients of what it
-    carried in and (added up over micro-batches) of its parameters. `Train.recompute` says what is saved:
-    everything it reads (`none`), only results of contractions and attention (`selective`), nothing (`full`).
+    A segment is a pure function of loop-carried values and parameters. Its backward procedure takes the gradients
+    of its carried results, its residuals (forward values saved for it) and the parameters, and returns the gradients
+    of its carried operands and, added up over micro-batches, of its parameters. `Train.recompute` selects the
+    residuals: every value that it reads (`none`), only results of contractions and attention (`selective`), or no
+    value (`full`); it recomputes the others (Chen et al., arXiv 1604.06174, section 3).
 
     Before: step { loop mb { call @block(x[l], w[l], x[l+1]) } }
     After:  step { loop mb { .. @block.fwd .. @block.bwd .. }  .. @block.norm ..  .. @block.update .. }
@@ -71,10 +72,10 @@ class Differentiate(Pass):
     def run(self, module: Module) -> Module:
         prepare, chain = _split_step(module)
         segments = [_segment(module, stmt) for stmt in chain.body]
-        state = _State(module, segments)
+        builder = _StepBuilder(module, segments)
         for segment in segments:
-            state.add_segment(segment)
-        return state.finished(prepare, chain)
+            builder.add_segment(segment)
+        return builder.training_module(prepare, chain)
 
 
 def _split_step(module: Module) -> tuple[Step, Loop]:
@@ -92,14 +93,14 @@ def _segment(module: Module, stmt: Call | Loop) -> Segment:
     return Segment(module.procedure(call.procedure), call, stmt.variable, stmt.count)
 
 
-class _State:
-    """The training module as it grows, segment by segment."""
+class _StepBuilder:
+    """Builder of the training module, segment by segment."""
 
     def __init__(self, module: Module, segments: list[Segment]) -> None:
         self.module = module
         self.arrays = {a.name: a for a in module.arrays}
         self.names = Names([*self.arrays, *_SCALARS])
-        # Before those of residuals, so that gradients and moments have theirs whatever the model's names are.
+        # Named before residuals, so that the names of gradients and moments do not depend on the model's names.
         self.weights = {
             a.name: Weight(
                 a,
@@ -112,12 +113,13 @@ class _State:
         for a in module.arrays:
             if a.kind is Kind.CARRIED:
                 self._gradient(a.name)
-        self.own = {s.procedure.name for s in segments}
-        self.procedures = [p for p in module.procedures if p.name not in self.own]
+        self.forward_names = {s.procedure.name for s in segments}
+        self.procedures = [p for p in module.procedures if p.name not in self.forward_names]
         self.forward: list[Call | Loop] = []
         self.backward: list[Call | Loop] = []
-        # Carried arrays whose gradients are added up from zero; those of the others are written once, in turns.
-        self.shared = _read_more_than_once(segments, self.arrays) | _not_all_read(segments, self.arrays)
+        # Carried arrays whose gradients are added up from zero; the others' are written once, double-buffered.
+        several_reads = _with_several_reads(segments, self.arrays)
+        self.accumulated = several_reads | _with_unread_elements(segments, self.arrays)
         self.grads: dict[str, Segment] = {}
         self.writers: dict[str, int] = {}
         for s in segments:
@@ -133,27 +135,27 @@ class _State:
     def add_segment(self, s: Segment) -> None:
         inputs = dict(zip((v.name for v in s.procedure.inputs), s.call.args, strict=False))
         outputs = dict(zip(s.procedure.outputs, s.call.args[len(s.procedure.inputs) :], strict=True))
-        wanted = [v for v in s.procedure.inputs if self._has_grad(inputs[v.name].array)]
+        differentiable = [v for v in s.procedure.inputs if self._has_grad(inputs[v.name].array)]
         params = {n for n, ref in inputs.items() if self.arrays[ref.array].kind is Kind.PARAM}
-        result = backward_procedure(s.procedure, wanted, params, self.module.train)
+        result = backward_procedure(s.procedure, differentiable, params, self.module.train)
         residuals = [self._residual(s, v) for v in result.residuals]
-        fwd = replace(
+        forward = replace(
             s.procedure,
             name=f"{s.procedure.name}{FORWARD}",
             outputs=(*s.procedure.outputs, *(Output(v) for v in result.residuals)),
         )
-        self.forward.append(s.over_layers(Call(fwd.name, (*s.call.args, *residuals))))
+        self.forward.append(s.over_layers(Call(forward.name, (*s.call.args, *residuals))))
         seeds = {
             o.value.name: self._carried_grad(outputs[o]) for o in s.procedure.outputs if o.mode is Mode.WRITE
         }
-        by_name = {**inputs, **dict(zip((v.name for v in result.residuals), residuals, strict=True))}
-        args = [by_name[n] for n in result.reads] + [seeds[n] for n in result.seeds]
-        args += [self._grad_ref(inputs[v.name]) for v in result.wanted]
-        modes = [self._grad_mode(inputs[v.name]) for v in result.wanted]
-        outs = tuple(Output(g, m) for g, m in zip(result.grads, modes, strict=True))
-        self.procedures += [fwd, replace(result.procedure, outputs=outs)]
-        backwards = tuple(s.reversed(r) for r in args)
-        self.backward.insert(0, s.over_layers(Call(result.procedure.name, backwards)))
+        refs = {**inputs, **dict(zip((v.name for v in result.residuals), residuals, strict=True))}
+        args = [refs[n] for n in result.reads] + [seeds[n] for n in result.seeds]
+        args += [self._grad_ref(inputs[v.name]) for v in result.wrt]
+        modes = [self._grad_mode(inputs[v.name]) for v in result.wrt]
+        gradients = tuple(Output(g, m) for g, m in zip(result.grads, modes, strict=True))
+        self.procedures += [forward, replace(result.procedure, outputs=gradients)]
+        reversed_args = tuple(s.reversed(r) for r in args)
+        self.backward.insert(0, s.over_layers(Call(result.procedure.name, reversed_args)))
 
     def _residual(self, s: Segment, value: Value) -> Ref:
         name = self.names.of((s.procedure.name, value), f"{s.procedure.name}.{value.name}")
@@ -166,15 +168,14 @@ class _State:
         return a.kind in (Kind.PARAM, Kind.CARRIED) and a.type.dtype.is_float
 
     def _grad_ref(self, ref: Ref) -> Ref:
-        """Where the gradient of an array element lives: beside it for parameters, in two slots that take
-        turns for values passed from layer to layer."""
+        """The element that holds the gradient of `ref`: of the parameter's gradient, or of the carried gradient."""
         array = self.arrays[ref.array]
         if array.kind is not Kind.PARAM:
             return self._carried_grad(ref)
         grad = self._gradient(array.name)
-        kind = TensorType(array.type.shape, self.module.train.grads)
+        grad_type = TensorType(array.type.shape, self.module.train.grads)
         relation = Relation(Role.GRADIENT, array.name)
-        self.arrays.setdefault(grad, Array(grad, kind, Kind.GRAD, array.extents, relation=relation))
+        self.arrays.setdefault(grad, Array(grad, grad_type, Kind.GRAD, array.extents, relation=relation))
         return Ref(grad, ref.index)
 
     def _gradient(self, array: str) -> str:
@@ -184,36 +185,39 @@ class _State:
         array = self.arrays[ref.array]
         grad = self._gradient(array.name)
         relation = Relation(Role.GRADIENT, array.name)
-        turns = bool(array.extents) and array.name not in self.shared
-        extents = (2,) if turns else array.extents
+        double_buffered = bool(array.extents) and array.name not in self.accumulated
+        extents = (2,) if double_buffered else array.extents
         self.arrays.setdefault(grad, Array(grad, array.type, Kind.CARRIED, extents, relation=relation))
-        return Ref(grad, tuple(replace(a, modulus=2) for a in ref.index) if turns else ref.index)
+        return Ref(grad, tuple(replace(a, modulus=2) for a in ref.index) if double_buffered else ref.index)
 
     def _grad_mode(self, ref: Ref) -> Mode:
-        """WRITE where one call gives the whole gradient, so that nothing has to be zeroed first."""
+        """WRITE where one call gives the whole gradient, which then needs no zeros before it; ADD elsewhere."""
         if self.arrays[ref.array].kind is Kind.PARAM:
-            alone = self.writers[ref.array] == 1 and self.module.train.microbatches == 1
+            sole_writer = self.writers[ref.array] == 1 and self.module.train.microbatches == 1
         else:
-            alone = ref.array not in self.shared
-        return Mode.WRITE if alone else Mode.ADD
+            sole_writer = ref.array not in self.accumulated
+        return Mode.WRITE if sole_writer else Mode.ADD
 
     # -- the whole step ---------------------------------------------------------------------------------
 
-    def finished(self, prepare: Step, chain: Loop) -> Module:
-        added = {o.array for p, call in self._bwd_calls() for o in _added(p, call)}
-        params = {n: self.arrays[self._gradient(n)] for n in self.grads}
-        once = [a for a in params.values() if a.name in added]
-        # All of them: an element that no call reads keeps the zeros as its gradient.
-        each = [self.arrays[g] for n in sorted(self.shared) if (g := self._gradient(n)) in self.arrays]
-        zero_once, zero_each = self._zeroing("zero", once), self._zeroing("zero.carried", each)
+    def training_module(self, prepare: Step, chain: Loop) -> Module:
+        accumulated = {o.array for p, call in self._bwd_calls() for o in _accumulated_refs(p, call)}
+        gradients = {n: self.arrays[self._gradient(n)] for n in self.grads}
+        per_step = [a for a in gradients.values() if a.name in accumulated]
+        # Every accumulated array, read or not: an element that no call reads keeps the zeros as its gradient.
+        per_microbatch = [
+            self.arrays[g] for n in sorted(self.accumulated) if (g := self._gradient(n)) in self.arrays
+        ]
+        zero_per_step = self._zeroing("zero", per_step)
+        zero_per_microbatch = self._zeroing("zero.carried", per_microbatch)
         scalar = TensorType((), self.module.train.grads)
         self.arrays["norm2"] = Array("norm2", scalar, Kind.SCALAR)
         self.arrays["t"] = Array("t", TensorType((), DType.I32), Kind.SCALAR)
         self.procedures.append(_begin(scalar))
         begin = Call("begin", (Ref("t"), Ref("t"), Ref("norm2")))
         norms, updates = self._updates()
-        body = replace(chain, body=(*self.forward, *zero_each, *self.backward))
-        step = (begin, *prepare, *zero_once, body, *norms, *updates)
+        body = replace(chain, body=(*self.forward, *zero_per_microbatch, *self.backward))
+        step = (begin, *prepare, *zero_per_step, body, *norms, *updates)
         return self.module.with_(
             arrays=tuple(self.arrays.values()), procedures=tuple(self.procedures), step=step
         )
@@ -226,20 +230,20 @@ class _State:
             yield by_name[call.procedure], call
 
     def _zeroing(self, name: str, arrays: list[Array]) -> list[Call | Loop]:
-        """Calls that write zeros over every element, one procedure per loop length."""
+        """Calls that write zeros to every element of `arrays`, with one procedure for each loop length."""
         stmts: list[Call | Loop] = []
         for extents, group in _by_extents(arrays).items():
-            proc = f"{name}.{extents[0]}" if extents else name
+            procedure = f"{name}.{extents[0]}" if extents else name
             b = Builder()
             outs = [Output(_zeros(b, a)) for a in group]
-            self.procedures.append(Procedure(proc, (), tuple(outs), tuple(b.ops)))
+            self.procedures.append(Procedure(procedure, (), tuple(outs), tuple(b.ops)))
             index = (Affine(0, (("l", 1),)),) if extents else ()
-            call = Call(proc, tuple(Ref(a.name, index) for a in group))
+            call = Call(procedure, tuple(Ref(a.name, index) for a in group))
             stmts.append(Loop("l", extents[0], (call,)) if extents else call)
         return stmts
 
     def _updates(self) -> tuple[list[Call | Loop], list[Call | Loop]]:
-        """Norm and update calls, parameters grouped by the segment that owns them."""
+        """The norm calls and the update calls, with parameters grouped by the segment that owns them."""
         norms: list[Call | Loop] = []
         updates: list[Call | Loop] = []
         owners: dict[str, tuple[Segment, list[Weight]]] = {}
@@ -249,18 +253,18 @@ class _State:
             owner = f"{segment.procedure.name}{'.shared' if shared else ''}"
             owners.setdefault(owner, (segment, []))[1].append(self.weights[name])
         for owner, (segment, weights) in owners.items():
-            made = update_procedures(owner, weights, self.module.train)
-            self.procedures += made.procedures
-            for a in made.state:
+            update = update_procedures(owner, weights, self.module.train)
+            self.procedures += update.procedures
+            for a in update.state:
                 self.arrays[a.name] = a
             layered = bool(weights[0].param.extents)
             index = (Affine(0, ((segment.variable, 1),)),) if layered else ()
-            for calls, some in ((norms, made.norm_calls(index)), (updates, (made.update_call(index),))):
-                calls += [segment.over_layers(call) if layered else call for call in some]
+            for stmts, calls in ((norms, update.norm_calls(index)), (updates, (update.update_call(index),))):
+                stmts += [segment.over_layers(call) if layered else call for call in calls]
         return norms, updates
 
 
-def _added(procedure: Procedure, call: Call) -> Iterator[Ref]:
+def _accumulated_refs(procedure: Procedure, call: Call) -> Iterator[Ref]:
     for out, ref in zip(procedure.outputs, call.args[len(procedure.inputs) :], strict=True):
         if out.mode is Mode.ADD:
             yield ref
@@ -288,7 +292,7 @@ def _zeros(b: Builder, array: Array) -> Value:
 
 
 def _begin(scalar: TensorType) -> Procedure:
-    """Count the step and forget the last gradient norm."""
+    """The procedure that counts the step and zeroes the gradient norm."""
     b = Builder()
     t = b.input("t", TensorType((), DType.I32))
     ticked = b.one("tick", [t], " -> ", dtypes=[DType.I32], hints=["t.next"])
@@ -296,40 +300,47 @@ def _begin(scalar: TensorType) -> Procedure:
     return Procedure("begin", (t,), (Output(ticked), Output(norm2)), tuple(b.ops))
 
 
-def _read_more_than_once(segments: list[Segment], arrays: dict[str, Array]) -> frozenset[str]:
-    """Carried arrays of which some element is an input of more than one dynamic call."""
+def _with_several_reads(segments: list[Segment], arrays: dict[str, Array]) -> frozenset[str]:
+    """Carried arrays with an element that more than one dynamic call reads."""
     reads: dict[str, list[tuple[int, int]]] = {}
-    shared: set[str] = set()
+    several: set[str] = set()
     for s in segments:
         for _, ref in zip(s.procedure.inputs, s.call.args, strict=False):
             if arrays[ref.array].kind is not Kind.CARRIED:
                 continue
             span = s.elements(ref)
             if s.count > 1 and len(span) == 1:
-                shared.add(ref.array)
+                several.add(ref.array)
             reads.setdefault(ref.array, []).append((span.start, span.stop))
     for name, spans in reads.items():
         spans.sort()
         if any(a[1] > b[0] for a, b in pairwise(spans)):
-            shared.add(name)
-    return frozenset(shared)
+            several.add(name)
+    return frozenset(several)
 
 
-def _not_all_read(segments: list[Segment], arrays: dict[str, Array]) -> frozenset[str]:
-    """Carried arrays of which some element is written, and an input of no call: the last `y` of a `repeat`
-    that hands it on from layer to layer only, or all but the last `y` of one whose layers do not read it."""
+def _with_unread_elements(segments: list[Segment], arrays: dict[str, Array]) -> frozenset[str]:
+    """Carried arrays with an element that some call writes and no call reads.
+
+    Examples: the last `y` of a `repeat` that passes it from layer to layer only, or all but the last `y` of a
+    `repeat` whose layers do not read it.
+    """
     written: dict[str, list[range]] = {}
     read: dict[str, list[range]] = {}
     for s in segments:
         inputs = len(s.procedure.inputs)
-        for refs, into in ((s.call.args[:inputs], read), (s.call.args[inputs:], written)):
+        for refs, intervals in ((s.call.args[:inputs], read), (s.call.args[inputs:], written)):
             for ref in refs:
                 if arrays[ref.array].kind is Kind.CARRIED:
-                    into.setdefault(ref.array, []).append(s.elements(ref))
-    return frozenset(n for n, spans in written.items() if not _covers(read.get(n, []), spans))
+                    intervals.setdefault(ref.array, []).append(s.elements(ref))
+    return frozenset(n for n, writes in written.items() if not _covers(read.get(n, []), writes))
 
 
-def _covers(spans: list[range], wanted: list[range]) -> bool:
-    """Whether each number of `wanted` is in one of `spans`; by their ends alone, for layers may be many."""
-    ends = {e for s in spans for e in (s.start, s.stop)}
-    return all(any(at in s for s in spans) for w in wanted for at in {w.start, *(e for e in ends if e in w)})
+def _covers(spans: list[range], targets: list[range]) -> bool:
+    """Whether the union of `spans` contains all of `targets`; compares ends alone, for layers may be many."""
+    ends = {end for span in spans for end in (span.start, span.stop)}
+    return all(
+        any(point in span for span in spans)
+        for target in targets
+        for point in {target.start, *(end for end in ends if end in target)}
+    )

@@ -1,4 +1,7 @@
-"""The backward procedure of one segment: reverse accumulation, and what it must save or recompute."""
+"""The backward procedure of one segment, by reverse-mode differentiation, with its residuals and recomputed ops.
+
+Source: Griewank and Walther, Evaluating Derivatives, 2nd edition, 2008, chapter 3 (the reverse mode).
+"""
 
 from __future__ import annotations
 
@@ -16,32 +19,36 @@ from wscc.passes.differentiate.rules import DERIVATIVES, Backward
 
 @dataclass(frozen=True, slots=True)
 class BackwardResult:
-    """`procedure` takes `reads` (arguments and residuals of the forward procedure, by name), then one gradient
-    for each of `seeds`; it gives `grads`, one for each of `wanted`. `residuals` are forward values to keep for it."""
+    """A backward procedure and its interface.
+
+    `procedure` takes `reads` (arguments and residuals of the forward procedure, by name), then one gradient for each
+    output in `seeds`; it returns `grads`, one for each input in `wrt` (with respect to). `residuals` are the forward
+    values that the forward procedure must save for it.
+    """
 
     procedure: Procedure
     residuals: tuple[Value, ...]
     reads: tuple[str, ...]
     seeds: tuple[str, ...]
-    wanted: tuple[Value, ...]
+    wrt: tuple[Value, ...]
     grads: tuple[Value, ...]
 
 
 def backward_procedure(
-    forward: Procedure, wanted: list[Value], params: set[str], train: Train
+    forward: Procedure, wrt: list[Value], params: set[str], train: Train
 ) -> BackwardResult:
-    """Differentiate `forward` with respect to the inputs in `wanted`, of which `params` names the parameters.
+    """The backward procedure of `forward` with respect to its inputs `wrt`; `params` names its parameters.
 
-    An output added up elsewhere (the loss) is seeded with 1; every other output's gradient is an input.
+    The gradient of an output that is added up elsewhere (the loss) is 1; every other output's gradient is an input.
     """
-    tape = _Tape(forward, wanted, params, train)
+    tape = _Tape(forward, wrt, params, train)
     seeds = [o.value for o in forward.outputs if o.mode is Mode.WRITE]
     for out in forward.outputs:
         tape.seed(out)
     for op in reversed(forward.ops):
         tape.differentiate(op)
-    grads = tuple(tape.total(v) or tape.zeros(v) for v in wanted)
-    # Names in arguments come from the forward procedure, in its order, so that the text is stable.
+    grads = tuple(tape.total(v) or tape.zeros(v) for v in wrt)
+    # In the order of the forward procedure, so that the text of the module is stable.
     reads = [v for v in (*forward.inputs, *_results(forward)) if v.name in tape.arguments]
     residuals = tuple(v for v in reads if v not in forward.inputs)
     inputs = (*(tape.arguments[v.name] for v in reads), *(tape.seeds[v.name] for v in seeds))
@@ -49,7 +56,7 @@ def backward_procedure(
         f"{forward.name}{BACKWARD}", inputs, tuple(Output(g) for g in grads), tuple(tape.builder.ops)
     )
     return BackwardResult(
-        procedure, residuals, tuple(v.name for v in reads), tuple(v.name for v in seeds), tuple(wanted), grads
+        procedure, residuals, tuple(v.name for v in reads), tuple(v.name for v in seeds), tuple(wrt), grads
     )
 
 
@@ -58,9 +65,9 @@ def _results(procedure: Procedure) -> list[Value]:
 
 
 class _Tape:
-    """The state of one reverse accumulation; implements `derivatives.Tape`."""
+    """The state of one reverse accumulation; implements `rules.Tape`."""
 
-    def __init__(self, forward: Procedure, wanted: list[Value], params: set[str], train: Train) -> None:
+    def __init__(self, forward: Procedure, wrt: list[Value], params: set[str], train: Train) -> None:
         self.builder = Builder()
         self.arguments: dict[str, Value] = {}
         self.seeds: dict[str, Value] = {}
@@ -70,16 +77,16 @@ class _Tape:
         self._recomputed: dict[str, Value] = {}
         self._grads: dict[str, list[Value]] = {}
         self._inputs = {v.name for v in forward.inputs}
-        self._active = _reachable(forward, {v.name for v in wanted})
+        self._differentiable = _reachable(forward, {v.name for v in wrt})
         self._weights = _weights(forward, params)
 
-    # -- what derivative rules ask for ------------------------------------------------------------------
+    # -- the interface of derivative rules ---------------------------------------------------------------
 
     def needs_grad(self, value: Value) -> bool:
-        return value.name in self._active
+        return value.name in self._differentiable
 
     def grad_dtype(self, value: Value) -> DType:
-        """Gradients of weights are summed in the gradients' own type from the start."""
+        """`Train.grads` for weights, whose gradients are summed in that type from the start; else that of `value`."""
         return self._train.grads if value.name in self._weights else value.type.dtype
 
     def forward(self, value: Value) -> Value:
@@ -94,7 +101,7 @@ class _Tape:
 
     def _is_residual(self, value: Value) -> bool:
         op = self._producer[value.name]
-        # Views and conversions of weights cost nothing to have again, whatever is recomputed.
+        # Views and conversions of weights cost nothing to recompute, in every mode.
         if op.definition.view or value.name in self._weights:
             return False
         mode = self._train.recompute
@@ -123,20 +130,20 @@ class _Tape:
         self._grads.setdefault(value.name, []).append(grad)
 
     def total(self, value: Value) -> Value | None:
-        """The sum of all gradients that reached the value, as one op."""
+        """The sum of the gradients recorded for `value`, as one op; None where there is none."""
         parts = self._grads.get(value.name, [])
         if len(parts) > 1:
             term = " ".join(f"i{n}" for n in range(len(value.type.shape)))
             rule = f"{', '.join([term] * len(parts))} -> {term}"
-            whole = self.builder.one(
+            total = self.builder.one(
                 "partial_sum", parts, rule, dtypes=[parts[0].type.dtype], hints=[f"d.{value.name}.sum"],
                 origin=f"{self._forward.name}{FORWARD}/{value.name}",
             )  # fmt: skip
-            parts[:] = [whole]
+            parts[:] = [total]
         return parts[0] if parts else None
 
     def zeros(self, value: Value) -> Value:
-        """The gradient of an input that the outputs do not depend on."""
+        """A gradient of zeros, for an input on which no output depends."""
         names = [f"i{n}" for n in range(len(value.type.shape))]
         return self.builder.one(
             "fill", [], f" -> {' '.join(names)}", sizes=dict(zip(names, value.type.shape, strict=True)),
@@ -147,8 +154,8 @@ class _Tape:
         dys = [self.total(v) for v in op.results]
         if all(d is None for d in dys) or not any(self.needs_grad(v) for v in op.operands):
             return
-        back = Backward(self, op, _origin(self._forward, op))
-        grads = DERIVATIVES[op.kind](back, dys)
+        rule = Backward(self, op, _origin(self._forward, op))
+        grads = DERIVATIVES[op.kind](rule, dys)
         for value, grad in zip(op.operands, grads, strict=True):
             if grad is not None and self.needs_grad(value):
                 self._grads.setdefault(value.name, []).append(grad)
@@ -159,16 +166,16 @@ def _origin(forward: Procedure, op: Op) -> str:
 
 
 def _reachable(forward: Procedure, start: set[str]) -> set[str]:
-    """Values that depend on one of `start` through ops with a derivative."""
-    active = set(start)
+    """Names of the values that depend on one of `start` through differentiable ops."""
+    reached = set(start)
     for op in forward.ops:
-        if op.definition.differentiable and any(v.name in active for v in op.operands):
-            active |= {v.name for v in op.results if v.type.dtype.is_float}
-    return active
+        if op.definition.differentiable and any(v.name in reached for v in op.operands):
+            reached |= {v.name for v in op.results if v.type.dtype.is_float}
+    return reached
 
 
 def _weights(forward: Procedure, params: set[str]) -> set[str]:
-    """Parameters and what is computed of parameters alone."""
+    """Names of the parameters and of values computed from parameters alone."""
     weights = set(params)
     for op in forward.ops:
         if op.operands and all(v.name in weights for v in op.operands):

@@ -1,8 +1,8 @@
 """The derivative of every differentiable op, as graph-level ops.
 
-A rule gets the op and the gradients of its results (None: no gradient arrives) and returns one gradient per
-operand (None: none needed). Backward ops reuse the factor names of their forward op and carry it as `origin`,
-so that partition never searches for them. A test holds the table total over `OPS`.
+A rule takes the op and the gradients of its results (None: no output depends on the result) and returns one gradient
+for each operand (None: not needed). Backward ops have the factor names of their forward op and name it as their
+`origin`, so that `partition` splits them as their forward op and needs no search for them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ Grads = Sequence[Value | None]
 
 
 class Tape(Protocol):
-    """What a rule may ask for while the backward procedure is built."""
+    """The interface through which a rule reads forward values and emits ops of the backward procedure."""
 
     builder: Builder
 
     def forward(self, value: Value) -> Value:
-        """The forward value as the backward procedure has it: an argument, a residual, or recomputed."""
+        """The forward value in the backward procedure: an argument, a residual, or recomputed."""
 
     def needs_grad(self, value: Value) -> bool: ...
 
     def grad_dtype(self, value: Value) -> DType:
-        """Element type of the gradient of `value`: that of gradients for weights, else its own."""
+        """Element type of the gradient of `value`: `Train.grads` for weights, else that of `value`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """Emits backward ops of one forward op."""
+    """Emitter of the backward ops of one forward op."""
 
     tape: Tape
     op: Op
@@ -50,26 +50,28 @@ class Backward:
         dtypes: Sequence[DType],
         attrs: dict[str, Attr] | None = None,
     ) -> tuple[Value, ...]:
-        """One op whose terms are given as factors; marks are those of the forward rule."""
+        """The results of a new op with terms `ins` and `outs`; its factors keep the marks of the forward rule."""
         rule = replace(self.op.rule, ins=tuple(ins), outs=tuple(outs))
         return self.tape.builder.emit(
-            kind, operands, _only_own_marks(rule), sizes=self.op.sizes, dtypes=dtypes, attrs=attrs,
+            kind, operands, _with_own_marks(rule), sizes=self.op.sizes, dtypes=dtypes, attrs=attrs,
             hints=[f"d.{v.name}" for v in self.op.operands], origin=self.origin, span=self.op.span,
         )  # fmt: skip
 
     def sum_to(self, dy: Value, from_: tuple[str, ...], to: tuple[str, ...], dtype: DType) -> Value:
-        """Contract the factors that the operand lacks: the gradient of a broadcast."""
+        """The sum of `dy` over the factors of `from_` that `to` lacks: the gradient of a broadcast."""
         if from_ == to:
             return dy
         return self.emit("sum", [dy], [from_], [to], [dtype])[0]
 
 
-def _only_own_marks(rule: Rule) -> Rule:
-    own = set(rule.factors)
-    return replace(rule, whole=rule.whole & own, streamed=rule.streamed & own, indexed=rule.indexed & own)
+def _with_own_marks(rule: Rule) -> Rule:
+    factors = set(rule.factors)
+    return replace(
+        rule, whole=rule.whole & factors, streamed=rule.streamed & factors, indexed=rule.indexed & factors
+    )
 
 
-def _present(dys: Grads) -> Value:
+def _result_gradient(dys: Grads) -> Value:
     dy = dys[0]
     assert dy is not None
     return dy
@@ -80,7 +82,7 @@ def _present(dys: Grads) -> Value:
 
 def _matmul(b: Backward, dys: Grads) -> Grads:
     rule, (x, w) = b.op.rule, b.op.operands
-    dy, out = _present(dys), b.op.rule.outs[0]
+    dy, out = _result_gradient(dys), b.op.rule.outs[0]
     grads: list[Value | None] = [None, None]
     if b.tape.needs_grad(x):
         (grads[0],) = b.emit(
@@ -95,23 +97,23 @@ def _matmul(b: Backward, dys: Grads) -> Grads:
 
 def _linear_pair(sign: float) -> Callable[[Backward, Grads], Grads]:
     def rule(b: Backward, dys: Grads) -> Grads:
-        dy, out = _present(dys), b.op.rule.outs[0]
+        dy, out = _result_gradient(dys), b.op.rule.outs[0]
         grads: list[Value | None] = []
         for value, term, factor in zip(b.op.operands, b.op.rule.ins, (1.0, sign), strict=True):
             if not b.tape.needs_grad(value):
                 grads.append(None)
                 continue
-            part = dy
+            scaled = dy
             if factor != 1.0:
-                (part,) = b.emit("scale", [dy], [out], [out], [dy.type.dtype], {"factor": factor})
-            grads.append(b.sum_to(part, out, term, b.tape.grad_dtype(value)))
+                (scaled,) = b.emit("scale", [dy], [out], [out], [dy.type.dtype], {"factor": factor})
+            grads.append(b.sum_to(scaled, out, term, b.tape.grad_dtype(value)))
         return grads
 
     return rule
 
 
 def _mul(b: Backward, dys: Grads) -> Grads:
-    dy, rule = _present(dys), b.op.rule
+    dy, rule = _result_gradient(dys), b.op.rule
     out = rule.outs[0]
     grads: list[Value | None] = []
     for i, value in enumerate(b.op.operands):
@@ -125,34 +127,34 @@ def _mul(b: Backward, dys: Grads) -> Grads:
 
 
 def _div(b: Backward, dys: Grads) -> Grads:
-    dy, rule, (x, y) = _present(dys), b.op.rule, b.op.operands
-    out, kind = rule.outs[0], dy.type.dtype
-    (by_y,) = b.emit("div", [dy, b.tape.forward(y)], [out, rule.ins[1]], [out], [kind])
+    dy, rule, (x, y) = _result_gradient(dys), b.op.rule, b.op.operands
+    out, dtype = rule.outs[0], dy.type.dtype
+    (by_y,) = b.emit("div", [dy, b.tape.forward(y)], [out, rule.ins[1]], [out], [dtype])
     grads: list[Value | None] = [None, None]
     if b.tape.needs_grad(x):
         grads[0] = b.sum_to(by_y, out, rule.ins[0], b.tape.grad_dtype(x))
     if b.tape.needs_grad(y):
         quotient = b.tape.forward(b.op.results[0])
-        (product,) = b.emit("mul", [by_y, quotient], [out, out], [out], [kind])
-        (negated,) = b.emit("scale", [product], [out], [out], [kind], {"factor": -1.0})
+        (product,) = b.emit("mul", [by_y, quotient], [out, out], [out], [dtype])
+        (negated,) = b.emit("scale", [product], [out], [out], [dtype], {"factor": -1.0})
         grads[1] = b.sum_to(negated, out, rule.ins[1], b.tape.grad_dtype(y))
     return grads
 
 
 def _scale(b: Backward, dys: Grads) -> Grads:
-    dy, term = _present(dys), b.op.rule.ins[0]
+    dy, term = _result_gradient(dys), b.op.rule.ins[0]
     return b.emit("scale", [dy], [term], [term], [dy.type.dtype], dict(b.op.attrs))
 
 
 def _cast(b: Backward, dys: Grads) -> Grads:
-    dy, term, x = _present(dys), b.op.rule.ins[0], b.op.operands[0]
+    dy, term, x = _result_gradient(dys), b.op.rule.ins[0], b.op.operands[0]
     if dy.type.dtype is b.tape.grad_dtype(x):
         return [dy]
     return b.emit("cast", [dy], [term], [term], [b.tape.grad_dtype(x)])
 
 
 def _partial_sum(b: Backward, dys: Grads) -> Grads:
-    return [_present(dys)] * len(b.op.operands)
+    return [_result_gradient(dys)] * len(b.op.operands)
 
 
 def _split(b: Backward, dys: Grads) -> Grads:
@@ -165,7 +167,7 @@ def _split(b: Backward, dys: Grads) -> Grads:
 
 
 def _stack(b: Backward, dys: Grads) -> Grads:
-    dy, part = _present(dys), b.op.rule.ins[0]
+    dy, part = _result_gradient(dys), b.op.rule.ins[0]
     n = len(b.op.operands)
     return b.emit("split", [dy], [b.op.rule.outs[0]], [part] * n, [dy.type.dtype] * n, dict(b.op.attrs))
 
@@ -175,25 +177,27 @@ def _zeros_like(b: Backward, value: Value, term: tuple[str, ...]) -> Value:
 
 
 def _pointwise(kind: str) -> Callable[[Backward, Grads], Grads]:
-    """`kind(operands, dy)` gives the gradient of every operand, each of the operands' shape."""
+    """The rule of a pointwise op: the backward op `kind(operands, dy)` returns the gradient of every operand."""
 
     def rule(b: Backward, dys: Grads) -> Grads:
         term = b.op.rule.ins[0]
         xs = [b.tape.forward(v) for v in b.op.operands]
         n = len(xs)
-        return b.emit(kind, [*xs, _present(dys)], [term] * (n + 1), [term] * n, [v.type.dtype for v in xs])
+        return b.emit(
+            kind, [*xs, _result_gradient(dys)], [term] * (n + 1), [term] * n, [v.type.dtype for v in xs]
+        )
 
     return rule
 
 
 def _norm(kind: str) -> Callable[[Backward, Grads], Grads]:
-    """layernorm and rmsnorm: x, gain and dy are read, the bias is not."""
+    """The rule of layernorm and rmsnorm: the backward op `kind` reads x, gain and dy, but not the bias."""
 
     def rule(b: Backward, dys: Grads) -> Grads:
         x, gain, *_ = b.op.operands
         terms = b.op.rule.ins
         return b.emit(
-            kind, [b.tape.forward(x), b.tape.forward(gain), _present(dys)], [terms[0], terms[1], terms[0]],
+            kind, [b.tape.forward(x), b.tape.forward(gain), _result_gradient(dys)], [terms[0], terms[1], terms[0]],
             terms, [b.tape.grad_dtype(v) for v in b.op.operands], dict(b.op.attrs),
         )  # fmt: skip
 
@@ -201,7 +205,7 @@ def _norm(kind: str) -> Callable[[Backward, Grads], Grads]:
 
 
 def _rope(b: Backward, dys: Grads) -> Grads:
-    dy, term = _present(dys), b.op.rule.ins[0]
+    dy, term = _result_gradient(dys), b.op.rule.ins[0]
     sign = b.op.attr("sign")
     assert isinstance(sign, float)
     return b.emit("rope", [dy], [term], [term], [dy.type.dtype], {**dict(b.op.attrs), "sign": -sign})
@@ -211,19 +215,19 @@ def _embedding(b: Backward, dys: Grads) -> Grads:
     ids, table = b.op.operands
     rule = b.op.rule
     grad = b.emit(
-        "embedding_bwd", [b.tape.forward(ids), _present(dys)], [rule.ins[0], rule.outs[0]], [rule.ins[1]],
+        "embedding_bwd", [b.tape.forward(ids), _result_gradient(dys)], [rule.ins[0], rule.outs[0]], [rule.ins[1]],
         [b.tape.grad_dtype(table)],
     )  # fmt: skip
     return [None, *grad]
 
 
 def _attention(b: Backward, dys: Grads) -> Grads:
-    """Keys, values and their gradients travel together, so it is one backward op."""
+    """One backward op for q, k and v, since keys, values and their gradients travel together."""
     q, k, v = b.op.operands
     out, lse = b.op.results
     rule = b.op.rule
     tq, tk, tv = rule.ins
-    operands = [*(b.tape.forward(x) for x in (q, k, v, out, lse)), _present(dys)]
+    operands = [*(b.tape.forward(x) for x in (q, k, v, out, lse)), _result_gradient(dys)]
     return b.emit(
         "attention_bwd", operands, [tq, tk, tv, *rule.outs, tq], [tq, tk, tv],
         [q.type.dtype, k.type.dtype, v.type.dtype], dict(b.op.attrs),
@@ -231,7 +235,7 @@ def _attention(b: Backward, dys: Grads) -> Grads:
 
 
 def _rowmax(b: Backward, dys: Grads) -> Grads:
-    """The loss does not depend on the shift that keeps its exponentials in range."""
+    """No gradient: the loss does not depend on the shift that keeps its exponentials in range."""
     return [None]
 
 
@@ -239,7 +243,7 @@ def _sumexp(b: Backward, dys: Grads) -> Grads:
     x, m = b.op.operands
     rule = b.op.rule
     grad = b.emit(
-        "sumexp_bwd", [b.tape.forward(x), b.tape.forward(m), _present(dys)], [*rule.ins, rule.outs[0]],
+        "sumexp_bwd", [b.tape.forward(x), b.tape.forward(m), _result_gradient(dys)], [*rule.ins, rule.outs[0]],
         [rule.ins[0]], [x.type.dtype], dict(b.op.attrs),
     )  # fmt: skip
     return [*grad, None]
@@ -249,7 +253,7 @@ def _pick(b: Backward, dys: Grads) -> Grads:
     x, labels = b.op.operands
     rule = b.op.rule
     grad = b.emit(
-        "pick_bwd", [b.tape.forward(labels), _present(dys)], [rule.ins[1], rule.outs[0]], [rule.ins[0]],
+        "pick_bwd", [b.tape.forward(labels), _result_gradient(dys)], [rule.ins[1], rule.outs[0]], [rule.ins[0]],
         [x.type.dtype],
     )  # fmt: skip
     return [*grad, None]
@@ -258,7 +262,7 @@ def _pick(b: Backward, dys: Grads) -> Grads:
 def _nll(b: Backward, dys: Grads) -> Grads:
     _, z, p, labels = b.op.operands
     term = b.op.rule.ins[0]
-    operands = [b.tape.forward(z), b.tape.forward(labels), _present(dys)]
+    operands = [b.tape.forward(z), b.tape.forward(labels), _result_gradient(dys)]
     dz, dp = b.emit("nll_bwd", operands, [term] * 3, [term] * 2, [z.type.dtype, p.type.dtype])
     return [None, dz, dp, None]
 
@@ -266,7 +270,9 @@ def _nll(b: Backward, dys: Grads) -> Grads:
 def _mean(b: Backward, dys: Grads) -> Grads:
     x, count = b.op.operands
     rule = b.op.rule
-    grad = b.emit("mean_bwd", [_present(dys), b.tape.forward(count)], [(), ()], [rule.ins[0]], [x.type.dtype])
+    grad = b.emit(
+        "mean_bwd", [_result_gradient(dys), b.tape.forward(count)], [(), ()], [rule.ins[0]], [x.type.dtype]
+    )
     return [*grad, None]
 
 

@@ -1,4 +1,4 @@
-"""Procedures of one segment's parameters: the squared norm of its gradients, and its optimizer step."""
+"""The norm and update procedures of a segment: the squared norm of its gradients, and its optimizer step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wscc.ir.types import DType, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A parameter with the names of its gradient and of what the optimizer keeps for it."""
+    """A parameter with the names of its gradient and of its moments (the optimizer state)."""
 
     param: Array
     gradient: str
@@ -25,7 +25,7 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """The procedures of one owner, and the optimizer state they need. Without a clip nobody asks for a norm."""
+    """The procedures of one owner, and the optimizer state that they update; without a clip there is no norm."""
 
     owner: str
     weights: tuple[Weight, ...]
@@ -45,16 +45,23 @@ class Updates:
 
 
 def moments_of(train: Train) -> tuple[str, ...]:
-    """What the optimizer keeps for each weight."""
+    """Names of the moments that the optimizer keeps for each weight."""
     return OPS[train.optimizer.kind].moments or ()
 
 
 def update_procedures(owner: str, weights: list[Weight], train: Train) -> Updates:
-    """`owner.update(params, state, grads, norm2, t) -> params, state`, and `owner.norm(grads) -> add norm2` if
-    gradients are clipped."""
+    """The update and, where gradients are clipped, the norm procedure of the parameters `weights`.
+
+    `owner.update(params, moments, grads, norm2, t) -> params, moments` and `owner.norm(grads) -> add norm2`, where
+    `norm2` is the squared norm of all gradients and `t` the number of the step.
+    """
     state = tuple(
         Array(
-            n, _held_type(w, train), Kind.STATE, w.param.extents, relation=Relation(Role.MOMENT, w.param.name)
+            n,
+            _moment_type(w, train),
+            Kind.STATE,
+            w.param.extents,
+            relation=Relation(Role.MOMENT, w.param.name),
         )
         for w in weights
         for n in w.moments
@@ -63,8 +70,8 @@ def update_procedures(owner: str, weights: list[Weight], train: Train) -> Update
     return Updates(owner, tuple(weights), state, (*norm, _update(owner, weights, train)))
 
 
-def _held_type(weight: Weight, train: Train) -> TensorType:
-    """Of gradients and moments."""
+def _moment_type(weight: Weight, train: Train) -> TensorType:
+    """The type of the gradient and of each moment of a weight."""
     return TensorType(weight.param.type.shape, train.grads)
 
 
@@ -74,7 +81,7 @@ def _term(array: Array) -> str:
 
 def _norm(owner: str, weights: list[Weight], train: Train) -> Procedure:
     b = Builder()
-    grads = [b.input(w.gradient, _held_type(w, train)) for w in weights]
+    grads = [b.input(w.gradient, _moment_type(w, train)) for w in weights]
     squares = [
         b.one("sqsum", [g], f"{_term(w.param)} -> ", hints=[f"{w.param.name}.square"])
         for g, w in zip(grads, weights, strict=True)
@@ -87,15 +94,15 @@ def _norm(owner: str, weights: list[Weight], train: Train) -> Procedure:
 
 def _update(owner: str, weights: list[Weight], train: Train) -> Procedure:
     b = Builder()
-    held = [
-        [b.input(w.param.name, w.param.type), *(b.input(n, _held_type(w, train)) for n in w.moments)]
+    states = [
+        [b.input(w.param.name, w.param.type), *(b.input(n, _moment_type(w, train)) for n in w.moments)]
         for w in weights
     ]
-    grads = [b.input(w.gradient, _held_type(w, train)) for w in weights]
+    grads = [b.input(w.gradient, _moment_type(w, train)) for w in weights]
     norm2 = b.input("norm2", TensorType((), train.grads))
     t = b.input("t", TensorType((), DType.I32))
     outputs: list[Output] = []
-    for weight, values, grad in zip(weights, held, grads, strict=True):
+    for weight, values, grad in zip(weights, states, grads, strict=True):
         term, n = _term(weight.param), len(values)
         results = b.emit(
             train.optimizer.kind, [*values, grad, norm2, t],
@@ -104,14 +111,21 @@ def _update(owner: str, weights: list[Weight], train: Train) -> Procedure:
             hints=[f"{v.name}.next" for v in values],
         )  # fmt: skip
         outputs += map(Output, results)
-    inputs = (*(v for values in held for v in values), *grads, norm2, t)
+    inputs = (*(v for values in states for v in values), *grads, norm2, t)
     return Procedure(f"{owner}.update", inputs, tuple(outputs), tuple(b.ops))
 
 
 def _attrs(train: Train) -> dict[str, Attr]:
-    """Of all optimizers; an op takes its own."""
-    o, s = train.optimizer, train.lr_schedule
+    """Attributes for every optimizer, of which an op takes those that it has."""
+    optimizer, lr_schedule = train.optimizer, train.lr_schedule
     return {
-        "lr": o.lr, "beta1": o.beta1, "beta2": o.beta2, "eps": o.eps, "weight_decay": o.weight_decay,
-        "clip": train.clip, "warmup": s.warmup, "decay": s.decay, "floor": s.floor,
-    }  # fmt: skip
+        "lr": optimizer.lr,
+        "beta1": optimizer.beta1,
+        "beta2": optimizer.beta2,
+        "eps": optimizer.eps,
+        "weight_decay": optimizer.weight_decay,
+        "clip": train.clip,
+        "warmup": lr_schedule.warmup,
+        "decay": lr_schedule.decay,
+        "floor": lr_schedule.floor,
+    }

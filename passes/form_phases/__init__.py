@@ -1,4 +1,4 @@
-"""Group the transfers of each procedure into phases: sets that may be in flight together."""
+"""The pass that groups the transfers of each procedure into phases: sets that may be in flight together."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from wscc.passes.base import Fact, Pass
 class FormPhases(Pass):
     """Give each transfer the number of its phase, counted from 0 in program order in each procedure.
 
-    A whole collective or stream (one `group`) is one phase, since its rounds load the same links; so are
-    groups whose transfers interleave. With `merge`, a group joins the phase before it if none of its
-    transfers depends on one of that phase, directly or through kernels.
+    A whole collective or collective matmul (one `group`) is one phase, since its rounds load the same links; so are
+    groups whose transfers interleave. With `merge`, a group joins the phase before it if none of its transfers depends
+    on a transfer of that phase, directly or through kernels.
 
-    Invariant: numbers never fall along the body, and two transfers of one phase have no dependency path
-    between them, unless their groups are the same or interleave.
+    Invariant: numbers never decrease along the body, and no path of dependences leads between two transfers of one
+    phase, unless their groups are the same or interleave.
 
     Before: transfer 0 group=g; add; transfer 1 group=g; transfer 2 group=h of the sum
     After:  phases 0, 0 and 1
@@ -47,17 +47,17 @@ class FormPhases(Pass):
         spans = group_spans(procedure)
         if not spans:
             return procedure
-        regions = accesses(procedure, dies, names)
-        depends = _Downstream.empty(regions)
+        body_accesses = accesses(procedure, dies, names)
+        downstream = _Downstream.empty(body_accesses)
         phases: dict[int, int] = {}
         phase, walked = 0, spans[0].first
         for span in spans:
             if span.first > spans[0].first:
-                depends.walk(walked, span.first, sources=frozenset())
-                if not self.merge or depends.reaches(span):
+                downstream.walk(walked, span.first, sources=frozenset())
+                if not self.merge or downstream.reaches(span):
                     phase += 1
-                    depends = _Downstream.empty(regions)
-            depends.walk(span.first, span.last + 1, sources=span.transfers)
+                    downstream = _Downstream.empty(body_accesses)
+            downstream.walk(span.first, span.last + 1, sources=span.transfers)
             walked = span.last + 1
             phases.update((i, phase) for i in span.transfers)
         body = tuple(
@@ -69,12 +69,11 @@ class FormPhases(Pass):
 
 @dataclass
 class _Downstream:
-    """The statements that depend on the transfers of the current phase, as the regions that conflict with their reads
-    and writes."""
+    """The statements that depend on transfers of the phase, as the regions that overlap their reads and writes."""
 
     accesses: Accesses
-    near_reads: NDArray[np.bool_]
-    near_writes: NDArray[np.bool_]
+    read_overlaps: NDArray[np.bool_]
+    write_overlaps: NDArray[np.bool_]
 
     @classmethod
     def empty(cls, accesses: Accesses) -> _Downstream:
@@ -82,28 +81,30 @@ class _Downstream:
         return cls(accesses, np.zeros(count, np.bool_), np.zeros(count, np.bool_))
 
     def walk(self, start: int, end: int, sources: frozenset[int]) -> None:
-        """Follow dependencies through statements `start` to `end` - 1; `sources` are of the phase."""
+        """Add those of statements `start` to `end` - 1 that are in `sources` (the phase) or depend on earlier ones."""
         overlapping = self.accesses.overlapping
         for i in range(start, end):
             access = self.accesses.by_statement[i]
-            if i in sources or self._has(access):
+            if i in sources or self._depends(access):
                 for region in access.reads:
-                    self.near_reads[overlapping[region]] = True
+                    self.read_overlaps[overlapping[region]] = True
                 for region in access.writes:
-                    self.near_writes[overlapping[region]] = True
+                    self.write_overlaps[overlapping[region]] = True
 
     def reaches(self, span: GroupSpan) -> bool:
-        """Whether a transfer of the span depends on the phase."""
-        trial = _Downstream(self.accesses, self.near_reads.copy(), self.near_writes.copy())
+        """Whether a transfer of the span depends on a transfer of the phase."""
+        trial = _Downstream(self.accesses, self.read_overlaps.copy(), self.write_overlaps.copy())
         for i in range(span.first, span.last + 1):
-            if i in span.transfers and trial._has(self.accesses.by_statement[i]):
+            if i in span.transfers and trial._depends(self.accesses.by_statement[i]):
                 return True
             trial.walk(i, i + 1, sources=frozenset())
         return False
 
-    def _has(self, access: AccessSet) -> bool:
-        """Whether a statement conflicts with one of those: either of the two writes."""
+    def _depends(self, access: AccessSet) -> bool:
+        """Whether a statement with these accesses conflicts with one of the added ones."""
         reads, writes = list(access.reads), list(access.writes)
         return bool(
-            self.near_writes[reads].any() or self.near_writes[writes].any() or self.near_reads[writes].any()
+            self.write_overlaps[reads].any()
+            or self.write_overlaps[writes].any()
+            or self.read_overlaps[writes].any()
         )

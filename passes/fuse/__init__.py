@@ -1,4 +1,4 @@
-"""Fold additions into the contraction they follow: a bias, or a residual of the same shape."""
+"""The pass that folds additions (of a bias, or of a skip connection) into the contraction before them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from wscc.passes.base import Fact, Pass
 
 @dataclass(frozen=True, slots=True)
 class Fuse(Pass):
-    """Make `matmul` and the `add` that alone reads its result one `matmul_add`, which adds in place.
+    """Replace a `matmul` and the `add` that alone reads its result by one `matmul_add`, which adds in place.
 
-    The contracted factors become whole: a partial product plus a bias is not part of any sum, so a product
-    that is split or streamed along a contracted factor stays as it is.
+    The contracted factors become whole (`!`). A product that is split or streamed along a contracted factor stays as it
+    is, since a bias must not be added to each of its partial sums.
 
     Before: %u = matmul(%x, %w) {b s k, k n -> b s n}; %y = add(%u, %c) {b s n, n -> b s n}
     After:  %y = matmul_add(%x, %w, %c) {b s k!, k! n, n -> b s n}
@@ -31,35 +31,41 @@ class Fuse(Pass):
 
 
 def _fused(procedure: Procedure) -> Procedure:
-    reading, returned = users(procedure.statements), {o.value.name for o in procedure.outputs}
-    made = {
+    products = _foldable_products(procedure)
+    fused: set[str] = set()
+    body: list[GraphStmt] = []
+    for stmt in procedure.statements:
+        i = next((i for i, v in enumerate(stmt.operands) if v.name in products), None)
+        if isinstance(stmt, Op) and i is not None and _folds(products[stmt.operands[i].name], stmt):
+            product = products[stmt.operands[i].name]
+            fused.add(product.results[0].name)
+            stmt = _matmul_add(product, stmt, i)
+        body.append(stmt)
+    if not fused:
+        return procedure
+    return replace(procedure, body=tuple(stmt for stmt in body if stmt.results[0].name not in fused))
+
+
+def _foldable_products(procedure: Procedure) -> dict[str, Op]:
+    """By result, the foldable products whose result one statement alone reads."""
+    readers, returned = users(procedure.statements), {o.value.name for o in procedure.outputs}
+    return {
         name: op
         for op in procedure.ops
         if (name := op.results[0].name) not in returned
-        and len(reading.get(name, ())) == 1
+        and len(readers.get(name, ())) == 1
         and _is_foldable(op)
     }
-    gone: set[str] = set()
-    body: list[GraphStmt] = []
-    for op in procedure.statements:
-        i = next((i for i, v in enumerate(op.operands) if v.name in made), None)
-        if not isinstance(op, Op) or op.kind != "add" or i is None:
-            body.append(op)
-            continue
-        product = made[op.operands[i].name]
-        given, result = product.results[0].type, op.results[0].type
-        if len(given.shape) != len(result.shape) or given.dtype is not result.dtype:
-            body.append(op)
-            continue
-        gone.add(product.results[0].name)
-        body.append(_joined(product, op, i))
-    if not gone:
-        return procedure
-    return replace(procedure, body=tuple(op for op in body if op.results[0].name not in gone))
+
+
+def _folds(product: Op, add: Op) -> bool:
+    """Whether `add` is an addition whose result has the rank and type of the product."""
+    term, total = product.results[0].type, add.results[0].type
+    return add.kind == "add" and len(term.shape) == len(total.shape) and term.dtype is total.dtype
 
 
 def _is_foldable(op: Op) -> bool:
-    """A complete product whose contracted factors nothing splits or streams."""
+    """Whether the op is a complete product with no contracted factor that is split or streamed."""
     if op.kind != "matmul":
         return False
     layout = op.results[0].type.layout
@@ -68,10 +74,11 @@ def _is_foldable(op: Op) -> bool:
     return op.stream is None or (not op.stream.moving_out and op.stream.factor in op.rule.outs[0])
 
 
-def _joined(product: Op, add: Op, i: int) -> Op:
+def _matmul_add(product: Op, add: Op, i: int) -> Op:
+    """The op that replaces `product` and `add`, of which operand `i` is the product."""
     out = product.rule.outs[0]
-    renamed = dict(zip(add.rule.outs[0], out, strict=True))
-    term = tuple(renamed[f] for f in add.rule.ins[1 - i])
+    renaming = dict(zip(add.rule.outs[0], out, strict=True))
+    term = tuple(renaming[f] for f in add.rule.ins[1 - i])
     rule = Rule(
         (*product.rule.ins, term),
         (out,),

@@ -1,4 +1,4 @@
-"""Complete what a step leaves partial: once, after its last writer, instead of at each contribution."""
+"""Completion of arrays that a step leaves as partial sums: once, after the last writer, not at each contribution."""
 
 from __future__ import annotations
 
@@ -14,59 +14,63 @@ from wscc.ir.step import Affine, Call, Loop, Ref, Stage, Step
 from wscc.ir.types import Layout
 
 
-def complete_arrays(module: Module, owned: dict[str, Layout]) -> Module:
-    """Split each partial array in two: writers add to its incomplete sum, readers see the completed `name`, and a
-    completion procedure runs after the last writer. The two are names of the same bytes, unless `owned` has a
-    layout of less for `name`.
+def complete_arrays(module: Module, complete_layouts: dict[str, Layout]) -> Module:
+    """The module with each array of partial sums split in two, and a completion after its last writer.
 
-    This is why gradients cross dp once a step, whatever the number of micro-batches.
+    Writers add to the array `name.partial`, readers read `name`, and a completion procedure reduces the first into the
+    second. Both are names of the same bytes, unless `complete_layouts` has another layout for `name`. So gradients
+    cross a data-parallel axis once a step, whatever the number of micro-batches.
     """
-    final = {a.name: _final(a, owned) for a in module.arrays}
+    final = {a.name: _final(a, complete_layouts) for a in module.arrays}
     partial = {a.name: a for a in module.arrays if a.type.layout != final[a.name]}
     if not partial:
         return module
     names = Names(a.name for a in module.arrays)
     sums = {name: names.of(name, f"{name}.partial") for name in partial}
-    arrays = []
-    for a in module.arrays:
-        if a.name not in partial:
-            arrays.append(a)
-            continue
-        complete = replace(a, type=a.type.with_layout(final[a.name]))
-        assert a.type.layout is not None
-        in_place = final[a.name] == a.type.layout.completed()
-        relation = Relation(Role.PARTIAL, a.name)
-        arrays.append(complete)
-        arrays.append(replace(a, name=sums[a.name], storage=a.name if in_place else "", relation=relation))
+    arrays = [part for a in module.arrays for part in _parts(a, final[a.name], sums)]
     procedures = {p.name: p for p in module.procedures}
     outputs_from = {n: len(p.inputs) for n, p in procedures.items()}
     last: dict[str, int] = {}
     for position, stmt in enumerate(module.step):
-        last.update((name, position) for name in _written((stmt,), outputs_from) if name in partial)
+        last.update((name, position) for name in _written_arrays((stmt,), outputs_from) if name in partial)
     step: list[Call | Loop] = []
     for position, stmt in enumerate(module.step):
         assert not isinstance(stmt, Stage), "stages are cut later"
         step.append(_redirected(stmt, outputs_from, sums))
         due = [partial[n] for n in partial if last.get(n) == position]
         for extents in dict.fromkeys(a.extents for a in due):
-            made = _completion(f"complete.{len(procedures)}", [a for a in due if a.extents == extents], final)
-            procedures[made.name] = made
-            step.append(_call(made, [a for a in due if a.extents == extents], sums, extents))
+            group = [a for a in due if a.extents == extents]
+            completion = _completion(f"complete.{len(procedures)}", group, final)
+            procedures[completion.name] = completion
+            step.append(_call(completion, group, sums, extents))
     return module.with_(arrays=tuple(arrays), procedures=tuple(procedures.values()), step=tuple(step))
 
 
-def _written(step: Step, outputs_from: dict[str, int]) -> set[str]:
-    found: set[str] = set()
+def _parts(array: Array, final: Layout, sums: dict[str, str]) -> list[Array]:
+    """The array itself, or its complete and its partial half if it is among `sums`."""
+    if array.name not in sums:
+        return [array]
+    assert array.type.layout is not None
+    in_place = final == array.type.layout.completed()
+    relation = Relation(Role.PARTIAL, array.name)
+    return [
+        replace(array, type=array.type.with_layout(final)),
+        replace(array, name=sums[array.name], storage=array.name if in_place else "", relation=relation),
+    ]
+
+
+def _written_arrays(step: Step, outputs_from: dict[str, int]) -> set[str]:
+    arrays: set[str] = set()
     for stmt in step:
         if isinstance(stmt, Loop | Stage):
-            found |= _written(stmt.body, outputs_from)
+            arrays |= _written_arrays(stmt.body, outputs_from)
         else:
-            found |= {ref.array for ref in stmt.args[outputs_from[stmt.procedure] :]}
-    return found
+            arrays |= {ref.array for ref in stmt.args[outputs_from[stmt.procedure] :]}
+    return arrays
 
 
 def _redirected(stmt: Call | Loop, outputs_from: dict[str, int], sums: dict[str, str]) -> Call | Loop:
-    """The statement with writes to partial arrays under their other name."""
+    """The statement with its writes to arrays of `sums` redirected to their partial halves."""
     if isinstance(stmt, Loop):
         return replace(stmt, body=tuple(_redirected(s, outputs_from, sums) for s in stmt.body))
     first = outputs_from[stmt.procedure]
@@ -77,9 +81,9 @@ def _redirected(stmt: Call | Loop, outputs_from: dict[str, int], sums: dict[str,
     return replace(stmt, args=args)
 
 
-def _final(array: Array, owned: dict[str, Layout]) -> Layout:
+def _final(array: Array, complete_layouts: dict[str, Layout]) -> Layout:
     assert array.type.layout is not None
-    return owned.get(array.name, array.type.layout.completed())
+    return complete_layouts.get(array.name, array.type.layout.completed())
 
 
 def _completion(name: str, arrays: list[Array], final: dict[str, Layout]) -> Procedure:
@@ -90,9 +94,9 @@ def _completion(name: str, arrays: list[Array], final: dict[str, Layout]) -> Pro
         inputs.append(value)
         assert a.type.layout is not None
         for step in plan(a.type.layout, final[a.name]):
-            made = Value(b.fresh(f"{a.name}.{step.axis}"), a.type.with_layout(step.after))
-            body.append(reshard(step, value, made))
-            value = made
+            result = Value(b.fresh(f"{a.name}.{step.axis}"), a.type.with_layout(step.after))
+            body.append(reshard(step, value, result))
+            value = result
         outputs.append(Output(value))
     return Procedure(name, tuple(inputs), tuple(outputs), tuple(body))
 

@@ -1,4 +1,4 @@
-"""The prices that the layout search weighs against each other, from the rates of the program's wafer."""
+"""Prices of work, memory accesses and replicas in the layout search, from the rates of the program's wafer."""
 
 from __future__ import annotations
 
@@ -8,35 +8,37 @@ from typing import Final
 from wscc.analysis.cost import Rates
 from wscc.machine.wafer import Wafer
 
-# Where a die has no HBM, or links hardly faster than it, what lies on many dies still takes memory on each.
+# A replica takes memory even where a die has no HBM, or links hardly faster than it.
 _REPLICA: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """In units of one element moved over one link: `flop` is a floating-point operation at the peak, `touch` an element
-    read from or written to HBM, `keep` an element of a parameter held by a die that could hold a share of it.
+    """Prices in units of one element moved over one link.
+
+    `flop` is that of a floating-point operation at the peak, `access` that of an element read from or written to HBM,
+    `replica` that of an element of a parameter on a die that could hold a share of it.
 
     An element of b bytes takes b / link bandwidth over a link and b / HBM bandwidth through the port of the memory, a
     FLOP takes 1 / peak. Divided by the first:
 
-        flop = link bandwidth / (b peak)        touch = link bandwidth / HBM bandwidth
+        flop = link bandwidth / (b peak)        access = link bandwidth / HBM bandwidth
 
-    At 1800 TFLOP/s, 1 TB/s of HBM, links of 4 TB/s and 2 bytes, `flop` is 1 / 900 and `touch` 4. `keep` is no time but
-    breaks ties for less memory; `touch` is no less, since a die without HBM touches its elements in no time at all.
+    At 1800 TFLOP/s, 1 TB/s of HBM, links of 4 TB/s and 2 bytes, `flop` is 1 / 900 and `access` 4. `replica` is no time
+    but breaks ties for less memory; `access` is at least as much, since a die without HBM accesses elements in no time.
 
-    Left out are latency, distance and queues on links, tiles that are not full, that work hides messages and memory,
-    and what it takes to bring a dimension that two axes split into the order of the mesh.
+    Prices leave out latency, distance and queues on links, tiles that are not full, the overlap of work with messages
+    and memory accesses, and the reordering of a dimension that two axes split into the order of the mesh.
     """
 
     flop: float
-    touch: float
-    keep: float = _REPLICA
+    access: float
+    replica: float = _REPLICA
 
     @staticmethod
     def of(wafer: Wafer, element: int) -> Prices:
-        """For values whose elements have so many bytes."""
+        """The prices on `wafer` for values of `element` bytes each."""
         rates = Rates.exact(wafer)
         move = rates.link.busy(element)
-        touch = float(rates.die.hbm(element) / move)
-        return Prices(float(rates.die.compute(1) / move), max(touch, _REPLICA))
+        access = float(rates.die.hbm(element) / move)
+        return Prices(float(rates.die.compute(1) / move), max(access, _REPLICA))

@@ -1,25 +1,25 @@
-"""One factor for every forward op and axis: a frontier dynamic programme over the chain of segments.
+"""A beam search for the sharding of every forward op: one factor of the op, or none, for each axis.
 
-For each axis in turn the programme walks the forward ops in order. Its state is what is still alive: for each
-value the way it lies along the axis, the other ways it has been brought into, and the ways its gradients
-arrive. The price of a choice counts the op's work, the reshards of its operands and the mirrored reshards of
-the backward pass, so the backward pass needs no search of its own. Work inside a `repeat` counts once per
-layer, and what a layer carries out must lie as what it carried in. Prices are those of the program's wafer.
+The search takes one axis after the other and walks the forward ops in order. A state holds, for each live value, its
+sharding along the axis, the shardings of its copies, and the shardings in which its gradients arrive. The price of a
+choice counts the work of the op, the reshards of its operands and the mirrored reshards of the backward pass, so that
+the backward pass needs no search of its own. Work inside a `repeat` counts once for each layer, and the result that a
+layer carries to the next must have the sharding of its operand. After each op the cheapest `BEAM` states remain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from math import prod
 
-from wscc.ir.op import Op, Value
 from wscc.ir.types import Reduction
+from wscc.passes.partition.chain import Boundary, Chain, OpInstance
 from wscc.passes.partition.layouts import PARTIAL, can_shard
 from wscc.passes.partition.prices import Prices
 from wscc.strategy import policy, store
 
-# How a value lies along one axis: a dimension, None (every die has all of it), or parts of a sum or maximum.
+# Sharding of a value along one axis: the dimension split, None (replicated), or partial sums or maxima.
 State = int | None | Reduction
 Choice = str | None
 
@@ -27,55 +27,20 @@ BEAM = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """An op of the chain: `key` is (procedure, first result); operands and results are chain-wide names."""
+class LiveValue:
+    """Shardings of a value that later ops read: as its op gives it (`native`), of all its copies, of its gradients."""
 
-    key: tuple[str, str]
-    op: Op
-    operands: tuple[str, ...]
-    results: tuple[str, ...]
-    times: int
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A point of the chain where values change names. On entry to a repeat `pins` fixes how carried values
-    lie; at the end of a segment each inner value of `closes` becomes the carried value of the outer name,
-    lying as its pin says, or as it comes, but complete."""
-
-    pins: tuple[str, ...] = ()
-    closes: tuple[tuple[str, str], ...] = ()
-    times: int = 1
-
-
-@dataclass(slots=True)
-class Chain:
-    """The forward ops of all segments in order, with one name per value across segments."""
-
-    items: list[Site | Edge] = field(default_factory=list)
-    weights: set[str] = field(default_factory=set)
-    params: dict[str, Value] = field(default_factory=dict)
-    inputs: dict[str, Value] = field(default_factory=dict)
-
-    @property
-    def sites(self) -> list[Site]:
-        return [i for i in self.items if isinstance(i, Site)]
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
     native: State
-    held: frozenset[State]
+    copies: frozenset[State]
     grads: frozenset[State] = frozenset()
 
 
 Assigned = dict[tuple[str, str], dict[str, str]]
-Chooser = Callable[[Site, str, list[Choice]], Choice]
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """One frontier entry: its price and how it came about."""
+    """An entry of the beam: its price, and the last choice with the entry before it."""
 
     cost: float
     before: _Node | None = None
@@ -84,7 +49,11 @@ class _Node:
 
 
 class Search:
-    """Chooses, axis by axis; `assigned[site][axis]` is a factor of the op or `+` (partial sums pass)."""
+    """The search, axis by axis; `assigned[key][axis]` is a factor of the op, or `+` where partial sums pass it.
+
+    `sizes` are the degrees of the axes inside a stage, `seeds` the dimension of each input that an axis splits, `zero`
+    the level of ZeRO (Rajbhandari et al., arXiv 1910.02054), which decides the axes that shard parameters.
+    """
 
     def __init__(
         self, chain: Chain, sizes: dict[str, int], seeds: dict[str, dict[str, int]], prices: Prices,
@@ -95,238 +64,242 @@ class Search:
         self.chain = chain
         self.sizes = sizes
         self.seeds = seeds
-        self.assigned: Assigned = {s.key: {} for s in chain.sites}
-        # Facts of one axis that many frontier entries ask for.
-        self._works: dict[tuple[tuple[str, str], Choice], float] = {}
-        self._wholes: dict[tuple[tuple[str, str], int], float] = {}
+        self.assigned: Assigned = {s.key: {} for s in chain.instances}
+        # Results for one axis that many entries of the beam share.
+        self._work_prices: dict[tuple[tuple[str, str], Choice], float] = {}
+        self._unsplit: dict[tuple[tuple[str, str], int], float] = {}
         self._last_use = {name: i for i, item in enumerate(chain.items) for name in _uses(item)}
         self._elements = {
             name: v.type.elements
-            for s in chain.sites
+            for s in chain.instances
             for name, v in (
                 *zip(s.operands, s.op.operands, strict=True), *zip(s.results, s.op.results, strict=True)
             )
         }  # fmt: skip
 
     def run(self) -> Assigned:
-        # Axes that follow the tokens have no choice, so those that do must see what is left.
+        # Axes that split tokens have no choice; those that have one come last, and see the dimensions that are left.
         for axis in sorted(self.sizes, key=lambda a: policy(a).splits == "weights"):
-            for key, choice in self._axis(axis):
+            for key, choice in self._search_axis(axis):
                 if choice is not None:
                     self.assigned[key][axis] = choice
         return self.assigned
 
     # -- one axis ---------------------------------------------------------------------------------------
 
-    def _axis(self, axis: str) -> Iterable[tuple[tuple[str, str], Choice]]:
-        self._works.clear()
-        self._wholes.clear()
-        frontier: dict[tuple[tuple[str, Live], ...], _Node] = {(): _Node(0.0)}
+    def _search_axis(self, axis: str) -> Iterable[tuple[tuple[str, str], Choice]]:
+        self._work_prices.clear()
+        self._unsplit.clear()
+        beam: dict[tuple[tuple[str, LiveValue], ...], _Node] = {(): _Node(0.0)}
         for position, item in enumerate(self.chain.items):
-            grown: dict[tuple[tuple[str, Live], ...], _Node] = {}
-            for state, node in frontier.items():
-                for live, price, choice in self._next(axis, item, dict(state)):
+            successors: dict[tuple[tuple[str, LiveValue], ...], _Node] = {}
+            for state, node in beam.items():
+                for live, price, choice in self._transitions(axis, item, dict(state)):
                     price += self._retire(axis, live, position)
-                    key = item.key if isinstance(item, Site) else None
-                    found = _Node(node.cost + price, node, key, choice)
-                    packed = tuple(sorted(live.items(), key=lambda kv: kv[0]))
-                    if packed not in grown or found.cost < grown[packed].cost:
-                        grown[packed] = found
-            best = sorted(grown.items(), key=lambda kv: kv[1].cost)[:BEAM]
-            frontier = dict(best)
-        last: _Node | None = min(frontier.values(), key=lambda n: n.cost)
-        while last is not None:
-            if last.key is not None:
-                yield last.key, last.choice
-            last = last.before
+                    op_key = item.key if isinstance(item, OpInstance) else None
+                    successor = _Node(node.cost + price, node, op_key, choice)
+                    key = tuple(sorted(live.items(), key=lambda kv: kv[0]))
+                    if key not in successors or successor.cost < successors[key].cost:
+                        successors[key] = successor
+            cheapest = sorted(successors.items(), key=lambda kv: kv[1].cost)[:BEAM]
+            beam = dict(cheapest)
+        entry: _Node | None = min(beam.values(), key=lambda n: n.cost)
+        while entry is not None:
+            if entry.key is not None:
+                yield entry.key, entry.choice
+            entry = entry.before
 
-    def _next(
-        self, axis: str, item: Site | Edge, live: dict[str, Live]
-    ) -> Iterable[tuple[dict[str, Live], float, Choice]]:
-        if isinstance(item, Edge):
-            yield self._cross(axis, item, live)
+    def _transitions(
+        self, axis: str, item: OpInstance | Boundary, live: dict[str, LiveValue]
+    ) -> Iterable[tuple[dict[str, LiveValue], float, Choice]]:
+        if isinstance(item, Boundary):
+            yield self._cross_boundary(axis, item, live)
             return
         for choice in self.options(axis, item, live):
             after = dict(live)
-            price = self._work(axis, item, choice)
+            price = self._work_price(axis, item, choice)
             for i, name in enumerate(item.operands):
-                price += self._bring(axis, item, i, name, choice, after)
+                price += self._reshard_operand(axis, item, i, name, choice, after)
             for j, name in enumerate(item.results):
                 state = self._result_state(item, j, choice)
-                after[name] = Live(state, frozenset([state]))
+                after[name] = LiveValue(state, frozenset([state]))
             yield after, price * item.times, choice
 
-    def _cross(self, axis: str, edge: Edge, live: dict[str, Live]) -> tuple[dict[str, Live], float, Choice]:
+    def _cross_boundary(
+        self, axis: str, boundary: Boundary, live: dict[str, LiveValue]
+    ) -> tuple[dict[str, LiveValue], float, Choice]:
         after, price = dict(live), 0.0
-        for name in edge.pins:
-            entry = live[name]
-            after[f"pin {name}"] = Live(entry.native, frozenset())
-        for inner, outer in edge.closes:
-            value, old = after[inner], after.get(outer)
+        for name in boundary.pins:
+            pinned = live[name]
+            after[f"pin {name}"] = LiveValue(pinned.native, frozenset())
+        for inner, outer in boundary.renames:
+            value, overwritten = after[inner], after.get(outer)
             native: State = value.native if isinstance(value.native, int) else None
             if f"pin {outer}" in after:
                 native = after.pop(f"pin {outer}").native
-            full = float(self._elements[inner])
-            price += 2 * self._state_cost(axis, value.native, native, full) * edge.times
-            if old is not None:
-                price += self._homecoming(axis, old, full) * edge.times
-            after[outer] = Live(native, frozenset([native]))
+            elements = float(self._elements[inner])
+            price += 2 * self._state_cost(axis, value.native, native, elements) * boundary.times
+            if overwritten is not None:
+                price += self._gradient_reshards(axis, overwritten, elements) * boundary.times
+            after[outer] = LiveValue(native, frozenset([native]))
         return after, price, None
 
     # -- choices ----------------------------------------------------------------------------------------
 
-    def options(self, axis: str, site: Site, live: dict[str, Live]) -> list[Choice]:
-        """The factors that `axis` may split in the op; None: every die does all of it."""
-        allowed = self.splittable(axis, site)
-        rule = site.op.rule
+    def options(self, axis: str, instance: OpInstance, live: dict[str, LiveValue]) -> list[Choice]:
+        """The factors of the op that `axis` may split; None stands for replicated work."""
+        allowed = self.splittable(axis, instance)
+        rule = instance.op.rule
         if policy(axis).splits == "tokens":
-            for name, term in zip(site.operands, rule.ins, strict=False):
+            for name, term in zip(instance.operands, rule.ins, strict=False):
                 state = self._state_of(axis, name, live)
                 if name not in self.chain.weights and isinstance(state, int) and term[state] in allowed:
                     return [term[state]]
             return [None]
         weights = [
             (term, value.type.shape)
-            for name, value, term in zip(site.operands, site.op.operands, rule.ins, strict=False)
+            for name, value, term in zip(instance.operands, instance.op.operands, rule.ins, strict=False)
             if name in self.chain.weights and len(value.type.shape) > 1
         ]
-        if weights and site.op.definition.has_weight and site.results[0] not in self.chain.weights:
+        if weights and instance.op.definition.has_weight and instance.results[0] not in self.chain.weights:
             term, shape = weights[0]
-            inside: list[Choice] = [f for f in allowed if f in term]
-            roomy = [f for f in inside if self._leaves_room(axis, site, f, term, shape)]
-            return roomy or inside or [None]
-        return [*allowed, None, *([PARTIAL] if site.op.definition.linear else [])]
+            own_factors: list[Choice] = [f for f in allowed if f in term]
+            roomy_factors = [
+                f for f in own_factors if self._leaves_dimensions(axis, instance, f, term, shape)
+            ]
+            return roomy_factors or own_factors or [None]
+        return [*allowed, None, *([PARTIAL] if instance.op.definition.linear else [])]
 
-    def splittable(self, axis: str, site: Site) -> list[Choice]:
-        """Factors that divide by the axis beside what is already split."""
-        rule, sizes = site.op.rule, site.op.sizes
-        out: list[Choice] = []
+    def splittable(self, axis: str, instance: OpInstance) -> list[Choice]:
+        """Factors of the op that the degree of `axis` divides, beside the axes that split them already."""
+        rule, sizes = instance.op.rule, instance.op.sizes
+        factors: list[Choice] = []
         for factor in rule.factors:
-            taken = prod(self.sizes[a] for a, f in self.assigned[site.key].items() if f == factor)
-            if rule.may_split(factor) and sizes[factor] % (taken * self.sizes[axis]) == 0:
-                out.append(factor)
-        return out
+            split = prod(self.sizes[a] for a, f in self.assigned[instance.key].items() if f == factor)
+            if rule.may_split(factor) and sizes[factor] % (split * self.sizes[axis]) == 0:
+                factors.append(factor)
+        return factors
 
-    def _leaves_room(
-        self, axis: str, site: Site, factor: Choice, term: tuple[str, ...], shape: tuple[int, ...]
+    def _leaves_dimensions(
+        self, axis: str, instance: OpInstance, factor: Choice, term: tuple[str, ...], shape: tuple[int, ...]
     ) -> bool:
-        """Whether the axes that shard the weight at rest find a dimension beside this split of it."""
-        taken = {**self.assigned[site.key], axis: factor}
-        left = [
-            n // prod(self.sizes[a] for a, f in taken.items() if f == t)
+        """Whether each axis of the storage sharding finds a dimension of the weight beside this split of it."""
+        assignment = {**self.assigned[instance.key], axis: factor}
+        remaining = [
+            n // prod(self.sizes[a] for a, f in assignment.items() if f == t)
             for t, n in zip(term, shape, strict=True)
         ]
-        return can_shard(left, [n for a, n in self.sizes.items() if store(a, self.zero) == "shard"])
+        return can_shard(remaining, [n for a, n in self.sizes.items() if store(a, self.zero) == "shard"])
 
     # -- states -----------------------------------------------------------------------------------------
 
-    def _state_of(self, axis: str, name: str, live: dict[str, Live]) -> State:
+    def _state_of(self, axis: str, name: str, live: dict[str, LiveValue]) -> State:
         if name in live:
             return live[name].native
         return self.seeds[name].get(axis) if name in self.seeds else None
 
-    def _operand_state(self, site: Site, i: int, choice: Choice) -> State:
+    def _operand_state(self, instance: OpInstance, i: int, choice: Choice) -> State:
         if choice == PARTIAL:
             return Reduction.SUM
-        term = site.op.rule.ins[i]
+        term = instance.op.rule.ins[i]
         return term.index(choice) if choice in term and choice is not None else None
 
-    def _result_state(self, site: Site, j: int, choice: Choice) -> State:
+    def _result_state(self, instance: OpInstance, j: int, choice: Choice) -> State:
         if choice == PARTIAL:
             return Reduction.SUM
         if choice is None:
             return None
-        term = site.op.rule.outs[j]
-        return term.index(choice) if choice in term else site.op.definition.combine
+        term = instance.op.rule.outs[j]
+        return term.index(choice) if choice in term else instance.op.definition.combine
 
-    def _gradient_state(self, site: Site, i: int, choice: Choice) -> State:
-        """How the backward op of the site leaves the gradient of operand i."""
+    def _gradient_state(self, instance: OpInstance, i: int, choice: Choice) -> State:
+        """Sharding of the gradient of operand i as the backward op gives it."""
         if choice in (None, PARTIAL):
             return None
-        state = self._operand_state(site, i, choice)
+        state = self._operand_state(instance, i, choice)
         return Reduction.SUM if state is None else state
 
     # -- prices -----------------------------------------------------------------------------------------
 
-    def _work(self, axis: str, site: Site, choice: Choice) -> float:
-        """Three times the forward work: forward, and two contractions of the same size backward."""
-        if (site.key, choice) not in self._works:
-            self._works[site.key, choice] = self._price_work(axis, site, choice)
-        return self._works[site.key, choice]
+    def _work_price(self, axis: str, instance: OpInstance, choice: Choice) -> float:
+        """Price of the work: three times the forward work, since two contractions of its size run backward."""
+        if (instance.key, choice) not in self._work_prices:
+            self._work_prices[instance.key, choice] = self._compute_work_price(axis, instance, choice)
+        return self._work_prices[instance.key, choice]
 
-    def _price_work(self, axis: str, site: Site, choice: Choice) -> float:
-        split = prod(self.sizes[a] for a, f in self.assigned[site.key].items() if f != PARTIAL)
+    def _compute_work_price(self, axis: str, instance: OpInstance, choice: Choice) -> float:
+        split = prod(self.sizes[a] for a, f in self.assigned[instance.key].items() if f != PARTIAL)
         if choice not in (None, PARTIAL):
             split *= self.sizes[axis]
-        if site.op.definition.heavy:
-            return 3 * site.op.flops * self.prices.flop / split
-        touched = sum(
+        if instance.op.definition.heavy:
+            return 3 * instance.op.flops * self.prices.flop / split
+        accessed = sum(
             v.type.elements
-            for i, (v, _) in enumerate(site.op.terms())
-            # A table that is indexed is not walked.
-            if i != site.op.definition.table
+            for i, (v, _) in enumerate(instance.op.terms())
+            # The op reads only the rows of a table that it indexes.
+            if i != instance.op.definition.table
         )
-        return 3 * touched * self.prices.touch / split
+        return 3 * accessed * self.prices.access / split
 
-    def _bring(
-        self, axis: str, site: Site, i: int, name: str, choice: Choice, live: dict[str, Live]
+    def _reshard_operand(
+        self, axis: str, instance: OpInstance, i: int, name: str, choice: Choice, live: dict[str, LiveValue]
     ) -> float:
-        """Price of operand i in the state that the choice wants; records what it now is and its gradient."""
-        need = self._operand_state(site, i, choice)
-        full = self._whole(site, i)
+        """Price of resharding operand i as the choice requires; records its new copy and its gradient in `live`."""
+        target = self._operand_state(instance, i, choice)
+        elements = self._unsplit_elements(instance, i)
         price = 0.0
         if name not in live:
-            native = need if name in self.chain.params and need is not Reduction.SUM else None
+            native = target if name in self.chain.params and target is not Reduction.SUM else None
             native = self.seeds[name].get(axis) if name in self.seeds else native
-            live[name] = Live(native, frozenset([native]))
+            live[name] = LiveValue(native, frozenset([native]))
             if native is None and name in self.chain.params:
-                price += self.prices.keep * full
+                price += self.prices.replica * elements
         value = live[name]
-        if need not in value.held:
-            price += min(self._state_cost(axis, s, need, full) for s in sorted(value.held, key=str))
+        if target not in value.copies:
+            price += min(self._state_cost(axis, s, target, elements) for s in sorted(value.copies, key=str))
         grads = value.grads
-        if site.op.operands[i].type.dtype.is_float:
-            grads = grads | {self._gradient_state(site, i, choice)}
-        live[name] = Live(value.native, value.held | {need}, grads)
+        if instance.op.operands[i].type.dtype.is_float:
+            grads = grads | {self._gradient_state(instance, i, choice)}
+        live[name] = LiveValue(value.native, value.copies | {target}, grads)
         return price
 
-    def _whole(self, site: Site, i: int) -> float:
-        """Elements of operand i that a die holds given the axes already assigned, whole along this one."""
-        if (site.key, i) in self._wholes:
-            return self._wholes[site.key, i]
-        term = site.op.rule.ins[i]
-        split = prod(self.sizes[a] for a, f in self.assigned[site.key].items() if f in term)
-        self._wholes[site.key, i] = site.op.operands[i].type.elements / split
-        return self._wholes[site.key, i]
+    def _unsplit_elements(self, instance: OpInstance, i: int) -> float:
+        """Elements of operand i on a die, split by the axes assigned already, and whole along the current one."""
+        if (instance.key, i) in self._unsplit:
+            return self._unsplit[instance.key, i]
+        term = instance.op.rule.ins[i]
+        split = prod(self.sizes[a] for a, f in self.assigned[instance.key].items() if f in term)
+        self._unsplit[instance.key, i] = instance.op.operands[i].type.elements / split
+        return self._unsplit[instance.key, i]
 
-    def _state_cost(self, axis: str, a: State, b: State, full: float) -> float:
-        n = self.sizes[axis]
-        share = full * (n - 1) / n
-        if a == b or a is None:
+    def _state_cost(self, axis: str, source: State, target: State, elements: float) -> float:
+        degree = self.sizes[axis]
+        moved = elements * (degree - 1) / degree
+        if source == target or source is None:
             return 0.0
-        if isinstance(a, Reduction):
-            scattered = a is Reduction.SUM and isinstance(b, int)
-            return share if scattered else 2 * share
-        return share if b is None else share / n if isinstance(b, int) else share
+        if isinstance(source, Reduction):
+            reduce_scatter = source is Reduction.SUM and isinstance(target, int)
+            return moved if reduce_scatter else 2 * moved
+        return moved if target is None else moved / degree if isinstance(target, int) else moved
 
-    def _retire(self, axis: str, live: dict[str, Live], position: int) -> float:
-        """Drop values that nobody reads any more, paying for their gradients to come home."""
+    def _retire(self, axis: str, live: dict[str, LiveValue], position: int) -> float:
+        """Remove values that no later op reads; the price is that of resharding their gradients."""
         price = 0.0
         for name in [n for n in live if self._last_use.get(n, -1) <= position and not n.startswith("pin ")]:
             value = live.pop(name)
             item = self.chain.items[position]
-            if isinstance(item, Site) and name in item.operands:
-                full = self._whole(item, item.operands.index(name))
-                price += item.times * self._homecoming(axis, value, full)
+            if isinstance(item, OpInstance) and name in item.operands:
+                elements = self._unsplit_elements(item, item.operands.index(name))
+                price += item.times * self._gradient_reshards(axis, value, elements)
         return price
 
-    def _homecoming(self, axis: str, value: Live, full: float) -> float:
-        """Price of bringing the value's gradients to where it lies."""
-        home = value.native if isinstance(value.native, int) else None
-        return sum(self._state_cost(axis, g, home, full) for g in sorted(value.grads, key=str))
+    def _gradient_reshards(self, axis: str, value: LiveValue, elements: float) -> float:
+        """Price of resharding the gradients of a value to the sharding of its storage."""
+        storage = value.native if isinstance(value.native, int) else None
+        return sum(self._state_cost(axis, g, storage, elements) for g in sorted(value.grads, key=str))
 
 
-def _uses(item: Site | Edge) -> Iterable[str]:
-    if isinstance(item, Site):
+def _uses(item: OpInstance | Boundary) -> Iterable[str]:
+    if isinstance(item, OpInstance):
         return item.operands
-    return [*item.pins, *(n for pair in item.closes for n in pair)]
+    return [*item.pins, *(n for pair in item.renames for n in pair)]

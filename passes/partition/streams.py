@@ -1,5 +1,10 @@
-"""Streaming is a lowering: `all_gather + op` or `op + reduce_scatter` on a streaming axis becomes one loop of
-the op over chunks of one factor, while what was gathered or scattered travels from neighbour to neighbour."""
+"""Collective matmul: reshards on a streaming axis fold into the op that they serve, which then has a `stream`.
+
+`all_gather + op` or `op + reduce_scatter` becomes one loop of the op over chunks of one factor, during which the
+gathered or scattered value travels from neighbour to neighbour.
+
+Source: Wang et al., Overlap Communication with Dependent Computation via Decomposition, ASPLOS 2023.
+"""
 
 from __future__ import annotations
 
@@ -21,48 +26,50 @@ class _Candidate:
     reshard: Reshard
 
     @property
-    def travels(self) -> int:
-        """Elements of the value when whole: what the loop moves."""
+    def elements(self) -> int:
+        """Elements of the whole value, which the loop moves."""
         value = self.reshard.operand if self.out else self.reshard.result
         return value.type.elements
 
 
 def fuse_streams(procedure: Procedure) -> Procedure:
-    """Fold reshards into the ops they serve. The op then reads the shard itself and writes the shard itself."""
-    maker, reading = producers(procedure.statements), users(procedure.statements)
+    """The procedure with reshards folded into the ops that they serve, which then read and write shards."""
+    producer, readers = producers(procedure.statements), users(procedure.statements)
     returned = {o.value.name for o in procedure.outputs}
     folded: set[int] = set()
     body: list[GraphStmt] = []
     for op in procedure.statements:
-        mine: list[_Candidate] = []
+        streamed: list[_Candidate] = []
         if isinstance(op, Op) and op.definition.streamable:
-            mine = _best(_candidates(op, maker, reading, returned))
-            folded |= {id(c.reshard) for c in mine}
-            op = _streamed(op, mine) if mine else op
+            streamed = _best(_candidates(op, producer, readers, returned))
+            folded |= {id(c.reshard) for c in streamed}
+            op = _streamed(op, streamed) if streamed else op
         body.append(op)
     return replace(procedure, body=tuple(op for op in body if id(op) not in folded))
 
 
 def _candidates(
-    op: Op, maker: dict[str, GraphStmt], reading: dict[str, list[GraphStmt]], returned: set[str]
+    op: Op, producer: dict[str, GraphStmt], readers: dict[str, list[GraphStmt]], returned: set[str]
 ) -> list[_Candidate]:
-    found = []
+    candidates = []
     for i, (value, term) in enumerate(zip(op.operands, op.rule.ins, strict=True)):
-        made = maker.get(value.name)
-        if _streams(made, "all_gather") and len(reading[value.name]) == 1:
-            found.append(_Candidate(made.axis, term[made.dim], False, i, made))
+        gather = producer.get(value.name)
+        if _streams(gather, "all_gather") and len(readers[value.name]) == 1:
+            candidates.append(_Candidate(gather.axis, term[gather.dim], False, i, gather))
     for j, (value, term) in enumerate(zip(op.results, op.rule.outs, strict=True)):
-        after = reading.get(value.name, [])
-        user = after[0] if len(after) == 1 and value.name not in returned else None
-        if _streams(user, "reduce_scatter"):
-            found.append(_Candidate(user.axis, term[user.dim], True, j, user))
+        value_readers = readers.get(value.name, [])
+        scatter = value_readers[0] if len(value_readers) == 1 and value.name not in returned else None
+        if _streams(scatter, "reduce_scatter"):
+            candidates.append(_Candidate(scatter.axis, term[scatter.dim], True, j, scatter))
     whole = op.rule.whole - op.rule.streamed
-    return [c for c in found if c.factor not in whole and _keeps_replicas_equal(op, c)]
+    return [c for c in candidates if c.factor not in whole and _keeps_replicas_equal(op, c)]
 
 
 def _keeps_replicas_equal(op: Op, c: _Candidate) -> bool:
-    """Dies take chunks in an order of their own, so a result that is added up chunk by chunk differs in its
-    last bit from die to die: it must not be a replica along the axis."""
+    """Whether no result that is added up chunk by chunk is replicated along the axis of the stream.
+
+    Every die takes the chunks in another order, so that its sum would differ in the last bit from those of the others.
+    """
     for j, (value, term) in enumerate(zip(op.results, op.rule.outs, strict=True)):
         moves = c.out and j == c.position
         layout = value.type.layout
@@ -72,29 +79,29 @@ def _keeps_replicas_equal(op: Op, c: _Candidate) -> bool:
     return True
 
 
-def _best(found: list[_Candidate]) -> list[_Candidate]:
-    """All candidates of the (axis, factor) that moves most; an op streams along one axis only."""
+def _best(candidates: list[_Candidate]) -> list[_Candidate]:
+    """The candidates of the (axis, factor) that moves most elements; an op streams along one axis only."""
     moved: dict[tuple[str, str], int] = {}
-    for c in found:
-        moved[c.axis, c.factor] = moved.get((c.axis, c.factor), 0) + c.travels
+    for c in candidates:
+        moved[c.axis, c.factor] = moved.get((c.axis, c.factor), 0) + c.elements
     if not moved:
         return []
-    chosen = max(moved, key=lambda k: (moved[k], k))
-    return [c for c in found if (c.axis, c.factor) == chosen]
+    best = max(moved, key=lambda k: (moved[k], k))
+    return [c for c in candidates if (c.axis, c.factor) == best]
 
 
-def _streamed(op: Op, mine: list[_Candidate]) -> Op:
+def _streamed(op: Op, candidates: list[_Candidate]) -> Op:
     operands, results = list(op.operands), list(op.results)
-    for c in mine:
+    for c in candidates:
         if c.out:
             results[c.position] = c.reshard.result
         else:
             operands[c.position] = c.reshard.operand
     stream = Stream(
-        mine[0].axis,
-        mine[0].factor,
-        tuple(sorted(c.position for c in mine if not c.out)),
-        tuple(sorted(c.position for c in mine if c.out)),
+        candidates[0].axis,
+        candidates[0].factor,
+        tuple(sorted(c.position for c in candidates if not c.out)),
+        tuple(sorted(c.position for c in candidates if c.out)),
     )
     return replace(op, operands=tuple(operands), results=tuple(results), stream=stream)
 

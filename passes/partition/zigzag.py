@@ -1,4 +1,7 @@
-"""Whether sequences split by an axis lie in zigzag order, so that every die sees as much of a causal mask."""
+"""The choice of zigzag order for sequences that an axis splits.
+
+In that order all dies have equal work under a causal mask (`wscc.ir.zigzag`).
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,21 @@ from wscc.ir.zigzag import fits
 from wscc.strategy import SEQUENCE, policy
 
 
-def with_order(module: Module) -> Module:
-    """The sharded module with the order of its sequences chosen by cost: zigzag where a causal stream of keys
-    takes less time so, and where nothing but attention ever gathers a sequence (or it would show its order)."""
+def with_zigzag_order(module: Module) -> Module:
+    """The sharded module with the axes that split sequences in zigzag order.
+
+    Such an axis makes causal streams of keys take less time, and no op but attention gathers sequences along it: every
+    other op would see the order.
+    """
     streams = [a for a in module.sizes if policy(a).stream and SEQUENCE in policy(a).seed]
     sequences = SequenceDims.of(module) if streams else None
     return module.with_(
-        zigzag=tuple(a for a in streams if sequences and _possible(module, a, sequences) and _pays(module, a))
+        zigzag=tuple(a for a in streams if sequences and _is_legal(module, a, sequences) and _pays(module, a))
     )
 
 
-def _possible(module: Module, axis: str, sequences: SequenceDims) -> bool:
-    """Parameters with positions lie as they are used, or not in that order at all."""
+def _is_legal(module: Module, axis: str, sequences: SequenceDims) -> bool:
+    """Whether zigzag order along the axis is legal: it splits inputs first, and only attention sees the order."""
     inputs = [a.type.layout for a in module.arrays if a.kind is Kind.INPUT]
     leads = all(lay is not None and lay.dims[SEQUENCE][:1] == (axis,) for lay in inputs)
     if not leads or (sequences.weights and policy(axis).store != "used"):
@@ -35,10 +41,10 @@ def _possible(module: Module, axis: str, sequences: SequenceDims) -> bool:
 
 
 def _keeps_order(procedure: Procedure, axis: str, sizes: dict[str, int], positions: Positions) -> bool:
-    """Whether only ops that ask for positions see several shards of a sequence at once."""
-    reading = users(procedure.statements)
+    """Whether only ops that know positions see several shards of a sequence at once."""
+    readers = users(procedure.statements)
     return all(
-        _reshard_keeps_order(stmt, axis, positions, reading.get(stmt.result.name, []))
+        _reshard_keeps_order(stmt, axis, positions, readers.get(stmt.result.name, []))
         if isinstance(stmt, Reshard)
         else _op_keeps_order(stmt, axis, sizes, positions)
         for stmt in procedure.statements
@@ -46,23 +52,24 @@ def _keeps_order(procedure: Procedure, axis: str, sizes: dict[str, int], positio
 
 
 def _reshard_keeps_order(reshard: Reshard, axis: str, positions: Positions, readers: list[GraphStmt]) -> bool:
-    attended = reshard.kind == "all_gather" and all(map(_attends, readers))
-    return attended or reshard.axis != axis or not cuts_sequence(reshard, positions)
+    for_attention = reshard.kind == "all_gather" and all(map(_is_attention, readers))
+    return for_attention or reshard.axis != axis or not cuts_sequence(reshard, positions)
 
 
 def _op_keeps_order(op: Op, axis: str, sizes: dict[str, int], positions: Positions) -> bool:
-    s = op.stream
-    if s is not None and s.axis == axis and s.factor in sequence_factors(op, positions) and not _attends(op):
+    stream = op.stream
+    streams_positions = stream and stream.axis == axis and stream.factor in sequence_factors(op, positions)
+    if streams_positions and not _is_attention(op):
         return False
     return not op.definition.positional or _whole_pieces(op, axis, sizes)
 
 
-def _attends(stmt: GraphStmt) -> bool:
+def _is_attention(stmt: GraphStmt) -> bool:
     return isinstance(stmt, Op) and stmt.definition.positional and stmt.definition.heavy
 
 
 def _whole_pieces(op: Op, axis: str, sizes: dict[str, int]) -> bool:
-    """Whether what a die has of each sequence of the op is a few runs of positions."""
+    """Whether the shard of each sequence of the op consists of whole zigzag pieces."""
     for factor in _sequences(op):
         axes = split_axes(op, factor)
         if axes and axes[0] != axis:
@@ -74,24 +81,27 @@ def _whole_pieces(op: Op, axis: str, sizes: dict[str, int]) -> bool:
 
 
 def _sequences(op: Op) -> set[str]:
-    """The factors that are positions: the second of each operand that has several."""
+    """Factors that are positions: the second of each operand with more than two."""
     return {term[1] for term in op.rule.ins if len(term) > 2}
 
 
 def _pays(module: Module, axis: str) -> bool:
-    """The last die of T sees T whole shards in order, and 2T + 1 pairs of pieces half as long in zigzag; what a
-    die multiplies is rounded up to its tile."""
+    """Whether zigzag order takes less time in total over all causal streams.
+
+    Of T dies the last multiplies T pairs of whole shards without it, and 2T + 1 pairs of pieces half as long with it;
+    each side of a pair is rounded up to the tile.
+    """
     shards, tile = module.sizes[axis], module.machine.die.tile
-    gains = 0
+    saved_tiles = 0
     for size in _causal_streams(module, axis):
-        plain, paired = (ceil(n / tile) ** 2 for n in (size // shards, size // (2 * shards)))
-        gains += shards * plain - (2 * shards + 1) * paired
-    return gains > 0
+        ordered, zigzag = (ceil(n / tile) ** 2 for n in (size // shards, size // (2 * shards)))
+        saved_tiles += shards * ordered - (2 * shards + 1) * zigzag
+    return saved_tiles > 0
 
 
 def _causal_streams(module: Module, axis: str) -> Iterator[int]:
-    """The length of each sequence of keys that streams round the axis under a causal mask."""
+    """The length of each sequence of keys that streams along the axis under a causal mask."""
     for procedure in module.procedures:
         for op in procedure.ops:
-            if op.stream is not None and op.stream.axis == axis and _attends(op) and op.attr("causal"):
+            if op.stream is not None and op.stream.axis == axis and _is_attention(op) and op.attr("causal"):
                 yield op.sizes[op.stream.factor]

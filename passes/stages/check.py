@@ -1,7 +1,8 @@
-"""Whether the step that was made of an edited table does what the step of `stages` does: asked of the steps alone.
+"""Check of a step in a given call order against the reference step of `stages`, from the steps alone.
 
-They are walked call by call, exchanges between stages included. Values are compared in steps where each micro-batch
-has a slot of its own; then the step itself is compared with that one, to see whether its slots suffice.
+Both are walked call by call, exchanges between stages included. Their values are compared in expanded steps, where each
+micro-batch has a slot of its own. Then the step itself is compared with its expanded form, to see that its slots
+suffice.
 """
 
 from __future__ import annotations
@@ -15,22 +16,27 @@ from wscc.diagnostics import Code, CompileError, Span, fail
 from wscc.ir.module import Mode, Module, Procedure
 from wscc.ir.op import Reshard
 from wscc.ir.step import Call, walk
-from wscc.passes.stages.conflicts import Element, Groups, Touch, Toucher
+from wscc.passes.stages.conflicts import Access, CallAccesses, Element, Groups
 
-# How the table names a call of a stage, and where it stands there.
-Spell: TypeAlias = Callable[[int, Call], tuple[str, Span]]
-
-
-def check_step_order(wanted: Module, made: Module, apart: Module, span: Span, spell: Spell) -> None:
-    """`wanted` and `apart` have a slot for each micro-batch; `made` is `apart` with fewer. Fails with W205, at `span`
-    or where `spell` finds the call of a stage."""
-    for stage in range(wanted.stages):
-        _check_values(wanted, apart, stage, span)
-        _check_slots(made, apart, stage, span)
-    _check_meetings(apart, spell)
+# The name of a call of a stage in the call order, and its place there.
+Describe: TypeAlias = Callable[[int, Call], tuple[str, Span]]
 
 
-def _wrong(stage: int, message: str, span: Span) -> CompileError:
+def check_step_order(
+    reference: Module, reordered: Module, expanded: Module, span: Span, describe: Describe
+) -> None:
+    """Fail with W205 unless the step of `reordered` computes what that of `reference` does and cannot deadlock.
+
+    `reference` and `expanded` have a slot for each micro-batch; `reordered` is `expanded` with fewer slots. The error
+    is at `span`, or where `describe` locates the call of a stage.
+    """
+    for stage in range(reference.stages):
+        _check_values(reference, expanded, stage, span)
+        _check_slots(reordered, expanded, stage, span)
+    _check_communication(expanded, describe)
+
+
+def _order_error(stage: int, message: str, span: Span) -> CompileError:
     return fail(
         Code.CALL_ORDER, f"in this order stage {stage} {message}", span,
         help="begin with the order that `wscc call-order` writes, and move fewer calls",
@@ -40,40 +46,40 @@ def _wrong(stage: int, message: str, span: Span) -> CompileError:
 # -- values -------------------------------------------------------------------------------------------------
 
 
-def _check_values(wanted: Module, apart: Module, stage: int, span: Span) -> None:
+def _check_values(reference: Module, expanded: Module, stage: int, span: Span) -> None:
     groups = Groups()
-    for who, touches in _accesses(wanted, apart, stage):
-        for touch in touches:
-            groups.record(who, touch)
-    for who, touches in _accesses(apart, wanted, stage):
-        for touch in touches:
-            if (who, touch) not in groups.group or not groups.follow(who, touch):
-                raise _wrong(stage, f"touches `%{touch[0][0]}` out of turn", span)
+    for call, accesses in _accesses(reference, expanded, stage):
+        for access in accesses:
+            groups.record(call, access)
+    for call, accesses in _accesses(expanded, reference, stage):
+        for access in accesses:
+            if (call, access) not in groups.group or not groups.follow(call, access):
+                raise _order_error(stage, f"touches `%{access[0][0]}` out of turn", span)
     if any(n for sizes in groups.sizes.values() for n in sizes):
-        raise _wrong(stage, "leaves out a call", span)
+        raise _order_error(stage, "leaves out a call", span)
 
 
-def _accesses(module: Module, other: Module, stage: int) -> Iterator[tuple[Hashable, list[Touch]]]:
-    """Each call with what it touches; one that passes values on as single moves, which may be grouped otherwise."""
-    toucher = Toucher.of(module, stage, (other,))
+def _accesses(module: Module, other: Module, stage: int) -> Iterator[tuple[Hashable, list[Access]]]:
+    """Each call with its accesses; an exchange between stages as single moves, which may be grouped in another way."""
+    call_accesses = CallAccesses.of(module, stage, (other,))
     moving = {p.name for p in module.procedures if _only_moves(p)}
-    # Steps may have other names for the same procedure.
+    # Two modules may name one procedure differently.
     content = {p.name: hash(replace(p, name="")) for p in module.procedures}
     seen: Counter[Hashable] = Counter()
     for call, variables in walk(module.steps()[stage]):
         if call.procedure in moving:
-            parts = zip(*_halves(toucher.arguments(call, variables)), strict=True)
-            found = [(0, [t for t in move if t]) for move in parts]
+            parts = zip(*_halves(call_accesses.arguments(call, variables)), strict=True)
+            units = [(0, [t for t in move if t]) for move in parts]
         else:
-            found = [(content[call.procedure], toucher.touches(call, variables))]
-        for name, touches in found:
-            who = (name, tuple(touches))
-            seen[who] += 1
-            yield (who, seen[who]), touches
+            units = [(content[call.procedure], call_accesses.accesses(call, variables))]
+        for content_key, accesses in units:
+            key = (content_key, tuple(accesses))
+            seen[key] += 1
+            yield (key, seen[key]), accesses
 
 
-def _halves(touches: list[Touch | None]) -> tuple[list[Touch | None], list[Touch | None]]:
-    return touches[: len(touches) // 2], touches[len(touches) // 2 :]
+def _halves(accesses: list[Access | None]) -> tuple[list[Access | None], list[Access | None]]:
+    return accesses[: len(accesses) // 2], accesses[len(accesses) // 2 :]
 
 
 def _only_moves(p: Procedure) -> bool:
@@ -87,67 +93,70 @@ def _only_moves(p: Procedure) -> bool:
 # -- slots --------------------------------------------------------------------------------------------------
 
 
-def _check_slots(made: Module, apart: Module, stage: int, span: Span) -> None:
-    """No value is overwritten while it is needed: an element changes hands when all of the last holder is over."""
-    few, many = Toucher.of(made, stage, (apart,)), Toucher.of(apart, stage, (made,))
+def _check_slots(reordered: Module, expanded: Module, stage: int, span: Span) -> None:
+    """Fail with W205 where an element gets a value while later calls access the value that it holds."""
+    elements = CallAccesses.of(reordered, stage, (expanded,))
+    values = CallAccesses.of(expanded, stage, (reordered,))
     pairs = [
-        (place, value)
-        for (a, x), (b, y) in zip(walk(made.steps()[stage]), walk(apart.steps()[stage]), strict=True)
-        for place, value in zip(few.arguments(a, x), many.arguments(b, y), strict=True)
-        if place and value
+        (element, value)
+        for (a, x), (b, y) in zip(walk(reordered.steps()[stage]), walk(expanded.steps()[stage]), strict=True)
+        for element, value in zip(elements.arguments(a, x), values.arguments(b, y), strict=True)
+        if element and value
     ]
-    left = Counter(value for _, (value, _) in pairs)
-    held: dict[Element, Element] = {}
-    for (place, _), (value, _) in pairs:
-        if held.setdefault(place, value) != value:
-            if left[held[place]]:
-                raise _wrong(stage, f"overwrites `%{place[0]}` while it is needed", span)
-            held[place] = value
-        left[value] -= 1
+    remaining = Counter(value for _, (value, _) in pairs)
+    contents: dict[Element, Element] = {}
+    for (element, _), (value, _) in pairs:
+        if contents.setdefault(element, value) != value:
+            if remaining[contents[element]]:
+                raise _order_error(stage, f"overwrites `%{element[0]}` while it is needed", span)
+            contents[element] = value
+        remaining[value] -= 1
 
 
-# -- meetings -----------------------------------------------------------------------------------------------
+# -- communication ------------------------------------------------------------------------------------------
 
 
-def _check_meetings(module: Module, spell: Spell) -> None:
-    """All stages make the calls in which they meet in one order."""
-    who = {p.name: _meeting(p, module.stages) for p in module.procedures}
+def _check_communication(module: Module, describe: Describe) -> None:
+    """Fail with W205 unless all stages make the calls in which they communicate in one order."""
+    participants = {p.name: _communicating_stages(p, module.stages) for p in module.procedures}
     queues = [
         [
-            (call.procedure, tuple((r.array, *(i.at(v) for i in r.index)) for r in call.args), call)
-            for call, v in walk(step)
-            if who[call.procedure]
+            (call.procedure, tuple((r.array, *(i.at(variables) for i in r.index)) for r in call.args), call)
+            for call, variables in walk(step)
+            if participants[call.procedure]
         ]
         for step in module.steps()
     ]
-    at = [0] * len(queues)
-    while any(i < len(q) for i, q in zip(at, queues, strict=True)):
-        heads = [q[i] if i < len(q) else None for i, q in zip(at, queues, strict=True)]
-        named = [h and h[:2] for h in heads]
-        ready = [s for s, h in enumerate(heads) if h and all(named[o] == named[s] for o in who[h[0]])]
+    positions = [0] * len(queues)
+    while any(i < len(q) for i, q in zip(positions, queues, strict=True)):
+        heads = [q[i] if i < len(q) else None for i, q in zip(positions, queues, strict=True)]
+        calls = [h and h[:2] for h in heads]
+        ready = [
+            s for s, h in enumerate(heads) if h and all(calls[o] == calls[s] for o in participants[h[0]])
+        ]
         if not ready:
-            raise _apart([(s, *spell(s, h[2])) for s, h in enumerate(heads) if h])
+            raise _deadlock([(s, *describe(s, h[2])) for s, h in enumerate(heads) if h])
         for stage in ready:
-            at[stage] += 1
+            positions[stage] += 1
 
 
-def _apart(waits: list[tuple[int, str, Span]]) -> CompileError:
-    words = "; ".join(f"stage {stage} in {name}" for stage, name, _ in waits)
+def _deadlock(waits: list[tuple[int, str, Span]]) -> CompileError:
+    description = "; ".join(f"stage {stage} in {name}" for stage, name, _ in waits)
     return fail(
         Code.CALL_ORDER,
-        f"the stages wait for one another: {words}",
+        f"the stages wait for one another: {description}",
         waits[-1][2],
         help="calls that several stages make together, as these, stand in the same order on all of them",
     )
 
 
-def _meeting(p: Procedure, stages: int) -> frozenset[int]:
-    """The stages that make the calls of a procedure together."""
-    found: set[int] = set()
+def _communicating_stages(p: Procedure, stages: int) -> frozenset[int]:
+    """The stages that make the calls of a procedure together; empty if it does not communicate."""
+    members: set[int] = set()
     for stmt in p.statements:
         match stmt:
             case Reshard(kind="stage_sum"):
                 return frozenset(range(stages))
             case Reshard(kind="permute"):
-                found |= {stmt.source, stmt.target}
-    return frozenset(found)
+                members |= {stmt.source, stmt.target}
+    return frozenset(members)

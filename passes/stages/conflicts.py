@@ -1,4 +1,4 @@
-"""Which calls may not change places: those that touch the same element of an array, unless both read or both add.
+"""Conflicts between calls: accesses to the same element of an array, unless both read or both add.
 
 Two orders of the same accesses give the same values if, at every element, the same groups of accesses follow one
 another: writes, each a group of its own, and between them reads together and additions together (conflict
@@ -16,86 +16,89 @@ from wscc.ir.module import Module, Procedure
 from wscc.ir.step import Affine, Call, Loop, calls
 from wscc.ir.text.call_order import One
 from wscc.passes.stages.cutter import Cutter
-from wscc.passes.stages.runs import Known
+from wscc.passes.stages.runs import CallIndex
 from wscc.passes.stages.work_items import Work
 
 # An element of an array: the name of what holds its bytes, and its indices.
 Element = tuple[str, tuple[int, ...]]
-Touch = tuple[Element, AccessKind]
+Access = tuple[Element, AccessKind]
 
 
 @dataclass(slots=True)
 class Groups:
-    """The accesses of one order, and how far another has come in it."""
+    """The groups of accesses of a reference order, and the progress of another order through them."""
 
-    # By who touches what and how: the number of the group at the element.
-    group: dict[tuple[Hashable, Touch], int] = field(default_factory=dict)
+    # By call and access: the number of the group at the element.
+    group: dict[tuple[Hashable, Access], int] = field(default_factory=dict)
     sizes: dict[Element, list[int]] = field(default_factory=dict)
     kinds: dict[Element, AccessKind] = field(default_factory=dict)
     reached: dict[Element, int] = field(default_factory=dict)
-    followed: set[tuple[Hashable, Touch]] = field(default_factory=set)
+    followed: set[tuple[Hashable, Access]] = field(default_factory=set)
 
-    def record(self, who: Hashable, touch: Touch) -> None:
-        """The next access of the first order."""
-        element, kind = touch
+    def record(self, call: Hashable, access: Access) -> None:
+        """Add the next access of the reference order."""
+        element, kind = access
         sizes = self.sizes.setdefault(element, [])
         if not sizes or kind is AccessKind.WRITE or self.kinds[element] is not kind:
             sizes.append(0)
         sizes[-1] += 1
         self.kinds[element] = kind
-        self.group[who, touch] = len(sizes) - 1
+        self.group[call, access] = len(sizes) - 1
 
-    def follow(self, who: Hashable, touch: Touch) -> bool:
-        """Whether the next access of the second order may come now, all groups before its own being complete."""
-        element, _ = touch
-        sizes, at = self.sizes[element], self.reached.get(element, 0)
-        if self.group[who, touch] != at:
+    def follow(self, call: Hashable, access: Access) -> bool:
+        """Whether the next access of the other order is legal: all groups before its own are complete."""
+        element, _ = access
+        sizes, group_number = self.sizes[element], self.reached.get(element, 0)
+        if self.group[call, access] != group_number:
             return False
-        self.followed.add((who, touch))
-        sizes[at] -= 1
-        if not sizes[at]:
-            self.reached[element] = at + 1
+        self.followed.add((call, access))
+        sizes[group_number] -= 1
+        if not sizes[group_number]:
+            self.reached[element] = group_number + 1
         return True
 
     def awaited(self, element: Element) -> tuple[Hashable, AccessKind]:
-        """One that the second order has to make before it goes on at the element, and how it touches it."""
-        at = self.reached.get(element, 0)
+        """A call that the other order must make next at the element, with the kind of its access."""
+        group_number = self.reached.get(element, 0)
         return next(
-            (who, kind)
-            for (who, (e, kind)), number in self.group.items()
-            if e == element and number == at and (who, (e, kind)) not in self.followed
+            (call, kind)
+            for (call, (e, kind)), n in self.group.items()
+            if e == element and n == group_number and (call, (e, kind)) not in self.followed
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Toucher:
-    """What calls of a module touch on one stage, of some of its arrays."""
+class CallAccesses:
+    """The accesses of calls on one stage of a module, to one array of each class that is accessed alike."""
 
     roots: dict[str, str]
     procedures: dict[str, Procedure]
-    # By static call: of each argument the array, how it is touched, and the index.
+    # By static call: of each argument the array, the kind of access, and the index.
     plans: dict[int, tuple[Call, list[tuple[str, AccessKind, tuple[Affine, ...]] | None]]] = field(
         default_factory=dict
     )
 
     @classmethod
-    def of(cls, module: Module, stage: int, alike: tuple[Module, ...] = ()) -> Toucher:
-        """Of arrays that all calls of the stage touch alike, in this module and in others that are `alike`, one is
-        looked at: what holds for its elements holds for those of the others."""
-        every = [_uses(m, stage) for m in (module, *alike)]
-        kept: dict[Hashable, str] = {}
-        for root in sorted(every[0]):
-            kept.setdefault(tuple(uses.get(root) for uses in every), root)
-        some = set(kept.values())
-        roots = {n: root for n, root in _roots(module, stage).items() if root in some}
+    def of(cls, module: Module, stage: int, alike: tuple[Module, ...] = ()) -> CallAccesses:
+        """The accesses on `stage` of `module`.
+
+        Of arrays that all calls of the stage access alike, in `module` and in the modules `alike`, one stands for all:
+        what holds for its elements holds for those of the others.
+        """
+        uses_by_module = [_uses(m, stage) for m in (module, *alike)]
+        representatives: dict[Hashable, str] = {}
+        for root in sorted(uses_by_module[0]):
+            representatives.setdefault(tuple(uses.get(root) for uses in uses_by_module), root)
+        stand_ins = set(representatives.values())
+        roots = {n: root for n, root in _roots(module, stage).items() if root in stand_ins}
         return cls(roots, {p.name: p for p in module.procedures})
 
-    def touches(self, call: Call, variables: dict[str, int]) -> list[Touch]:
-        """In the order in which they happen, each once."""
+    def accesses(self, call: Call, variables: dict[str, int]) -> list[Access]:
+        """The accesses of a call in their order, each once."""
         return list(dict.fromkeys(t for t in self.arguments(call, variables) if t))
 
-    def arguments(self, call: Call, variables: dict[str, int]) -> list[Touch | None]:
-        """Of each argument; None for one that is on other stages or not looked at."""
+    def arguments(self, call: Call, variables: dict[str, int]) -> list[Access | None]:
+        """The access of each argument; None for an array of another stage, or one that another array stands for."""
         if id(call) not in self.plans:
             kinds = argument_accesses(self.procedures[call.procedure])
             plan = [
@@ -114,42 +117,42 @@ def _roots(module: Module, stage: int) -> dict[str, str]:
 
 
 def _uses(module: Module, stage: int) -> dict[str, tuple[Hashable, ...]]:
-    """Every use of an array by a static call of the stage, by the name of what holds its bytes."""
+    """By storage, every use of its arrays by a static call of the stage."""
     roots, procedures = _roots(module, stage), {p.name: p for p in module.procedures}
-    found: dict[str, list[Hashable]] = {}
+    uses: dict[str, list[Hashable]] = {}
     for number, (call, _) in enumerate(calls(module.steps()[stage])):
         for ref, kind in zip(call.args, argument_accesses(procedures[call.procedure]), strict=True):
             if ref.array in roots:
-                found.setdefault(roots[ref.array], []).append((number, kind, ref.index))
-    return {root: tuple(uses) for root, uses in found.items()}
+                uses.setdefault(roots[ref.array], []).append((number, kind, ref.index))
+    return {root: tuple(entries) for root, entries in uses.items()}
 
 
 @dataclass(slots=True)
 class StageCalls:
-    """What each call of a stage touches, in a step (`apart`, which has run) where micro-batches share no slot."""
+    """The accesses of each call of a stage, in the step of the cutter `expanded`, which has run."""
 
-    apart: Cutter
-    toucher: Toucher
-    known: Known
+    expanded: Cutter
+    call_accesses: CallAccesses
+    index: CallIndex
     templates: dict[int, tuple[Call, str]] = field(default_factory=dict)
-    found: dict[One, list[Touch]] = field(default_factory=dict)
+    cache: dict[One, list[Access]] = field(default_factory=dict)
 
-    def touches(self, one: One) -> list[Touch]:
-        if one not in self.found:
-            number, i, work = self.known[one]
+    def accesses(self, one: One) -> list[Access]:
+        if one not in self.cache:
+            number, iteration, work = self.index[one]
             if number not in self.templates:
                 self.templates[number] = self._template(work)
             call, variable = self.templates[number]
-            at = {self.apart.writer.microbatch: one.microbatch or 0}
-            self.found[one] = self.toucher.touches(call, {variable: i} | at)
-        return self.found[one]
+            microbatch = {self.expanded.writer.microbatch: one.microbatch or 0}
+            self.cache[one] = self.call_accesses.accesses(call, {variable: iteration} | microbatch)
+        return self.cache[one]
 
     def _template(self, work: Work) -> tuple[Call, str]:
-        """A call of the work with the variable of its loop, if it has one."""
+        """A call of the work, and the variable of its loop (empty if there is none)."""
         stmt: Call | Loop = work.piece.stmt
         if work.task is not None:
-            m = Affine(0, ((self.apart.writer.microbatch, 1),))
-            stmt = self.apart.writer.piece(work.piece, work.task[1], m)
+            m = Affine(0, ((self.expanded.writer.microbatch, 1),))
+            stmt = self.expanded.writer.piece(work.piece, work.task[1], m)
         if isinstance(stmt, Call):
             return stmt, ""
         call = stmt.body[0]
@@ -157,31 +160,33 @@ class StageCalls:
         return call, stmt.variable
 
 
-def check_reads_and_writes(touching: StageCalls, own: list[One], listed: list[tuple[One, Span]]) -> None:
-    """Compare an order with `own`, that which `stages` takes. Fails with W205 at the line that comes too early."""
-    written = {e for one in own for e, kind in touching.touches(one) if kind is not AccessKind.READ}
+def check_conflicts(stage_calls: StageCalls, default_order: list[One], lines: list[tuple[One, Span]]) -> None:
+    """Fail with W205 at the first of `lines` that stands before a call of `default_order` on which it depends."""
+    written = {
+        e for one in default_order for e, kind in stage_calls.accesses(one) if kind is not AccessKind.READ
+    }
     groups = Groups()
-    for one in own:
-        for touch in touching.touches(one):
-            if touch[0] in written:
-                groups.record(one, touch)
-    lines: dict[Hashable, Span] = dict(listed)
-    for one, span in listed:
-        for touch in touching.touches(one):
-            if touch[0] in written and not groups.follow(one, touch):
-                raise _too_early(one, span, touch, *groups.awaited(touch[0]), lines)
+    for one in default_order:
+        for access in stage_calls.accesses(one):
+            if access[0] in written:
+                groups.record(one, access)
+    spans: dict[Hashable, Span] = dict(lines)
+    for one, span in lines:
+        for access in stage_calls.accesses(one):
+            if access[0] in written and not groups.follow(one, access):
+                raise _too_early(one, span, access, *groups.awaited(access[0]), spans)
 
 
 def _too_early(
-    one: One, span: Span, touch: Touch, other: Hashable, kind: AccessKind, lines: dict[Hashable, Span]
+    one: One, span: Span, access: Access, other: Hashable, kind: AccessKind, spans: dict[Hashable, Span]
 ) -> CompileError:  # fmt: skip
-    (array, _), own = touch
+    (array, _), own_kind = access
     verb = {AccessKind.READ: "reads", AccessKind.ADD: "adds to", AccessKind.WRITE: "writes"}
-    both_read = own is kind is AccessKind.READ  # and it is written in between
-    due = "has read what it holds until then" if both_read else f"{verb[kind]} it"
+    both_read = own_kind is kind is AccessKind.READ  # and a write stands in between
+    missing = "has read what it holds until then" if both_read else f"{verb[kind]} it"
     return fail(
         Code.CALL_ORDER,
-        f"{one} {verb[own]} `%{array}` before {other} of line {lines[other].line} {due}",
+        f"{one} {verb[own_kind]} `%{array}` before {other} of line {spans[other].line} {missing}",
         span,
         help=f"move {other} up, or {one} down",
     )

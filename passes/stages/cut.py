@@ -1,4 +1,4 @@
-"""Where the chain of segments is cut: chunks of layers, what each touches, and what passes between them."""
+"""Chunks of layers into which the chain of segments is cut, the elements that each accesses, and their messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Piece:
         return call
 
     def interval(self, ref: Ref) -> tuple[int, int]:
-        """The least and greatest element that the reference names; (0, 0) for an array without extents."""
+        """The least and the greatest element to which the reference refers; (0, 0) for an array without extents."""
         if not ref.index:
             return 0, 0
         (index,) = ref.index
@@ -41,7 +41,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Element `element` of a carried array, made in chunk `source` and read in chunk `target`."""
+    """Element `element` of a loop-carried array, which chunk `source` writes and chunk `target` reads."""
 
     array: str
     element: int
@@ -51,7 +51,7 @@ class Message:
 
 @dataclass(slots=True)
 class Chunk:
-    """Consecutive layers: pieces of forward and backward statements, each in the order in which they run."""
+    """Consecutive layers, as pieces of forward and of backward statements in the order in which they run."""
 
     forward: list[Piece] = field(default_factory=list)
     backward: list[Piece] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Chunk:
 
 
 def chain_loop(module: Module) -> int:
-    """The position of the loop over micro-batches that holds the chain."""
+    """The position in the step of the loop over micro-batches that contains the chain."""
     return next(
         i
         for i, s in enumerate(module.step)
@@ -75,11 +75,11 @@ def _name(stmt: Call | Loop) -> str:
     return Piece(stmt).call.procedure
 
 
-def cut(module: Module, stages: int, each: int) -> list[Chunk]:
-    """`stages` x `each` chunks of the chain, layers spread evenly, earlier chunks taking one more ([8, 8, 7, 7]).
+def cut(module: Module, stages: int, interleave: int) -> list[Chunk]:
+    """The chain cut into `stages` x `interleave` chunks of equally many layers, or one more in the first (8, 8, 7, 7).
 
-    Straight code before the first layer goes with the first chunk, other straight code with the layer before
-    it. Fails with W201 where there are fewer layers than chunks.
+    Statements before the first layer belong to the first chunk, and others outside a loop to the chunk of the layer
+    before them. Fails with W201 where there are fewer layers than chunks.
     """
     loop = module.step[chain_loop(module)]
     assert isinstance(loop, Loop)
@@ -87,25 +87,25 @@ def cut(module: Module, stages: int, each: int) -> list[Chunk]:
     backward = [s for s in loop.body if _name(s).endswith(BACKWARD)][::-1]
     zeroing = [s for s in loop.body if not _name(s).endswith((FORWARD, BACKWARD))]
     layers = sum(s.count for s in forward if isinstance(s, Loop))
-    _check_layers(module, layers, stages, each)
-    room = _spread(layers, stages * each)
-    chunks = [Chunk(zeroing=zeroing) for _ in room]
-    at = 0
+    _check_layers(module, layers, stages, interleave)
+    layers_left = _spread(layers, stages * interleave)
+    chunks = [Chunk(zeroing=zeroing) for _ in layers_left]
+    chunk = 0
     for f, b in zip(forward, backward, strict=True):
         if isinstance(f, Call):
-            chunks[at].forward.append(Piece(f))
-            chunks[at].backward.insert(0, Piece(b))
+            chunks[chunk].forward.append(Piece(f))
+            chunks[chunk].backward.insert(0, Piece(b))
             continue
-        done = 0
-        while done < f.count:
-            if room[at] == 0:
-                at += 1
-            n = min(room[at], f.count - done)
-            room[at] -= n
-            chunks[at].forward.append(Piece(f, done, n))
+        first = 0
+        while first < f.count:
+            if layers_left[chunk] == 0:
+                chunk += 1
+            count = min(layers_left[chunk], f.count - first)
+            layers_left[chunk] -= count
+            chunks[chunk].forward.append(Piece(f, first, count))
             # Layers run backwards there: iteration i is layer count - 1 - i.
-            chunks[at].backward.insert(0, Piece(b, f.count - done - n, n))
-            done += n
+            chunks[chunk].backward.insert(0, Piece(b, f.count - first - count, count))
+            first += count
     return chunks
 
 
@@ -113,83 +113,86 @@ def _spread(layers: int, chunks: int) -> list[int]:
     return [layers // chunks + (c < layers % chunks) for c in range(chunks)]
 
 
-def _check_layers(module: Module, layers: int, stages: int, each: int) -> None:
-    if layers >= stages * each or stages * each == 1:
+def _check_layers(module: Module, layers: int, stages: int, interleave: int) -> None:
+    if layers >= stages * interleave or stages * interleave == 1:
         return
     axis = module.axes[0][0]
-    inside = f" x interleave {each}" if each > 1 else ""
+    factor = f" x interleave {interleave}" if interleave > 1 else ""
     nearest = f"`interleave {layers // stages}`" if layers >= stages else f"`{axis} = {layers}`"
     raise fail(
         Code.DEGREE,
-        f"`{axis} = {stages}`{inside} needs {stages * each} layers or more, and the model has {layers}",
+        f"`{axis} = {stages}`{factor} needs {stages * interleave} layers or more, and the model has {layers}",
         help=f"the nearest that works is {nearest}" if layers else "only layers of a `repeat` are cut apart",
     )
 
 
 def check_groups(module: Module, axes: list[str]) -> None:
-    """Interleaved chunks take micro-batches in groups of one per stage. Fails with W201."""
-    each, calls = module.train.interleave, module.train.microbatches
-    if each == 1:
+    """Fail with W201 where interleaved chunks cannot take the micro-batches in groups of one for each stage."""
+    interleave, microbatches = module.train.interleave, module.train.microbatches
+    if interleave == 1:
         return
     if not axes:
         raise fail(
             Code.DEGREE,
-            f"`interleave {each}` is of pipeline stages, and the strategy has none",
+            f"`interleave {interleave}` is of pipeline stages, and the strategy has none",
             help="leave `interleave` out, or cut the model into stages",
         )
     axis, stages = axes[0], module.sizes[axes[0]]
-    if calls % stages == 0:
+    if microbatches % stages == 0:
         return
-    near = [n for n in (calls // stages * stages, -(-calls // stages) * stages) if n]
+    multiples = [n for n in (microbatches // stages * stages, -(-microbatches // stages) * stages) if n]
     raise fail(
         Code.DEGREE,
-        f"`interleave {each}` needs a multiple of `{axis} = {stages}` micro-batches, and there are {calls}",
-        help=f"{' or '.join(map(str, near))} micro-batches would work, or `interleave 1`",
+        f"`interleave {interleave}` needs a multiple of `{axis} = {stages}` micro-batches, "
+        f"and there are {microbatches}",
+        help=f"{' or '.join(map(str, multiples))} micro-batches would work, or `interleave 1`",
     )
 
 
-# ---- what chunks touch
+# ---- accesses of chunks
 
 
-def touched(chunks: list[Chunk], module: Module) -> dict[str, dict[int, tuple[int, int]]]:
-    """By array and chunk, the interval of elements that the chunk reads or writes; names of the same bytes are
-    touched together."""
+def accessed_intervals(chunks: list[Chunk], module: Module) -> dict[str, dict[int, tuple[int, int]]]:
+    """By array and chunk, the interval (least, greatest) of the elements that the chunk reads or writes.
+
+    Arrays that share their bytes have one entry, under the name of the storage.
+    """
     arrays = {a.name: a for a in module.arrays}
-    found: dict[str, dict[int, tuple[int, int]]] = {}
+    intervals: dict[str, dict[int, tuple[int, int]]] = {}
     for c, chunk in enumerate(chunks):
         for piece in chunk.pieces:
             for ref in piece.call.args:
                 root = arrays[ref.array].storage or ref.array
                 low, high = piece.interval(ref)
-                old = found.setdefault(root, {}).get(c, (low, high))
-                found[root][c] = min(low, old[0]), max(high, old[1])
-    return found
+                interval = intervals.setdefault(root, {}).get(c, (low, high))
+                intervals[root][c] = min(low, interval[0]), max(high, interval[1])
+    return intervals
 
 
 def messages(chunks: list[Chunk], module: Module) -> list[Message]:
-    """What each chunk reads of others, in order of chunks."""
+    """The values that each chunk reads from other chunks, in the order of the reading chunks."""
     arrays = {a.name: a for a in module.arrays}
-    made: dict[tuple[str, int], int] = {}
-    out: list[Message] = []
+    writers: dict[tuple[str, int], int] = {}
+    messages: list[Message] = []
     for c, chunk in enumerate(chunks):
         for piece, ref in _carried(chunk.forward, arrays, module, written=True):
             low, high = piece.interval(ref)
-            made.update(((ref.array, e), c) for e in range(low, high + 1))
-        wanted: dict[Message, None] = {}
+            writers.update(((ref.array, e), c) for e in range(low, high + 1))
+        incoming: dict[Message, None] = {}
         for piece, ref in _carried(chunk.pieces, arrays, module, written=False):
             low, high = piece.interval(ref)
             for e in range(low, high + 1):
-                source = made.get((ref.array, e), c)
+                source = writers.get((ref.array, e), c)
                 if source != c:
-                    wanted[Message(ref.array, e, source, c)] = None
-        out += wanted
-    return out
+                    incoming[Message(ref.array, e, source, c)] = None
+        messages += incoming
+    return messages
 
 
 def _carried(
     pieces: list[Piece], arrays: dict[str, Array], module: Module, *, written: bool
 ) -> Iterator[tuple[Piece, Ref]]:
-    """References to forward values that cross segments."""
+    """References to loop-carried forward values, each with its piece."""
     for piece in pieces:
         procedure = module.procedure(piece.call.procedure)
         n = len(procedure.inputs)

@@ -14,7 +14,7 @@ _VARIABLE = "m"
 
 
 def call_order(module: Module) -> CallOrder:
-    """The calls of a partitioned module, as `stages` will order them; what stages pass on is not among them.
+    """The calls of a partitioned module in the order of `stages`, without exchanges between stages.
 
     Fails as `stages` does.
     """
@@ -26,7 +26,7 @@ def call_order(module: Module) -> CallOrder:
 
 
 def call_order_of(cutter: Cutter) -> CallOrder:
-    """The call order of a cutter without orders of its own, which has run."""
+    """The call order of a cutter without given orders, which has run."""
     return CallOrder(tuple(_stage(w, e) for w, e in zip(cutter.works, cutter.entries, strict=True)))
 
 
@@ -35,8 +35,8 @@ def _stage(works: list[Work], entries: list[Item | Repeated]) -> Lines:
     for w in works:
         if w.task is not None:
             tasks.setdefault(w.task, []).append(w)
-    at = [i for i, w in enumerate(works) if w.task is not None]
-    before, after = works[: at[0]], works[at[-1] + 1 :]
+    task_positions = [i for i, w in enumerate(works) if w.task is not None]
+    before, after = works[: task_positions[0]], works[task_positions[-1] + 1 :]
     lines = [w.line(None) for w in before]
     for entry in entries:
         if isinstance(entry, Item):
@@ -44,8 +44,8 @@ def _stage(works: list[Work], entries: list[Item | Repeated]) -> Lines:
             continue
         body = [line for item in entry.items for line in _item(item, tasks, looped=True)]
         if body:
-            over = numbers(0, (entry.count - 1) * entry.step, entry.step)
-            lines.append(Numbered(LoopLines(_VARIABLE, over, tuple(body))))
+            iterations = numbers(0, (entry.count - 1) * entry.step, entry.step)
+            lines.append(Numbered(LoopLines(_VARIABLE, iterations, tuple(body))))
     return (*lines, *(w.line(None) for w in after))
 
 
@@ -54,4 +54,4 @@ def _item(item: Item, tasks: dict[tuple[bool, int], list[Work]], *, looped: bool
         case (bool() as backward, int() as chunk):
             m = Number(item.microbatches[0], _VARIABLE if looped else "")
             return tuple(w.line(m) for w in tasks[backward, chunk])
-    return ()  # stages meet
+    return ()  # an exchange between stages

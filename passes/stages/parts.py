@@ -1,4 +1,4 @@
-"""Arrays as the stages hold them: parts with the elements of one chunk, or copies on each stage that reads."""
+"""Parts of arrays on the stages: the elements of one chunk, or a copy on each stage that accesses the array."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Module
 from wscc.ir.naming import Names
 from wscc.ir.step import Affine, Ref
-from wscc.passes.stages.cut import Chunk, touched
+from wscc.passes.stages.cut import Chunk, accessed_intervals
 from wscc.passes.stages.slots import Slots
 
-# What is in flight between the forward and the backward work of a micro-batch: one element a micro-batch.
+# Kinds that are live between the forward and the backward work of a micro-batch, with an element for each.
 IN_FLIGHT = (Kind.CARRIED, Kind.RESIDUAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Elements of an array from `first` on, on one stage; `slots` micro-batches of them if it is in flight."""
+    """Elements of an array from `first` on, on one stage; for `slots` micro-batches if the array is in flight."""
 
     array: Array
     first: int
     slots: int = 0
 
     def ref(self, index: tuple[Affine, ...], microbatch: Affine) -> Ref:
-        """The part's element at an index of the whole array."""
+        """The element of the part that has `index` in the whole array."""
         if index and not index[0].modulus:
             index = (replace(index[0], base=index[0].base - self.first), *index[1:])
         if self.slots > 1:
@@ -34,8 +34,11 @@ class Part:
 
 @dataclass(slots=True)
 class Parts:
-    """All parts of all arrays, by array and key: the chunk for what has an element per layer or is in flight, the
-    stage for the rest. An array without parts is on all stages."""
+    """The parts of all arrays, by array and key.
+
+    The key is the chunk for arrays that have an element for each layer or are in flight, and the stage for others. An
+    array without parts is on all stages.
+    """
 
     module: Module
     stages: int
@@ -46,44 +49,44 @@ class Parts:
 
     def __post_init__(self) -> None:
         self.names = Names(a.name for a in self.module.arrays)
-        for root, by_chunk in touched(self.chunks, self.module).items():
+        for root, by_chunk in accessed_intervals(self.chunks, self.module).items():
             for a in self.module.arrays:
                 if root in (a.name, a.storage):
                     self.of[a.name] = self._split(a, by_chunk)
 
     def is_layered(self, array: Array) -> bool:
-        """Whether chunks have parts of their own, and stages do not share one."""
+        """Whether each chunk, and not each stage, has a part of the array."""
         return array.kind in IN_FLIGHT or (bool(array.extents) and array.kind is not Kind.INPUT)
 
     def key(self, array: Array, chunk: int) -> int:
         return chunk if self.is_layered(array) else chunk % self.stages
 
     def owner(self, name: str) -> int:
-        """The stage that completes, counts and updates an array of one element."""
+        """The stage that completes, counts and updates an array without an element for each layer."""
         return next(iter(self.of[name]))
 
     def _split(self, array: Array, by_chunk: dict[int, tuple[int, int]]) -> dict[int, Part]:
-        found: dict[int, Part] = {}
+        parts: dict[int, Part] = {}
         several = len({self.key(array, c) for c in by_chunk}) > 1
         for c, (low, high) in by_chunk.items():
             key = self.key(array, c)
-            if key in found:
+            if key in parts:
                 continue
             if not self.is_layered(array) or (array.is_a(Role.GRADIENT) and array.kind is Kind.CARRIED):
-                # Inputs are whole on each stage; gradients that take turns in two slots stay as they are.
+                # Inputs are whole on each stage; double-buffered gradients keep both elements.
                 low, high = 0, (array.extents[0] if array.extents else 1) - 1
             slots = self._slots(array, c)
-            owned = not found or self.is_layered(array)
-            found[key] = self._part(array, key, c, (low, high), slots, several, owned)
-        return found
+            owned = not parts or self.is_layered(array)
+            parts[key] = self._part(array, key, c, (low, high), slots, several, owned)
+        return parts
 
     def _slots(self, array: Array, chunk: int) -> int:
         if array.kind not in IN_FLIGHT:
             return 0
-        needed = self.slots[chunk]
+        slots = self.slots[chunk]
         if array.is_a(Role.GRADIENT):
-            return needed.gradients
-        return needed.residuals if array.kind is Kind.RESIDUAL else needed.carried
+            return slots.gradients
+        return slots.residuals if array.kind is Kind.RESIDUAL else slots.carried
 
     def _part(
         self, array: Array, key: int, chunk: int, interval: tuple[int, int], slots: int, several: bool, owned: bool
@@ -92,9 +95,9 @@ class Parts:
         extents = (high - low + 1,) if array.extents else ()
         if slots > 1:
             extents = (slots, *extents)
-        # What a copy adds to a gradient is on its way to the owner: nobody else's business.
+        # The gradient of a copy is only sent to the owner, so that it is no gradient to others.
         kind = Kind.CARRIED if array.kind is Kind.GRAD and not owned else array.kind
-        made = replace(
+        part_array = replace(
             array,
             name=self.name(array.name, array, key) if several else array.name,
             kind=kind,
@@ -104,28 +107,28 @@ class Parts:
             of=array.name if several and kind is array.kind else "",
             first=low if several else 0,
         )
-        return Part(made, low, slots)
+        return Part(part_array, low, slots)
 
     def name(self, name: str, array: Array, key: int) -> str:
-        what = "chunk" if self.is_layered(array) else "stage"
-        return self.names.of((name, what, key), f"{name}.{what}{key}")
+        holder = "chunk" if self.is_layered(array) else "stage"
+        return self.names.of((name, holder, key), f"{name}.{holder}{key}")
 
     def add(self, array: Array, like: Array) -> None:
-        """Give an array the parts of another: what an optimizer keeps for a parameter lies where that lies."""
+        """Give `array` the parts of `like`, as moments have those of their parameter."""
         for key, part in self.of[like.name].items():
             if key != self.owner(like.name) and not self.is_layered(array):
                 continue
             several = len(self.of[like.name]) > 1 and self.is_layered(array)
             name = self.name(array.name, array, key) if several else array.name
-            made = replace(
+            part_array = replace(
                 array, name=name, extents=part.array.extents, stage=part.array.stage,
                 of=array.name if several else "", first=part.first if several else 0,
             )  # fmt: skip
-            self.of.setdefault(array.name, {})[key] = Part(made, part.first)
+            self.of.setdefault(array.name, {})[key] = Part(part_array, part.first)
 
     def arrays(self) -> tuple[Array, ...]:
-        """Every part and every array of all stages, in the order of the module."""
-        out: list[Array] = []
+        """All parts, and arrays without parts, in the order of the module."""
+        arrays: list[Array] = []
         for a in self.module.arrays:
-            out += [p.array for p in self.of[a.name].values()] if a.name in self.of else [a]
-        return tuple(out)
+            arrays += [p.array for p in self.of[a.name].values()] if a.name in self.of else [a]
+        return tuple(arrays)

@@ -1,4 +1,4 @@
-"""A long periodic list of work as a short one: what repeats with growing micro-batches becomes a loop."""
+"""Loop rerolling: in a list of work, runs that repeat with growing micro-batches become loops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Final
 
-# Of an order without a pattern, how many distances are looked at, and how many runs are sought.
+# Limits on the search: steps of micro-batches, lengths of a period, and runs in one list.
 _STEPS: Final = 3
 _LENGTHS: Final = 32
 _RUNS: Final = 32
@@ -15,7 +15,7 @@ _RUNS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Some work on some micro-batches."""
+    """The work `key` on some micro-batches."""
 
     key: Hashable
     microbatches: tuple[int, ...]
@@ -26,7 +26,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """`count` times the items, their micro-batches growing by `step` each time."""
+    """A loop that runs the items `count` times, with micro-batches that grow by `step` each time."""
 
     items: tuple[Item, ...]
     count: int
@@ -34,76 +34,82 @@ class Repeated:
 
 
 def short_count(microbatches: int, stages: int, period: int) -> int:
-    """A number of micro-batches, no more than given and the same modulo `period`, that is enough for the steady
-    state of 1F1B to show itself."""
+    """A number of micro-batches for which 1F1B reaches its steady state.
+
+    It is at most `microbatches`, and equal to it modulo `period`.
+    """
     enough = 8 * stages + 4 * period
     return min(microbatches, enough + (microbatches - enough) % period)
 
 
 def compressed(items: list[Item], period: int, extra: int) -> list[Item | Repeated]:
-    """The list with its longest run that repeats with `period` as a loop, lengthened by `extra` micro-batches (a
-    multiple of the period). Raises if nothing repeats and there is something to lengthen."""
-    found = _longest_run(items, period)
-    if found is None:
+    """The list with the run that repeats with `period` and covers most items as a loop, lengthened by `extra`.
+
+    `extra` is a number of micro-batches and a multiple of `period`. Nothing may be lengthened where nothing repeats.
+    """
+    run = _longest_run(items, period)
+    if run is None:
         assert extra == 0, "no steady state to lengthen"
         return list(items)
-    start, length, count = found
+    start, length, count = run
     loop = Repeated(tuple(items[start : start + length]), count + extra // period, period)
     return [*items[:start], loop, *(i.moved(extra) for i in items[start + length * count :])]
 
 
 def compressed_throughout(items: list[Item]) -> list[Item | Repeated]:
-    """As `compressed`, and likewise what lies before and behind the longest run; micro-batches may grow by any step."""
-    out: list[Item | Repeated] = []
-    todo: list[list[Item] | Repeated] = [items]
+    """The list with every run that repeats as a loop, the one that covers most items first, with any period."""
+    rolled: list[Item | Repeated] = []
+    pending: list[list[Item] | Repeated] = [items]
     runs = 0
-    while todo:
-        part = todo.pop()
+    while pending:
+        part = pending.pop()
         if isinstance(part, Repeated):
-            out.append(part)
+            rolled.append(part)
             continue
-        found = _best_run(part) if runs < _RUNS else None
-        if found is None:
-            out += part
+        run = _best_run(part) if runs < _RUNS else None
+        if run is None:
+            rolled += part
             continue
         runs += 1
-        period, (start, length, count) = found
+        period, (start, length, count) = run
         loop = Repeated(tuple(part[start : start + length]), count, period)
-        todo += [part[start + length * count :], loop, part[:start]]
-    return out
+        pending += [part[start + length * count :], loop, part[:start]]
+    return rolled
 
 
 def _best_run(items: list[Item]) -> tuple[int, tuple[int, int, int]] | None:
     """The step of the micro-batches and (start, length, count) of the run that covers most items."""
     return max(
         ((period, run) for period in _steps(items) if (run := _longest_run(items, period))),
-        key=lambda found: (found[1][1] * found[1][2], -found[0]),
+        key=lambda candidate: (candidate[1][1] * candidate[1][2], -candidate[0]),
         default=None,
     )
 
 
 def _steps(items: list[Item]) -> list[int]:
-    """The commonest distances of micro-batches between one piece of work and the next of its kind."""
+    """The commonest distances in micro-batches between an item and the next one with its key."""
     last: dict[Hashable, int] = {}
-    found: Counter[int] = Counter()
+    distances: Counter[int] = Counter()
     for item in items:
         if item.microbatches:
             m = item.microbatches[0]
-            found[m - last.get(item.key, m)] += 1
+            distances[m - last.get(item.key, m)] += 1
             last[item.key] = m
-    return [step for step, _ in found.most_common(_STEPS) if step]
+    return [step for step, _ in distances.most_common(_STEPS) if step]
 
 
 def _longest_run(items: list[Item], period: int) -> tuple[int, int, int] | None:
     """(start, length, count >= 2) of the run that covers most items."""
-    where = {item: i for i, item in enumerate(items)}
-    best: tuple[int, int, int] | None = None
-    lengths = Counter(where[m] - i for i, item in enumerate(items) if (m := item.moved(period)) in where)
+    positions = {item: i for i, item in enumerate(items)}
+    longest: tuple[int, int, int] | None = None
+    lengths = Counter(
+        positions[m] - i for i, item in enumerate(items) if (m := item.moved(period)) in positions
+    )
     for length in sorted(n for n, _ in lengths.most_common(_LENGTHS) if n > 0):
-        run = 0
+        matches = 0
         for i in range(len(items) - length):
-            run = run + 1 if items[i + length] == items[i].moved(period) else 0
-            count = run // length + 1
-            if run >= length and (best is None or count * length > best[1] * best[2]):
-                best = (i + 1 - run, length, count)
-    return best
+            matches = matches + 1 if items[i + length] == items[i].moved(period) else 0
+            count = matches // length + 1
+            if matches >= length and (longest is None or count * length > longest[1] * longest[2]):
+                longest = (i + 1 - matches, length, count)
+    return longest

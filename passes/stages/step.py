@@ -1,4 +1,4 @@
-"""Statements of the whole step as each stage runs them, on its own parts."""
+"""Statements of the step on single stages, with references to the parts of those stages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NOW = Affine(0)
 Body = list[Call | Loop]
 
 
-def restricted(procedure: Procedure, keep: list[int], name: str) -> Procedure:
-    """The procedure with some of its outputs, and only the inputs and ops that they need."""
-    outputs = tuple(procedure.outputs[j] for j in keep)
+def restricted(procedure: Procedure, positions: list[int], name: str) -> Procedure:
+    """The procedure `name` with the outputs at `positions`, and only the inputs and ops that they need."""
+    outputs = tuple(procedure.outputs[j] for j in positions)
     needed = _needed(procedure, outputs)
     body = tuple(op for op in procedure.statements if any(v.name in needed for v in op.results))
     inputs = tuple(v for v in procedure.inputs if v.name in needed)
@@ -35,7 +35,7 @@ def _needed(procedure: Procedure, outputs: tuple[Output, ...]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """Some outputs of a statement that one chunk (or stage) runs."""
+    """Some outputs of a statement, on the chunk (`layered`) or stage `key`."""
 
     call: Call
     key: int
@@ -44,7 +44,7 @@ class _Share:
 
 @dataclass(slots=True)
 class StepWriter:
-    """Rewrites statements; `procedures` collects what they call."""
+    """Rewriter of statements, which adds the procedures that they call to `procedures`."""
 
     module: Module
     parts: Parts
@@ -54,7 +54,7 @@ class StepWriter:
     # -- pieces of the chain ----------------------------------------------------------------------------
 
     def piece(self, piece: Piece, chunk: int, microbatch: Affine) -> Call | Loop:
-        """A piece as its chunk runs it for one micro-batch."""
+        """The statement of a piece on its chunk, for one micro-batch."""
         variables = {self.microbatch: microbatch}
         if isinstance(piece.stmt, Loop):
             variables[piece.stmt.variable] = Affine(piece.first, ((piece.stmt.variable, 1),))
@@ -84,28 +84,28 @@ class StepWriter:
     # -- statements before and after the chain ----------------------------------------------------------
 
     def outside(self, stmt: Call | Loop, *, after: bool) -> dict[int, Body]:
-        """By stage, what it runs of a statement outside the chain.
+        """By stage, the statements that it runs for a statement outside the chain.
 
-        Before the chain, every holder of a part gets its result; after it, of several copies only the owner's
-        is completed, counted and updated.
+        Before the chain, every stage with a part computes it; after the chain, only the owner of several copies
+        completes, counts and updates its own.
         """
         piece = Piece(stmt)
         procedure = self.module.procedure(piece.call.procedure)
         groups: dict[tuple[bool, tuple[int, ...]], list[int]] = {}
         for j in range(len(procedure.outputs)):
             groups.setdefault(self._location(procedure, piece.call, j, after=after), []).append(j)
-        found: dict[int, Body] = {}
+        bodies: dict[int, Body] = {}
         for (layered, keys), outputs in groups.items():
             call = self._sliced(procedure, piece.call, outputs, whole=len(groups) == 1)
             for key in keys:
                 share = _Share(call, key, layered)
-                found.setdefault(key % self.parts.stages, []).append(self._shared(stmt, share))
-        return found
+                bodies.setdefault(key % self.parts.stages, []).append(self._shared(stmt, share))
+        return bodies
 
     def _location(
         self, procedure: Procedure, call: Call, output: int, *, after: bool
     ) -> tuple[bool, tuple[int, ...]]:  # fmt: skip
-        """Whether an output is made chunk by chunk, and by which chunks or stages."""
+        """Whether an output is computed chunk by chunk, and the chunks or else stages that compute it."""
         needed = _needed(procedure, (procedure.outputs[output],))
         refs = [call.args[len(procedure.inputs) + output]]
         refs += [r for v, r in zip(procedure.inputs, call.args, strict=False) if v.name in needed]
@@ -128,10 +128,10 @@ class StepWriter:
             self.procedures[procedure.name] = procedure
             return call
         name = self.names.of((procedure.name, *outputs), f"{procedure.name}.part")
-        made = self.procedures[name] = restricted(procedure, outputs, name)
+        sliced = self.procedures[name] = restricted(procedure, outputs, name)
         n = len(procedure.inputs)
-        kept = {v.name for v in made.inputs}
-        args = [r for v, r in zip(procedure.inputs, call.args, strict=False) if v.name in kept]
+        input_names = {v.name for v in sliced.inputs}
+        args = [r for v, r in zip(procedure.inputs, call.args, strict=False) if v.name in input_names]
         return Call(name, (*args, *(call.args[n + j] for j in outputs)))
 
     def _shared(self, stmt: Call | Loop, share: _Share) -> Call | Loop:
@@ -154,7 +154,7 @@ class StepWriter:
     def zeroing(
         self, stmts: list[Call | Loop], gradient: str, chunk: int, microbatch: Affine
     ) -> Iterator[Loop | Call]:
-        """Zeros over a chunk's part of a carried gradient, if it has one."""
+        """The statements that zero the part of a carried gradient on a chunk, if it has one."""
         if chunk not in self.parts.of[gradient]:
             return
         for stmt in stmts:

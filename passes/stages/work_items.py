@@ -1,4 +1,4 @@
-"""What one stage runs, statement by statement, under the names that a call order has for it."""
+"""The work of one stage, statement by statement, with the names that a call order uses."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from wscc.passes.stages.step import Body, StepWriter
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A statement of a stage: `piece` number `piece_index` of a task (`backward`, `chunk`), or the stage's own
-    statement outside the chain. `layers` are in the order in which it runs them; none for a call that has none.
-    `microbatches` is how many it runs by itself; 0 for one that has none or is part of a task."""
+    """A statement of a stage: `piece` number `piece_index` of `task` (backward, chunk), or outside the chain.
+
+    `layers` are in the order in which the statement runs them; empty for a call without layers. `microbatches` is the
+    number that it runs itself; 0 for a statement without micro-batches or in a task.
+    """
 
     name: str
     piece: Piece
@@ -29,7 +31,7 @@ class Work:
     piece_index: int = 0
 
     def line(self, microbatch: Number | None) -> Numbered:
-        """The line of all its calls (for one micro-batch, of a task)."""
+        """The line of a call order for all its calls (in a task: for one micro-batch)."""
         micro = only(microbatch) if microbatch else None
         if self.microbatches:
             micro = numbers(0, self.microbatches - 1)
@@ -42,7 +44,7 @@ def _range(layers: range) -> Range | None:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Some calls of a task: of its pieces, by number, `count` turns from `first` on. `starts` the task or not."""
+    """Some calls of a task: spans (piece, first, count) of its iterations; `starts` if they begin the task."""
 
     backward: bool
     chunk: int
@@ -51,31 +53,33 @@ class Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
-    """Work number `work` of a stage, which belongs to no task: all of it, or one turn if it is a loop."""
+class OutsideWork:
+    """Work `number` of a stage, outside the tasks: all of it, or one iteration if it is a loop."""
 
-    work: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """An order of one's own. By stage: `tasks`, those run in parts several times; by stage and task, the `items`
-    that the stage runs for it, what belongs to no task and lies behind the task before included; and what lies
-    `before` and `behind` all tasks."""
+    """A given order of work, by stage.
+
+    `tasks`: the tasks in order, once for each part. `work`: by task, the items that the stage runs for it, with those
+    outside the tasks since the task before. `before` and `after`: the items before and after all tasks.
+    """
 
     tasks: list[list[Task]]
     work: list[dict[Task, list[Item]]]
     before: list[list[Item]]
-    behind: list[list[Item]]
+    after: list[list[Item]]
 
     def items(self, event: Timed) -> list[Item]:
         return self.work[event.stage][event.task]
 
 
-def once(work: Work, turn: list[Affine]) -> Call:
-    """The call of a statement outside the chain, in one turn if it is a loop."""
+def outside_call(work: Work, iteration: list[Affine]) -> Call:
+    """The call of a statement outside the chain, in that `iteration` if it is a loop."""
     stmt, call = work.piece.stmt, work.piece.call
-    return _with(call, {stmt.variable: turn[0]}) if isinstance(stmt, Loop) else call
+    return _with(call, {stmt.variable: iteration[0]}) if isinstance(stmt, Loop) else call
 
 
 def _with(call: Call, variables: dict[str, Affine]) -> Call:
@@ -86,23 +90,23 @@ def _with(call: Call, variables: dict[str, Affine]) -> Call:
 def works_of(
     stage: int, before: Body, chunks: list[Chunk], after: Body, parts: Parts, writer: StepWriter
 ) -> list[Work]:
-    """All that a stage runs: statements before the chain, pieces of its chunks, statements after it."""
-    found = [
+    """The work of a stage: statements before the chain, pieces of its chunks, statements after the chain."""
+    works = [
         *_outside(before, parts, writer.microbatch),
-        *(w for c in range(stage, len(chunks), parts.stages) for w in _pieces(c, chunks[c])),
+        *(work for c in range(stage, len(chunks), parts.stages) for work in _pieces(c, chunks[c])),
         *_outside(after, parts, writer.microbatch),
     ]
-    taken = Counter((w.name, layer) for w in found for layer in w.layers or (-1,))
-    unclear = {name for (name, _), n in taken.items() if n > 1}
+    uses = Counter((work.name, layer) for work in works for layer in work.layers or (-1,))
+    ambiguous = {name for (name, _), n in uses.items() if n > 1}
     named: list[Work] = []
-    for w in found:
-        name = w.name
-        if name in unclear:
+    for work in works:
+        name = work.name
+        if name in ambiguous:
             inputs = len(writer.procedures[name].inputs)
-            name = f"{name}:{w.piece.call.args[inputs:][0].array}"
-            again = sum(other.name.split("#")[0] == name for other in named)
-            name += f"#{again + 1}" if again else ""
-        named.append(replace(w, name=name))
+            name = f"{name}:{work.piece.call.args[inputs:][0].array}"
+            duplicates = sum(other.name.split("#")[0] == name for other in named)
+            name += f"#{duplicates + 1}" if duplicates else ""
+        named.append(replace(work, name=name))
     return named
 
 
@@ -111,8 +115,8 @@ def _pieces(chunk: int, both: Chunk) -> Iterator[Work]:
         for i, piece in enumerate(pieces):
             layers = range(piece.first, piece.first + piece.count)
             if backward and isinstance(piece.stmt, Loop):
-                top = piece.stmt.count - 1 - piece.first
-                layers = range(top, top - piece.count, -1)
+                last = piece.stmt.count - 1 - piece.first
+                layers = range(last, last - piece.count, -1)
             yield Work(piece.call.procedure, piece, layers, task=(backward, chunk), piece_index=i)
 
 

@@ -1,4 +1,4 @@
-"""Let clusters of dies that share hot links start one after the other (staggered starts)."""
+"""The pass that lets clusters of dies that share hot links start one after the other (staggered starts)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ Body = tuple[Call | Loop, ...]
 class Stagger(Pass):
     """Delay the start of some clusters of dies, once, where they would load the same links at the same time.
 
-    A *cluster* are dies that exchange messages in a statement of the step, directly or through others; dies of
-    different clusters may drift apart in it. Clusters conflict where a link that carries at least `HOT` of the most
-    that any link carries in a phase carries messages of both. Conflicting ones get different colours (greedily, in
-    the order of their first dies), and colour c starts later by c times what one cluster's messages of the worst
-    phase take on the shared link (time shifts: Rajasekaran et al., CASSINI, NSDI 2024, section 4). So one computes
-    while the other sends, turn after turn of a loop. The delay stands before the outermost statement in which the
-    clusters do not meet; what follows needs none until the clusters have met.
+    A *cluster* is a set of dies that exchange messages in a statement of the step, directly or through others; dies
+    of different clusters may drift apart in it. Two clusters conflict if both send messages over a hot link: one that
+    carries at least `HOT` of the bytes that the most loaded link carries in a phase. Conflicting clusters get
+    different colours (greedily, in the order of their first dies), and colour c starts later by c times the time that
+    the messages of one cluster in the worst phase take on the shared link (time shifts: Rajasekaran et al., CASSINI,
+    NSDI 2024, section 4). So one computes while the other sends, in every iteration of a loop. The delay stands
+    before the outermost statement in which the clusters exchange no message; later statements need none until the
+    clusters exchange messages.
 
-    The meaning of the program stays as it is. Whether it becomes faster, only a simulation tells
-    (`wscc.driver.stagger`): `keep` lists the numbers of the delays that are made, in the order of the step, separated
-    by `+` (empty: all). Raises W006 for a number that there is not, W603 for a module that is scheduled.
+    Results stay the same. Whether the step becomes shorter, a simulation decides (`wscc.driver.stagger`): `keep` lists
+    the numbers of the delays to insert, in the order of the step, separated by `+` (empty: all). Raises W006 for a
+    number that no delay has, W603 for a module that is scheduled.
 
     Before: loop mb < 8 { call @block.fwd ... }
     After:  call @stagger.0(); loop mb < 8 { call @block.fwd ... }
@@ -51,53 +52,55 @@ class Stagger(Pass):
         if any(isinstance(stmt, Send) for p in module.procedures for stmt in p.body):
             raise fail(Code.PASS_ORDER, f"`{PASS}` needs transfers, which `schedule` has taken apart")
         conflicts = Conflicts(module)
-        maker = _Maker(conflicts, frozenset(self.keep.split("+")) - {""})
+        inserter = _Inserter(conflicts, frozenset(self.keep.split("+")) - {""})
         if any(isinstance(s, Stage) for s in module.step):
             stages = [s for s in module.step if isinstance(s, Stage)]
-            step: Step = tuple(replace(s, body=maker.delayed(s.body, s.index)) for s in stages)
+            step: Step = tuple(replace(s, body=inserter.delayed(s.body, s.index)) for s in stages)
         else:
             (body,) = module.steps()
-            step = maker.delayed(body, 0)
-        if unknown := maker.unknown():
-            raise fail(Code.OPTION, f"`{PASS}` finds {maker.found} delays, none of them number {unknown[0]}")
-        return module.with_(step=step, procedures=(*module.procedures, *maker.procedures))
+            step = inserter.delayed(body, 0)
+        if unknown := inserter.unknown():
+            raise fail(
+                Code.OPTION, f"`{PASS}` finds {inserter.count} delays, none of them number {unknown[0]}"
+            )
+        return module.with_(step=step, procedures=(*module.procedures, *inserter.procedures))
 
 
 @dataclass
-class _Maker:
-    """Puts calls of delays into the step; `procedures` are those that were made."""
+class _Inserter:
+    """Inserter of calls of delays into the step; `procedures` are the new ones, `count` is the number of all delays."""
 
     conflicts: Conflicts
     keep: frozenset[str]
     procedures: list[Procedure] = field(default_factory=list)
-    found: int = 0
+    count: int = 0
 
     def delayed(self, body: Body, stage: int) -> Body:
-        """The statements of a stage with delays where clusters conflict that do not start apart already."""
-        made: list[Call | Loop] = []
-        own = self.conflicts.dies_of(stage)
-        apart: DieArray | None = None  # the delays that are in force
+        """The statements of a stage, with delays before those in which clusters conflict that start together."""
+        statements: list[Call | Loop] = []
+        dies = self.conflicts.dies_of(stage)
+        current: DieArray | None = None  # the delays in force
         for statement in body:
             procedures = called(statement)
-            if apart is not None and _joins(self.conflicts.clusters(procedures)[own], apart[own]):
-                apart = None
+            if current is not None and _joins(self.conflicts.clusters(procedures)[dies], current[dies]):
+                current = None
             delays = self.conflicts.delays(procedures, stage)
             if delays.any():
-                if apart is None:
-                    made += self._call(delays)
-                    apart = delays
+                if current is None:
+                    statements += self._call(delays)
+                    current = delays
             elif isinstance(statement, Loop):
                 statement = replace(statement, body=self.delayed(statement.body, stage))
-            made.append(statement)
-        return tuple(made)
+            statements.append(statement)
+        return tuple(statements)
 
     def unknown(self) -> list[str]:
-        """What is to be kept and was not found."""
-        return sorted(self.keep - {str(n) for n in range(self.found)})
+        """The numbers in `keep` that no delay has."""
+        return sorted(self.keep - {str(n) for n in range(self.count)})
 
     def _call(self, delays: DieArray) -> list[Call | Loop]:
-        """The call of a delay, unless it is not to be kept."""
-        number, self.found = self.found, self.found + 1
+        """The call of a delay; none if `keep` leaves it out."""
+        number, self.count = self.count, self.count + 1
         if self.keep and str(number) not in self.keep:
             return []
         kernel = Kernel(DELAY, (), (), (("time", as_ints(delays)),))

@@ -1,4 +1,4 @@
-"""Which clusters of dies would load the same links at the same time, and how far apart they should start."""
+"""Clusters of dies that load the same links at the same time, and the delays between their starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wscc.ir.per_die import NOBODY
 from wscc.ir.routes import Hop, crossings
 from wscc.ir.step import Call, Loop
 
-# A link is hot from this share of the most that any link carries in the phase.
+# A link is hot from this share of the bytes that the most loaded link carries in the phase.
 HOT: Final = Fraction(9, 10)
 PICOSECOND: Final = Fraction(1, 10**12)
 
@@ -43,42 +43,44 @@ class Conflicts:
 
     def dies_of(self, stage: int) -> slice:
         """The logical dies of a stage."""
-        each = self.module.dies_used // self.module.stages
-        return slice(stage * each, (stage + 1) * each)
+        count = self.module.dies_used // self.module.stages
+        return slice(stage * count, (stage + 1) * count)
 
     def clusters(self, procedures: Iterable[str]) -> DieArray:
-        """By die, the first die of those with which it exchanges messages, directly or through others."""
-        joined = nx.utils.UnionFind(range(self.module.dies_used))
+        """By die, the first die of its cluster: those with which it exchanges messages, directly or through others."""
+        sets = nx.utils.UnionFind(range(self.module.dies_used))
         for name in procedures:
             for pair in self._pairs[name]:
-                joined.union(*pair)
-        first = np.arange(self.module.dies_used)
-        for members in joined.to_sets():
-            first[list(members)] = min(members)
-        return first
+                sets.union(*pair)
+        first_dies = np.arange(self.module.dies_used)
+        for members in sets.to_sets():
+            first_dies[list(members)] = min(members)
+        return first_dies
 
     def delays(self, procedures: frozenset[str], stage: int) -> DieArray:
-        """By die, by how many picoseconds a stage starts later with calls of these procedures; 0 on other stages."""
+        """By die, the delay in picoseconds of its start with calls of `procedures` on `stage`; 0 on other stages."""
         clusters = self.clusters(procedures)
-        own = self.dies_of(stage)
-        meeting: nx.Graph[int] = nx.Graph()
+        dies = self.dies_of(stage)
+        conflicts: nx.Graph[int] = nx.Graph()
         longest = Fraction(0)
         for transfers in self._phases(procedures):
-            loads = self._loads(transfers, clusters, own)
-            most = max((sum(by.values()) for by in loads.values()), default=0)
-            for by in loads.values():
-                if len(by) > 1 and sum(by.values()) >= HOT * most:
-                    longest = max(longest, self._seconds(max(by.values())))
-                    meeting.add_edges_from((a, b) for a in by for b in by if a < b)
-        colours = _greedy(meeting)
+            loads = self._loads(transfers, clusters, dies)
+            peak = max((sum(bytes_by_cluster.values()) for bytes_by_cluster in loads.values()), default=0)
+            for bytes_by_cluster in loads.values():
+                if len(bytes_by_cluster) > 1 and sum(bytes_by_cluster.values()) >= HOT * peak:
+                    longest = max(longest, self._seconds(max(bytes_by_cluster.values())))
+                    conflicts.add_edges_from(
+                        (a, b) for a in bytes_by_cluster for b in bytes_by_cluster if a < b
+                    )
+        colours = _greedy(conflicts)
         delays = np.zeros(self.module.dies_used, np.int64)
         unit = -int(-longest / PICOSECOND // 1)
-        delays[own] = [colours.get(int(g), 0) * unit for g in clusters[own]]
+        delays[dies] = [colours.get(int(g), 0) * unit for g in clusters[dies]]
         return delays
 
     @cached_property
     def _pairs(self) -> dict[str, list[tuple[int, int]]]:
-        """By procedure, who sends to whom."""
+        """By procedure, the pairs (sender, receiver) of its messages."""
         dies = self.module.dies_used
         return {
             p.name: sorted({pair for t in p.body if isinstance(t, Transfer) for pair in t.pairs(dies)})
@@ -93,14 +95,16 @@ class Conflicts:
                     phases[p.name, t.phase].append(t)
         return list(phases.values())
 
-    def _loads(self, transfers: Iterable[Transfer], clusters: DieArray, own: slice) -> Loads:
-        """What the dies of a stage send."""
+    def _loads(self, transfers: Iterable[Transfer], clusters: DieArray, dies: slice) -> Loads:
+        """The bytes of `transfers` that the dies in `dies` send, by link and by cluster."""
         loads: Loads = defaultdict(lambda: defaultdict(int))
         for t in transfers:
-            route = as_array(t.route, self.module.dies_used)[own]
+            route = as_array(t.route, self.module.dies_used)[dies]
             sending = route != NOBODY
-            kinds = np.stack([route[sending], clusters[own][sending]], axis=1)
-            for (number, cluster), times in zip(*np.unique(kinds, axis=0, return_counts=True), strict=True):
+            route_and_cluster = np.stack([route[sending], clusters[dies][sending]], axis=1)
+            for (number, cluster), times in zip(
+                *np.unique(route_and_cluster, axis=0, return_counts=True), strict=True
+            ):
                 parts = self.module.routes[number].parts(t.read.bytes)
                 for leg, hop in self._crossed[number]:
                     loads[hop][int(cluster)] += parts[leg] * int(times)
@@ -111,15 +115,15 @@ class Conflicts:
         return crossings(self.module.routes)
 
     def _seconds(self, amount: int) -> Fraction:
-        """That messages of so many bytes keep a link from others."""
+        """The seconds that messages of `amount` bytes occupy a link."""
         rates = LinkRates.exact(self.module.machine.link)
         return rates.busy(rates.times().hold(amount))
 
 
-def _greedy(meeting: nx.Graph[int]) -> dict[int, int]:
-    """Each cluster, in order, gets the first colour that no neighbour has."""
+def _greedy(conflicts: nx.Graph[int]) -> dict[int, int]:
+    """A greedy colouring: each cluster, in order, gets the first colour that no neighbour has."""
     colours: dict[int, int] = {}
-    for cluster in sorted(meeting):
-        taken = {colours[other] for other in meeting[cluster] if other in colours}
+    for cluster in sorted(conflicts):
+        taken = {colours[other] for other in conflicts[cluster] if other in colours}
         colours[cluster] = next(c for c in range(len(taken) + 1) if c not in taken)
     return colours

@@ -29,7 +29,7 @@ def small(**settings: object) -> wscc.Train:
     x = m.let("x", nn.embedding(tokens, wte))
     x = m.let("x", x - -(mlp(x, m.d) + mlp(x, m.d, f=8)))
     m.loss(nn.cross_entropy(x @ nn.transpose(wte), labels))
-    given = {
+    defaults = {
         "batch": 2,
         "microbatch": 2,
         "optimizer": wscc.sgd(lr=0.1),
@@ -37,7 +37,7 @@ def small(**settings: object) -> wscc.Train:
         "parallel": "tp=2",
         **settings,
     }
-    return wscc.Train(m, wscc.Wafer("two", mesh=(1, 2), preset="temp-4x8"), **given)  # type: ignore[arg-type]
+    return wscc.Train(m, wscc.Wafer("two", mesh=(1, 2), preset="temp-4x8"), **defaults)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,9 @@ def test_a_shape_mistake_shows_the_printed_line() -> None:
         (lambda: small(optimizer="sgd(lr = "), "W001"),
         (lambda: tray(die={"hbm": "72 parsecs"}), ""),
         (lambda: tray(dead=[(1, 2, 3)]), "W006"),
+        (lambda: tray(dead=[3]), "W006"),
+        (lambda: tray(mesh=3), "W006"),
+        (lambda: tray(die=["hbm"]), "W006"),
         (lambda: wscc.Train(1, 2), "W006"),  # type: ignore[arg-type]
     ],
 )

@@ -93,6 +93,8 @@ def test_a_wrong_derivative_of_an_own_op_is_found(tmp_path: Path) -> None:
         ("tanh", {"forward": lambda x, y: x}, "fails on arrays"),
         ("tanh", {"options": {"x": 1.0}}, "different names"),
         ("tanh", {"options": {"a": "b"}}, "must be a number"),
+        ("tanh", {"options": ["a"]}, "must be a dict"),
+        ("tanh", {"arguments": 3}, "must be a list"),
     ],
 )
 def test_an_op_that_is_not_whole_is_refused(name: str, changes: dict[str, Any], says: str) -> None:
@@ -120,6 +122,23 @@ def test_an_own_pass_runs_in_its_place() -> None:
     check = program.run(1, check=True).check
     assert check is not None
     assert check.ok
+
+
+def test_a_large_program_of_own_passes_is_not_compared_with_one_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an own pass did is not known when a program is verified: neither right nor wrong is said of it."""
+    own, plain = (
+        wscc.compile(GPT, SMALL, parallel="tp=2", passes=passes)
+        for passes in ([wscc.insert(Turned(), after="place")], [])
+    )
+    assert own.verify(semantics=True).semantics.startswith("run in f64")
+    monkeypatch.setattr("wscc.equivalence.fits", lambda streams: False)
+    own.save(tmp_path / "own")
+    for program in (own, wscc.load(tmp_path / "own")):
+        with pytest.raises(wscc.CompileError, match=r"W003.*`turned`"):
+            program.verify(semantics=True)
+    assert plain.verify(semantics=True).semantics.startswith("too large to run")
 
 
 @pytest.mark.parametrize(("after", "code"), [("plaec", "W006"), ("stages", "W603")])

@@ -68,18 +68,18 @@ def test_a_loaded_program_is_the_saved_one(program: wscc.Program, tmp_path: Path
 
 
 def test_a_simulation_says_what_bounds_it(program: wscc.Program) -> None:
-    found = program.simulate(trace=True)
-    assert found.seconds >= found.bound > 0
-    assert found.figures.bound_seconds[found.bound_by] == found.bound
-    assert '"traceEvents"' in found.trace
-    assert "MFU" in repr(found)
+    simulation = program.simulate(trace=True)
+    assert simulation.seconds >= simulation.bound > 0
+    assert simulation.figures.bound_seconds[simulation.bound_by] == simulation.bound
+    assert '"traceEvents"' in simulation.trace
+    assert "MFU" in repr(simulation)
 
 
 def test_verification_compares_semantics(program: wscc.Program) -> None:
-    found = program.verify(semantics=True)
-    assert found
-    assert found.semantics
-    assert "nothing is wrong" in repr(found)
+    verification = program.verify(semantics=True)
+    assert verification
+    assert verification.semantics
+    assert "nothing is wrong" in repr(verification)
 
 
 def test_modules_print_as_text_that_can_be_read(program: wscc.Program) -> None:
@@ -107,6 +107,8 @@ def test_a_search_ranks_strategies() -> None:
         lambda p: wscc.compile(GPT, level=4),
         lambda p: wscc.compile(GPT, mapper="best"),
         lambda p: wscc.compile(GPT, passes=[3]),  # type: ignore[list-item]
+        lambda p: wscc.compile(GPT, passes=3),  # type: ignore[arg-type]
+        lambda p: wscc.compile(GPT, dead=5),  # type: ignore[arg-type]
         lambda p: wscc.load(3),  # type: ignore[arg-type]
         lambda p: p.run(0),
         lambda p: p.run(1.5),

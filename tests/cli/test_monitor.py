@@ -43,18 +43,18 @@ def seen(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 def test_full_links_are_named_with_their_lines_and_relief(
     folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = seen(capsys, folder, "--metric", "link_util")
-    assert found["hot"]
-    for link in found["hot"]:
+    facts = seen(capsys, folder, "--metric", "link_util")
+    assert facts["hot"]
+    for link in facts["hot"]:
         assert max(link["util"], link["peak_util"]) > 0.9
         assert link["relief"]
         assert sum(t["bytes"] for t in link["traffic"]) <= link["bytes"]
     text = (SAMPLES / "llama-tiny.wsl").read_text().splitlines()
-    lines = {t["line"] for link in found["hot"] for t in link["traffic"]}
+    lines = {t["line"] for link in facts["hot"] for t in link["traffic"]}
     assert any("attention(" in text[n - 1] for n in lines if n)
-    assert found["step_seconds_at_twice_the_bandwidth"] < found["step_seconds"]
-    assert all(0 <= link["util"] <= 1 for link in found["links"])
-    assert len(found["links"]) == 2 * (2 * 3 + 4)
+    assert facts["step_seconds_at_twice_the_bandwidth"] < facts["step_seconds"]
+    assert all(0 <= link["util"] <= 1 for link in facts["links"])
+    assert len(facts["links"]) == 2 * (2 * 3 + 4)
     assert main(["monitor", folder, "--metric", "link_util"]) == 0
     shown = capsys.readouterr().out
     assert "over 90 %" in shown
@@ -63,24 +63,24 @@ def test_full_links_are_named_with_their_lines_and_relief(
 
 
 def test_shares_of_a_die_add_up_to_the_step(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = seen(capsys, folder, "--metric", "die_util", "--group", "1x2")
-    for die in found["dies"]:
+    facts = seen(capsys, folder, "--metric", "die_util", "--group", "1x2")
+    for die in facts["dies"]:
         parts = (die[k] for k in ("flops", "tile_rounding", "hbm", "delayed", "bubble", "idle"))
         assert sum(parts) + sum(die["exposed"].values()) == pytest.approx(1)
         assert die["util"] == pytest.approx(die["flops"] + die["tile_rounding"] + die["hbm"])
-    assert [g["first_die"] for g in found["groups"]] == [[0, 0], [0, 2], [1, 0], [1, 2]]
+    assert [g["first_die"] for g in facts["groups"]] == [[0, 0], [0, 2], [1, 0], [1, 2]]
     assert main(["monitor", folder, "--metric", "die_util"]) == 0
     assert "least busy dies" in capsys.readouterr().out
 
 
 def test_what_is_live_fits_what_was_planned(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     artifact, _ = compiled(*SLOW)
-    found = seen(capsys, folder, "--metric", "memory")
+    facts = seen(capsys, folder, "--metric", "memory")
     report = artifact.report["memory"]
-    assert found["capacity"] == report["capacity"]
+    assert facts["capacity"] == report["capacity"]
     planned = report["peak_bytes_per_die"]
-    each = len(planned) // len(found["stages"])
-    for stage in found["stages"]:
+    each = len(planned) // len(facts["stages"])
+    for stage in facts["stages"]:
         assert (
             0.5 * planned[stage["stage"] * each] < stage["live_peak_bytes"] <= planned[stage["stage"] * each]
         )
@@ -90,8 +90,8 @@ def test_what_is_live_fits_what_was_planned(folder: str, capsys: pytest.CaptureF
             == stage["live_peak_bytes"]
         )
     # Residuals of a stage die as the backward passes go: nothing is kept when the weights are updated.
-    last = found["stages"][0]["over_time"][-1]
-    assert last["kept"] < found["stages"][0]["over_time"][len(found["stages"][0]["over_time"]) // 2]["kept"]
+    last = facts["stages"][0]["over_time"][-1]
+    assert last["kept"] < facts["stages"][0]["over_time"][len(facts["stages"][0]["over_time"]) // 2]["kept"]
     assert main(["monitor", folder, "--metric", "memory"]) == 0
     assert "over time" in capsys.readouterr().out
 
@@ -104,15 +104,15 @@ def test_locals_die_with_their_last_read() -> None:
         add f32[16]@a0 <- f32[16]@128, f32[16]@192"""
     programs, steps = parse_wsa(f"role 0 {{ procedure f(1) {{ {body} }} }} step {{ call f(1024) }}")
     streams = Streams(programs, steps, (0,), (0,), np.zeros((1, 0), np.int64), (), 4096)
-    found = locals_of(Builder(streams, Costs.of(Wafer("w", 1, 1))), 0, "f", (UNKNOWN,) * 5)
-    assert found.peak == 128
+    memory = locals_of(Builder(streams, Costs.of(Wafer("w", 1, 1))), 0, "f", (UNKNOWN,) * 5)
+    assert memory.peak == 128
 
 
 def test_many_moments_are_thinned_to_the_fullest_of_each_stretch() -> None:
     moments = tuple(Moment(i, "f", 0, i % 7, 0) for i in range(1000))
-    kept = thinned(moments, 10)
-    assert len(kept) == 10
-    assert {m.live for m in kept} == {6}
+    thin = thinned(moments, 10)
+    assert len(thin) == 10
+    assert {m.live for m in thin} == {6}
     assert thinned(moments[:5], 10) == list(moments[:5])
 
 

@@ -1,4 +1,4 @@
-"""Pipelines cut and put together: what runs, what is known of the module that it runs on, how each pass is checked."""
+"""Pipelines cut and put together: the passes that run, the facts of the module, and the check of each pass."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def test_a_pass_of_ones_own_runs_where_it_is_put_and_is_watched() -> None:
     seen: list[str] = []
     timings = Timings()
     own = WHOLE.until(Place).with_own([Insertion(Counted(), after="stages")])
-    made = own.run(graph(), observe=lambda name, module: seen.append(name), timings=timings)
-    assert made == WHOLE.until(Place).run(graph())
+    counted = own.run(graph(), observe=lambda name, module: seen.append(name), timings=timings)
+    assert counted == WHOLE.until(Place).run(graph())
     assert seen == list(timings.passes) == names(own)
 
 

@@ -28,9 +28,9 @@ def report(degrees: dict[str, int], **options: object) -> dict[str, Any]:
     return storage_report(Stages().run(Partition().run(Differentiate().run(module))))
 
 
-def rows(found: dict[str, Any], name: str) -> dict[str, dict[str, Any]]:
+def rows(storage: dict[str, Any], name: str) -> dict[str, dict[str, Any]]:
     """The parameter, its gradient and its optimizer state."""
-    by_name = {a["name"]: a for a in found["arrays"]}
+    by_name = {a["name"]: a for a in storage["arrays"]}
     return {n: by_name[f"block.{name}{n}"] for n in ("", ".grad", ".m", ".v")}
 
 
@@ -41,10 +41,10 @@ def rows(found: dict[str, Any], name: str) -> dict[str, dict[str, Any]]:
 )
 def test_a_matrix_is_stored_once_for_each_replica_of_dp(degrees: dict[str, int]) -> None:
     dies, pp = prod(degrees.values()), degrees.get("pp", 1)
-    found = report(degrees)
+    storage = report(degrees)
     for name, elements in MATRICES.items():
         once = F64 * S.layers * elements
-        for row in rows(found, name).values():
+        for row in rows(storage, name).values():
             assert set(row["split"]) == CUTS & set(degrees)
             assert row["replicated"] == [a for a in degrees if a == "dp"]
             assert row["copies"] == row["redundancy"] == degrees.get("dp", 1)
@@ -52,7 +52,7 @@ def test_a_matrix_is_stored_once_for_each_replica_of_dp(degrees: dict[str, int])
             assert row["total_bytes"] == once * degrees.get("dp", 1)
             assert row["bytes_per_die"] == row["total_bytes"] // dies
             assert row["stages"] == list(range(pp))
-    gain = rows(found, "g1")[""]
+    gain = rows(storage, "g1")[""]
     assert gain["copies"] == dies // pp
     assert gain["once_bytes"] == F64 * S.layers * S.d
 
@@ -68,24 +68,24 @@ def test_zero_stores_once_what_it_shards(zero: int, copies: tuple[int, int, int]
 
 def test_a_tied_table_has_a_copy_on_each_stage_that_reads_it() -> None:
     """Its gradient and optimizer state are on the first of them alone."""
-    found = {a["name"]: a for a in report({"pp": 2, "dp": 2})["arrays"]}
-    assert (found["wte"]["copies"], found["wte"]["replicated"], found["wte"]["stages"]) == (
+    arrays = {a["name"]: a for a in report({"pp": 2, "dp": 2})["arrays"]}
+    assert (arrays["wte"]["copies"], arrays["wte"]["replicated"], arrays["wte"]["stages"]) == (
         4,
         ["pp", "dp"],
         [0, 1],
     )
     for name in ("wte.grad", "wte.m"):
-        assert (found[name]["copies"], found[name]["stages"]) == (2, [0])
-    assert found["gf"]["stages"] == [1]
+        assert (arrays[name]["copies"], arrays[name]["stages"]) == (2, [0])
+    assert arrays["gf"]["stages"] == [1]
 
 
 def test_sums_and_words() -> None:
-    found = report({"dp": 2, "tatp": 2})
-    for kind, of in found["by_kind"].items():
-        mine = [a for a in found["arrays"] if a["kind"] == kind]
+    storage = report({"dp": 2, "tatp": 2})
+    for kind, of in storage["by_kind"].items():
+        mine = [a for a in storage["arrays"] if a["kind"] == kind]
         assert of["total_bytes"] == sum(a["total_bytes"] for a in mine)
         assert of["redundancy"] == of["total_bytes"] / sum(a["once_bytes"] for a in mine)
-    words = dict(storage_words(found))
+    words = dict(storage_words(storage))
     assert "parameters 2." in words["stored copies"]
     assert words["stored once"].startswith("0.0% ")
     assert "2x over dp" in words["stored once"]

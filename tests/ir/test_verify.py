@@ -1,8 +1,8 @@
-"""Every rule of the verifier: a module with one mistake gives one message, and without it none.
+"""Tests of the verifier: for every rule, a module with one mistake has one finding, and none without the mistake.
 
 A case (`cases/verify/*.wir`) begins with its level and axes. `; error: TEXT` is the expected message: behind
-the statement it points at, or on a line of its own where the message has no place. `; instead: LINE` stands
-for the line before it in the right version of the module.
+the statement that it points at, or on a line of its own if the message has no span. `; instead: LINE` replaces
+the line before it in the right version of the module.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ _ERROR = re.compile(r" *; error: (.*)")
 
 
 def complete(first: str, lines: list[str]) -> Module:
+    """The module of a header with the level and axes of `first`, then `lines`, then a step if they have none."""
     body = "\n".join(lines)
     step = "" if "step {" in body else "\nstep {\n}"
     return parse(Source("case.wir", HEADER.format(first=first) + body + step))
 
 
 def split_case(text: str) -> tuple[str, list[str], list[str], list[tuple[int, str]]]:
-    """Level and axes, the lines with the mistake, the lines without it, and the messages with their lines
-    (0: nowhere)."""
+    """Level and axes, the lines with the mistake, the lines without it, and (line, message) of each finding; line 0
+    is that of a finding without a span."""
     first, *lines = text.splitlines()
     wrong: list[str] = []
     right: list[str] = []
@@ -73,11 +74,11 @@ def split_case(text: str) -> tuple[str, list[str], list[str], list[tuple[int, st
 @pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
 def test_one_mistake_gives_one_message(path: Path) -> None:
     first, wrong, right, errors = split_case(path.read_text(encoding="utf-8"))
-    above = HEADER.count("\n")
-    found = [*verify(complete(first, wrong))]
-    lines = [d.label.span.line - above if d.label.span.source else 0 for d in found]
-    assert [*zip(lines, (d.message for d in found), strict=True)] == errors
-    assert {d.code for d in found} == {Code.BAD_IR}
+    header_lines = HEADER.count("\n")
+    findings = [*verify(complete(first, wrong))]
+    lines = [d.label.span.line - header_lines if d.label.span.source else 0 for d in findings]
+    assert [*zip(lines, (d.message for d in findings), strict=True)] == errors
+    assert {d.code for d in findings} == {Code.BAD_IR}
     assert [d.message for d in verify(complete(first, right))] == []
 
 
@@ -143,19 +144,19 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("message", PLANTED)
-def test_what_no_text_can_say_is_found_too(message: str) -> None:
+def test_mistakes_that_no_text_can_spell_are_findings(message: str) -> None:
     planted: Callable[[], Module] = PLANTED[message]
-    found = [d.message for d in verify(planted())]
-    assert [message in f for f in found] == [True], found
+    messages = [d.message for d in verify(planted())]
+    assert [message in m for m in messages] == [True], messages
     assert [*verify(GRAPH)] == []
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
-    found = [d.message for d in verify(body(relu(X), relu(Value("z", X.type), "y"), relu(X, "y")))]
-    assert len(found) == 3
+    messages = [d.message for d in verify(body(relu(X), relu(Value("z", X.type), "y"), relu(X, "y")))]
+    assert len(messages) == 3
 
 
-def test_a_use_before_its_definition_is_found() -> None:
+def test_a_use_before_its_definition_is_refused() -> None:
     first, second = relu(Value("b", X.type), "a"), relu(X, "b")
     assert ["before" in d.message for d in verify(body(first, second))] == [True]
     assert [*verify(body(second, first))] == []
@@ -180,13 +181,13 @@ def test_no_reshard_and_no_stream_of_a_step_can_be_left_out(stream: bool) -> Non
 
 
 def without_reshard(p: Procedure, reshard: Reshard) -> Procedure:
-    """Everything that read its result reads its operand."""
+    """The procedure in which everything that read the result of the reshard reads its operand."""
 
-    def instead(v: Value) -> Value:
+    def source(v: Value) -> Value:
         return reshard.operand if v == reshard.result else v
 
-    body = tuple(s.with_operands(instead) for s in p.statements if s != reshard)
-    outputs = tuple(replace(o, value=instead(o.value)) for o in p.outputs)
+    body = tuple(s.with_operands(source) for s in p.statements if s != reshard)
+    outputs = tuple(replace(o, value=source(o.value)) for o in p.outputs)
     return replace(p, body=body, outputs=outputs)
 
 
@@ -214,14 +215,14 @@ def test_an_interval_holds_every_value_of_the_index(
 
 
 def test_every_op_has_an_example_rule_that_fits() -> None:
-    """The generator of modules draws each of them, and `test_wir` verifies what it makes."""
+    """The generator of modules draws each of them, and `test_wir` verifies its modules."""
     from tests.support.generate import EXAMPLES
 
     assert set(EXAMPLES) | {k for k, d in OPS.items() if d.form == "template"} == set(OPS)
 
 
-def test_a_module_known_to_be_valid_hides_no_mistake_of_the_next() -> None:
-    """Procedures that both have are read once; a procedure made anew, or other places of the dies, count."""
+def test_a_valid_module_before_hides_no_mistake_of_the_next() -> None:
+    """Procedures that both modules have are checked once; a new procedure, or another placement, is checked."""
     step = Partition().run(Differentiate().run(models.llama({"dp": 2, "tp": 2})))
     assert [*verify(step, step)] == []
     i, p, op = next(
@@ -233,3 +234,15 @@ def test_a_module_known_to_be_valid_hides_no_mistake_of_the_next() -> None:
     assert [*verify(lowered, lowered)] == []
     a, b, c, d = lowered.dies
     assert [*verify(lowered.with_(dies=(a, c, b, d)), lowered)]
+    # The same kernels on a buffer that has become too small for one of them.
+    k, p, buffer = next(
+        (k, p, b)
+        for k, p in enumerate(lowered.procedures)
+        for b in p.buffers
+        if b.elements > 1 and not b.slot
+    )
+    shrunk = tuple(replace(b, elements=1) if b == buffer else b for b in p.buffers)
+    smaller = lowered.with_(
+        procedures=(*lowered.procedures[:k], replace(p, buffers=shrunk), *lowered.procedures[k + 1 :])
+    )
+    assert [*verify(smaller, lowered)]

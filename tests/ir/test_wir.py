@@ -1,4 +1,4 @@
-"""Textual IR: what is printed reads back as the same module; every mistake of a text is marked in place."""
+"""Tests of textual IR: a printed module reads back as the same module; every mistake of a text is marked in place."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.support.generate_fabric import fabric_modules
 from tests.support.generate_header import Dice
 from wscc.diagnostics import Code, CompileError, Source
 from wscc.diagnostics.render import render
+from wscc.ir.array import Kind
 from wscc.ir.module import Level, Module
 from wscc.ir.op import Op
 from wscc.ir.step import Affine
@@ -145,12 +146,18 @@ def test_statements_carry_their_span() -> None:
     assert span.source.text.split("\n")[span.line - 1][span.column - 1 :].startswith("%s = sum")
 
 
-def test_a_type_is_printed_only_where_nothing_tells_it() -> None:
+def test_the_type_of_an_output_is_printed_only_where_no_definition_has_it() -> None:
     m = complete(
         "level fabric axes tp=2",
         ["dies <0,1>", "proc @p(%x : f32[8]) -> (%x add, %y write : f32[4/tp]) {", "}"],
     )
     assert "proc @p(%x : f32[8]) -> (%x add, %y write : f32[4/tp]) {" in to_text(m)
+
+
+def test_kinds_of_arrays_of_earlier_versions_are_read() -> None:
+    lines = ["array %a : f32[8] kind=saved", "array %b : bf16[8] kind=compute_copy"]
+    m = complete("level graph axes", lines)
+    assert [a.kind for a in m.arrays] == [Kind.RESIDUAL, Kind.COMPUTE_COPY]
 
 
 # ------------------------------------------------------------------------------------------------- mistakes
@@ -186,14 +193,14 @@ MISTAKES = {
 
 @pytest.mark.parametrize("line", MISTAKES)
 def test_a_mistake_is_named_and_marked(line: str) -> None:
-    message, marked = MISTAKES[line]
+    message, words = MISTAKES[line]
     with pytest.raises(CompileError) as caught:
         complete("level graph axes", ["proc @p(%x : f32[8]) -> () {", f"  {line}", "}"])
     (d,) = caught.value.diagnostics
     span = d.label.span
     assert (d.code, d.message) == (Code.BAD_IR, message)
     assert span.source is not None
-    assert span.source.text[span.start : span.end] == marked
+    assert span.source.text[span.start : span.end] == words
     assert span.source.text.split("\n")[span.line - 1].strip() == line
 
 
@@ -258,7 +265,7 @@ def test_a_damaged_text_gives_a_module_or_a_mistake_in_place(m: Module, seed: in
 
 
 def damage(text: str, rng: random.Random) -> str:
-    """Delete, overwrite or repeat some characters, or exchange two lines."""
+    """The text with some characters deleted, overwritten or repeated, or two lines exchanged."""
     i, kind = rng.randrange(len(text)), rng.randrange(4)
     if kind == 0:
         return text[:i] + text[i + rng.choice((1, 1, 2, 10)) :]
@@ -276,7 +283,7 @@ def damage(text: str, rng: random.Random) -> str:
 @pytest.mark.parametrize(
     "text", ["", "\n", ";", "\x00", "module", "module m level graph axes", "{" * 100_000, "é"]
 )
-def test_what_is_no_module_is_one_mistake(text: str) -> None:
+def test_a_text_that_is_no_module_has_one_mistake(text: str) -> None:
     with pytest.raises(CompileError) as caught:
         read(text)
     assert len(caught.value.diagnostics) == 1

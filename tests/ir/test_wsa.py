@@ -1,4 +1,4 @@
-"""The text of the streams level: it says everything, and its mistakes are shown where they are."""
+"""Tests of the text of the streams level: it reads back whole, and its mistakes are marked in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of a step as a table: written and read back, edited and right, or refused with the line."""
+"""Call orders: written and read back; an edited one gives equal results, or is refused with its line."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def test_neither_table_nor_program_grows_with_microbatches() -> None:
     text = to_call_order_text(call_order(many), "")
     assert len(text.splitlines()) == len(to_call_order_text(call_order(few), "").splitlines())
     assert Stages(Source("t.txt", text)).run(many) == Stages().run(many)
-    made = [
+    modules = [
         Stages(Source("t.txt", text_of(gpipe(m)))).run(m)
         for m in (Partition().run(Differentiate().run(small({"pp": 2}, n))) for n in (8, 16))
     ]
-    assert len(list(calls(made[0].step))) == len(list(calls(made[1].step)))
+    assert len(list(calls(modules[0].step))) == len(list(calls(modules[1].step)))
 
 
 # -- right in another order ---------------------------------------------------------------------------------
@@ -84,10 +84,10 @@ def test_gpipe_equals_one_device(
     check = judged_artifact(artifact, module, reference(gpt, shape, DType.F64, "adamw"), DType.F64)
     assert check.ok, check
     write_artifact(tmp_path / "a", artifact)
-    again: Artifact = load_artifact(tmp_path / "a")
-    assert again.call_order == text
+    loaded: Artifact = load_artifact(tmp_path / "a")
+    assert loaded.call_order == text
     if "pp" in degrees:
-        assert not list(differences(again, module))
+        assert not list(differences(loaded, module))
     # An older artifact has another name for the file.
     with monkeypatch.context() as patch:
         patch.setattr("wscc.backends.artifact.files.CALL_ORDER", "schedule.txt")
@@ -96,18 +96,18 @@ def test_gpipe_equals_one_device(
 
 
 def test_more_micro_batches_in_flight_get_more_slots() -> None:
-    made = ordered("pp", text_of(gpipe(sharded("pp"))))
-    assert {a.extents[0] for a in made.arrays if a.of == "block.gelu"} == {5}
-    without = Stages(Source("t.txt", text_of(gpipe(sharded("dp"))))).run(sharded("dp"))
-    assert [a.extents for a in without.arrays if a.name == "block.gelu"] == [(3, 4)]
+    staged = ordered("pp", text_of(gpipe(sharded("pp"))))
+    assert {a.extents[0] for a in staged.arrays if a.of == "block.gelu"} == {5}
+    unstaged = Stages(Source("t.txt", text_of(gpipe(sharded("dp"))))).run(sharded("dp"))
+    assert [a.extents for a in unstaged.arrays if a.name == "block.gelu"] == [(3, 4)]
 
 
 @settings(max_examples=6, deadline=None)
 @given(st.sampled_from([n for n in MODELS if n not in ("tp", "tatp")]), st.integers(0, 1 << 30))
 def test_any_order_that_works_on_one_device_equals_the_usual(name: str, seed: int) -> None:
     order = drawn(name, random.Random(seed))
-    made = ordered(name, text_of(order))
-    assert Symbols(made).run() == symbols(name)
+    module = ordered(name, text_of(order))
+    assert Symbols(module).run() == symbols(name)
 
 
 @settings(max_examples=25, deadline=None)
@@ -127,14 +127,14 @@ def test_a_random_edit_is_refused_or_equal(name: str, edits: list[tuple[int, int
         if what != "x":
             stage.insert(max(0, i + by), one)
     try:
-        made = ordered(name, text_of(order))
+        module = ordered(name, text_of(order))
     except CompileError as error:
-        (found,) = error.diagnostics
-        assert found.code in (Code.CALL_TABLE, Code.CALL_ORDER)
-        assert found.label.span.line > 0
-        assert found.help
+        (diagnostic,) = error.diagnostics
+        assert diagnostic.code in (Code.CALL_TABLE, Code.CALL_ORDER)
+        assert diagnostic.label.span.line > 0
+        assert diagnostic.help
         return
-    assert Symbols(made).run() == symbols(name)
+    assert Symbols(module).run() == symbols(name)
 
 
 # -- the command line ---------------------------------------------------------------------------------------

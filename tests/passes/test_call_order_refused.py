@@ -1,4 +1,4 @@
-"""Tables of calls that are refused: by name, with the line and what would work."""
+"""Call orders that are refused: by name, with the line and what would work."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def edited(*edits: tuple[str, str]) -> str:
     """The table of `pp`, in which the first line with these columns becomes other lines."""
     lines = list(good())
     for old, new in edits:
-        at = next(i for i, line in enumerate(lines) if line.split() == old.split())
-        lines[at : at + 1] = new.splitlines()
+        position = next(i for i, line in enumerate(lines) if line.split() == old.split())
+        lines[position : position + 1] = new.splitlines()
     return "\n".join(lines)
 
 
@@ -75,11 +75,13 @@ WRONG: dict[str, tuple[str | list[tuple[str, str]], Code, str, str]] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_table_is_refused_with_the_line_and_what_would_work(case: str) -> None:
-    given, code, message, help = WRONG[case]
-    text = given if isinstance(given, str) else edited(*given)
-    found = refusal("pp", text)
-    assert (found.code, message in found.message, help in found.help) == (code, True, True), found
-    assert 0 < found.label.span.line <= len(text.splitlines())
+    edits, code, message, help = WRONG[case]
+    text = edits if isinstance(edits, str) else edited(*edits)
+    diagnostic = refusal("pp", text)
+    assert (diagnostic.code, message in diagnostic.message, help in diagnostic.help) == (code, True, True), (
+        diagnostic
+    )
+    assert 0 < diagnostic.label.span.line <= len(text.splitlines())
 
 
 def test_a_step_of_too_many_calls_is_refused_before_they_are_listed() -> None:
@@ -89,36 +91,38 @@ def test_a_step_of_too_many_calls_is_refused_before_they_are_listed() -> None:
     assert Stages(Source("t", text)).run(module) == Stages().run(module)
     with pytest.raises(CompileError) as refused:
         Stages(Source("t", text.replace("block.norm  ", "block.nrom  "))).run(module)
-    found = refused.value.diagnostics[0]
-    assert (found.code, f"{MOST_CALLS:,}" in found.message) == (Code.LIMIT, True)
+    diagnostic = refused.value.diagnostics[0]
+    assert (diagnostic.code, f"{MOST_CALLS:,}" in diagnostic.message) == (Code.LIMIT, True)
 
 
-def test_stages_that_would_wait_in_a_circle_are_named() -> None:
+def test_stages_that_would_deadlock_are_named() -> None:
     """Stage 0 wants micro-batch 0 back before it sends micro-batch 1, and stage 1 the other way round."""
     order = usual("pp")
     fwd = [o for o in order[1] if o.call in ("block.fwd", "head.fwd") and o.microbatch == 1]
     rest = [o for o in order[1] if o not in fwd]
-    at = next(i for i, o in enumerate(rest) if o.microbatch == 0 and o.call == "block.fwd")
+    position = next(i for i, o in enumerate(rest) if o.microbatch == 0 and o.call == "block.fwd")
     first = [o for o in order[0] if o.call.endswith(".bwd") and o.microbatch == 0]
     other = [o for o in order[0] if o not in first]
-    here = next(i for i, o in enumerate(other) if o.microbatch == 1 and o.call.endswith(".fwd"))
-    text = text_of([[*other[:here], *first, *other[here:]], [*rest[:at], *fwd, *rest[at:]]])
-    found = refusal("pp", text)
-    assert found.code is Code.CALL_ORDER
+    insertion = next(i for i, o in enumerate(other) if o.microbatch == 1 and o.call.endswith(".fwd"))
+    text = text_of(
+        [[*other[:insertion], *first, *other[insertion:]], [*rest[:position], *fwd, *rest[position:]]]
+    )
+    diagnostic = refusal("pp", text)
+    assert diagnostic.code is Code.CALL_ORDER
     for words in ("stage 0 (line ", "stage 1 (line ", "`block.bwd` of micro-batch 0", "of micro-batch 1"):
-        assert words in found.message
-    assert "move" in found.help
+        assert words in diagnostic.message
+    assert "move" in diagnostic.help
 
 
-def test_calls_in_which_stages_meet_stand_in_one_order() -> None:
+def test_calls_in_which_stages_communicate_stand_in_one_order() -> None:
     """Stage 1 would sum norms over the stages before the last gradients are passed, stage 0 behind them."""
     order = [list(s) for s in usual("pp")]
-    meet = next(o for o in order[1] if o.call.startswith("pass"))
-    order[1].remove(meet)
-    order[1].append(meet)
-    found = refusal("pp", text_of(order))
-    assert found.code is Code.CALL_ORDER
-    assert meet.call in found.message
+    exchange = next(o for o in order[1] if o.call.startswith("pass"))
+    order[1].remove(exchange)
+    order[1].append(exchange)
+    diagnostic = refusal("pp", text_of(order))
+    assert diagnostic.code is Code.CALL_ORDER
+    assert exchange.call in diagnostic.message
 
 
 WORDS = (
@@ -148,7 +152,7 @@ def test_any_text_is_a_table_or_refused(words: list[str]) -> None:
     try:
         table = read_call_order(Source("t", "stage 0\n" + " ".join(words)))
     except CompileError as error:
-        (found,) = error.diagnostics
-        assert (found.code, found.label.span.line > 0) == (Code.CALL_TABLE, True)
+        (diagnostic,) = error.diagnostics
+        assert (diagnostic.code, diagnostic.label.span.line > 0) == (Code.CALL_TABLE, True)
         return
     assert read_call_order(Source("t", to_call_order_text(table, "again"))).same_as(table)

@@ -1,4 +1,4 @@
-"""`differentiate`: derivatives against central differences in f64, and every recompute mode the same."""
+"""`differentiate`: gradients equal central differences in f64, and every recompute mode gives the same bits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHAPES = st.builds(
 @settings(max_examples=6, deadline=None)
 @given(family=st.sampled_from([gpt, llama]), shape=SHAPES, seed=st.integers(0, 99))
 def test_gradients_are_the_slopes_of_the_loss(family: object, shape: Shape, seed: int) -> None:
-    """A directional derivative per parameter; a wrong sign, factor or missing term is far outside 1e-6."""
+    """One directional derivative for each parameter: a wrong sign, factor or missing term is far outside 1e-6."""
     module = family({}, shape)  # type: ignore[operator]
     fabric, data = lowered(module), tensors(module, seed)
     _, machine = loss_of(fabric, data)
@@ -34,24 +34,25 @@ def test_gradients_are_the_slopes_of_the_loss(family: object, shape: Shape, seed
     for a in module.arrays:
         if a.kind is not Kind.PARAM:
             continue
-        way = rng.normal(size=data[a.name].shape)
+        direction = rng.normal(size=data[a.name].shape)
         up1, down1, up2, down2 = (
-            loss_of(fabric, {**data, a.name: data[a.name] + step * h * way})[0] for step in (1, -1, 2, -2)
+            loss_of(fabric, {**data, a.name: data[a.name] + step * h * direction})[0]
+            for step in (1, -1, 2, -2)
         )
         # Central differences of fourth order: those of second order leave 1e-6 on sharp losses.
         slope = (8 * (up1 - down1) - (up2 - down2)) / (12 * h)
-        claimed = float((machine.read(f"{a.name}.grad") * way).sum())
-        assert claimed == pytest.approx(slope, rel=1e-6, abs=1e-7), a.name
+        derivative = float((machine.read(f"{a.name}.grad") * direction).sum())
+        assert derivative == pytest.approx(slope, rel=1e-6, abs=1e-7), a.name
 
 
 @settings(max_examples=6, deadline=None)
 @given(family=st.sampled_from([gpt, llama]), shape=SHAPES, mode=st.sampled_from(["selective", "full"]))
 def test_recomputing_changes_memory_and_no_bit(family: object, shape: Shape, mode: str) -> None:
-    plain, again = family({}, shape), family({}, shape, recompute=mode)  # type: ignore[operator]
-    data = tensors(plain)
-    want, got = trained(lowered(plain), data), trained(lowered(again), data)
-    for name, value in want.items():
-        assert got[name].tobytes() == value.tobytes(), name
+    saving, recomputing = family({}, shape), family({}, shape, recompute=mode)  # type: ignore[operator]
+    data = tensors(saving)
+    expected, actual = trained(lowered(saving), data), trained(lowered(recomputing), data)
+    for name, value in expected.items():
+        assert actual[name].tobytes() == value.tobytes(), name
 
 
 def residual_bytes(module: Module) -> int:
@@ -66,11 +67,11 @@ def test_each_recompute_mode_has_fewer_residuals_than_the_last() -> None:
 def test_tied_parameters_have_one_gradient_and_one_update() -> None:
     module = Differentiate().run(gpt({}))
     writers = [
-        ref
+        array
         for p in module.procedures
         if p.name.endswith(".bwd")
-        for ref in _outputs(module, p.name)
-        if ref == "wte.grad"
+        for array in _outputs(module, p.name)
+        if array == "wte.grad"
     ]
     assert len(writers) == 2
     updates = [

@@ -1,4 +1,4 @@
-"""`form_phases`: whole groups, no dependency inside a phase, meaning unchanged."""
+"""`form_phases`: whole groups in a phase, no dependence inside it, and the same semantics."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from wscc.ir.per_die import NOBODY, at, per_die
 from wscc.ir.views import View
 from wscc.passes.form_phases import FormPhases
 
-Touched = set[tuple[int, str, int]]
+Elements = set[tuple[int, str, int]]
 
 
-def touched(stmt: object, dies: int) -> tuple[Touched, Touched]:
+def accessed(stmt: object, dies: int) -> tuple[Elements, Elements]:
     """What a statement reads and writes, element by element: (die, buffer, position)."""
 
-    def of(view: View, active: list[int]) -> Touched:
+    def of(view: View, active: list[int]) -> Elements:
         return {(d, view.buffer, int(e)) for d in active for e in elements(view, d).reshape(-1)}
 
     if isinstance(stmt, Transfer):
@@ -40,7 +40,7 @@ def dependencies(procedure: Procedure, dies: int) -> nx.DiGraph:
     """The dependency graph of a body without shared arguments, from single elements."""
     graph = nx.DiGraph()
     graph.add_nodes_from(range(len(procedure.body)))
-    sets = [touched(s, dies) for s in procedure.body]
+    sets = [accessed(s, dies) for s in procedure.body]
     for (i, (r1, w1)), (j, (r2, w2)) in combinations(enumerate(sets), 2):
         if w1 & (r2 | w2) or r1 & w2:
             graph.add_edge(i, j)

@@ -1,4 +1,4 @@
-"""`fuse`: additions fold into the product before them, no value changes."""
+"""`fuse`: additions fold into the product before them, and no value changes."""
 
 from __future__ import annotations
 

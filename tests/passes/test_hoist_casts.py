@@ -1,4 +1,4 @@
-"""`hoist_casts`: weights are converted once a step, no value changes, and what does not fit goes without."""
+"""`hoist_casts`: weights are converted once a step, no value changes, and copies that do not fit are left out."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def conversions(module: Module) -> dict[str, int]:
 
 
 def test_each_weight_is_converted_once_a_step_into_half_its_bytes() -> None:
-    made = compiled()
-    before = conversions(made.modules["stages"])
+    program = compiled()
+    before = conversions(program.modules["stages"])
     assert before == {"prologue.fwd": 4, "block.fwd": 8, "epilogue.fwd": 4, "block.bwd": 8, "epilogue.bwd": 4}
-    assert conversions(made.modules["hoist_casts"]) == {"prologue.cast": 1, "block.cast": 2}
-    of = made.report["memory"]["by_category"]
-    assert of["compute_copy"] * 2 == of["param"]
+    assert conversions(program.modules["hoist_casts"]) == {"prologue.cast": 1, "block.cast": 2}
+    memory = program.report["memory"]["by_category"]
+    assert memory["compute_copy"] * 2 == memory["param"]
 
 
 @pytest.mark.parametrize("compute", ["f32", "f64"])
@@ -114,9 +114,9 @@ def test_a_weight_that_is_read_after_its_update_has_no_copy() -> None:
     (first,) = [i for i, s in enumerate(step) if any("block.update" in c.procedure for c, _ in calls((s,)))]
     early = staged.with_(step=(step[first], *step[:first], *step[first + 1 :]))
     hoisted = {a.name for a in HoistCasts().run(staged).arrays if a.kind is Kind.COMPUTE_COPY}
-    left = {a.name for a in HoistCasts().run(early).arrays if a.kind is Kind.COMPUTE_COPY}
+    remaining = {a.name for a in HoistCasts().run(early).arrays if a.kind is Kind.COMPUTE_COPY}
     assert {n for n in hoisted if n.startswith("block.")}
-    assert left == {n for n in hoisted if not n.startswith("block.")}
+    assert remaining == {n for n in hoisted if not n.startswith("block.")}
 
 
 def test_what_does_not_fit_with_copies_is_compiled_without_them() -> None:
@@ -125,11 +125,11 @@ def test_what_does_not_fit_with_copies_is_compiled_without_them() -> None:
     graph = compiled().graph
     assert compiled().report["weights_converted"] == "once a step"
     full, least = (arena(planned(graph, hoist=hoist)) for hoist in (True, False))
-    for room in (full - 64, least):
-        made = compile_graph(with_memory(graph, room), 1)
-        assert made.report["weights_converted"] == "at each use: compute copies do not fit"
-        plain = Pipeline.default(1).without(HoistCasts).run(with_memory(graph, room))
-        assert made.report["memory"]["peak_bytes_per_die_max"] == arena(plain)
+    for capacity in (full - 64, least):
+        program = compile_graph(with_memory(graph, capacity), 1)
+        assert program.report["weights_converted"] == "at each use: compute copies do not fit"
+        plain = Pipeline.default(1).without(HoistCasts).run(with_memory(graph, capacity))
+        assert program.report["memory"]["peak_bytes_per_die_max"] == arena(plain)
     with pytest.raises(CompileError, match="64 B too much"):
         compile_graph(with_memory(graph, least - 64), 1)
 
@@ -139,6 +139,6 @@ def arena(module: Module) -> int:
     return module.memory.arena_bytes
 
 
-def with_memory(graph: Module, room: int) -> Module:
-    die = replace(graph.machine.die, sram=room // 2, hbm=room - room // 2)
+def with_memory(graph: Module, capacity: int) -> Module:
+    die = replace(graph.machine.die, sram=capacity // 2, hbm=capacity - capacity // 2)
     return graph.with_(machine=replace(graph.machine, die=die))

@@ -1,4 +1,4 @@
-"""`partition`: any strategy, and any legal choice of factors, computes what one device would."""
+"""`partition`: every strategy, and every legal choice of factors, computes the results of one device."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ def test_any_strategy_equals_one_device(
 
 
 def random_choice(seed: int, density: float):  # type: ignore[no-untyped-def]
-    """Any factor that divides, for any op and axis: the search decides speed, never meaning."""
+    """A chooser of any factor that divides, for any op and axis: the search decides speed, never semantics."""
 
     def choose(search: Search) -> Assigned:
         rng = random.Random(seed)
         for axis in search.sizes:
-            for site in search.chain.sites:
-                legal = search.splittable(axis, site)
-                if site.op.definition.linear and rng.random() < 0.3:
-                    search.assigned[site.key][axis] = PARTIAL
+            for instance in search.chain.instances:
+                legal = search.splittable(axis, instance)
+                if instance.op.definition.linear and rng.random() < 0.3:
+                    search.assigned[instance.key][axis] = PARTIAL
                 elif legal and rng.random() < density:
-                    search.assigned[site.key][axis] = rng.choice(legal)
+                    search.assigned[instance.key][axis] = rng.choice(legal)
         return search.assigned
 
     return choose
@@ -110,7 +110,7 @@ def local_bytes(module: Module, kind: Kind) -> int:
 
 @pytest.mark.parametrize("degrees", [{"tatp": 2}, {"tatp": 4}, {"tp": 2, "tatp": 2}, {"dp": 2, "tatp": 4}])
 def test_tatp_keeps_its_share_of_every_weight(degrees: dict[str, int]) -> None:
-    """Matrices and tables: 1/(tp tatp) at rest, and so are their gradients and optimizer state."""
+    """The storage of matrices, tables, their gradients and moments on a die is 1/(tp tatp) of the whole."""
     module = partitioned(gpt(degrees, Shape(batch=16)))
     share = degrees.get("tp", 1) * degrees["tatp"]
     for name in ("wte", "block.wqkv", "block.wo", "block.w1", "block.w2"):
@@ -188,12 +188,12 @@ def test_degrees_that_do_not_divide_are_refused_with_the_numbers(
 def test_a_reshard_plan_ends_where_it_should(a: Layout, b: Layout) -> None:
     """From any layout to any other in few steps, each axis opened and closed at a minor end."""
     steps = plan(a, b)
-    at = a
+    current = a
     for step in steps:
-        before, after = at.dim_of(step.axis), step.after.dim_of(step.axis)
-        for d, layout in ((before, at), (after, step.after)):
+        before, after = current.dim_of(step.axis), step.after.dim_of(step.axis)
+        for d, layout in ((before, current), (after, step.after)):
             if d is not None and before != after:
                 assert layout.dims[d][-1] == step.axis
-        at = step.after
-    assert at == b
+        current = step.after
+    assert current == b
     assert len(steps) <= 9

@@ -1,4 +1,4 @@
-"""Prices of the layout search: those of the program's wafer, which another wafer's would lead astray."""
+"""Prices of the layout search: they follow the program's wafer, and those of another wafer give a slower step."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from wscc.passes.partition.prices import Prices
 
 
 def test_prices_are_ratios_of_the_rates_of_the_wafer() -> None:
-    assert Prices.of(preset("temp-4x8"), 2) == Prices(flop=1 / 900, touch=4.0)
-    assert Prices.of(preset("temp-4x8"), 4) == Prices(flop=1 / 1800, touch=4.0)
-    assert Prices.of(preset("temp-4x8-shared"), 2) == Prices(flop=1 / 3600, touch=1.0)
+    assert Prices.of(preset("temp-4x8"), 2) == Prices(flop=1 / 900, access=4.0)
+    assert Prices.of(preset("temp-4x8"), 4) == Prices(flop=1 / 1800, access=4.0)
+    assert Prices.of(preset("temp-4x8-shared"), 2) == Prices(flop=1 / 3600, access=1.0)
     slow = Wafer("slow", 2, 2, Die(), Link(bandwidth=10**9))
-    assert Prices.of(slow, 2).touch == Prices.of(slow, 2).keep, (
-        "what lies on many dies takes memory all the same"
+    assert Prices.of(slow, 2).access == Prices.of(slow, 2).replica, "a replica takes memory all the same"
+    assert Prices.of(preset("wse2"), 2).access == Prices.of(preset("wse2"), 2).replica, (
+        "as it does without HBM"
     )
-    assert Prices.of(preset("wse2"), 2).touch == Prices.of(preset("wse2"), 2).keep, "as it does without HBM"
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_prices_are_ratios_of_the_rates_of_the_wafer() -> None:
 def test_a_step_is_shorter_at_the_prices_of_its_own_wafer(
     model: Callable[..., Module], wafer: Wafer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On both, moving elements costs more than touching them, the opposite of what it is on `temp-4x8`."""
+    """On both, moving an element costs more than accessing it, the opposite of `temp-4x8`."""
     own = Prices.of(wafer, 4)
     other = Prices.of(preset("temp-4x8"), 4)
     seconds = {}

@@ -1,4 +1,4 @@
-"""`stages`: an order that is right and never waits in a circle, loops that say the same, and equal results."""
+"""`stages`: a legal order without deadlock, loops that equal it, and results equal to those of one device."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ def chain(chunks: int) -> dict[int, frozenset[int]]:
 def test_the_order_does_everything_once_in_the_least_time(case: tuple[int, int, int]) -> None:
     """With equal tasks 1F1B takes 2 m v + 2 (p - 1) slots, and a stage of plain 1F1B holds at most p - s
     micro-batches (Narayanan et al., sections 2.2.1 and 2.2.2)."""
-    stages, each, microbatches = case
-    orders = one_f_one_b(stages, each, microbatches)
-    events = timed(orders, chain(stages * each))
-    everything = set(product((False, True), range(stages * each), range(microbatches)))
-    assert {(e.task.backward, e.task.chunk, e.task.microbatch) for e in events} == everything
-    assert len(events) == len(everything)
-    assert events[-1].slot + 1 == 2 * microbatches * each + 2 * (stages - 1)
-    if each == 1:
+    stages, interleave, microbatches = case
+    orders = one_f_one_b(stages, interleave, microbatches)
+    events = timed(orders, chain(stages * interleave))
+    tasks = set(product((False, True), range(stages * interleave), range(microbatches)))
+    assert {(e.task.backward, e.task.chunk, e.task.microbatch) for e in events} == tasks
+    assert len(events) == len(tasks)
+    assert events[-1].slot + 1 == 2 * microbatches * interleave + 2 * (stages - 1)
+    if interleave == 1:
         for stage, order in enumerate(orders):
-            held = most = 0
+            in_flight = peak = 0
             for task in order:
-                held += -1 if task.backward else 1
-                most = max(most, held)
-            assert most == min(stages - stage, microbatches)
+                in_flight += -1 if task.backward else 1
+                peak = max(peak, in_flight)
+            assert peak == min(stages - stage, microbatches)
 
 
 def unrolled(entries: list[Item | Repeated]) -> list[Item]:
-    out: list[Item] = []
-    for e in entries:
-        if isinstance(e, Item):
-            out.append(e)
+    items: list[Item] = []
+    for entry in entries:
+        if isinstance(entry, Item):
+            items.append(entry)
         else:
-            out += [i.moved(k * e.step) for k in range(e.count) for i in e.items]
-    return out
+            items += [i.moved(k * entry.step) for k in range(entry.count) for i in entry.items]
+    return items
 
 
 def as_items(order: list[Task]) -> list[Item]:
@@ -73,13 +73,13 @@ def as_items(order: list[Task]) -> list[Item]:
 @settings(max_examples=60, deadline=None)
 @given(SHAPES)
 def test_a_short_schedule_lengthened_is_the_long_one(case: tuple[int, int, int]) -> None:
-    stages, each, microbatches = case
-    period = stages if each > 1 else 1
+    stages, interleave, microbatches = case
+    period = stages if interleave > 1 else 1
     short = short_count(microbatches, stages, period)
-    for brief, whole in zip(
-        one_f_one_b(stages, each, short), one_f_one_b(stages, each, microbatches), strict=True
+    for shortened, full in zip(
+        one_f_one_b(stages, interleave, short), one_f_one_b(stages, interleave, microbatches), strict=True
     ):
-        assert unrolled(compressed(as_items(brief), period, microbatches - short)) == as_items(whole)
+        assert unrolled(compressed(as_items(shortened), period, microbatches - short)) == as_items(full)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=30), st.integers(1, 2))
@@ -89,24 +89,24 @@ def test_compressing_loses_nothing(words: list[tuple[Hashable, int]], period: in
     assert unrolled(compressed_throughout(items)) == items
 
 
-# -- the pass: it keeps meaning -----------------------------------------------------------------------------
+# -- the pass: it keeps the semantics -----------------------------------------------------------------------
 
 
 def staged(module: Module) -> Module:
     return Stages().run(Partition().run(Differentiate().run(module)))
 
 
-def meetings(module: Module, stage: Stage) -> list[tuple[str, tuple[object, ...]]]:
-    """The calls of a stage that others make too, with the elements that they name, in order."""
-    shared = {
+def communications(module: Module, stage: Stage) -> list[tuple[str, tuple[object, ...]]]:
+    """The calls of a stage that others make too, with the elements of their arguments, in order."""
+    communicating = {
         p.name for p in module.procedures if any(s.kind in ("permute", "stage_sum") for s in p.statements)
     }  # fmt: skip
-    found = []
+    sequence = []
     for call, variables in walk(stage.body):
-        if call.procedure in shared:
+        if call.procedure in communicating:
             elements = tuple((r.array, *(a.at(variables) for a in r.index)) for r in call.args)
-            found.append((call.procedure, elements))
-    return found
+            sequence.append((call.procedure, elements))
+    return sequence
 
 
 CASES = st.fixed_dictionaries(
@@ -115,7 +115,7 @@ CASES = st.fixed_dictionaries(
         "degrees": st.sampled_from([{"pp": 2}, {"pp": 3}, {"pp": 4}, {"pp": 2, "dp": 2}, {"pp": 3, "tp": 2}]),
         "layers": st.integers(4, 7),
         "calls": st.integers(1, 7),
-        "each": st.sampled_from([1, 1, 2]),
+        "interleave": st.sampled_from([1, 1, 2]),
         "recompute": st.sampled_from(["none", "full"]),
     }
 )
@@ -123,44 +123,55 @@ CASES = st.fixed_dictionaries(
 
 @settings(max_examples=6, deadline=None)
 @given(CASES)
-def test_stages_meet_in_one_order_and_compute_what_one_device_would(case: dict[str, object]) -> None:
-    """Two stages make the calls in which they meet in the same order, on the same elements; every layer has one
-    home; and the compiled program equals one device in f64, in checked mode."""
+def test_stages_communicate_in_one_order_and_compute_what_one_device_would(case: dict[str, object]) -> None:
+    """Two stages make the calls in which they communicate in the same order, on the same elements; every layer is on
+    one stage; and the compiled program equals one device in f64, in checked mode."""
     degrees, family = dict(case["degrees"]), case["family"]  # type: ignore[call-overload]
-    pp, each, layers, micro = (
+    pp, interleave, layers, microbatches = (
         degrees["pp"],
-        int(str(case["each"])),
+        int(str(case["interleave"])),
         int(str(case["layers"])),
         int(str(case["calls"])),
     )
     shape = Shape(
-        batch=micro * degrees.get("dp", 1), calls=micro, layers=layers, seq=4, d=8, ffn=16, vocab=16
+        batch=microbatches * degrees.get("dp", 1),
+        calls=microbatches,
+        layers=layers,
+        seq=4,
+        d=8,
+        ffn=16,
+        vocab=16,
     )
     module = family(  # type: ignore[operator]
-        degrees, shape, wafer=Wafer("w", 2, 4), recompute=case["recompute"], interleave=each, optimizer="sgd"
+        degrees,
+        shape,
+        wafer=Wafer("w", 2, 4),
+        recompute=case["recompute"],
+        interleave=interleave,
+        optimizer="sgd",
     )
-    if each > 1 and (micro % pp or layers < pp * each):
+    if interleave > 1 and (microbatches % pp or layers < pp * interleave):
         with pytest.raises(CompileError) as refused:
             staged(module)
         assert refused.value.diagnostics[0].code is Code.DEGREE
         return
     cut = staged(module)
-    both = [meetings(cut, s) for s in cut.step if isinstance(s, Stage)]
-    for a in both:
-        for b in both:
+    sequences = [communications(cut, s) for s in cut.step if isinstance(s, Stage)]
+    for a in sequences:
+        for b in sequences:
             names = {n for n, _ in a} & {n for n, _ in b}
             assert [m for m in a if m[0] in names] == [m for m in b if m[0] in names]
-    held = [a for a in cut.arrays if (a.of or a.name) == "block.w2"]
-    assert sorted(i for a in held for i in range(a.first, a.first + a.extents[0])) == list(range(layers))
-    assert max(a.extents[0] for a in held) - min(a.extents[0] for a in held) <= 1
+    parts = [a for a in cut.arrays if (a.of or a.name) == "block.w2"]
+    assert sorted(i for a in parts for i in range(a.first, a.first + a.extents[0])) == list(range(layers))
+    assert max(a.extents[0] for a in parts) - min(a.extents[0] for a in parts) <= 1
     check = judged(module, reference(family, shape, DType.F64, "sgd"), DType.F64)
     assert check.ok, check
 
 
 def test_layers_spread_evenly_early_stages_first() -> None:
-    for layers, pp, want in ((30, 4, [8, 8, 7, 7]), (10, 3, [4, 3, 3]), (7, 2, [4, 3])):
+    for layers, pp, expected in ((30, 4, [8, 8, 7, 7]), (10, 3, [4, 3, 3]), (7, 2, [4, 3])):
         cut = staged(gpt({"pp": pp}, Shape(layers=layers)))
-        assert [a.extents[0] for a in cut.arrays if (a.of or a.name) == "block.w1"] == want
+        assert [a.extents[0] for a in cut.arrays if (a.of or a.name) == "block.w1"] == expected
 
 
 def test_neither_program_nor_time_grows_with_microbatches() -> None:
@@ -188,6 +199,6 @@ def test_a_tied_table_is_updated_once_and_its_copies_stay_equal() -> None:
 def test_fewer_layers_than_stages_are_refused_with_what_would_work(layers: int) -> None:
     with pytest.raises(CompileError) as refused:
         compile_graph(gpt({"pp": 4}, Shape(layers=layers)))
-    found = refused.value.diagnostics[0]
-    assert (found.code, f"has {layers}" in found.message) == (Code.DEGREE, True)
-    assert f"pp = {layers}" in found.help
+    diagnostic = refused.value.diagnostics[0]
+    assert (diagnostic.code, f"has {layers}" in diagnostic.message) == (Code.DEGREE, True)
+    assert f"pp = {layers}" in diagnostic.help

@@ -1,4 +1,4 @@
-"""`stagger`: delays stand only where clusters of dies share hot links, change no result, take the time that they say,
+"""`stagger`: delays stand only where clusters of dies share hot links, change no result, take their declared time,
 and stay only where the simulated step is shorter."""
 
 from __future__ import annotations
@@ -75,18 +75,18 @@ def delay_of(module: Module, name: str) -> tuple[int, ...]:
     return tuple(at(time, d) for d in range(module.dies_used))
 
 
-# ---- where delays stand
+# ---- places of delays
 
 
 def bodies(step: tuple[Call | Loop | Stage, ...]) -> list[tuple[Call | Loop, ...]]:
-    found = [tuple(s for s in step if not isinstance(s, Stage))]
+    sequences = [tuple(s for s in step if not isinstance(s, Stage))]
     for s in step:
-        found += [] if isinstance(s, Call) else bodies(s.body)
-    return found
+        sequences += [] if isinstance(s, Call) else bodies(s.body)
+    return sequences
 
 
-def shared(module: Module, transfers: list[Transfer], lot: dict[int, int]) -> set[tuple[int, int]]:
-    """Pairs of lots of dies with messages on one link that has 90 % of the most that any has."""
+def shared(module: Module, transfers: list[Transfer], cluster: dict[int, int]) -> set[tuple[int, int]]:
+    """Pairs of clusters with messages on one link that carries at least 90 % of the bytes of the most loaded link."""
     load: Counter[tuple[int, int]] = Counter()
     users: dict[tuple[int, int], set[int]] = {}
     for t in transfers:
@@ -94,7 +94,7 @@ def shared(module: Module, transfers: list[Transfer], lot: dict[int, int]) -> se
             (leg,) = module.routes[at(t.route, die)].legs
             for link in pairwise(leg.path):
                 load[link] += t.read.bytes
-                users.setdefault(link, set()).add(lot[die])
+                users.setdefault(link, set()).add(cluster[die])
     hot = [link for link, n in load.items() if 10 * n >= 9 * max(load.values())]
     return {(a, b) for link in hot for a in users[link] for b in users[link] if a != b}
 
@@ -120,10 +120,10 @@ def test_delays_stand_only_where_clusters_share_hot_links(case: Case) -> None:
                 ):
                     phases.setdefault((name, t.phase), []).append(t)
                     joined.add_edges_from(t.pairs(before.dies_used))
-            lots = [sorted(lot) for lot in nx.connected_components(joined)]
-            lot = {die: n for n, members in enumerate(lots) for die in members}
-            conflicts = set().union(*(shared(before, ts, lot) for ts in phases.values()))
-            starts = [{delays[die] for die in members} for members in lots]
+            clusters = [sorted(cluster) for cluster in nx.connected_components(joined)]
+            cluster = {die: n for n, members in enumerate(clusters) for die in members}
+            conflicts = set().union(*(shared(before, ts, cluster) for ts in phases.values()))
+            starts = [{delays[die] for die in members} for members in clusters]
             assert all(len(s) == 1 for s in starts), "a cluster starts at once"
             assert all(starts[a] != starts[b] for a, b in conflicts), "clusters that conflict start apart"
             assert {n for n, s in enumerate(starts) if s != {0}} <= {a for a, _ in conflicts}
@@ -131,8 +131,8 @@ def test_delays_stand_only_where_clusters_share_hot_links(case: Case) -> None:
 
 def crossing(to: tuple[int, ...], count: int = 1) -> Module:
     read, write = View("in0", 0, (24,), (1,), DTYPE), View("t0", 0, (24,), (1,), DTYPE)
-    made = module_of(len(to), [Transfer(0, per_die(to), read, write)], slots=1)
-    return routed(made.with_(step=(Loop("i", count, made.step),)))  # type: ignore[arg-type]
+    module = module_of(len(to), [Transfer(0, per_die(to), read, write)], slots=1)
+    return routed(module.with_(step=(Loop("i", count, module.step),)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -158,12 +158,12 @@ def test_clusters_on_one_link_start_one_after_the_other(to: tuple[int, ...], del
 def test_delays_that_there_are_not_and_modules_without_transfers_are_refused() -> None:
     module = crossing((2, 3, NOBODY, NOBODY))
     assert Stagger(keep="0").run(module) == Stagger().run(module)
-    for how, what, code in (
+    for stagger, target, code in (
         (Stagger(keep="0+7"), module, Code.OPTION),
         (Stagger(), Schedule().run(module), Code.PASS_ORDER),
     ):
         with pytest.raises(CompileError) as caught:
-            how.run(what)
+            stagger.run(target)
         assert caught.value.diagnostics[0].code == code
 
 
@@ -191,12 +191,12 @@ def test_a_delay_is_not_repeated_until_clusters_have_met() -> None:
     assert isinstance(call, Call)
     met = replace(call, procedure="all")
     both = module.with_(procedures=(*module.procedures, whole_row), step=(loop, loop, met, loop))
-    made = Stagger().run(both.with_(routes=module.routes + crossing((1, 2, 3, 0)).routes))
-    names = [s.procedure if isinstance(s, Call) else "loop" for s in made.step]
+    delayed_module = Stagger().run(both.with_(routes=module.routes + crossing((1, 2, 3, 0)).routes))
+    names = [s.procedure if isinstance(s, Call) else "loop" for s in delayed_module.step]
     assert names == ["stagger.0", "loop", "loop", "all", "stagger.1", "loop"]
 
 
-# ---- what delays mean
+# ---- effects of delays
 
 
 @lru_cache
@@ -208,10 +208,10 @@ def planned(link_model: str = "") -> Compiled:
 @lru_cache
 def delayed() -> tuple[Module, Artifact]:
     """All delays, whether they help or not."""
-    made = planned()
-    module = PlanMemory().run(OverlapCalls().run(Schedule().run(Stagger().run(made.modules["route"]))))
+    program = planned()
+    module = PlanMemory().run(OverlapCalls().run(Schedule().run(Stagger().run(program.modules["route"]))))
     streams, _ = emit(module)
-    return module, replace(made.artifact, streams=streams)
+    return module, replace(program.artifact, streams=streams)
 
 
 def test_results_are_those_of_one_device_and_to_the_bit_those_without_delays() -> None:
@@ -265,17 +265,17 @@ def test_less_than_no_time_is_refused() -> None:
     assert caught.value.diagnostics[0].code == Code.ARTIFACT
 
 
-# ---- when they stay
+# ---- delays that are kept
 
 
 def test_nothing_changes_unless_asked_for_and_where_nothing_is_shared(tmp_path: Path) -> None:
     assert not Choices().stagger
-    apart = gpt({"dp": 2}, Shape(), wafer=Wafer("w", 1, 2))
-    plain, asked = compile_graph(apart), compile_graph(apart, choices=Choices(stagger=CUT_THROUGH))
-    assert asked.report["stagger"]["delays_found"] == 0
-    assert "no two clusters" in asked.report["stagger"]["words"]
-    for name, made in (("plain", plain), ("asked", asked)):
-        write_artifact(tmp_path / name, made.artifact)
+    unshared = gpt({"dp": 2}, Shape(), wafer=Wafer("w", 1, 2))
+    plain, staggered = compile_graph(unshared), compile_graph(unshared, choices=Choices(stagger=CUT_THROUGH))
+    assert staggered.report["stagger"]["delays_found"] == 0
+    assert "no two clusters" in staggered.report["stagger"]["words"]
+    for name, program in (("plain", plain), ("asked", staggered)):
+        write_artifact(tmp_path / name, program.artifact)
     files = {p.name: p.read_bytes() for p in (tmp_path / "plain").iterdir() if p.name != "report.json"}
     assert files == {n: (tmp_path / "asked" / n).read_bytes() for n in files}
     assert "stagger" not in plain.report
@@ -284,19 +284,21 @@ def test_nothing_changes_unless_asked_for_and_where_nothing_is_shared(tmp_path: 
 
 @pytest.mark.parametrize("kind", LINK_MODELS)
 def test_delays_stay_only_where_the_simulated_step_is_shorter(kind: str) -> None:
-    made, told = planned(kind), planned(kind).report["stagger"]
-    assert told["delays_found"] > 0
+    program, report = planned(kind), planned(kind).report["stagger"]
+    assert report["delays_found"] > 0
     before, after = (
         max(whole(Builder(c.artifact.streams, Costs.of(ROW, kind))).leave.values()) / SECOND
-        for c in (planned(), made)
+        for c in (planned(), program)
     )
-    assert told["simulated_whole"]
-    assert (told["step_seconds_before"], told["step_seconds"]) == pytest.approx((before, after), rel=1e-12)
-    assert (after < before) == (told["delays_kept"] > 0)
-    if not told["delays_kept"]:
+    assert report["simulated_whole"]
+    assert (report["step_seconds_before"], report["step_seconds"]) == pytest.approx(
+        (before, after), rel=1e-12
+    )
+    assert (after < before) == (report["delays_kept"] > 0)
+    if not report["delays_kept"]:
         assert after == before
-        assert made.artifact.streams.programs == planned().artifact.streams.programs
-        assert "do not help here" in told["words"]
+        assert program.artifact.streams.programs == planned().artifact.streams.programs
+        assert "do not help here" in report["words"]
 
 
 def test_replicas_that_send_to_the_next_stage_over_one_link_gain(
@@ -304,12 +306,12 @@ def test_replicas_that_send_to_the_next_stage_over_one_link_gain(
 ) -> None:
     folder = str(tmp_path / "out")
     assert main(["compile", *HELPED, "-o", folder, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["stagger"]
-    assert told["step_seconds"] < 0.995 * told["step_seconds_before"]
+    report = json.loads(capsys.readouterr().out)["stagger"]
+    assert report["step_seconds"] < 0.995 * report["step_seconds_before"]
     assert main(["simulate", folder, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["step_seconds"] == pytest.approx(told["step_seconds"], rel=1e-4)
-    assert found["time"]["delayed"] > 0
+    simulated = json.loads(capsys.readouterr().out)
+    assert simulated["step_seconds"] == pytest.approx(report["step_seconds"], rel=1e-4)
+    assert simulated["time"]["delayed"] > 0
     assert not verify_program(load_artifact(tmp_path / "out")).findings
 
 

@@ -1,7 +1,7 @@
 """Hypothesis strategies of valid modules at the graph and sharded level (fabric: `generate_fabric`).
 
-Programs are random but well-formed: ops are drawn from a table of example rules, operands are earlier values
-of the right type or fresh arguments, calls bind arguments to arrays by random affine indices in their extents.
+Programs are random but well-formed: ops come from a table of example rules, operands are earlier values of the right
+type or new arguments, calls bind arguments to arrays by random affine indices inside their extents.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SIZES: Final = (1, 2, 4, 8)
 
 @dataclass(slots=True)
 class Body:
-    """A procedure in the making."""
+    """A procedure under construction."""
 
     dice: Dice
     axes: dict[str, int] | None
@@ -67,21 +67,21 @@ class Body:
         """A value of the type with a new name."""
         name = self.dice.name(self.used)
         self.used.add(name)
-        made = Value(name, kind)
-        self.values.append(made)
-        return made
+        value = Value(name, kind)
+        self.values.append(value)
+        return value
 
     def operand(self, kind: TensorType) -> Value:
-        """An earlier value of the type, or a fresh argument."""
+        """An earlier value of the type, or a new argument."""
         fitting = [v for v in self.values if v.type == kind]
         if fitting and self.dice.coin():
             return self.dice.choice(fitting)
         return self.argument(kind)
 
     def argument(self, kind: TensorType) -> Value:
-        made = self.value(kind)
-        self.inputs.append(made)
-        return made
+        value = self.value(kind)
+        self.inputs.append(value)
+        return value
 
     def add_op(self) -> None:
         kind = self.dice.choice(sorted(OPS))
@@ -109,7 +109,7 @@ class Body:
             self._maybe_stream()
 
     def _rule(self, kind: str) -> tuple[Rule, set[int]]:
-        """A rule of the op, and which of its operands and results (in one row) hold integers."""
+        """A rule of the op, and the places of integers among its operands and results (numbered as one list)."""
         text = self.dice.choice(EXAMPLES.get(kind, (OPS[kind].rule,)))
         star = self.dice.choice(("", "x", "x y"))
         words = text.replace("*", star)
@@ -121,29 +121,29 @@ class Body:
     def _layouts(
         self, kind: str, rule: Rule, sizes: dict[str, int], attrs: dict[str, Attr]
     ) -> list[Layout | None]:
-        """By operand and result; what is contracted over a split factor is partial."""
+        """The layout of each operand and result; results without a split factor are partial over its axes."""
         terms = (*rule.ins, *rule.outs)
         if self.axes is None:
             return [None] * len(terms)
         split: dict[str, tuple[str, ...]] = {f: () for f in rule.factors}
         spare = []
         for axis, n in self.axes.items():
-            able = [
+            candidates = [
                 f for f in rule.factors if rule.may_split(f) and sizes[f] % (n * self._parts(split[f])) == 0
             ]
-            chosen = self.dice.choice([None, *able])
-            if chosen is None:
+            factor = self.dice.choice([None, *candidates])
+            if factor is None:
                 spare.append(axis)
             else:
-                split[chosen] = (*split[chosen], axis)
+                split[factor] = (*split[factor], axis)
         passing: dict[str, Reduction] = {}
         if OPS[kind].linear and spare and self.dice.coin():
             passing = {spare[0]: Reduction.SUM}
-        out = [Layout(tuple(split[f] for f in t)).with_partial(passing) for t in rule.ins]
+        layouts = [Layout(tuple(split[f] for f in t)).with_partial(passing) for t in rule.ins]
         for term in rule.outs:
             lacking = {a: OPS[kind].combine for f, axes in split.items() if f not in term for a in axes}
-            out.append(Layout(tuple(split[f] for f in term)).with_partial({**passing, **lacking}))
-        return out
+            layouts.append(Layout(tuple(split[f] for f in term)).with_partial({**passing, **lacking}))
+        return layouts
 
     def _parts(self, axes: tuple[str, ...]) -> int:
         assert self.axes is not None
@@ -174,14 +174,14 @@ class Body:
                         return
 
     def add_reshard(self) -> None:
-        """Change one value by a primitive that fits it."""
+        """Append a reshard of one value, if any is possible."""
         assert self.axes is not None
-        able = []
+        candidates = []
         for v in self.values:
-            able += [(v, *step) for step in _reshards(v.type, self.axes)]
-        if not able:
+            candidates += [(v, *step) for step in _reshards(v.type, self.axes)]
+        if not candidates:
             return
-        v, kind, axis, layout, fields = self.dice.choice(able)
+        v, kind, axis, layout, fields = self.dice.choice(candidates)
         self.ops.append(Reshard(kind, axis, v, self.value(v.type.with_layout(layout)), **fields))
 
     def procedure(self, name: str) -> Procedure:
@@ -191,35 +191,37 @@ class Body:
 
 
 def _reshards(kind: TensorType, sizes: dict[str, int]) -> list[tuple[str, str, Layout, dict[str, Any]]]:
-    """Every primitive that fits the layout, with what it makes of it."""
-    layout, found = kind.layout, []
+    """Every (kind, axis, layout of the result, fields) of a reshard of the type."""
+    layout, reshards = kind.layout, []
     assert layout is not None
     partial = dict(layout.partial)
 
-    def made(dims: dict[int, tuple[str, ...]], parts: dict[str, Reduction]) -> Layout:
+    def changed(dims: dict[int, tuple[str, ...]], parts: dict[str, Reduction]) -> Layout:
         return Layout(tuple(dims.get(d, a) for d, a in enumerate(layout.dims))).with_partial(parts)
 
     for axis, n in sizes.items():
         without = {a: k for a, k in partial.items() if a != axis}
-        roomy = [d for d, a in enumerate(layout.dims) if kind.shape[d] % (n * prod(sizes[x] for x in a)) == 0]
+        divisible = [
+            d for d, a in enumerate(layout.dims) if kind.shape[d] % (n * prod(sizes[x] for x in a)) == 0
+        ]
         if axis in partial:
-            found.append(("all_reduce", axis, made({}, without), {"reduction": partial[axis]}))
+            reshards.append(("all_reduce", axis, changed({}, without), {"reduction": partial[axis]}))
             if partial[axis] is Reduction.SUM:
-                for d in roomy:
-                    after = made({d: (*layout.dims[d], axis)}, without)
-                    found.append(("reduce_scatter", axis, after, {"dim": d}))
+                for d in divisible:
+                    after = changed({d: (*layout.dims[d], axis)}, without)
+                    reshards.append(("reduce_scatter", axis, after, {"dim": d}))
         elif (d := layout.dim_of(axis)) is None:
-            found.append(("mask", axis, made({}, {**partial, axis: Reduction.SUM}), {}))
-            for d in roomy:
-                found.append(("slice", axis, made({d: (*layout.dims[d], axis)}, partial), {"dim": d}))
+            reshards.append(("mask", axis, changed({}, {**partial, axis: Reduction.SUM}), {}))
+            for d in divisible:
+                reshards.append(("slice", axis, changed({d: (*layout.dims[d], axis)}, partial), {"dim": d}))
         elif layout.dims[d][-1] == axis:
             opened = layout.dims[d][:-1]
-            found.append(("all_gather", axis, made({d: opened}, partial), {"dim": d}))
-            for to in roomy:
+            reshards.append(("all_gather", axis, changed({d: opened}, partial), {"dim": d}))
+            for to in divisible:
                 if to != d:
-                    after = made({d: opened, to: (*layout.dims[to], axis)}, partial)
-                    found.append(("all_to_all", axis, after, {"dim": d, "to": to}))
-    return found
+                    after = changed({d: opened, to: (*layout.dims[to], axis)}, partial)
+                    reshards.append(("all_to_all", axis, after, {"dim": d, "to": to}))
+    return reshards
 
 
 # ------------------------------------------------------------------------------------------------- the step
@@ -235,7 +237,7 @@ _ROLES: Final = {
 
 @dataclass(slots=True)
 class Calls:
-    """Arrays and calls for arguments as they come."""
+    """The arrays of a module, to which its calls bind arguments."""
 
     dice: Dice
     arrays: list[Array] = field(default_factory=list)
@@ -277,18 +279,18 @@ class Calls:
         )
 
     def _index(self, extent: int, loops: dict[str, int]) -> Affine:
-        """Within the extent: constant, a short enough loop forwards or backwards, or anything modulo it."""
+        """An index inside the extent: a constant, a short loop forwards or backwards, or anything modulo the extent."""
         short = [v for v, n in loops.items() if n <= extent]
-        way = self.dice.choice(["constant", "modulus", *["forward", "backward"] * bool(short)])
-        if way == "constant":
+        form = self.dice.choice(["constant", "modulus", *["forward", "backward"] * bool(short)])
+        if form == "constant":
             return Affine(self.dice.randint(0, extent - 1))
-        if way == "modulus":
-            some = self.dice.sample(sorted(loops), self.dice.randint(0, len(loops)))
-            terms = tuple((v, self.dice.randint(-3, 3)) for v in some)
+        if form == "modulus":
+            variables = self.dice.sample(sorted(loops), self.dice.randint(0, len(loops)))
+            terms = tuple((v, self.dice.randint(-3, 3)) for v in variables)
             return Affine(self.dice.randint(-9, 9), terms, extent)
         v = self.dice.choice(short)
         slack = self.dice.randint(0, extent - loops[v])
-        return Affine(slack, ((v, 1),)) if way == "forward" else Affine(loops[v] - 1 + slack, ((v, -1),))
+        return Affine(slack, ((v, 1),)) if form == "forward" else Affine(loops[v] - 1 + slack, ((v, -1),))
 
 
 def _writes_once(call: Call, arrays: list[Array], inputs: int) -> bool:
@@ -304,8 +306,8 @@ def modules(level: Level = Level.GRAPH) -> st.SearchStrategy[Module]:
 
 def module(level: Level, ops: int, seed: int) -> Module:
     d = Dice(seed)
-    made = header(d, level)
-    axes = dict(made.axes) if level is Level.SHARDED else None
+    empty = header(d, level)
+    axes = dict(empty.axes) if level is Level.SHARDED else None
     calls, procedures, step = Calls(d), [], []
     for i in range(-(-ops // 5)):
         body = Body(d, axes)
@@ -315,25 +317,25 @@ def module(level: Level, ops: int, seed: int) -> Module:
                 body.add_reshard()
         procedures.append(body.procedure(f"{d.name()}.{i}"))
         step.append(in_loops(d, calls, procedures[-1]))
-    whole = made.with_(
+    whole = empty.with_(
         arrays=tuple(calls.arrays), procedures=tuple(procedures), step=tuple(s for s in step if s)
     )
     return in_stages(d, whole) if d.coin() else whole
 
 
 def in_stages(d: Dice, m: Module) -> Module:
-    """The statements dealt out to stages, and arrays that lie on one of them or are parts of others."""
+    """The module with its statements distributed to stages, and arrays on one stage or parts of other arrays."""
     stages = d.choice([n for n in (1, 2, 3) if m.dies_used % n == 0])
-    dealt: list[list[Call | Loop]] = [[] for _ in range(stages)]
+    bodies: list[list[Call | Loop]] = [[] for _ in range(stages)]
     for stmt in m.step:
         assert not isinstance(stmt, Stage)
-        d.choice(dealt).append(stmt)
+        d.choice(bodies).append(stmt)
     arrays = tuple(
         replace(a, stage=d.randint(-1, stages - 1), of=of, first=d.randint(0, 9) if of else 0)
         for a in m.arrays
         if (of := d.choice(["", d.name()])) is not None
     )
-    return m.with_(arrays=arrays, step=tuple(Stage(i, tuple(s)) for i, s in enumerate(dealt)))
+    return m.with_(arrays=arrays, step=tuple(Stage(i, tuple(s)) for i, s in enumerate(bodies)))
 
 
 def in_loops(d: Dice, calls: Calls, procedure: Procedure) -> Call | Loop | None:

@@ -33,7 +33,7 @@ _ATTR_TYPES: Final[dict[str, type]] = {
 
 @dataclass(slots=True)
 class Fabric:
-    """What the procedures of one module share."""
+    """The dies and routes of one module, which its procedures share; `waits` are dependences of links (no circle)."""
 
     dice: Dice
     dies: tuple[int, ...]
@@ -42,7 +42,7 @@ class Fabric:
     waits: nx.DiGraph = field(default_factory=nx.DiGraph)
 
     def ints(self, low: int, high: int) -> Ints:
-        """The same on all dies, or different ones."""
+        """Integers from `low` to `high`: one for all dies, or one for each."""
         if self.dice.coin():
             return self.dice.randint(low, high)
         step = self.dice.randint(0, high - low)
@@ -57,14 +57,14 @@ class Fabric:
         to, route, hops = [NOBODY] * len(self.dies), [NOBODY] * len(self.dies), []
         targets = self.dice.sample(range(len(self.dies)), len(self.dies))
         for i, j in enumerate(targets):
-            taken = self._route(self.dies[i], self.dies[j]) if i != j and self.dice.random() < 0.8 else None
-            if taken:
-                to[i], route[i] = j, self.routes.setdefault(taken, len(self.routes))
-                hops.append(taken.hops == 1)
+            path = self._route(self.dies[i], self.dies[j]) if i != j and self.dice.random() < 0.8 else None
+            if path:
+                to[i], route[i] = j, self.routes.setdefault(path, len(self.routes))
+                hops.append(path.hops == 1)
         return per_die(to), per_die(route), all(hops)
 
     def _route(self, a: int, b: int) -> Route | None:
-        """A shortest path once or in two legs, on some channel where it closes no circle of waiting."""
+        """A shortest path as one leg or two, on a random channel; None if links would wait in a circle there."""
         path = self._path(a, b)
         if path is None:
             return None
@@ -80,28 +80,28 @@ class Fabric:
 
     def _path(self, a: int, b: int) -> tuple[int, ...] | None:
         """A shortest live path between physical dies, by breadth-first search."""
-        w, before, todo = self.machine, {a: a}, deque([a])
-        while todo and b not in before:
-            here = todo.popleft()
-            for there in range(w.dies):
-                ends = w.coordinate(here), w.coordinate(there)
+        w, previous, queue = self.machine, {a: a}, deque([a])
+        while queue and b not in previous:
+            die = queue.popleft()
+            for other in range(w.dies):
+                ends = w.coordinate(die), w.coordinate(other)
                 live = (
                     are_neighbours(*ends)
                     and ends[1] not in w.dead_dies
                     and dead_link(*ends) not in w.dead_links
                 )
-                if live and there not in before:
-                    before[there] = here
-                    todo.append(there)
+                if live and other not in previous:
+                    previous[other] = die
+                    queue.append(other)
         path = [b]
-        while b in before and path[-1] != a:
-            path.append(before[path[-1]])
-        return tuple(reversed(path)) if b in before else None
+        while b in previous and path[-1] != a:
+            path.append(previous[path[-1]])
+        return tuple(reversed(path)) if b in previous else None
 
 
 @dataclass(slots=True)
 class Body:
-    """A procedure in the making."""
+    """A procedure under construction."""
 
     fabric: Fabric
     arguments: dict[str, TensorType]
@@ -114,7 +114,7 @@ class Body:
         return self.fabric.dice
 
     def view(self, shape: tuple[int, ...], dtype: DType, *, is_written: bool) -> View:
-        """A window on a buffer of its own that just holds it, or on an argument that is large enough."""
+        """A view on a new buffer that is just large enough."""
         d = self.dice
         strides, step = [], 1
         for n in reversed(shape):
@@ -146,8 +146,8 @@ class Body:
         attrs = tuple((name, self._attr(name)) for name in row.attr_names)
         if row.opcode == "sum":
             summed = sorted(d.sample(range(len(sizes[""])), d.randint(0, len(sizes[""]))))
-            kept = tuple(n for i, n in enumerate(sizes[""]) if i not in summed)
-            writes = (self.view(kept, dtype, is_written=True),)
+            result = tuple(n for i, n in enumerate(sizes[""]) if i not in summed)
+            writes = (self.view(result, dtype, is_written=True),)
             attrs = (("axes", ",".join(map(str, summed))), attrs[1])
         where = self.fabric.ints(0, 1)
         self.body.append(Kernel(row.opcode, writes, reads, attrs, where, d.choice(("", d.name()))))
@@ -159,7 +159,7 @@ class Body:
         return self.dice.scalar(kind)  # type: ignore[no-any-return]
 
     def add_message(self, *, scheduled: bool) -> None:
-        """A transfer, or the four statements of one, here and there among what follows the first."""
+        """Append a transfer, or the four statements of a message: post and send in random places, waits at the end."""
         d = self.dice
         shape, dtype = tuple(d.choices((1, 2, 3), k=d.randint(0, 2))), d.choice(list(DType))
         read, write = self.view(shape, dtype, is_written=False), self.view(shape, dtype, is_written=True)
@@ -175,16 +175,16 @@ class Body:
             )
             return
         dies = len(self.fabric.dies)
-        goals = to.values if isinstance(to, PerDie) else (to,) * dies
-        comes = per_die(goals.index(i) if i in goals else NOBODY for i in range(dies))
+        receivers = to.values if isinstance(to, PerDie) else (to,) * dies
+        senders = per_die(receivers.index(i) if i in receivers else NOBODY for i in range(dies))
         send = Send(self.channel, to, read, route, d.choice(("", d.name())))
-        starts: list[FabricStmt] = [Post(self.channel, comes, write), send]
+        starts: list[FabricStmt] = [Post(self.channel, senders, write), send]
         ends: list[FabricStmt] = [
             Wait(self.channel, True, _present(to)),
-            Wait(self.channel, False, _present(comes)),
+            Wait(self.channel, False, _present(senders)),
         ]
-        at = d.randint(0, len(self.body))
-        self.body[at:at] = d.sample(starts, 2)
+        position = d.randint(0, len(self.body))
+        self.body[position:position] = d.sample(starts, 2)
         self.body += d.sample(ends, 2)
 
 
@@ -201,8 +201,8 @@ def fabric_modules() -> st.SearchStrategy[Module]:
 
 def fabric_module(statements: int, seed: int) -> Module:
     d = Dice(seed)
-    made = header(d, Level.FABRIC)
-    fabric, calls, procedures, step = Fabric(d, made.dies, made.machine), Calls(d), [], []
+    empty = header(d, Level.FABRIC)
+    fabric, calls, procedures, step = Fabric(d, empty.dies, empty.machine), Calls(d), [], []
     scheduled = d.coin()
     for i in range(-(-statements // 5)):
         body = Body(fabric, {})
@@ -213,7 +213,7 @@ def fabric_module(statements: int, seed: int) -> Module:
                 body.add_message(scheduled=scheduled)
         procedures.append(_procedure(d, f"{d.name()}.{i}", body))
         step.append(in_loops(d, calls, procedures[-1]))
-    placed = made.with_(
+    placed = empty.with_(
         arrays=tuple(calls.arrays), procedures=tuple(procedures), step=tuple(s for s in step if s),
         routes=tuple(fabric.routes),
     )  # fmt: skip
@@ -221,33 +221,33 @@ def fabric_module(statements: int, seed: int) -> Module:
 
 
 def _procedure(d: Dice, name: str, body: Body) -> Procedure:
-    """Some buffers become arguments: what a call binds instead of a local."""
+    """The procedure of a body in which some buffers become arguments."""
     inputs, outputs = [], []
     for b in list(body.buffers.values()):
         if d.random() < 0.3:
             value = Value(b.name, TensorType((b.elements,), b.dtype, Layout.whole(1)))
             del body.buffers[b.name]
-            ways = d.choice(((1, 0), (0, 1), (1, 1)))
-            inputs += [value] * ways[0]
-            outputs += [Output(value, d.choice(list(Mode)))] * ways[1]
+            is_input, is_output = d.choice(((1, 0), (0, 1), (1, 1)))
+            inputs += [value] * is_input
+            outputs += [Output(value, d.choice(list(Mode)))] * is_output
     return Procedure(name, tuple(inputs), tuple(outputs), tuple(body.body), tuple(body.buffers.values()))
 
 
 def _planned(m: Module) -> Module:
-    """With addresses: locals of each procedure from 0 on, then the arrays."""
+    """The module with addresses: locals of each procedure from 0 on, then the arrays."""
     procedures, scratch = [], 0
     for p in m.procedures:
-        at, placed = 0, []
+        end, placed = 0, []
         for b in p.buffers:
-            placed.append(replace(b, address=at))
-            at = aligned(at + b.bytes)
-        scratch = max(scratch, at)
+            placed.append(replace(b, address=end))
+            end = aligned(end + b.bytes)
+        scratch = max(scratch, end)
         procedures.append(replace(p, buffers=tuple(placed)))
-    at, where = scratch, {}
+    end, regions = scratch, {}
     for a in m.arrays:
         if not a.storage:
             stride = aligned(prod(a.type.local_shape(m.sizes)) * a.type.dtype.size)
-            where[a.name] = (at, stride)
-            at += stride * a.count
-    places = tuple(Placement(a.name, *where[a.storage or a.name]) for a in m.arrays)
-    return m.with_(procedures=tuple(procedures), memory=Memory(scratch, scratch, at, places))
+            regions[a.name] = (end, stride)
+            end += stride * a.count
+    placements = tuple(Placement(a.name, *regions[a.storage or a.name]) for a in m.arrays)
+    return m.with_(procedures=tuple(procedures), memory=Memory(scratch, scratch, end, placements))

@@ -1,7 +1,7 @@
-"""Random names, numbers, training sections, machines: what stands above the procedures of a generated module.
+"""Random headers of generated modules: names, numbers, training sections, machines.
 
-Modules are drawn from a seed and a size, not choice by choice: that is ten times faster, and a failing
-example still shrinks by its size.
+Modules are drawn from a seed and a size, not choice by choice: that is ten times faster, and a failing example still
+shrinks by its size.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _ODD_FLOATS: Final = (
 
 
 class Dice(Random):
-    """Random choices of the kinds that modules are made of."""
+    """A random generator of the names and numbers in modules."""
 
     def coin(self) -> bool:
         return self.random() < 0.5
 
     def name(self, taken: Container[str] = ()) -> str:
-        """Mostly such as a program has; not one of `taken`."""
+        """A name, mostly such as programs have, that is not in `taken`."""
         while True:
             odd = self.random() < 0.15
-            made = self.choice(_ODD_NAMES) if odd else "".join(self.choices("abcdxyz", k=self.randint(1, 3)))
+            name = self.choice(_ODD_NAMES) if odd else "".join(self.choices("abcdxyz", k=self.randint(1, 3)))
             if not odd and self.random() < 0.3:
-                made += f".{self.randint(0, 99)}"
-            if made not in taken:
-                return made
+                name += f".{self.randint(0, 99)}"
+            if name not in taken:
+                return name
 
     def number(self) -> float:
         """Any float but NaN, which is not equal to itself."""
@@ -76,7 +76,7 @@ def train(d: Dice) -> Train:
 
 
 def wafer(d: Dice, least: int) -> Wafer:
-    """A small mesh with at least so many live dies, and some damage."""
+    """A small mesh with at least `least` live dies, and some damage."""
     cols = d.randint(1, 4)
     rows = max(d.randint(1, 4), -(-least // cols))
     every = [(r, c) for r in range(rows) for c in range(cols)]
@@ -84,11 +84,11 @@ def wafer(d: Dice, least: int) -> Wafer:
     hops = [((r, c), (r, c + 1)) for r, c in every if c + 1 < cols]
     hops += [((r, c), (r + 1, c)) for r, c in every if r + 1 < rows]
     links = d.choices(hops, k=d.randint(0, 2)) if hops else []
-    made = [
+    die, link = (
         kind(*(d.randint(1, 1 << 60) if f.type == "int" else abs(d.uniform(1e-9, 1)) for f in fields(kind)))
         for kind in (Die, Link)
-    ]
-    return Wafer(d.name(), rows, cols, made[0], made[1], frozenset(dead), dead_links(links))
+    )
+    return Wafer(d.name(), rows, cols, die, link, frozenset(dead), dead_links(links))
 
 
 def header(d: Dice, level: Level) -> Module:

@@ -1,4 +1,4 @@
-"""What a person imports: programs, their results, models built in Python, own passes and own ops.
+"""The Python API: programs, their results, models built in Python, own passes and own ops.
 
 `wscc` has each of these names; `docs/api.md` shows what they do.
 """

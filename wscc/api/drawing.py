@@ -1,4 +1,4 @@
-"""Facts for pictures, taken from a compiled program: where its dies lie, what happens when, what links carry."""
+"""Pictures of a compiled program and the facts for them: places of dies, calls over time, bytes over links."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _COLOURED: Final = 8  # positions along an axis that have a colour each
 
 
 def draw_wafer(artifact: Artifact) -> str:
-    """SVG text: each die with its coordinates on the axes of the strategy, rings of the streaming axis, damage."""
+    """SVG text of the wafer: dies with their coordinates on the axes, rings of the streaming axis, damage."""
     return wafer_svg(wafer_facts(artifact))
 
 
 def draw_timeline(artifact: Artifact, link_model: str = CUT_THROUGH) -> str:
-    """SVG text: what each pipeline stage does when in a simulated step."""
+    """SVG text of a simulated step: the work of each pipeline stage over time."""
     return timeline_svg(timeline_facts(artifact, link_model))
 
 
 def draw_load(artifact: Artifact, link_model: str = CUT_THROUGH) -> str:
-    """SVG text: bytes that each direction of each link carries in a step."""
+    """SVG text of the mesh: bytes that each direction of each link carries in a step."""
     return load_svg(load_facts(artifact, link_model))
 
 
@@ -63,7 +63,8 @@ def _title(graph: Module, what: str) -> str:
 
 
 def wafer_facts(artifact: Artifact) -> WaferMap:
-    """Colours tell the positions along the first axis; rings are those of the axis along which shards travel."""
+    """The map of the dies of a program: colours tell positions along the first axis, rings are those of the axis
+    along which shards travel."""
     graph = graph_of(artifact)
     mesh, wafer = LogicalMesh(graph.axes), graph.machine
     places = [wafer.coordinate(die) for die in artifact.streams.dies]
@@ -113,8 +114,8 @@ def _streaming(graph: Module) -> str:
 
 
 def timeline_facts(artifact: Artifact, link_model: str) -> Timeline:
-    """Calls of a stage that follow one another and are of one kind make one bar; micro-batches are numbered where
-    each is one bar."""
+    """The timeline of a simulated step: calls of a stage that follow one another and are of one kind make one bar;
+    micro-batches are numbered where each is one bar."""
     graph = graph_of(artifact)
     calls = stage_calls(artifact, link_model)
     stages = 1 + max((c.stage for c in calls), default=0)
@@ -159,7 +160,7 @@ def _bars(calls: Sequence[StageCall], graph: Module) -> Iterator[Bar]:
 
 
 def load_facts(artifact: Artifact, link_model: str) -> LoadMap:
-    """Bytes of one simulated step by link and direction."""
+    """The load map of a simulated step: bytes by link and direction."""
     graph = graph_of(artifact)
     wafer = graph.machine
     account = simulate(artifact, link_model).account

@@ -75,7 +75,8 @@ Operand = Expression | int | float | str
 
 
 def wrapped(value: Operand) -> Expression:
-    """An operand as an expression: a number as a literal, a string as a name. W005 for what is neither."""
+    """The operand as an expression: a number as a literal, a string as a name. Raises `CompileError` W005 for what is
+    neither, W001 for a string that is no name."""
     if isinstance(value, Expression):
         return value
     if isinstance(value, str):
@@ -87,7 +88,7 @@ def wrapped(value: Operand) -> Expression:
 
 
 def name(word: str) -> str:
-    """The word, if it can be a name of the language. W001 if not."""
+    """The word, if it can be a name of the language. Raises `CompileError` W001 if not."""
     if not isinstance(word, str) or not (word.isascii() and word.isidentifier()):
         raise fail(
             Code.SYNTAX, f"{word!r} is not a name", help="write letters, digits and `_`, no digit first"
@@ -102,11 +103,11 @@ def _binary(op: str, left: Operand, right: Operand) -> Expression:
 
 def called(function: str, *args: Operand, **options: Operand) -> Expression:
     """The call of an operation, or of what the language calls like one."""
-    given = [wrapped(a) for a in args]
+    operands = [wrapped(a) for a in args]
     named = {key: wrapped(value) for key, value in options.items()}
     keywords = tuple(ast.Keyword(ast.Name(key), value.node) for key, value in named.items())
-    call = ast.Call(ast.Name(name(function)), tuple(a.node for a in given), keywords)
-    return Expression(call, tuple(b for e in (*given, *named.values()) for b in e.blocks))
+    call = ast.Call(ast.Name(name(function)), tuple(a.node for a in operands), keywords)
+    return Expression(call, tuple(b for e in (*operands, *named.values()) for b in e.blocks))
 
 
 def operation(function: str) -> Callable[..., Expression]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from wscc.api.arguments import each, fields_of, refuse
 from wscc.api.expressions import name as checked_name
-from wscc.api.request import refuse
 from wscc.driver.own_op import OwnOp, enter, is_taken, names_of, remove
 from wscc.driver.pipeline import Insertion
 from wscc.driver.types import Pass
@@ -57,10 +57,14 @@ def register_op(
     Raises `UsageError` W006 for a name in use, for functions that are missing, shared with the reference, or of results
     that do not have the shape of the operands. Register before compiling and before running; workers inherit it.
     """
-    words = tuple(arguments.replace(",", " ").split()) if isinstance(arguments, str) else tuple(arguments)
+    words = (
+        tuple(arguments.replace(",", " ").split())
+        if isinstance(arguments, str)
+        else each("arguments", arguments)
+    )
     own = OwnOp(
         checked_name(name), tuple(map(checked_name, words)), forward, backward, reference, reference_backward,
-        dict(options or {}), rows,
+        fields_of("options", options or {}), rows,
     )  # fmt: skip
     _check(own)
     _try(own)
@@ -69,7 +73,7 @@ def register_op(
 
 
 def unregister_op(name: str) -> None:
-    """Take out an op that was registered. Raises `UsageError` W006 for any other."""
+    """Take an op that was registered out of the language. Raises `UsageError` W006 for any other."""
     if name not in _own:
         refuse(f"`{name}` is no op of your own", f"registered are {', '.join(_own) or 'none'}")
     remove(name)
@@ -78,7 +82,7 @@ def unregister_op(name: str) -> None:
 
 @contextmanager
 def registered_op(name: str, arguments: str | Sequence[str] = "x", **declaration: Any) -> Iterator[None]:
-    """`register_op` for the time of a `with`. Raises as that does."""
+    """An op that is registered while a `with` lasts, with the arguments of `register_op`. Raises as that does."""
     register_op(name, arguments, **declaration)
     try:
         yield
@@ -110,19 +114,19 @@ def _check(own: OwnOp) -> None:
 
 
 def _try(own: OwnOp) -> None:
-    """Every function once, on a small array."""
+    """Call every function once, on arrays [3, 4]. Raises `UsageError` W006 for one that fails or has other shapes."""
     x = np.linspace(0.25, 1.75, 12).reshape(3, 4)
     operands = [x + i for i in range(len(own.arguments))]
     for key, function, results in (
         ("forward", own.forward, 1), ("reference", own.reference, 1), ("backward", own.backward, len(operands)),
         ("reference_backward", own.reference_backward, len(operands)),
     ):  # fmt: skip
-        given = [*operands, x] if key.endswith("backward") else operands
+        inputs = [*operands, x] if key.endswith("backward") else operands
         try:
-            made = function(*(a.copy() for a in given), **own.options)
+            output = function(*(a.copy() for a in inputs), **own.options)
         except Exception as problem:
             refuse(f"`{key}` of `{own.name}` fails on arrays [3, 4]: {type(problem).__name__}: {problem}")
-        parts = made if isinstance(made, tuple | list) else (made,)
+        parts = output if isinstance(output, tuple | list) else (output,)
         shapes = [np.shape(p) for p in parts]
         if shapes != [x.shape] * results:
             refuse(

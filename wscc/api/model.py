@@ -41,7 +41,7 @@ class Body:
 
     def param(self, word: str, dims: tuple[Operand, ...], init: Init = "zeros") -> Expression:
         """A parameter `[dims]`; `init` is "zeros", "ones" or `normal(deviation)`. Inside `repeat` there is one for each
-        turn. W001 for a name that is none."""
+        turn. Raises `CompileError` W001 for a name that is none, W011 for another `init`."""
         kind = wrapped(init).node
         if isinstance(kind, ast.Call):
             start = ast.Init(kind.function, kind.args[0] if kind.args else None)
@@ -53,17 +53,18 @@ class Body:
         return self._add(ast.Param(ast.Name(name(word)), shape, start), word)
 
     def let(self, word: str, value: Operand) -> Expression:
-        """Give a value a name; `x` in a `repeat` carries it from turn to turn. W001 for a name that is none."""
+        """The value under a name; in a `repeat`, a name from before it carries its value from turn to turn.
+        Raises `CompileError` W001 for a name that is none."""
         return self.parts(word, value)[0]
 
     def parts(self, names: str, value: Operand) -> tuple[Expression, ...]:
-        """Give the parts of a value names: `q, k, v = m.parts("q k v", nn.split(x))`. Raises as `let`."""
+        """The parts of a value under names: `q, k, v = m.parts("q k v", nn.split(x))`. Raises as `let`."""
         words = [name(w) for w in names.replace(",", " ").split()]
         if not words:
             raise fail(Code.SYNTAX, "a value needs a name", help='write `m.let("x", value)`')
-        given = wrapped(value)
-        self._use(given)
-        self._bodies[-1].append(ast.Assign(tuple(map(ast.Name, words)), given.node))
+        expression = wrapped(value)
+        self._use(expression)
+        self._bodies[-1].append(ast.Assign(tuple(map(ast.Name, words)), expression.node))
         return tuple(Expression(ast.Name(w)) for w in words)
 
     def _add(self, statement: ast.Statement, word: str) -> Expression:
@@ -88,13 +89,15 @@ class Model(Body):
         super().__init__(word, _sizes(sizes))
 
     def input(self, word: str, *dims: Operand) -> Expression:
-        """An input of i32 numbers `[dims]`, `batch` first: `m.input("tokens", m.batch, m.seq)`."""
+        """An input of i32 numbers `[dims]`, `batch` first: `m.input("tokens", m.batch, m.seq)`.
+        Raises `CompileError` W001 for a name that is none."""
         shape = tuple(wrapped(d).node for d in dims)
         return self._add(ast.Input(ast.Name(name(word)), ast.Name("i32"), shape), word)
 
     @contextmanager
     def repeat(self, word: str, count: Operand) -> Iterator[None]:
-        """What is stated inside is repeated `count` times, with parameters of its own each time."""
+        """Repeat the statements inside `count` times, with parameters of their own each time.
+        Raises `CompileError` W103 inside another `repeat`."""
         if len(self._bodies) > 1:
             raise fail(Code.STRUCTURE, "`repeat` stands inside a `repeat`", help="put one behind the other")
         self._bodies.append([])
@@ -105,13 +108,13 @@ class Model(Body):
         self._bodies[-1].append(ast.Repeat(wrapped(count).node, ast.Name(name(word)), ast.Body(tuple(inner))))
 
     def loss(self, value: Operand) -> None:
-        """What training makes small: a `cross_entropy`."""
-        given = wrapped(value)
-        self._use(given)
-        self._bodies[-1].append(ast.Loss(given.node))
+        """Set the scalar that training minimises: a `cross_entropy`."""
+        expression = wrapped(value)
+        self._use(expression)
+        self._bodies[-1].append(ast.Loss(expression.node))
 
     def items(self) -> tuple[ast.Item, ...]:
-        """The model and the blocks that it calls, as the file has them."""
+        """The blocks that the model calls, and the model, in the order of a file."""
         model = ast.Model(ast.Name(self.name), self._parameters, ast.Body(tuple(self._bodies[0])))
         return (*self._blocks.values(), model)
 
@@ -124,8 +127,8 @@ class Block(Body):
     """
 
     def __init__(self, word: str, *tensors: str, **sizes: Operand | None) -> None:
-        given = tuple(ast.Parameter(ast.Name(name(t))) for t in tensors)
-        super().__init__(word, (*given, *_sizes(sizes)))
+        arguments = tuple(ast.Parameter(ast.Name(name(t))) for t in tensors)
+        super().__init__(word, (*arguments, *_sizes(sizes)))
 
     def tensor(self, word: str) -> Expression:
         """The argument of this name. W001 for a name that is none."""
@@ -133,10 +136,10 @@ class Block(Body):
 
     def returns(self, *values: Operand) -> None:
         """End the block with these values."""
-        given = [wrapped(v) for v in values]
-        for v in given:
+        expressions = [wrapped(v) for v in values]
+        for v in expressions:
             self._use(v)
-        self._bodies[-1].append(ast.Return(tuple(v.node for v in given)))
+        self._bodies[-1].append(ast.Return(tuple(v.node for v in expressions)))
 
     def __call__(self, *args: Operand, **options: Operand) -> Expression:
         call = called(self.name, *args, **options)

@@ -1,7 +1,8 @@
 """Operations of the language for models built in Python.
 
 Each function returns an `Expression`; shapes are checked when the model is compiled. Shapes below: `[*]` is any leading
-dimensions. An operation that was registered (`wscc.register_op`) is called as `nn.call("name", x)`.
+dimensions. Raises `CompileError` W005 for an operand that is no number, name or expression. An operation that was
+registered (`wscc.register_op`) is called as `nn.call("name", x)`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ def embedding(ids: Operand, table: Operand) -> Expression:
 
 def layernorm(x: Operand, gain: Operand, bias: Operand, *, eps: float | None = None) -> Expression:
     """`x` `[*, d]` normalised over `d`, with `gain` and `bias` `[d]`; `eps` is 1e-5 if not given."""
-    return called("layernorm", x, gain, bias, **_given(eps=eps))
+    return called("layernorm", x, gain, bias, **_options(eps=eps))
 
 
 def rmsnorm(x: Operand, gain: Operand, *, eps: float | None = None) -> Expression:
     """`x` `[*, d]` over its root mean square, with `gain` `[d]`; `eps` is 1e-5 if not given."""
-    return called("rmsnorm", x, gain, **_given(eps=eps))
+    return called("rmsnorm", x, gain, **_options(eps=eps))
 
 
 def split(x: Operand) -> Expression:
@@ -32,38 +33,39 @@ def split(x: Operand) -> Expression:
 
 
 def project(x: Operand, weight: Operand) -> Expression:
-    """Contracts the trailing dimensions of `x` that lead those of `weight`: `[b, s, k]`, `[k, *]` -> `[b, s, *]`."""
+    """Product over the trailing dimensions of `x` that lead those of `weight`: `[b, s, k]`, `[k, *]` -> `[b, s, *]`."""
     return called("project", x, weight)
 
 
 def attention(q: Operand, k: Operand, v: Operand, *, causal: bool = False) -> Expression:
-    """Softmax attention scaled by 1 / sqrt(e): `q` `[b, s, h, e]` (or `[b, s, h, g, e]`), `k`, `v` `[b, s, h, e]`."""
+    """Softmax attention scaled by 1 / sqrt(e): `q` `[b, s, h, e]` (or `[b, s, h, g, e]`), `k`, `v` `[b, s, h, e]`;
+    the result has the shape of `q`."""
     return called("attention", q, k, v, *(["causal"] if causal else []))
 
 
 def gelu(x: Operand) -> Expression:
-    """GELU by its tanh approximation, element by element."""
+    """GELU of `x` `[*]` by its tanh approximation, element by element: `[*]`."""
     return called("gelu", x)
 
 
 def gelu_erf(x: Operand) -> Expression:
-    """GELU by the error function, element by element."""
+    """GELU of `x` `[*]` by the error function, element by element: `[*]`."""
     return called("gelu_erf", x)
 
 
 def relu(x: Operand) -> Expression:
-    """max(x, 0), element by element."""
+    """max(x, 0) of `x` `[*]`, element by element: `[*]`."""
     return called("relu", x)
 
 
 def swiglu(gate: Operand, up: Operand) -> Expression:
-    """gate sigmoid(gate) up, element by element; both of one shape."""
+    """gate sigmoid(gate) up, element by element; `gate` and `up` `[*]` of one shape: `[*]`."""
     return called("swiglu", gate, up)
 
 
 def rope(x: Operand, *, theta: float | None = None) -> Expression:
     """Rotary positions of `x` `[b, s, *, e]`, half-split as in Llama; `theta` is 10000 if not given."""
-    return called("rope", x, **_given(theta=theta))
+    return called("rope", x, **_options(theta=theta))
 
 
 def transpose(x: Operand) -> Expression:
@@ -76,5 +78,5 @@ def cross_entropy(logits: Operand, labels: Operand) -> Expression:
     return called("cross_entropy", logits, labels)
 
 
-def _given(**options: float | None) -> dict[str, Operand]:
+def _options(**options: float | None) -> dict[str, Operand]:
     return {name: value for name, value in options.items() if value is not None}

@@ -1,4 +1,4 @@
-"""A compiled program, and the two ways to get one: `compile` and `load`."""
+"""Compiled programs: `compile` makes one, `load` reads one, and its methods run, simulate, verify and draw it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wscc.api.arguments import one_of, refuse, whole
 from wscc.api.drawing import DRAWINGS
-from wscc.api.request import (
-    ALLGATHER,
-    MAPPER,
-    Degrees,
-    Model,
-    Request,
-    Values,
-    link_model_of,
-    one_of,
-    refuse,
-    request,
-    whole,
-)
+from wscc.api.request import ALLGATHER, MAPPER, Degrees, Model, Request, Values, link_model_of, request
 from wscc.api.results import PassModule, Picture, Placement, Run, Simulation, Verification
 from wscc.driver.compile import Compiled, compile_source, graph_of
 from wscc.driver.pipeline import Insertion, Observer
@@ -81,15 +70,15 @@ class Program:
 
     @property
     def report(self) -> Mapping[str, Any]:
-        """What the program costs and how it lies, as in report.json; memory in bytes, times in seconds."""
+        """The report of the compilation, as in report.json: cost, storage, placement; in bytes and seconds."""
         return MappingProxyType(self.artifact.report)
 
     @cached_property
     def modules(self) -> Mapping[str, PassModule]:
         """The module after each pass by its name, `graph` first; `print` shows the IR. A loaded program has `graph`
         alone."""
-        given = {"graph": self.graph, **self.passes}
-        return MappingProxyType({name: PassModule(name, module) for name, module in given.items()})
+        by_name = {"graph": self.graph, **self.passes}
+        return MappingProxyType({name: PassModule(name, module) for name, module in by_name.items()})
 
     @cached_property
     def placement(self) -> Placement:
@@ -98,8 +87,10 @@ class Program:
         return Placement(self.graph.axes, places, self.draw("wafer"))
 
     def save(self, folder: StrPath) -> None:
-        """Write the artifact, which `load` and the command line read. `CompileError` W501 where something else is there
-        or the folder cannot be written."""
+        """Write the artifact, which `load` and the command line read.
+
+        Raises `CompileError` W501 where something else is there or the folder cannot be written.
+        """
         write_artifact(Path(folder), self.artifact)
 
     def run(
@@ -108,7 +99,7 @@ class Program:
         check: bool = False, save: StrPath | None = None, arrays: bool = True,
         on_step: Callable[[int, float], None] = lambda step, loss: None,
     ) -> Run:  # fmt: skip
-        """Train for some steps with real numbers.
+        """The outcome of training for `steps` steps with real numbers: losses, weights and gradients.
 
         `weights` to start from: a .safetensors file, or arrays by the name of the parameter, layers stacked in front.
         `data` in place of the program's: the path of a text, its bytes, or an array of tokens `[n]`. `processes` run
@@ -133,16 +124,20 @@ class Program:
         )  # fmt: skip
 
     def simulate(self, link_model: str = CUT_THROUGH, *, trace: bool = False) -> Simulation:
-        """The time of a step on the wafer, and what it goes to. `trace` adds a trace for Perfetto.
+        """The time of a step on the wafer, in seconds, and where it goes. `trace` adds a trace for Perfetto.
         Raises `UsageError` W006 for an unknown link model, `CompileError` W501 for an artifact that does not fit
         itself, W502 if dies wait for one another."""
-        found = simulate(self.artifact, link_model_of(link_model), tracing=trace)
-        text, cut = found.trace.text() if found.trace else ("", "")
-        return Simulation(found.figures(), link_model, text, cut)
+        simulated = simulate(self.artifact, link_model_of(link_model), tracing=trace)
+        text, cut = simulated.trace.text() if simulated.trace else ("", "")
+        return Simulation(simulated.figures(), link_model, text, cut)
 
     def verify(self, *, semantics: bool = False) -> Verification:
-        """Check the program without running it: messages, waits, memory, routes. `semantics` compares what it computes
-        with its model too. Mistakes are findings of the result; nothing is raised."""
+        """The findings of a check without training: messages, waits, memory, routes. With `semantics`, also of a
+        comparison of what it computes with its model.
+
+        Mistakes are findings of the result. Raises `CompileError` W003 for `semantics` of a program that is too large
+        to run here and was compiled with own passes: there is nothing to compare it with.
+        """
         verdict = verify_program(self.artifact)
         compared = check_semantics(self.artifact) if semantics and verdict.ok else None
         findings = (*verdict.findings, *(compared.findings if compared else ()))
@@ -170,7 +165,7 @@ def compile(
     dead: Sequence[str] = (), level: int = 2, mapper: str = MAPPER, routing: str = "", allgather: str = ALLGATHER,
     stagger: bool = False, call_order: StrPath | None = None, passes: Iterable[Insertion] = (), jobs: int | None = None,
 ) -> Program:  # fmt: skip
-    """Compile a `.wsl` file (its path), or a `Train` that was built in Python.
+    """The compiled program of a `.wsl` file (its path), or of a `Train` that was built in Python.
 
     `overrides` change the program as `--set` does: `{"model.layers": 2, "wafer.mesh": "2x2"}`. `parallel` is the
     strategy, `"dp=2,tp=2"` or a dict; `dtype` is `f64`, `f32` or `bf16` for everything; `dead` has `"die:1,3"` and
@@ -179,38 +174,41 @@ def compile(
     `call_order` is the file of a call order; `passes` are own passes, from `insert`.
     Raises `CompileError` with every mistake in the program, `UsageError` (one too) for a wrong argument.
     """
-    asked = request(
+    inputs = request(
         program, overrides, parallel=parallel, dtype=dtype, dead=dead, mapper=mapper, routing=routing,
         allgather=allgather, stagger=stagger, call_order=call_order, passes=passes,
     )  # fmt: skip
     number = whole("level", level, 0, SEARCHED)
-    return compiled(asked, number, jobs=whole("jobs", jobs, 1, 64) if jobs is not None else cores())
+    return compiled(inputs, number, jobs=whole("jobs", jobs, 1, 64) if jobs is not None else cores())
 
 
 def compiled(
-    asked: Request, level: int = 2, *, jobs: int = 1, observe: Observer = lambda name, module: None,
+    inputs: Request, level: int = 2, *, jobs: int = 1, observe: Observer = lambda name, module: None,
     progress: Progress = lambda words, done, of: None,
 ) -> Program:  # fmt: skip
     """The program of a request; `observe` sees the module after each pass. Raises as `compile`."""
     if level == SEARCHED:
         return _program(compile_searched(
-            asked.source, asked.overrides, choices=asked.choices, jobs=jobs, observe=observe, progress=progress,
-            insertions=asked.insertions,
+            inputs.source, inputs.overrides, choices=inputs.choices, jobs=jobs, observe=observe, progress=progress,
+            insertions=inputs.insertions,
         ))  # fmt: skip
     return _program(compile_source(
-        asked.source, asked.overrides, level, choices=asked.choices, observe=observe, insertions=asked.insertions
+        inputs.source, inputs.overrides, level, choices=inputs.choices, observe=observe, insertions=inputs.insertions
     ))  # fmt: skip
 
 
 def load(folder: StrPath) -> Program:
-    """The program in an artifact folder. `CompileError` W501 for one that is incomplete, changed or none."""
+    """The program in an artifact folder.
+
+    Raises `CompileError` W501 for one that is incomplete, changed or none, `UsageError` W006 for what is no path.
+    """
     if not isinstance(folder, str | os.PathLike):
         refuse(f"`folder` is a {type(folder).__name__}", "give the path of an artifact")
     return Program(load_artifact(Path(folder)), MappingProxyType({}))
 
 
-def _program(made: Compiled) -> Program:
-    return Program(made.artifact, MappingProxyType(dict(made.modules)))
+def _program(result: Compiled) -> Program:
+    return Program(result.artifact, MappingProxyType(dict(result.modules)))
 
 
 def cores() -> int:
@@ -230,12 +228,12 @@ def _tokens(data: StrPath | bytes | NDArray[Any] | None) -> bytes | NDArray[Any]
     return tokens
 
 
-def _weights(given: StrPath | Mapping[str, NDArray[Any]] | None) -> Path | Mapping[str, NDArray[Any]] | None:
-    if given is None or isinstance(given, Mapping):
-        return given
-    if not isinstance(given, str | os.PathLike):
+def _weights(source: StrPath | Mapping[str, NDArray[Any]] | None) -> Path | Mapping[str, NDArray[Any]] | None:
+    if source is None or isinstance(source, Mapping):
+        return source
+    if not isinstance(source, str | os.PathLike):
         refuse(
-            f"`weights` is a {type(given).__name__}",
+            f"`weights` is a {type(source).__name__}",
             "give the path of a .safetensors file, or a dict of arrays",
         )
-    return Path(given)
+    return Path(source)

@@ -1,11 +1,12 @@
-"""The search for the strategy of the shortest step, as a frozen ranking."""
+"""The ranking of strategies that a search for the shortest step returns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wscc.api.arguments import whole
 from wscc.api.program import Progress, cores
-from wscc.api.request import ALLGATHER, MAPPER, Degrees, Model, Request, Values, link_model_of, request, whole
+from wscc.api.request import ALLGATHER, MAPPER, Degrees, Model, Request, Values, link_model_of, request
 from wscc.api.results import Ranked, Ranking, Refusal
 from wscc.frontend.parse import parse
 from wscc.machine.links import CUT_THROUGH
@@ -21,25 +22,29 @@ def search(
     dead: Sequence[str] = (), mapper: str = MAPPER, routing: str = "", allgather: str = ALLGATHER,
     budget: int = BUDGET, jobs: int | None = None, link_model: str = CUT_THROUGH,
 ) -> Ranking:  # fmt: skip
-    """Rank the strategies of a program by the seconds of a step on its wafer.
+    """The ranking of the strategies of a program by the seconds of a step on its wafer.
 
     `budget` strategies are compiled at most, of all that are estimated, in `jobs` processes (default: one for each
     core); other arguments are those of `compile`. Raises the program's own `CompileError`, W206 if no strategy fits,
     `UsageError` W006 for a wrong argument.
     """
-    asked = request(
+    inputs = request(
         program, overrides, parallel=parallel, dtype=dtype, dead=dead, mapper=mapper, routing=routing,
         allgather=allgather, stagger=False, call_order=None, passes=(),
     )  # fmt: skip
     number = whole("jobs", jobs, 1, 64) if jobs is not None else cores()
-    return ranked(asked, whole("budget", budget, 1), number, link_model_of(link_model))
+    return ranked(inputs, whole("budget", budget, 1), number, link_model_of(link_model))
 
 
 def ranked(
-    asked: Request, budget: int, jobs: int, link_model: str, progress: Progress = lambda words, done, of: None
+    inputs: Request,
+    budget: int,
+    jobs: int,
+    link_model: str,
+    progress: Progress = lambda words, done, of: None,
 ) -> Ranking:
     """The ranking of a request. Raises as `search`."""
-    problem = Problem(parse(asked.source), asked.overrides, asked.choices, link_model)
+    problem = Problem(parse(inputs.source), inputs.overrides, inputs.choices, link_model)
     return _ranking(find(problem, budget, jobs, progress))
 
 

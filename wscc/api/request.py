@@ -1,17 +1,17 @@
-"""The arguments of `compile` and `search` as the driver takes them; whatever does not fit is a named error."""
+"""The request that the arguments of `compile` and `search` make for the driver; what does not fit is a named error."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
+from wscc.api.arguments import each, one_of, refuse, whole
 from wscc.api.training import Train
-from wscc.diagnostics import Code, Diagnostic, Source
+from wscc.diagnostics import Source
 from wscc.driver.pipeline import Insertion
 from wscc.driver.types import ALLGATHERS, DEFAULT_MAPPER, MAPPERS, ROUTINGS, Choices
-from wscc.frontend.overrides import Overrides, UsageError
+from wscc.frontend.overrides import Overrides
 from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
 from wscc.machine.links import CUT_THROUGH, LINK_MODELS
 
@@ -22,14 +22,9 @@ Degrees = str | Mapping[str, int]
 CALL_ORDER = TextKind("a call order", 8 * MAX_CHARACTERS, "write what repeats as a loop")
 
 
-def refuse(message: str, help: str = "") -> NoReturn:
-    """An argument that cannot be taken: `UsageError` W006."""
-    raise UsageError(Diagnostic(Code.OPTION, message, help=help))
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A program to compile, with all that is chosen for it."""
+    """A program to compile: its text, changes of it, choices, and own passes."""
 
     source: Source
     overrides: Overrides
@@ -42,7 +37,7 @@ def request(
     mapper: str, routing: str, allgather: str, stagger: bool, call_order: str | os.PathLike[str] | None,
     passes: Iterable[Insertion],
 ) -> Request:  # fmt: skip
-    """What `compile` was asked for. Raises `UsageError` W006, and W002 for files that cannot be read."""
+    """The request of these arguments. Raises `UsageError` W006, `CompileError` W002 for files that cannot be read."""
     one_of("mapper", mapper, MAPPERS)
     one_of("routing", routing, ("", *ROUTINGS))
     one_of("allgather", allgather, ALLGATHERS)
@@ -50,11 +45,14 @@ def request(
         dead = (dead,)
     sets = tuple(f"{key}={_value(key, value)}" for key, value in _items(overrides))
     changed = Overrides(
-        sets, _degrees(parallel), tuple(_word("dead", d) for d in dead), _optional("dtype", dtype)
+        sets,
+        _degrees(parallel),
+        tuple(_word("dead", d) for d in each("dead", dead)),
+        _optional("dtype", dtype),
     )
-    table = read_source(_path("call_order", call_order), CALL_ORDER) if call_order is not None else None
-    choices = Choices(mapper, routing, allgather, CUT_THROUGH * bool(stagger), table)
-    own = tuple(passes)
+    order = read_source(_path("call_order", call_order), CALL_ORDER) if call_order is not None else None
+    choices = Choices(mapper, routing, allgather, CUT_THROUGH * bool(stagger), order)
+    own = each("passes", passes)
     for p in own:
         if not isinstance(p, Insertion):
             refuse(
@@ -65,7 +63,7 @@ def request(
 
 
 def source_of(program: Model) -> Source:
-    """The text of a program. W002 if a file cannot be read."""
+    """The text of a program. Raises `CompileError` W002 if a file cannot be read."""
     if isinstance(program, Train):
         return program.source
     path = _path("program", program)
@@ -74,27 +72,10 @@ def source_of(program: Model) -> Source:
     return read_source(path)
 
 
-def one_of(name: str, value: object, known: Sequence[str]) -> None:
-    if value not in known:
-        words = ", ".join(repr(k) for k in known if k)
-        refuse(f"`{name}` is {value!r}, and can be {words}")
-
-
 def link_model_of(value: str) -> str:
+    """The name of a link model. Raises `UsageError` W006 for any other word."""
     one_of("link_model", value, LINK_MODELS)
     return value
-
-
-def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """The integer, within its limits."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        refuse(f"`{name}` is {value!r}, and must be an integer")
-    number: int = value.__index__()
-    if number < least or (most is not None and number > most):
-        refuse(
-            f"`{name}` is {number}, and must be {f'at least {least}' if most is None else f'{least} to {most}'}"
-        )
-    return number
 
 
 def _items(overrides: Values | None) -> Iterable[tuple[str, object]]:
@@ -106,7 +87,7 @@ def _items(overrides: Values | None) -> Iterable[tuple[str, object]]:
 
 
 def _value(key: str, value: object) -> str:
-    """As a person would type it behind `--set KEY=`."""
+    """The value as a person would type it behind `--set KEY=`."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         refuse(f"the value of `{key}` is {value!r}", "give a number, or a string as `--set` takes it")
     return value if isinstance(value, str) else repr(value)

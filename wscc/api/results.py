@@ -1,4 +1,4 @@
-"""What the functions of the API return: frozen, readable in a terminal and in a notebook."""
+"""Results of the API: frozen, readable in a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ARRAYS_SHOWN: Final = 6
 
 
 def table(rows: Sequence[tuple[str, str]]) -> str:
-    """Labels and words in two columns."""
+    """The text of labels and words in two columns."""
     width = max((len(label) for label, _ in rows), default=0) + 2
     return "\n".join(f"{label:<{width}}{words}".rstrip() for label, words in rows)
 
@@ -40,17 +40,17 @@ def html_table(rows: Sequence[tuple[str, ...]], head: Sequence[str] = ()) -> str
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """A picture as SVG text; notebooks show it. `save` writes it to a file (`CompileError` W002 if it cannot)."""
+    """A picture as SVG text; notebooks show it, and `save` writes it to a file."""
 
     svg: str
 
     def save(self, path: str | Path) -> None:
+        """Write the picture to a file. Raises `CompileError` W002 if that cannot be done."""
         try:
             Path(path).write_text(self.svg, encoding="utf-8")
-        except OSError as problem:
-            raise fail(
-                Code.UNREADABLE, f"cannot write `{path}`: {(problem.strerror or '').lower()}"
-            ) from None
+        except (OSError, ValueError) as problem:
+            reason = getattr(problem, "strerror", None) or "not a valid path"
+            raise fail(Code.UNREADABLE, f"cannot write `{path}`: {reason.lower()}") from None
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -200,11 +200,11 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Verification:
-    """What a check of a compiled program has found: nothing, if it is right (`ok`; also as a truth value).
+    """The findings of a check of a compiled program: none, if it is right (`ok`; also as a truth value).
 
-    `min_slot_depth` is how many messages a die must be able to expect at once, `messages` those of a step,
-    `instructions` those of all programs. `semantics`: how what is computed was compared with the model; empty: it was
-    not.
+    `left_out` counts findings beyond those listed. `min_slot_depth` is how many messages a die must be able to expect
+    at once, `messages` those of a step, `instructions` those of all programs in `calls` procedures, `seconds` the time
+    of the check. `semantics`: how what is computed was compared with the model; empty: it was not.
     """
 
     findings: tuple[Finding, ...]
@@ -218,6 +218,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
+        """True if nothing is wrong."""
         return not self.findings
 
     def __bool__(self) -> bool:
@@ -278,7 +279,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Strategies that cannot be, with the code and the first of them."""
+    """Strategies that are refused for one reason: its code, their number, and the first of them with its message."""
 
     code: str
     count: int
@@ -288,7 +289,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Ranking:
-    """The outcome of a search: `rows` with the shortest simulated step first, then what was only compiled, then what
+    """The ranking of a search: `rows` with the shortest simulated step first, then what was only compiled, then what
     was only estimated. No strategy of those looked at goes below `bound_seconds`. `summary` counts what was done."""
 
     rows: tuple[Ranked, ...]

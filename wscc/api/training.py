@@ -24,18 +24,19 @@ def adamw(**options: Operand) -> Expression:
 
 
 def sgd(**options: Operand) -> Expression:
-    """Plain gradient descent: `lr`. Raises `CompileError` W005 for what is no number."""
+    """The optimizer SGD, plain gradient descent: `lr`. Raises `CompileError` W005 for what is no number."""
     return called("sgd", **options)
 
 
 def warmup(steps: int) -> Expression:
-    """A schedule of the learning rate: linear from 0 over so many steps. Raises W005 for what is no number."""
+    """A part of `lr_schedule`: the learning rate rises from 0, linearly, over so many steps.
+    Raises `CompileError` W005 for what is no number."""
     return called("warmup", steps)
 
 
 def cosine(steps: int, **options: Operand) -> Expression:
-    """A schedule of the learning rate: half a cosine down to `floor` times the rate at step `steps`.
-    Raises W005 for what is no number."""
+    """A part of `lr_schedule`: the learning rate falls by half a cosine to `floor` times itself at step `steps`.
+    Raises `CompileError` W005 for what is no number."""
     return called("cosine", steps, **options)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from wscc.api.arguments import each, fields_of
 from wscc.api.expressions import name as checked_name
 from wscc.diagnostics import Code, Source, fail
 from wscc.frontend import ast
@@ -19,7 +20,8 @@ class Wafer:
 
     `preset` names a machine to start from, such as `temp-4x8`; `die` and `link` are fields as the language spells
     them, numbers with their units; `dead` has places `(row, column)` of dead dies, or what `--dead` takes.
-    Without a preset, `mesh`, `die` and `link` are needed. Raises `CompileError` for what the language refuses.
+    Without a preset, `mesh`, `die` and `link` are needed. Raises `CompileError` for what the language refuses,
+    `UsageError` W006 for an argument of another kind.
     """
 
     def __init__(
@@ -29,13 +31,13 @@ class Wafer:
         self.name = checked_name(name)
         entries: list[ast.WaferEntry] = []
         if mesh is not None:
-            words = mesh if isinstance(mesh, str) else " x ".join(map(str, mesh))
+            words = mesh if isinstance(mesh, str) else " x ".join(map(str, each("mesh", mesh)))
             entries.append(_fragment("wafer_entry", f"mesh {words}"))
         for kind, values in (("die", die), ("link", link)):
             if values:
-                fields = ", ".join(f"{key} {value}" for key, value in values.items())
+                fields = ", ".join(f"{key} {value}" for key, value in fields_of(kind, values).items())
                 entries.append(_fragment("wafer_entry", f"{kind} {{ {fields} }}"))
-        entries += [_dead(d) for d in ([dead] if isinstance(dead, str) else dead)]
+        entries += [_dead(d) for d in ([dead] if isinstance(dead, str) else each("dead", dead))]
         body = ast.Body(tuple(entries)) if entries or preset is None else None
         self.item = ast.Wafer(ast.Name(self.name), ast.Text(preset) if preset is not None else None, body)
 
@@ -43,7 +45,7 @@ class Wafer:
 def _dead(what: str | Place) -> ast.WaferEntry:
     if isinstance(what, str):
         return dead_entry(what)
-    if len(what) != 2:
+    if len(each("dead", what)) != 2:
         raise fail(Code.OPTION, f"{what!r} is no place of a die", help="write `(row, column)`")
     return dead_entry(f"die:{what[0]},{what[1]}")
 

@@ -1,4 +1,4 @@
-"""`wscc call-order`, and `wscc schedule`, its old name."""
+"""The command `wscc call-order`, and `wscc schedule`, its old name."""
 
 from __future__ import annotations
 

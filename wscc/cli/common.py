@@ -1,4 +1,4 @@
-"""What commands share: options that change a model, and how results and errors are shown."""
+"""Options that change a model, and the display of results and errors, for all commands."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """What the command line changes in a model and chooses for compiling it; `given` are the options used."""
+    """Changes of a model and choices for compiling it, from the command line; `option_names` are the options used."""
 
     overrides: Overrides
     choices: Choices
-    given: tuple[str, ...]
+    option_names: tuple[str, ...]
 
 
 _MODEL_OPTIONS: Final = (
@@ -64,8 +64,8 @@ _MODEL_OPTIONS: Final = (
 
 
 def model_options(command: F) -> F:
-    """`--set --parallel --dead --dtype --mapper --routing --allgather --stagger --call-order`, as one
-    argument `options`."""
+    """The command with `--set --parallel --dead --dtype --mapper --routing --allgather --stagger --call-order`, which
+    it takes as one argument `options`."""
 
     @wraps(command)
     def collected(
@@ -74,7 +74,7 @@ def model_options(command: F) -> F:
         call_order: str | None, old_call_order: str | None, **others: object,
     ) -> object:  # fmt: skip
         call_order = call_order or old_call_order
-        given = {
+        values = {
             "--set": sets, "--parallel": parallel, "--dead": dead, "--dtype": dtype, "--mapper": mapper,
             "--routing": routing, "--allgather": allgather, "--stagger": stagger, "--call-order": call_order,
         }  # fmt: skip
@@ -87,23 +87,23 @@ def model_options(command: F) -> F:
                 CUT_THROUGH * stagger,
                 read_call_order_file(call_order) if call_order else None,
             ),
-            tuple(name for name, value in given.items() if value),
+            tuple(name for name, value in values.items() if value),
         )
         return command(options=options, **others)
 
-    made: Any = collected
+    decorated: Any = collected
     for option in _MODEL_OPTIONS:
-        made = option(made)
-    return made  # type: ignore[no-any-return]
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
 
 
 def read_call_order_file(path: str) -> Source:
-    """The text of a call order."""
+    """The text of a call order. Raises `CompileError` W002 if the file cannot be read."""
     return read_source(path, CALL_ORDER)
 
 
 def write_file(path: str, pieces: Iterable[str], *, help: str = "choose another file") -> None:
-    """Raises `CompileError` W002 if that cannot be done; `help` says what else would."""
+    """Write pieces of text to a file. Raises `CompileError` W002, with this `help`, if that cannot be done."""
     try:
         Path(path).write_text("".join(pieces), encoding="utf-8")
     except (OSError, ValueError) as problem:
@@ -129,7 +129,7 @@ def on_terminal() -> bool:
 
 
 def report_usage(problem: click.ClickException, *, as_json: bool) -> int:
-    """A command line that cannot be read: as click words it, and as an error object. The exit status."""
+    """The exit status of a command line that cannot be read; it is shown as click words it, and as an error object."""
     if as_json:
         _show_error(Diagnostic(Code.OPTION, problem.format_message(), help=_help_of(problem)))
     problem.show(sys.stderr)
@@ -148,7 +148,7 @@ def _show_error(first: Diagnostic) -> None:
 
 
 def report_error(error: CompileError, *, as_json: bool) -> int:
-    """Show the error: rendered on stderr, and as an object on stdout with `--json`. The exit status."""
+    """The exit status of an error; it is shown rendered on stderr, and as an object on stdout with `--json`."""
     if as_json:
         _show_error(error.diagnostics[0])
     text, last = render(error), one_line(error.diagnostics[0])

@@ -1,4 +1,4 @@
-"""`wscc compile`."""
+"""The command `wscc compile`."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def compile_command(
 ) -> int:  # fmt: skip
     """Compile MODEL (a .wsl file) to an artifact: one instruction stream per die."""
     last = Stagger.name if emit == "fabric" and options.choices.stagger else LEVELS.get(emit or "", "")
-    wanted = {*print_after, *([last] if emit else [])}
+    printed = {*print_after, *([last] if emit else [])}
     texts: dict[str, str] = {}  # shown at the end: a pass may run again, and with --json there is one object
 
     def observe(name: str, module: Module) -> None:
         if on_terminal():
             say(f"  {name}")
-        if name in wanted:
+        if name in printed:
             texts[name] = to_text(module)
 
     try:
@@ -61,7 +61,7 @@ def compile_command(
         )
     finally:
         if not as_json:
-            _show_modules(texts, titled=len(wanted) > 1)
+            _show_modules(texts, titled=len(printed) > 1)
     if time_passes:
         _show_times(program)
     if emit:
@@ -91,7 +91,7 @@ def _show_times(program: Program) -> None:
 
 
 def _replication(by_op: dict[str, int], whole: int) -> list[tuple[str, str]]:
-    """What dies repeat after one another, if anything."""
+    """A row on the FLOPs that dies repeat after one another, if any."""
     if not by_op:
         return []
     most = sorted(by_op, key=lambda n: (-by_op[n], n))[:3]
@@ -100,14 +100,14 @@ def _replication(by_op: dict[str, int], whole: int) -> list[tuple[str, str]]:
 
 
 def _routes(phases: list[dict[str, Any]]) -> str:
-    """How the busiest links of all phases fare against initial routes and against the bound."""
+    """Words on the busiest links of all phases, against initial routes and against the bound."""
     better = sum(p["max_link_bytes"] < p["xy_max_link_bytes"] for p in phases)
-    known = [p for p in phases if p["lp_bound_bytes"]]
-    least = sum(p["lp_bound_bytes"] for p in known)
-    gap = f"{100 * (sum(p['max_link_bytes'] for p in known) / least - 1):.2f} %" if least else ""
+    bounded = [p for p in phases if p["lp_bound_bytes"]]
+    least = sum(p["lp_bound_bytes"] for p in bounded)
+    gap = f"{100 * (sum(p['max_link_bytes'] for p in bounded) / least - 1):.2f} %" if least else ""
     bound = f"busiest links {gap} above the bound" if least else "no bound computed"
     missing = (
-        f" ({len(phases) - len(known)} phases without one)" if least and len(known) < len(phases) else ""
+        f" ({len(phases) - len(bounded)} phases without one)" if least and len(bounded) < len(phases) else ""
     )
     return f"{better} of {len(phases)} phases below XY; {bound}{missing}"
 

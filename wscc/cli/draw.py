@@ -1,4 +1,4 @@
-"""`wscc draw`."""
+"""The command `wscc draw`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wscc faults`."""
+"""The command `wscc faults`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def faults_command(
 
 
 class _Progress:
-    """Counts patterns on one line of a terminal; says nothing elsewhere."""
+    """A count of patterns on one line of a terminal; it says nothing elsewhere."""
 
     def __init__(self, total: int) -> None:
         self.total, self.done, self.shown = total, 0, on_terminal()
@@ -77,15 +77,15 @@ class _Progress:
 
 def _rates(text: str, points: int) -> list[float]:
     """Shares between 0 and 1: one, or `points` of them at equal distances."""
-    found = _RATE.fullmatch(text)
-    if not found or float(found[2]) > 100:
+    match = _RATE.fullmatch(text)
+    if not match or float(match[2]) > 100:
         raise click.BadParameter(
             f"`{text}` is no rate: write 10%, or a range such as 0..25%", param_hint="--rate"
         )
-    last = float(found[2]) / 100
-    if found[1] is None:
+    last = float(match[2]) / 100
+    if match[1] is None:
         return [last]
-    first = float(found[1]) / 100
+    first = float(match[1]) / 100
     if first > last:
         raise click.BadParameter(f"`{text}` runs backwards", param_hint="--rate")
     return [round(first + (last - first) * i / (points - 1), 6) for i in range(points)]
@@ -123,12 +123,12 @@ def _show(study: Study, step: float, seeds: int, rows: list[Row]) -> None:
     )
     click.echo(f"{'rate':>6}  {'damage':<17}{'dead':>5}{'compile':>11}{'median':>9}{'least':>8}{'mean':>8}")
     for row in rows:
-        kept = "".join(
-            f"{'-' if k is None else f'{k:.0%}':>{width}}"
-            for k, width in ((row.median, 9), (row.least, 8), (row.mean, 8))
+        shares = "".join(
+            f"{'-' if share is None else f'{share:.0%}':>{width}}"
+            for share, width in ((row.median, 9), (row.least, 8), (row.mean, 8))
         )
         compiled = f"{row.compiled} of {row.patterns}"
-        head = f"{row.rate:>6.1%}  {row.kind:<17}{row.dead:>5}{compiled:>11}{kept}"
+        head = f"{row.rate:>6.1%}  {row.kind:<17}{row.dead:>5}{compiled:>11}{shares}"
         click.echo(f"{head}  {_why(row)}".rstrip())
     click.echo()
     for line in _legend(rows):
@@ -136,7 +136,7 @@ def _show(study: Study, step: float, seeds: int, rows: list[Row]) -> None:
 
 
 def _legend(rows: list[Row]) -> Iterator[str]:
-    """What the table does not say by itself."""
+    """Lines that explain the columns of the table, as far as its rows need them."""
     yield "median, least, mean: throughput kept, of the patterns that compile; in the mean, a refused one keeps 0."
     if any(row.throughputs and row.throughputs[-1] > 1 for row in rows):
         yield "Over 100%: dies further apart than hops alone advise can leave the most loaded link less to carry."
@@ -148,7 +148,7 @@ def _legend(rows: list[Row]) -> Iterator[str]:
 
 
 def _why(row: Row) -> str:
-    """Which patterns took another strategy, and which were refused."""
+    """Words on the patterns that took another strategy, and on those that were refused."""
     return "; ".join(
         [f"{n} as {strategy}" for strategy, n in row.nearest.items()]
         + [f"{n} {code}" for code, n in row.refused.items()]

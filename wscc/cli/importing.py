@@ -1,4 +1,4 @@
-"""`wscc import`."""
+"""The command `wscc import`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wscc opt`, `passes`, `explain` and `fmt`: looking at programs, passes and codes."""
+"""The commands `wscc opt`, `passes`, `explain` and `fmt`, which show programs, passes and codes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 @json_option
 def opt_command(ir: str, chosen: str, as_json: bool) -> int:
     """Run passes on a textual IR file and print the result; without --passes, print it canonically."""
-    passes = _asked(lambda words: parse_passes(words, read_call_order_file), chosen)
+    passes = _value_of(lambda words: parse_passes(words, read_call_order_file), chosen)
     module = parse_wir(read_source(ir))
     check(module, "parse")
     module = Pipeline(tuple(passes)).run(module)
@@ -41,8 +41,8 @@ def opt_command(ir: str, chosen: str, as_json: bool) -> int:
     return 0
 
 
-def _asked(read: Callable[[str], T], word: str) -> T:
-    """What a word of the command line names; a mistake in it is one of the command line."""
+def _value_of(read: Callable[[str], T], word: str) -> T:
+    """The value that a word of the command line names. Raises `UsageError` for a mistake in it."""
     try:
         return read(word)
     except CompileError as error:
@@ -84,7 +84,7 @@ def _first_sentence(text: str) -> str:
 @json_option
 def explain_command(code: str, as_json: bool) -> int:
     """What a diagnostic code means, with an example and what to do."""
-    _print("text", _asked(explain, code) + "\n", as_json)
+    _print("text", _value_of(explain, code) + "\n", as_json)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`wscc monitor`."""
+"""The command `wscc monitor`."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def monitor_command(
     """Show where a step of PROGRAM, an artifact folder or a .wsl file, loads its wafer."""
     block = _block(group)
     artifact = read_program(program, options).artifact
-    found = simulate(artifact)
-    wafer = found.account.costs.wafer
+    simulated = simulate(artifact)
+    wafer = simulated.account.costs.wafer
     facts = {
-        "metric": metric, "mesh": [wafer.rows, wafer.cols], "step_seconds": found.account.seconds,
-        **_facts(metric, artifact, found),
+        "metric": metric, "mesh": [wafer.rows, wafer.cols], "step_seconds": simulated.account.seconds,
+        **_facts(metric, artifact, simulated),
     }  # fmt: skip
     if block:
-        by = "mean" if metric == DIE else "max"
-        facts["groups"] = grouped(wafer, _by_die(wafer, facts), *block, by)
+        reduction = "mean" if metric == DIE else "max"
+        facts["groups"] = grouped(wafer, _by_die(wafer, facts), *block, reduction)
     if picture:
         plot(picture, wafer, facts)
     if as_json:
@@ -58,20 +58,22 @@ def monitor_command(
 def _block(group: str | None) -> tuple[int, int] | None:
     if group is None:
         return None
-    found = re.fullmatch(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})", group.lower())
-    if not found:
+    match = re.fullmatch(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})", group.lower())
+    if not match:
         raise UsageError(
             Diagnostic(Code.OPTION, f"`--group {group}` is not ROWSxCOLUMNS", help="write `--group 4x8`")
         )
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
-def _facts(metric: str, artifact: Artifact, found: Simulated) -> dict[str, Any]:
+def _facts(metric: str, artifact: Artifact, simulated: Simulated) -> dict[str, Any]:
     if metric == DIE:
-        return die_facts(found)
+        return die_facts(simulated)
     if metric == MEMORY:
-        return memory_facts(found, memory_over_time(found.builder, artifact.manifest, found.profile))
-    facts = link_facts(found)
+        return memory_facts(
+            simulated, memory_over_time(simulated.builder, artifact.manifest, simulated.profile)
+        )
+    facts = link_facts(simulated)
     if facts["hot"]:
         faster = simulate(artifact, bandwidth_factor=2).account.seconds
         facts["step_seconds_at_twice_the_bandwidth"] = faster

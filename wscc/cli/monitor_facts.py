@@ -1,4 +1,4 @@
-"""What `wscc monitor` finds, by metric, as objects of plain numbers."""
+"""Facts of `wscc monitor`, by metric, as objects of plain numbers."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _LINES: Final = 5  # of the traffic of a link
 _ROOM: Final = 0.3  # how much less neighbours carry where rerouting can help
 
 
-def link_facts(found: Simulated) -> Facts:
+def link_facts(simulated: Simulated) -> Facts:
     """Every live link: shares of the step and of the call in which it is busiest, and what queued for it."""
-    a, wafer = found.account, found.account.costs.wafer
+    a, wafer = simulated.account, simulated.account.costs.wafer
     links = [_link(a, wafer, link, a.links.get(link, LinkTotal())) for link in mesh_topology(wafer).links]
     hot = [link for link, use in a.links.items() if max(use.peak, _share(use.busy, a.end)) > HOT]
     hot.sort(key=lambda link: (-a.links[link].busy, link))
     return {
         "links": links,
-        "hot": [_hot(found, link) for link in hot],
+        "hot": [_hot(simulated, link) for link in hot],
     }
 
 
@@ -50,14 +50,14 @@ def _link(a: Account, wafer: Wafer, link: Link, use: LinkTotal) -> Facts:
     }
 
 
-def _hot(found: Simulated, link: Link) -> Facts:
-    a = found.account
+def _hot(simulated: Simulated, link: Link) -> Facts:
+    a = simulated.account
     use, wafer = a.links[link], a.costs.wafer
     traffic = sorted(use.traffic.items(), key=lambda t: (-t[1], t[0][0], t[0][1].op))
     return {
         **_link(a, wafer, link, use),
         "traffic": [
-            {"procedure": name, **origin_facts(origin, found.profile.file), "bytes": n}
+            {"procedure": name, **origin_facts(origin, simulated.profile.file), "bytes": n}
             for (name, origin), n in traffic[:_LINES]
         ],
         "relief": list(_relief(a, link, use)),
@@ -65,7 +65,7 @@ def _hot(found: Simulated, link: Link) -> Facts:
 
 
 def _relief(a: Account, link: Link, use: LinkTotal) -> Iterator[str]:
-    """What would make room, from the numbers: other links, other times, or wider links."""
+    """Advice on a full link, from the numbers: other links, other times, or wider links."""
     meeting = {o.op for (name, o), _ in use.traffic.items() if name == use.peak_call}
     if use.conflicts and len(meeting) > 1:
         yield f"{use.conflicts:,} messages queued: {len(meeting)} ops meet in `{use.peak_call}`; start them apart"
@@ -88,10 +88,10 @@ def origin_facts(origin: Origin, file: str) -> Facts:
     return {"op": origin.op, "kind": origin.kind, "file": file if origin.line else "", "line": origin.line}
 
 
-def die_facts(found: Simulated) -> Facts:
+def die_facts(simulated: Simulated) -> Facts:
     """Every used die: the share of the step in which it computes, and for what it waits."""
-    a, wafer = found.account, found.account.costs.wafer
-    places = found.builder.streams.dies
+    a, wafer = simulated.account, simulated.account.costs.wafer
+    places = simulated.builder.streams.dies
     return {"dies": [_die(a, wafer, places[i], total) for i, total in enumerate(a.dies)]}
 
 
@@ -109,9 +109,9 @@ def _die(a: Account, wafer: Wafer, physical: int, total: DieTotal) -> Facts:
     }
 
 
-def memory_facts(found: Simulated, uses: tuple[MemoryUse, ...]) -> Facts:
+def memory_facts(simulated: Simulated, uses: tuple[MemoryUse, ...]) -> Facts:
     """Every used die: the most bytes that are live at once; and, by stage, when that is and what they are."""
-    wafer, builder = found.account.costs.wafer, found.builder
+    wafer, builder = simulated.account.costs.wafer, simulated.builder
     capacity = wafer.die.sram + wafer.die.hbm
     dies = [
         {
@@ -121,7 +121,7 @@ def memory_facts(found: Simulated, uses: tuple[MemoryUse, ...]) -> Facts:
         }
         for physical, stage in zip(builder.streams.dies, builder.stages, strict=True)
     ]
-    return {"capacity": capacity, "dies": dies, "stages": [_stage(u, found.profile.file) for u in uses]}
+    return {"capacity": capacity, "dies": dies, "stages": [_stage(u, simulated.profile.file) for u in uses]}
 
 
 def _stage(use: MemoryUse, file: str) -> Facts:

@@ -1,4 +1,4 @@
-"""What `wscc monitor` shows on a terminal."""
+"""The text of `wscc monitor` on a terminal: maps, tables and bars."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS: Final = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
 
 def show(wafer: Wafer, facts: Facts) -> None:
-    """The map, then the table behind it."""
+    """Print the map, then the table behind it."""
     parts = {"link_util": _links, "die_util": _dies, "memory": _memory}[facts["metric"]]
     for line in (f"step {facts['step_seconds']:.6g} s", *parts(wafer, facts), *_groups(facts)):
         click.echo(line)
@@ -113,20 +113,20 @@ def _groups(facts: Facts) -> Iterator[str]:
 
 
 def _origin(o: Facts) -> str:
-    place = f" ({o['file']}:{o['line']})" if o["line"] else ""
-    return f"{o['kind']} {o['op']}".strip() + place
+    source = f" ({o['file']}:{o['line']})" if o["line"] else ""
+    return f"{o['kind']} {o['op']}".strip() + source
 
 
 def _name(f: Facts) -> str:
     return f"{_place(f['from'])} - {_place(f['to'])}"
 
 
-def _place(at: Sequence[int]) -> str:
-    return f"{at[0]},{at[1]}"
+def _place(place: Sequence[int]) -> str:
+    return f"{place[0]},{place[1]}"
 
 
-def _number(wafer: Wafer, at: Sequence[int]) -> int:
-    return wafer.number((at[0], at[1]))
+def _number(wafer: Wafer, place: Sequence[int]) -> int:
+    return wafer.number((place[0], place[1]))
 
 
 def _size(n: int) -> str:

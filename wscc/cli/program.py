@@ -1,4 +1,4 @@
-"""The program that a command is given: an artifact folder, or a model that is compiled on the spot."""
+"""The program that a command names: an artifact folder, or a model that is compiled on the spot."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from wscc.frontend.scan import read_source
 
 
 def model_request(model: str, options: ModelOptions) -> Request:
-    """What is asked for a `.wsl` file. Raises W002 if it cannot be read."""
+    """The request to compile a `.wsl` file. Raises `CompileError` W002 if it cannot be read."""
     return Request(read_source(model), options.overrides, options.choices)
 
 
 def read_program(program: str, options: ModelOptions) -> Program:
-    """The program in a folder, or that of a model. `UsageError` W006 for options that change a model, with a folder;
-    else whatever compiling or loading raises."""
+    """The program in a folder, or that of a model.
+
+    Raises `UsageError` W006 for options that change a model, with a folder; else whatever compiling or loading raises.
+    """
     if not Path(program).is_dir() or program.endswith(".wsl"):
         if not program.endswith(".wsl"):
             _refuse_no_program(Path(program))
         return compiled(model_request(program, options))
-    if options.given:
+    if options.option_names:
         raise UsageError(
             Diagnostic(
                 Code.OPTION,
-                f"`{program}` is compiled already; {' and '.join(options.given)} can only change a .wsl",
+                f"`{program}` is compiled already; {' and '.join(options.option_names)} can only change a .wsl",
                 help="run the .wsl file, or compile it again",
             )
         )
@@ -36,7 +38,7 @@ def read_program(program: str, options: ModelOptions) -> Program:
 
 
 def _refuse_no_program(path: Path) -> None:
-    """Name what was meant where a path is neither a model nor an artifact."""
+    """Raise `CompileError` W002, with what was meant, where a path is neither a model nor an artifact."""
     if not path.exists():
         raise fail(
             Code.UNREADABLE, f"cannot read `{path}`: no such file or folder",

@@ -1,4 +1,4 @@
-"""`wscc run`."""
+"""The command `wscc run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wscc search`."""
+"""The command `wscc search`."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def search_command(
     each the least that any program of it takes is shown: a gap between that and the simulated step is not closed.
     """
     progress = Progress()
-    found = ranked(model_request(model, options), budget, jobs or cores(), link_model, progress.one)
+    ranking = ranked(model_request(model, options), budget, jobs or cores(), link_model, progress.one)
     progress.end()
     if as_json:
-        show_json(_as_json(found, top))
+        show_json(_as_json(ranking, top))
     else:
-        _show(found, top)
+        _show(ranking, top)
     return 0
 
 
 class Progress:
-    """Counts strategies on one line of a terminal; says nothing elsewhere."""
+    """A count of strategies on one line of a terminal; it says nothing elsewhere."""
 
     def __init__(self) -> None:
         self.shown = on_terminal()
@@ -69,25 +69,25 @@ class Progress:
             say("")
 
 
-def in_words(told: Mapping[str, Any]) -> str:
-    """A summary in one line."""
-    count = f"{told['strategies']:,} {'strategies' if told['strategies'] > 1 else 'strategy'}"
-    done = f"{told['estimated']:,} estimated, {told['compiled']} compiled, {told['simulated']} simulated"
-    return f"{count} of {spoken(told['dies'])}: {done}; {told['ended']}"
+def in_words(summary: Mapping[str, Any]) -> str:
+    """The summary of a search in one line."""
+    count = f"{summary['strategies']:,} {'strategies' if summary['strategies'] > 1 else 'strategy'}"
+    done = f"{summary['estimated']:,} estimated, {summary['compiled']} compiled, {summary['simulated']} simulated"
+    return f"{count} of {spoken(summary['dies'])}: {done}; {summary['ended']}"
 
 
-def _as_json(found: Ranking, top: int) -> dict[str, Any]:
-    rows = [asdict(row) for row in found.rows[:top]]
-    return {**found.summary, "rows": rows, "refusals": [asdict(r) for r in found.refusals]}
+def _as_json(ranking: Ranking, top: int) -> dict[str, Any]:
+    rows = [asdict(row) for row in ranking.rows[:top]]
+    return {**ranking.summary, "rows": rows, "refusals": [asdict(r) for r in ranking.refusals]}
 
 
-def _show(found: Ranking, top: int) -> None:
+def _show(ranking: Ranking, top: int) -> None:
     head = f"{'dies':>5}{'estimate':>12}{'simulated':>14}{'bound':>12}{'MFU':>9}{'memory':>10}"
     click.echo(f"{'strategy':<28}{head}")
-    for c in found.rows[:top]:
+    for c in ranking.rows[:top]:
         click.echo(_row(c))
     click.echo()
-    for label, text in _facts(found):
+    for label, text in _facts(ranking):
         click.echo(f"{label:<12}{text}")
 
 
@@ -102,21 +102,21 @@ def _row(c: Ranked) -> str:
     return f"{row}{mfu:>9}{memory:>10}{'  given' * c.given}".rstrip()
 
 
-def _gap(found: Ranking) -> str:
-    if found.bound_seconds == found.seconds:
+def _gap(ranking: Ranking) -> str:
+    if ranking.bound_seconds == ranking.seconds:
         return ", which the best takes"
     return (
-        f"; the best takes {found.seconds / found.bound_seconds:.3g} times that"
-        if found.bound_seconds
+        f"; the best takes {ranking.seconds / ranking.bound_seconds:.3g} times that"
+        if ranking.bound_seconds
         else ""
     )
 
 
-def _facts(found: Ranking) -> Iterator[tuple[str, str]]:
-    yield "looked at", in_words(found.summary)
-    yield "bound", f"none of them takes less than {found.bound_seconds:.4g} s{_gap(found)}"
+def _facts(ranking: Ranking) -> Iterator[tuple[str, str]]:
+    yield "looked at", in_words(ranking.summary)
+    yield "bound", f"none of them takes less than {ranking.bound_seconds:.4g} s{_gap(ranking)}"
     label = "refused"
-    for r in found.refusals[:_REASONS]:
+    for r in ranking.refusals[:_REASONS]:
         yield label, f"{r.count} {r.code}, such as `{r.example}`: {r.message}"
         label = ""
-    yield "use", f"--parallel {found.best.strategy}"
+    yield "use", f"--parallel {ranking.best.strategy}"

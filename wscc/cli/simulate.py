@@ -1,4 +1,4 @@
-"""`wscc simulate`."""
+"""The command `wscc simulate`."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def simulate_command(
         options = replace(options, choices=replace(options.choices, stagger=link_model))
     compiled = read_program(program, options)
     started = time.perf_counter()
-    found = compiled.simulate(link_model, trace=bool(trace))
-    figures = found.figures
+    simulation = compiled.simulate(link_model, trace=bool(trace))
+    figures = simulation.figures
     seconds = time.perf_counter() - started
     if trace:
-        write_file(trace, [found.trace])
-        if found.trace_cut:
-            say(f"the trace is cut {found.trace_cut}")
+        write_file(trace, [simulation.trace])
+        if simulation.trace_cut:
+            say(f"the trace is cut {simulation.trace_cut}")
     starts = compiled.report.get("stagger") if options.choices.stagger else None
     if as_json:
-        more = {"link_model": link_model} | ({"stagger": starts} if starts else {})
-        show_json({k: v for k, v in asdict(figures).items()} | more)
+        settings = {"link_model": link_model} | ({"stagger": starts} if starts else {})
+        show_json({k: v for k, v in asdict(figures).items()} | settings)
         return 0
     if starts:
         click.echo(f"{'staggered starts':<18}{starts['words']}")

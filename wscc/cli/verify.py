@@ -1,4 +1,4 @@
-"""`wscc verify`."""
+"""The command `wscc verify`."""
 
 from __future__ import annotations
 
@@ -24,28 +24,30 @@ def verify_command(folder: str, semantics: bool, meaning: bool, as_json: bool) -
             Code.UNREADABLE, f"`{folder}` is a model, and `verify` reads what was compiled",
             help=f"run `wscc compile {folder} -o DIR`, then `wscc verify DIR`",
         )  # fmt: skip
-    found = load(folder).verify(semantics=semantics or meaning)
+    verification = load(folder).verify(semantics=semantics or meaning)
     if as_json:
-        findings = [asdict(f) for f in found.findings]
-        show_json({"ok": found.ok, "findings": findings, "min_slot_depth": found.min_slot_depth})
+        findings = [asdict(f) for f in verification.findings]
+        show_json(
+            {"ok": verification.ok, "findings": findings, "min_slot_depth": verification.min_slot_depth}
+        )
     else:
-        _show(found)
-    return 0 if found.ok else 1
+        _show(verification)
+    return 0 if verification.ok else 1
 
 
-def _show(found: Verification) -> None:
-    for finding in found.findings:
+def _show(verification: Verification) -> None:
+    for finding in verification.findings:
         click.echo(str(finding))
-    if found.left_out:
-        click.echo(f"and {found.left_out:,} more")
-    if found.ok:
+    if verification.left_out:
+        click.echo(f"and {verification.left_out:,} more")
+    if verification.ok:
         rows = {
-            "messages": f"{found.messages:,} per step, each with its slot",
-            "instructions": f"{found.instructions:,} in {found.calls:,} calls",
-            "min slot depth": f"{found.min_slot_depth}",
-            "verified in": f"{found.seconds:.2f} s",
+            "messages": f"{verification.messages:,} per step, each with its slot",
+            "instructions": f"{verification.instructions:,} in {verification.calls:,} calls",
+            "min slot depth": f"{verification.min_slot_depth}",
+            "verified in": f"{verification.seconds:.2f} s",
         }
-        if found.semantics:
-            rows["meaning"] = found.semantics
+        if verification.semantics:
+            rows["meaning"] = verification.semantics
         for name, value in rows.items():
             click.echo(f"{name:<18}{value}")

@@ -1,4 +1,4 @@
-"""From a `.wsl` file to a compiled program: front end, passes, emission and report in one place."""
+"""Compilation of a `.wsl` file: front end, passes, emission and report give an artifact and the modules behind it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,11 @@ def compile_file(
     path: str, overrides: Overrides = NO_OVERRIDES, level: int = 2, *, choices: Choices = DEFAULT,
     observe: Observer = lambda name, module: None, insertions: Sequence[Insertion] = (),
 ) -> Compiled:  # fmt: skip
-    """Compile a `.wsl` file. Its data file is looked for beside it and copied into the artifact."""
+    """The compiled program of a `.wsl` file, at optimisation level 0 to 3, without a search.
+
+    Its data file is looked for beside it and copied into the artifact. Raises `CompileError` with the mistakes of the
+    program, W002 for a file that cannot be read.
+    """
     return compile_source(
         read_source(path), overrides, level, choices=choices, observe=observe, insertions=insertions
     )
@@ -71,7 +75,7 @@ def compile_source(
     source: Source, overrides: Overrides = NO_OVERRIDES, level: int = 2, *, choices: Choices = DEFAULT,
     observe: Observer = lambda name, module: None, insertions: Sequence[Insertion] = (),
 ) -> Compiled:  # fmt: skip
-    """Compile a text in the language; the name of the source is taken for its path."""
+    """The compiled program of a text in the language; the name of the source is its path. Raises as `compile_file`."""
     resolved = resolve(parse(source), overrides)
     graph = elaborate(resolved)
     try:
@@ -103,7 +107,7 @@ def graph_of(artifact: Artifact) -> Module:
 
 
 def at_strategy(error: CompileError, span: Span) -> CompileError:
-    """What passes refuse without a place of its own is the fault of the strategy: of wafer, memory or degrees."""
+    """The error with the place of the strategy where a pass named none: wafer, memory and degrees are its choice."""
     return CompileError(
         *(
             replace(d, label=Label(span))
@@ -118,22 +122,24 @@ def compile_graph(
     graph: Module, level: int = 2, *, choices: Choices = DEFAULT, data: bytes | None = None, file: str = "",
     observe: Observer = lambda name, module: None, insertions: Sequence[Insertion] = (),
 ) -> Compiled:  # fmt: skip
-    """Compile a forward module; `file` is the name of the file that it was read from."""
+    """The compiled program of a forward module; `data` are the bytes of its data file, `file` is the name of the file
+    that it was read from. Raises as `compile_file`."""
     timings = Timings()
     modules: dict[str, Module] = {}
 
-    def keep(name: str, module: Module) -> None:
+    def record(name: str, module: Module) -> None:
         modules[name] = module
         observe(name, module)
 
     check(graph, "elaborate")
     pipeline = Pipeline.default(level, choices).with_own(insertions)
-    planned = pipeline.run(graph, observe=keep, timings=timings)
+    planned = pipeline.run(graph, observe=record, timings=timings)
     started = time.perf_counter()
     phases = phase_loads(modules["route"], bounds=True)
     loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
     timings.passes["bounds"] = time.perf_counter() - started
-    linked = _Linked(graph, modules, pipeline, choices, loads, timings, data, file)
+    own = tuple(insertion.own.name for insertion in insertions)
+    linked = _Linked(graph, modules, pipeline, choices, loads, timings, data, file, own)
     compiled = linked.compiled(planned)
     return _staggered(compiled, planned, linked, observe) if choices.stagger else compiled
 
@@ -161,14 +167,21 @@ class _Linked:
     timings: Timings
     data: bytes | None
     file: str
+    own_passes: tuple[str, ...] = ()
 
     def artifact(self, planned: Module) -> Artifact:
-        """Without a report."""
+        """The artifact of a planned module, without a report."""
         streams, manifest = emit(planned)
         flops = model_flops(self.graph) - hidden_model_flops(self._sharded)
         profile = profile_of(self.graph, self.modules["place"], planned, streams, flops, self.file)
         return Artifact(
-            streams, manifest, to_text(self.graph), self.data, profile=profile, call_order=self._call_order
+            streams,
+            manifest,
+            to_text(self.graph),
+            self.data,
+            profile=profile,
+            call_order=self._call_order,
+            own_passes=self.own_passes,
         )
 
     @property
@@ -207,22 +220,25 @@ def _staggered(compiled: Compiled, planned: Module, linked: _Linked, observe: Ob
     """The program with the delays that make its simulated step shorter; its report says what they do."""
     started = time.perf_counter()
     routed = compiled.modules["route"]
-    found = len(Stagger().run(routed).procedures) - len(routed.procedures)
+    candidates = len(Stagger().run(routed).procedures) - len(routed.procedures)
     outcome = choose(
-        compiled.artifact, linked.choices.stagger, found, lambda keep: linked.artifact(linked.delayed(keep))
+        compiled.artifact,
+        linked.choices.stagger,
+        candidates,
+        lambda keep: linked.artifact(linked.delayed(keep)),
     )
-    if outcome.kept:
-        planned = linked.delayed(outcome.kept)
+    if outcome.chosen:
+        planned = linked.delayed(outcome.chosen)
     linked.timings.passes[Stagger.name] = time.perf_counter() - started
     linked.modules[Stagger.name] = planned
     observe(Stagger.name, planned)
-    made = linked.compiled(planned) if outcome.kept else compiled
-    report = made.report | {"stagger": outcome.report(), "compile_seconds": linked.timings.report()}
-    return replace(made, artifact=replace(made.artifact, report=report))
+    result = linked.compiled(planned) if outcome.chosen else compiled
+    report = result.report | {"stagger": outcome.report(), "compile_seconds": linked.timings.report()}
+    return replace(result, artifact=replace(result.artifact, report=report))
 
 
 def traffic_bytes(routed: Module) -> int:
-    """Bytes x links of one step."""
+    """Bytes that all links together carry in one step."""
     each = routed.dies_used // routed.stages
     total = 0
     for stage, step in enumerate(routed.steps()):

@@ -53,31 +53,34 @@ def names_of(name: str) -> tuple[str, str]:
 
 
 def is_taken(name: str) -> bool:
-    """Whether an op, an instruction or an operation has the name."""
+    """True if an op, an instruction or an operation of the language has the name."""
     return any(name in table for table in (OPS, INSTRUCTIONS, BUILTINS, reference.SEMANTICS))
 
 
 def enter(own: OwnOp) -> None:
     """Enter an op into all tables; its names are free."""
-    name, back = names_of(own.name)
+    name, backward = names_of(own.name)
     attrs = dict.fromkeys(own.options, float)
     count = len(own.arguments)
     first, more = ("* d!", "* d") if own.rows else ("*", "*")
-    given = ", ".join([first] + [more] * (count - 1))
-    OPS[name] = OpDef(name=name, rule=f"{given} -> {more}", attrs=attrs)
-    OPS[back] = OpDef(
-        name=back, rule=f"{given}, {more} -> {', '.join([more] * count)}", attrs=attrs, differentiable=False
+    operands = ", ".join([first] + [more] * (count - 1))
+    OPS[name] = OpDef(name=name, rule=f"{operands} -> {more}", attrs=attrs)
+    OPS[backward] = OpDef(
+        name=backward,
+        rule=f"{operands}, {more} -> {', '.join([more] * count)}",
+        attrs=attrs,
+        differentiable=False,
     )
     row = "[*,d]" if own.rows else ""
     reads, options = [f"{a}{row}" for a in own.arguments], " ".join(own.options)
     INSTRUCTIONS[name] = InstructionDef(name, f"result{row}", " ".join(reads), options)
     grads = " ".join(f"d{read}" for read in reads)
-    INSTRUCTIONS[back] = InstructionDef(back, grads, " ".join([*reads, f"dresult{row}"]), options)
-    DERIVATIVES[name] = _derivative(back)
-    for opcode in (name, back):
+    INSTRUCTIONS[backward] = InstructionDef(backward, grads, " ".join([*reads, f"dresult{row}"]), options)
+    DERIVATIVES[name] = _derivative(backward)
+    for opcode in (name, backward):
         LOWERINGS[opcode] = one_instruction(opcode)
     kernels.SEMANTICS[name] = _kernel(own.forward, 1, count, tuple(own.options))
-    kernels.SEMANTICS[back] = _kernel(own.backward, count, count + 1, tuple(own.options))
+    kernels.SEMANTICS[backward] = _kernel(own.backward, count, count + 1, tuple(own.options))
     reference.SEMANTICS[name] = _semantics(own)
     BUILTINS[name] = Builtin(name, own.arguments, (), tuple(own.options), defaults=own.options, rows=own.rows)
 
@@ -113,7 +116,7 @@ def _derivative(back: str) -> Callable[[Backward, Sequence[Value | None]], Seque
 
 
 def _kernel(function: Function, writes: int, reads: int, options: tuple[str, ...]) -> Kernel:
-    """The function as a kernel, which writes into arrays that it is given."""
+    """The function as a kernel, which writes its results into its first arguments."""
 
     def run(*args: Any) -> None:
         results, operands, attrs = args[:writes], args[writes : writes + reads], args[writes + reads :]

@@ -51,9 +51,9 @@ class Insertion:
 class Pipeline:
     """Passes in the order in which they run; parts of one, and those with other passes, are pipelines too.
 
-    `facts` is what is known of the module that it is to run on: of a part, what the passes before it provide; None if
-    that is to be told from the module itself. A pass is found by its name, whatever its options; W603 where there is
-    none of that name.
+    `facts` hold for the module that it runs on: of a part, those that the passes before it provide; None: they are
+    read off the module itself. A pass is looked up by its name, whatever its options; W603 where there is none of that
+    name.
 
     Pipeline.default(2).until(Place).run(graph)    the module with its dies
     Pipeline.default(2).with_own([Insertion(Mine(), after="fuse")]).run(graph)
@@ -64,7 +64,7 @@ class Pipeline:
 
     @classmethod
     def default(cls, level: int = 2, choices: Choices = DEFAULT) -> Pipeline:
-        """All that turns a forward module into a scheduled and planned one, at optimisation level 0 to 3."""
+        """All passes from a forward module to a scheduled and planned one, at optimisation level 0 to 3."""
         return cls(tuple(default_passes(level, choices)))
 
     def before(self, first: type[Pass]) -> Pipeline:
@@ -124,12 +124,12 @@ class Pipeline:
         `plan_memory` refuses what comes of it (W401), the passes behind it run once more on what it was given.
         `observe` sees them again, so that what it saw last of a pass is what counts.
         """
-        known = replace(self, facts=facts_of(module)) if self.facts is None else self
+        pipeline = replace(self, facts=facts_of(module)) if self.facts is None else self
         if all(p.name != HoistCasts.name for p in self.passes):
-            return known._checked(module, observe, timings)
-        plain = known.before(HoistCasts)._checked(module, observe, timings)
-        hoisted = known.since(HoistCasts).until(HoistCasts)._checked(plain, observe, timings)
-        rest = known.after(HoistCasts)
+            return pipeline._checked(module, observe, timings)
+        plain = pipeline.before(HoistCasts)._checked(module, observe, timings)
+        hoisted = pipeline.since(HoistCasts).until(HoistCasts)._checked(plain, observe, timings)
+        rest = pipeline.after(HoistCasts)
         if hoisted is not plain:
             try:
                 return rest._checked(hoisted, observe, timings)
@@ -174,12 +174,12 @@ class Pipeline:
 
 
 def facts_of(module: Module) -> frozenset[Fact]:
-    """What is known of a module that was read from text."""
+    """Facts that hold for a module that was read from text."""
     body = [stmt for p in module.procedures for stmt in p.body]
     transfers = [s for s in body if isinstance(s, Transfer)]
     lowered = module.level is Level.FABRIC
     scheduled = lowered and not transfers and any(isinstance(s, Post) for s in body)
-    known = {
+    conditions = {
         Fact.DIFFERENTIATED: any(a.kind is Kind.GRAD for a in module.arrays),
         Fact.PARTITIONED: module.level is not Level.GRAPH,
         Fact.STAGED: module.level is not Level.GRAPH and (module.stages > 1 or not stage_axes(module.sizes)),
@@ -192,11 +192,11 @@ def facts_of(module: Module) -> frozenset[Fact]:
         Fact.SCHEDULED: scheduled,
         Fact.PLANNED: module.memory is not None,
     }
-    return frozenset(fact for fact, holds in known.items() if holds)
+    return frozenset(fact for fact, holds in conditions.items() if holds)
 
 
 def check(module: Module, after: str, before: Module | None = None) -> None:
-    """Raise if the module is invalid, naming the pass that made it so of the valid module `before`."""
+    """Raise `CompileError` W602 if a module is invalid, with the pass that made it of the valid module `before`."""
     broken = next(iter(verify(module, before)), None)
     if broken is not None:
         raise CompileError(

@@ -1,4 +1,4 @@
-"""report.json: what a compiled program costs and how it lies, as one stable object."""
+"""The object of report.json: cost, memory, storage, placement and loads of a compiled program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wscc.passes.place.types import Placement
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """What links carry: in each phase, in each procedure, and summed over links in a step."""
+    """Loads of links in each phase and each procedure, and the bytes that all links together carry in a step."""
 
     phases: tuple[PhaseLoad, ...]
     procedures: tuple[ProcedureLoad, ...]
@@ -31,7 +31,10 @@ def build_report(
     graph: Module, sharded: Module, planned: Module, place: Placement, loads: Loads, streams: Streams,
     timings: Timings, *, hoisting: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """`graph` is the forward module; `sharded` the partitioned one; `hoisting` whether `hoist_casts` has run."""
+    """The report of a program, ready for JSON; memory is in bytes, times are in seconds.
+
+    `graph` is the forward module, `sharded` the partitioned one; `hoisting` is true if `hoist_casts` has run.
+    """
     memory = memory_report(planned)
     return {
         "strategy": dict(graph.axes),
@@ -67,7 +70,7 @@ def build_report(
 
 
 def weights_converted(sharded: Module, planned: Module, *, hoisting: bool) -> str:
-    """How often weights are converted to the type of computation."""
+    """Words for how often weights are converted to the type of computation."""
     if any(a.kind is Kind.COMPUTE_COPY for a in planned.arrays):
         return "once a step"
     if not repeated_casts(sharded):

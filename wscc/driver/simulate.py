@@ -1,4 +1,4 @@
-"""The simulation of a compiled program: what its artifact says of the machine and the model, put together."""
+"""Simulation of a step of a compiled program, on the wafer and with the profile that its artifact holds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wscc.machine.wafer import Wafer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulated:
-    """A simulated step; `trace` remembers it if that was asked for."""
+    """A simulated step: its calls, the profile and the account of time; `trace` is None unless asked for."""
 
     builder: Builder
     profile: Profile
@@ -30,6 +30,7 @@ class Simulated:
     trace: Trace | None
 
     def figures(self) -> Result:
+        """The numbers of the step that `wscc simulate` prints: times in seconds, energy in joules, shares of 1."""
         links = len(mesh_topology(self.builder.costs.wafer).links)
         return result(self.account, self.profile.model_flops, links)
 
@@ -38,8 +39,11 @@ def simulate(
     artifact: Artifact, link_model: str = CUT_THROUGH, *, tracing: bool = False, bandwidth_factor: int = 1,
     wafer: Wafer | None = None,
 ) -> Simulated:  # fmt: skip
-    """Simulate a step, on links so many times as fast as those of the wafer, which is read from the artifact if it is
-    not given. `CompileError` W501 if the artifact does not fit itself, W502 if dies wait for one another."""
+    """The simulation of a step on the wafer of the artifact, or on another `wafer`; links are
+    `bandwidth_factor` times as fast as theirs.
+
+    Raises `CompileError` W501 if the artifact does not fit itself, W502 if dies wait for one another.
+    """
     profile = artifact.profile
     if profile is None:
         raise fail(
@@ -56,7 +60,7 @@ def simulate(
 def builder_of(
     artifact: Artifact, link_model: str, *, bandwidth_factor: int = 1, wafer: Wafer | None = None
 ) -> Builder:
-    """The streams of an artifact on its wafer. `CompileError` W501 if they do not fit it."""
+    """The streams of an artifact on its wafer. Raises `CompileError` W501 if they do not fit it."""
     check_dies(artifact.streams, artifact.manifest)
     wafer = wafer or parse(Source("graph.wir", artifact.graph)).machine
     wafer = wafer.with_faster_links(bandwidth_factor)

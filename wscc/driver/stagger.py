@@ -1,4 +1,4 @@
-"""Which delays of the pass `stagger` stay in a program: those with which its simulated step is shorter."""
+"""Choice of the delays of the pass `stagger` that stay in a program: those with which its simulated step is shorter."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Delayed = Callable[[tuple[int, ...]], Artifact]
 class Outcome:
     """Ticks of a simulated step with all clusters starting at once (`plain`), and with the delays that do best.
 
-    `found` counts the delays that the load of links suggests; `kept` are the numbers of those that stay. Simulated
-    `whole`, or composed from calls; not at all where nothing was found.
+    `candidates` counts the delays that the load of links suggests; `chosen` are the numbers of those that stay.
+    Simulated `whole`, or composed from calls; not at all where there are no candidates.
     """
 
     link_model: str
-    found: int
-    kept: tuple[int, ...]
+    candidates: int
+    chosen: tuple[int, ...]
     plain: int
     best: int
     whole: bool
@@ -43,10 +43,10 @@ class Outcome:
             "words": self.words(),
             "link_model": self.link_model,
             "simulated_whole": self.whole,
-            "delays_found": self.found,
-            "delays_kept": len(self.kept),
-            "step_seconds_before": _seconds(self.plain) if self.found else None,
-            "step_seconds": _seconds(self.best if self.kept else self.plain) if self.found else None,
+            "delays_found": self.candidates,
+            "delays_kept": len(self.chosen),
+            "step_seconds_before": _seconds(self.plain) if self.candidates else None,
+            "step_seconds": _seconds(self.best if self.chosen else self.plain) if self.candidates else None,
         }
 
     def words(self) -> str:
@@ -54,18 +54,21 @@ class Outcome:
         how = (
             f"{self.link_model}, simulated whole" if self.whole else f"{self.link_model}, composed from calls"
         )
-        if not self.found:
+        if not self.candidates:
             return "no two clusters of dies that may start apart share a hot link"
-        if self.kept:
-            return f"{before} -> {best} with {len(self.kept)} of {self.found} delays ({how})"
+        if self.chosen:
+            return f"{before} -> {best} with {len(self.chosen)} of {self.candidates} delays ({how})"
         least = "" if self.best >= self.plain else f", less than {float(NOISE):.0%} of difference"
         return f"do not help here: {before}, with delays {best} at best{least} ({how})"
 
 
-def choose(plain: Artifact, link_model: str, found: int, delayed: Delayed) -> Outcome:
-    """Try each delay alone, then add those that help, the best first, as long as the step becomes shorter; and all of
-    them at once. `delayed` compiles with the delays of these numbers."""
-    if not found:
+def choose(plain: Artifact, link_model: str, candidates: int, delayed: Delayed) -> Outcome:
+    """The delays, of so many candidates, with which the simulated step is shortest; none if none helps.
+
+    Each is tried alone; those that help are added, the best first, as long as the step becomes shorter; and all of
+    them at once. `delayed` compiles with the delays of these numbers.
+    """
+    if not candidates:
         return Outcome(link_model, 0, (), 0, 0, False)
     exact = length(builder_of(plain, link_model)) <= MOST_INSTRUCTIONS
 
@@ -74,24 +77,24 @@ def choose(plain: Artifact, link_model: str, found: int, delayed: Delayed) -> Ou
         return max(whole(builder).leave.values()) if exact else max(Composer(builder).run().now)
 
     before = ticks(plain)
-    best, kept = _best(min(found, MOST_TRIED), before, lambda keep: ticks(delayed(keep)))
-    stays = best < before if exact else best < before * (1 - NOISE)
-    return Outcome(link_model, found, kept if stays else (), before, best, exact)
+    best, chosen = _best(min(candidates, MOST_TRIED), before, lambda keep: ticks(delayed(keep)))
+    helps = best < before if exact else best < before * (1 - NOISE)
+    return Outcome(link_model, candidates, chosen if helps else (), before, best, exact)
 
 
 def _best(count: int, before: int, ticks: Callable[[tuple[int, ...]], int]) -> tuple[int, tuple[int, ...]]:
-    """The shortest step that was found, and with which delays."""
+    """Ticks of the shortest step of those tried, and the delays that it has."""
     alone = sorted((ticks((n,)), n) for n in range(count))
     best = alone[0][0]
-    kept: tuple[int, ...] = (alone[0][1],)
+    chosen: tuple[int, ...] = (alone[0][1],)
     for after, n in alone[1:]:
-        more = tuple(sorted((*kept, n)))
+        more = tuple(sorted((*chosen, n)))
         if after < before and (now := ticks(more)) < best:
-            best, kept = now, more
+            best, chosen = now, more
     everything = tuple(range(count))
-    if kept != everything and (now := ticks(everything)) < best:
-        best, kept = now, everything
-    return best, kept
+    if chosen != everything and (now := ticks(everything)) < best:
+        best, chosen = now, everything
+    return best, chosen
 
 
 def _seconds(ticks: int) -> float:

@@ -1,4 +1,4 @@
-"""What of parameters, gradients and optimizer state is stored once on the wafer, what several times, and where."""
+"""Storage of parameters, gradients and optimizer state: bytes on the wafer, and how many dies hold each of them."""
 
 from __future__ import annotations
 
@@ -47,31 +47,33 @@ def stored_arrays(planned: Module) -> Iterator[Stored]:
     for a in planned.arrays:
         if a.kind in STORED and not a.storage:
             parts.setdefault(a.of or a.name, []).append(a)
-    for name, held in parts.items():
-        yield _stored(planned, name, held)
+    for name, pieces in parts.items():
+        yield _stored(planned, name, pieces)
 
 
-def _stored(planned: Module, name: str, held: list[Array]) -> Stored:
+def _stored(planned: Module, name: str, pieces: list[Array]) -> Stored:
     sizes, axes = planned.sizes, stage_axes(planned.sizes)
-    kind, layout = held[0].type, held[0].type.layout
+    tensor, layout = pieces[0].type, pieces[0].type.layout
     assert layout is not None
     inside = [*layout.axes, *(axis for axis, _ in layout.partial)]
     dies = planned.dies_used // planned.stages
-    local = kind.dtype.size * prod(kind.local_shape(sizes))
+    local = tensor.dtype.size * prod(tensor.local_shape(sizes))
     by_stage: dict[int, int] = {}
-    for a in held:
+    for a in pieces:
         for stage in range(planned.stages) if a.stage < 0 else (a.stage,):
             by_stage[stage] = by_stage.get(stage, 0) + a.count * local
-    elements = {(a.first if a.of else 0) + i for a in held for i in range(a.count)}
+    elements = {(a.first if a.of else 0) + i for a in pieces for i in range(a.count)}
     total = dies * sum(by_stage.values())
     once = len(elements) * local * prod(sizes[axis] for axis in inside)
     copies = total // once
     cut = [a for a in axes if len(by_stage) > 1 and len(elements) * local == sum(by_stage.values())]
     split = (*cut, *inside)
-    several = sum(by_stage.values()) > len(elements) * local
-    others = tuple(a for a, n in planned.axes if n > 1 and a not in split and (a not in axes or several))
+    is_replicated = sum(by_stage.values()) > len(elements) * local
+    others = tuple(
+        a for a, n in planned.axes if n > 1 and a not in split and (a not in axes or is_replicated)
+    )
     return Stored(
-        name, held[0].kind, str(kind), split, others, copies, tuple(by_stage), max(by_stage.values()), total, once
+        name, pieces[0].kind, str(tensor), split, others, copies, tuple(by_stage), max(by_stage.values()), total, once
     )  # fmt: skip
 
 
@@ -105,16 +107,16 @@ def _summed(arrays: list[Stored]) -> dict[str, Any]:
 def storage_words(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Lines for people: the redundancy of each kind, and which parameters are stored several times."""
     kinds = ", ".join(
-        f"{STORED[Kind(kind)]} {found['redundancy']:.2f}" for kind, found in report["by_kind"].items()
+        f"{STORED[Kind(kind)]} {sums['redundancy']:.2f}" for kind, sums in report["by_kind"].items()
     )
     rows = [("stored copies", f"{kinds} (1.00: each byte on one die)")]
     weights = [a for a in report["arrays"] if a["kind"] == Kind.PARAM]
-    twice = sorted((a for a in weights if a["copies"] > 1), key=lambda a: (-a["total_bytes"], a["name"]))
-    if twice:
+    replicated = sorted((a for a in weights if a["copies"] > 1), key=lambda a: (-a["total_bytes"], a["name"]))
+    if replicated:
         largest = ", ".join(
-            f"`{a['name']}` {a['copies']}x over {' '.join(a['replicated'])}" for a in twice[:2]
+            f"`{a['name']}` {a['copies']}x over {' '.join(a['replicated'])}" for a in replicated[:2]
         )
-        more = f", {len(twice) - 2} more" if len(twice) > 2 else ""
+        more = f", {len(replicated) - 2} more" if len(replicated) > 2 else ""
         single = sum(a["once_bytes"] for a in weights if a["copies"] == 1)
         share = 1000 * single // sum(a["once_bytes"] for a in weights) / 10
         rows.append(("stored once", f"{share}% of the bytes of parameters; several times: {largest}{more}"))

@@ -1,4 +1,4 @@
-"""Runs a compiled program on its data, from given weights or fresh ones, and compares it with one device."""
+"""Runs of a compiled program on its data, from given weights or fresh ones, and their comparison with one device."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ Tensors = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """`threads` is how many processes run the dies. `text` (bytes, or numbers of tokens) replaces the program's own
-    data; `seed` that of the file. `weights` (a file, or arrays by the name of the parameter) is read before the first
-    step and `save` written after the last, optimizer state apart. With `arrays` the outcome has weights and
-    gradients."""
+    """Settings of a run: so many `steps` of training, by `threads` processes that run the dies.
+
+    `text` (bytes, or tokens `[n]`) replaces the program's own data; `seed` that of the file. `weights` (a file, or
+    arrays by the name of the parameter) is read before the first step and `save` written after the last, optimizer
+    state apart. With `arrays` the outcome has weights and gradients.
+    """
 
     steps: int = 1
     threads: int = 2
@@ -81,7 +83,7 @@ class Trainer:
         save(path, self.parameters, lambda name, index: host_io.read(self.machine, name, index))
 
     def steps(self) -> Iterator[float]:
-        """The loss of each step, as it is done."""
+        """The losses, each as its step is done."""
         for i in range(self.options.steps):
             for name, whole in self.batches.batch(i).items():
                 for m, part in enumerate(whole):
@@ -107,17 +109,17 @@ class Trainer:
 
 
 def _weights(
-    given: Path | Mapping[str, NDArray[Any]] | None, parameters: tuple[Array, ...]
+    source: Path | Mapping[str, NDArray[Any]] | None, parameters: tuple[Array, ...]
 ) -> Weights | GivenWeights | None:
-    if given is None:
+    if source is None:
         return None
-    return Weights(given, parameters) if isinstance(given, Path) else GivenWeights(given, parameters)
+    return Weights(source, parameters) if isinstance(source, Path) else GivenWeights(source, parameters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Losses by step; with `RunOptions.arrays`, the weights after the last step and the gradients of the first, before
-    clipping, by the name of the parameter."""
+    """The result of a run: losses by step and, with `RunOptions.arrays`, the weights after the last step and the
+    gradients of the first, before clipping, by the name of the parameter, `[*extents, *shape]`."""
 
     losses: tuple[float, ...]
     seconds_per_step: float
@@ -131,7 +133,11 @@ def run(
     artifact: Artifact, options: RunOptions, *, check: bool = False,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Outcome:  # fmt: skip
-    """Train for some steps; with `check`, in checked mode and against the reference."""
+    """The outcome of training; with `check`, in checked mode and compared with the reference.
+
+    `on_step` sees each step, counted from 1, with its loss. Raises `CompileError` W503 for data and W505 for weights
+    that do not fit, W002 for files that cannot be read.
+    """
     trainer = Trainer(artifact, replace(options, checked=options.checked or check))
     with closing(trainer.machine):
         return _run(trainer, check, on_step)
@@ -151,10 +157,10 @@ def _run(trainer: Trainer, check: bool, on_step: Callable[[int, float], None]) -
         trainer.save(trainer.options.save)
     verdict = _compare(trainer, losses, grads) if check else None
     peak = max(trainer.machine.peak_bytes(), default=0)
-    keep = trainer.options.arrays
+    with_arrays = trainer.options.arrays
     return Outcome(
         losses=tuple(losses), seconds_per_step=seconds, peak_bytes_per_die_max=peak, check=verdict,
-        weights=trainer.arrays(Kind.PARAM) if keep else {}, gradients=grads if keep else {},
+        weights=trainer.arrays(Kind.PARAM) if with_arrays else {}, gradients=grads if with_arrays else {},
     )  # fmt: skip
 
 
@@ -185,7 +191,7 @@ def _as_run(history: History, extents: dict[str, tuple[int, ...]]) -> Run:
 
 
 def initial_parameters(graph: Module, seed: int) -> Tensors:
-    """Every parameter as the host initialises it."""
+    """Every parameter as the host initialises it: by name, `[*extents, *shape]`."""
     return _stacked(_parameters(graph), lambda a, index: _seeded(a, index, seed))
 
 
@@ -198,7 +204,7 @@ def _seeded(a: Array, index: tuple[int, ...], seed: int) -> NDArray[Any]:
 
 
 def _stacked(arrays: Iterable[Array], element: Callable[[Array, tuple[int, ...]], NDArray[Any]]) -> Tensors:
-    """Arrays put together from their elements."""
+    """Whole tensors by name, put together from their elements."""
     out: Tensors = {}
     for a in arrays:
         whole = np.empty((*a.extents, *a.type.shape), a.type.dtype.numpy)

@@ -2,7 +2,8 @@
 
 A program that fits this computer is run, in f64 whatever its element types, on random weights and data, and
 compared with the reference on one device to 1e-10: nothing is taken from any pass. One that does not fit is
-compared, instruction by instruction, with what the passes make of its graph.
+compared, instruction by instruction, with what the passes make of its graph; passes of a user's own are not at hand
+for that, so a program with some is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from wscc.backends.artifact.files import Artifact
 from wscc.backends.verify.calls import calls_by_name
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.widen import factor_of
-from wscc.diagnostics import Source
+from wscc.diagnostics import Code, Source, fail
 from wscc.equivalence.recompile import differences
 from wscc.equivalence.run import compare, numbers_of
 from wscc.ir.streams.instructions import INSTRUCTIONS
@@ -39,12 +40,22 @@ class Equivalence:
 
 
 def check_semantics(artifact: Artifact) -> Equivalence:
-    """Compare a program without structural findings with its graph."""
+    """The comparison of a program, which has no structural findings, with its graph.
+
+    Raises `CompileError` W003 for a program that is too large to run and was compiled with passes of a user's own.
+    """
     graph = parse(Source("graph.wir", artifact.graph))
     findings = Findings()
     for finding in _scalars(artifact.streams, artifact.manifest.train, graph.train):
         findings.add(finding)
     ran = fits(artifact.streams)
+    if not ran and artifact.own_passes:
+        own = " and ".join(f"`{name}`" for name in artifact.own_passes)
+        raise fail(
+            Code.LIMIT,
+            f"the program is too large to run here, and what {own} did to it cannot be made again to compare with",
+            help="compare a smaller model, compiled with the same passes of your own",
+        )
     for finding in compare(artifact, graph) if ran else differences(artifact, graph):
         findings.add(finding)
     return Equivalence(tuple(findings.found), ran)

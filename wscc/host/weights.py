@@ -16,29 +16,29 @@ class GivenWeights:
     """Arrays by the name of the parameter, of shape (*extents, *shape): layers are stacked in front."""
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]], parameters: Iterable[Array]) -> None:
-        """W505 unless the arrays are those of these parameters, each finite and of its shape."""
-        wanted = {a.name: (*a.extents, *a.type.shape) for a in parameters}
+        """Raises `CompileError` W505 unless the arrays are those of these parameters, each finite and of its shape."""
+        shapes = {a.name: (*a.extents, *a.type.shape) for a in parameters}
         self.arrays = {name: np.asarray(x) for name, x in arrays.items()}
-        if wrong := [*_misfits(self.arrays, wanted)]:
+        if misfits := [*_misfits(self.arrays, shapes)]:
             raise fail(
-                Code.WEIGHTS, f"the weights do not fit the model: {'; '.join(wrong)}",
+                Code.WEIGHTS, f"the weights do not fit the model: {'; '.join(misfits)}",
                 help="give an array for each parameter, as `run().weights` has them",
             )  # fmt: skip
 
     def read(self, name: str, index: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """One element of a parameter in that type."""
+        """Element `index` of a parameter, `[*shape]` in that type."""
         return np.asarray(self.arrays[name][index]).astype(dtype, copy=False)
 
 
-def _misfits(given: Mapping[str, NDArray[Any]], wanted: Mapping[str, tuple[int, ...]]) -> Iterable[str]:
-    for name, shape in wanted.items():
-        if name not in given:
+def _misfits(arrays: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]) -> Iterable[str]:
+    for name, shape in shapes.items():
+        if name not in arrays:
             yield f"`{name}` is missing"
-        elif given[name].shape != shape:
-            yield f"`{name}` is {list(given[name].shape)}, not {list(shape)}"
-        elif not _is_finite(given[name]):
+        elif arrays[name].shape != shape:
+            yield f"`{name}` is {list(arrays[name].shape)}, not {list(shape)}"
+        elif not _is_finite(arrays[name]):
             yield f"`{name}` holds what is no finite number"
-    yield from (f"the model has no `{name}`" for name in given if name not in wanted)
+    yield from (f"the model has no `{name}`" for name in arrays if name not in shapes)
 
 
 def _is_finite(x: NDArray[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Arrays: what lives through a step."""
+"""Arrays, the tensors that live through a step: weights, gradients, optimizer state, residuals, inputs."""
 
 from __future__ import annotations
 
@@ -11,38 +11,39 @@ from wscc.ir.types import TensorType
 
 
 class Kind(StrEnum):
-    """What an array is for; memory is reported by it."""
+    """The purpose of an array; reports add up memory by it."""
 
     PARAM = "param"
     COMPUTE_COPY = "compute_copy"  # a parameter in the type of computation, converted once a step
     GRAD = "grad"
     STATE = "state"
     INPUT = "input"
-    CARRIED = "carried"
+    CARRIED = "carried"  # loop-carried: from one segment, or layer, to the next
     RESIDUAL = "residual"  # saved by a forward procedure for the backward one
     SCALAR = "scalar"
 
 
 @dataclass(frozen=True, slots=True)
 class Init:
-    """How the host fills an array before the first step: `zeros`, `ones`, or `normal` with a deviation."""
+    """The values that the host fills an array with before the first step: `zeros`, `ones`, or `normal` with standard
+    deviation `std`."""
 
     kind: str = "zeros"
     std: float = 0.0
 
 
 class Role(StrEnum):
-    """What an array is to another one."""
+    """The relation of an array to another one."""
 
     GRADIENT = "gradient"
-    MOMENT = "moment"  # what an optimizer keeps for a parameter
-    PARTIAL = "partial"  # its sum, not yet complete
-    COPY = "copy"  # the parameter in the type of computation
+    MOMENT = "moment"  # optimizer state of a parameter
+    PARTIAL = "partial"  # its pending sum, all-reduced later
+    COPY = "copy"  # its compute copy
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """The array is the `role` of `array`; where stages hold pieces of that one, `array` is the name of the whole."""
+    """The array is the `role` of `array`; where stages hold parts of that one, `array` is the name of the whole."""
 
     role: Role
     array: str
@@ -52,9 +53,9 @@ class Relation:
 class Array:
     """`prod(extents)` elements of one tensor type; `storage` names the array whose bytes it shares.
 
-    Where stages are cut, an array may lie on one `stage` only (-1: on all). It may hold for the host the
-    elements of the array `of` from `first` on; several that hold the same element hold replicas of it. What it is
-    to another array its `relation` says, and never its name.
+    With pipeline stages, an array may be on one `stage` only (-1: on all). It may hold for the host the
+    elements of the array `of` from `first` on; several that hold the same element hold replicas of it. Its
+    `relation` says what it is to another array; its name never does.
     """
 
     name: str
@@ -71,7 +72,9 @@ class Array:
 
     @property
     def count(self) -> int:
+        """Number of elements, each a tensor of `type`."""
         return prod(self.extents)
 
     def is_a(self, role: Role) -> bool:
+        """Whether the array has this role for another one."""
         return self.relation is not None and self.relation.role is role

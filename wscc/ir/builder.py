@@ -1,4 +1,4 @@
-"""Builds the body of a procedure op by op, inferring result types from index rules."""
+"""A builder of procedure bodies, op by op; result types follow from index rules."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ class ShapeMismatch(ValueError):
 
 
 class Builder:
-    """Collects ops in SSA form; names are made unique in order of creation, so the same calls give the same
-    names."""
+    """A body in SSA form; names are made unique in order of creation, so the same calls give the same names."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
@@ -49,17 +48,17 @@ class Builder:
     ) -> tuple[Value, ...]:
         """Append an op and return its results.
 
-        `sizes` gives factors that no operand has; results take the first float operand's element type
-        unless `dtypes` says otherwise. Raises `ShapeMismatch`.
+        `sizes` has the sizes of factors that no operand has; results take the element type of the first float
+        operand unless `dtypes` has others; `hints` are names of results. Raises `ShapeMismatch`.
         """
         rule = parse_rule(rule) if isinstance(rule, str) else rule
-        known = _factor_sizes(kind, operands, rule, dict(sizes or {}))
+        factor_sizes = _factor_sizes(kind, operands, rule, dict(sizes or {}))
         default = next((v.type.dtype for v in operands if v.type.dtype.is_float), DType.F32)
         types = list(dtypes) if dtypes is not None else [default] * len(rule.outs)
         results = tuple(
             Value(
                 self.fresh(hints[i] if i < len(hints) else kind),
-                TensorType(tuple(known[f] for f in term), types[i]),
+                TensorType(tuple(factor_sizes[f] for f in term), types[i]),
             )
             for i, term in enumerate(rule.outs)
         )
@@ -74,6 +73,7 @@ class Builder:
 
 
 def _factor_sizes(kind: str, operands: Sequence[Value], rule: Rule, sizes: dict[str, int]) -> dict[str, int]:
+    """`sizes` with the size of each factor that an operand has; raises `ShapeMismatch`."""
     terms = rule.ins if operands else ()
     if operands and len(operands) != len(terms):
         raise ShapeMismatch(f"`{kind}` takes {len(terms)} operands, not {len(operands)}")
@@ -86,14 +86,14 @@ def _factor_sizes(kind: str, operands: Sequence[Value], rule: Rule, sizes: dict[
             )
         for d, (n, factor) in enumerate(zip(shape, term, strict=True)):
             if sizes.setdefault(factor, n) != n:
-                other, at = first.get(factor, (value, d))
-                raise ShapeMismatch(_disagreement(kind, other, at, value, d))
+                other, dim = first.get(factor, (value, d))
+                raise ShapeMismatch(_disagreement(kind, other, dim, value, d))
             first.setdefault(factor, (value, d))
     return sizes
 
 
 def _disagreement(kind: str, a: Value, i: int, b: Value, j: int) -> str:
-    """Both shapes, and the two dimensions that should be equal."""
+    """The message of two operands with different sizes of one factor: both shapes, and both dimensions."""
     return (
         f"`{kind}` of `{a.name}` {list(a.type.shape)} and `{b.name}` {list(b.type.shape)}: "
         f"dimension {i} of the first is {a.type.shape[i]}, dimension {j} of the second is {b.type.shape[j]}"

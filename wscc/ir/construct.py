@@ -1,6 +1,7 @@
-"""Layers as index rules: what each function of the language builds. Leading dimensions are batch, sequence, ...
+"""Constructors of layers as ops with index rules, one for each function of the language.
 
-Every function appends to a `Builder` and may raise `ShapeMismatch`; the front end adds the span and the words.
+Leading dimensions are batch, sequence, and more. Every constructor appends to a `Builder`, returns its results and
+may raise `ShapeMismatch`; the front end adds the span and the words.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ def leading(rank: int) -> list[str]:
 
 
 def rank_of(value: Value) -> int:
+    """Number of dimensions."""
     return len(value.type.shape)
 
 
@@ -28,7 +30,7 @@ def elementwise(
     b: Builder, kind: str, *xs: Value, attrs: Mapping[str, Attr] | None = None, rows: bool = False, hint: str = "",
     span: Span = NO_SPAN,
 ) -> Value:  # fmt: skip
-    """Same-shape op `*, * -> *`, or `* d!, * d -> * d` on whole rows."""
+    """An op on operands of one shape, `*, * -> *`, or on whole rows of them, `* d!, * d! -> * d!`."""
     names = leading(rank_of(xs[0]))
     if rows and not names:
         raise ShapeMismatch(f"`{kind}` works on rows, and a scalar has none")
@@ -38,7 +40,7 @@ def elementwise(
 
 
 def binary(b: Builder, kind: str, x: Value, y: Value, *, hint: str = "", span: Span = NO_SPAN) -> Value:
-    """`add`, `sub`, `mul`, `div`; the smaller operand repeats along the leading dimensions it lacks."""
+    """`add`, `sub`, `mul` or `div`; the smaller operand repeats along the leading dimensions that it lacks."""
     big, small = (x, y) if rank_of(x) >= rank_of(y) else (y, x)
     names = leading(rank_of(big))
     skip = rank_of(big) - rank_of(small)
@@ -54,12 +56,13 @@ def binary(b: Builder, kind: str, x: Value, y: Value, *, hint: str = "", span: S
 
 
 def scale(b: Builder, x: Value, factor: float, *, span: Span = NO_SPAN) -> Value:
+    """`x * factor`, of the shape of `x`."""
     term = " ".join(leading(rank_of(x)))
     return b.one("scale", [x], f"{term} -> {term}", attrs={"factor": factor}, span=span)
 
 
 def cast(b: Builder, x: Value, dtype: DType, *, span: Span = NO_SPAN) -> Value:
-    """`x` itself where it already has the element type."""
+    """`x` in another element type; `x` itself if it has that already."""
     if x.type.dtype is dtype:
         return x
     term = " ".join(leading(rank_of(x)))
@@ -67,8 +70,8 @@ def cast(b: Builder, x: Value, dtype: DType, *, span: Span = NO_SPAN) -> Value:
 
 
 def project(b: Builder, x: Value, w: Value, *, hint: str = "project", span: Span = NO_SPAN) -> Value:
-    """Contract the longest run of trailing dimensions of `x`, behind batch and sequence, that leads `w`:
-    `b s k, k c h e -> b s c h e`, `b s h e, h e n -> b s n`."""
+    """A contraction of the longest run of trailing dimensions of `x`, behind batch and sequence, with which `w`
+    begins: `b s k, k c h e -> b s c h e`, `b s h e, h e n -> b s n`."""
     xs, ws = x.type.shape, w.type.shape
     depth = next(
         (n for n in range(min(max(len(xs) - 2, 1), len(ws)), 0, -1) if xs[len(xs) - n :] == ws[:n]), 0
@@ -97,7 +100,7 @@ def matmul(
 def split(
     b: Builder, x: Value, parts: int, *, hints: Sequence[str] = (), span: Span = NO_SPAN
 ) -> tuple[Value, ...]:
-    """Take `x` apart along its last dimension of size `parts` that is not the last: `b s c! h e -> b s h e, ...`."""
+    """The `parts` parts of `x` along an inner dimension of that size, the first such: `b s c! h e -> b s h e, ...`."""
     shape = x.type.shape
     dim = next((d for d in range(1, len(shape) - 1) if shape[d] == parts), None)
     if dim is None:
@@ -112,6 +115,7 @@ def split(
 
 
 def embedding(b: Builder, ids: Value, table: Value, *, span: Span = NO_SPAN) -> Value:
+    """Rows of `table` [v, d] by number: `b s, v@ d -> b s d`."""
     rows = " ".join(leading(rank_of(ids)))
     return b.one("embedding", [ids, table], f"{rows}, v@ d -> {rows} d", hints=["embedding"], span=span)
 
@@ -124,7 +128,7 @@ def norm(b: Builder, kind: str, x: Value, *params: Value, eps: float = 1e-5, spa
 
 
 def rope(b: Builder, x: Value, *, theta: float = 10000.0, span: Span = NO_SPAN) -> Value:
-    """Rotary positions on `b s heads.. e`; positions are those of dimension 1."""
+    """Rotary position embedding of `b s heads.. e`, by the positions of dimension 1 (Su et al., arXiv 2104.09864)."""
     if rank_of(x) < 3:
         raise ShapeMismatch(f"`rope` needs [batch, seq, ..., e], not {list(x.type.shape)}")
     if x.type.shape[-1] % 2:

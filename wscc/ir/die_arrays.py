@@ -1,4 +1,4 @@
-"""`Ints` as NumPy arrays and back, so that passes work on all dies at once."""
+"""Conversions between `Ints` and NumPy arrays, which hold all dies at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def as_ints(array: NDArray[np.generic]) -> Ints:
 
 @lru_cache(maxsize=8192)
 def senders(to: Ints, dies: int) -> Ints:
-    """By receiver, who sends to it when die i sends to `to[i]`; `NOBODY` where none does."""
+    """The sender of each receiver, where die i sends to `to[i]`; `NOBODY` on dies that none sends to."""
     target = as_array(to, dies)
     sending = np.flatnonzero(target != NOBODY)
     by_receiver = np.full(dies, NOBODY, np.int64)

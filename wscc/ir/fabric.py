@@ -1,6 +1,6 @@
-"""The fabric level: kernels on views of buffers, and transfers, each holding one entry per die of the stage.
+"""Statements of the fabric level: kernels on views of buffers, and transfers. Each holds for all dies of a stage.
 
-Nothing here is an object per die: where dies differ, a `PerDie` holds an integer for each logical die.
+No object stands for one die: where dies differ, a `PerDie` holds an integer for each logical die.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Buffer:
 
     @property
     def bytes(self) -> int:
+        """Size of the buffer."""
         return self.elements * self.dtype.size
 
 
@@ -34,9 +35,9 @@ KernelAttr = bool | int | float | str | PerDie
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One compute instruction on every die of `where` (1) or, if that is 1, on all.
+    """One compute instruction, on the dies where `where` is 1.
 
-    `source` names the op that it came from.
+    `source` names the op that was lowered to it.
     """
 
     opcode: str
@@ -48,10 +49,12 @@ class Kernel:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     def attr(self, name: str) -> KernelAttr:
+        """The value of an attribute that the kernel has."""
         return next(v for k, v in self.attrs if k == name)
 
 
 def _stays(to: Ints) -> bool:
+    """Whether the first die that sends anything sends it to itself."""
     values = (to,) if isinstance(to, int) else to.values
     return next((i == j for i, j in enumerate(values) if j != NOBODY), False)
 
@@ -59,11 +62,11 @@ def _stays(to: Ints) -> bool:
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """A partial permutation: die i sends `read` to die `to[i]` (`NOBODY`: it sends nothing), which receives
-    it in `write`. `read.offset` counts by sender, `write.offset` by receiver.
+    it in `write`. `read.offset` is by sender, `write.offset` by receiver.
 
     `channel` is unique in the procedure; `group` names the collective or stream that the transfer belongs to.
     Transfers with one `content` (if any) send the same bytes of each die, so that their messages may be merged.
-    `phase` is given by form_phases, `route` (an index of `Module.routes` by sender) by route.
+    The pass form_phases sets `phase`, the pass route sets `route` (an index of `Module.routes` for each sender).
     """
 
     channel: int
@@ -100,7 +103,7 @@ class Post:
 @dataclass(frozen=True, slots=True)
 class Send:
     """Start the message of `channel` to die `to`; `read` must stay as it is until `wait sent`. `source` names the op
-    that it came from."""
+    that was lowered to it."""
 
     channel: int
     to: Ints
@@ -127,7 +130,7 @@ FabricStmt = Kernel | Transfer | Post | Send | Wait
 
 
 def with_views(stmt: FabricStmt, view: Callable[[View], View]) -> FabricStmt:
-    """The statement on other views."""
+    """The statement with `view(v)` for each of its views v."""
     match stmt:
         case Kernel():
             return replace(stmt, writes=tuple(map(view, stmt.writes)), reads=tuple(map(view, stmt.reads)))

@@ -1,7 +1,7 @@
-"""Which index rules an op may have: the template of its `OpDef`, or its form.
+"""The check of an op's index rule against its `OpDef`: a template, or one of the forms below.
 
-template         `* d!, d, d -> * d`: `*` is any factors, the same everywhere, another name is one each
-contraction      `b s k, k n -> b s n`: what no result has is summed
+template         `* d!, d, d -> * d`: `*` is any factors, the same everywhere; any other name is one factor
+contraction      `b s k, k n -> b s n`: factors that no result has are summed
 reduction        `b s k -> s`: the same of one operand
 contraction_add  `b s k!, k! n, n -> b s n`: a contraction, plus a term that repeats along what it lacks
 broadcast        `b s d, d -> b s d`: operands repeat along what they lack
@@ -28,7 +28,7 @@ _SLOT: Final = re.compile(r"(\*|[a-z][a-z0-9]*)([!~@]*)")
 
 
 def check_form(op: Op) -> str | None:
-    """What is wrong with the rule of an op (a row of `OPS`), in words; None if it fits."""
+    """The mistake in the rule of an op whose kind is a row of `OPS`, in words; None if the rule fits."""
     rule, definition = op.rule, op.definition
     # An empty term is an operand without dimensions, or none.
     terms = 0 if definition.nullary and rule.ins == ((),) else len(rule.ins)
@@ -52,8 +52,8 @@ def _template(text: str) -> tuple[tuple[Term, ...], tuple[Term, ...], dict[str, 
     """Slots of operands and results, and the marks of each slot."""
     left, _, right = text.partition("->")
     marks: dict[str, str] = {}
-    for slot, found in _SLOT.findall(text):
-        marks[slot] = "".join(sorted({*marks.get(slot, ""), *found}))
+    for slot, suffix in _SLOT.findall(text):
+        marks[slot] = "".join(sorted({*marks.get(slot, ""), *suffix}))
 
     def terms(side: str) -> tuple[Term, ...]:
         return tuple(tuple(slot for slot, _ in _SLOT.findall(term)) for term in side.split(","))
@@ -70,8 +70,8 @@ def _check_template(definition: OpDef, rule: Rule) -> str | None:
     for slots, term in zip((*ins, *outs), (*rule.ins, *rule.outs), strict=True):
         if not bind(slots, term, bound):
             return misfit
-    taken = [f for factors in bound.values() for f in factors]
-    if len(set(taken)) != len(taken):
+    all_factors = [f for factors in bound.values() for f in factors]
+    if len(set(all_factors)) != len(all_factors):
         return misfit
     for slot, factors in bound.items():
         for f in factors:
@@ -80,13 +80,14 @@ def _check_template(definition: OpDef, rule: Rule) -> str | None:
     return None
 
 
-def _wrong_marks(rule: Rule, factor: str, wanted: str) -> str | None:
-    """More factors may be whole than must be; streamed and indexed ones are the kernel's own business."""
-    if "!" in wanted and factor not in rule.whole:
+def _wrong_marks(rule: Rule, factor: str, due: str) -> str | None:
+    """A factor that lacks one of the marks `due`, or is streamable or indexed without being so marked there. It may be
+    whole without: a pass may make it so."""
+    if "!" in due and factor not in rule.whole:
         return f"factor `{factor}` must be whole (`{factor}!`)"
-    for mark, having, word in (("~", rule.streamed, "streamable"), ("@", rule.indexed, "indexed")):
-        if (mark in wanted) != (factor in having):
-            return f"factor `{factor}` {'must' if mark in wanted else 'cannot'} be {word} (`{factor}{mark}`)"
+    for mark, marked, word in (("~", rule.streamed, "streamable"), ("@", rule.indexed, "indexed")):
+        if (mark in due) != (factor in marked):
+            return f"factor `{factor}` {'must' if mark in due else 'cannot'} be {word} (`{factor}{mark}`)"
     return None
 
 
@@ -94,7 +95,7 @@ def _wrong_marks(rule: Rule, factor: str, wanted: str) -> str | None:
 
 
 def _check_marks(definition: OpDef, rule: Rule) -> str | None:
-    """Attention checks its own marks; other forms stream nothing that is whole, and index nothing."""
+    """The marks of a form that is not attention, which checks its own: no factor is streamable or indexed."""
     if definition.form.startswith("attention"):
         return None
     return next((w for f in rule.factors if (w := _wrong_marks(rule, f, ""))), None)
@@ -127,12 +128,14 @@ def _contraction_add(op: Op, rule: Rule) -> str | None:
 
 
 def _missing_factor(rule: Rule) -> str | None:
-    known = {f for term in rule.ins for f in term}
-    missing = [f for term in rule.outs for f in term if f not in known]
+    """A factor of the result that no operand has."""
+    operand_factors = {f for term in rule.ins for f in term}
+    missing = [f for term in rule.outs for f in term if f not in operand_factors]
     return f"factor `{missing[0]}` of the result is in no operand" if missing else None
 
 
 def _one_sided(ins: tuple[Term, ...], rule: Rule) -> str | None:
+    """A contracted factor that not every operand has."""
     lone = [f for f in rule.contracted if not all(f in term for term in ins)]
     return f"factor `{lone[0]}` is summed, but only one operand has it" if lone else None
 
@@ -164,6 +167,7 @@ def _stack(op: Op, rule: Rule) -> str | None:
 
 
 def _parts(op: Op, rule: Rule, whole: Term, parts: tuple[Term, ...], word: str) -> str | None:
+    """A split of `whole` into `parts` along `dim`, or a stack of them; `word` names a part."""
     dim = next((v for k, v in op.attrs if k == "dim"), None)
     if type(dim) is not int or not 0 <= dim < len(whole):
         return f"`dim` must be one of its {len(whole)} dimensions, from 0"
@@ -204,14 +208,15 @@ def _attention_bwd(op: Op, rule: Rule) -> str | None:
 
 
 def _are_heads(q: Term, k: Term, v: Term) -> bool:
+    """Whether the terms are those of queries, keys and values, with or without groups of query heads."""
     grouped = len(q) in (4, 5) and len(k) == 4 and k == v
     return grouped and (q[0], q[2], q[-1]) == (k[0], k[2], k[3]) and k[1] not in q and q[1] not in k
 
 
 def _attention_marks(rule: Rule) -> str | None:
     q, k = rule.ins[0], rule.ins[1]
-    wanted = {q[1]: "@", k[1]: "~@", q[-1]: "!"}
-    return next((w for f in rule.factors if (w := _wrong_marks(rule, f, wanted.get(f, "")))), None)
+    due = {q[1]: "@", k[1]: "~@", q[-1]: "!"}
+    return next((w for f in rule.factors if (w := _wrong_marks(rule, f, due.get(f, "")))), None)
 
 
 _FORMS: Final[dict[str, Callable[[Op, Rule], str | None]]] = {

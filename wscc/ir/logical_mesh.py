@@ -1,4 +1,4 @@
-"""The logical mesh as arithmetic on die indices: coordinates, groups along an axis, blocks of a layout."""
+"""The logical mesh of dies: coordinates, groups along an axis and blocks of a layout, by arithmetic on die indices."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from wscc.ir.per_die import NOBODY, Ints, per_die
 
 @dataclass(frozen=True)
 class LogicalMesh:
-    """Dies are numbered row-major over `axes`, first axis major."""
+    """A mesh of (name, degree) axes; its dies are numbered row-major over them, first axis major."""
 
     axes: tuple[tuple[str, int], ...]
 
     @cached_property
     def count(self) -> int:
+        """Number of dies."""
         return prod(n for _, n in self.axes)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
+        """Degree of each axis."""
         return dict(self.axes)
 
     @cached_property
     def strides(self) -> dict[str, int]:
-        """How far apart two dies are that differ by one along the axis."""
+        """Difference of the indices of two dies next to each other along the axis, by axis."""
         names = [a for a, _ in self.axes]
         return {a: prod(n for _, n in self.axes[i + 1 :]) for i, a in enumerate(names)}
 
     def coordinates(self, axis: str) -> list[int]:
-        """By die, its position along the axis."""
+        """Position of each die along the axis."""
         return self._coordinates[axis]
 
     @cached_property
@@ -39,11 +41,11 @@ class LogicalMesh:
         return {axis: [i // self.strides[axis] % size for i in range(self.count)] for axis, size in self.axes}
 
     def by_position(self, axis: str, values: Sequence[int]) -> Ints:
-        """A value for each position along the axis, as a value for each die."""
+        """The value of each die, from one value for each position along the axis."""
         return per_die(map(values.__getitem__, self.coordinates(axis)))
 
     def peers(self, axis: str, targets: Sequence[int]) -> Ints:
-        """By die, the die of its group at position `targets[own position]` (`NOBODY` stays)."""
+        """For each die, the die of its group at position `targets[own position]`; `NOBODY` where that is `NOBODY`."""
         stride = self.strides[axis]
         return per_die(
             NOBODY if targets[p] == NOBODY else i + (targets[p] - p) * stride
@@ -51,11 +53,11 @@ class LogicalMesh:
         )
 
     def block(self, axes: Sequence[str]) -> list[int]:
-        """By die, the index of its block of a dimension split by `axes`, major first."""
+        """For each die, the index of its block of a dimension split by `axes`, major first."""
         index = [0] * self.count
         for a in axes:
-            size, at = self.sizes[a], self.coordinates(a)
-            index = [i * size + p for i, p in zip(index, at, strict=True)]
+            size, positions = self.sizes[a], self.coordinates(a)
+            index = [i * size + p for i, p in zip(index, positions, strict=True)]
         return index
 
     def groups(self, axis: str) -> list[list[int]]:
@@ -69,5 +71,5 @@ class LogicalMesh:
 
 
 def mask(mesh: LogicalMesh, axis: str, positions: Sequence[bool]) -> Ints:
-    """1 on dies whose position along the axis is chosen."""
+    """1 on dies whose position along the axis is true in `positions`, else 0."""
     return mesh.by_position(axis, [int(p) for p in positions])

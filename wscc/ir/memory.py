@@ -1,4 +1,4 @@
-"""Where everything of a die lies in its arena: [scratch of the running procedure][arrays of the step]."""
+"""The memory map of a die: its arena is [scratch of the running procedure][arrays of the step]."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def aligned(size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """An array: element i of it starts at `address + i * stride` bytes of the arena."""
+    """The bytes of an array: its element i starts at `address + i * stride` of the arena."""
 
     array: str
     address: int
@@ -25,9 +25,9 @@ class Placement:
 class Memory:
     """The memory map, the same on every die.
 
-    `scratch_bytes` from address 0 on are shared by the locals of all procedures (calls do not nest), with a gap where
-    some begin behind the fast memory;
-    `live_bytes` of them are in use at the fullest moment. `arrays` is in the order of `Module.arrays`.
+    The locals of all procedures share `scratch_bytes` from address 0 on (calls do not nest), with a gap where some
+    begin behind the fast memory; `live_bytes` of them are in use at the fullest moment. The arena has `arena_bytes`.
+    `arrays` is in the order of `Module.arrays`.
     """
 
     scratch_bytes: int
@@ -36,4 +36,5 @@ class Memory:
     arrays: tuple[Placement, ...]
 
     def placement(self, array: str) -> Placement:
+        """The placement of the array of this name."""
         return next(p for p in self.arrays if p.array == array)

@@ -1,8 +1,8 @@
 """The module: one data structure for the graph, the sharded and the fabric level.
 
-A module is a set of *arrays* (what lives through a step: weights, gradients, residuals, inputs), a set of
-*procedures* over argument values, and a *step*: loops of calls that bind arguments to array elements by affine
-index. Layers and micro-batches are loops, never unrolled, so nothing here grows with either.
+A module is a set of *arrays* (tensors that live through a step: weights, gradients, residuals, inputs), a set of
+*procedures* with arguments, and a *step*: loops of calls that bind arguments to array elements by affine index.
+Layers and micro-batches are loops, never unrolled, so the size of a module does not grow with either.
 """
 
 from __future__ import annotations
@@ -22,27 +22,31 @@ from wscc.machine.wafer import Wafer
 
 
 class Level(StrEnum):
+    """The level of a module: logical tensors, sharded tensors, or buffers and transfers."""
+
     GRAPH = "graph"
     SHARDED = "sharded"
     FABRIC = "fabric"
 
 
 class Mode(StrEnum):
-    """How a procedure leaves a result in the array element that the call binds."""
+    """The effect of an output on the array element that the call binds."""
 
-    WRITE = "write"
-    ADD = "add"
+    WRITE = "write"  # the element is replaced
+    ADD = "add"  # the output is added to it
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
+    """An output argument of a procedure."""
+
     value: Value
     mode: Mode = Mode.WRITE
 
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """A pure function from `inputs` to `outputs`; a call binds inputs first, then outputs.
+    """A pure function from `inputs` to `outputs`; a call binds inputs first, then outputs (`arguments`).
 
     `body` holds ops, from the sharded level on reshards too; at the fabric level it holds `FabricStmt`s over
     `buffers` (locals) and arguments of the same names.
@@ -56,7 +60,7 @@ class Procedure:
 
     @property
     def ops(self) -> tuple[Op, ...]:
-        """What computes; only at the graph and sharded levels."""
+        """The statements that compute; there are none at the fabric level."""
         return tuple(op for op in self.body if isinstance(op, Op))
 
     @property
@@ -66,6 +70,7 @@ class Procedure:
 
     @property
     def arguments(self) -> tuple[Value, ...]:
+        """Inputs, then outputs: the order in which a call binds them to array elements."""
         return (*self.inputs, *(o.value for o in self.outputs))
 
 
@@ -76,7 +81,7 @@ class Module:
     `axes` is the strategy as an ordered logical mesh, first axis major; a logical die index is row-major over
     it. `dies` is the physical die of each logical index (from `place` on), `routes` those that
     messages take (from `route` on), `memory` the map of every die's arena (from `plan_memory` on). Sequences
-    split by an axis of `zigzag` lie in that order (`wscc.ir.zigzag`).
+    split by an axis of `zigzag` are in zigzag order (`wscc.ir.zigzag`).
     """
 
     name: str
@@ -94,34 +99,39 @@ class Module:
 
     @property
     def sizes(self) -> dict[str, int]:
+        """Degree of each axis."""
         return dict(self.axes)
 
     @property
     def dies_used(self) -> int:
+        """Number of logical dies."""
         return prod(n for _, n in self.axes)
 
     @property
     def stages(self) -> int:
-        """Pipeline stages; each is an equal block of logical dies."""
+        """Number of pipeline stages; each is an equal block of logical dies."""
         return sum(isinstance(s, Stage) for s in self.step) or 1
 
     def steps(self) -> tuple[tuple[Call | Loop, ...], ...]:
         """The step of each stage."""
-        own = {s.index: s.body for s in self.step if isinstance(s, Stage)}
-        if not own:
+        bodies = {s.index: s.body for s in self.step if isinstance(s, Stage)}
+        if not bodies:
             return (tuple(s for s in self.step if not isinstance(s, Stage)),)
-        return tuple(own[i] for i in range(len(own)))
+        return tuple(bodies[i] for i in range(len(bodies)))
 
     def procedure(self, name: str) -> Procedure:
+        """The procedure of this name."""
         return next(p for p in self.procedures if p.name == name)
 
     def array(self, name: str) -> Array:
+        """The array of this name."""
         return next(a for a in self.arrays if a.name == name)
 
     def related(self, role: Role) -> dict[str, str]:
-        """By the name of an array, that of its gradient, its incomplete sum or its compute copy; before stages are
-        cut, an array has one at most."""
+        """By the name of an array, that of its gradient, its pending sum or its compute copy; before stages are cut,
+        an array has one at most."""
         return {a.relation.array: a.name for a in self.arrays if a.relation and a.relation.role is role}
 
     def with_(self, **changes: object) -> Module:
+        """The module with some fields replaced."""
         return replace(self, **changes)  # type: ignore[arg-type]

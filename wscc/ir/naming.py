@@ -1,11 +1,11 @@
-"""Unique names, in order of asking: the same requests give the same names."""
+"""Unique names; the same requests in the same order get the same names."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable
 from typing import Final
 
-# What the procedures of a segment are called behind its name.
+# Suffixes of the procedures of a segment.
 FORWARD: Final = ".fwd"
 BACKWARD: Final = ".bwd"
 
@@ -24,11 +24,11 @@ class Names:
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
-        self._given: dict[Hashable, str] = {}
+        self._names: dict[Hashable, str] = {}
 
     def of(self, key: Hashable, hint: str) -> str:
         """The name of the key; made of `hint` when it is asked for first."""
-        if key not in self._given:
-            self._given[key] = fresh(hint, self._taken)
-            self._taken.add(self._given[key])
-        return self._given[key]
+        if key not in self._names:
+            self._names[key] = fresh(hint, self._taken)
+            self._taken.add(self._names[key])
+        return self._names[key]

@@ -1,4 +1,4 @@
-"""Values, ops and reshards: what a procedure of the graph and sharded levels is made of."""
+"""Values, ops and reshards: the statements of procedures at the graph and sharded levels."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The op runs as a loop over the chunks of `factor`, one per die along `axis`.
+    """The op runs as a loop over the chunks of `factor`, one for each die along `axis`: a collective matmul, of any op
+    (S. Wang et al., "Overlap Communication with Dependent Computation via Decomposition in Large Deep Learning
+    Models", ASPLOS 2023).
 
-    Operands in `moving_in` and accumulators in `moving_out` travel from neighbour to neighbour;
-    other operands with the factor are sliced, other results are written per chunk or merged.
+    Operands numbered in `moving_in` and accumulators of results numbered in `moving_out` travel from neighbour to
+    neighbour; other operands with the factor are sliced, other results are written chunk by chunk or merged.
     """
 
     axis: str
@@ -40,8 +42,8 @@ class Stream:
 class Op:
     """One operation; `kind` is a row of `OPS`.
 
-    `origin` names the forward result whose op this op differentiates or recomputes: both share factor
-    names, and therefore their split.
+    `origin` names the result of the forward op that this op differentiates or recomputes: both have the same factor
+    names, and so the same split.
     """
 
     kind: str
@@ -59,9 +61,11 @@ class Op:
 
     @property
     def definition(self) -> OpDef:
+        """The row of `OPS`; `KeyError` for a kind that has none."""
         return OPS[self.kind]
 
     def attr(self, name: str) -> Attr:
+        """The value of an attribute that the op has."""
         return next(v for k, v in self.attrs if k == name)
 
     def terms(self) -> Iterator[tuple[Value, tuple[str, ...]]]:
@@ -71,7 +75,7 @@ class Op:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The whole size of each factor."""
+        """The size of each factor in logical (whole) shapes."""
         return {f: n for v, fs in self.terms() for f, n in zip(fs, v.type.shape, strict=True)}
 
     @property
@@ -84,10 +88,10 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Reshard:
-    """Another layout of one value along `axis`; `kind` is a row of `RESHARDS`, which says which fields it has.
+    """A change of the layout of one value along `axis`; `kind` is a row of `RESHARDS`, which lists its fields.
 
-    `dim` is gathered, scattered or sliced, and `to` is where all_to_all splits instead; `reduction` is how
-    all_reduce combines parts; `source` and `target` are the stages of a permute.
+    `dim` is the dimension that is gathered, scattered or sliced, `to` the one that all_to_all splits instead;
+    `reduction` combines the parts in all_reduce; `source` and `target` are the stages of a permute.
     """
 
     kind: str
@@ -103,10 +107,12 @@ class Reshard:
 
     @property
     def operands(self) -> tuple[Value, ...]:
+        """The one operand, as an op has them."""
         return (self.operand,)
 
     @property
     def results(self) -> tuple[Value, ...]:
+        """The one result, as an op has them."""
         return (self.result,)
 
     def with_operands(self, new: Callable[[Value], Value]) -> Reshard:

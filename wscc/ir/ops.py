@@ -1,11 +1,11 @@
 """Every op of the graph and sharded levels, declared once.
 
-From a row derive: shape check, FLOPs and bytes, splittable factors, the effect of a split, gradient
-layouts and the text form. Meaning lives elsewhere, in tables that a test holds to be total: NumPy meaning
-in `wscc.reference`, derivatives in `wscc.passes.differentiate.rules`, lowering in `wscc.passes.lower_collectives.ops`.
+From a row derive: shape check, FLOPs and bytes, factors that may be split, the effect of a split, layouts of
+gradients and the text form. Semantics are in tables that a test holds to be total: NumPy semantics in
+`wscc.reference`, derivatives in `wscc.passes.differentiate.rules`, lowering in `wscc.passes.lower_collectives.ops`.
 
 `*` in a template stands for any factors, the same ones everywhere in the rule; an op without a template takes
-any rule that fits its `form` (see `wscc.ir.forms`).
+any rule that fits its `form` (`wscc.ir.forms`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from wscc.ir.types import Reduction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpDef:
-    """One op kind.
+    """The declaration of one kind of op: the row of `OPS` that everything else derives from.
 
-    `combine`: how parts along a contracted factor combine. `linear`: jointly in all operands, so that
-    partial sums may pass through. `heavy`: work is the product of all factor sizes (two FLOPs each),
-    otherwise the elements touched. `merges`: chunks along its streamable factor combine by the op's own
-    merge. `flops`: per product of factors, for heavy ops. `positional`: it asks where in the sequence its
-    operands' positions lie.
+    `combine`: the reduction of the parts along a contracted factor. `linear`: it is linear, jointly in all operands,
+    so that partial sums may pass through. `heavy`: its work is the product of all factor sizes, `flops` FLOPs each;
+    otherwise, the elements that it reads and writes. `merges`: chunks along its streamable factor combine by the op's
+    own merge. `positional`: it depends on the positions of its operands' elements in the sequence.
 
     `nullary`: it has no operands (an empty term of its rule may also be an operand without dimensions).
     `integers`, `integer_results`: places of operands and results that hold integers (token ids, labels, step
-    counts); all others hold floats, unless `any_dtype`. `table`: place of the operand of which only what integers
-    name is read. `has_weight`: an operand may be a large weight, and then decides how the op is split.
+    counts); all others hold floats, unless `any_dtype`. `table`: place of the operand of which only the rows that
+    integers number are read. `has_weight`: an operand may be a large weight, and then decides how the op is split.
     `streamable`: its lowering can loop over chunks of a factor (`Stream`). `view`: its results name parts of its
     operand and cost nothing. `differentiable`: it may stand in a forward procedure and has a derivative.
     `moments`: of an optimizer, the names of the state that it keeps for each weight; its operands are the weight,
@@ -195,8 +194,8 @@ OPTIMIZERS: Final = tuple(name for name, d in OPS.items() if d.moments is not No
 
 # Reshards: statements of the sharded level that change a layout and nothing else; by kind, the fields that one has
 # beside its axis (`wscc.ir.op.Reshard`), in the order of the text form.
-# The last two are between stages, each of which has values of its own: from one to another, and the sum of what all
-# have.
+# The last two are between stages, each of which has values of its own: one sends its value to another, and all add up
+# theirs.
 RESHARDS: Final[Mapping[str, tuple[str, ...]]] = {
     "slice": ("dim",),
     "mask": (),

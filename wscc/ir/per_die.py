@@ -1,4 +1,4 @@
-"""Integers that may differ by die: one for all, or one for each logical die."""
+"""Integers that may differ by die: one integer for all dies, or one for each logical die."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class PerDie:
 
 Ints = int | PerDie
 
-
+# The peer of a die that sends to none, or receives from none.
 NOBODY = -1
 
 
 def per_die(values: Iterable[int]) -> Ints:
-    """The values as a plain integer where all dies agree."""
+    """One value for each die; a plain integer if all are equal."""
     items = tuple(map(int, values))
     return items[0] if len(set(items)) == 1 else PerDie(items)
 
@@ -59,4 +59,5 @@ def times_each(a: Ints, b: Ints) -> Ints:
 
 
 def flipped(where: Ints) -> Ints:
+    """The complement of a mask of zeros and ones."""
     return 1 - where if isinstance(where, int) else PerDie(tuple(1 - v for v in where.values))

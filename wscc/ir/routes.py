@@ -1,4 +1,4 @@
-"""Routes: how the routers of the wafer bring a message from die to die, whole or in parts, alone or merged."""
+"""Routes: the paths of messages through the routers of the wafer, whole or in parts, alone or merged (multicast)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Hop = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One path of physical dies, both ends included, and the virtual channel on it; it carries `share` parts
-    of a message out of the sum of the shares of the route."""
+    """One path of physical dies, both ends included, and its virtual channel; it carries `share` parts of a message
+    out of the sum of the shares of the route."""
 
     path: tuple[int, ...]
     channel: int = 0
@@ -23,16 +23,17 @@ class Leg:
 
     @property
     def hops(self) -> Iterator[Hop]:
+        """The directed links of the path, in order."""
         return pairwise(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The legs of a message, all from one die to another.
+    """The legs of a message, all of which join the same two dies.
 
-    Routes with one `merged` number (not `ALONE`) start at one die and have legs of equal shares and channels:
-    messages that carry the same bytes. The die sends all of them each time, and their k-th legs form a tree
-    in which the routers replicate: a link on several of them carries the bytes once (multicast).
+    Routes with one `merged` number (not `ALONE`) start at one die, have legs of equal shares and channels, and carry
+    the same bytes. The die sends all of them each time, and their k-th legs form a tree in which the routers
+    replicate: a link on several of them carries the bytes once (multicast).
     """
 
     legs: tuple[Leg, ...]
@@ -51,30 +52,30 @@ class Route:
 
     @property
     def hops(self) -> int:
-        """Links on the longest leg."""
+        """Number of links of the longest leg."""
         return max(len(leg.path) for leg in self.legs) - 1
 
     def parts(self, amount: int) -> tuple[int, ...]:
-        """The bytes of each leg when a message has `amount`: each begins at the share of the message before it,
-        rounded down."""
+        """The bytes of each leg of a message of `amount` bytes, in proportion to shares; each leg begins at the sum of
+        the shares before it, rounded down."""
         total = sum(leg.share for leg in self.legs)
-        done = [0]
+        shares = [0]
         for leg in self.legs:
-            done.append(done[-1] + leg.share)
-        edges = [amount * n // total for n in done]
+            shares.append(shares[-1] + leg.share)
+        edges = [amount * n // total for n in shares]
         return tuple(b - a for a, b in pairwise(edges))
 
 
 def crossings(routes: Iterable[Route]) -> tuple[tuple[tuple[int, Hop], ...], ...]:
-    """By route, every (number of the leg, link) on which a message of it adds bytes: its hops, without those
-    that an earlier route merged with it has already."""
-    seen: dict[tuple[int, int], set[Hop]] = {}
-    found = []
+    """For each route, every (number of the leg, link) on which its message adds bytes: all its hops but those of
+    earlier routes merged with it."""
+    trees: dict[tuple[int, int], set[Hop]] = {}
+    by_route = []
     for route in routes:
-        own: list[tuple[int, Hop]] = []
+        links: list[tuple[int, Hop]] = []
         for k, leg in enumerate(route.legs):
-            known = seen.setdefault((route.merged, k), set()) if route.merged != ALONE else set()
-            own += [(k, hop) for hop in leg.hops if hop not in known]
-            known.update(leg.hops)
-        found.append(tuple(own))
-    return tuple(found)
+            tree = trees.setdefault((route.merged, k), set()) if route.merged != ALONE else set()
+            links += [(k, hop) for hop in leg.hops if hop not in tree]
+            tree.update(leg.hops)
+        by_route.append(tuple(links))
+    return tuple(by_route)

@@ -1,11 +1,11 @@
-"""Index rules: what an op does, said once in named factors.
+"""Index rules: the dimensions of an op's operands and results, as named factors.
 
     b s k, k n -> b s n          matmul: `b s n` parallel, `k` contracted
     b s d!, d, d -> b s d        layernorm: no axis may split `d`
     b q h e!, b k~ h e! ...      attention: `k` may be streamed (merged chunk by chunk), not split
     b s, v@ d -> b s d           embedding: the kernel needs the coordinates of its rows of `v`
 
-A factor absent from a result is contracted: split it and that result is partial (`OpDef.combine`).
+A factor absent from a result is contracted: where an axis splits it, that result is partial (`OpDef.combine`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Rule:
     @property
     def contracted(self) -> tuple[str, ...]:
         """Factors of operands that no result has."""
-        kept = {f for term in self.outs for f in term}
-        return tuple(f for f in self.factors if f not in kept)
+        in_results = {f for term in self.outs for f in term}
+        return tuple(f for f in self.factors if f not in in_results)
 
     def may_split(self, factor: str) -> bool:
         """Whether an axis may split the factor outright; a streamable one may only be streamed."""
@@ -55,13 +55,13 @@ class Rule:
 
 
 def parse_rule(text: str) -> Rule:
-    """Read a rule; a mark on any occurrence of a factor holds for all. `ValueError` if it is not one."""
+    """The rule that the text spells; a mark on one occurrence of a factor holds for all. Raises `ValueError`."""
     left, arrow, right = text.partition("->")
     if not arrow or _FACTOR.sub("", text).strip(" ,->"):
         raise ValueError(f"`{text}` is not an index rule")
     marks: dict[str, set[str]] = {"!": set(), "~": set(), "@": set()}
-    for name, found in _FACTOR.findall(text):
-        for mark in found:
+    for name, suffix in _FACTOR.findall(text):
+        for mark in suffix:
             marks[mark].add(name)
 
     def terms(side: str) -> tuple[tuple[str, ...], ...]:

@@ -1,4 +1,4 @@
-"""The step of a module: its loops of calls, walked and rewritten."""
+"""The step of a module: loops of calls, their indices, and walks over them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class Affine:
     modulus: int = 0
 
     def at(self, variables: dict[str, int]) -> int:
+        """The index for these values of the loop variables."""
         n = self.base
         for v, c in self.terms:
             n += c * variables[v]
@@ -31,6 +32,8 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Call:
+    """A call of a procedure; `args` are the array elements bound to its arguments, in order."""
+
     procedure: str
     args: tuple[Ref, ...]
 
@@ -46,7 +49,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the dies of pipeline stage `index` do, and no others. Stages meet in the calls that both make."""
+    """The step of the dies of pipeline stage `index` alone. Stages exchange messages in calls that both make."""
 
     index: int
     body: tuple[Call | Loop, ...]
@@ -56,15 +59,15 @@ Step = tuple[Call | Loop | Stage, ...]
 
 
 def substituted(a: Affine, variables: dict[str, Affine]) -> Affine:
-    """The index with loop variables replaced by affine values."""
+    """The index with each loop variable in `variables` replaced by an affine expression (without a modulus)."""
     base, terms = a.base, []
     for name, c in a.terms:
-        value = variables.get(name)
-        if value is None:
+        expression = variables.get(name)
+        if expression is None:
             terms.append((name, c))
             continue
-        base += c * value.base
-        terms += [(v, c * k) for v, k in value.terms]
+        base += c * expression.base
+        terms += [(v, c * k) for v, k in expression.terms]
     return Affine(base, tuple(terms), a.modulus)
 
 
@@ -80,7 +83,7 @@ def calls(step: Step) -> Iterator[tuple[Call, int]]:
 
 
 def walk(step: Step, variables: dict[str, int] | None = None) -> Iterator[tuple[Call, dict[str, int]]]:
-    """Every dynamic call in order, with the values of the loop variables. Unrolls: for engines and tests."""
+    """Every dynamic call in order, with the values of the loop variables: the loops unrolled, for engines and tests."""
     variables = variables or {}
     for stmt in step:
         if isinstance(stmt, Call):

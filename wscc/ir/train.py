@@ -1,4 +1,4 @@
-"""How to train: what the `train` section of a `.wsl` says once elaborated. Plain facts, no behaviour."""
+"""The settings of training: the `train` section of a `.wsl`, elaborated. Plain facts, no behaviour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wscc.ir.types import DType
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """`kind` is `adamw` or `sgd` (which uses only `lr`)."""
+    """The settings of an optimizer; `kind` is `adamw`, or `sgd`, which uses only `lr`."""
 
     kind: str = "adamw"
     lr: float = 1e-3
@@ -31,10 +31,11 @@ class LrSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """`microbatches` calls of each procedure a step; `clip` 0 means no clipping.
+    """The settings of a training step: `batch` sequences in `microbatches` calls of each procedure of the model.
 
-    `zero` (Rajbhandari et al., arXiv 1910.02054) is what replicas share out: nothing (0), the optimizer's state
-    (1), or weights and gradients too (3). Each pipeline stage holds `interleave` chunks of layers.
+    `clip` bounds the norm of the gradients; 0 means no clipping. `zero` (Rajbhandari et al., arXiv 1910.02054) is
+    what replicas share out: nothing (0), the optimizer's state (1), or weights and gradients too (3). Each pipeline
+    stage holds `interleave` chunks of layers.
     """
 
     batch: int

@@ -1,4 +1,4 @@
-"""Element types, layouts and tensor types: what is known of a value before any number exists."""
+"""Element types, layouts (the sharding of tensors) and tensor types."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class DType(StrEnum):
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
+        """The NumPy type of the same name."""
         return _NUMPY[self]
 
     @property
@@ -29,6 +30,7 @@ class DType(StrEnum):
 
     @property
     def is_float(self) -> bool:
+        """Whether the elements are floating-point numbers."""
         return self is not DType.I32
 
 
@@ -41,7 +43,7 @@ _NUMPY: dict[DType, np.dtype[np.generic]] = {
 
 
 class Reduction(StrEnum):
-    """How the parts of a partial value make the whole."""
+    """The operation that makes the whole of the parts of a partial value."""
 
     SUM = "sum"
     MAX = "max"
@@ -49,9 +51,9 @@ class Reduction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a tensor lies on the logical mesh.
+    """The sharding of a tensor over the logical mesh.
 
-    `dims` gives each dimension its ordered axes, major first; an axis in none of them holds a replica.
+    `dims` has the axes that split each dimension, major first; along an axis in none of them, dies hold replicas.
     `partial` lists the axes over which each die holds only a part of a sum or maximum, sorted by axis.
     """
 
@@ -60,7 +62,7 @@ class Layout:
 
     @classmethod
     def whole(cls, rank: int) -> Layout:
-        """Every die holds all of it."""
+        """The layout of a tensor of which every die holds all."""
         return cls(((),) * rank)
 
     @property
@@ -69,10 +71,11 @@ class Layout:
         return tuple(a for dim in self.dims for a in dim)
 
     def dim_of(self, axis: str) -> int | None:
-        """The dimension that `axis` splits."""
+        """The dimension that `axis` splits; None if it splits none."""
         return next((d for d, axes in enumerate(self.dims) if axis in axes), None)
 
     def reduction_of(self, axis: str) -> Reduction | None:
+        """The reduction that is pending over `axis`; None if the tensor is complete over it."""
         return next((kind for a, kind in self.partial if a == axis), None)
 
     def completed(self) -> Layout:
@@ -80,11 +83,12 @@ class Layout:
         return Layout(self.dims)
 
     def closed(self, dim: int, axis: str) -> Layout:
-        """The same with one dimension split further, at its minor end."""
+        """The same with dimension `dim` split further by `axis`, as its minor axis."""
         dims = tuple((*axes, axis) if d == dim else axes for d, axes in enumerate(self.dims))
         return Layout(dims, self.partial)
 
     def with_partial(self, partial: dict[str, Reduction]) -> Layout:
+        """The same split, with these reductions pending."""
         return Layout(self.dims, tuple(sorted(partial.items())))
 
 
@@ -98,17 +102,21 @@ class TensorType:
 
     @property
     def elements(self) -> int:
+        """Number of elements of the whole tensor."""
         return prod(self.shape)
 
     @property
     def bytes(self) -> int:
+        """Bytes of the whole tensor."""
         return self.elements * self.dtype.size
 
     def with_layout(self, layout: Layout | None) -> TensorType:
+        """The same shape and element type in another layout."""
         return replace(self, layout=layout)
 
     def local_shape(self, sizes: dict[str, int]) -> tuple[int, ...]:
-        """The shape that each die holds; every split is even (partition refuses the rest by name)."""
+        """The shape of the shard of each die; `sizes` are the degrees of axes. Every split is even: partition refuses
+        others."""
         if self.layout is None:
             return self.shape
         return tuple(

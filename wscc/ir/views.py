@@ -1,4 +1,4 @@
-"""Views of buffers: whole ones, and windows, orders and repetitions of others."""
+"""Views of buffers: whole buffers, and slices, permutations and repetitions of other views."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ class View:
 
     @property
     def elements(self) -> int:
+        """Number of elements, repeated ones included."""
         return prod(self.shape)
 
     @property
     def bytes(self) -> int:
+        """Bytes of the elements, repeated ones included."""
         return self.elements * self.dtype.size
 
     @property
     def is_contiguous(self) -> bool:
+        """Whether the elements are side by side in row-major order."""
         return all(
             n == 1 or s == t
             for n, s, t in zip(self.shape, self.strides, contiguous_strides(self.shape), strict=True)
@@ -47,31 +50,31 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def whole_view(buffer: str, shape: tuple[int, ...], dtype: DType) -> View:
+    """A contiguous view of `shape` from the start of the buffer."""
     return View(buffer, 0, shape, contiguous_strides(shape), dtype)
 
 
 def sliced(view: View, dim: int, start: Ints, size: int) -> View:
-    """`size` indices of one dimension from `start`, which may differ by die."""
+    """The view of `size` indices of one dimension from `start` on, which may differ by die."""
     shape = (*view.shape[:dim], size, *view.shape[dim + 1 :])
     return replace(view, offset=plus(view.offset, times(start, view.strides[dim])), shape=shape)
 
 
 def indexed(view: View, dim: int, index: int) -> View:
-    """One index of a dimension; the dimension goes."""
-    cut = sliced(view, dim, index, 1)
-    keep = [d for d in range(len(view.shape)) if d != dim]
-    return arranged(cut, keep)
+    """The view of one index of a dimension, without that dimension."""
+    others = [d for d in range(len(view.shape)) if d != dim]
+    return arranged(sliced(view, dim, index, 1), others)
 
 
 def arranged(view: View, dims: Sequence[int | None]) -> View:
-    """The dimensions in another order; None makes one that repeats (stride 0, size 1: see `repeated`)."""
+    """The view with its dimensions in another order; None stands for a new one of stride 0 and size 1."""
     shape = tuple(1 if d is None else view.shape[d] for d in dims)
     strides = tuple(0 if d is None else view.strides[d] for d in dims)
     return replace(view, shape=shape, strides=strides)
 
 
 def repeated(view: View, term: Sequence[str], onto: Sequence[str], shape: Sequence[int]) -> View:
-    """A view with factors `term` read as one with factors `onto` of sizes `shape`, repeating what it lacks."""
+    """A view with factors `term` as one with factors `onto` of sizes `shape`, repeated along those that it lacks."""
     strides = tuple(view.strides[term.index(f)] if f in term else 0 for f in onto)
     return replace(view, shape=tuple(shape), strides=strides)
 

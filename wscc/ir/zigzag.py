@@ -8,17 +8,18 @@ from __future__ import annotations
 
 
 def piece_at(place: int, shards: int) -> int:
-    """Which of the 2T pieces lies at a place, places counted shard by shard."""
+    """The number of the piece at a place, of 2T; places are counted shard by shard."""
     shard, late = divmod(place, 2)
     return 2 * shards - 1 - shard if late else shard
 
 
 def order(size: int, shards: int) -> list[int]:
-    """The positions of a sequence as they lie, one after the other; `size` is a multiple of 2T."""
+    """The positions of a sequence in zigzag order; `size` is a multiple of 2T."""
     piece = size // (2 * shards)
     return [piece_at(k, shards) * piece + i for k in range(2 * shards) for i in range(piece)]
 
 
 def fits(size: int, shards: int, inner: int) -> bool:
-    """Whether pieces are whole, and each of the `inner` parts of a shard is two pieces or lies within one."""
+    """Whether `size` divides into 2T equal pieces, and each of the `inner` parts of a shard is two pieces or part of
+    one."""
     return size % (2 * shards * inner) == 0 and (inner == 1 or inner % 2 == 0)

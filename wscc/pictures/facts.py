@@ -1,4 +1,4 @@
-"""The facts that pictures are drawn from: plain numbers and words, no modules and no artifacts."""
+"""Facts that pictures are drawn from: plain numbers and words, no modules and no artifacts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Place = tuple[int, int]  # row, column of a die
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """`dead_links` join two places each, in any order."""
+    """A mesh of `rows` x `cols` dies with its damage; each of `dead_links` joins two places, in any order."""
 
     rows: int
     cols: int
@@ -19,7 +19,7 @@ class Mesh:
 
 @dataclass(frozen=True, slots=True)
 class Die:
-    """A die with a part in the program: its label, and which colour it has (counted from 0)."""
+    """A die with a part in the program: its label, and the number of its colour, from 0."""
 
     place: Place
     label: str
@@ -28,7 +28,7 @@ class Die:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Dies in the order in which something travels; `closed` where the last passes on to the first."""
+    """Dies in the order in which shards travel; `closed` where the last passes on to the first."""
 
     places: tuple[Place, ...]
     closed: bool
@@ -36,7 +36,8 @@ class Ring:
 
 @dataclass(frozen=True, slots=True)
 class WaferMap:
-    """`colours` are the words for the colours of dies, in order; `ring` those for the rings, empty without any."""
+    """The map of a wafer: `colours` are the words for the colours of dies, in order; `ring` those for the rings, empty
+    without any."""
 
     title: str
     subtitle: str
@@ -60,7 +61,8 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """`rows` are names of rows, `kinds` all kinds of bars in the order of the legend, `seconds` the length of time."""
+    """The timeline of a step of so many `seconds`: `rows` are names of rows, `kinds` all kinds of bars in the order of
+    the legend."""
 
     title: str
     subtitle: str
@@ -81,7 +83,8 @@ class LinkLoad:
 
 @dataclass(frozen=True, slots=True)
 class LoadMap:
-    """`used` are the dies with a part in the program, `loads` the live links, both directions of each."""
+    """The load of links in a step: `used` are the dies with a part in the program, `loads` the live links, both
+    directions of each."""
 
     title: str
     subtitle: str

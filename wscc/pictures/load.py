@@ -108,7 +108,7 @@ def _legend(most: int, y: float) -> Iterator[str]:
 
 
 def size(amount: int) -> str:
-    """Bytes with a unit, three digits."""
+    """Words for a number of bytes: three digits and a unit."""
     value, units = float(amount), ["B", "kB", "MB", "GB", "TB", "PB"]
     while value >= 1000 and len(units) > 1:
         value, units = value / 1000, units[1:]

@@ -23,7 +23,7 @@ _CHARACTER: Final = 0.56  # average width of a character, of its size
 
 
 def number(value: float) -> str:
-    """At most two decimals, the same on every machine."""
+    """The number with at most two decimals, the same on every machine."""
     return f"{round(value, 2):.2f}".rstrip("0").rstrip(".") or "0"
 
 
@@ -57,7 +57,7 @@ def titled(shape: str, words: str) -> str:
 
 
 def width_of(words: str, size: float = 12) -> float:
-    """About how wide the words are."""
+    """The width of words of that font size, about."""
     return len(words) * size * _CHARACTER
 
 
@@ -67,7 +67,8 @@ def fitting(width: float, words: str, most: float = 12, least: float = 5) -> flo
 
 
 def legend(entries: Sequence[tuple[str, str]], x: float, y: float, width: float) -> tuple[list[str], float]:
-    """Marks (SVG around 0, 0 to 16, 12) with their words in rows of at most `width`; and the height of all rows."""
+    """SVG of marks (each drawn between 0, 0 and 16, 12) with their words in rows of at most `width`; and the height of
+    all rows."""
     out: list[str] = []
     left, top = x, y
     for mark, words in entries:
@@ -86,7 +87,7 @@ def swatch(fill: str) -> str:
 
 
 def picture(width: float, height: float, title: str, subtitle: str, parts: Iterable[str]) -> str:
-    """The whole file: background, title, parts."""
+    """The text of an SVG file: background, title, parts."""
     size = fitting(width - 2 * MARGIN, subtitle, 12, 7)
     return "\n".join(
         [

@@ -92,7 +92,7 @@ def _axis(facts: Timeline, left: float, bottom: float) -> Iterator[str]:
 
 
 def tick(seconds: float) -> float:
-    """The distance of ticks: 1, 2 or 5 times a power of ten, about eight of them."""
+    """The distance of ticks in seconds: 1, 2 or 5 times a power of ten, for about eight of them."""
     rough = seconds / 8
     power = 10.0 ** floor(log10(rough))
     return next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
@@ -103,6 +103,6 @@ def _unit(seconds: float) -> tuple[float, str]:
 
 
 def time(seconds: float) -> str:
-    """A time with a unit, four digits."""
+    """Words for a time: four digits and a unit."""
     unit, name = _unit(seconds)
     return f"{seconds / unit:.4g} {name}"

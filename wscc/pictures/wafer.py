@@ -1,4 +1,4 @@
-"""The map of a wafer: each die where it lies, its coordinates on the axes, and the rings of what travels."""
+"""The map of a wafer: each die where it lies, its coordinates on the axes, and the rings along which shards travel."""
 
 from __future__ import annotations
 

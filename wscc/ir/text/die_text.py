@@ -1,4 +1,4 @@
-"""Integers over dies as text that does not grow with the mesh where they are regular.
+"""Text of integers over dies, whose length does not grow with the mesh where the integers are regular.
 
     1,2,3       three integers            0+64*4      0,64,128,192
     7*4         four sevens               (1,0)+2*8   1,0,3,2, ..., 15,14: a block, again with 2 added
@@ -23,12 +23,12 @@ _MAX_DEPTH: Final = 32
 
 @lru_cache(maxsize=8192)
 def spell_ints(values: tuple[int, ...]) -> str:
-    """The integers in angle brackets."""
+    """The integers as text in angle brackets."""
     return f"<{_pattern(values)}>"
 
 
 def _pattern(values: tuple[int, ...]) -> str:
-    """The shortest block of which the rest is a copy with a constant added each time; else runs."""
+    """The shortest block that repeats with a constant added each time, and its count; else runs."""
     n = len(values)
     if n < _SHORTEST_RUN:
         return ",".join(map(str, values))
@@ -45,7 +45,7 @@ def _again(block: str, step: int, count: int) -> str:
 
 
 def _runs(values: tuple[int, ...]) -> list[str]:
-    """Arithmetic runs of at least three, and single integers."""
+    """Arithmetic runs of at least three integers, and single ones, as text."""
     out: list[str] = []
     i = 0
     while i < len(values):
@@ -72,13 +72,14 @@ def read_ints(text: str) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _sequence(text: str, at: int, depth: int) -> tuple[list[int], int]:
+def _sequence(text: str, start: int, depth: int) -> tuple[list[int], int]:
+    """The integers of the list that starts there, and the position behind it."""
     values: list[int] = []
     while True:
-        block, at = _block(text, at, depth)
-        again = _AGAIN.match(text, at)
+        block, end = _block(text, start, depth)
+        again = _AGAIN.match(text, end)
         assert again is not None, "an optional pattern always matches"
-        at = again.end()
+        end = again.end()
         step, count = again.groups()
         if step and not count:
             raise Misspelt(f"`{step}` needs a count, as in `{step}*4`")
@@ -86,20 +87,21 @@ def _sequence(text: str, at: int, depth: int) -> tuple[list[int], int]:
         if len(values) + len(block) * times > _MAX_COUNT:
             raise Misspelt(f"more than {_MAX_COUNT} integers")
         values += [v + k * added for k in range(times) for v in block]
-        if text[at : at + 1] != ",":
-            return values, at
-        at += 1
+        if text[end : end + 1] != ",":
+            return values, end
+        start = end + 1
 
 
-def _block(text: str, at: int, depth: int) -> tuple[list[int], int]:
-    if text[at : at + 1] == "(":
+def _block(text: str, start: int, depth: int) -> tuple[list[int], int]:
+    """The integers of the bracket, or the one integer, that starts there, and the position behind it."""
+    if text[start : start + 1] == "(":
         if depth == _MAX_DEPTH:
             raise Misspelt(f"brackets more than {_MAX_DEPTH} deep")
-        values, at = _sequence(text, at + 1, depth + 1)
-        if text[at : at + 1] != ")":
+        values, end = _sequence(text, start + 1, depth + 1)
+        if text[end : end + 1] != ")":
             raise Misspelt("a bracket is not closed")
-        return values, at + 1
-    found = _INTEGER.match(text, at)
-    if not found:
+        return values, end + 1
+    integer = _INTEGER.match(text, start)
+    if not integer:
         raise Misspelt("an integer is missing")
-    return [read_int(found.group())], found.end()
+    return [read_int(integer.group())], integer.end()

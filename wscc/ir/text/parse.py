@@ -1,6 +1,6 @@
-"""Textual IR (`.wir`) to a module. Raises `CompileError` (W601, with a span) on any mistake of the text.
+"""The parser of textual IR (`.wir`): `parse` returns the module that a text spells.
 
-Reads what `wscc.ir.text.print` writes; whether the module makes sense is asked by `wscc.ir.verify`.
+It reads the text that `wscc.ir.text.print` writes; `wscc.ir.verify` checks the module.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def _parser() -> lark.Lark:
 
 
 def parse(source: Source) -> Module:
-    """The module that the text spells; its ops, arrays and kernels carry spans of the source."""
+    """The module that the text spells; its ops, arrays and kernels have spans of the source.
+
+    Raises `CompileError` (W601, with a span) for any mistake of the text.
+    """
     text = source.text if source.text.endswith("\n") else source.text + "\n"
     try:
         tree = _parser().parse(text)
@@ -44,26 +47,26 @@ def parse(source: Source) -> Module:
 
 
 def _syntax(problem: UnexpectedInput, source: Source) -> CompileError:
-    at = problem.pos_in_stream
-    if at is None or (isinstance(problem, UnexpectedToken) and problem.token.type == "$END"):
-        at = len(source.text)
-    found = _word_at(source.text, at)
-    line = source.text.count("\n", 0, at) + 1
-    column = at - source.text.rfind("\n", 0, at)
-    span = Span(source, at, at + len(found), line, column)
+    start = problem.pos_in_stream
+    if start is None or (isinstance(problem, UnexpectedToken) and problem.token.type == "$END"):
+        start = len(source.text)
+    word = _word_at(source.text, start)
+    line = source.text.count("\n", 0, start) + 1
+    column = start - source.text.rfind("\n", 0, start)
+    span = Span(source, start, start + len(word), line, column)
     shown = (
-        f"`{found}`"
-        if found.strip()
+        f"`{word}`"
+        if word.strip()
         else "the end of the line"
-        if at < len(source.text)
+        if start < len(source.text)
         else "the end of the file"
     )
     return fail(Code.BAD_IR, f"{shown} cannot stand here", span, help=_expectation(problem))
 
 
-def _word_at(text: str, at: int) -> str:
-    found = re.compile(r"[%@]?[A-Za-z0-9_.]+|[^\n]", re.ASCII).match(text, at)
-    return found.group() if found else ""
+def _word_at(text: str, start: int) -> str:
+    word = re.compile(r"[%@]?[A-Za-z0-9_.]+|[^\n]", re.ASCII).match(text, start)
+    return word.group() if word else ""
 
 
 def _expectation(problem: UnexpectedInput) -> str:

@@ -1,4 +1,4 @@
-"""A module as text, the same bytes for the same module; `wscc.ir.text.parse` reads it back.
+"""The printer of textual IR: `to_text` returns the text of a module, which `wscc.ir.text.parse` reads back.
 
 Invariant: `parse(to_text(m)) == m` for every module that verifies. The syntax is `grammar/wir.lark`.
 """
@@ -24,7 +24,7 @@ _WIDTH = 110
 
 
 def to_text(module: Module) -> str:
-    """The whole module, one statement per line."""
+    """The text of the whole module, one statement per line; equal modules have the same text."""
     lines: list[str] = [*_header(module)]
     lines += map(_array, module.arrays)
     for procedure in module.procedures:
@@ -89,18 +89,18 @@ def _array(a: Array) -> str:
     stage = f" stage={a.stage}" if a.stage >= 0 else ""
     part = f" of=%{spell_name(a.of)} first={a.first}" if a.of else ""
     relation = f" {a.relation.role}_of=%{spell_name(a.relation.array)}" if a.relation else ""
-    where = f"{extents}{init}{storage}{stage}{part}{relation}"
-    return f"array %{spell_name(a.name)} : {spell_type(a.type)} kind={a.kind}{where}"
+    options = f"{extents}{init}{storage}{stage}{part}{relation}"
+    return f"array %{spell_name(a.name)} : {spell_type(a.type)} kind={a.kind}{options}"
 
 
 # ------------------------------------------------------------------------------------------------ procedures
 
 
 def _procedure(p: Procedure) -> Iterator[str]:
-    known = {v.name: v for v in p.inputs}
-    known.update((v.name, v) for s in p.statements for v in s.results)
+    definitions = {v.name: v for v in p.inputs}
+    definitions.update((v.name, v) for s in p.statements for v in s.results)
     inputs = _filled(f"proc @{spell_name(p.name)}(", [_typed(v) for v in p.inputs], ")")
-    outputs = [_output(o, known) for o in p.outputs]
+    outputs = [_output(o, definitions) for o in p.outputs]
     yield from inputs[:-1]
     yield from _filled(f"{inputs[-1]} -> (", outputs, ") {")
     yield from map(buffer_line, p.buffers)
@@ -114,10 +114,10 @@ def _typed(v: Value) -> str:
     return f"%{spell_name(v.name)} : {spell_type(v.type)}"
 
 
-def _output(o: Output, known: dict[str, Value]) -> str:
-    """With its type only where nothing in the procedure tells it."""
-    told = known.get(o.value.name) == o.value
-    return f"%{spell_name(o.value.name)} {o.mode}" + ("" if told else f" : {spell_type(o.value.type)}")
+def _output(o: Output, definitions: dict[str, Value]) -> str:
+    """An output with its mode, and with its type unless a definition in the procedure has that."""
+    is_defined = definitions.get(o.value.name) == o.value
+    return f"%{spell_name(o.value.name)} {o.mode}" + ("" if is_defined else f" : {spell_type(o.value.type)}")
 
 
 def _statement(s: GraphStmt) -> str:
@@ -142,9 +142,9 @@ def _reshard(s: Reshard) -> str:
 
 def _stream(s: Stream) -> str:
     moving = "".join(
-        f", {way} {' '.join(map(str, which))}"
-        for way, which in (("in", s.moving_in), ("out", s.moving_out))
-        if which
+        f", {direction} {' '.join(map(str, numbers))}"
+        for direction, numbers in (("in", s.moving_in), ("out", s.moving_out))
+        if numbers
     )
     return f"stream({spell_word(s.factor)} over {spell_word(s.axis)}{moving})"
 
@@ -181,13 +181,14 @@ def _affine(a: Affine) -> str:
 
 
 def _term(scale: str, sign: int, what: str, joined: bool) -> str:
+    """A term with its sign; `joined` if another stands before it."""
     scale = "" if scale == "1*" and (joined or sign > 0) else scale
     minus = (" - " if joined else "-") if sign < 0 else (" + " if joined else "")
     return f"{minus}{scale}{what}"
 
 
 def _filled(head: str, items: Iterator[str] | Sequence[str], tail: str, indent: str = "") -> list[str]:
-    """Items between head and tail, separated by commas, broken after a comma where a line grows too long."""
+    """Lines of the items between head and tail, separated by commas; a line that would be too long ends at one."""
     lines, line = [], head
     parts = list(items)
     for i, part in enumerate(parts):

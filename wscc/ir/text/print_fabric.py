@@ -1,4 +1,4 @@
-"""Statements of the fabric level as text."""
+"""The text of buffers and statements of the fabric level."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from wscc.ir.views import View, contiguous_strides
 
 
 def buffer_line(b: Buffer) -> str:
+    """The line that declares a local of a procedure."""
     address = f" address={b.address}" if b.address != -1 else ""
     slot = " slot=true" if b.slot else ""
     return f"  buffer %{spell_name(b.name)} : {b.dtype}[{b.elements}]{address}{slot}"
 
 
 def fabric_line(stmt: FabricStmt, dtypes: Mapping[str, DType]) -> str:
-    """`dtypes` are those of the procedure's buffers and arguments, which a view need not repeat."""
+    """The line of a statement; `dtypes` are those of the procedure's buffers and arguments, which a view need not
+    repeat."""
     match stmt:
         case Kernel():
             return f"  {_kernel(stmt, dtypes)}"
@@ -42,9 +44,9 @@ def _kernel(k: Kernel, dtypes: Mapping[str, DType]) -> str:
     writes = ", ".join(_view(v, dtypes) for v in k.writes)
     reads = ", ".join(_view(v, dtypes) for v in k.reads)
     attrs = "".join(f" {spell_word(name)}={_attr(v)}" for name, v in k.attrs)
-    into = f" {writes}" if k.writes else ""
-    of = f" <- {reads}" if k.reads else ""
-    return f"{spell_word(k.opcode)}{into}{of}{attrs}{_where(k.where)}{_source(k.source)}"
+    targets = f" {writes}" if k.writes else ""
+    sources = f" <- {reads}" if k.reads else ""
+    return f"{spell_word(k.opcode)}{targets}{sources}{attrs}{_where(k.where)}{_source(k.source)}"
 
 
 def _transfer(t: Transfer, dtypes: Mapping[str, DType]) -> str:
@@ -58,6 +60,7 @@ def _transfer(t: Transfer, dtypes: Mapping[str, DType]) -> str:
 
 
 def ints(value: Ints) -> str:
+    """A plain integer, or one for each die in angle brackets."""
     return str(value) if isinstance(value, int) else spell_ints(value.values)
 
 
@@ -74,8 +77,8 @@ def _source(source: str) -> str:
 
 
 def _view(view: View, dtypes: Mapping[str, DType]) -> str:
-    told = dtypes.get(view.buffer) is view.dtype
-    return _window(view) + ("" if told else f":{view.dtype}")
+    is_declared = dtypes.get(view.buffer) is view.dtype
+    return _window(view) + ("" if is_declared else f":{view.dtype}")
 
 
 @lru_cache(maxsize=8192)

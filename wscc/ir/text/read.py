@@ -1,4 +1,4 @@
-"""The tree of a textual IR to a module: header, arrays and step."""
+"""The reader of the parse tree of a textual IR: header, arrays and step."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _FORMER_KINDS = {"saved": "residual", "working": "compute_copy"}
 
 
 def read_module(tree: Node, source: Source) -> Module:
+    """The module of the tree. Raises `CompileError` W601 with the mistakes that the grammar cannot tell."""
     r = Reading(source)
     by_rule = {str(n.data): n for n in nodes(tree)}
     name, level, axes = _title(r, by_rule["module"])
@@ -66,8 +67,8 @@ def _train(r: Reading, train: Node, optimizer: Node, lr_schedule: Node) -> Train
     )  # fmt: skip
 
 
-def _record(r: Reading, kind: type[T], node: Node, **given: object) -> T:
-    return r.record(kind, nodes(node, "attr"), tokens(node)[-1], **given)
+def _record(r: Reading, kind: type[T], node: Node, **values: object) -> T:
+    return r.record(kind, nodes(node, "attr"), tokens(node)[-1], **values)
 
 
 def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
@@ -96,13 +97,13 @@ def _route(r: Reading, expected: int, node: Node) -> Route:
     if r.integer(number) != expected:
         raise r.wrong(number, f"this is route {expected}: routes are numbered in order from 0")
     legs = tuple(
-        Leg(tuple(map(r.integer, tokens(n))), _told(r, n, "channel", 0), _told(r, n, "share", 1))
+        Leg(tuple(map(r.integer, tokens(n))), _number(r, n, "channel", 0), _number(r, n, "share", 1))
         for n in nodes(node, "leg")
     )
-    return Route(legs, _told(r, node, "merged", ALONE))
+    return Route(legs, _number(r, node, "merged", ALONE))
 
 
-def _told(r: Reading, node: Node, word: str, default: int) -> int:
+def _number(r: Reading, node: Node, word: str, default: int) -> int:
     """The number behind a word that may be left out."""
     return next((r.integer(tokens(n)[0]) for n in nodes(node, word)), default)
 
@@ -117,7 +118,7 @@ def _memory(r: Reading, node: Node | None, placements: list[Node]) -> Memory | N
 
 
 def _array(r: Reading, node: Node) -> Array:
-    name, given, kind, end = tokens(node)
+    name, type_, kind, end = tokens(node)
     kind = kind.update(value=_FORMER_KINDS.get(kind, kind))
     parts = {str(n.data): tokens(n) for n in nodes(node)}
     extents = tuple(map(r.integer, parts.get("extents", ())))
@@ -125,7 +126,7 @@ def _array(r: Reading, node: Node) -> Array:
     stage = r.integer(parts["at"][0]) if "at" in parts else -1
     of, first = (r.name(parts["part"][0]), r.integer(parts["part"][1])) if "part" in parts else ("", 0)
     return Array(
-        r.name(name), r.tensor_type(given), r.choice(kind, Kind, "kind of array", list(Kind)), extents,
+        r.name(name), r.tensor_type(type_), r.choice(kind, Kind, "kind of array", list(Kind)), extents,
         _init(r, parts.get("init")), storage, stage, of, first, _relation(r, parts.get("relation")), r.span(name, end),
     )  # fmt: skip
 

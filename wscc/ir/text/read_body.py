@@ -1,4 +1,4 @@
-"""The tree of one procedure of a textual IR to the procedure."""
+"""The reader of the parse tree of one procedure of a textual IR."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ _RESHARD_FIELDS: Final[dict[str, type]] = {
 
 
 def read_procedure(r: Reading, node: Node) -> Procedure:
+    """The procedure of the tree. Raises `CompileError` W601; values that are not defined are noted in `r`."""
     return _Body(r).procedure(node)
 
 
@@ -43,11 +44,12 @@ class _Body:
     rules: dict[str, Rule] = field(default_factory=dict)
 
     def procedure(self, node: Node) -> Procedure:
+        """The whole procedure: arguments, buffers, statements, in the order of the text."""
         inputs, outputs, *rest = nodes(node)
         arguments = tuple(self._argument(n) for n in nodes(inputs))
         for n in nodes(outputs):
-            if given := [t for t in tokens(n) if t.type == "TYPE"]:
-                self.dtypes[self.r.name(tokens(n)[0])] = self.r.tensor_type(given[0]).dtype
+            if types := [t for t in tokens(n) if t.type == "TYPE"]:
+                self.dtypes[self.r.name(tokens(n)[0])] = self.r.tensor_type(types[0]).dtype
         buffers = tuple(self._buffer(n) for n in rest if n.data == "buffer")
         body = tuple(_STATEMENTS[str(n.data)](self, n) for n in rest if n.data != "buffer")
         name = self.r.name(tokens(node)[0])
@@ -61,9 +63,9 @@ class _Body:
         return value
 
     def _output(self, node: Node) -> Output:
-        name, mode, *given = tokens(node)
-        if given:
-            return Output(Value(self.r.name(name), self.r.tensor_type(given[0])), Mode(mode))
+        name, mode, *types = tokens(node)
+        if types:
+            return Output(Value(self.r.name(name), self.r.tensor_type(types[0])), Mode(mode))
         return Output(self._value(name), Mode(mode))
 
     def _value(self, token: Token) -> Value:
@@ -74,16 +76,16 @@ class _Body:
         return self.values[name]
 
     def _buffer(self, node: Node) -> Buffer:
-        token, given, _ = tokens(node)
-        kind, name = self.r.tensor_type(given), self.r.name(token)
+        token, type_, _ = tokens(node)
+        kind, name = self.r.tensor_type(type_), self.r.name(token)
         if len(kind.shape) != 1:
-            raise self.r.wrong(given, "a buffer has one dimension")
+            raise self.r.wrong(type_, "a buffer has one dimension")
         self.dtypes[name] = kind.dtype
         values: dict[str, object] = {}
-        allowed = {"address": int, "slot": bool}
+        field_types = {"address": int, "slot": bool}
         for attr in nodes(node):
             key, value = self.r.scalar_attr(attr)
-            if type(value) is not allowed.get(key):
+            if type(value) is not field_types.get(key):
                 message = "a buffer has an integer `address`, and a `slot` that is true or false"
                 raise self.r.wrong(tokens(attr)[0], message)
             values[key] = value
@@ -92,6 +94,7 @@ class _Body:
     # -- ops --------------------------------------------------------------------------------------------
 
     def op(self, node: Node) -> GraphStmt:
+        """An op or a reshard; defines its results."""
         r = self.r
         results, operands, *rest = nodes(node)
         kind, *more, end = tokens(node)
@@ -128,9 +131,9 @@ class _Body:
     ) -> Reshard:
         if len(reads) != 1 or len(writes) != 1:
             raise self.r.wrong(kind, "a reshard takes one operand and gives one result")
-        wanted = {name: _RESHARD_FIELDS[name] for name in ("axis", *RESHARDS[self.r.word(kind)])}
-        if [(name, type(value)) for name, value in attrs] != list(wanted.items()):
-            fields = ", ".join(f"`{name}` ({t.__name__})" for name, t in wanted.items())
+        field_types = {name: _RESHARD_FIELDS[name] for name in ("axis", *RESHARDS[self.r.word(kind)])}
+        if [(name, type(value)) for name, value in attrs] != list(field_types.items()):
+            fields = ", ".join(f"`{name}` ({t.__name__})" for name, t in field_types.items())
             raise self.r.wrong(kind, f"the attributes of `{kind}` are {fields}")
         values: dict[str, Any] = dict(attrs)
         if "reduction" in values:
@@ -156,6 +159,7 @@ class _Body:
     # -- the fabric level -------------------------------------------------------------------------------
 
     def kernel(self, node: Node) -> Kernel:
+        """`gemm %y[4,8] <- %x[4,2], %w[2,8] ...`."""
         r = self.r
         opcode, *_, end = tokens(node)
         parts = {str(n.data): n for n in nodes(node) if n.data != "attr"}
@@ -169,6 +173,7 @@ class _Body:
         )
 
     def transfer(self, node: Node) -> Transfer:
+        """`transfer 0 %x[4] -> %y[4] to <1,0> ...`."""
         r = self.r
         channel, read, write, *_ = tokens(node)
         parts = {str(n.data): n for n in nodes(node)}
@@ -186,16 +191,19 @@ class _Body:
         )
 
     def post(self, node: Node) -> Post:
+        """`post 0 %y[4] from <1,0>`."""
         channel, write, _ = tokens(node)
         return Post(self.r.integer(channel), self.r.ints(tokens(nodes(node)[0])[0]), self._view(write))
 
     def send(self, node: Node) -> Send:
+        """`send 0 %x[4] to <1,0> route <0,1>`."""
         channel, read, _ = tokens(node)
         parts = {str(n.data): n for n in nodes(node)}
         to, route = (self.r.ints(tokens(parts[name])[0]) for name in ("to", "route_of"))
         return Send(self.r.integer(channel), to, self._view(read), route, self._source(parts))
 
     def wait(self, node: Node) -> Wait:
+        """`wait received 0`."""
         side, channel, _ = tokens(node)
         return Wait(
             self.r.integer(channel), side == "sent", self._where({str(n.data): n for n in nodes(node)})
@@ -213,19 +221,19 @@ class _Body:
         return self.views[token]
 
     def _window(self, token: Token) -> View:
-        found = _WINDOW.fullmatch(token)
-        assert found is not None, "the grammar's VIEW is this pattern"
-        buffer, offset, inside, dtype = found.groups()
+        window = _WINDOW.fullmatch(token)
+        assert window is not None, "the grammar's VIEW is this pattern"
+        buffer, offset, inside, dtype = window.groups()
         name = self.r.read(token, lambda _: read_name(buffer))
         if not dtype and name not in self.dtypes:
             raise self.r.wrong(token, f"`{buffer}` is no buffer or formal of this procedure")
         shape, strides = self.r.read(token, lambda _: _dimensions(inside))
-        at = self.r.ints(token.update(value=offset)) if offset else 0
-        return View(name, at, shape, strides, DType(dtype) if dtype else self.dtypes[name])
+        start = self.r.ints(token.update(value=offset)) if offset else 0
+        return View(name, start, shape, strides, DType(dtype) if dtype else self.dtypes[name])
 
 
 def _dimensions(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """`8,64` or `8:64,64:1` as sizes and strides."""
+    """Sizes and strides of a view, spelled `8,64` or `8:64,64:1`."""
     parts = [p.strip().split(":") for p in text.split(",")] if text.strip() else []
     shape = tuple(read_int(p[0].strip()) for p in parts)
     lengths = {len(p) for p in parts}

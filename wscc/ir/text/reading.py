@@ -1,4 +1,4 @@
-"""What every part of the reader of textual IR shares: tokens to words, spans, and mistakes."""
+"""Words, spans and mistakes of a textual IR that is being read; all readers of its parts share them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_MISTAKES: Final = 8
 
 @dataclass(slots=True)
 class Reading:
-    """The source being read; `has_layout` once the level is known to have layouts."""
+    """The source being read and the mistakes in it; `has_layout` is set at levels whose types have layouts."""
 
     source: Source
     has_layout: bool = False
@@ -39,23 +39,26 @@ class Reading:
         return Span(self.source, start, end, first.line or 1, first.column or 1)
 
     def wrong(self, token: Token, message: str, *, help: str = "") -> CompileError:
+        """W601 at the token, to raise."""
         return fail(Code.BAD_IR, message, self.span(token), help=help)
 
     def note(self, token: Token, message: str) -> None:
-        """Report at the end, and read on."""
+        """Report a mistake at the end and read on; raises all if they are too many."""
         self.mistakes.append(Diagnostic(Code.BAD_IR, message, Label(self.span(token))))
         if len(self.mistakes) >= _MAX_MISTAKES:
             raise CompileError(*self.mistakes)
 
-    def read(self, token: Token, how: Callable[[str], T]) -> T:
+    def read(self, token: Token, convert: Callable[[str], T]) -> T:
+        """`convert` of the token's text; W601 at the token if it raises `Misspelt`."""
         try:
-            return how(str(token))
+            return convert(str(token))
         except Misspelt as mistake:
             raise self.wrong(token, str(mistake)) from None
 
     # -- words ------------------------------------------------------------------------------------------
 
     def word(self, token: Token) -> str:
+        """The bare or quoted name."""
         return self.read(token, read_word)
 
     def name(self, token: Token) -> str:
@@ -63,26 +66,30 @@ class Reading:
         return self.read(token, read_name)
 
     def integer(self, token: Token) -> int:
+        """The integer that the token spells."""
         return self.read(token, read_int)
 
     def tensor_type(self, token: Token) -> TensorType:
-        known = self._types.get(token)
-        if known is None:
-            known = self.read(token, lambda text: read_type(text, has_layout=self.has_layout))
-            self._types[str(token)] = known
-        return known
+        """The type that the token spells; equal texts are read once."""
+        kind = self._types.get(token)
+        if kind is None:
+            kind = self.read(token, lambda text: read_type(text, has_layout=self.has_layout))
+            self._types[str(token)] = kind
+        return kind
 
     def ints(self, token: Token) -> Ints:
+        """A plain integer, or one for each die in angle brackets."""
         return self.per_die(token) if token.startswith("<") else self.integer(token)
 
     def per_die(self, token: Token) -> PerDie:
-        known = self._per_die.get(token)
-        if known is None:
-            known = self._per_die[str(token)] = PerDie(self.read(token, read_ints))
-        return known
+        """The integers in angle brackets; equal texts are read once."""
+        values = self._per_die.get(token)
+        if values is None:
+            values = self._per_die[str(token)] = PerDie(self.read(token, read_ints))
+        return values
 
     def choice(self, token: Token, kind: Callable[[str], T], what: str, choices: Iterable[str]) -> T:
-        """A member of a `StrEnum`."""
+        """The member of a `StrEnum` that the token spells; `what` names the kind in the error."""
         text = self.word(token)
         if text not in choices:
             raise self.wrong(token, f"`{text}` is no {what}", help=f"one of {', '.join(choices)}")
@@ -91,6 +98,7 @@ class Reading:
     # -- attributes -------------------------------------------------------------------------------------
 
     def attr(self, node: Node) -> tuple[str, Scalar | PerDie]:
+        """Name and value of an attribute."""
         key, value = tokens(node)
         name = self.read(key, lambda text: read_word(text.removesuffix("=")))
         if value.startswith("<"):
@@ -98,20 +106,20 @@ class Reading:
         return name, self.read(value, read_scalar)
 
     def scalar_attr(self, node: Node) -> tuple[str, Scalar]:
-        """An attribute of an op, which is never different by die."""
+        """An attribute that is the same on all dies."""
         name, value = self.attr(node)
         if isinstance(value, PerDie):
             raise self.wrong(tokens(node)[1], f"`{name}` is one number, not one for each die")
         return name, value
 
-    def record(self, kind: type[T], nodes: list[Node], end: Token, **given: object) -> T:
-        """A dataclass of which `given` has some fields, and attributes the rest that have no default."""
+    def record(self, kind: type[T], nodes: list[Node], end: Token, **preset: object) -> T:
+        """A dataclass with the fields of `preset` and the others from attributes; W601 at `end` if one is missing."""
         hints: dict[str, Any] = get_type_hints(kind)
-        values = dict(given)
+        values = dict(preset)
         for node in nodes:
             key, token = tokens(node)
             name, value = self.scalar_attr(node)
-            if name not in hints or name in given:
+            if name not in hints or name in preset:
                 raise self.wrong(key, f"`{name}` is not a field here")
             if name in values:
                 raise self.wrong(key, f"`{name}` is given twice")
@@ -125,13 +133,13 @@ class Reading:
             messages = "; ".join(d.message for d in error.diagnostics)
             raise self.wrong(end, messages) from None
 
-    def _converted(self, token: Token, name: str, value: Scalar, wanted: Any) -> object:
-        if wanted is DType:
+    def _converted(self, token: Token, name: str, value: Scalar, hint: Any) -> object:
+        if hint is DType:
             return self.choice(token, DType, "element type", list(DType))
-        if wanted is float and type(value) is int:
+        if hint is float and type(value) is int:
             return value
-        if type(value) is not wanted:
-            raise self.wrong(token, f"`{name}` is {_KINDS.get(wanted, 'something else')}, not `{token}`")
+        if type(value) is not hint:
+            raise self.wrong(token, f"`{name}` is {_KINDS.get(hint, 'something else')}, not `{token}`")
         return value
 
 

@@ -1,4 +1,4 @@
-"""The words of textual IR, each spelled and read here: names, numbers, types.
+"""The words of textual IR, to text and back: names, numbers, types.
 
 Invariant: `read_x(spell_x(v)) == v`, and `read_x` raises only `Misspelt`.
 """
@@ -28,7 +28,7 @@ _MAX_DIGITS: Final = 40
 
 
 class Misspelt(ValueError):
-    """The text is not a word of the kind wanted; the message says so in words for the user."""
+    """The text is not a word of its kind; the message says so in words for the user."""
 
 
 def spell_word(text: str) -> str:
@@ -37,6 +37,7 @@ def spell_word(text: str) -> str:
 
 
 def read_word(text: str) -> str:
+    """The name that a bare or quoted word spells."""
     if not text.startswith('"'):
         return text
     try:
@@ -56,7 +57,7 @@ def read_name(text: str) -> str:
 
 
 def spell_scalar(value: bool | int | float | str) -> str:
-    """Exact: a float is the shortest text that reads as the same number."""
+    """The exact text of a value: a float is the shortest text that reads as the same number."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -69,6 +70,7 @@ def spell_scalar(value: bool | int | float | str) -> str:
 
 
 def read_scalar(text: str) -> bool | int | float | str:
+    """The truth value, number or word that the text spells."""
     if text in _VALUES:
         return _VALUES[text]
     if _INTEGER.fullmatch(text):
@@ -79,6 +81,7 @@ def read_scalar(text: str) -> bool | int | float | str:
 
 
 def read_int(text: str) -> int:
+    """The integer that the text spells, of at most 40 characters."""
     if not _INTEGER.fullmatch(text):
         raise Misspelt(f"`{text}` is not an integer")
     if len(text) > _MAX_DIGITS:
@@ -88,11 +91,12 @@ def read_int(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def spell_type(kind: TensorType) -> str:
+    """`f32[8/dp,64] sum(tp)`: element type, dimensions with the axes that split them, pending reductions."""
     return str(kind)
 
 
 def read_type(text: str, *, has_layout: bool) -> TensorType:
-    """`f32[8/dp,64] sum(tp)`: from the sharded level on, a type without axes has the layout of a replica."""
+    """The type that the text spells; with `has_layout`, one without axes has the layout of replicas."""
     dtype, _, rest = text.partition("[")
     inside, _, after = rest.partition("]")
     dims = [d.strip().split("/") for d in inside.split(",")] if inside.strip() else []

@@ -1,9 +1,9 @@
-"""Whether a module is well-formed at its level. Shares no code with the passes that make modules.
+"""The verifier of modules: `verify` yields all mistakes of a module at its level. It shares no code with passes.
 
-All levels: names are unique and known; calls bind arguments to array elements of the same type, inside their
-extents in every iteration; values are defined once, before use; ops fit their declaration (`verify_ops`).
-Sharded: one assignment of axes to factors explains every layout (`verify_sharded`). Fabric: views stay inside
-their buffers on every die, messages are partial permutations over live routes (`verify_fabric`).
+All levels: names are unique and defined; calls bind arguments to array elements of the same type, inside their
+extents in every iteration; values are defined once, before use; ops fit their declaration (`verify.ops`).
+Sharded: one assignment of axes to factors explains every layout (`verify.sharded`). Fabric: views stay inside
+their buffers on every die, messages are partial permutations over live routes (`verify.fabric`).
 """
 
 from __future__ import annotations
@@ -30,28 +30,36 @@ _INITS = ("zeros", "ones", "normal")
 
 
 def verify(module: Module, before: Module | None = None) -> Findings:
-    """All that is wrong with the module; nothing if it is valid at its level. Never raises.
+    """The mistakes of the module; none if it is valid at its level. Never raises.
 
-    Procedures are immutable: those that `before`, a valid module, has too are not read again, unless something
+    Procedures are immutable: those that `before`, a valid module, has too are not checked again, unless something
     else that they rely on has changed.
     """
-    found = [*_header(module), *_arrays(module)]
-    yield from found
-    if found:
-        return  # what follows relies on known axes and sane types
-    known = before is not None and _surroundings(before) == _surroundings(module)
-    valid = {id(p) for p in before.procedures} if before is not None and known else set()
+    mistakes = [*_header(module), *_arrays(module)]
+    yield from mistakes
+    if mistakes:
+        return  # the checks below rely on defined axes and sound types
+    unchanged = before is not None and _surroundings(before) == _surroundings(module)
+    valid = {id(p) for p in before.procedures} if before is not None and unchanged else set()
+    earlier = _earlier(module, before)
     for procedure in module.procedures:
         if id(procedure) not in valid:
-            yield from _procedure(module, procedure)
+            yield from _procedure(module, procedure, earlier.get(procedure.name))
     yield from check_step(module)
     if module.level is Level.FABRIC:
         yield from check_memory(module)
 
 
 def _surroundings(m: Module) -> tuple[object, ...]:
-    """What the validity of a procedure rests on beside itself."""
+    """The parts of a module on which the validity of a procedure depends."""
     return m.level, m.axes, *((m.machine, m.dies, m.routes) if m.level is Level.FABRIC else ())
+
+
+def _earlier(module: Module, before: Module | None) -> dict[str, Procedure]:
+    """The procedures of a valid module on the same dies by name; none across levels."""
+    if before is None or (before.level, before.axes) != (module.level, module.axes):
+        return {}
+    return {p.name: p for p in before.procedures}
 
 
 def _header(m: Module) -> Findings:
@@ -82,17 +90,18 @@ def _unique(place: Place, what: str, names: Iterable[str]) -> Findings:
 
 
 def _repeated(items: Iterable[Hashable]) -> list[Hashable]:
+    """The items that occur more than once, in order of their second occurrence."""
     seen: set[Hashable] = set()
-    again: dict[Hashable, None] = {}
+    repeated: dict[Hashable, None] = {}
     for item in items:
         if item in seen:
-            again[item] = None
+            repeated[item] = None
         seen.add(item)
-    return list(again)
+    return list(repeated)
 
 
 def _arrays(m: Module) -> Findings:
-    known = {a.name: a for a in m.arrays}
+    by_name = {a.name: a for a in m.arrays}
     for a in m.arrays:
         place = Place(f"array `%{a.name}`", a.span)
         yield from _type(m, place, a.type)
@@ -105,7 +114,7 @@ def _arrays(m: Module) -> Findings:
         if a.relation is not None:
             yield from check_relation(m, place, a, a.relation)
         if a.storage:
-            yield from _storage(m, place, a, known.get(a.storage))
+            yield from _storage(m, place, a, by_name.get(a.storage))
 
 
 def _storage(m: Module, place: Place, a: Array, owner: Array | None) -> Findings:
@@ -118,7 +127,7 @@ def _storage(m: Module, place: Place, a: Array, owner: Array | None) -> Findings
 
 
 def _held(m: Module, a: Array) -> tuple[object, ...]:
-    """What a die holds of an element."""
+    """The shard that a die holds of an element: element type, shape, number of parts of each dimension."""
     layout = a.type.layout
     return (
         a.type.dtype,
@@ -137,21 +146,21 @@ def _type(m: Module, place: Place, kind: TensorType) -> Findings:
         yield from check_layout(place, kind, m.sizes)
 
 
-def _procedure(m: Module, p: Procedure) -> Findings:
+def _procedure(m: Module, p: Procedure, earlier: Procedure | None) -> Findings:
     place = in_procedure(p)
     values = dict.fromkeys([*p.arguments, *(v for s in p.statements for v in s.results)])
-    found = [d for v in values for d in _type(m, Place(f"`%{v.name}` of `@{p.name}`"), v.type)]
-    yield from found
+    wrong_types = [d for v in values for d in _type(m, Place(f"`%{v.name}` of `@{p.name}`"), v.type)]
+    yield from wrong_types
     yield from _unique(place, "input", (v.name for v in p.inputs))
     if m.level is Level.FABRIC:
         if p.statements:
             yield place.wrong(f"`{p.statements[0].kind}` is an op, and the fabric level has none")
-        elif not found:
-            yield from check_fabric(m, p)
+        elif not wrong_types:
+            yield from check_fabric(m, p, earlier)
         return
     if len(p.statements) != len(p.body) or p.buffers:
         yield place.wrong(f"buffers and statements of the fabric cannot stand at the {m.level} level")
     problems = [*check_ops(m, p)]
     yield from problems
-    if m.level is Level.SHARDED and not problems and not found:
+    if m.level is Level.SHARDED and not problems and not wrong_types:
         yield from check_sharded(m, p)

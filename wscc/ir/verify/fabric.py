@@ -1,4 +1,4 @@
-"""Procedures of the fabric level: buffers, kernels against their declaration, transfers."""
+"""The check of procedures at the fabric level: buffers, kernels against their declaration, messages."""
 
 from __future__ import annotations
 
@@ -27,18 +27,22 @@ _FLAGS: Final = frozenset({"accumulate", "causal"})
 _TEXTS: Final = frozenset({"axes"})
 
 
-def check_fabric(module: Module, procedure: Procedure) -> Findings:
-    """A procedure of a module whose dies and routes are right, and whose arguments have sound types."""
-    found = [*_names(procedure, module.sizes)]
-    yield from found
-    if found:
+def check_fabric(module: Module, procedure: Procedure, earlier: Procedure | None = None) -> Findings:
+    """The mistakes of a procedure whose arguments have sound types, in a module whose dies and routes are right.
+
+    Kernels that `earlier`, a procedure of a valid module on the same dies, has too are not checked again."""
+    mistakes = [*_names(procedure, module.sizes)]
+    yield from mistakes
+    if mistakes:
         return
     views = Views(module.dies_used, _extents(module, procedure))
+    sound = _sound(module, procedure, earlier) if earlier is not None else frozenset()
     messages = Messages(views, Paths.of(module), procedure.name)
     for stmt in procedure.body:
         match stmt:
             case Kernel():
-                yield from _kernel(views, procedure, stmt)
+                if id(stmt) not in sound:
+                    yield from _kernel(views, procedure, stmt)
             case Transfer():
                 yield from messages.transfer(stmt)
             case Op() | Reshard():
@@ -48,13 +52,25 @@ def check_fabric(module: Module, procedure: Procedure) -> Findings:
     yield from messages.unfinished()
 
 
+def _sound(module: Module, procedure: Procedure, earlier: Procedure) -> frozenset[int]:
+    """The kernels, by identity, that a valid procedure has too, on buffers of the same size: passes leave most of them
+    as they are, and a kernel rests on nothing else."""
+    before, now = _extents(module, earlier), _extents(module, procedure)
+    changed = {name for name, extent in before.items() if now.get(name) != extent}
+    return frozenset(
+        id(s)
+        for s in earlier.body
+        if isinstance(s, Kernel) and changed.isdisjoint(v.buffer for v, _ in _operands(s))
+    )
+
+
 def _names(p: Procedure, sizes: dict[str, int]) -> Findings:
     place = in_procedure(p)
     arguments: dict[str, tuple[object, ...]] = {}
     for v in p.arguments:
         # An output with the name of an input replaces it in place: the same bytes, whatever is partial.
-        held = v.type.dtype, v.type.local_shape(sizes)
-        if arguments.setdefault(v.name, held) != held:
+        shard = v.type.dtype, v.type.local_shape(sizes)
+        if arguments.setdefault(v.name, shard) != shard:
             yield place.wrong(f"`%{v.name}` is an input and an output, of different size")
     seen = set(arguments)
     for b in p.buffers:
@@ -93,6 +109,7 @@ def _kernel(views: Views, p: Procedure, k: Kernel) -> Findings:
 
 
 def _operands(k: Kernel) -> Iterable[tuple[View, bool]]:
+    """Every view, and whether it is written."""
     yield from ((v, True) for v in k.writes)
     yield from ((v, False) for v in k.reads)
 
@@ -103,37 +120,35 @@ def _wrong_attrs(definition: InstructionDef, k: Kernel, dies: int) -> Iterator[s
         yield f"its attributes are {listed(names)}, and must be {listed(definition.attr_names)}"
         return
     for name, value in k.attrs:
-        wanted_type = (
-            int if name in _INTEGERS else bool if name in _FLAGS else str if name in _TEXTS else float
-        )
-        if isinstance(value, PerDie) and wanted_type is int:
+        declared = int if name in _INTEGERS else bool if name in _FLAGS else str if name in _TEXTS else float
+        if isinstance(value, PerDie) and declared is int:
             if wrong := wrong_ints(value, dies):
                 yield f"`{name}`: {wrong}"
-        elif type(value) is not wanted_type:
-            yield f"`{name}` is {value!r}, not of type {wanted_type.__name__}"
+        elif type(value) is not declared:
+            yield f"`{name}` is {value!r}, not of type {declared.__name__}"
 
 
 @lru_cache(maxsize=256)
 def _declared(operands: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """`x[*,d] g[d]` as names and slots; an operand without brackets has the shape `...` of all such."""
-    found = []
+    """Names and slots of operands declared as `x[*,d] g[d]`; all without brackets have one shape, `...`."""
+    declared = []
     for word in operands.split():
         name, bracket, inside = word.removesuffix("]").partition("[")
-        found.append((name, tuple(filter(None, inside.split(","))) if bracket else ("...",)))
-    return tuple(found)
+        declared.append((name, tuple(filter(None, inside.split(","))) if bracket else ("...",)))
+    return tuple(declared)
 
 
 def _wrong_shapes(definition: InstructionDef, k: Kernel) -> str | None:
     bound: dict[str, tuple[int, ...]] = {}
-    for declared, given, word in (
+    for declared, views, word in (
         (_declared(definition.writes), k.writes, "writes"),
         (_declared(definition.reads), k.reads, "reads"),
     ):
-        if len(declared) != len(given):
-            return f"it {word} {len(declared)} operands, not {len(given)}"
+        if len(declared) != len(views):
+            return f"it {word} {len(declared)} operands, not {len(views)}"
         if k.opcode == "sum":
             continue
-        for (name, slots), view in zip(declared, given, strict=True):
+        for (name, slots), view in zip(declared, views, strict=True):
             if slots == ("...",):
                 fits = bound.setdefault("...", view.shape) == view.shape
             else:
@@ -152,7 +167,7 @@ def _wrong_sum(k: Kernel) -> str | None:
     shape = k.reads[0].shape
     if summed != sorted(set(summed)) or not all(0 <= a < len(shape) for a in summed):
         return f"`axes` is `{axes}`, and `%{k.reads[0].buffer}` has {len(shape)} dimensions"
-    kept = tuple(n for i, n in enumerate(shape) if i not in summed)
-    if kept != k.writes[0].shape:
-        return f"`%{k.writes[0].buffer}` has sizes {list(k.writes[0].shape)}, not {list(kept)}"
+    result = tuple(n for i, n in enumerate(shape) if i not in summed)
+    if result != k.writes[0].shape:
+        return f"`%{k.writes[0].buffer}` has sizes {list(k.writes[0].shape)}, not {list(result)}"
     return None

@@ -1,4 +1,4 @@
-"""How the verifier says where it found what."""
+"""Findings of the verifier, each with its place."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ class Place:
     span: Span = NO_SPAN
 
     def wrong(self, message: str, help: str = "") -> Diagnostic:
+        """A mistake in this place."""
         return Diagnostic(Code.BAD_IR, f"{self.words}: {message}", Label(self.span), help=help)
 
 
 def in_procedure(procedure: Procedure) -> Place:
+    """The place of a procedure as a whole."""
     return Place(f"procedure `@{procedure.name}`")
 
 
 def at_op(procedure: Procedure, op: GraphStmt) -> Place:
+    """The place of an op or reshard, named by its first result."""
     result = f"%{op.results[0].name} = " if op.results else ""
     return Place(f"`{result}{op.kind}` in `@{procedure.name}`", op.span)
 
 
 def listed(names: Iterable[str]) -> str:
+    """The names in backticks, or `none`."""
     return ", ".join(f"`{n}`" for n in names) or "none"

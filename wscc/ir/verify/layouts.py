@@ -1,4 +1,4 @@
-"""Layouts by themselves: known axes, each in one place, even splits."""
+"""The check of a layout by itself: axes of the module, each in one place, even splits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wscc.ir.verify.finding import Findings, Place
 
 
 def check_layout(place: Place, kind: TensorType, sizes: dict[str, int]) -> Findings:
-    """A type from the sharded level on; `sizes` are those of the axes of the module."""
+    """The mistakes in the layout of a type at the sharded level or below; `sizes` are the degrees of axes."""
     layout = kind.layout
     if layout is None:
         yield place.wrong("a type has a layout from the sharded level on")

@@ -1,6 +1,6 @@
-"""The memory map, if there is one: everything has an aligned address inside its part of the arena.
+"""The check of the memory map: every array and local has an aligned address inside its part of the arena.
 
-Whether two live buffers overlap is asked of the finished program, by `wscc verify`.
+That no two live buffers overlap is a property of the finished program, which `wscc verify` checks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wscc.ir.verify.finding import Findings, Place
 
 
 def check_memory(m: Module) -> Findings:
-    """A fabric module whose arrays and procedures are right."""
+    """The mistakes in the memory map of a fabric module, if it has one; its arrays and procedures are right."""
     memory = m.memory
     if memory is None:
         return
@@ -28,12 +28,12 @@ def check_memory(m: Module) -> Findings:
         yield from _placement(m, memory, array, placement)
     for p in m.procedures:
         for b in p.buffers:
-            where = Place(f"buffer `%{b.name}` of `@{p.name}`")
+            buffer = Place(f"buffer `%{b.name}` of `@{p.name}`")
             if b.address < 0 or b.address % ALIGNMENT:
-                yield where.wrong(f"its address {b.address} is not a multiple of {ALIGNMENT}")
+                yield buffer.wrong(f"its address {b.address} is not a multiple of {ALIGNMENT}")
             elif b.address + b.bytes > memory.scratch_bytes:
                 end = b.address + b.bytes
-                yield where.wrong(f"it ends at {end}, beyond {memory.scratch_bytes} bytes of scratch")
+                yield buffer.wrong(f"it ends at {end}, beyond {memory.scratch_bytes} bytes of scratch")
 
 
 def _placement(m: Module, memory: Memory, array: Array, p: Placement) -> Findings:

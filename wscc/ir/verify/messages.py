@@ -1,4 +1,4 @@
-"""Messages of one procedure: transfers, or after `schedule` the post, send and waits that each became."""
+"""The check of the messages of one procedure: its transfers or, after `schedule`, the post, send and waits of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wscc.ir.views import View
 
 @dataclass(slots=True)
 class _Channel:
-    """What has been said of one message so far."""
+    """The statements of one message so far; `waited` has the sides (sent: True) that were waited for."""
 
     post: Post | None = None
     send: Send | None = None
@@ -26,7 +26,7 @@ class _Channel:
 
 @dataclass(slots=True)
 class Messages:
-    """Checks statements in order; `unfinished` at the end of the procedure."""
+    """The checks of the statements of a procedure, in order, and `unfinished` at its end."""
 
     views: Views
     paths: Paths
@@ -36,6 +36,7 @@ class Messages:
     _contents: dict[str, View] = field(default_factory=dict)
 
     def transfer(self, t: Transfer) -> Findings:
+        """The mistakes of a transfer."""
         place = self._place("transfer", t.channel)
         if t.channel in self._transfers:
             yield place.wrong("another transfer has its channel")
@@ -50,6 +51,7 @@ class Messages:
             yield from self.paths.check(place, t.to, t.route, one_hop=t.one_hop)
 
     def statement(self, stmt: FabricStmt) -> Findings:
+        """The mistakes of a post, send or wait by itself."""
         assert not isinstance(stmt, Kernel | Transfer)
         word = {Post: "post", Send: "send", Wait: "wait"}[type(stmt)]
         place = self._place(word, stmt.channel)
@@ -83,7 +85,7 @@ class Messages:
             yield place.wrong(f"it does not wait until {side} on exactly the dies that have a peer")
 
     def unfinished(self) -> Findings:
-        """Every message has all of its four statements, and they agree."""
+        """The mistakes of messages that lack one of their four statements, or whose statements do not agree."""
         for number, c in self._channels.items():
             place = self._place("message", number)
             if c.post is None or c.send is None:
@@ -120,6 +122,7 @@ class Messages:
         yield from self.views.check(place, write, receiving, is_written=True)
 
     def _sides(self, to: Ints) -> tuple[Mask, Mask]:
+        """The dies that send, and those that receive."""
         target = as_array(to, self.views.dies)
         receiving = np.zeros(self.views.dies, np.bool_)
         receiving[target[target != NOBODY]] = True

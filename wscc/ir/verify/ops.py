@@ -1,4 +1,4 @@
-"""Ops against their declaration: known kinds, SSA, attributes, rules, factor sizes, element types."""
+"""The check of ops against their declaration: kinds, SSA, attributes, rules, factor sizes, element types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wscc.ir.verify.finding import Findings, Place, at_op, in_procedure, listed
 
 
 def check_ops(module: Module, procedure: Procedure) -> Findings:
-    """The body and outputs of a procedure at the graph or sharded level."""
+    """The mistakes in the body and the outputs of a procedure at the graph or sharded level."""
     defined = {v.name: v for v in procedure.inputs}
     for op in procedure.statements:
         place = at_op(procedure, op)
@@ -53,15 +53,15 @@ def _statement(level: Level, place: Place, op: GraphStmt) -> Findings:
 
 
 def _attrs(place: Place, op: Op) -> Findings:
-    wanted = op.definition.attrs
-    if [k for k, _ in op.attrs] != list(wanted):
+    declared = op.definition.attrs
+    if [k for k, _ in op.attrs] != list(declared):
         yield place.wrong(
-            f"its attributes are {listed(k for k, _ in op.attrs)}, and must be {listed(wanted)}"
+            f"its attributes are {listed(k for k, _ in op.attrs)}, and must be {listed(declared)}"
         )
         return
     for name, value in op.attrs:
-        if type(value) is not wanted[name]:
-            yield place.wrong(f"`{name}` is {value!r}, not of type {wanted[name].__name__}")
+        if type(value) is not declared[name]:
+            yield place.wrong(f"`{name}` is {value!r}, not of type {declared[name].__name__}")
 
 
 def _sizes(place: Place, op: Op) -> Findings:
@@ -72,9 +72,9 @@ def _sizes(place: Place, op: Op) -> Findings:
             yield place.wrong(f"`%{value.name}` has {rank} dimensions, and {len(term)} in the rule")
             continue
         for factor, n in zip(term, value.type.shape, strict=True):
-            known, owner = sizes.setdefault(factor, (n, value.name))
-            if known != n:
-                yield place.wrong(f"factor `{factor}` is {known} in `%{owner}` and {n} in `%{value.name}`")
+            size, owner = sizes.setdefault(factor, (n, value.name))
+            if size != n:
+                yield place.wrong(f"factor `{factor}` is {size} in `%{owner}` and {n} in `%{value.name}`")
 
 
 def _dtypes(place: Place, op: Op) -> Findings:
@@ -84,5 +84,5 @@ def _dtypes(place: Place, op: Op) -> Findings:
     for values, integers in ((op.operands, row.integers), (op.results, row.integer_results)):
         for i, value in enumerate(values):
             if value.type.dtype.is_float is (i in integers):
-                wanted = "integers" if i in integers else "floats"
-                yield place.wrong(f"`%{value.name}` holds {value.type.dtype}, not {wanted}")
+                declared = "integers" if i in integers else "floats"
+                yield place.wrong(f"`%{value.name}` holds {value.type.dtype}, not {declared}")

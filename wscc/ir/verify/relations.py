@@ -1,4 +1,4 @@
-"""Whether an array can be what it says that it is to another one."""
+"""The check of the relation of an array to another one: kinds, shapes and element types fit its role."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wscc.ir.module import Module
 from wscc.ir.text.words import spell_type
 from wscc.ir.verify.finding import Findings, Place
 
-# The kinds that an array in a role may have; incomplete sums are of any.
+# The kinds that an array in a role may have; pending sums have any.
 _KINDS: Final[dict[Role, tuple[Kind, ...]]] = {
     Role.GRADIENT: (Kind.GRAD, Kind.CARRIED),
     Role.MOMENT: (Kind.STATE,),
@@ -19,7 +19,7 @@ _KINDS: Final[dict[Role, tuple[Kind, ...]]] = {
 
 
 def check_relation(module: Module, place: Place, array: Array, relation: Relation) -> Findings:
-    """The other array exists and is of the same shape; an incomplete sum is of the same element type too."""
+    """The mistakes of a relation: the other array exists, with the same shape and, of a pending sum, element type."""
     role, name = relation.role, relation.array
     pieces = (a for a in module.arrays if a.of == name)
     other = next((a for a in module.arrays if a.name == name), next(pieces, None))

@@ -1,4 +1,7 @@
-"""Whether a reshard changes the layout just as it claims. A dimension opens and closes at its minor end."""
+"""The check that the result of a reshard has the layout that its kind and fields make of its operand's.
+
+An axis is added to a dimension, and taken from it, as the minor one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _OPTIONAL: Final = frozenset(name for own in RESHARDS.values() for name in own)
 
 
 def check_reshard(place: Place, op: Reshard, sizes: dict[str, int]) -> Findings:
-    """One operand and one result whose layouts are well-formed."""
+    """The mistakes of a reshard; the layouts of its operand and result are well-formed. `sizes`: degrees of axes."""
     if wrong := _wrong_fields(op, sizes):
         yield place.wrong(wrong)
         return
@@ -30,24 +33,24 @@ def check_reshard(place: Place, op: Reshard, sizes: dict[str, int]) -> Findings:
     if isinstance(after, str):
         yield place.wrong(after)
     elif after != y.type.layout:
-        made = spell_type(x.type.with_layout(after))
-        yield place.wrong(f"it makes {made} of `%{x.name}`, and `%{y.name}` is {spell_type(y.type)}")
+        result = spell_type(x.type.with_layout(after))
+        yield place.wrong(f"it makes {result} of `%{x.name}`, and `%{y.name}` is {spell_type(y.type)}")
 
 
 def _wrong_fields(op: Reshard, sizes: dict[str, int]) -> str | None:
-    own = RESHARDS.get(op.kind)
-    if own is None:
+    declared = RESHARDS.get(op.kind)
+    if declared is None:
         return f"there is no reshard `{op.kind}`"
-    has = tuple(f.name for f in fields(op) if f.name in _OPTIONAL and getattr(op, f.name) != f.default)
-    if set(has) - set(own) or ("reduction" in own and op.reduction is None):
-        return f"it has {listed(has)}, and must have {listed(own)}"
+    present = tuple(f.name for f in fields(op) if f.name in _OPTIONAL and getattr(op, f.name) != f.default)
+    if set(present) - set(declared) or ("reduction" in declared and op.reduction is None):
+        return f"it has {listed(present)}, and must have {listed(declared)}"
     if op.axis not in sizes:
         return f"the module has no axis `{op.axis}`"
     rank = len(op.operand.type.shape)
     for name, value in (("dim", op.dim), ("to", op.to)):
-        if name in own and not 0 <= value < rank:
+        if name in declared and not 0 <= value < rank:
             return f"`{name}` is {value}, and `%{op.operand.name}` has {rank} dimensions"
-    if "source" in own and not _are_stages(op.source, op.target, sizes[op.axis]):
+    if "source" in declared and not _are_stages(op.source, op.target, sizes[op.axis]):
         return f"{op.source} and {op.target} are not two stages along `{op.axis}`"
     return None
 
@@ -57,7 +60,7 @@ def _are_stages(source: int, target: int, count: int) -> bool:
 
 
 def _after(op: Reshard, before: Layout) -> Layout | str:
-    """The layout after the reshard, or why there is none."""
+    """The layout after the reshard, or the reason why there is none, in words."""
     axis, dim, partial = op.axis, op.dim, before.reduction_of(op.axis)
     match op.kind:
         case "permute" | "stage_sum" if axis in before.axes or partial:

@@ -1,4 +1,4 @@
-"""Dies and routes: live dies, paths over live links between neighbours, and what messages may take them."""
+"""The check of dies and routes: live dies, paths over live links between neighbours, routes of messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wscc.machine.wafer import Wafer, are_neighbours, dead_link
 
 
 def check_dies(m: Module) -> Findings:
-    """Each logical die on a live physical die of its own, if the module is placed."""
+    """The mistakes of the placement, if there is one: each logical die has a live physical die of its own."""
     place = Place(f"module `{m.name}`")
     if not m.dies and m.level is not Level.FABRIC:
         return
@@ -33,13 +33,13 @@ def check_dies(m: Module) -> Findings:
 
 
 def check_routes(m: Module) -> Findings:
-    """Every path from die to neighbouring die over live links, nowhere twice; no circle of messages that wait
-    for one another's links; what is merged starts together and is cut alike."""
-    found = [
+    """The mistakes of routes: every path goes from die to neighbouring die over live links, to none twice; no messages
+    wait for one another's links in a circle; merged routes start at one die and have equal shares and channels."""
+    mistakes = [
         f for i, route in enumerate(m.routes) for f in _check_route(m.machine, Place(f"route {i}"), route)
     ]
-    yield from found
-    if not found:
+    yield from mistakes
+    if not mistakes:
         yield from _check_merged(m.routes)
         yield from _check_circles(m.routes)
 
@@ -72,15 +72,15 @@ def _check_merged(routes: Sequence[Route]) -> Findings:
     for i, route in enumerate(routes):
         if route.merged == ALONE:
             continue
-        with_ = first.setdefault(route.merged, route)
-        if with_.ends[0] != route.ends[0]:
+        other = first.setdefault(route.merged, route)
+        if other.ends[0] != route.ends[0]:
             yield Place(f"route {i}").wrong("it is merged with one that starts elsewhere")
-        elif [(k.share, k.channel) for k in with_.legs] != [(k.share, k.channel) for k in route.legs]:
+        elif [(k.share, k.channel) for k in other.legs] != [(k.share, k.channel) for k in route.legs]:
             yield Place(f"route {i}").wrong("it is merged with one of other shares or channels")
 
 
 def _check_circles(routes: Sequence[Route]) -> Findings:
-    """Whether the links of a virtual channel wait for one another in a circle (W. Dally, C. Seitz, "Deadlock-Free
+    """A circle of links of a virtual channel that wait for one another (W. Dally, C. Seitz, "Deadlock-Free
     Message Routing in Multiprocessor Interconnection Networks", IEEE Trans. Computers C-36(5), 1987)."""
     after: dict[tuple[int, Hop], set[tuple[int, Hop]]] = {}
     for route in routes:
@@ -124,7 +124,7 @@ class Paths:
 
     @classmethod
     def of(cls, m: Module) -> Paths:
-        """`m` has passed `check_dies` and `check_routes`."""
+        """The paths of a module that has passed `check_dies` and `check_routes`."""
         return cls(
             m.machine,
             np.array(m.dies, np.int64),
@@ -134,11 +134,14 @@ class Paths:
         )
 
     def check(self, place: Place, to: Ints, route: Ints, *, one_hop: bool) -> Findings:
-        """Each message goes from its sender's die to its receiver's, in one hop if it must."""
+        """The mistakes of messages that do not go from their sender's die to their receiver's, in one hop if `one_hop`.
+
+        Die i sends to `to[i]` by the route of number `route[i]`.
+        """
         count = len(self.dies)
-        target, taken = as_array(to, count), as_array(route, count)
+        target, number = as_array(to, count), as_array(route, count)
         sends = target != NOBODY
-        lost = sends & ((taken < 0) | (taken >= len(self.first)))
+        lost = sends & ((number < 0) | (number >= len(self.first)))
         if len(self.first) and lost.any():
             yield place.wrong(f"logical die {np.flatnonzero(lost)[0]} has no route")
             return
@@ -150,7 +153,7 @@ class Paths:
                     yield place.wrong(f"it is one hop, and no live link joins dies {a} and {b}")
         if not len(self.first):
             return
-        path = taken[sends]
+        path = number[sends]
         wrong: tuple[tuple[DieArray, str], ...] = (
             (self.first[path] != source, "does not start at its sender's die"),
             (self.last[path] != sink, "does not end at its receiver's die"),

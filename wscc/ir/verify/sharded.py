@@ -1,7 +1,7 @@
-"""Whether one assignment of axes to factors explains every layout of an op, its partial results included.
+"""The check that one assignment of axes to factors explains every layout of an op, its partial results included.
 
-An op is seen as its kernel sees it: without the axis of a stream, whose shards pass through one by one.
-Derives everything from rules and layouts alone, never from how a pass chose them.
+Layouts are those that the kernel of an op sees: without the axis of a stream, whose shards pass through one by one.
+Everything follows from rules and layouts alone, nothing from the way in which a pass chose them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Assignment = dict[str, tuple[str, ...]]
 
 
 def check_sharded(module: Module, procedure: Procedure) -> Findings:
-    """The body of a procedure whose ops are right but for their layouts."""
+    """The mistakes in the layouts of a procedure whose ops are right otherwise."""
     for op in procedure.statements:
         place = at_op(procedure, op)
         if isinstance(op, Reshard):
@@ -95,12 +95,12 @@ def _check_results(
             if factor not in term:
                 due |= dict.fromkeys(axes, op.definition.combine)
                 why |= dict.fromkeys(axes, f"it lacks factor `{factor}`, which the axis splits")
-        given = dict(layout.partial)
+        pending = dict(layout.partial)
         # Zero is a part of any sum of zeros.
         if op.kind == "fill" and op.attr("value") == 0.0:
-            due |= {a: kind for a, kind in given.items() if kind is Reduction.SUM}
-        for axis in sorted(due.keys() | given.keys()):
-            if axis not in given:
+            due |= {a: kind for a, kind in pending.items() if kind is Reduction.SUM}
+        for axis in sorted(due.keys() | pending.keys()):
+            if axis not in pending:
                 yield place.wrong(
                     f"`%{value.name}` is partial over `{axis}` ({why[axis]}), and its type does not say so"
                 )
@@ -108,9 +108,9 @@ def _check_results(
                 yield place.wrong(
                     f"`%{value.name}` is partial over `{axis}` by its type, and nothing makes it so"
                 )
-            elif due[axis] is not given[axis]:
+            elif due[axis] is not pending[axis]:
                 yield place.wrong(
-                    f"`%{value.name}` is partial ({due[axis]}) over `{axis}`, not ({given[axis]})"
+                    f"`%{value.name}` is partial ({due[axis]}) over `{axis}`, not ({pending[axis]})"
                 )
 
 
@@ -137,13 +137,13 @@ def _check_stream(op: Op, sizes: dict[str, int]) -> str | None:
 def _wrong_moves(op: Op) -> str | None:
     assert op.stream is not None
     factor, axis = op.stream.factor, op.stream.axis
-    for which, values, terms, word in (
+    for numbers, values, terms, word in (
         (op.stream.moving_in, op.operands, op.rule.ins, "operand"),
         (op.stream.moving_out, op.results, op.rule.outs, "result"),
     ):
-        if list(which) != sorted(set(which)) or not all(0 <= i < len(values) for i in which):
+        if list(numbers) != sorted(set(numbers)) or not all(0 <= i < len(values) for i in numbers):
             return f"the numbers of moving {word}s are not those of {word}s, in order"
-        for i in which:
+        for i in numbers:
             name, layout = values[i].name, values[i].type.layout
             assert layout is not None
             if factor not in terms[i]:
@@ -154,7 +154,7 @@ def _wrong_moves(op: Op) -> str | None:
 
 
 def _seen_by_kernel(op: Op) -> tuple[tuple[Layout, ...], tuple[Layout, ...]]:
-    """Layouts of operands and results with what moves gathered, or not yet scattered."""
+    """Layouts of operands and results in the kernel: moving operands gathered, moving results not yet scattered."""
     operands = [v.type.layout or Layout(()) for v in op.operands]
     results = [v.type.layout or Layout(()) for v in op.results]
     if op.stream is None:

@@ -1,6 +1,6 @@
-"""Calls of the step: known procedures and arrays, matching types, indices inside extents in every iteration.
+"""The check of the step: calls of procedures of the module with arrays of the right types, indices inside extents.
 
-Loops are never unrolled: an affine index is checked as the interval of all its values.
+Loops are not unrolled: an affine index is checked by the interval of its values over all iterations.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _MAX_LOOPS = 64
 
 
 def check_step(module: Module) -> Findings:
+    """The mistakes of the step of a module whose procedures and arrays are right."""
     arrays = {a.name: a for a in module.arrays}
     procedures = {p.name: p for p in module.procedures}
     yield from _stages(module)
@@ -25,7 +26,7 @@ def check_step(module: Module) -> Findings:
 
 
 def _stages(module: Module) -> Findings:
-    """Either no stages, or nothing else, in order, each an equal block of dies with arrays of its own."""
+    """The step has either no stages or nothing else, numbered in order; each is an equal block of dies."""
     numbers = [s.index if isinstance(s, Stage) else None for s in module.step]
     cut = any(n is not None for n in numbers)
     if cut and numbers != list(range(len(numbers))):
@@ -43,7 +44,7 @@ class _Checker:
     procedures: dict[str, Procedure]
 
     def statements(self, step: Step, counts: dict[str, int]) -> Findings:
-        """`counts`: the loops around, by variable."""
+        """The mistakes of statements; `counts` has the counts of the loops around them, by variable."""
         for stmt in step:
             if isinstance(stmt, Call):
                 yield from self._call(stmt, counts)
@@ -113,7 +114,7 @@ class _Checker:
 
 
 def interval(index: Affine, counts: dict[str, int]) -> tuple[int, int]:
-    """The least and greatest value over all iterations; `counts` has every variable of the index."""
+    """Bounds of the index over all iterations, exact without a modulus; `counts` has all its variables."""
     coefficients: dict[str, int] = {}
     for variable, c in index.terms:
         coefficients[variable] = coefficients.get(variable, 0) + c

@@ -1,4 +1,4 @@
-"""Views: known buffers, their element type, and bounds on every die that executes them. Integers by die."""
+"""The check of views: buffers of the procedure, element types, bounds on every die that uses them; and of `Ints`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIMIT: Final = 1 << 56
 
 @lru_cache(maxsize=8192)
 def wrong_ints(ints: Ints, dies: int) -> str | None:
-    """Why the integers do not belong to so many dies, in words."""
+    """The reason why the integers are not those of so many dies, in words; None if they are."""
     if isinstance(ints, int):
         return None if abs(ints) < _LIMIT else f"{ints} is out of range"
     if len(ints.values) != dies:
@@ -34,7 +34,7 @@ def wrong_ints(ints: Ints, dies: int) -> str | None:
 
 @lru_cache(maxsize=8192)
 def wrong_mask(where: Ints, dies: int) -> str | None:
-    """Why the integers do not say of each die whether it takes part."""
+    """The reason why the integers are no mask of so many dies, in words; None if they are."""
     values = {where} if isinstance(where, int) else set(where.values)
     return wrong_ints(where, dies) or (None if values <= {0, 1} else "a die has neither 0 nor 1")
 
@@ -46,14 +46,15 @@ def _ends(ints: Ints) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """`extents`: elements and element type of each buffer and argument of a procedure."""
+    """The views of a procedure; `extents` has elements and element type of each of its buffers and arguments."""
 
     dies: int
     extents: dict[str, tuple[int, DType]]
     _seen: set[tuple[View, bool]] = field(default_factory=set, repr=False, compare=False)
 
     def check(self, place: Place, view: View, active: Mask | None, *, is_written: bool) -> Findings:
-        """`active`: the dies that use the view; None is all. A view that all use is looked at, and told, once."""
+        """The mistakes of a view; `active` are the dies that use it, None is all. A view that all use is checked, and
+        reported, once."""
         key = view, is_written
         if key in self._seen:
             return
@@ -62,12 +63,12 @@ class Views:
         yield from self._check(place, view, active, is_written=is_written)
 
     def _check(self, place: Place, view: View, active: Mask | None, *, is_written: bool) -> Findings:
-        known = self.extents.get(view.buffer)
+        extent = self.extents.get(view.buffer)
         name = f"`%{view.buffer}`"
-        if known is None:
+        if extent is None:
             yield place.wrong(f"{name} is no buffer or formal of the procedure")
             return
-        elements, dtype = known
+        elements, dtype = extent
         if view.dtype is not dtype:
             yield place.wrong(f"{name} holds {dtype}, and the view reads {view.dtype}")
         if len(view.shape) != len(view.strides) or any(n < 1 for n in view.shape):
@@ -96,5 +97,5 @@ class Views:
             return None
         if not isinstance(offset, PerDie):
             return offset, offset
-        used = as_array(offset, self.dies)[active]
-        return int(used.min()), int(used.max())
+        offsets = as_array(offset, self.dies)[active]
+        return int(offsets.min()), int(offsets.max())
