@@ -139,12 +139,12 @@ class StageCalls:
 
     def accesses(self, one: One) -> list[Access]:
         if one not in self.cache:
-            number, iteration, work = self.index[one]
+            number, layer_index, work = self.index[one]
             if number not in self.templates:
                 self.templates[number] = self._template(work)
             call, variable = self.templates[number]
             microbatch = {self.expanded.writer.microbatch: one.microbatch or 0}
-            self.cache[one] = self.call_accesses.accesses(call, {variable: iteration} | microbatch)
+            self.cache[one] = self.call_accesses.accesses(call, {variable: layer_index} | microbatch)
         return self.cache[one]
 
     def _template(self, work: Work) -> tuple[Call, str]:

@@ -279,7 +279,7 @@ def test_a_program_too_large_to_run_is_compared_with_its_graph() -> None:
     assert list(differences(corrupted(right, "flag", Random(0)), graph))
 
 
-def test_a_schedule_of_learning_that_two_steps_do_not_reach_is_compared() -> None:
+def test_the_part_of_lr_schedule_that_two_steps_do_not_reach_is_compared() -> None:
     def later(x: Instruction) -> Instruction:
         return replace(x, attrs=tuple((n, 0.5 if n == "floor" else v) for n, v in x.attrs))
 

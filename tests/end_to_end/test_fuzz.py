@@ -68,7 +68,9 @@ PLAIN = Draw(rows=2, cols=4, parts=(Part(2, (Line("mlp"),)),))
           "dead_dies": frozenset({(0, 0), (0, 2), (2, 0), (2, 2)})}, {"W303"}),
         ({"sram": 1000}, {"W401"}),
     ],
-    ids=lambda v: " ".join(sorted(v)) if isinstance(v, set) else str(v),
+    ids=lambda v: " ".join(f"{k}={sorted(x) if isinstance(x, frozenset) else x}" for k, x in v.items())
+    if isinstance(v, dict)
+    else " ".join(sorted(v)),
 )  # fmt: skip
 def test_the_predicate_and_the_compiler_agree(
     changes: dict[str, object], codes: set[str], tmp_path: Path

@@ -72,7 +72,7 @@ def as_items(order: list[Task]) -> list[Item]:
 
 @settings(max_examples=60, deadline=None)
 @given(SHAPES)
-def test_a_short_schedule_lengthened_is_the_long_one(case: tuple[int, int, int]) -> None:
+def test_a_short_order_lengthened_is_the_long_one(case: tuple[int, int, int]) -> None:
     stages, interleave, microbatches = case
     period = stages if interleave > 1 else 1
     short = short_count(microbatches, stages, period)

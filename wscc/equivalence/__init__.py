@@ -82,8 +82,8 @@ def _work(streams: Streams) -> int:
 
 
 def _scalars(streams: Streams, manifest: Train, graph: Train) -> Iterator[Finding]:
-    """Findings where the scalars of the optimizer are not those of the graph: few steps do not reach the whole of the
-    learning rate's schedule."""
+    """Findings where the scalars of the optimizer are not those of the graph: few steps do not reach the whole of
+    `lr_schedule`."""
     scalars = numbers_of(graph)
     if numbers_of(manifest) != scalars:
         yield Finding("meaning", "the manifest and the graph have different optimizers")

@@ -29,7 +29,7 @@ Tensors = dict[str, NDArray[Any]]
 
 STEPS: Final = 2
 LIMIT: Final = 1e-10
-# An optimizer and a schedule of the learning rate whose every part has an effect within these steps.
+# An optimizer and an `lr_schedule` whose every part has an effect within these steps.
 TRIAL: Final = Optimizer(lr=0.01, eps=1e-3, weight_decay=0.1)
 LR_SCHEDULE: Final = LrSchedule(warmup=1, decay=4, floor=0.1)
 CLIP: Final = 0.01

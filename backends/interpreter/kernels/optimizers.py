@@ -25,7 +25,7 @@ def adamw(
 ) -> None:  # fmt: skip
     """w, m, v [*] = AdamW (Loshchilov and Hutter 2019) of w0, m0, v0, g [*], norm2 [], t [], in f32 or f64.
 
-    g is scaled by min(1, clip / sqrt(norm2)), lr by the learning rate schedule at step t.
+    g is scaled by min(1, clip / sqrt(norm2)), lr by `lr_schedule` at step t.
     """
     step = int(t)
     rate = lr * learning_rate_factor(step, warmup, decay, floor)
