@@ -33,6 +33,7 @@ class OpInstance:
 
     @property
     def rule(self) -> Rule:
+        """The rule of the op."""
         return self.op.rule
 
     def start(self, factor: str) -> Ints:
@@ -55,6 +56,7 @@ class OpInstance:
         raise KeyError(factor)
 
     def attrs(self) -> dict[str, KernelAttr]:
+        """The attributes of the op, as those of a kernel."""
         return dict(self.op.attrs)
 
     def temporary(self, j: int) -> View:

@@ -36,6 +36,7 @@ class AxisGroups:
 
     @property
     def mesh(self) -> LogicalMesh:
+        """The mesh of logical dies."""
         return self.build.mesh
 
     @property

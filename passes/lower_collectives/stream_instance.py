@@ -40,6 +40,7 @@ class StreamInstance:
 
     @property
     def build(self) -> FabricBuilder:
+        """The builder of the procedure's body."""
         return self.groups.build
 
     @property

@@ -22,6 +22,7 @@ class Argument:
 
     @property
     def whole(self) -> View:
+        """A view on all of the argument."""
         return whole_view(self.name, (self.elements,), self.dtype)
 
 

@@ -44,6 +44,7 @@ class Copy:
 
     @property
     def first(self) -> int:
+        """The position of the first access."""
         return self.accesses[0].position
 
     @property
@@ -53,6 +54,7 @@ class Copy:
 
     @property
     def bytes(self) -> int:
+        """The size of the copy."""
         return self.box.view.bytes
 
     @property

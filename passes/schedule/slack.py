@@ -155,6 +155,7 @@ class Slack:
 
     @property
     def bytes(self) -> int:
+        """The bytes of other transfers that a part may move over."""
         return self.die.sram // _FEW if self.transfers else 0
 
     def seconds(self, transfer: Transfer) -> float:

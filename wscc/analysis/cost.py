@@ -47,6 +47,7 @@ class DieRates(Generic[N]):
 
     @property
     def has_hbm(self) -> bool:
+        """Whether the die has HBM."""
         return self.hbm_bandwidth > 0
 
     def compute(self, flops: N | int) -> N:

@@ -42,6 +42,7 @@ class PhaseFlows:
 
     @property
     def name(self) -> str:
+        """The name of the phase: `procedure/phase`."""
         return f"{self.procedure}/{self.phase}"
 
     def numbers(self, transfer: Transfer, dies: DieArray) -> DieArray:

@@ -41,6 +41,7 @@ class _Planner:
         self.keep = dict(target.partial)
 
     def steps(self) -> Iterator[ReshardStep]:
+        """The steps, one at a time, the cheapest kind that applies first."""
         while step := (
             self._reduce_scatter() or self._slice() or self._all_reduce() or self._regroup()
             or self._late_all_reduce() or self._mask()

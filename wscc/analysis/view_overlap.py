@@ -78,6 +78,7 @@ class _Search:
             low, high = low + stride * lo, high + stride * hi
 
     def solve(self, i: int, target: int) -> bool:
+        """Whether multiples of the strides from term i on sum to the target, or the budget is used up."""
         self.budget -= 1
         if self.budget < 0:
             return True
