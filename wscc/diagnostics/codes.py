@@ -201,16 +201,16 @@ Example:
 
 Fix: `wscc compile -O3` searches and compiles the best; `wscc search` shows what there is, for `--parallel`.""",
     Code.CALL_TABLE: """\
-The file given with `--call-order` is no table of the calls of this program: a line has another form, names a
-call, layer or micro-batch that its stage does not have, or a call is made twice or never.
+The file given with `--call-order` is no table of the calls of this program: a line has another form, names
+a call, layer or micro-batch that its stage does not have, or a call is made twice or never.
 
 Example:
     stage 0
     block.fwd   0..3   0
     block.fwd   3      0         layer 3 again
 
-Fix: begin with the table that `wscc call-order MODEL` prints with the same options, and only move lines, split
-them or merge them: every call must stay, once.""",
+Fix: begin with the table that `wscc call-order MODEL` prints with the same options, and only move lines,
+split them or merge them: every call must stay, once.""",
     Code.CALL_ORDER: """\
 In the order of the table given with `--call-order` a call would read what is not there yet, overwrite what is
 still needed, or stages would wait for one another in a circle.
