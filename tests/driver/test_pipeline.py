@@ -88,6 +88,9 @@ def test_a_pass_of_ones_own_is_checked_like_any_other() -> None:
         WHOLE.until(Stages).with_own([Insertion(Counted(breaks=True), after="stages")]).run(graph())
     with pytest.raises(CompileError, match="`counted` needs a module that is partitioned") as early:
         WHOLE.until(Stages).with_own([Insertion(Counted(), after="differentiate")]).run(graph())
+    own = WHOLE.until(Stages).with_own([Insertion(Counted(breaks=True), after="partition")])
+    with pytest.raises(CompileError, match="`counted` produced invalid IR"):
+        own.run(graph(), verify_each=False)
     codes = [e.value.diagnostics[0].code for e in (broken, early)]
     assert codes == [Code.BROKEN_PASS, Code.PASS_ORDER]
 

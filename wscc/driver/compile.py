@@ -146,11 +146,12 @@ def compile_graph(
 
 def program_of(graph: Module, level: int = 2, *, choices: Choices = DEFAULT) -> tuple[Artifact, Module]:
     """The artifact of a forward module without its report, which takes as long as all else, and the last module: what a
-    simulation needs. All dies start at once."""
+    simulation needs. All dies start at once. Only the last module is verified: there are many such programs, and the
+    one that is kept is compiled again."""
     modules: dict[str, Module] = {}
     check(graph, "elaborate")
     pipeline = Pipeline.default(level, choices)
-    planned = pipeline.run(graph, observe=modules.__setitem__)
+    planned = pipeline.run(graph, observe=modules.__setitem__, verify_each=False)
     linked = _Linked(graph, modules, pipeline, choices, Loads((), (), 0), Timings(), None, "")
     return linked.artifact(planned), planned
 

@@ -113,7 +113,12 @@ class Pipeline:
         return replace(self, passes=tuple(p for p in self.passes if p.name not in names))
 
     def run(
-        self, module: Module, *, observe: Observer = _unobserved, timings: Timings | None = None
+        self,
+        module: Module,
+        *,
+        observe: Observer = _unobserved,
+        timings: Timings | None = None,
+        verify_each: bool = True,
     ) -> Module:
         """The module after all passes. `observe` is called with the name of each pass and what it made.
 
@@ -123,24 +128,39 @@ class Pipeline:
         What takes memory to save time is left out where the program does not fit with it. That is `hoist_casts`: where
         `plan_memory` refuses what comes of it (W401), the passes behind it run once more on what it was given.
         `observe` sees them again, so that what it saw last of a pass is what counts.
+
+        Without `verify_each`, only the last module is verified; if it is invalid, all passes run again to name the one
+        that made it so.
         """
+        if not verify_each:
+            last = self._run(module, observe, timings, verify_each=False)
+            if next(iter(verify(last)), None) is None:
+                return last
+        return self._run(module, observe, timings, verify_each=True)
+
+    def _run(
+        self, module: Module, observe: Observer, timings: Timings | None, *, verify_each: bool
+    ) -> Module:
+        """The module after all passes, by way of `hoist_casts` where the program fits with it."""
         pipeline = replace(self, facts=facts_of(module)) if self.facts is None else self
         if all(p.name != HoistCasts.name for p in self.passes):
-            return pipeline._checked(module, observe, timings)
-        plain = pipeline.before(HoistCasts)._checked(module, observe, timings)
-        hoisted = pipeline.since(HoistCasts).until(HoistCasts)._checked(plain, observe, timings)
+            return pipeline._checked(module, observe, timings, verify_each)
+        plain = pipeline.before(HoistCasts)._checked(module, observe, timings, verify_each)
+        hoisted = pipeline.since(HoistCasts).until(HoistCasts)._checked(plain, observe, timings, verify_each)
         rest = pipeline.after(HoistCasts)
         if hoisted is not plain:
             try:
-                return rest._checked(hoisted, observe, timings)
+                return rest._checked(hoisted, observe, timings, verify_each)
             except CompileError as error:
                 if error.diagnostics[0].code is not Code.OUT_OF_MEMORY:
                     raise
             observe(HoistCasts.name, plain)
-        return rest._checked(plain, observe, timings)
+        return rest._checked(plain, observe, timings, verify_each)
 
-    def _checked(self, module: Module, observe: Observer, timings: Timings | None) -> Module:
-        """Run all passes, each of them checked."""
+    def _checked(
+        self, module: Module, observe: Observer, timings: Timings | None, verify_each: bool
+    ) -> Module:
+        """Run all passes, each of them checked for its facts, and its module verified if that is asked."""
         facts = self.facts or frozenset()
         valid: Module | None = None
         for p in self.passes:
@@ -152,8 +172,9 @@ class Pipeline:
                 )
             started = time.perf_counter()
             module = p.run(module)
-            check(module, p.name, valid)
-            valid = module
+            if verify_each:
+                check(module, p.name, valid)
+                valid = module
             if timings is not None:
                 timings.passes[p.name] = timings.passes.get(p.name, 0.0) + time.perf_counter() - started
             facts |= p.provides
