@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from wscc.analysis.link_loads import phase_loads
 from wscc.backends.artifact.files import Artifact
 from wscc.driver import compile as driver
 from wscc.driver.compile import Compiled, load, program_of
@@ -65,5 +66,6 @@ def compile_graph(
 
 @pytest.fixture
 def programs_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile each program once, whoever asks `compile_file`: the command line, or the test."""
+    """Compile each program once, whoever asks `compile_file`: the command line, or the test. Reports have no bounds."""
     monkeypatch.setattr(driver, "compile_graph", compile_graph)
+    monkeypatch.setattr(driver, "phase_loads", lambda routed, *, bounds: phase_loads(routed, bounds=False))
