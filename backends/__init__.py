@@ -1,0 +1,1 @@
+"""Backends take a planned module or an artifact: emission, interpreter, simulator, verifier."""

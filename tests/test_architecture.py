@@ -165,6 +165,14 @@ def test_the_tests_mirror_the_tree() -> None:
     assert {p.name for p in (ROOT / "tests").iterdir() if p.is_dir()} <= mirrored | others
 
 
+def test_every_module_says_what_it_computes() -> None:
+    """In a sentence that begins with its subject."""
+    for path in sources():
+        doc = ast.get_docstring(ast.parse(path.read_text())) or ""
+        assert doc, path
+        assert doc.split()[0].lower() not in ("what", "which", "how", "whether", "when", "where", "why"), path
+
+
 @pytest.mark.parametrize("folder", CODE)
 def test_files_stay_small(folder: str) -> None:
     for path in sources(folder):

@@ -1,0 +1,1 @@
+"""The artifact of a compiled program: its files, read, written and hashed."""

@@ -1,0 +1,1 @@
+"""Plans of single collectives as streams, run by the interpreter."""

@@ -1,0 +1,1 @@
+"""The driver runs passes and backends in order: compile, simulate, train, report."""

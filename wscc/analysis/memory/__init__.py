@@ -1,0 +1,1 @@
+"""Facts about memory: live ranges, packing, array layout, the cost of accesses to HBM."""
