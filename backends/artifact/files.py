@@ -35,9 +35,7 @@ MANIFEST, REPORT = "manifest.json", "report.json"
 PROGRAMS, BINDINGS, ROUTES, GRAPH = "programs.wsa", "bindings.npy", "routes.json", "graph.wir"
 PROFILE: Final = "profile.json"
 CALL_ORDER: Final = "call_order.txt"
-# The name of the same file in older artifacts, which are still read.
-_OLD_CALL_ORDER: Final = "schedule.txt"
-_OPTIONAL: Final = frozenset((DATA, PROFILE, CALL_ORDER, _OLD_CALL_ORDER))
+_OPTIONAL: Final = frozenset((DATA, PROFILE, CALL_ORDER))
 FILES: Final = frozenset((MANIFEST, REPORT, PROGRAMS, BINDINGS, ROUTES, GRAPH)) | _OPTIONAL
 
 
@@ -143,8 +141,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise refuse(path, "is not JSON; it may be cut short") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
         raise refuse(path, "is not the manifest of an artifact")
-    if manifest["format"] > FORMAT:
-        raise refuse(path, f"has format {manifest['format']}; this program knows up to {FORMAT}")
+    if manifest["format"] != FORMAT:
+        raise refuse(path, f"has format {manifest['format']}; this program reads format {FORMAT}")
     if not _is_unchanged(manifest, content):
         raise refuse(path, "was changed after it was compiled: it does not have the hash that it states")
     required = {PROGRAMS, BINDINGS, ROUTES, GRAPH}
@@ -176,7 +174,7 @@ def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str
         raise ValueError("programs and steps are not of the same stages")
     streams = Streams(programs, steps, program.dies, program.roles, bindings, routes, program.arena_bytes)
     profile = decode(Profile, json.loads(files[PROFILE])) if PROFILE in files else None
-    call_order = files.get(CALL_ORDER, files.get(_OLD_CALL_ORDER, b"")).decode()
+    call_order = files.get(CALL_ORDER, b"").decode()
     return Artifact(
         streams, program.host, files[GRAPH].decode(), files.get(DATA), report, profile, call_order,
         decode(tuple[str, ...], manifest.get("own_passes", [])),

@@ -193,10 +193,11 @@ def forge(folder: Path, **changes: object) -> None:
     path.write_bytes(canonical(manifest | {"hash": sha256(canonical(manifest)).hexdigest()}))
 
 
-def test_a_newer_format_is_refused_by_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [2, 99])
+def test_another_format_is_refused_by_number(number: int, tmp_path: Path) -> None:
     write_artifact(tmp_path / "out", sample())
-    forge(tmp_path / "out", format=99)
-    assert "format 99" in refusal(tmp_path / "out")
+    forge(tmp_path / "out", format=number)
+    assert f"format {number}" in refusal(tmp_path / "out")
     assert "manifest.json" in refusal(tmp_path / "out")
 
 
