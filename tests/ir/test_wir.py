@@ -181,7 +181,7 @@ MISTAKES = {
     ),
     "%y = scale(%x) {i -> i} factor=<1> : f32[8]": ("`factor` is one number, not one for each die", "<1>"),
     f"%y = scale(%x) {{i -> i}} factor={'9' * 50} : f32[8]": ("a number of 50 digits is too long", "9" * 50),
-    "fill %b[8] value=0.0": ("`%b` is no buffer or formal of this procedure", "%b[8]"),
+    "fill %b[8] value=0.0": ("`%b` is no buffer or argument of this procedure", "%b[8]"),
     "fill %x[8:1,4]": ("either each dimension has a stride, `size:stride`, or none has", "%x[8:1,4]"),
     "fill %x+<0,1+>[8] value=0.0": ("`+` cannot stand in a list of integers here", "%x+<0,1+>[8]"),
     "fill %x[8] value=0.0 where <(0,1>": ("a bracket is not closed", "<(0,1>"),

@@ -226,7 +226,7 @@ class _Body:
         buffer, offset, inside, dtype = window.groups()
         name = self.r.read(token, lambda _: read_name(buffer))
         if not dtype and name not in self.dtypes:
-            raise self.r.wrong(token, f"`{buffer}` is no buffer or formal of this procedure")
+            raise self.r.wrong(token, f"`{buffer}` is no buffer or argument of this procedure")
         shape, strides = self.r.read(token, lambda _: _dimensions(inside))
         start = self.r.ints(token.update(value=offset)) if offset else 0
         return View(name, start, shape, strides, DType(dtype) if dtype else self.dtypes[name])

@@ -69,7 +69,7 @@ class _Checker:
             yield place.wrong("there is no such procedure")
             return
         if len(call.args) != len(procedure.arguments):
-            yield place.wrong(f"it has {len(call.args)} arguments for {len(procedure.arguments)} formals")
+            yield place.wrong(f"it binds {len(call.args)} elements to {len(procedure.arguments)} arguments")
             return
         for ref, argument in zip(call.args, procedure.arguments, strict=True):
             yield from self._argument(place, ref, argument, counts)
@@ -82,7 +82,7 @@ class _Checker:
             return
         if array.type != argument.type:
             kinds = [spell_type(t) for t in (array.type, argument.type)]
-            yield place.wrong(f"`%{array.name}` is {kinds[0]}, and formal `%{argument.name}` is {kinds[1]}")
+            yield place.wrong(f"`%{array.name}` is {kinds[0]}, and argument `%{argument.name}` is {kinds[1]}")
         if len(ref.index) != len(array.extents):
             yield place.wrong(
                 f"`%{array.name}` has {len(array.extents)} extents and {len(ref.index)} indices here"

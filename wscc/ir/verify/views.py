@@ -66,7 +66,7 @@ class Views:
         extent = self.extents.get(view.buffer)
         name = f"`%{view.buffer}`"
         if extent is None:
-            yield place.wrong(f"{name} is no buffer or formal of the procedure")
+            yield place.wrong(f"{name} is no buffer or argument of the procedure")
             return
         elements, dtype = extent
         if view.dtype is not dtype:
