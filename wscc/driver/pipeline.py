@@ -129,14 +129,23 @@ class Pipeline:
         `plan_memory` refuses what comes of it (W401), the passes behind it run once more on what it was given.
         `observe` sees them again, so that what it saw last of a pass is what counts.
 
-        Without `verify_each`, only the last module is verified; if it is invalid, all passes run again to name the one
-        that made it so.
+        Without `verify_each`, only the last module is verified; if it is invalid, or a pass cannot read what another
+        one made, all passes run again to name the one that made it so.
         """
         if not verify_each:
-            last = self._run(module, observe, timings, verify_each=False)
-            if next(iter(verify(last)), None) is None:
+            last = self._unverified(module, observe, timings)
+            if last is not None and next(iter(verify(last)), None) is None:
                 return last
         return self._run(module, observe, timings, verify_each=True)
+
+    def _unverified(self, module: Module, observe: Observer, timings: Timings | None) -> Module | None:
+        """The last module, which may be invalid; None where a pass failed on a module that is no program."""
+        try:
+            return self._run(module, observe, timings, verify_each=False)
+        except CompileError:
+            raise
+        except Exception:  # What a pass raises on an invalid module can be anything; the verified run says which it is.
+            return None
 
     def _run(
         self, module: Module, observe: Observer, timings: Timings | None, *, verify_each: bool
