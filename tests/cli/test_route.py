@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tests.support.hash_seed import printed_under_two_hash_seeds
 from wscc.cli import main
 from wscc.routing.flow_file import MAX_CHARACTERS
 
@@ -204,21 +202,12 @@ def test_the_same_flows_give_the_same_file_whatever_the_hash_seed(tmp_path: Path
         f"{r},{c} {c},{(r + c) % 4} 300007 {'w' if c else ''}\n{r},{c} {3 - r},{3 - c} 70001\n"
         for r, c in dies
     )
-    flows, seen = written(tmp_path, text), []
-    for seed in ("1", "2"):
-        routes = tmp_path / f"routes{seed}"
-        command = [
-            sys.executable,
-            "-m",
-            "wscc",
-            "route",
-            "--mesh",
-            "4x4",
-            "--flows",
-            flows,
-            "--routes",
-            str(routes),
-        ]
-        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed})
-        seen.append(routes.read_bytes())
-    assert seen[0] == seen[1]
+    file = str(tmp_path / "routes")
+    arguments = ["route", "--mesh", "4x4", "--flows", written(tmp_path, text), "--routes", file]
+    here, there = printed_under_two_hash_seeds(
+        "import contextlib, io, pathlib\nfrom wscc.cli import main\n"
+        f"with contextlib.redirect_stdout(io.StringIO()):\n    main({arguments})\n"
+        f"print(pathlib.Path({file!r}).read_text())"
+    )
+    assert here == there
+    assert len(here.splitlines()) > 32

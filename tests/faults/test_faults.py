@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.hash_seed import printed_under_two_hash_seeds
 from tests.support.models import Shape, gpt
 from tests.support.paths import SAMPLES
 from wscc.cli import main
@@ -90,13 +88,7 @@ for kind in KINDS:
 
 
 def test_a_seed_means_the_same_damage_under_any_hash_seed() -> None:
-    answers = [
-        subprocess.run(
-            [sys.executable, "-c", _PROBE], env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True, text=True, check=True,
-        ).stdout
-        for seed in ("0", "12345")
-    ]  # fmt: skip
+    answers = printed_under_two_hash_seeds(_PROBE)
     assert answers[0] == answers[1]
     assert len(set(answers[0].splitlines())) == 4
 

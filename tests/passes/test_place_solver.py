@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -19,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.hash_seed import printed_under_two_hash_seeds
 from wscc.diagnostics import Code, CompileError
 from wscc.machine.topology import Topology, mesh_topology
 from wscc.machine.wafer import Wafer
@@ -562,15 +560,6 @@ for rows, cols, dead, (dp, tp, tatp) in cases:
 
 
 def test_the_same_question_has_the_same_answer_under_any_hash_seed() -> None:
-    answers = [
-        subprocess.run(
-            [sys.executable, "-c", _PROBE],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "12345")
-    ]
+    answers = printed_under_two_hash_seeds(_PROBE)
     assert answers[0] == answers[1]
     assert len(answers[0].splitlines()) == 8

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -40,18 +41,24 @@ def pack(ranges: tuple[LiveRange, ...], *, reuse: bool = True) -> tuple[dict[str
         ends = np.cumsum([0, *(x.size for x in ranges)]).tolist()
         return {x.name: offset for x, offset in zip(ranges, ends, strict=False)}, ends[-1]
     bound = live_peak(ranges)
-    packings = [
-        _first_fit(sorted(ranges, key=lambda x: (slots_first and not x.slot, *order(x), x.name)))
-        for slots_first in (True, False)
-        for order in _ORDERS
-    ]
-    best = current = min(packings, key=lambda packed: packed.size)
+    best = current = _smallest(ranges, bound)
     for _ in range(min(_TRIES, _EFFORT // max(len(ranges), 1))):
         if best.size == bound:
             break
         current = current.repacked()
         best = min(best, current, key=lambda packed: packed.size)
     return best.offsets, best.size
+
+
+def _smallest(ranges: tuple[LiveRange, ...], bound: int) -> _Packed:
+    """The first of the smallest packings in the given orders, receive slots first and not; none is below the bound."""
+    packings: list[_Packed] = []
+    for slots_first, order in product((True, False), _ORDERS):
+        ordered = sorted(ranges, key=lambda x: (slots_first and not x.slot, *order(x), x.name))
+        packings.append(_first_fit(ordered))
+        if packings[-1].size == bound:
+            return packings[-1]
+    return min(packings, key=lambda packed: packed.size)
 
 
 @dataclass(frozen=True, slots=True)
