@@ -20,7 +20,7 @@ CODE = ("wscc", "passes", "backends", "grammar")
 SHIPPED_FROM_THE_TOP = ("passes", "backends", "grammar")  # as `wscc.passes` and so on
 
 # Each part of the tree, and what of ours it may import.
-BASE = {"diagnostics", "machine", "ir", "strategy", "grammar"}
+BASE = {"diagnostics", "files", "machine", "ir", "strategy", "grammar"}
 FACTS = BASE | {"routing", "analysis"}
 ABOVE = FACTS | {
     "frontend",
@@ -35,6 +35,7 @@ ABOVE = FACTS | {
 MAY: dict[str, set[str]] = {
     "grammar": set(),
     "wscc/diagnostics": {"diagnostics"},
+    "wscc/files": {"diagnostics", "files"},
     "wscc/machine": {"diagnostics", "machine"},
     "wscc/strategy.py": {"diagnostics"},
     "wscc/ir": {"diagnostics", "machine", "ir", "grammar"},
@@ -44,7 +45,7 @@ MAY: dict[str, set[str]] = {
     "wscc/frontend": BASE | {"frontend"},
     "wscc/reference": {"diagnostics", "ir", "reference"},
     "wscc/host": BASE | {"host"},
-    "wscc/huggingface": {"diagnostics", "ir", "machine", "frontend", "huggingface"},
+    "wscc/huggingface": {"diagnostics", "files", "ir", "machine", "frontend", "huggingface"},
     "wscc/pictures": {"pictures"},
     "passes": FACTS | {"passes"},
     "backends": FACTS | {"backends", "collectives", "host"},
@@ -108,6 +109,32 @@ def test_imports_go_one_way(folder: str) -> None:
 def test_every_part_of_the_tree_has_a_row() -> None:
     parts = {m.split(".")[1] for m in MODULES if "." in m} - {"__main__"}
     assert {Path(f).stem for f in MAY} | {"cli"} == parts
+
+
+# Calls that open what a path names, and the files that may make them.
+OPENS = re.compile(
+    r"(os\.)?open|.*\.(open|read_text|read_bytes)|np\.(load|fromfile|memmap|genfromtxt|loadtxt)|json\.load"
+    r"|safe_open|load_file|(zipfile\.)?ZipFile"
+)
+MAY_OPEN = {
+    "wscc/files/read.py": "the door",
+    "wscc/huggingface/checkpoint.py": "a library reads the file, which the door has seen",
+    "wscc/cli/__init__.py": "/dev/null",
+    "wscc/machine/presets.py": "a file of the package",
+    "grammar/__init__.py": "a file of the package",
+    "backends/interpreter/blas.py": "/proc/self/maps",
+}
+
+
+def test_files_of_users_are_opened_at_one_door() -> None:
+    """`wscc.files` refuses what could hang a reader or fill the memory; nothing goes around it."""
+    opening = {
+        str(path.relative_to(ROOT))
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and OPENS.fullmatch(ast.unparse(node.func))
+    }
+    assert opening == set(MAY_OPEN)
 
 
 def test_no_pass_imports_another_pass() -> None:

@@ -24,6 +24,8 @@ from wscc.backends.artifact.folder import refuse, replace_folder
 from wscc.backends.artifact.json import canonical, decode, encode
 from wscc.backends.emit.manifest import DATA
 from wscc.diagnostics import CompileError
+from wscc.files import parse_json, parse_npy, read_bytes
+from wscc.files.kinds import ARTIFACT
 from wscc.ir.routes import Route
 from wscc.ir.streams.artifact import Manifest
 from wscc.ir.streams.profile import Profile
@@ -164,7 +166,7 @@ def _is_unchanged(manifest: dict[str, Any], content: bytes) -> bool:
 def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str, Any]) -> Artifact:
     program = decode(_Program, manifest["program"])
     programs, steps = parse_wsa(files[PROGRAMS].decode(), PROGRAMS)
-    bindings = np.load(io.BytesIO(files[BINDINGS]), allow_pickle=False).astype(np.int64)
+    bindings = parse_npy(files[BINDINGS]).astype(np.int64)
     routes = decode(tuple[Route, ...], json.loads(files[ROUTES]))
     if not len(program.dies) == len(program.roles) == len(bindings) or bindings.ndim != 2:
         raise ValueError("dies, roles and bindings differ in number")
@@ -184,19 +186,16 @@ def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str
 def _report(folder: Path) -> dict[str, Any]:
     """The report; it is for people, so it may be missing or edited: then it is empty."""
     try:
-        report = json.loads((folder / REPORT).read_bytes())
-    except (OSError, ValueError):
+        report = parse_json(read_bytes(folder / REPORT, ARTIFACT[REPORT]).decode())
+    except (CompileError, ValueError):
         return {}
     return report if isinstance(report, dict) else {}
 
 
 def _read(folder: Path, name: str) -> bytes:
     path = folder / name
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        if not folder.exists():
-            raise refuse(folder, "does not exist") from error
-        raise refuse(path, "is missing: the artifact is incomplete, or the folder is none") from error
-    except OSError as error:
-        raise refuse(path, f"cannot be read: {error.strerror or error}") from error
+    if not folder.exists():
+        raise refuse(folder, "does not exist")
+    if not path.exists():
+        raise refuse(path, "is missing: the artifact is incomplete, or the folder is none")
+    return read_bytes(path, ARTIFACT[name])

@@ -11,11 +11,11 @@ import wscc
 from tests.support.paths import ROOT
 from tests.support.python_models import gpt_tiny, llama_tiny, tray
 from wscc import nn
+from wscc.files import read_source
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.fmt import fmt
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
-from wscc.frontend.scan import read_source
 
 
 def small(**settings: object) -> wscc.Train:

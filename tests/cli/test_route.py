@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.hash_seed import printed_under_two_hash_seeds
 from wscc.cli import main
-from wscc.routing.flow_file import MAX_CHARACTERS
+from wscc.files.kinds import FLOWS
 
 Capture = pytest.CaptureFixture[str]
 FIELDS = {
@@ -178,7 +178,7 @@ def test_options_that_cannot_be_are_named(
 def test_files_that_are_no_flow_files_are_named(tmp_path: Path, capsys: Capture) -> None:
     huge = tmp_path / "huge"
     with huge.open("wb") as file:
-        file.truncate(4 * MAX_CHARACTERS + 1)
+        file.truncate(FLOWS.limit + 1)
     binary = tmp_path / "binary"
     binary.write_bytes(b"0,0 0,1 \xff\n")
     many = tmp_path / "many"

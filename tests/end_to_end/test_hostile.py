@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from tests.support.frontend_help import TINY, errors, is_shown, outcome, program, run
 from wscc.diagnostics import Code, CompileError, Source
 from wscc.diagnostics.render import render
+from wscc.files import read_source
+from wscc.files.kinds import MAX_CHARACTERS
 from wscc.frontend.fmt import fmt
 from wscc.frontend.parse import parse
-from wscc.frontend.scan import MAX_CHARACTERS, check_text, read_source
+from wscc.frontend.scan import check_text
 
 HUGE = "*".join(["9999999999"] * 90)
 VANISHING = " / ".join(["1e300"] * 90)
@@ -155,7 +157,7 @@ def test_a_file_without_read_permission_is_named(tmp_path: Path, monkeypatch: py
         def refuse(*_: object, **__: object) -> None:
             raise PermissionError(13, "Permission denied")
 
-        monkeypatch.setattr(Path, "open", refuse)
+        monkeypatch.setattr(os, "open", refuse)
     assert "permission denied" in unreadable(str(path))
 
 

@@ -13,9 +13,9 @@ from tests.support.paths import CASES, ROOT
 from wscc.driver.compile import compile_file, load
 from wscc.driver.report import parameters
 from wscc.driver.train import RunOptions, run
+from wscc.files import read_source
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
-from wscc.frontend.scan import read_source
 from wscc.frontend.select import select
 
 SAMPLES = sorted((ROOT / "samples").glob("*.wsl"))

@@ -18,9 +18,9 @@ from wscc.driver.compile import compile_graph, load
 from wscc.driver.pipeline import Pipeline
 from wscc.faults.patterns import KINDS, damaged
 from wscc.faults.study import NO_DAMAGE, Study, step_seconds
+from wscc.files import read_source
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
-from wscc.frontend.scan import read_source
 from wscc.ir.module import Module
 from wscc.machine.wafer import Link, Wafer
 from wscc.passes.route import Route

@@ -22,9 +22,9 @@ from wscc.cli import main
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.driver.compile import compile_file
 from wscc.driver.simulate import simulate
+from wscc.files import read_source
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
-from wscc.frontend.scan import read_source
 from wscc.ir.array import Kind
 from wscc.machine.wafer import Die, Wafer
 from wscc.search import candidates, search, workers

@@ -11,15 +11,14 @@ from wscc.api.training import Train
 from wscc.diagnostics import Source
 from wscc.driver.pipeline import Insertion
 from wscc.driver.types import ALLGATHERS, DEFAULT_MAPPER, MAPPERS, ROUTINGS, Choices
+from wscc.files import read_source
+from wscc.files.kinds import CALL_ORDER
 from wscc.frontend.overrides import Overrides
-from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
 from wscc.machine.links import CUT_THROUGH, LINK_MODELS
 
 Model = str | os.PathLike[str] | Train
 Values = Mapping[str, object]
 Degrees = str | Mapping[str, int]
-
-CALL_ORDER = TextKind("a call order", 8 * MAX_CHARACTERS, "write what repeats as a loop")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from wscc.api.request import CALL_ORDER
 from wscc.diagnostics import Code, CompileError, Diagnostic, Source, fail
 from wscc.diagnostics.render import one_line, render
+from wscc.files import read_source
+from wscc.files.kinds import CALL_ORDER
 from wscc.frontend.overrides import Overrides, UsageError
-from wscc.frontend.scan import read_source
 from wscc.machine.links import CUT_THROUGH
 from wscc.passes.choices import ALLGATHERS, DEFAULT_MAPPER, ROUTINGS, Choices
 from wscc.passes.place.solver import MAPPERS

@@ -13,8 +13,8 @@ from wscc.diagnostics import CompileError
 from wscc.driver.compile import at_strategy
 from wscc.faults.patterns import KINDS
 from wscc.faults.study import MODEL, Row, Study
+from wscc.files import read_source
 from wscc.frontend.parse import parse
-from wscc.frontend.scan import read_source
 
 _RATE = re.compile(r"(?:(\d+(?:\.\d+)?)%?\.\.)?(\d+(?:\.\d+)?)%")
 

@@ -5,16 +5,11 @@ from __future__ import annotations
 import click
 
 from wscc.cli.common import json_option, say, show_json, write_file
-from wscc.frontend.scan import MAX_CHARACTERS, TextKind, read_source
+from wscc.files import read_source
+from wscc.files.kinds import CONFIG
 from wscc.huggingface.architecture import unread
 from wscc.huggingface.config import read_config
 from wscc.huggingface.text import imported
-
-CONFIG = TextKind(
-    "the config.json of a checkpoint",
-    MAX_CHARACTERS,
-    "a config.json is a page of text; weights lie beside it",
-)
 
 
 @click.command("import")

@@ -13,10 +13,11 @@ from wscc.cli.common import json_option, read_call_order_file, show_json, write_
 from wscc.diagnostics import CompileError
 from wscc.diagnostics.explain import explain
 from wscc.driver.pipeline import Pipeline, check
+from wscc.files import read_source
+from wscc.files.kinds import WIR
 from wscc.frontend.fmt import fmt
 from wscc.frontend.overrides import UsageError
 from wscc.frontend.parse import parse as parse_wsl
-from wscc.frontend.scan import read_source
 from wscc.ir.text.parse import parse as parse_wir
 from wscc.ir.text.print import to_text
 from wscc.passes import PASSES
@@ -34,7 +35,7 @@ T = TypeVar("T")
 def opt_command(ir: str, chosen: str, as_json: bool) -> int:
     """Run passes on a textual IR file and print the result; without --passes, print it canonically."""
     passes = _value_of(lambda words: parse_passes(words, read_call_order_file), chosen)
-    module = parse_wir(read_source(ir))
+    module = parse_wir(read_source(ir, WIR))
     check(module, "parse")
     module = Pipeline(tuple(passes)).run(module)
     _print("module", to_text(module), as_json)

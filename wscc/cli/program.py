@@ -8,8 +8,8 @@ from wscc.api.program import Program, compiled, load
 from wscc.api.request import Request
 from wscc.cli.common import ModelOptions
 from wscc.diagnostics import Code, Diagnostic, fail
+from wscc.files import read_source
 from wscc.frontend.overrides import UsageError
-from wscc.frontend.scan import read_source
 
 
 def model_request(model: str, options: ModelOptions) -> Request:

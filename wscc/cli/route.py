@@ -13,17 +13,16 @@ import click
 from wscc.cli.common import json_option, show_json, write_file
 from wscc.cli.link_option import read_wafer
 from wscc.cli.load_map import heat_maps, hottest_links
-from wscc.frontend.scan import TextKind, read_source
+from wscc.files import read_source
+from wscc.files.kinds import FLOWS
 from wscc.machine.topology import Topology, mesh_topology
 from wscc.machine.wafer import Wafer
 from wscc.routing.bound import lower_bound
-from wscc.routing.flow_file import MAX_CHARACTERS, FlowFile, read_flows
+from wscc.routing.flow_file import FlowFile, read_flows
 from wscc.routing.flows import legs_of
 from wscc.routing.limits import Limits
 from wscc.routing.loads import load_map
 from wscc.routing.router import Routing, route
-
-FLOW_FILE = TextKind("a file of flows", MAX_CHARACTERS, "route the phases of a program one by one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def route_command(
     """
     wafer = read_wafer(mesh, dead)
     topology = mesh_topology(wafer)
-    flows = read_flows(read_source(flow_file, FLOW_FILE), wafer, topology)
+    flows = read_flows(read_source(flow_file, FLOWS), wafer, topology)
     outcome = _outcome(topology, flows, Limits(max_iter=max_iter), routing == "adaptive", not no_bound)
     if routes is not None:
         write_file(routes, _route_lines(wafer, flows, outcome.routing))

@@ -63,8 +63,8 @@ Example:
 Fix: the message lists what may stand there. Line breaks mean nothing, so the cause may be the end of the
 line before. The whole grammar is `grammar/wsl.lark`.""",
     Code.UNREADABLE: """\
-The file cannot be read as text: it does not exist, is a directory or a device, may not be read, or holds
-bytes that are not UTF-8.
+The file cannot be read: it does not exist, is a directory, a pipe, a socket or a device, may not be read, or
+is a text that is not UTF-8. Only regular files are read: others could keep the program waiting, or never end.
 
 Example:
     wscc compile models/         `models/` is a directory

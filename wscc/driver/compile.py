@@ -17,11 +17,11 @@ from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
 from wscc.driver.pipeline import Insertion, Observer, Pipeline, Timings, check
 from wscc.driver.report import Loads, build_report
 from wscc.driver.stagger import choose
+from wscc.files import read_source
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
-from wscc.frontend.scan import read_source
 from wscc.host.data import read_text
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module

@@ -1,4 +1,4 @@
-"""The reader of source files, and the checks of raw text that protect the parser.
+"""The checks of raw text that protect the parser.
 
 A text that passes `check_text` is small, has no NUL, and nests brackets at most `MAX_NESTING` deep, so that the
 rest of the front end may recurse over it.
@@ -7,14 +7,11 @@ rest of the front end may recurse over it.
 from __future__ import annotations
 
 import re
-import stat
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span, fail
+from wscc.files.kinds import MAX_CHARACTERS, WSL
 
-MAX_CHARACTERS: Final = 128 * 1024
 MAX_NESTING: Final = 40
 
 # Comments, strings (perhaps unclosed), words, numbers, single characters: enough to look around in a text
@@ -32,82 +29,12 @@ def span_at(source: Source, start: int, end: int) -> Span:
     return Span(source, start, end, line, start - source.text.rfind("\n", 0, start))
 
 
-@dataclass(frozen=True, slots=True)
-class TextKind:
-    """A kind of text file: its name in error messages, the most characters it may have, and advice if it has more."""
-
-    words: str
-    limit: int
-    advice: str
-
-
-WSL: Final = TextKind(
-    "a `.wsl` file", MAX_CHARACTERS, "a model is a page of text; `repeat` says a layer once"
-)
-
-
-def read_source(path: str, kind: TextKind = WSL) -> Source:
-    """The text of a regular UTF-8 file of bounded size. Raises W002 or W003 if it is not one."""
-    source = Source(path, "")
-    try:
-        data = _read_bytes(Path(path), source, kind)
-    except (OSError, ValueError) as problem:
-        raise fail(Code.UNREADABLE, f"cannot read `{path}`: {_reason(problem)}") from None
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise fail(Code.UNREADABLE, f"`{path}` is not UTF-8: it is UTF-16", help="save the file as UTF-8")
-    if b"\0" in data:
-        raise fail(
-            Code.UNREADABLE,
-            f"`{path}` is not a text file: byte {data.index(0)} is NUL",
-            help=f"give {kind.words} saved as UTF-8",
-        )
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        line = data.count(b"\n", 0, problem.start) + 1
-        raise fail(
-            Code.UNREADABLE,
-            f"`{path}` is not UTF-8: byte {problem.start} (line {line}) is 0x{data[problem.start]:02x}",
-            help="save the file as UTF-8",
-        ) from None
-    return Source(path, text)
-
-
-def _read_bytes(path: Path, source: Source, kind: TextKind) -> bytes:
-    # Asked before opening: opening a pipe or a device could wait for ever.
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise fail(Code.UNREADABLE, f"`{source.name}` is a directory", help=f"give the path of {kind.words}")
-    if not stat.S_ISREG(mode):
-        raise fail(Code.UNREADABLE, f"`{source.name}` is not a regular file")
-    if (size := path.stat().st_size) > 4 * kind.limit:
-        raise _too_large(source, f"{size:,} bytes", kind)
-    with path.open("rb") as file:
-        return file.read(4 * kind.limit + 1)
-
-
-def _reason(problem: OSError | ValueError) -> str:
-    match problem:
-        case FileNotFoundError():
-            return "no such file"
-        case PermissionError():
-            return "permission denied"
-        case OSError(strerror=str(words)):
-            return words.lower()
-        case _:
-            return "not a valid path"
-
-
-def _too_large(source: Source, size: str, kind: TextKind) -> CompileError:
-    message = f"`{source.name}` is too large: {size}, the limit is {kind.limit:,} characters"
-    return fail(Code.LIMIT, message, help=kind.advice)
-
-
 def check_text(source: Source) -> None:
     """Raise W002 for NUL, W003 for a text that is too long or nests too deep, W001 for unbalanced brackets."""
     text = source.text
     if len(text) > MAX_CHARACTERS:
-        raise _too_large(source, f"{len(text):,} characters", WSL)
+        message = f"`{source.name}` is too large: {len(text):,} characters, the limit is {MAX_CHARACTERS:,}"
+        raise fail(Code.LIMIT, message, help=WSL.advice)
     if (nul := text.find("\0")) >= 0:
         span = span_at(source, nul, nul + 1)
         raise fail(Code.UNREADABLE, "the text holds a NUL character", span, label="not text")

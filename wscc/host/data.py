@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.diagnostics import Code, fail
+from wscc.files import read_bytes
+from wscc.files.kinds import DATA
 from wscc.host.random import integers, key
 from wscc.ir.array import Array, Kind
 from wscc.ir.module import Module
@@ -98,12 +100,8 @@ class Batches:
 
 
 def read_text(path: Path) -> NDArray[np.uint8]:
-    """The bytes of a file as tokens; `CompileError` W002 if it cannot be read."""
-    try:
-        return np.frombuffer(path.read_bytes(), np.uint8)
-    except OSError as error:
-        reason = (error.strerror or "unknown reason").lower()
-        raise fail(Code.UNREADABLE, f"cannot read data file `{path}`: {reason}") from error
+    """The bytes of a file as tokens; `CompileError` W002 if it cannot be read, W003 if it is too large."""
+    return np.frombuffer(read_bytes(path, DATA), np.uint8)
 
 
 def vocabulary(module: Module) -> int:

@@ -19,10 +19,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from wscc.diagnostics import Code, CompileError, fail
+from wscc.files import regular_file
+from wscc.files.kinds import WEIGHTS
+from wscc.files.read import reason
 from wscc.huggingface.axes import Shape, Tensor
 
 READABLE: Final = ("F16", "BF16", "F32", "F64")
-_A_FILE: Final = "give the path of a `.safetensors` file"
 _METADATA: Final = {"format": "pt"}  # without it, transformers refuses the file
 
 
@@ -32,9 +34,8 @@ class Checkpoint:
     def __init__(self, path: Path) -> None:
         """Open a file. `CompileError` W002 if it cannot be read, W505 if it is no whole safetensors file."""
         self.path = path
-        _refuse_unreadable(path)
         with self._reporting():
-            self._file = _opened(path)
+            self._file = _opened(regular_file(path, WEIGHTS))
             slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118
             self.shapes: Mapping[str, Shape] = {n: tuple(s.get_shape()) for n, s in slices.items()}
             self.dtypes: Mapping[str, str] = {n: str(s.get_dtype()) for n, s in slices.items()}
@@ -50,7 +51,9 @@ class Checkpoint:
         try:
             yield
         except OSError as problem:
-            raise _unreadable(self.path, problem) from None
+            raise fail(
+                Code.UNREADABLE, f"cannot read `{self.path}`: {reason(problem)}", help=WEIGHTS.help
+            ) from None
         except SafetensorError as problem:
             raise fail(
                 Code.WEIGHTS,
@@ -68,27 +71,6 @@ def _opened(path: Path) -> Any:
 def _words(problem: SafetensorError) -> str:
     text = str(problem)
     return text[:1].lower() + text[1:200]
-
-
-def _unreadable(path: Path, problem: OSError | ValueError) -> CompileError:
-    reason = (getattr(problem, "strerror", None) or "not a valid path").lower()
-    return fail(Code.UNREADABLE, f"cannot read weights `{path}`: {reason}", help=_A_FILE)
-
-
-def _refuse_unreadable(path: Path) -> None:
-    """Raise W002 for a path that is no readable file, before it is opened: to open a pipe could wait for ever."""
-    try:
-        mode = path.stat().st_mode
-        path.open("rb").close() if stat.S_ISREG(mode) else None
-    except (OSError, ValueError) as problem:
-        raise _unreadable(path, problem) from None
-    if stat.S_ISDIR(mode):
-        raise fail(
-            Code.UNREADABLE, f"cannot read weights `{path}`: it is a directory",
-            help="give the `.safetensors` file in it",
-        )  # fmt: skip
-    if not stat.S_ISREG(mode):
-        raise fail(Code.UNREADABLE, f"cannot read weights `{path}`: it is not a regular file", help=_A_FILE)
 
 
 def refuse_unwritable(path: Path) -> None:

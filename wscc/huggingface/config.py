@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
 from wscc.diagnostics import NO_SPAN, Code, CompileError, Source, Span, fail
+from wscc.files.json import JsonMistake, NumberMistake, RepeatedName, TooDeep, parse_json
 from wscc.frontend.scan import span_at
 
 T = TypeVar("T")
@@ -131,33 +132,13 @@ def _shown(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-class _Duplicate(Exception):
-    """A name that an object has twice."""
-
-
 def read_config(source: Source) -> Config:
     """The config in a source. `CompileError` W001 if it is not JSON, W007 for a field given twice, W003 for an object
     nested too deep, W005 for a number that is not finite, W105 if it is no object."""
     try:
-        value = json.loads(source.text, object_pairs_hook=_object, parse_constant=_constant)
-    except json.JSONDecodeError as problem:
-        position = min(problem.pos, len(source.text))
-        raise fail(
-            Code.SYNTAX, f"`{source.name}` is not JSON: {problem.msg[:1].lower()}{problem.msg[1:]}",
-            span_at(source, position, position + 1), help=_AS_IT_CAME,
-        ) from None  # fmt: skip
-    except _Duplicate as problem:
-        name = str(problem)
-        place = Config(source, {}).span(name)
-        raise fail(
-            Code.DUPLICATE, f"field `{name}` is given twice", place, help="remove one of the two"
-        ) from None
-    except RecursionError:
-        raise fail(Code.LIMIT, f"`{source.name}` is nested too deep", help=_AS_IT_CAME) from None
-    except ValueError:  # a number of thousands of digits, NaN or Infinity
-        raise fail(
-            Code.NUMBER, f"`{source.name}` holds a number that is not finite or too long", help=_AS_IT_CAME
-        ) from None
+        value = parse_json(source.text)
+    except JsonMistake as problem:
+        raise _mistaken(source, problem) from None
     if not isinstance(value, dict):
         raise fail(
             Code.CONFIG, f"`{source.name}` holds {_KINDS.get(type(value), 'nothing')}, not an object of fields",
@@ -166,14 +147,16 @@ def read_config(source: Source) -> Config:
     return Config(source, value)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in out:
-            raise _Duplicate(name)
-        out[name] = value
-    return out
-
-
-def _constant(name: str) -> NoReturn:
-    raise ValueError(name)
+def _mistaken(source: Source, problem: JsonMistake) -> CompileError:
+    match problem:
+        case RepeatedName(name=name):
+            place = Config(source, {}).span(name)
+            return fail(Code.DUPLICATE, str(problem), place, help="remove one of the two")
+        case TooDeep():
+            return fail(Code.LIMIT, f"`{source.name}` is nested too deep", help=_AS_IT_CAME)
+        case NumberMistake():
+            words = f"`{source.name}` holds a number that is not finite or too long: {problem}"
+            return fail(Code.NUMBER, words, help=_AS_IT_CAME)
+        case _:
+            place = span_at(source, problem.position, problem.position + 1)
+            return fail(Code.SYNTAX, f"`{source.name}` is not JSON: {problem}", place, help=_AS_IT_CAME)

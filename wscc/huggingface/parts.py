@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from wscc.diagnostics import Code, CompileError, fail
-from wscc.frontend.scan import TextKind, read_source
+from wscc.files import read_source
+from wscc.files.kinds import INDEX
 from wscc.huggingface.axes import Shape, Tensor
 from wscc.huggingface.checkpoint import Checkpoint
 from wscc.huggingface.config import read_config
-
-INDEX = TextKind(
-    "a `.safetensors` file or the index of several", 1 << 24, "an index is a list of tensors and files"
-)
 
 
 class Parts:

@@ -18,7 +18,6 @@ from wscc.machine.topology import UNREACHABLE, Topology
 from wscc.machine.wafer import Wafer
 from wscc.routing.flows import MAX_BYTES, Flow
 
-MAX_CHARACTERS: Final = 8 << 20
 MAX_FLOWS: Final = 1 << 17
 _SHOWN: Final = 20  # mistakes told in one run
 _WORD: Final = re.compile(r"\S+")
