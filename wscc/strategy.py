@@ -56,6 +56,16 @@ def stage_axes(axes: Iterable[str]) -> list[str]:
     return [a for a in axes if POLICIES[a].splits == "layers"]
 
 
+def nesting_order(axes: Iterable[str]) -> list[str]:
+    """The axes in the order in which they split one dimension, major first.
+
+    Axes that follow tokens come first: they stay on a dimension from op to op. Those that split weights split the
+    tokens of some ops and are gathered for others, which leaves the rest in place only at the minor end.
+    """
+    order = list(POLICIES)
+    return sorted(axes, key=lambda a: (POLICIES[a].splits == "weights", order.index(a)))
+
+
 def store(axis: str, zero: int) -> Store:
     """Storage sharding of parameters over the axis: the policy's or, for an axis of replicas, that of `zero`."""
     words = POLICIES[axis]

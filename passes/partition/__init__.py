@@ -17,7 +17,7 @@ from wscc.passes.partition.prices import Prices
 from wscc.passes.partition.search import Assigned, Search
 from wscc.passes.partition.streams import fuse_streams
 from wscc.passes.partition.zigzag import with_zigzag_order
-from wscc.strategy import policy, stage_axes
+from wscc.strategy import nesting_order, policy, stage_axes
 
 # A replacement of the search in tests: any legal choice must give a right program.
 Chooser = Callable[[Search], Assigned]
@@ -58,7 +58,7 @@ class Partition(Pass):
         inside = {a: n for a, n in module.sizes.items() if a not in stage_axes(module.sizes)}
         prices = Prices.of(module.machine, module.train.compute.size)
         search = Search(chain, inside, split, prices, module.train.zero)
-        assigned = {k: _in_mesh_order(v, module) for k, v in choose(search).items()}
+        assigned = {k: _nested(v) for k, v in choose(search).items()}
         writer = ModuleWriter(module, chain, assigned, split)
         sharded = complete_arrays(writer.run(), writer.complete_layouts)
         if not self.stream:
@@ -66,11 +66,11 @@ class Partition(Pass):
         return with_zigzag_order(sharded.with_(procedures=tuple(map(fuse_streams, sharded.procedures))))
 
 
-def _in_mesh_order(choice: dict[str, str], module: Module) -> Assignment:
+def _nested(choice: dict[str, str]) -> Assignment:
+    """By factor, the axes that split it, in their nesting order; `choice` has the factor of each axis."""
     assignment: Assignment = {}
-    for axis in module.sizes:
-        if axis in choice:
-            assignment[choice[axis]] = (*assignment.get(choice[axis], ()), axis)
+    for axis in nesting_order(choice):
+        assignment[choice[axis]] = (*assignment.get(choice[axis], ()), axis)
     return assignment
 
 

@@ -28,7 +28,7 @@ class Prices:
     but breaks ties for less memory; `access` is at least as much, since a die without HBM accesses elements in no time.
 
     Prices leave out latency, distance and queues on links, tiles that are not full, the overlap of work with messages
-    and memory accesses, and the reordering of a dimension that two axes split into the order of the mesh.
+    and memory accesses, and the axes at the minor end of a dimension where one outside them is gathered.
     """
 
     flop: float

@@ -17,7 +17,7 @@ from wscc.ir.types import Reduction
 from wscc.passes.partition.chain import Boundary, Chain, OpInstance
 from wscc.passes.partition.layouts import PARTIAL, can_shard
 from wscc.passes.partition.prices import Prices
-from wscc.strategy import policy, store
+from wscc.strategy import nesting_order, policy, store
 
 # Sharding of a value along one axis: the dimension split, None (replicated), or partial sums or maxima.
 State = int | None | Reduction
@@ -79,7 +79,7 @@ class Search:
 
     def run(self) -> Assigned:
         # Axes that split tokens have no choice; those that have one come last, and see the dimensions that are left.
-        for axis in sorted(self.sizes, key=lambda a: policy(a).splits == "weights"):
+        for axis in nesting_order(self.sizes):
             for key, choice in self._search_axis(axis):
                 if choice is not None:
                     self.assigned[key][axis] = choice

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from math import prod
+from pathlib import Path
 
 import pytest
 from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
 
+from tests.fuzz.hunt import any_draw
 from tests.oracles.running import distance, lowered, trained
 from tests.support.drawing import layouts
 from tests.support.models import Shape, gpt, llama, tensors
+from tests.support.paths import SAMPLES
 from wscc.analysis.reshard_steps import plan
 from wscc.diagnostics import Code, CompileError
+from wscc.driver.compile import load
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.ir.op import Reshard
@@ -197,3 +202,52 @@ def test_a_reshard_plan_ends_where_it_should(a: Layout, b: Layout) -> None:
         current = step.after
     assert current == b
     assert len(steps) <= 9
+
+
+def regathered(module: Module) -> list[str]:
+    """Values that a reshard plan slices along an axis along which it has gathered them, for no op in between."""
+    names = []
+    for p in module.procedures:
+        used = {v.name for op in p.ops for v in op.operands} | {o.value.name for o in p.outputs}
+        gathered: dict[str, set[str]] = {}
+        for s in p.statements:
+            if isinstance(s, Reshard):
+                axes = set() if s.operand.name in used else gathered.get(s.operand.name, set())
+                if s.kind == "slice" and s.axis in axes:
+                    names.append(f"{p.name} {s.result.name}")
+                gathered[s.result.name] = axes | ({s.axis} if s.kind == "all_gather" else set())
+    return names
+
+
+STRATEGIES = [
+    (("dp", dp), ("sp", sp), ("tp", tp), ("tatp", tatp))
+    for dp, sp, tp, tatp in product((1, 2, 4), repeat=4)
+    if dp * sp * tp * tatp <= 16
+]
+
+
+@settings(max_examples=12)
+@given(st.sampled_from(FAMILIES), st.sampled_from(STRATEGIES), st.sampled_from([0, 1, 3]))
+def test_no_plan_gathers_an_axis_and_slices_it_again(
+    family: object, strategy: tuple[tuple[str, int], ...], zero: int
+) -> None:
+    """Axes that split tokens lie outside those that split weights: where both split one dimension, an op that needs
+    one of them whole leaves the others in place."""
+    module = family(dict(strategy), Shape(batch=16, calls=2, seq=16), zero=zero)  # type: ignore[operator]
+    assert not regathered(partitioned(module))
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.wsl")), ids=lambda p: p.name)
+def test_no_plan_of_a_sample_gathers_an_axis_and_slices_it_again(path: Path) -> None:
+    assert not regathered(partitioned(load(str(path))))
+
+
+def test_no_plan_of_a_drawn_program_gathers_an_axis_and_slices_it_again(tmp_path: Path) -> None:
+    for seed in range(16):
+        source = tmp_path / "drawn.wsl"
+        source.write_text(any_draw(random.Random(seed)).text, encoding="utf-8")
+        try:
+            module = partitioned(load(str(source)))
+        except CompileError:
+            continue
+        assert not regathered(module), seed

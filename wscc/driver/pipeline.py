@@ -144,7 +144,7 @@ class Pipeline:
             return self._run(module, observe, timings, verify_each=False)
         except CompileError:
             raise
-        except Exception:  # What a pass raises on an invalid module can be anything; the verified run says which it is.
+        except Exception:  # of an invalid module; the run that verifies each says whose it is
             return None
 
     def _run(
