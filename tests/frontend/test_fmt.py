@@ -112,6 +112,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "data": st.builds(
         ast.Text, st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters='"'))
     ),
+    "validation": st.builds(ast.Quantity, NUMBERS, st.sampled_from(["%", "rows"])),
     "optimizer": st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)),
     "lr_schedule": st.builds(ast.LrSchedule, tuples(st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)))),
     "dtype": st.builds(ast.DTypes, tuples(st.builds(ast.Role, name(), name()))),

@@ -71,7 +71,8 @@ def train(d: Dice) -> Train:
     kinds = d.choices(list(DType), k=3)
     return Train(
         d.randint(1, 99), d.randint(1, 99), optimizer, lr_schedule, d.number(), *kinds,
-        d.choice(("none", "selective", "full")), d.choice((0, 1, 3)), d.randint(1, 3), d.name(), d.randint(0, 1 << 62),
+        d.choice(("none", "selective", "full")), d.choice((0, 1, 3)), d.randint(1, 3), d.name(), d.randint(0, 99),
+        d.number(), d.randint(0, 1 << 62),
     )  # fmt: skip
 
 

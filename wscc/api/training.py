@@ -44,8 +44,9 @@ class Train:
     """A program: `Train(model, wafer, batch=16, optimizer=adamw(lr=1e-3), parallel="dp=2,tp=2")`.
 
     Settings are those of `train` in the language: `batch` and `microbatch` in sequences, `data` a path (from the
-    working directory), `optimizer`, `clip`, `lr_schedule` (one or a list of `warmup`, `cosine`), `dtype` (a type,
-    or a dict by role), `recompute`, `parallel` (a string, or a dict of degrees), `zero`, `interleave`, `seed`.
+    working directory), `validation` what is held out of it (`"10 %"`, or a number of rows), `optimizer`, `clip`,
+    `lr_schedule` (one or a list of `warmup`, `cosine`), `dtype` (a type, or a dict by role), `recompute`, `parallel` (a
+    string, or a dict of degrees), `zero`, `interleave`, `seed`.
     Raises `CompileError` for a setting that the language has not.
     """
 
@@ -96,6 +97,8 @@ def _spelled(key: str, value: Value) -> str:
             return ", ".join(f"{k} = {v}" if key == "parallel" else f"{k} {v}" for k, v in value.items())
         case str() if key == "data":
             return f'"{value}"'
+        case int() if key == "validation":
+            return f"{value} rows"
         case str() if key == "dtype" and " " not in value:
             return ", ".join(f"{role} {value}" for role in ("compute", "params", "grads"))
         case str():

@@ -79,7 +79,7 @@ class Text(Node):
 
 @dataclass(frozen=True, slots=True)
 class Quantity(Node):
-    """A number and its unit as written; no unit is the empty string."""
+    """A number and its unit as written; no unit is the empty string. `10 %` and `32 rows` are quantities, too."""
 
     number: Number
     unit: str = ""
@@ -282,7 +282,7 @@ class Strategy(Node):
         return not self.axes
 
 
-SettingValue = Number | Text | Name | Call | LrSchedule | DTypes | Strategy
+SettingValue = Number | Quantity | Text | Name | Call | LrSchedule | DTypes | Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,6 +246,7 @@ RULES: Final[dict[str, Rule]] = {
     **{k: _setting(k) for k in SETTINGS},
     "lr_schedule": _group("lr_schedule", ast.LrSchedule), "dtype": _group("dtype", ast.DTypes),
     "parallel": _group("parallel", ast.Strategy),
+    "share": _quantity,
     "role": lambda b, c, span: ast.Role(c[0], c[1], span=span),
     "axis": lambda b, c, span: ast.Axis(c[0], c[1], span=span),
 }  # fmt: skip

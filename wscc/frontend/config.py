@@ -30,8 +30,8 @@ class TrainConfig:
     """`batch` sequences a step, in calls of `microbatch` sequences for each dp replica.
 
     `strategy` has the degrees above 1 in the order written; `data` is relative to the source file (empty:
-    tokens come from the seed); `clip` 0 means none; `zero` and
-    `interleave` are those of `wscc.ir.train.Train`. `batch` is a multiple of `dp * microbatch`.
+    tokens come from the seed); `clip` 0 means none; `zero`, `interleave`, `validation_rows` and
+    `validation_percent` are those of `wscc.ir.train.Train`. `batch` is a multiple of `dp * microbatch`.
     """
 
     batch: int
@@ -41,6 +41,8 @@ class TrainConfig:
     lr_schedule: LrSchedule = field(default_factory=LrSchedule)
     clip: float = 0.0
     data: str = ""
+    validation_rows: int = 0
+    validation_percent: float = 0.0
     dtypes: DTypes = DTypes()
     recompute: str = "none"
     zero: int = 0

@@ -79,7 +79,8 @@ class _Model:
             batch=config.batch, microbatches=config.calls, optimizer=config.optimizer, lr_schedule=config.lr_schedule,
             clip=config.clip, compute=config.dtypes.compute, params=config.dtypes.params,
             grads=config.dtypes.grads, recompute=config.recompute,
-            zero=config.zero, interleave=config.interleave, data=config.data, seed=config.seed,
+            zero=config.zero, interleave=config.interleave, data=config.data,
+            validation_rows=config.validation_rows, validation_percent=config.validation_percent, seed=config.seed,
         )  # fmt: skip
         step = (
             start,

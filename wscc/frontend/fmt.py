@@ -144,6 +144,8 @@ def _setting(value: ast.SettingValue) -> str:
     match value:
         case ast.Text():
             return f'"{value.value}"'
+        case ast.Quantity():
+            return _quantity(value)
         case ast.LrSchedule():
             return _join(map(expression, value.calls))
         case ast.DTypes():

@@ -31,6 +31,7 @@ def resolve_train(train: ast.Train, report: Report) -> TrainConfig | None:
     """The configuration, or None with the mistakes noted."""
     mistakes = len(report.diagnostics)
     settings = _settings(train, report)
+    rows, percent = _validation(settings, report)
     config = TrainConfig(
         batch=_integer(settings, "batch", 1, report),
         microbatch=_integer(settings, "microbatch", 1, report),
@@ -39,6 +40,8 @@ def resolve_train(train: ast.Train, report: Report) -> TrainConfig | None:
         lr_schedule=_lr_schedule(settings, report),
         clip=_clip(settings, report),
         data=_typed(settings, "data", ast.Text, ast.Text("")).value,
+        validation_rows=rows,
+        validation_percent=percent,
         dtypes=_dtypes(settings, report),
         recompute=_recompute(settings, report),
         zero=_zero(settings, report),
@@ -116,6 +119,19 @@ def _clip(settings: Mapping[str, ast.Setting], report: Report) -> float:
             Code.NUMBER, "`clip` must be above 0", literal.span, "", "leave `clip` out to clip nothing"
         )
     return float(literal.value)
+
+
+def _validation(settings: Mapping[str, ast.Setting], report: Report) -> tuple[int, float]:
+    """The rows and the percentage of them that are held out; one of the two is 0, or both."""
+    share = _typed(settings, "validation", ast.Quantity, ast.Quantity(ast.Number("0"), "%"))
+    if share.unit == "rows":
+        return _whole(share.number.value, "`validation`", 1, share.span, report), 0.0
+    if "validation" in settings and not 0 < share.number.value < 100:
+        report.add(
+            Code.NUMBER, "`validation` must be above 0 % and below 100 %", share.span, "",
+            "it says what is held out; leave it out to train on all rows",
+        )  # fmt: skip
+    return 0, float(share.number.value)
 
 
 def _recompute(settings: Mapping[str, ast.Setting], report: Report) -> str:

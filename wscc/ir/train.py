@@ -35,7 +35,8 @@ class Train:
 
     `clip` bounds the norm of the gradients; 0 means no clipping. `zero` (Rajbhandari et al., arXiv 1910.02054) is
     what replicas share out: nothing (0), the optimizer's state (1), or weights and gradients too (3). Each pipeline
-    stage holds `interleave` chunks of layers.
+    stage holds `interleave` chunks of layers. `data` is a file, of which the last `validation_rows` rows, or
+    `validation_percent` of them, are not trained on (both 0: all are).
     """
 
     batch: int
@@ -50,4 +51,6 @@ class Train:
     zero: int = 0
     interleave: int = 1
     data: str = ""
+    validation_rows: int = 0
+    validation_percent: float = 0.0
     seed: int = 0
