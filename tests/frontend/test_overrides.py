@@ -60,9 +60,9 @@ def test_set_is_the_same_as_writing_it(option: str, old: str, new: str) -> None:
 
 def test_every_setting_can_be_set() -> None:
     values = {
-        "batch": "8", "microbatch": "2", "data": "x", "validation": "7 rows", "optimizer": "sgd(lr = 1)", "clip": "2", "seed": "3",
-        "lr_schedule": "warmup(1)", "dtype": "grads f64", "recompute": "full", "parallel": "dp = 2",
-        "zero": "3", "interleave": "2",
+        "batch": "8", "microbatch": "2", "data": "x", "validation": "7 rows", "clip": "2", "seed": "3",
+        "optimizer": "sgd(lr = 1)", "lr_schedule": "warmup(1)", "dtype": "grads f64", "recompute": "full",
+        "parallel": "dp = 2", "zero": "3", "interleave": "2",
     }  # fmt: skip
     assert set(values) == set(SETTINGS)
     config = run(TINY, Overrides(sets=tuple(f"train.{k}={v}" for k, v in values.items()))).config

@@ -35,7 +35,8 @@ from wscc.passes.partition import Partition
 CASES = sorted((CASES / "verify").glob("*.wir"))
 HEADER = """\
 module case {first}
-train batch=8 microbatches=2 clip=0.0 compute=f32 params=f32 grads=f32 recompute=none zero=0 interleave=1 data="" validation_rows=0 validation_percent=0.0 seed=0
+train batch=8 microbatches=2 clip=0.0 compute=f32 params=f32 grads=f32 recompute=none zero=0 interleave=1 \
+data="" validation_rows=0 validation_percent=0.0 seed=0
 optimizer kind=sgd lr=0.1 beta1=0.9 beta2=0.95 eps=1e-8 weight_decay=0.0
 lr_schedule warmup=0 decay=0 floor=0.0
 wafer w rows=2 cols=4

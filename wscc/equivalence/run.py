@@ -21,6 +21,7 @@ from wscc.host.data import LABELS, Batches, inputs_of, vocabulary
 from wscc.host.init import initial
 from wscc.ir.array import Array, Init, Kind, Role
 from wscc.ir.module import Module
+from wscc.ir.ops import IGNORED
 from wscc.ir.train import LrSchedule, Optimizer, Train
 from wscc.ir.types import DType
 from wscc.reference.training import train
@@ -33,7 +34,6 @@ LIMIT: Final = 1e-10
 TRIAL: Final = Optimizer(lr=0.01, eps=1e-3, weight_decay=0.1)
 LR_SCHEDULE: Final = LrSchedule(warmup=1, decay=4, floor=0.1)
 CLIP: Final = 0.01
-IGNORED: Final = -100
 IGNORED_EVERY: Final = 7
 # Weights so large that exponentials overflow unless their maximum is subtracted; they amplify rounding too.
 LOUD: Final = 64.0

@@ -30,6 +30,7 @@ class OpDef:
     `integers`, `integer_results`: places of operands and results that hold integers (token ids, labels, step
     counts); all others hold floats, unless `any_dtype`. `table`: place of the operand of which only the rows that
     integers number are read. `has_weight`: an operand may be a large weight, and then decides how the op is split.
+    `ignores`: among its integers, `IGNORED` takes no part.
     `streamable`: its lowering can loop over chunks of a factor (`Stream`). `view`: its results name parts of its
     operand and cost nothing. `differentiable`: it may stand in a forward procedure and has a derivative.
     `moments`: of an optimizer, the names of the state that it keeps for each weight; its operands are the weight,
@@ -53,6 +54,7 @@ class OpDef:
     differentiable: bool = True
     streamable: bool = False
     table: int | None = None
+    ignores: bool = False
     view: bool = False
     has_weight: bool = False
     moments: tuple[str, ...] | None = None
@@ -83,6 +85,9 @@ def _unary(name: str) -> tuple[OpDef, OpDef]:
         _backward(f"{name}_bwd", "*, * -> *"),
     )
 
+
+# The integer that stands for "no label" where an op `ignores` it.
+IGNORED: Final = -100
 
 _ATTENTION: Final[Mapping[str, type]] = {"causal": bool, "scale": float}
 
@@ -151,13 +156,13 @@ _ALL: Final = (
     OpDef(name="rowmax", rule="* v@ -> *", combine=Reduction.MAX, attrs={"limit": int}),
     OpDef(name="sumexp", rule="* v@, * -> *", attrs={"limit": int}),
     _backward("sumexp_bwd", "* v@, *, * -> * v@", attrs={"limit": int}),
-    OpDef(name="pick", rule="* v@, * -> *", integers=(1,), table=0),
+    OpDef(name="pick", rule="* v@, * -> *", integers=(1,), table=0, ignores=True),
     _backward("pick_bwd", "*, * -> * v@", integers=(0,)),
-    OpDef(name="nll", rule="*, *, *, * -> *", integers=(3,)),
+    OpDef(name="nll", rule="*, *, *, * -> *", integers=(3,), ignores=True),
     _backward("nll_bwd", "*, *, * -> *, *", integers=(1,)),
     OpDef(name="mean", rule="*, -> "),
     _backward("mean_bwd", ", -> *"),
-    OpDef(name="count", rule="* -> ", integers=(0,), differentiable=False),
+    OpDef(name="count", rule="* -> ", integers=(0,), ignores=True, differentiable=False),
     # -- the update
     OpDef(name="sqsum", rule="* -> ", differentiable=False),
     OpDef(name="tick", rule=" -> ", integers=(0,), integer_results=(0,), differentiable=False),
