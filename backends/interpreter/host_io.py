@@ -90,6 +90,31 @@ def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
     return _permuted(whole, {d: np.argsort(o) for d, o in _orders(t, machine.manifest).items()})
 
 
+class Snapshot:
+    """All that a step hands on to the next one, as it is now: weights, optimizer state and scalars, on every die.
+    Whatever steps run until `restore`, it leaves no trace of them in what later steps compute."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._shards = [*_kept_shards(machine)]
+
+    def restore(self) -> None:
+        """Put every bit of it back."""
+        for die, address, shard in self._shards:
+            self._machine.store(die, address, shard)
+
+
+def _kept_shards(machine: Machine) -> Iterator[tuple[int, int, Tensor]]:
+    """(logical die, address, a copy) of every shard of the arrays that the program does not make anew in each step."""
+    manifest = machine.manifest
+    for t in manifest.tensors:
+        if t.kind in FILLED:
+            local = t.type.local_shape(dict(manifest.axes))
+            for index in np.ndindex(*t.extents):
+                for die, address, _, _ in _places(t, index, manifest):
+                    yield die, address, machine.load(die, address, local, t.type.dtype.numpy)
+
+
 def _orders(t: HostTensor, manifest: Manifest) -> dict[int, NDArray[np.intp]]:
     """The permutation of the indices of each dimension that is stored in zigzag order (`wscc.ir.zigzag`).
 

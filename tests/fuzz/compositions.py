@@ -18,7 +18,8 @@ from tests.support.models import Shape, gpt, llama
 from wscc.driver.compile import Compiled, compile_graph
 from wscc.driver.train import RunOptions, Trainer, initial_parameters
 from wscc.host.compare import Run, by_layer, judge
-from wscc.host.data import Batches, inputs_of, vocabulary
+from wscc.host.data import Batches
+from wscc.host.inputs import inputs_of
 from wscc.ir.array import Kind
 from wscc.ir.fabric import Kernel
 from wscc.ir.module import Module
@@ -91,7 +92,7 @@ def graph(c: Composition) -> Module:
 @lru_cache(maxsize=64)
 def reference(family: str, shape: Shape) -> History:
     module = FAMILIES[family]({}, shape, optimizer="adamw")
-    batches = Batches(inputs_of(module.arrays), vocabulary(module), 0)
+    batches = Batches(inputs_of(module), 0)
     return train(module, initial_parameters(module, 0), batches.batch, 2, DType.F64)
 
 

@@ -17,7 +17,8 @@ from tests.support.models import Shape, gpt
 from wscc.backends.artifact.files import Artifact
 from wscc.driver.train import RunOptions, Trainer, initial_parameters
 from wscc.host.compare import Check, Run, by_layer, judge
-from wscc.host.data import Batches, inputs_of, vocabulary
+from wscc.host.data import Batches
+from wscc.host.inputs import inputs_of
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.ir.types import DType
@@ -61,7 +62,7 @@ def shape_for(degrees: dict[str, int]) -> Shape:
 @lru_cache
 def reference(family: Callable[..., Module], shape: Shape, dtype: DType, optimizer: str) -> History:
     module = family({}, shape, dtype=dtype, optimizer=optimizer)
-    batches = Batches(inputs_of(module.arrays), vocabulary(module), 0)
+    batches = Batches(inputs_of(module), 0)
     return train(module, initial_parameters(module, 0), batches.batch, 2, dtype)
 
 

@@ -18,7 +18,7 @@ from wscc.driver import compile as driver
 from wscc.driver.compile import Compiled, load, program_of
 from wscc.driver.pipeline import Insertion, Observer
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
-from wscc.host.data import read_text
+from wscc.host.data_file import read_data
 from wscc.ir.module import Module
 from wscc.ir.text.print import to_text
 from wscc.passes.choices import DEFAULT, Choices
@@ -36,7 +36,7 @@ def artifact_of(graph: Module, level: int = 2, *, choices: Choices = DEFAULT) ->
 def artifact_of_file(path: Path, overrides: Overrides = NO_OVERRIDES, level: int = 2) -> Artifact:
     """The artifact of a `.wsl` file with its data, without a report."""
     graph = load(str(path), overrides)
-    data = read_text(path.parent / graph.train.data).tobytes() if graph.train.data else None
+    data = read_data(path.parent / graph.train.data).content if graph.train.data else None
     return replace(artifact_of(graph, level), data=data)
 
 

@@ -25,12 +25,12 @@ _TYPES: Final = {int: "integer", float: "number", str: "text", bool: "true or fa
 # Run in this order in one folder with small models (one with slow links, so that some are hot), a config and flows.
 # Together they print every field: also those of clusters that may start apart, and of a program that is broken.
 COMMANDS: Final = """
-compile model.wsl -o out --parallel tp=2,pp=2
+compile model.wsl -o out --parallel tp=2,pp=2 --set "train.validation=1 rows"
 compile model.wsl -o searched -O3
 compile model.wsl --emit graph --parallel tp=2
 compile tray.wsl --stagger --parallel dp=2,tp=2
 compile model.wsl --parallel tp=3
-run out --steps 1 --check
+run out --steps 1 --check --data text
 verify out
 verify broken
 simulate tray.wsl --stagger --parallel dp=2,tp=2
@@ -98,6 +98,7 @@ def _write_inputs(folder: Path) -> None:
     for name, mesh, link in (("slow", "2 x 2", "1 MB/s"), ("tray", "2 x 4", "4 TB/s")):
         own = f"mesh {mesh} link {{ bandwidth {link}, latency 1 ns, flit 64 B, energy 5 pJ/bit, channels 2 }}"
         (folder / f"{name}.wsl").write_text(model.replace("mesh 2 x 2", own), encoding="utf-8")
+    (folder / "text").write_bytes(bytes(range(32)) * 8)
     config = (CASES / "configs" / "gpt2.json").read_text(encoding="utf-8")
     (folder / "config.json").write_text(config.replace("{", '{"unheard_of": 1,', 1), encoding="utf-8")
     (folder / "flows.txt").write_text("0,0 1,1 1000\n0,1 1,1 1000 same\n", encoding="utf-8")

@@ -25,7 +25,7 @@ from wscc.driver.compile import compile_file
 from wscc.driver.train import RunOptions, Trainer, initial_parameters
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.host.compare import Run, by_layer, judge, measure
-from wscc.host.data import Batches, Tokens
+from wscc.host.data import Batch, Batches
 from wscc.ir.array import Kind
 from wscc.ir.types import DType
 from wscc.reference.optimizer import Optimizer, global_norm
@@ -51,7 +51,7 @@ class MaskedBatches(Batches):
 
     mask: Mask = MASKS["none"]
 
-    def batch(self, step: int) -> dict[str, Tokens]:
+    def batch(self, step: int) -> Batch:
         # Not `super()`: a dataclass with slots is another class than the one that `super()` knows.
         out = Batches.batch(self, step)
         labels = out["labels"]
@@ -101,7 +101,7 @@ def trained(artifact: Artifact, mask: Mask, *, checked: bool, steps: int = 2) ->
     replicas of all dies bit for bit (a difference is a `CompileError`)."""
     trainer = Trainer(artifact, RunOptions(steps=steps, checked=checked, threads=1))
     b = trainer.batches
-    trainer.batches = MaskedBatches(b.inputs, b.vocabulary, b.seed, b.text, mask)
+    trainer.batches = MaskedBatches(b.inputs, b.seed, b.rows, mask)
     done = []
     for loss in trainer.steps():
         grads = trainer.gradients()

@@ -20,10 +20,11 @@ from wscc.api.results import PassModule, Picture, Placement, Run, Simulation, Ve
 from wscc.driver.compile import Compiled, compile_source, graph_of
 from wscc.driver.pipeline import Insertion, Observer
 from wscc.driver.simulate import simulate
-from wscc.driver.train import RunOptions, run
+from wscc.driver.train import OnStep, RunOptions, run
 from wscc.driver.types import Artifact, load_artifact, verify_program, write_artifact
 from wscc.equivalence import check_semantics
-from wscc.host.data import read_text
+from wscc.host.data_file import DataFile, read_data
+from wscc.host.rows import Data
 from wscc.ir.module import Module
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.wafer import Wafer as Machine
@@ -95,15 +96,18 @@ class Program:
 
     def run(
         self, steps: int = 1, *, weights: StrPath | Mapping[str, NDArray[Any]] | None = None,
-        data: StrPath | bytes | NDArray[Any] | None = None, seed: int | None = None, processes: int = 2,
-        check: bool = False, save: StrPath | None = None, arrays: bool = True,
-        on_step: Callable[[int, float], None] = lambda step, loss: None,
+        data: StrPath | bytes | NDArray[Any] | Mapping[str, NDArray[Any]] | None = None, seed: int | None = None,
+        processes: int = 2, check: bool = False, save: StrPath | None = None, arrays: bool = True,
+        validate_every: int = 0, on_step: OnStep = lambda step, loss: None,
+        on_validation: OnStep = lambda step, loss: None,
     ) -> Run:  # fmt: skip
         """The outcome of training for `steps` steps with real numbers: losses, weights and gradients.
 
         `weights` to start from: a .safetensors file, or arrays by the name of the parameter, layers stacked in front.
-        `data` in place of the program's: the path of a text, its bytes, or an array of tokens `[n]`. `processes` run
-        the dies, best one for each core. `check` runs in checked mode and compares with one device. `save` writes the
+        `data` in place of the program's: the path of a text, `.npz` or `.safetensors`, the bytes of a text, an array of
+        tokens `[n]`, or arrays `[rows, *positions]` by the name of the input. Rows that `validation` holds out are
+        looked at after the last step, with `validate_every` also after every so many. `processes` run the dies, best
+        one for each core. `check` runs in checked mode and compares with one device. `save` writes the
         weights as .safetensors in the end. `arrays=False` leaves weights and gradients out of the result.
         Raises `UsageError` W006 for arguments of the wrong kind, `CompileError` W503 for data and W505 for weights that
         do not fit, W002 for files that cannot be read.
@@ -111,16 +115,17 @@ class Program:
         options = RunOptions(
             steps=whole("steps", steps, 1),
             threads=whole("processes", processes, 1, 64),
-            text=_tokens(data),
+            data=_data(data),
+            validate_every=whole("validate_every", validate_every, 0),
             seed=whole("seed", seed, 0) if seed is not None else None,
             weights=_weights(weights),
             save=Path(save) if save is not None else None,
             arrays=arrays,
         )
-        outcome = run(self.artifact, options, check=check, on_step=on_step)
+        outcome = run(self.artifact, options, check=check, on_step=on_step, on_validation=on_validation)
         return Run(
             np.array(outcome.losses, np.float64), outcome.weights, outcome.gradients, outcome.seconds_per_step,
-            outcome.peak_bytes_per_die_max, outcome.check,
+            outcome.peak_bytes_per_die_max, outcome.data, outcome.validation, outcome.check,
         )  # fmt: skip
 
     def simulate(self, link_model: str = CUT_THROUGH, *, trace: bool = False) -> Simulation:
@@ -215,17 +220,30 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _tokens(data: StrPath | bytes | NDArray[Any] | None) -> bytes | NDArray[Any] | None:
-    if data is None or isinstance(data, bytes):
-        return data
+def _data(data: StrPath | bytes | NDArray[Any] | Mapping[str, NDArray[Any]] | None) -> Data | None:
+    if data is None:
+        return None
+    if isinstance(data, bytes):
+        return DataFile("", data)
     if isinstance(data, str | os.PathLike):
-        return read_text(Path(data)).tobytes()
+        return read_data(Path(data))
+    if isinstance(data, Mapping):
+        return {_input_name(name): np.asarray(array) for name, array in data.items()}
     tokens = np.asarray(data)
     if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
-        refuse(f"`data` is {tokens.dtype}{list(tokens.shape)}", "give a path, bytes, or integers `[n]`")
+        refuse(
+            f"`data` is {tokens.dtype}{list(tokens.shape)}",
+            "give a path, bytes, integers `[n]`, or a dict of arrays",
+        )
     if tokens.size and int(tokens.min()) < 0:
         refuse("`data` has a negative token")
     return tokens
+
+
+def _input_name(name: object) -> str:
+    if not isinstance(name, str):
+        refuse(f"`data` has the name {name!r}", "give arrays by the name of the input")
+    return name
 
 
 def _weights(source: StrPath | Mapping[str, NDArray[Any]] | None) -> Path | Mapping[str, NDArray[Any]] | None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.diagnostics import Code, fail
+from wscc.driver.run_data import DataUse
 from wscc.driver.types import Finding, Result
 from wscc.host.compare import Check
 from wscc.ir.module import Module
@@ -86,7 +87,8 @@ class Run:
     `losses`: float64 `[steps]`. `weights`: after the last step, by the name of the parameter, `[layers..., *shape]` in
     its own type. `gradients`: of the first step, before clipping, likewise in the type of gradients. `check`: the
     verdict of the comparison with one device, None if it was not asked for. `seconds_per_step` of this computer;
-    `peak_bytes_per_die_max` the most bytes of memory that a die has used.
+    `peak_bytes_per_die_max` the most bytes of memory that a die has used. `data`: what was read. `validation`: the
+    loss of the rows that are held out, by the number of steps before it.
     """
 
     losses: NDArray[np.float64]
@@ -94,6 +96,8 @@ class Run:
     gradients: Arrays
     seconds_per_step: float
     peak_bytes_per_die_max: int
+    data: DataUse
+    validation: dict[int, float]
     check: Check | None = None
 
     def __repr__(self) -> str:
@@ -106,6 +110,9 @@ class Run:
         first, last = (f"{float(x):.6f}" for x in (self.losses[0], self.losses[-1]))
         steps = len(self.losses)
         rows = [("loss", f"{first} in step 1, {last} in step {steps}" if steps > 1 else first)]
+        rows += [
+            ("validation loss", f"{loss:.6f} after step {step}") for step, loss in self.validation.items()
+        ]
         for name, arrays in (("weights", self.weights), ("gradients", self.gradients)):
             if arrays:
                 rows.append((name, _named(arrays)))

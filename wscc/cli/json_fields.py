@@ -112,6 +112,13 @@ _COMPILE: Final = {
 
 _RUN: Final = {
     "losses[]": "loss of each step",
+    "validation[].step": "number of steps after which the rows that are held out were looked at",
+    "validation[].loss": "their loss then: the mean over all their labels that count",
+    "data.source": "what was trained on: `arrays`, a `text`, or tokens from the `seed`",
+    "data.rows": "rows to train on; of a text, places where a sequence may begin; 0 for tokens from the seed",
+    "data.validation_rows": "rows that are held out",
+    "data.labels_counted": "labels of all steps that count",
+    "data.labels_ignored": "labels of all steps that are -100",
     "seconds_per_step": "time of a step on this computer, not on the wafer",
     "peak_bytes_per_die_max": "bytes that the fullest die needs",
     "check.ok": "whether the program equals one device within the limits of the type",

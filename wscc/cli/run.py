@@ -16,7 +16,13 @@ from wscc.cli.program import read_program
 @click.argument("program")
 @click.option("--steps", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--check", is_flag=True, help="checked mode, and compare with one device (the reference)")
-@click.option("--data", metavar="FILE", help="train on this text instead")
+@click.option("--data", metavar="FILE", help="train on this text, .npz or .safetensors instead")
+@click.option(
+    "--validate-every",
+    type=click.IntRange(1),
+    metavar="K",
+    help="loss of the rows that `validation` holds out after every K steps, not only after the last",
+)
 @click.option(
     "--weights",
     metavar="FILE",
@@ -34,8 +40,8 @@ from wscc.cli.program import read_program
 @model_options
 @json_option
 def run_command(
-    program: str, steps: int, check: bool, data: str | None, weights: str | None, save: str | None,
-    seed: int | None, threads: int, options: ModelOptions, as_json: bool,
+    program: str, steps: int, check: bool, data: str | None, validate_every: int | None, weights: str | None,
+    save: str | None, seed: int | None, threads: int, options: ModelOptions, as_json: bool,
 ) -> int:  # fmt: skip
     """Run PROGRAM, an artifact folder or a .wsl file, with real numbers."""
     compiled = read_program(program, options)
@@ -45,9 +51,13 @@ def run_command(
         if not as_json and step in shown:
             click.echo(f"step {step:>5}   loss {loss:.6f}")
 
+    def on_validation(step: int, loss: float) -> None:
+        if not as_json:
+            click.echo(f"step {step:>5}   validation loss {loss:.6f}")
+
     outcome = compiled.run(
         steps, weights=weights, data=data or None, seed=seed, processes=threads, check=check, save=save,
-        arrays=False, on_step=on_step,
+        arrays=False, validate_every=validate_every or 0, on_step=on_step, on_validation=on_validation,
     )  # fmt: skip
     if as_json:
         show_json(_as_json(outcome))
@@ -65,6 +75,8 @@ def _every(steps: int) -> set[int]:
 def _as_json(outcome: Run) -> dict[str, Any]:
     out: dict[str, Any] = {
         "losses": outcome.losses.tolist(),
+        "validation": [{"step": step, "loss": loss} for step, loss in outcome.validation.items()],
+        "data": asdict(outcome.data),
         "seconds_per_step": outcome.seconds_per_step,
         "peak_bytes_per_die_max": outcome.peak_bytes_per_die_max,
     }
@@ -74,6 +86,12 @@ def _as_json(outcome: Run) -> dict[str, Any]:
 
 
 def _show(outcome: Run) -> None:
+    d = outcome.data
+    if d.source == "arrays" or d.validation_rows:
+        click.echo(
+            f"{d.rows:,} rows to train on, {d.validation_rows:,} held out; "
+            f"{d.labels_counted:,} labels counted, {d.labels_ignored:,} ignored"
+        )
     click.echo(
         f"{outcome.seconds_per_step:.4f} s per step, {outcome.peak_bytes_per_die_max:,} bytes per die at most"
     )

@@ -22,7 +22,7 @@ from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
-from wscc.host.data import read_text
+from wscc.host.data_file import read_data
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module
 from wscc.ir.step import calls
@@ -256,4 +256,4 @@ def _data(path: str, graph: Module) -> bytes | None:
     """The bytes of the data file, if the program names one."""
     if not graph.train.data:
         return None
-    return read_text(Path(path).parent / graph.train.data).tobytes()
+    return read_data(Path(path).parent / graph.train.data).content

@@ -16,9 +16,12 @@ from wscc.backends.artifact.files import Artifact
 from wscc.backends.interpreter import host_io
 from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import Source
+from wscc.driver.run_data import DataUse, LabelCount, require_validation, rows_of_run
 from wscc.host.compare import Check, Errors, Run, by_layer, judge, measure
-from wscc.host.data import Batches, inputs_of, vocabulary
+from wscc.host.data import Batch, Batches, counted
 from wscc.host.init import initial
+from wscc.host.inputs import inputs_of
+from wscc.host.rows import Data
 from wscc.host.weights import GivenWeights
 from wscc.huggingface.weights import Weights, refuse_unsavable, save
 from wscc.ir.array import Array, Kind, Role
@@ -29,21 +32,24 @@ from wscc.ir.types import DType
 from wscc.reference.training import History, train
 
 Tensors = dict[str, NDArray[Any]]
+OnStep = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """Settings of a run: so many `steps` of training, by `threads` processes that run the dies.
 
-    `text` (bytes, or tokens `[n]`) replaces the program's own data; `seed` that of the file. `weights` (a file, or
-    arrays by the name of the parameter) is read before the first step and `save` written after the last, optimizer
-    state apart. With `arrays` the outcome has weights and gradients.
+    `data` replaces the program's own; `seed` that of the file. `weights` (a file, or arrays by the name of the
+    parameter) is read before the first step and `save` written after the last, optimizer state apart. Rows that are
+    held out are looked at after every `validate_every` steps (0: none) and after the last. With `arrays` the outcome
+    has weights and gradients.
     """
 
     steps: int = 1
     threads: int = 2
     checked: bool = False
-    text: bytes | NDArray[Any] | None = None
+    data: Data | None = None
+    validate_every: int = 0
     seed: int | None = None
     weights: Path | Mapping[str, NDArray[Any]] | None = None
     save: Path | None = None
@@ -61,11 +67,13 @@ class Trainer:
         if options.save:
             refuse_unsavable(options.save, self.parameters)
         self.weights = _weights(options.weights, self.parameters)
-        self.machine = Machine(artifact.streams, artifact.manifest, options.threads, options.checked)
         seed = options.seed if options.seed is not None else self.manifest.train.seed
-        text = options.text if options.text is not None else artifact.data
-        numbers = np.frombuffer(text, np.uint8) if isinstance(text, bytes) else text
-        self.batches = Batches(inputs_of(self.manifest.tensors), vocabulary(self.graph), seed, numbers)
+        inputs = inputs_of(self.graph)
+        self.batches = Batches(inputs, seed, rows_of_run(artifact, inputs, options.data))
+        self.labels = LabelCount()
+        if options.validate_every:
+            require_validation(self.batches.rows)
+        self.machine = Machine(artifact.streams, artifact.manifest, options.threads, options.checked)
         self.seed = seed
         host_io.initialise(self.machine, seed)
         for a in self.parameters if self.weights else ():
@@ -85,11 +93,36 @@ class Trainer:
     def steps(self) -> Iterator[float]:
         """The losses, each as its step is done."""
         for i in range(self.options.steps):
-            for name, whole in self.batches.batch(i).items():
-                for m, part in enumerate(whole):
-                    host_io.write(self.machine, name, (m,), part)
-            self.machine.run_step()
-            yield float(host_io.read(self.machine, "loss"))
+            batch = self.batches.batch(i)
+            self.labels.add(batch)
+            yield self._step(batch)
+
+    def _step(self, batch: Batch) -> float:
+        """The loss of a batch, with the weights before the step, which the step then changes."""
+        for name, whole in batch.items():
+            for m, part in enumerate(whole):
+                host_io.write(self.machine, name, (m,), part)
+        self.machine.run_step()
+        return float(host_io.read(self.machine, "loss"))
+
+    def validates_after(self, steps: int) -> bool:
+        """Whether the rows that are held out are looked at when so many steps are done."""
+        every, rows = self.options.validate_every, self.batches.rows
+        is_due = steps == self.options.steps or (every > 0 and steps % every == 0)
+        return is_due and rows is not None and rows.held_out.size > 0
+
+    def validation_loss(self) -> float:
+        """The mean over all counted labels of the rows that are held out, with the weights as they are now.
+
+        The program's own steps compute it, and what they change is put back: later steps are the same bit for bit.
+        """
+        kept = host_io.Snapshot(self.machine)
+        total, labels = 0.0, 0
+        for batch in self.batches.validation():
+            total += self._step(batch) * counted(batch)
+            labels += counted(batch)
+            kept.restore()
+        return total / labels
 
     def arrays(self, kind: Kind) -> Tensors:
         """All arrays of a kind as whole tensors; replicas are compared bit for bit on the way."""
@@ -118,10 +151,13 @@ def _weights(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of a run: losses by step and, with `RunOptions.arrays`, the weights after the last step and the
-    gradients of the first, before clipping, by the name of the parameter, `[*extents, *shape]`."""
+    """The result of a run: losses by step, those of validation by the number of steps before them and, with
+    `RunOptions.arrays`, the weights after the last step and the gradients of the first, before clipping, by the name
+    of the parameter, `[*extents, *shape]`."""
 
     losses: tuple[float, ...]
+    data: DataUse
+    validation: dict[int, float]
     seconds_per_step: float
     peak_bytes_per_die_max: int
     check: Check | None = None
@@ -131,20 +167,22 @@ class Outcome:
 
 def run(
     artifact: Artifact, options: RunOptions, *, check: bool = False,
-    on_step: Callable[[int, float], None] = lambda step, loss: None,
+    on_step: OnStep = lambda step, loss: None, on_validation: OnStep = lambda step, loss: None,
 ) -> Outcome:  # fmt: skip
     """The outcome of training; with `check`, in checked mode and compared with the reference.
 
-    `on_step` sees each step, counted from 1, with its loss. Raises `CompileError` W503 for data and W505 for weights
-    that do not fit, W002 for files that cannot be read.
+    `on_step` sees each step, counted from 1, with its loss, `on_validation` the loss of the rows held out. Raises
+    `CompileError` W503 for data and W505 for weights that do not fit, W002 for files that cannot be read.
     """
     trainer = Trainer(artifact, replace(options, checked=options.checked or check))
     with closing(trainer.machine):
-        return _run(trainer, check, on_step)
+        return _run(trainer, check, on_step, on_validation)
 
 
-def _run(trainer: Trainer, check: bool, on_step: Callable[[int, float], None]) -> Outcome:
+def _run(trainer: Trainer, check: bool, on_step: OnStep, on_validation: OnStep) -> Outcome:
     losses: list[float] = []
+    validation: dict[int, float] = {}
+    paused = 0.0
     grads: Tensors = {}
     started = time.perf_counter()
     for i, loss in enumerate(trainer.steps()):
@@ -152,14 +190,20 @@ def _run(trainer: Trainer, check: bool, on_step: Callable[[int, float], None]) -
         on_step(i + 1, loss)
         if (check or trainer.options.arrays) and i == 0:
             grads = trainer.gradients()
-    seconds = (time.perf_counter() - started) / max(len(losses), 1)
+        if trainer.validates_after(i + 1):
+            before = time.perf_counter()
+            validation[i + 1] = trainer.validation_loss()
+            on_validation(i + 1, validation[i + 1])
+            paused += time.perf_counter() - before
+    seconds = (time.perf_counter() - started - paused) / max(len(losses), 1)
     if trainer.options.save:
         trainer.save(trainer.options.save)
     verdict = _compare(trainer, losses, grads) if check else None
     peak = max(trainer.machine.peak_bytes(), default=0)
     with_arrays = trainer.options.arrays
     return Outcome(
-        losses=tuple(losses), seconds_per_step=seconds, peak_bytes_per_die_max=peak, check=verdict,
+        losses=tuple(losses), data=DataUse.of(trainer.batches.rows, trainer.labels), validation=validation,
+        seconds_per_step=seconds, peak_bytes_per_die_max=peak, check=verdict,
         weights=trainer.arrays(Kind.PARAM) if with_arrays else {}, gradients=grads if with_arrays else {},
     )  # fmt: skip
 

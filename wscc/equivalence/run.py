@@ -17,8 +17,9 @@ from wscc.backends.verify.findings import Finding
 from wscc.backends.verify.widen import WideMachine, wide_machine, with_optimizer
 from wscc.diagnostics import CompileError
 from wscc.host.compare import Run, by_layer, measure
-from wscc.host.data import LABELS, Batches, inputs_of, vocabulary
+from wscc.host.data import Batches
 from wscc.host.init import initial
+from wscc.host.inputs import LABELS, inputs_of
 from wscc.ir.array import Array, Init, Kind, Role
 from wscc.ir.module import Module
 from wscc.ir.ops import IGNORED
@@ -136,12 +137,11 @@ class _Pair:
 
     def _batch(self, step: int) -> Tensors:
         """Random tokens; some labels are ignored."""
-        inputs = inputs_of(self.machine.manifest.tensors)
-        batch = Batches(inputs, vocabulary(self.graph), self.graph.train.seed).batch(step)
+        batch = Batches(inputs_of(self.graph), self.graph.train.seed).batch(step)
         for name, tokens in batch.items():
             if name == LABELS:
                 tokens.reshape(-1)[::IGNORED_EVERY] = IGNORED
-        return dict(batch)
+        return batch
 
 
 def _weights(a: Array, seed: int) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Batches of tokens and labels, from the bytes of a text or from the seed.
+"""The batches of a run: of rows of data, or of tokens from the seed.
 
 Sequence i of the batch of a step depends on the seed, the step and i alone: neither on the strategy nor on
 how the batch is cut into micro-batches (micro-batch j gets sequences j b to (j + 1) b).
@@ -6,118 +6,94 @@ how the batch is cut into micro-batches (micro-batch j gets sequences j b to (j 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wscc.diagnostics import Code, fail
-from wscc.files import read_bytes
-from wscc.files.kinds import DATA
-from wscc.host.random import integers, key
-from wscc.ir.array import Array, Kind
-from wscc.ir.module import Module
-from wscc.ir.op import Op
-from wscc.ir.streams.artifact import HostTensor
+from wscc.host.inputs import LABELS, Input
+from wscc.host.random import integers, key, normals
+from wscc.host.rows import Rows
+from wscc.ir.ops import IGNORED
 
-Tokens = NDArray[np.int32]
-LABELS = "labels"  # the input of this name gets the tokens that follow
+Batch = dict[str, NDArray[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
-    """An input array: `shape` is (sequences of one micro-batch, positions...)."""
-
-    name: str
-    microbatches: int
-    shape: tuple[int, ...]
-
-    @property
-    def positions(self) -> int:
-        return prod(self.shape[1:])
-
-
-def inputs_of(arrays: Iterable[Array | HostTensor]) -> tuple[Input, ...]:
-    """The inputs among the arrays of a module or the tensors of a manifest."""
-    return tuple(Input(a.name, prod(a.extents), a.type.shape) for a in arrays if a.kind is Kind.INPUT)
+def counted(batch: Mapping[str, NDArray[Any]]) -> int:
+    """The number of labels of a batch that its loss is the mean over."""
+    return int(np.count_nonzero(batch[LABELS] != IGNORED))
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The batches of all steps: `batch(step)`, from 0. `text` are token numbers [n]; `None`: tokens are random."""
+    """The batches of all steps: `batch(step)`, from 0. Without `rows`, tokens are drawn from the seed.
+
+    A batch has every input by name, of shape [micro-batches, *shape] and the input's type.
+    """
 
     inputs: tuple[Input, ...]
-    vocabulary: int
     seed: int
-    text: NDArray[Any] | None = None
+    rows: Rows | None = None
 
-    def __post_init__(self) -> None:
-        """`CompileError` W503 where the text is too short for one sequence or goes beyond the vocabulary."""
-        if self.text is None:
+    def batch(self, step: int) -> Batch:
+        """The batch of a step. `CompileError` W503 if there are no rows, and no input is used as a token."""
+        if self.rows is None:
+            return self._random(step)
+        numbers = self.rows.of_step(step, self._count, self.seed)
+        return {i.name: _cut(i, self.rows.take(i, numbers)) for i in self.inputs}
+
+    def validation(self) -> Iterator[Batch]:
+        """The rows that are held out, each once; where they end within a batch, all labels of its rest are ignored."""
+        if self.rows is None:
             return
-        if self.text.size < self._window:
-            raise fail(
-                Code.DATA,
-                f"the text has {self.text.size} bytes, and one sequence takes {self._window}",
-                help="give a longer text, or lower `seq`",
-            )
-        largest = int(self.text.max())
-        if largest >= self.vocabulary:
-            index = int(np.argmax(self.text >= self.vocabulary))
-            raise fail(
-                Code.DATA,
-                f"byte {index} of the text is {self.text[index]}, and the vocabulary has {self.vocabulary} tokens",
-                help=f"make the vocabulary at least {largest + 1} (256 takes any text), or change the text",
-            )
+        held_out = self.rows.held_out
+        for first in range(0, len(held_out), self._count):
+            numbers = held_out[first : first + self._count]
+            rest = self._count - len(numbers)
+            yield {i.name: _cut(i, _padded(i, self.rows.take(i, numbers), rest)) for i in self.inputs}
 
     @property
-    def _window(self) -> int:
-        """The number of tokens of one sequence, plus the one after its last."""
-        return max(i.positions for i in self.inputs) + 1
+    def _count(self) -> int:
+        """The number of rows of a batch."""
+        return self.inputs[0].batch
 
-    def batch(self, step: int) -> dict[str, Tokens]:
-        """Every input of a step by name, i32 of shape [micro-batches, *shape]."""
-        out: dict[str, Tokens] = {}
+    def _random(self, step: int) -> Batch:
+        """Windows of `positions` tokens, each with the token after its last; floats are standard normal."""
+        window = max(i.positions for i in self.inputs) + 1
+        places = np.arange(self._count * window, dtype=np.uint64)
+        tokens = integers(key("data", self.seed, step), places, self._vocabulary).reshape(self._count, window)
+        out: Batch = {}
         for item in self.inputs:
-            rows = self._rows(step, item.microbatches * item.shape[0])
             shift = int(item.name == LABELS)
-            part = rows[:, shift : shift + item.positions]
-            out[item.name] = np.ascontiguousarray(part, np.int32).reshape(item.microbatches, *item.shape)
+            rows: NDArray[Any] = tokens[:, shift : shift + item.positions]
+            if item.dtype.is_float:
+                floats = np.arange(self._count * item.positions, dtype=np.uint64)
+                rows = normals(key("data", self.seed, step, item.name), floats)
+            out[item.name] = _cut(item, np.ascontiguousarray(rows, item.dtype.numpy))
         return out
 
-    def _rows(self, step: int, count: int) -> NDArray[np.int64]:
-        """The tokens [count, window] of `count` sequences, each with the token after its last."""
-        stream = key("data", self.seed, step)
-        if self.text is None:
-            flat = integers(stream, np.arange(count * self._window, dtype=np.uint64), self.vocabulary)
-            return np.reshape(flat, (count, self._window))
-        starts = integers(stream, np.arange(count, dtype=np.uint64), self.text.size - self._window + 1)
-        return np.asarray(self.text[starts[:, None] + np.arange(self._window)], np.int64)
+    @property
+    def _vocabulary(self) -> int:
+        """Tokens from the seed are below this: the smallest table that they number rows of, or the columns of logits
+        if they are fewer."""
+        sizes = [i.below for i in self.inputs if i.below]
+        if not sizes:
+            raise fail(
+                Code.DATA,
+                "no input is used as a token",
+                help="give `embedding` or `cross_entropy` an input",
+            )
+        return min(sizes)
 
 
-def read_text(path: Path) -> NDArray[np.uint8]:
-    """The bytes of a file as tokens; `CompileError` W002 if it cannot be read, W003 if it is too large."""
-    return np.frombuffer(read_bytes(path, DATA), np.uint8)
+def _cut(item: Input, rows: NDArray[Any]) -> NDArray[Any]:
+    return rows.reshape(item.microbatches, *item.shape)
 
 
-def vocabulary(module: Module) -> int:
-    """The size of the vocabulary of a graph-level module: the rows of its smallest embedding, or the columns of its
-    logits (pads apart) if they are fewer. `CompileError` W503 if it has neither."""
-    sizes = [n for procedure in module.procedures for n in _vocabulary_sizes(procedure.ops)]
-    if not sizes:
-        raise fail(
-            Code.DATA, "no input is used as a token", help="give `embedding` or `cross_entropy` an input"
-        )
-    return min(sizes)
-
-
-def _vocabulary_sizes(ops: Iterable[Op]) -> Iterator[int]:
-    """The size of every dimension that integers index, pads apart."""
-    for op in ops:
-        if not op.definition.positional:
-            limit = int(op.attr("limit")) if "limit" in op.definition.attrs else 0
-            yield from (limit or op.sizes[f] for f in op.rule.indexed)
+def _padded(item: Input, rows: NDArray[Any], more: int) -> NDArray[Any]:
+    """The rows and `more` copies of the first, whose labels are ignored."""
+    copies = np.repeat(rows[:1], more, axis=0)
+    return np.concatenate([rows, np.full_like(copies, IGNORED) if item.ignores else copies])

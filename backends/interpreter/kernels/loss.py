@@ -11,8 +11,7 @@ import numpy as np
 from wscc.backends.interpreter.kernels.gemm import row_max, row_sum
 from wscc.backends.interpreter.kernels.memory import local_rows
 from wscc.backends.interpreter.kernels.scratch import Array, blocks, scratch_like
-
-IGNORED = -100
+from wscc.ir.ops import IGNORED
 
 
 def rowmax(m: Array, x: Array, limit: int, start: int) -> None:
