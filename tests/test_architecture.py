@@ -118,6 +118,7 @@ OPENS = re.compile(
 )
 MAY_OPEN = {
     "wscc/files/read.py": "the door",
+    "wscc/files/archives.py": "a zip archive in memory",
     "wscc/huggingface/checkpoint.py": "a library reads the file, which the door has seen",
     "wscc/cli/__init__.py": "/dev/null",
     "wscc/machine/presets.py": "a file of the package",

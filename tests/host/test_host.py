@@ -14,9 +14,13 @@ from tests.support.models import Shape, gpt
 from tests.support.paths import SAMPLES
 from wscc.diagnostics import Code, CompileError
 from wscc.host import random
-from wscc.host.data import LABELS, Batches, Input, inputs_of, read_text, vocabulary
+from wscc.host.data import Batches
+from wscc.host.data_file import read_data
 from wscc.host.init import initial, initial_slice
+from wscc.host.inputs import LABELS, Input, inputs_of
+from wscc.host.rows import rows_of
 from wscc.ir.array import Init
+from wscc.ir.train import Train
 from wscc.ir.types import DType
 
 NORMAL = Init("normal", 0.02)
@@ -154,8 +158,12 @@ GOLDEN = [
 
 
 def of_text(text: bytes, *, m: int = 2, b: int = 3, seq: int = 5, vocab: int = 256, seed: int = 0) -> Batches:
-    inputs = (Input("tokens", m, (b, seq)), Input(LABELS, m, (b, seq)))
-    return Batches(inputs, vocab, seed, np.frombuffer(text, np.uint8))
+    inputs = two_inputs(m, (b, seq), vocab)
+    return Batches(inputs, seed, rows_of(np.frombuffer(text, np.uint8), inputs, Train(m * b, m)))
+
+
+def two_inputs(m: int, shape: tuple[int, int], vocab: int) -> tuple[Input, Input]:
+    return Input("tokens", m, shape, below=vocab), Input(LABELS, m, shape, below=vocab, ignores=True)
 
 
 @given(text=st.binary(min_size=6, max_size=60), step=st.integers(0, 50), seed=st.integers(0, 5))
@@ -173,8 +181,9 @@ def test_a_batch_does_not_depend_on_its_micro_batches(step: int, seed: int, text
     text = np.arange(200, dtype=np.uint8) if textual else None
 
     def rows(m: int) -> list[list[int]]:
-        inputs = (Input("tokens", m, (12 // m, 7)), Input(LABELS, m, (12 // m, 7)))
-        return Batches(inputs, 256, seed, text).batch(step)["tokens"].reshape(12, 7).tolist()
+        inputs = two_inputs(m, (12 // m, 7), 256)
+        rows = None if text is None else rows_of(text, inputs, Train(12, m))
+        return Batches(inputs, seed, rows).batch(step)["tokens"].reshape(12, 7).tolist()
 
     assert rows(1) == rows(3) == rows(12)
 
@@ -190,7 +199,7 @@ def test_every_place_of_the_text_is_drawn_and_steps_differ() -> None:
 
 
 def test_without_text_tokens_are_uniform_over_the_vocabulary() -> None:
-    batches = Batches((Input("tokens", 4, (8, 50)), Input(LABELS, 4, (8, 50))), 7, 1)
+    batches = Batches(two_inputs(4, (8, 50), 7), 1)
     batch = batches.batch(0)
     counts = np.bincount(batch["tokens"].reshape(-1), minlength=7) / 1600
     assert counts.size == 7
@@ -199,32 +208,31 @@ def test_without_text_tokens_are_uniform_over_the_vocabulary() -> None:
 
 
 def test_a_text_that_does_not_fit_is_refused_with_the_numbers() -> None:
-    with pytest.raises(CompileError, match="has 5 bytes, and one sequence takes 6") as short:
+    with pytest.raises(CompileError, match="has 5 tokens, and one sequence takes 6") as short:
         of_text(b"hello")
-    with pytest.raises(CompileError, match="byte 3 of the text is 195, and the vocabulary has 128") as wide:
+    with pytest.raises(CompileError, match="token 3 of the text is 195, and the vocabulary has 128") as wide:
         of_text("caf\u00e9 au lait".encode(), vocab=128)
     codes = {e.value.diagnostics[0].code for e in (short, wide)}
     assert codes == {Code.DATA}
     assert "at least 196" in wide.value.diagnostics[0].help
     of_text(b"\x7f" * 6, vocab=128)
-    with pytest.raises(CompileError, match="byte 0 of the text is 127, and the vocabulary has 127"):
+    with pytest.raises(CompileError, match="token 0 of the text is 127, and the vocabulary has 127"):
         of_text(b"\x7f" * 6, vocab=127)
 
 
 def test_an_unreadable_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="no such file") as missing:
-        read_text(tmp_path / "none.txt")
+        read_data(tmp_path / "none.txt")
     with pytest.raises(CompileError, match="is a directory"):
-        read_text(tmp_path)
+        read_data(tmp_path)
     assert missing.value.diagnostics[0].code is Code.UNREADABLE
     (tmp_path / "a.txt").write_bytes(b"ab")
-    assert read_text(tmp_path / "a.txt").tolist() == [97, 98]
+    assert read_data(tmp_path / "a.txt").text().tolist() == [97, 98]
 
 
 def test_inputs_and_vocabulary_are_read_off_the_module() -> None:
     module = gpt({}, Shape(batch=8, calls=2, seq=5, vocab=12))
-    assert inputs_of(module.arrays) == (Input("tokens", 2, (4, 5)), Input("labels", 2, (4, 5)))
-    assert vocabulary(module) == 12
+    assert inputs_of(module) == two_inputs(2, (4, 5), 12)
 
 
 # ---- the text that ships
