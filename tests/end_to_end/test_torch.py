@@ -6,6 +6,7 @@ optional extra (its CPU build is some 190 MB to fetch): `pip install -e '.[torch
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 
 from tests.support.compile_once import artifact_of_file
 from tests.support.verdict import MASKS, trained
-from wscc.driver.train import Trainer, initial_parameters
-from wscc.host.compare import by_layer, relative_errors
+from wscc.driver.train import RunOptions, Trainer, initial_parameters
+from wscc.frontend.overrides import Overrides
+from wscc.host.compare import Run, by_layer, relative_errors
 from wscc.ir.array import Kind
 
 # Not imported here: each process that collects tests would take seconds for it.
@@ -86,8 +88,11 @@ train m on w {{
 Tensors = dict[str, NDArray[Any]]
 
 
-def in_torch(model: str, trainer: Trainer) -> tuple[list[float], Tensors, Tensors]:
-    """Losses, first gradients and last weights of two steps on the same batches from the same weights."""
+def in_torch(
+    model: str, trainer: Trainer, batches: Callable[[int], Mapping[str, NDArray[Any]]]
+) -> tuple[list[float], Tensors, Tensors]:
+    """Losses, first gradients and last weights of two steps on these batches from the same weights. A third loss is
+    that of a third batch with the last weights."""
     import torch  # here, for it is an optional extra
 
     from tests.support import torch_models
@@ -98,18 +103,19 @@ def in_torch(model: str, trainer: Trainer) -> tuple[list[float], Tensors, Tensor
     adamw = torch.optim.AdamW(weights.values(), lr=1e-2, betas=(0.9, 0.95), eps=1e-5, weight_decay=0.1)
     losses: list[float] = []
     grads: Tensors = {}
-    for step in range(2):
+    for step in range(3):
         batch = {
-            n: torch.tensor(t.reshape(-1, t.shape[-1]), dtype=torch.long)
-            for n, t in trainer.batches.batch(step).items()
+            n: torch.tensor(t.reshape(-1, t.shape[-1]), dtype=torch.long) for n, t in batches(step).items()
         }
         adamw.zero_grad()
         out = logits(weights, batch["tokens"])
         loss = torch.nn.functional.cross_entropy(
             out.flatten(0, 1), batch["labels"].flatten(), ignore_index=-100
         )
-        loss.backward()
         losses.append(float(loss.detach()))
+        if step == 2:
+            break
+        loss.backward()
         grads = grads or {n: w.grad.numpy().copy() for n, w in weights.items()}
         torch.nn.utils.clip_grad_norm_(weights.values(), 0.5)
         adamw.step()
@@ -124,10 +130,36 @@ def test_training_equals_pytorch(model: str, parallel: str, tmp_path: Path) -> N
     path = tmp_path / "m.wsl"
     path.write_text(TEXT.format(body=TEXTS[model], parallel=parallel))
     trainer, done = trained(artifact_of_file(path), MASKS["uneven"], checked=True)
-    losses, grads, weights = in_torch(model, trainer)
+    losses, grads, weights = in_torch(model, trainer, trainer.batches.batch)
+    compare(trainer, done, losses[:2], grads, weights)
+
+
+def compare(
+    trainer: Trainer, done: Sequence[Run], losses: list[float], grads: Tensors, weights: Tensors
+) -> None:
     extents = {a.name: a.extents for a in trainer.graph.arrays if a.kind is Kind.PARAM}
     assert [loss for step in done for loss in step.losses] == pytest.approx(losses, rel=1e-11)
     for ours, theirs in ((done[0].grads, grads), (done[-1].weights, weights)):
         errors = relative_errors(by_layer(ours, extents), by_layer(theirs, extents))
         assert len(errors) == len(by_layer(theirs, extents)) > 20
         assert max(errors.values()) < 1e-10, max(errors, key=lambda n: errors[n])
+
+
+def test_arrays_of_a_file_with_ignored_labels_train_as_in_pytorch(tmp_path: Path) -> None:
+    """In the first step, one call of the program and one replica have no label that counts. The loss of the rows that
+    are held out is PyTorch's, too."""
+    rng = np.random.default_rng(5)
+    tokens, labels = rng.integers(0, 20, (2, 13, 8))
+    labels[rng.random(labels.shape) < 0.4] = -100
+    labels[[0, 1, 2, 3, 4, 5]] = -100
+    np.savez(tmp_path / "x.npz", tokens=tokens, labels=labels)
+    (tmp_path / "m.wsl").write_text(TEXT.format(body=GPT, parallel="dp = 2, tp = 2"))
+    held_out = Overrides(sets=("train.data=x.npz", "train.validation=3 rows"))
+    trainer = Trainer(artifact_of_file(tmp_path / "m.wsl", held_out), RunOptions(steps=2, threads=1))
+    done = [Run([x], trainer.gradients(), trainer.arrays(Kind.PARAM)) for x in trainer.steps()]
+    turns = [range(8), [8, 9, 0, 1, 2, 3, 4, 5], range(10, 13)]
+    losses, grads, weights = in_torch(
+        "gpt", trainer, lambda step: {"tokens": tokens[turns[step]], "labels": labels[turns[step]]}
+    )
+    compare(trainer, done, losses[:2], grads, weights)
+    assert trainer.validation_loss() == pytest.approx(losses[2], rel=1e-11)
