@@ -277,13 +277,17 @@ Example:
 
 Fix: this is a fault of the artifact, not of the model: compile again and report it.""",
     Code.DATA: """\
-The text to train on does not fit the model: it is shorter than one sequence, or holds bytes that are not
-tokens of the vocabulary.
+The data to train on do not fit the model. A text is shorter than one sequence, or holds bytes that are not
+tokens of the vocabulary. Named arrays are damaged, lack an input or have another one, are of another shape or
+type, have fewer rows than a batch, or hold a number that the model cannot take.
 
 Example:
     data "notes.txt"             a text in UTF-8, with a vocabulary of 128
+    data "pairs.npz"             `tokens[3, 17]` is 300, and the vocabulary has 256 tokens
 
-Fix: the message gives the sizes. A vocabulary of 256 takes any text; 128 takes plain ASCII.""",
+Fix: the message gives the sizes, or the array with its first wrong element. A vocabulary of 256 takes any
+text; 128 takes plain ASCII. Arrays are [rows, positions] for each input, integers of any width; only labels may
+be -100, where they do not count.""",
     Code.CHECK: """\
 Checked mode found a program that reads memory which nothing has written, or touches memory that a message is
 using. Its results cannot be trusted.

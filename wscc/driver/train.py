@@ -182,20 +182,18 @@ def run(
 def _run(trainer: Trainer, check: bool, on_step: OnStep, on_validation: OnStep) -> Outcome:
     losses: list[float] = []
     validation: dict[int, float] = {}
-    paused = 0.0
     grads: Tensors = {}
-    started = time.perf_counter()
+    seconds, started = 0.0, time.perf_counter()
     for i, loss in enumerate(trainer.steps()):
+        seconds += time.perf_counter() - started
         losses.append(loss)
         on_step(i + 1, loss)
         if (check or trainer.options.arrays) and i == 0:
             grads = trainer.gradients()
         if trainer.validates_after(i + 1):
-            before = time.perf_counter()
             validation[i + 1] = trainer.validation_loss()
             on_validation(i + 1, validation[i + 1])
-            paused += time.perf_counter() - before
-    seconds = (time.perf_counter() - started - paused) / max(len(losses), 1)
+        started = time.perf_counter()
     if trainer.options.save:
         trainer.save(trainer.options.save)
     verdict = _compare(trainer, losses, grads) if check else None
@@ -203,7 +201,7 @@ def _run(trainer: Trainer, check: bool, on_step: OnStep, on_validation: OnStep) 
     with_arrays = trainer.options.arrays
     return Outcome(
         losses=tuple(losses), data=DataUse.of(trainer.batches.rows, trainer.labels), validation=validation,
-        seconds_per_step=seconds, peak_bytes_per_die_max=peak, check=verdict,
+        seconds_per_step=seconds / max(len(losses), 1), peak_bytes_per_die_max=peak, check=verdict,
         weights=trainer.arrays(Kind.PARAM) if with_arrays else {}, gradients=grads if with_arrays else {},
     )  # fmt: skip
 
