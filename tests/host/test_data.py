@@ -282,3 +282,12 @@ def test_a_share_that_holds_out_nothing_or_everything_is_refused() -> None:
     exact = [rows(drawn(100), validation_percent=p).held_out.size for p in (29.0, 2.5, 0.1 * 57 * 10)]
     assert exact == [29, 2, 57]
     assert all(b - a == 1 for a, b in pairwise(rows(drawn(), validation_rows=2).held_out.tolist()))
+
+
+def test_an_input_without_an_element_for_each_sequence_gets_tokens_but_no_rows() -> None:
+    inputs = (*INPUTS, Input("places", 2, (7,), below=VOCAB))
+    for made in (None, rows(np.zeros(40, np.uint8), inputs=inputs)):
+        assert Batches(inputs, 0, made).batch(1)["places"].shape == (2, 7)
+    words = "input `places` is [7], which is not one row for each sequence"
+    assert words in refusal({**drawn(), "places": np.zeros((6, 1), int)}, inputs=inputs)
+    assert words in refusal(np.zeros(40, np.uint8), inputs=inputs, validation_rows=1)

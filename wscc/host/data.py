@@ -42,38 +42,32 @@ class Batches:
         """The batch of a step. `CompileError` W503 if there are no rows, and no input is used as a token."""
         if self.rows is None:
             return self._random(step)
-        numbers = self.rows.of_step(step, self._count, self.seed)
-        return {i.name: _cut(i, self.rows.take(i, numbers)) for i in self.inputs}
+        rows, seed = self.rows, self.seed
+        return {i.name: _cut(i, rows.take(i, rows.of_step(step, i.batch, seed))) for i in self.inputs}
 
     def validation(self) -> Iterator[Batch]:
         """The rows that are held out, each once; where they end within a batch, all labels of its rest are ignored."""
         if self.rows is None:
             return
-        held_out = self.rows.held_out
-        for first in range(0, len(held_out), self._count):
-            numbers = held_out[first : first + self._count]
-            rest = self._count - len(numbers)
+        held_out, count = self.rows.held_out, self.inputs[0].batch
+        for first in range(0, len(held_out), count):
+            numbers = held_out[first : first + count]
+            rest = count - len(numbers)
             yield {i.name: _cut(i, _padded(i, self.rows.take(i, numbers), rest)) for i in self.inputs}
-
-    @property
-    def _count(self) -> int:
-        """The number of rows of a batch."""
-        return self.inputs[0].batch
 
     def _random(self, step: int) -> Batch:
         """Windows of `positions` tokens, each with the token after its last; floats are standard normal."""
         window = max(i.positions for i in self.inputs) + 1
-        places = np.arange(self._count * window, dtype=np.uint64)
-        tokens = integers(key("data", self.seed, step), places, self._vocabulary).reshape(self._count, window)
-        out: Batch = {}
-        for item in self.inputs:
-            shift = int(item.name == LABELS)
-            rows: NDArray[Any] = tokens[:, shift : shift + item.positions]
-            if item.dtype.is_float:
-                floats = np.arange(self._count * item.positions, dtype=np.uint64)
-                rows = normals(key("data", self.seed, step, item.name), floats)
-            out[item.name] = _cut(item, np.ascontiguousarray(rows, item.dtype.numpy))
-        return out
+        return {i.name: _cut(i, self._random_rows(i, step, window)) for i in self.inputs}
+
+    def _random_rows(self, item: Input, step: int, window: int) -> NDArray[Any]:
+        if item.dtype.is_float:
+            places = np.arange(item.batch * item.positions, dtype=np.uint64)
+            return normals(key("data", self.seed, step, item.name), places).astype(item.dtype.numpy)
+        places = np.arange(item.batch * window, dtype=np.uint64)
+        tokens = integers(key("data", self.seed, step), places, self._vocabulary).reshape(-1, window)
+        shift = int(item.name == LABELS)
+        return np.ascontiguousarray(tokens[:, shift : shift + item.positions], np.int32)
 
     @property
     def _vocabulary(self) -> int:

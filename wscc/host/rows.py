@@ -52,6 +52,8 @@ class Rows:
 def rows_of(data: Data, inputs: tuple[Input, ...], train: Train) -> Rows:
     """The rows of data, checked against the inputs, with those of `train`'s validation held out.
     `CompileError` W503 where anything does not fit."""
+    if train.validation_rows or train.validation_percent or not _is_text(data):
+        _require_sequences(inputs, train)
     if isinstance(data, np.ndarray):
         return _of_text(data, inputs, train, "the text", "token")
     if not isinstance(data, DataFile):
@@ -59,6 +61,20 @@ def rows_of(data: Data, inputs: tuple[Input, ...], train: Train) -> Rows:
     if data.has_arrays:
         return _of_arrays(data.arrays(), inputs, train, f" of `{data.name}`")
     return _of_text(data.text(), inputs, train, f"`{data.name}`" if data.name else "the text", "byte")
+
+
+def _is_text(data: Data) -> bool:
+    return isinstance(data, np.ndarray) or (isinstance(data, DataFile) and not data.has_arrays)
+
+
+def _require_sequences(inputs: tuple[Input, ...], train: Train) -> None:
+    """Raise W503 for an input that has no element for each sequence of the batch, so that no row can be of it."""
+    for item in inputs:
+        if item.batch != train.batch:
+            raise fail(
+                Code.DATA, f"input `{item.name}` is {list(item.shape)}, which is not one row for each sequence",
+                help="write `[batch, ...]`: only so can rows of arrays be given, or held out",
+            )  # fmt: skip
 
 
 # ---- named arrays
@@ -100,7 +116,7 @@ def _held_out(train: Train, count: int) -> int:
             Code.DATA, f"`validation {train.validation_percent:g} %` of {count} rows is less than one row",
             help="hold out a number of rows: `validation 1 rows`",
         )  # fmt: skip
-    if kept and kept >= count:
+    if not 0 <= kept < max(count, 1):
         raise fail(
             Code.DATA, f"`validation {kept} rows` leaves none of the {count} rows of the data to train on",
             help="hold out fewer",
