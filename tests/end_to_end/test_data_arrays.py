@@ -142,7 +142,7 @@ def test_when_validation_is_looked_at_and_what_is_counted() -> None:
     use = outcome.data
     assert (use.source, use.rows, use.validation_rows) == ("arrays", 16, 4)
     assert (use.labels_counted, use.labels_ignored) == ((labels != -100).sum(), (labels == -100).sum())
-    with pytest.raises(wscc.CompileError, match="holds out none"):
+    with pytest.raises(wscc.CompileError, match="holds out no rows"):
         run(program(2), options)
     with pytest.raises(wscc.CompileError, match="the program has no data"):
         run(artifact, RunOptions(steps=1))

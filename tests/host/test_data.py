@@ -169,6 +169,15 @@ def test_integers_that_number_nothing_must_fit_their_type() -> None:
     )
 
 
+def test_a_name_that_is_there_twice_is_refused() -> None:
+    entry = b'"tokens":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}'
+    header = b"{%s,%s}" % (entry, entry)
+    twice = len(header).to_bytes(8, "little") + header + b"\0"
+    assert "`tokens` is given twice" in refusal(DataFile("d.safetensors", twice))
+    both = npz(drawn()).replace(b"labels.npy", b"tokens.npy")
+    assert "array `tokens` of `d.npz` cannot be read: it is there twice" in refusal(DataFile("d.npz", both))
+
+
 def test_python_objects_are_never_loaded() -> None:
     class Trap:
         def __reduce__(self) -> Any:

@@ -228,7 +228,7 @@ def _data(data: StrPath | bytes | NDArray[Any] | Mapping[str, NDArray[Any]] | No
     if isinstance(data, str | os.PathLike):
         return read_data(Path(data))
     if isinstance(data, Mapping):
-        return {_input_name(name): np.asarray(array) for name, array in data.items()}
+        return {_input_name(name): _array(name, array) for name, array in data.items()}
     tokens = np.asarray(data)
     if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
         refuse(
@@ -238,6 +238,17 @@ def _data(data: StrPath | bytes | NDArray[Any] | Mapping[str, NDArray[Any]] | No
     if tokens.size and int(tokens.min()) < 0:
         refuse("`data` has a negative token")
     return tokens
+
+
+def _array(name: str, value: object) -> NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ) as problem:  # rows of different lengths, tensors of other libraries
+        refuse(f"`data[{name!r}]` is no array: {problem}", "give a NumPy array")
 
 
 def _input_name(name: object) -> str:

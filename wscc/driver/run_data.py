@@ -32,7 +32,7 @@ def require_validation(rows: Rows | None) -> None:
     """Raise W503 if no rows are held out."""
     if rows is None or not rows.held_out.size:
         raise fail(
-            Code.DATA, "`--validate-every` needs rows that are held out, and the program holds out none",
+            Code.DATA, "a validation loss is asked for, and the program holds out no rows",
             help="write `validation 10 %` in the `train` section, or compile with `--set train.validation=10%`",
         )  # fmt: skip
 

@@ -12,6 +12,7 @@ import numpy as np
 import safetensors
 from numpy.typing import NDArray
 
+from wscc.files.json import parse_json
 from wscc.files.npy import NpyMistake, parse_npy
 
 Arrays = dict[str, NDArray[Any]]
@@ -86,6 +87,9 @@ def parse_safetensors(content: bytes) -> Arrays:
     """The arrays in the bytes of a `.safetensors` file by name. `ArchiveMistake` for anything else."""
     try:
         entries: list[tuple[str, Any]] = safetensors.deserialize(content)  # type: ignore[no-untyped-call]
+        parse_json(
+            content[8 : 8 + int.from_bytes(content[:8], "little")].decode()
+        )  # names twice are let pass
     except Exception as problem:
         raise ArchiveMistake(f"it is not a whole .safetensors file: {_words(problem)}") from None
     out: Arrays = {}
