@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -24,6 +24,8 @@ from wscc.ir.train import Train
 
 Data = DataFile | Arrays | NDArray[Any]  # a file, arrays by name, or tokens [n]
 Numbers = NDArray[np.int64]
+
+_PIECE: Final = 1 << 12  # rows looked at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +102,8 @@ def _of_arrays(arrays: Arrays, inputs: tuple[Input, ...], train: Train, where: s
 
 def _refuse_ignored(labels: NDArray[Any], which: str, where: str) -> None:
     """Raise W503 for rows of which no label counts: their loss would be 0 whatever the model says."""
-    if labels.size and not (labels != IGNORED).any():
+    pieces = (labels[i : i + _PIECE] for i in range(0, len(labels), _PIECE))
+    if labels.size and not any((piece != IGNORED).any() for piece in pieces):
         raise fail(
             Code.DATA, f"every label{where} of the rows {which} is {IGNORED}, so that none counts",
             help=f"give labels from 0 on; {IGNORED} is for positions that are not to be learned",
