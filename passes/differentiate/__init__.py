@@ -16,7 +16,7 @@ from wscc.ir.step import Affine, Call, Loop, Ref, Step
 from wscc.ir.types import DType, TensorType
 from wscc.passes.base import Fact, Pass
 from wscc.passes.differentiate.backward import backward_procedure
-from wscc.passes.differentiate.update import Weight, moments_of, update_procedures
+from wscc.passes.differentiate.update import SQUARED_NORM, Weight, moments_of, update_procedures
 
 # Scalars that the step keeps: the squared norm of all gradients, and the number of the step.
 _SCALARS = ("norm2", "t")
@@ -210,10 +210,9 @@ class _StepBuilder:
         ]
         zero_per_step = self._zeroing("zero", per_step)
         zero_per_microbatch = self._zeroing("zero.carried", per_microbatch)
-        scalar = TensorType((), self.module.train.grads)
-        self.arrays["norm2"] = Array("norm2", scalar, Kind.SCALAR)
+        self.arrays["norm2"] = Array("norm2", SQUARED_NORM, Kind.SCALAR)
         self.arrays["t"] = Array("t", TensorType((), DType.I32), Kind.SCALAR)
-        self.procedures.append(_begin(scalar))
+        self.procedures.append(_begin())
         begin = Call("begin", (Ref("t"), Ref("t"), Ref("norm2")))
         norms, updates = self._updates()
         body = replace(chain, body=(*self.forward, *zero_per_microbatch, *self.backward))
@@ -291,12 +290,12 @@ def _zeros(b: Builder, array: Array) -> Value:
     )
 
 
-def _begin(scalar: TensorType) -> Procedure:
+def _begin() -> Procedure:
     """The procedure that counts the step and zeroes the gradient norm."""
     b = Builder()
     t = b.input("t", TensorType((), DType.I32))
     ticked = b.one("tick", [t], " -> ", dtypes=[DType.I32], hints=["t.next"])
-    norm2 = b.one("fill", [], " -> ", dtypes=[scalar.dtype], attrs={"value": 0.0}, hints=["norm2"])
+    norm2 = b.one("fill", [], " -> ", dtypes=[SQUARED_NORM.dtype], attrs={"value": 0.0}, hints=["norm2"])
     return Procedure("begin", (t,), (Output(ticked), Output(norm2)), tuple(b.ops))
 
 

@@ -224,10 +224,9 @@ def _embedding(b: Backward, dys: Grads) -> Grads:
 def _attention(b: Backward, dys: Grads) -> Grads:
     """One backward op for q, k and v, since keys, values and their gradients travel together."""
     q, k, v = b.op.operands
-    out, lse = b.op.results
     rule = b.op.rule
     tq, tk, tv = rule.ins
-    operands = [*(b.tape.forward(x) for x in (q, k, v, out, lse)), _result_gradient(dys)]
+    operands = [*(b.tape.forward(x) for x in (q, k, v, *b.op.results)), _result_gradient(dys)]
     return b.emit(
         "attention_bwd", operands, [tq, tk, tv, *rule.outs, tq], [tq, tk, tv],
         [q.type.dtype, k.type.dtype, v.type.dtype], dict(b.op.attrs),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from wscc.ir.array import Array, Kind, Relation, Role
 from wscc.ir.builder import Builder
@@ -12,6 +13,9 @@ from wscc.ir.ops import OPS
 from wscc.ir.step import Affine, Call, Ref
 from wscc.ir.train import Train
 from wscc.ir.types import DType, TensorType
+
+# Of f32 gradients, squares overflow from 2e19 on.
+SQUARED_NORM: Final = TensorType((), DType.F64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def _norm(owner: str, weights: list[Weight], train: Train) -> Procedure:
     b = Builder()
     grads = [b.input(w.gradient, _moment_type(w, train)) for w in weights]
     squares = [
-        b.one("sqsum", [g], f"{_term(w.param)} -> ", hints=[f"{w.param.name}.square"])
+        b.one("sqsum", [g], f"{_term(w.param)} -> ", dtypes=[DType.F64], hints=[f"{w.param.name}.square"])
         for g, w in zip(grads, weights, strict=True)
     ]
     total = squares[0]
@@ -99,7 +103,7 @@ def _update(owner: str, weights: list[Weight], train: Train) -> Procedure:
         for w in weights
     ]
     grads = [b.input(w.gradient, _moment_type(w, train)) for w in weights]
-    norm2 = b.input("norm2", TensorType((), train.grads))
+    norm2 = b.input("norm2", SQUARED_NORM)
     t = b.input("t", TensorType((), DType.I32))
     outputs: list[Output] = []
     for weight, values, grad in zip(weights, states, grads, strict=True):

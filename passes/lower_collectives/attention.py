@@ -7,7 +7,7 @@ tiles keys as well, and so needs no whole rows).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wscc.analysis.index_ranges import Run, visible
@@ -69,7 +69,7 @@ def _visible_where(s: OpInstance, pair: _Pair) -> Ints:
 
 
 def attention(s: OpInstance) -> None:
-    """Append attention, run by run; further runs or chunks of keys are merged by their log-sum-exp."""
+    """Append attention, run by run; further runs or chunks of keys are merged by maximum and sum of exponentials."""
     t = _Terms.of(s.rule)
     for queries in s.runs(t.q[1]):
         for n, keys in enumerate(s.runs(t.k[1])):
@@ -104,22 +104,21 @@ def _score_dtype(s: OpInstance) -> DType:
 
 def _attend_tile(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) -> None:
     scores = _scores(s, t, scratch)
-    out, lse = (
+    out, *stats = (
         scratch.like(w, f"{r.name}.part") if s.accumulate[0] else w
         for w, r in zip(s.writes, s.op.results, strict=True)
     )
     attrs: dict[str, KernelAttr] = {"causal": s.op.attr("causal"), **pair.starts}
-    s.build.kernel("softmax", [scores, _heads_first(lse, s.rule.outs[1], t)], [scores], attrs)
+    s.build.kernel("softmax", [scores, *_heads_first(stats, s.rule.outs[1:], t)], [scores], attrs)
     gemm(s.build, scores, t.scores, s.reads[2], t.k, out, t.q)
     if s.accumulate[0]:
-        o, total = s.writes
-        s.build.kernel("merge", [o, total], [o, total, out, lse])
+        s.build.kernel("merge", s.writes, [*s.writes, out, *stats])
 
 
 def attention_bwd(s: OpInstance) -> None:
-    """Append the gradients of attention, with probabilities P recomputed from the log-sum-exp.
+    """Append the gradients of attention, with probabilities P recomputed from maximum and sum of each row.
 
-    dS = P (dP - rowsum(dO O)) scale, as in FlashAttention.
+    dS = P (dP - rowsum(P dP)) scale.
     """
     t = _Terms.of(s.rule)
     queries_started: set[int] = set()
@@ -170,23 +169,38 @@ def _attend_bwd(s: OpInstance, t: _Terms, pair: _Pair) -> None:
 
 
 def _attend_bwd_tile(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) -> None:
-    q, k, v, out, lse, do = s.reads
+    q, k, v, _, *stats, do = s.reads
     dq, dk, dv = s.writes
     scale = s.op.attr("scale")
     assert isinstance(scale, float)
     probs = _scores(s, t, scratch)
     attrs: dict[str, KernelAttr] = {"causal": s.op.attr("causal"), **pair.starts}
-    s.build.kernel("probs", [probs], [probs, _heads_first(lse, s.rule.ins[4], t)], attrs)
+    s.build.kernel("probs", [probs], [probs, *_heads_first(stats, s.rule.ins[4:6], t)], attrs)
     gemm(s.build, probs, t.scores, do, t.q, dv, t.k, accumulate=s.accumulate[2])
     grad = scratch.like(probs, f"{s.op.results[0].name}.dscores")
     gemm(s.build, do, t.q, v, t.k, grad, t.scores)
-    delta = scratch.like(lse, f"{s.op.results[0].name}.delta")
-    s.build.kernel("rowdot", [delta], [do, out])
-    s.build.kernel(
-        "softmax_bwd", [grad], [probs, grad, _heads_first(delta, s.rule.ins[4], t)], {"scale": scale}
-    )
+    delta = _delta(s, t, probs, grad, scratch)
+    s.build.kernel("softmax_bwd", [grad], [probs, grad, delta], {"scale": scale})
     gemm(s.build, grad, t.scores, k, t.k, dq, t.q, accumulate=s.accumulate[0])
     gemm(s.build, grad, t.scores, q, t.q, dk, t.k, accumulate=s.accumulate[1])
+
+
+def _delta(s: OpInstance, t: _Terms, probs: View, grad: View, scratch: Scratch) -> View:
+    """The sum of P dP over all keys of each row, [b, h.., q].
+
+    It equals rowsum(dO O), whose rounding is another: where one key has all the weight, dP less its own P dP is 0, and
+    less rowsum(dO O) a rounding of dP, which large keys make larger than the gradient. So rows take their own sum if
+    they have all keys at hand, or all keys that count.
+    """
+    *_, out, _, _, do = s.reads
+    delta = scratch.like(s.reads[4], f"{s.op.results[0].name}.delta")
+    (rows,) = _heads_first([delta], s.rule.ins[4:5], t)
+    if s.op.stream is None and len(s.runs(t.k[1])) == 1:
+        s.build.kernel("rowdot", [rows], [probs, grad])
+        return rows
+    s.build.kernel("rowdot", [delta], [do, out])
+    s.build.kernel("rowmean", [rows], [probs, grad, rows])
+    return rows
 
 
 def _scores(s: OpInstance, t: _Terms, scratch: Scratch) -> View:
@@ -198,9 +212,9 @@ def _scores(s: OpInstance, t: _Terms, scratch: Scratch) -> View:
     return out
 
 
-def _heads_first(view: View, term: tuple[str, ...], t: _Terms) -> View:
-    """The view of statistics [b, q, h..] as [b, h.., q], like rows of the scores."""
-    return arranged(view, [term.index(f) for f in t.stats])
+def _heads_first(stats: Sequence[View], terms: Sequence[tuple[str, ...]], t: _Terms) -> list[View]:
+    """Views of statistics [b, q, h..] as [b, h.., q], like rows of the scores."""
+    return [arranged(v, [term.index(f) for f in t.stats]) for v, term in zip(stats, terms, strict=True)]
 
 
 def rope(s: OpInstance) -> None:

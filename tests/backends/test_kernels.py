@@ -121,7 +121,8 @@ def test_blocks_change_nothing_but_rounding(opcode: str, n: int, monkeypatch: py
 # In place, where the declarations say so or lowering relies on it: (opcode, write, read).
 IN_PLACE = (
     ("softmax", 0, 0), ("probs", 0, 0), ("softmax_bwd", 0, 1), ("add", 0, 0), ("add", 0, 1), ("merge", 0, 0),
-    ("merge", 1, 1), ("adamw", 0, 0), ("adamw", 1, 1), ("adamw", 2, 2), ("sgd", 0, 0), ("gelu_bwd", 0, 1),
+    ("merge", 1, 1), ("merge", 2, 2), ("rowmean", 0, 2), ("adamw", 0, 0), ("adamw", 1, 1), ("adamw", 2, 2),
+    ("sgd", 0, 0), ("gelu_bwd", 0, 1),
     ("layernorm", 0, 0), ("layernorm_bwd", 0, 2), ("swiglu", 0, 1), ("rope", 0, 0), ("tick", 0, 0),
     ("sumexp_bwd", 0, 0), ("nll", 0, 2), ("gelu", 0, 0), ("relu_bwd", 0, 1), ("rmsnorm", 0, 0),
     ("swiglu_bwd", 0, 0), ("swiglu_bwd", 1, 1), ("scale", 0, 0),
@@ -209,21 +210,19 @@ def test_merging_chunks_of_keys_equals_the_whole_softmax() -> None:
     rng = np.random.default_rng(5)
     s, v = rng.standard_normal((2, 6, 12)), rng.standard_normal((2, 12, 3))
 
-    def attend(keys: slice) -> tuple[Array, Array]:
+    def attend(keys: slice) -> list[Array]:
         scores = s[..., keys].copy()
-        p, lse, o = np.empty_like(scores), np.empty((2, 6)), np.empty((2, 6, 3))
-        apply("softmax", [p, lse], [scores], True, 2, keys.start)
+        p, m, z, o = np.empty_like(scores), np.empty((2, 6)), np.empty((2, 6)), np.empty((2, 6, 3))
+        apply("softmax", [p, m, z], [scores], True, 2, keys.start)
         apply("gemm", [o], [p, v[:, keys]], 1.0, False)
-        return o, lse
+        return [o, m, z]
 
     whole = attend(slice(0, 12))
     for order in ([0, 4, 8], [8, 0, 4]):
-        o, lse = attend(slice(order[0], order[0] + 4))
+        merged = attend(slice(order[0], order[0] + 4))
         for start in order[1:]:
-            o2, l2 = attend(slice(start, start + 4))
-            apply("merge", [o, lse], [o, lse, o2, l2])
-        assert error(o, whole[0]) < 1e-14
-        assert error(lse, whole[1]) < 1e-14
+            apply("merge", merged, [*merged, *attend(slice(start, start + 4))])
+        assert all(error(got, want) < 1e-14 for got, want in zip(merged, whole, strict=True))
 
 
 def test_the_average_of_equal_values_is_their_value_however_large_scores_are() -> None:
@@ -231,20 +230,23 @@ def test_the_average_of_equal_values_is_their_value_however_large_scores_are() -
     showed as gradients wrong by 4e-8 (`tests.fuzz`, scores of 2e5 in a model without norms)."""
     rng = np.random.default_rng(6)
     ones, levels = np.ones((50, 1)), 2e5 + rng.standard_normal((4, 50))
-    o, lse = ones.copy(), levels[0].copy()
+    merged = [ones.copy(), levels[0].copy(), np.ones(50)]
     for level in levels[1:]:
-        apply("merge", [o, lse], [o, lse, ones, level])
+        apply("merge", merged, [*merged, ones, level, np.ones(50)])
+    o, m, z = merged
     assert np.abs(o - 1).max() <= 8 * np.finfo(np.float64).eps
-    assert error(lse, np.logaddexp.reduce(levels)) < 1e-15
+    assert np.array_equal(m, levels.max(0))
+    assert error(z, np.exp(levels - m).sum(0)) < 1e-15
 
 
 def test_softmax_and_its_pieces_survive_large_numbers() -> None:
     for dtype, big in ((np.float32, 1e4), (np.float64, 1e5)):
         s = np.array([[[big, 0, -big], [-big, -big, -big]]], dtype)
-        p, lse = np.empty_like(s), np.empty((1, 2), dtype)
-        apply("softmax", [p, lse], [s], False, 0, 0)
+        p, m, z = np.empty_like(s), np.empty((1, 2), dtype), np.empty((1, 2), dtype)
+        apply("softmax", [p, m, z], [s], False, 0, 0)
         assert np.allclose(p, [[[1, 0, 0], [1 / 3, 1 / 3, 1 / 3]]])
-        assert np.allclose(lse, [[big, -big + np.log(3)]])
+        assert np.array_equal(m, [[big, -big]])
+        assert np.array_equal(z, [[1, 3]])
     x = np.array([[-200.0, 0.0, 200.0]], np.float32)
     for opcode, want in (("gelu", [0, 0, 200]), ("gelu_erf", [0, 0, 200])):
         y = np.empty_like(x)

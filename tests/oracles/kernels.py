@@ -145,14 +145,19 @@ def visible(q: int, k: int, causal: bool, q_start: int, k_start: int) -> Array:
     return np.array([[not causal or k_start + j <= q_start + i for j in range(k)] for i in range(q)])
 
 
+def softmax(s: Array, seen: Array) -> tuple[Array, Array, Array]:
+    """Probabilities, maximum and sum of exponentials below it of each row of scores, of the keys that are seen."""
+    m = np.where(seen, s, -np.inf).max(-1)
+    e = np.exp(s - np.where(np.isinf(m), 0, m)[..., None]) * seen
+    z = e.sum(-1)
+    return e / np.where(z == 0, 1, z)[..., None], m, z
+
+
 def _softmax(causal: bool, q_start: int, k_start: int) -> Callable[[Rng], Case]:
     def case(rng: Rng) -> Case:
         s = 3 * normal(rng, 2, 3, 4, 5)
-        e = np.exp(s) * visible(4, 5, causal, q_start, k_start)
-        z = e.sum(-1)
-        p = e / np.where(z == 0, 1, z)[..., None]
-        lse = np.array([log(v) if v else -np.inf for v in z.ravel()]).reshape(z.shape)
-        return Case((s,), (causal, q_start, k_start), (p, lse))
+        p, m, z = softmax(s, visible(4, 5, causal, q_start, k_start))
+        return Case((s,), (causal, q_start, k_start), (p, m, z))
 
     return case
 
@@ -160,24 +165,30 @@ def _softmax(causal: bool, q_start: int, k_start: int) -> Callable[[Rng], Case]:
 def _merge(rng: Rng) -> Case:
     """Two chunks of keys of one softmax; rows 0, 1 and 2 of the last batch see only one chunk, or none."""
     s, v = normal(rng, 2, 4, 6), normal(rng, 2, 6, 3)
-    seen = np.ones((2, 4, 6))
-    seen[1, 0, :3], seen[1, 1, 3:], seen[1, 2] = 0, 0, 0
-    parts = []
-    for keys in (slice(0, 3), slice(3, 6), slice(0, 6)):
-        e = np.exp(s[..., keys]) * seen[..., keys]
-        z = e.sum(-1)
-        with np.errstate(divide="ignore"):
-            parts.append(((e / np.where(z == 0, 1, z)[..., None]) @ v[:, keys], np.log(z)))
-    (o1, l1), (o2, l2), whole = parts
-    return Case((o1, l1, o2, l2), (), whole, (o1, l1))
+    seen = np.ones((2, 4, 6), bool)
+    seen[1, 0, :3], seen[1, 1, 3:], seen[1, 2] = False, False, False
+    first, second, whole = [
+        (p @ v[:, keys], m, z)
+        for keys in (slice(0, 3), slice(3, 6), slice(0, 6))
+        for p, m, z in (softmax(s[..., keys], seen[..., keys]),)
+    ]
+    return Case((*first, *second), (), whole, first)
 
 
 def _probs(rng: Rng) -> Case:
-    s, lse = normal(rng, 2, 3, 4, 5), normal(rng, 2, 3, 4)
-    hidden = ~visible(4, 5, True, 1, 2)
-    lse[..., 0] = -np.inf  # row 0 sees nothing, here or anywhere
-    p = np.exp(s - np.where(np.isinf(lse), 0, lse)[..., None]) * ~hidden
-    return Case((s, lse), (True, 1, 2), (p,))
+    s, m, z = normal(rng, 2, 3, 4, 5), normal(rng, 2, 3, 4), 1 + rng.random((2, 3, 4))
+    m[..., 0], z[..., 0] = -np.inf, 0  # row 0 sees nothing, here or anywhere
+    level, total = np.where(np.isinf(m), 0, m)[..., None], np.where(z == 0, 1, z)[..., None]
+    p = np.exp(s - level) / total * visible(4, 5, True, 1, 2)
+    return Case((s, m, z), (True, 1, 2), (p,))
+
+
+def _rowmean(rng: Rng) -> Case:
+    """Powers of two, whose sums are exact in any type; rows 1 and 3 sum to 1, row 0 to less and row 2 to more."""
+    p = np.array([[0.5, 0.25, 0], [0.5, 0.25, 0.25], [0.5, 0.5, 0.25], [0, 1, 0]])
+    x, d = normal(rng, 2, 4, 3), normal(rng, 2, 4)
+    whole = np.array([False, True, False, True])
+    return Case((np.broadcast_to(p, x.shape).copy(), x, d), (), (np.where(whole, (p * x).sum(-1), d),))
 
 
 def _softmax_bwd(rng: Rng) -> Case:
@@ -333,6 +344,7 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "softmax": (_softmax(False, 0, 0), _softmax(True, 0, 0), _softmax(True, 3, 4), _softmax(True, 0, 9)),
     "merge": (_merge,),
     "probs": (_probs,),
+    "rowmean": (_rowmean,),
     "softmax_bwd": (_softmax_bwd,),
     "rowmax": (_rowmax,),
     "sumexp": (_sumexp,),

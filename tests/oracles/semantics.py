@@ -32,21 +32,26 @@ def hidden(s: A, attrs: dict[str, Any]) -> A:
 def softmax(s: A, attrs: dict[str, Any]) -> list[A]:
     s = np.where(hidden(s, attrs), -np.inf, s)
     m = s.max(-1, keepdims=True)
-    m = np.where(np.isfinite(m), m, 0)
-    e = np.exp(s - m)
+    e = np.exp(s - np.where(np.isfinite(m), m, 0))
     z = e.sum(-1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        return [e / np.where(z == 0, 1, z), (np.log(z) + m)[..., 0]]
+    return [e / np.where(z == 0, 1, z), m[..., 0], z[..., 0]]
 
 
-def probs(s: A, lse: A, masked: A) -> A:
-    return np.where(masked, 0.0, np.exp(np.where(masked, 0, s - lse[..., None])))
+def probs(s: A, m: A, z: A, masked: A) -> A:
+    e = np.exp(np.where(masked, 0, s - m[..., None]))
+    return np.where(masked, 0.0, e / np.where(z == 0, 1, z)[..., None])
 
 
-def merge(o: A, lse: A, o2: A, lse2: A) -> list[A]:
-    both = np.logaddexp(lse, lse2)
+def merge(o: A, m: A, z: A, o2: A, m2: A, z2: A) -> list[A]:
+    both = np.maximum(m, m2)
     safe = np.where(np.isfinite(both), both, 0)
-    return [o * np.exp(lse - safe)[..., None] + o2 * np.exp(lse2 - safe)[..., None], both]
+    w, w2 = z * np.exp(m - safe), z2 * np.exp(m2 - safe)
+    total = np.where(w + w2 == 0, 1, w + w2)[..., None]
+    return [(o * w[..., None] + o2 * w2[..., None]) / total, both, w + w2]
+
+
+def rowmean(p: A, x: A, d: A) -> A:
+    return np.where(np.abs(p.sum(-1) - 1) <= 4 * np.finfo(p.dtype).eps, (p * x).sum(-1), d)
 
 
 def norm_parts(x: A, eps: float, center: bool) -> tuple[A, A]:
@@ -173,7 +178,8 @@ def apply(op: str, r: list[A], olds: list[A], attrs: dict[str, Any]) -> list[A]:
         "rope": lambda: [rope(r[0], attrs)],
         "softmax": lambda: softmax(r[0], attrs),
         "merge": lambda: merge(*r),
-        "probs": lambda: [probs(r[0], r[1], hidden(r[0], attrs))],
+        "probs": lambda: [probs(*r, hidden(r[0], attrs))],
+        "rowmean": lambda: [rowmean(*r)],
         "softmax_bwd": lambda: [r[0] * (r[1] - r[2][..., None]) * attrs["scale"]],
         "rowmax": lambda: [np.where(columns(r[0], attrs), r[0], -np.inf).max(-1)],
         "sumexp": lambda: [np.where(columns(r[0], attrs), np.exp(r[0] - r[1][..., None]), 0).sum(-1)],

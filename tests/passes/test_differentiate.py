@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -100,7 +102,7 @@ def test_a_gradient_written_once_is_not_zeroed_first() -> None:
 def test_layers_and_micro_batches_are_loops() -> None:
     """The module does not grow with either."""
     small, large = (Differentiate().run(gpt({}, Shape(layers=n, calls=n, batch=64 * n))) for n in (2, 64))
-    assert len(str(small.step)) == pytest.approx(len(str(large.step)), abs=40)
+    assert len({re.sub(r"\d+", "n", str(m.step)) for m in (small, large)}) == 1
     assert [len(p.body) for p in small.procedures] == [len(p.body) for p in large.procedures]
 
 

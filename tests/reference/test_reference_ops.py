@@ -159,17 +159,19 @@ def test_attention_of_two_positions() -> None:
     """Scores of the second query are 0 and log 3: weights 1/4 and 3/4."""
     q, k = np.array([1.0, 1.0]).reshape(1, 2, 1, 1), np.array([0.0, np.log(3.0)]).reshape(1, 2, 1, 1)
     v = np.array([4.0, 8.0]).reshape(1, 2, 1, 1)
-    rule = "b q@ h e!, b k~@ h e!, b k~@ h e! -> b q@ h e!, b q@ h"
-    out, lse = run("attention", rule, q, k, v, causal=True, scale=1.0)
+    rule = "b q@ h e!, b k~@ h e!, b k~@ h e! -> b q@ h e!, b q@ h, b q@ h"
+    out, m, z = run("attention", rule, q, k, v, causal=True, scale=1.0)
     assert np.allclose(out.ravel(), [4, 7])
-    assert np.allclose(lse.ravel(), [0, np.log(4)])
-    out, lse = run("attention", rule, q, k, v, causal=False, scale=0.0)
+    assert np.allclose(m.ravel(), [0, np.log(3)])
+    assert np.allclose(z.ravel(), [1, 4 / 3])
+    out, m, z = run("attention", rule, q, k, v, causal=False, scale=0.0)
     assert np.allclose(out.ravel(), [6, 6])
-    assert np.allclose(lse.ravel(), np.log(2))
+    assert np.allclose(m.ravel(), 0)
+    assert np.allclose(z.ravel(), 2)
 
 
-MHA = "b q@ h e!, b k~@ h e!, b k~@ h e! -> b q@ h e!, b q@ h"
-GQA = "b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b q@ h g"
+MHA = "b q@ h e!, b k~@ h e!, b k~@ h e! -> b q@ h e!, b q@ h, b q@ h"
+GQA = "b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b q@ h g, b q@ h g"
 
 
 @settings(max_examples=25, deadline=None)
@@ -185,7 +187,7 @@ def test_attention_is_the_online_softmax_over_key_chunks(
         rng.normal(size=(b, s, h, e)),
         rng.normal(size=(b, s, h, e)),
     )
-    out, lse = run("attention", GQA, q, k, v, causal=causal, scale=0.5)
+    out, m, z = run("attention", GQA, q, k, v, causal=causal, scale=0.5)
     for i, t, head, g in np.ndindex(b, s, h, groups):
         maximum, total, acc = -np.inf, 0.0, np.zeros(e)
         for start in range(0, t + 1 if causal else s, chunk):
@@ -197,7 +199,8 @@ def test_attention_is_the_online_softmax_over_key_chunks(
             acc = acc * np.exp(maximum - new) + w @ v[i, keys, head]
             maximum = new
         assert np.allclose(out[i, t, head, g], acc / total, rtol=1e-12, atol=1e-12)
-        assert lse[i, t, head, g] == pytest.approx(maximum + np.log(total), rel=1e-12)
+        assert m[i, t, head, g] == pytest.approx(maximum, rel=1e-12)
+        assert z[i, t, head, g] == pytest.approx(total, rel=1e-12)
 
 
 def test_one_group_is_plain_multi_head() -> None:

@@ -33,10 +33,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "partial_sum": ("b s, b s, b s -> b s", ", -> "),
     "split": ("b c! h -> b h, b h",),
     "stack": ("b h, b h -> b c! h",),
-    "attention": (f"{_ATTENTION[0]} -> b q h e, b q h", f"{_ATTENTION[1]} -> b q h g e, b q h g"),
+    "attention": (f"{_ATTENTION[0]} -> b q h e, b q h, b q h", f"{_ATTENTION[1]} -> b q h g e, b q h g, b q h g"),
     "attention_bwd": (
-        f"{_ATTENTION[0]}, b q h e, b q h, b q h e -> b q h e, b k h e, b k h e",
-        f"{_ATTENTION[1]}, b q h g e, b q h g, b q h g e -> b q h g e, b k h e, b k h e",
+        f"{_ATTENTION[0]}, b q h e, b q h, b q h, b q h e -> b q h e, b k h e, b k h e",
+        f"{_ATTENTION[1]}, b q h g e, b q h g, b q h g, b q h g e -> b q h g e, b k h e, b k h e",
     ),
     "embedding": ("*#, v@ d -> * d",),
     "embedding_bwd": ("*#, * d -> v@ d",),

@@ -150,16 +150,16 @@ def attention(b: Builder, q: Value, k: Value, v: Value, *, causal: bool, span: S
         )
     head = f"b q@ h{group}"
     kv = "b k~@ h e!"
-    rule = f"{head} e!, {kv}, {kv} -> {head} e!, {head}"
+    rule = f"{head} e!, {kv}, {kv} -> {head} e!, {head}, {head}"
     stats = DType.F64 if q.type.dtype is DType.F64 else DType.F32
     attrs = {"causal": causal, "scale": float(q.type.shape[-1]) ** -0.5}
-    out, _ = b.emit(
+    out, _, _ = b.emit(
         "attention",
         [q, k, v],
         rule,
-        dtypes=[q.type.dtype, stats],
+        dtypes=[q.type.dtype, stats, stats],
         attrs=attrs,
-        hints=["attention", "lse"],
+        hints=["attention", "rowmax", "sumexp"],
         span=span,
     )
     return out

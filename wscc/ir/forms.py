@@ -7,8 +7,9 @@ contraction_add  `b s k!, k! n, n -> b s n`: a contraction, plus a term that rep
 broadcast        `b s d, d -> b s d`: operands repeat along what they lack
 same             `b s, b s, b s -> b s`: any number of operands
 split, stack     `b c! h -> b h, b h` and back: attribute `dim` is the place of `c`
-attention        `b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b q@ h g`; `g` may be absent
-attention_bwd    q, k, v, the two results, dO -> dq, dk, dv, in the factors of `attention`
+attention        `b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b q@ h g, b q@ h g`; `g` may
+                 be absent
+attention_bwd    q, k, v, the three results, dO -> dq, dk, dv, in the factors of `attention`
 """
 
 from __future__ import annotations
@@ -183,26 +184,26 @@ def _parts(op: Op, rule: Rule, whole: Term, parts: tuple[Term, ...], word: str) 
     return None
 
 
-_ATTENTION_RULE: Final = "b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b q@ h g"
+_ATTENTION_RULE: Final = "b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b q@ h g, b q@ h g"
 
 
 def _attention(op: Op, rule: Rule) -> str | None:
     ins, outs = rule.ins, rule.outs
     if (
         len(ins) != 3
-        or len(outs) != 2
+        or len(outs) != 3
         or not _are_heads(ins[0], ins[1], ins[2])
-        or outs != (ins[0], ins[0][:-1])
+        or outs != (ins[0], ins[0][:-1], ins[0][:-1])
     ):
         return f"`{{{rule}}}` does not fit its rule `{_ATTENTION_RULE}` (`g` may be absent)"
     return _attention_marks(rule)
 
 
 def _attention_bwd(op: Op, rule: Rule) -> str | None:
-    if len(rule.ins) != 6 or len(rule.outs) != 3:
-        return "it takes q, k, v, the two results of `attention` and a gradient, and gives dq, dk and dv"
-    q, k, v, out, lse, grad = rule.ins
-    if not _are_heads(q, k, v) or rule.outs != (q, k, v) or (out, lse, grad) != (q, q[:-1], q):
+    if len(rule.ins) != 7 or len(rule.outs) != 3:
+        return "it takes q, k, v, the three results of `attention` and a gradient, and gives dq, dk and dv"
+    q, k, v, *saved, grad = rule.ins
+    if not _are_heads(q, k, v) or rule.outs != (q, k, v) or [*saved, grad] != [q, q[:-1], q[:-1], q]:
         return f"`{{{rule}}}` does not follow `{_ATTENTION_RULE}` (`g` may be absent)"
     return _attention_marks(rule)
 

@@ -129,7 +129,8 @@ _ALL: Final = (
     ),
     OpDef(name="embedding", rule="*, v@ d -> * d", integers=(0,), table=1, streamable=True, has_weight=True),
     _backward("embedding_bwd", "*, * d -> v@ d", integers=(0,), streamable=True),
-    # -- attention: q factors `b q * e`, k and v `b k h e`; the second result is the log-sum-exp
+    # -- attention: q factors `b q * e`, k and v `b k h e`; further results are, of each row of scores, the maximum
+    # and the sum of exponentials below it
     OpDef(
         name="attention",
         form="attention",

@@ -36,33 +36,36 @@ def _t(x: Array) -> Array:
     return x.swapaxes(-1, -2)
 
 
-def _softmax(op: Op, q: Array, k: Array) -> tuple[Array, Array]:
-    """Probabilities `b h g q k` and log-sum-exp `b h g q`."""
+def _softmax(op: Op, q: Array, k: Array) -> tuple[Array, Array, Array]:
+    """Exponentials `b h g q k` of scores minus their row's maximum, the maxima and the sums of exponentials, both
+    `b h g q 1`."""
     scores = (_queries(q) @ _t(_keys(k))) * float(op.attr("scale"))
     if op.attr("causal"):
         future = np.arange(k.shape[1]) > np.arange(q.shape[1])[:, None]
         scores = np.where(future, -np.inf, scores)
-    maximum = scores.max(-1, keepdims=True)
-    weights = np.exp(scores - maximum)
-    total = weights.sum(-1, keepdims=True)
-    return weights / total, (np.log(total) + maximum)[..., 0]
+    maxima = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - maxima)
+    return weights, maxima, weights.sum(-1, keepdims=True)
 
 
 def _attention(op: Op, xs: Sequence[Array]) -> list[Array]:
     q, k, v = xs
-    p, lse = _softmax(op, q, k)
-    out = _from_queries(p @ _keys(v), q)
-    return [out, lse.transpose(0, 3, 1, 2).reshape(q.shape[:-1])]
+    weights, maxima, sums = _softmax(op, q, k)
+    out = _from_queries((weights / sums) @ _keys(v), q)
+    return [out, *(x[..., 0].transpose(0, 3, 1, 2).reshape(q.shape[:-1]) for x in (maxima, sums))]
 
 
 def _attention_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
-    """Gradients of q, k, v, by ds = p (dp - <p, dp> + dlse); the last term because d lse / d scores = p."""
+    """Gradients of q, k, v, by ds = p (dp - <p, dp>) for the output. The sum of exponentials z has the slope exp(s - m)
+    and, through the maximum m, -z at the first of the largest scores, where m has the slope 1."""
     q, k, v = xs
-    p, _ = _softmax(op, q, k)
-    dout = _queries(dys[0])
-    dlse = _queries(dys[1][..., None])
+    weights, _, sums = _softmax(op, q, k)
+    p = weights / sums
+    dout, dmax, dsum = _queries(dys[0]), _queries(dys[1][..., None]), _queries(dys[2][..., None])
     dp = dout @ _t(_keys(v))
-    ds = p * (dp - (p * dp).sum(-1, keepdims=True) + dlse) * float(op.attr("scale"))
+    first = np.arange(k.shape[1]) == weights.argmax(-1)[..., None]
+    ds = p * (dp - (p * dp).sum(-1, keepdims=True)) + weights * dsum + first * (dmax - dsum * sums)
+    ds = ds * float(op.attr("scale"))
     return [
         _from_queries(ds @ _keys(k), q),
         _from_keys(_t(ds) @ _queries(q)),

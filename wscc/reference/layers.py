@@ -15,6 +15,7 @@ def _normalised(x: Array, eps: float, *, centred: bool) -> tuple[Array, Array]:
     """Rows scaled to unit mean square (and, if `centred`, zero mean), and the deviations they were divided by."""
     if centred:
         x = x - x.mean(-1, keepdims=True)
+        x = x - x.mean(-1, keepdims=True)  # of the first mean's rounding, which is that of a large number
     deviation = np.sqrt(np.square(x).mean(-1, keepdims=True) + eps)
     return x / deviation, deviation
 

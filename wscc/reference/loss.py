@@ -62,7 +62,7 @@ def _pick_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Ar
 
 def _nll(op: Op, xs: Sequence[Array]) -> list[Array]:
     m, z, p, labels = xs
-    return [np.where(labels == IGNORED, 0, np.log(z) + m - p)]
+    return [np.where(labels == IGNORED, 0, np.log(z) + (m - p))]
 
 
 def _nll_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array | None]:

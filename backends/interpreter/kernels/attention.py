@@ -1,79 +1,104 @@
 """Kernels of softmax attention: softmax, its derivative, and the merge of two chunks of keys.
 
-Scores are [*, q, k]; a causal mask adds minus infinity where a query may not see a key.
+Scores are [*, q, k]; a causal mask puts minus infinity where a query may not see a key.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from wscc.backends.interpreter.kernels.gemm import row_max, row_sum
+from wscc.backends.interpreter.kernels.gemm import row_dot, row_max, row_sum
 from wscc.backends.interpreter.kernels.scratch import Array, blocks, scratch, scratch_like
 
+# The rounding of a sum of probabilities, in units of the last place of 1.
+WHOLE: Final = 4
 
-def softmax(p: Array, lse: Array, s: Array, causal: bool, q_start: int, k_start: int) -> None:
-    """p [*, q, k] = softmax over k of scores s [*, q, k], lse [*, q] = log-sum-exp; p may be s itself.
 
-    f32 or f64, maximum subtracted first. Query i sees key j where k_start + j <= q_start + i or not `causal`; a row
-    that sees nothing gives p = 0 and lse = -inf.
+def softmax(p: Array, m: Array, z: Array, s: Array, causal: bool, q_start: int, k_start: int) -> None:
+    """p [*, q, k] = softmax over k of scores s [*, q, k], with maximum m and sum of exp(s - m) z [*, q] of each row.
+
+    f32 or f64; p may be s itself. Query i sees key j where k_start + j <= q_start + i or not `causal`; a row that
+    sees nothing gives p = 0, m = -inf and z = 0.
     """
     mask = _causal_mask(causal, s.shape[-2], s.shape[-1], q_start - k_start, s.dtype)
-    for p_block, lse_block, s_block in blocks(2, p, lse, s):
-        highest = _row_stat("softmax.max", s_block)
+    for p_block, m_block, z_block, s_block in blocks(2, p, m, z, s):
+        highest, total = _row_stat("softmax.max", s_block), _row_stat("softmax.sum", s_block)
         if mask is not None:
-            s_block = np.add(s_block, mask, out=p_block)
+            s_block = np.minimum(s_block, mask, out=p_block)
         row_max(s_block, highest)
-        if mask is not None:
-            highest[np.isneginf(highest)] = 0  # rows that see nothing: exp(-inf - 0) = 0
-        np.subtract(s_block, highest[..., None], out=p_block)
-        np.exp(p_block, out=p_block)
-        total = _row_stat("softmax.sum", p_block)
+        np.copyto(m_block, highest)
+        _exponentials(p_block, s_block, highest)
         row_sum(p_block, total)
-        np.log(total, out=lse_block)
-        lse_block += highest
-        if mask is not None:
-            total[total == 0] = 1
-        np.reciprocal(total, out=total)
-        p_block *= total[..., None]
+        np.copyto(z_block, total)
+        _divide(p_block, total)
 
 
-def probs(p: Array, s: Array, lse: Array, causal: bool, q_start: int, k_start: int) -> None:
-    """p [*, q, k] = exp(s [*, q, k] - lse [*, q]), f32 or f64; masked entries (as in `softmax`) are 0."""
+def probs(p: Array, s: Array, m: Array, z: Array, causal: bool, q_start: int, k_start: int) -> None:
+    """p [*, q, k] = exp(s [*, q, k] - m [*, q]) / z [*, q], f32 or f64, as `softmax` gave it; masked entries are 0."""
     mask = _causal_mask(causal, s.shape[-2], s.shape[-1], q_start - k_start, s.dtype)
-    for p_block, s_block, lse_block in blocks(2, p, s, lse):
-        level = _row_stat("softmax.max", s_block)
-        np.copyto(level, lse_block)
-        level[np.isneginf(level)] = 0  # such a row is hidden here too
-        np.subtract(s_block, level[..., None], out=p_block)
+    for p_block, s_block, m_block, z_block in blocks(2, p, s, m, z):
+        highest, total = _row_stat("softmax.max", s_block), _row_stat("softmax.sum", s_block)
+        np.copyto(highest, m_block)
+        np.copyto(total, z_block)
         if mask is not None:
-            p_block += mask
-        np.exp(p_block, out=p_block)
+            s_block = np.minimum(s_block, mask, out=p_block)
+        _exponentials(p_block, s_block, highest)
+        _divide(p_block, total)
+
+
+def _exponentials(p: Array, s: Array, highest: Array) -> None:
+    """p [*, q, k] = exp(s [*, q, k] - highest [*, q]); rows that see nothing, whose maximum is -inf, give 0."""
+    highest[np.isneginf(highest)] = 0
+    np.subtract(s, highest[..., None], out=p)
+    np.exp(p, out=p)
+
+
+def _divide(p: Array, total: Array) -> None:
+    """p [*, q, k] divided by total [*, q], but for rows of which that is 0; `total` is overwritten."""
+    total[total == 0] = 1
+    np.reciprocal(total, out=total)
+    p *= total[..., None]
 
 
 def softmax_bwd(ds: Array, p: Array, dp: Array, delta: Array, scale: float) -> None:
-    """ds [*, q, k] = p [*, q, k] (dp [*, q, k] - delta [*, q]) scale, f32 or f64; delta = rowdot(p, dp)."""
+    """ds [*, q, k] = p [*, q, k] (dp [*, q, k] - delta [*, q]) scale, f32 or f64; delta = rowdot(p, dp) of all keys."""
     for ds_block, p_block, dp_block, delta_block in blocks(2, ds, p, dp, delta):
         t = np.subtract(dp_block, delta_block[..., None], out=scratch_like("softmax.t", ds_block))
         t *= p_block
         np.multiply(t, scale, out=ds_block)
 
 
-def merge(o: Array, l: Array, o1: Array, l1: Array, o2: Array, l2: Array) -> None:  # noqa: E741
-    """o [*, e], l [*] = attention over two chunks of keys, from o1, o2 [*, e] and log-sum-exps l1, l2 [*], f32 or f64.
+def rowmean(d: Array, p: Array, x: Array, d0: Array) -> None:
+    """d [*] = sum over k of p [*, k] x [*, k] where p sums to one, else d0 [*], in f32 or f64.
 
-    Online softmax (Milakov and Gimelshein 2018): weights are exp(l1 - L) and exp(l2 - L), L = log(exp l1 + exp l2);
-    a row that saw no key stays zero. The weights are divided by their own sum: L itself is rounded, and where scores
-    are large exp(l - L) would be off by |L| roundings, with no sum of one to bound it.
+    One is what is at most `WHOLE` roundings away.
     """
-    highest = np.maximum(l1, l2)
+    for p_block, x_block, d_block, d0_block in blocks(1, p, x, d, d0):
+        mean, missing = _row_stat("rowmean", p_block), _row_stat("rowmean.missing", p_block)
+        row_dot(p_block, x_block, mean)
+        row_sum(p_block, missing)
+        missing -= 1
+        np.copyto(mean, d0_block, where=np.abs(missing) > WHOLE * np.finfo(p.dtype).eps)
+        np.copyto(d_block, mean)
+
+
+def merge(
+    o: Array, m: Array, z: Array, o1: Array, m1: Array, z1: Array, o2: Array, m2: Array, z2: Array
+) -> None:
+    """o [*, e], m, z [*] = attention over two chunks of keys with o1, o2 [*, e], m1, z1, m2, z2 [*], f32 or f64.
+
+    Online softmax (Milakov and Gimelshein 2018): with M the larger maximum, the sums z1 exp(m1 - M) and z2 exp(m2 - M)
+    are the weights of the outputs, divided by their own sum. A row that saw no key stays zero.
+    """
+    highest = np.maximum(m1, m2)
     level = np.where(np.isneginf(highest), 0, highest)
-    w1, w2 = np.exp(l1 - level), np.exp(l2 - level)
+    w1, w2 = z1 * np.exp(m1 - level), z2 * np.exp(m2 - level)
     total = w1 + w2
-    with np.errstate(divide="ignore"):  # log 0 = -inf: no key was seen
-        joint = level + np.log(total)
+    np.copyto(m, highest)
+    np.copyto(z, total)
     total[total == 0] = 1
     w1 /= total
     w2 /= total
@@ -81,7 +106,6 @@ def merge(o: Array, l: Array, o1: Array, l1: Array, o2: Array, l2: Array) -> Non
         t = np.multiply(o2_block, w2_block[..., None], out=scratch_like("merge", o2_block))
         np.multiply(o1_block, w1_block[..., None], out=o_block)
         o_block += t
-    np.copyto(l, joint)
 
 
 def _row_stat(name: str, s: Array) -> Array:
@@ -91,9 +115,12 @@ def _row_stat(name: str, s: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def _causal_mask(causal: bool, q: int, k: int, ahead: int, dtype: Any) -> Array | None:
-    """Mask [q, k]: minus infinity where k > q + ahead, else 0; None if every query sees every key."""
+    """Bounds of scores [q, k]: minus infinity where k > q + ahead, else infinity; None if every query sees every key.
+
+    Not a sum: an infinite score plus minus infinity is no number.
+    """
     if not causal or ahead >= k - 1:
         return None
-    mask = np.zeros((q, k), dtype)
+    mask = np.full((q, k), np.inf, dtype)
     mask[np.arange(k) > np.arange(q)[:, None] + ahead] = -np.inf
     return mask

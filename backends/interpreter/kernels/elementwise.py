@@ -72,9 +72,10 @@ def gelu_bwd(dx: Array, x: Array, dy: Array) -> None:
     """dx [*] = dy [*] times the slope of `gelu` at x [*].
 
     With u the argument of tanh, t = tanh u and h = (1 + t) / 2: the slope is h (1 + 2 x u' (1 - h)), and
-    x u' = 3 u - 2 sqrt(2/pi) x.
+    x u' = 3 u - 2 sqrt(2/pi) x. Beyond 30 the slope is 0 or 1, and u may overflow.
     """
-    for dx_block, x_block, dy_block in blocks(0, dx, x, dy):
+    for dx_block, x_raw, dy_block in blocks(0, dx, x, dy):
+        x_block = np.clip(x_raw, -30, 30, out=scratch_like("gelu.x", x_raw))
         u, h, a = _gelu_argument(x_block), scratch_like("gelu.h", x_block), scratch_like("gelu.a", x_block)
         np.tanh(u, out=h)
         h += 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from wscc.backends.interpreter.kernels.gemm import row_max, row_sum
 from wscc.backends.interpreter.kernels.memory import local_rows
-from wscc.backends.interpreter.kernels.scratch import Array, blocks, scratch_like
+from wscc.backends.interpreter.kernels.scratch import Array, blocks, scratch, scratch_like
 from wscc.ir.ops import IGNORED
 
 
@@ -60,10 +60,12 @@ def pick_bwd(dx: Array, y: Array, dp: Array, start: int) -> None:
 
 
 def nll(l: Array, m: Array, z: Array, p: Array, y: Array) -> None:  # noqa: E741
-    """l [*] = log z [*] + m [*] - p [*], the negative log-likelihood; 0 where label y [*] is -100."""
+    """l [*] = log z [*] + (m [*] - p [*]), the negative log-likelihood; 0 where label y [*] is -100.
+
+    The difference of two logits is taken first: beside a maximum of 20,000 most digits of log z would be lost.
+    """
     t = np.log(z, out=scratch_like("nll", z))
-    t += m
-    t -= p
+    t += np.subtract(m, p, out=scratch_like("nll.gap", z))
     t[y == IGNORED] = 0
     np.copyto(l, t)
 
@@ -93,8 +95,10 @@ def count(n: Array, y: Array) -> None:
 
 
 def sqsum(s: Array, x: Array) -> None:
-    """s [] = sum of squares of x [*]: each block in the element type of x, the blocks added in f64."""
+    """s [] = sum of squares of x [*] in f64, where squares of f32 neither overflow nor vanish."""
     total = 0.0
     for (x_block,) in blocks(0, x):
-        total += float(np.vdot(x_block, x_block))
+        wide = scratch("sqsum", x_block.shape, np.float64)
+        np.copyto(wide, x_block)
+        total += float(np.vdot(wide, wide))
     s[...] = total

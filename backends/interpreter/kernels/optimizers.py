@@ -55,9 +55,10 @@ def sgd(
     lr: float, clip: float, warmup: int, decay: int, floor: float,
 ) -> None:  # fmt: skip
     """w [*] = w0 [*] - lr g [*], with g and lr scaled by norm2 [] and t [] as in `adamw`, in f32 or f64."""
-    rate = lr * learning_rate_factor(int(t), warmup, decay, floor) * _clip_factor(norm2, clip)
+    rate, shrink = lr * learning_rate_factor(int(t), warmup, decay, floor), _clip_factor(norm2, clip)
     for w_block, w_old, g_block in blocks(0, w, w0, g):
-        a = np.multiply(g_block, rate, out=scratch_like("sgd", w_block))
+        a = np.multiply(g_block, shrink, out=scratch_like("sgd", w_block))
+        a *= rate  # apart from `shrink`: the product of both may be too small for f32
         np.subtract(w_old, a, out=w_block)
 
 

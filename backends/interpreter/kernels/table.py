@@ -58,6 +58,7 @@ SEMANTICS: Final[dict[str, Kernel]] = {
     "softmax": attention.softmax,
     "merge": attention.merge,
     "probs": attention.probs,
+    "rowmean": attention.rowmean,
     "softmax_bwd": attention.softmax_bwd,
     "rowmax": loss.rowmax,
     "sumexp": loss.sumexp,

@@ -1,7 +1,7 @@
 """Operand views with as few leading dimensions as the strides of all operands allow.
 
-The declaration of the instruction says which dimensions may merge: in `softmax  p[*,q,k] lse[*,q]  s[*,q,k]` those
-that `*` stands for are the same in all three operands, so [2,3,q,k] of a contiguous buffer becomes [6,q,k].
+The declaration of the instruction says which dimensions may merge: in `softmax  p[*,q,k] m[*,q] z[*,q]  s[*,q,k]` those
+that `*` stands for are the same in all four operands, so [2,3,q,k] of a contiguous buffer becomes [6,q,k].
 """
 
 from __future__ import annotations

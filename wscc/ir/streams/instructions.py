@@ -125,21 +125,32 @@ _ALL: Final = (
     # -- attention pieces; scores [*,q,k]
     _row(
         "softmax",
-        "p[*,q,k] lse[*,q]",
+        "p[*,q,k] m[*,q] z[*,q]",
         "s[*,q,k]",
         "causal q_start k_start",
-        "rows of p = softmax(s), lse = log-sum-exp; causal hides k_start+k > q_start+q; an all-hidden row gives "
-        "p = 0, lse = -inf; p may be s itself",
+        "rows of p = softmax(s), m their maximum, z their sum of exp(s - m); causal hides k_start+k > q_start+q; an "
+        "all-hidden row gives p = 0, m = -inf, z = 0; p may be s itself",
     ),
     _row(
-        "merge", "o[*,e] l[*]", "o[*,e] l[*] o2[*,e] l2[*]", "", "online softmax: join two normalised chunks"
+        "merge",
+        "o[*,e] m[*] z[*]",
+        "o[*,e] m[*] z[*] o2[*,e] m2[*] z2[*]",
+        "",
+        "online softmax: join two normalised chunks",
     ),
     _row(
         "probs",
         "p[*,q,k]",
-        "s[*,q,k] lse[*,q]",
+        "s[*,q,k] m[*,q] z[*,q]",
         "causal q_start k_start",
-        "p = exp(s - lse), hidden entries 0",
+        "p = exp(s - m) / z, as softmax gave it; hidden entries 0",
+    ),
+    _row(
+        "rowmean",
+        "d[*]",
+        "p[*,k] x[*,k] d[*]",
+        "",
+        "d = sum over k of p x in rows where p sums to one, but for 4 roundings; others stay",
     ),
     _row("softmax_bwd", "ds[*,q,k]", "p[*,q,k] dp[*,q,k] delta[*,q]", "scale", "ds = p (dp - delta) scale"),
     # -- cross entropy pieces; columns from `limit` on (global, 0: none) are pads and never read
@@ -156,13 +167,13 @@ _ALL: Final = (
         indexed="x",
     ),
     _row("pick_bwd", "dx[*,v]", "y[*] dp[*]", "start", "dp at column y - start, 0 elsewhere", integers="y"),
-    _row("nll", "l", "m z p y", "", "log z + m - p; 0 where the label y is -100", integers="y"),
+    _row("nll", "l", "m z p y", "", "log z + (m - p); 0 where the label y is -100", integers="y"),
     _row("nll_bwd", "dz dp", "z y dl", "", "dl / z and -dl; 0 where the label is -100", integers="y"),
     _row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)"),
     _row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere"),
     _row("count", "n[]", "y", "", "labels that are not -100", integers="y"),
     # -- the update; norm2 is the squared global gradient norm, t the step from 1
-    _row("sqsum", "s[]", "x", "", "sum of x^2"),
+    _row("sqsum", "s[]", "x", "", "sum of x^2, in f64"),
     _row("tick", "t[]", "t[]", "", "t + 1", integers="t"),
     _row(
         "adamw",
