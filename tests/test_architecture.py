@@ -40,7 +40,7 @@ MAY: dict[str, set[str]] = {
     "wscc/strategy.py": {"diagnostics"},
     "wscc/ir": {"diagnostics", "machine", "ir", "grammar"},
     "wscc/routing": {"diagnostics", "machine", "routing"},
-    "wscc/collectives": {"diagnostics", "machine", "routing", "collectives"},
+    "wscc/collectives": {"diagnostics", "files", "machine", "routing", "collectives"},
     "wscc/analysis": {"machine", "ir", "strategy", "routing", "analysis"},
     "wscc/frontend": BASE | {"frontend"},
     "wscc/reference": {"diagnostics", "ir", "reference"},

@@ -6,7 +6,6 @@ repeat earlier ones are one slice.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,6 +16,7 @@ from wscc.backends.simulator.compose import Entry, Observer
 from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.records import Link, Message
+from wscc.files.to_json import to_json
 from wscc.ir.streams.profile import Origin, Profile
 
 LIMIT: Final = 100_000
@@ -50,8 +50,8 @@ class Trace:
         slices, cut = self._limited(limit)
         events = [*self._tracks(), *(self._event(s) for s in slices)]
         head = {"displayTimeUnit": "ns", "otherData": {"cut": cut or "no"}}
-        lines = ",\n".join(json.dumps(e, separators=(",", ":"), sort_keys=True) for e in events)
-        return f'{json.dumps(head)[:-1]}, "traceEvents": [\n{lines}\n]}}\n', cut
+        lines = ",\n".join(to_json(e, compact=True) for e in events)
+        return f'{to_json(head)[:-1]}, "traceEvents": [\n{lines}\n]}}\n', cut
 
     def _limited(self, limit: int) -> tuple[list[Slice], str]:
         """The first slices by the time at which their call is entered, whole calls."""

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.diagnostics import Code, fail
 from wscc.driver.run_data import DataUse
 from wscc.driver.types import Finding, Result
+from wscc.files.write import write_file
 from wscc.host.compare import Check
 from wscc.ir.module import Module
 from wscc.ir.text.print import to_text
@@ -47,11 +47,7 @@ class Picture:
 
     def save(self, path: str | Path) -> None:
         """Write the picture to a file. Raises `CompileError` W002 if that cannot be done."""
-        try:
-            Path(path).write_text(self.svg, encoding="utf-8")
-        except (OSError, ValueError) as problem:
-            reason = getattr(problem, "strerror", None) or "not a valid path"
-            raise fail(Code.UNREADABLE, f"cannot write `{path}`: {reason.lower()}") from None
+        write_file(path, [self.svg])
 
     def _repr_svg_(self) -> str:
         return self.svg

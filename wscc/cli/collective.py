@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from wscc.backends.collective.run import Execution, execute
-from wscc.cli.common import json_option, show_json, write_file
+from wscc.cli.common import json_option, show_json
 from wscc.cli.link_option import read_bytes, read_die, read_link, read_wafer
 from wscc.cli.sweep import plot_sweep, show_sweep, sweep
 from wscc.collectives.algorithms import ALGORITHMS
@@ -16,6 +16,7 @@ from wscc.collectives.plan import Op
 from wscc.collectives.plan_file import plan_lines
 from wscc.collectives.timing import LinkModel
 from wscc.diagnostics import Code, Diagnostic, fail
+from wscc.files.write import write_file
 from wscc.frontend.overrides import UsageError
 from wscc.machine.links import LINK_MODELS
 from wscc.machine.topology import mesh_topology

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
-from wscc.diagnostics import Code, CompileError, Diagnostic, Source, fail
+from wscc.diagnostics import Code, CompileError, Diagnostic, Source
 from wscc.diagnostics.render import one_line, render
 from wscc.files import read_source
 from wscc.files.kinds import CALL_ORDER
+from wscc.files.to_json import to_json
 from wscc.frontend.overrides import Overrides, UsageError
 from wscc.machine.links import CUT_THROUGH
 from wscc.passes.choices import ALLGATHERS, DEFAULT_MAPPER, ROUTINGS, Choices
@@ -102,21 +101,12 @@ def read_call_order_file(path: str) -> Source:
     return read_source(path, CALL_ORDER)
 
 
-def write_file(path: str, pieces: Iterable[str], *, help: str = "choose another file") -> None:
-    """Write pieces of text to a file. Raises `CompileError` W002, with this `help`, if that cannot be done."""
-    try:
-        Path(path).write_text("".join(pieces), encoding="utf-8")
-    except (OSError, ValueError) as problem:
-        reason = (getattr(problem, "strerror", None) or "not a valid path").lower()
-        raise fail(Code.UNREADABLE, f"cannot write `{path}`: {reason}", help=help) from None
-
-
 def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="print one JSON object")(command)
 
 
 def show_json(value: dict[str, Any]) -> None:
-    click.echo(json.dumps(value, indent=2, sort_keys=True))
+    click.echo(to_json(value, indent=2))
 
 
 def say(message: str) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from wscc.diagnostics import Code, fail
+from wscc.files.write import replace_file
 from wscc.machine.wafer import Wafer
+
+_FORMATS: Final = "name a .png, .svg or .pdf"
 
 
 def new_figure() -> Any:
@@ -24,12 +28,14 @@ def new_figure() -> Any:
 
 def save_figure(figure: Any, path: str) -> None:
     """Write a figure to a file. Raises `CompileError` W002 if it cannot be written."""
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as problem:
-        raise fail(
-            Code.UNREADABLE, f"cannot write `{path}`: {problem}", help="name a .png, .svg or .pdf"
-        ) from None
+
+    def save(new: Path) -> None:
+        try:
+            figure.savefig(new)
+        except ValueError as problem:
+            raise fail(Code.UNREADABLE, f"cannot write `{path}`: {problem}", help=_FORMATS) from None
+
+    replace_file(path, save, help=_FORMATS)
 
 
 Facts = Mapping[str, Any]

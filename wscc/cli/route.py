@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,11 +9,13 @@ from typing import Any
 
 import click
 
-from wscc.cli.common import json_option, show_json, write_file
+from wscc.cli.common import json_option, show_json
 from wscc.cli.link_option import read_wafer
 from wscc.cli.load_map import heat_maps, hottest_links
 from wscc.files import read_source
 from wscc.files.kinds import FLOWS
+from wscc.files.to_json import to_json
+from wscc.files.write import write_file
 from wscc.machine.topology import Topology, mesh_topology
 from wscc.machine.wafer import Wafer
 from wscc.routing.bound import lower_bound
@@ -95,7 +96,7 @@ def _route_lines(wafer: Wafer, flows: FlowFile, routing: Routing) -> Iterator[st
             "share": leg.bytes / routing.flows[leg.flow].bytes,
             "channel": leg.channel,
         }
-        yield json.dumps(entry) + "\n"
+        yield to_json(entry) + "\n"
 
 
 def _as_json(outcome: _Outcome) -> dict[str, Any]:

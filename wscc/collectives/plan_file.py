@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from wscc.collectives.plan import Request
 from wscc.collectives.timing import Timed
+from wscc.files.to_json import to_json
 
 
 def plan_lines(request: Request, timed: Timed) -> Iterator[str]:
@@ -28,4 +28,4 @@ def plan_lines(request: Request, timed: Timed) -> Iterator[str]:
                 "dst": list(coordinate(m.dst)),
                 "bytes": timed.plan.chunks[c].bytes, "chunk": c, "op": m.op,
             }  # fmt: skip
-            yield json.dumps(line)
+            yield to_json(line)

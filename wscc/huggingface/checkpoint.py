@@ -5,11 +5,8 @@ No file is trusted: one that does not parse, is cut short or states wrong sizes 
 
 from __future__ import annotations
 
-import os
-import stat
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,13 +15,17 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from wscc.diagnostics import Code, CompileError, fail
+from wscc.diagnostics import Code, fail
 from wscc.files import regular_file
+from wscc.files import write as files
 from wscc.files.kinds import WEIGHTS
 from wscc.files.read import reason
 from wscc.huggingface.axes import Shape, Tensor
 
 READABLE: Final = ("F16", "BF16", "F32", "F64")
+_PLACE: Final[dict[str, Any]] = {
+    "what": "weights ", "help": "give the path of a file in a folder that exists", "regular": True,
+}  # fmt: skip
 _METADATA: Final = {"format": "pt"}  # without it, transformers refuses the file
 
 
@@ -75,64 +76,24 @@ def _words(problem: SafetensorError) -> str:
 
 def refuse_unwritable(path: Path) -> None:
     """Raise W002 if `write` could not write a file at `path`: before training, not after."""
-    try:
-        if not stat.S_ISREG(_mode(path)):
-            reason = "it is a directory" if path.is_dir() else "it is not a regular file"
-            raise fail(
-                Code.UNREADABLE, f"cannot write weights `{path}`: {reason}", help="give the path of a file"
-            )
-        handle, name = tempfile.mkstemp(prefix=".wscc-", dir=path.parent)
-        os.close(handle)
-        os.unlink(name)
-    except (OSError, ValueError) as problem:
-        raise _unwritable(path, problem) from None
+    files.refuse_unwritable(path, **_PLACE)
 
 
-def _mode(path: Path) -> int:
-    """The mode of an existing path; that of a regular file if there is none."""
-    try:
-        return path.stat().st_mode
-    except FileNotFoundError:
-        return stat.S_IFREG
-
-
-def _unwritable(path: Path, problem: OSError | ValueError) -> CompileError:
-    reason = (getattr(problem, "strerror", None) or "not a valid path").lower()
-    return fail(
-        Code.UNREADABLE,
-        f"cannot write weights `{path}`: {reason}",
-        help="give a path in a folder that exists",
-    )
-
-
-def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a file with these tensors, or replace the one of that name; on failure (W002) nothing changes.
+def write(path: Path, tensors: Mapping[str, Tensor], check: Callable[[Path], object]) -> None:
+    """Write a file with these tensors, or replace the one of that name, if `check` raises nothing about what was
+    written; on failure (W002, or what it raises) nothing changes.
 
     The tensors are contiguous: the library would write others in the order of memory.
     """
     assert all(t.flags.c_contiguous for t in tensors.values())
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=".wscc-", suffix=".safetensors", dir=path.parent)
-        os.close(handle)
-        save_file(dict(tensors), temporary, metadata=_METADATA)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-        temporary = ""
-    except SafetensorError as problem:
-        raise fail(
-            Code.UNREADABLE, f"cannot write weights `{path}`: {_words(problem)}", help="give another path"
-        ) from None
-    except OSError as problem:
-        raise _unwritable(path, problem) from None
-    finally:
-        if temporary:
-            with suppress(OSError):
-                os.unlink(temporary)
 
+    def save(new: Path) -> None:
+        try:
+            save_file(dict(tensors), new, metadata=_METADATA)
+        except SafetensorError as problem:
+            raise fail(
+                Code.UNREADABLE, f"cannot write weights `{path}`: {_words(problem)}", help="give another path"
+            ) from None
+        check(new)
 
-def _umask() -> int:
-    """The process's mask of permissions: `mkstemp` creates private files, and a saved file should have the usual."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    files.replace_file(path, save, **_PLACE)

@@ -180,10 +180,26 @@ def refuse_unsavable(path: Path, parameters: Iterable[Parameter]) -> None:
 
 
 def save(path: Path, parameters: Iterable[Parameter], read: Callable[[str, Index], Tensor]) -> None:
-    """Write every parameter to a file; `read(name, index)` gives one element of an array. W002 if it cannot be
-    written."""
+    """Write every parameter to a file; `read(name, index)` gives one element of an array.
+
+    W002 if it cannot be written. What `Weights` would refuse raises what it raises, and takes no file's place.
+    """
+    params = tuple(parameters)
     out: dict[str, Tensor] = {}
-    for e in entries(parameters):
+    for e in entries(params):
         value = read(e.ours, e.index)
+        if not np.isfinite(value).all():
+            raise fail(
+                Code.WEIGHTS, f"`{e.theirs}` holds what is no finite number: `{path}` is not written",
+                help="save the weights of a step before training diverged",
+            )  # fmt: skip
         out[e.theirs] = e.axes.to_theirs(value) if e.axes else np.ascontiguousarray(value)
-    write(path, out)
+    write(path, out, lambda new: _read_all(new, params))
+
+
+def _read_all(path: Path, parameters: tuple[Parameter, ...]) -> None:
+    """Read a file of weights to its end."""
+    weights = Weights(path, parameters)
+    for p in parameters:
+        for index in np.ndindex(*p.extents):
+            weights.read(p.name, index, p.type.dtype.numpy)
