@@ -52,8 +52,12 @@ class Shadow:
 
     def load(self, address: int, size: int) -> None:
         """Check that `size` bytes that the host reads have been written."""
-        if (self._tags[address : address + size] & UNWRITTEN).any():
+        if not self.is_written(address, size):
             raise fail(Code.CHECK, f"the host reads bytes at {address} that nothing wrote")
+
+    def is_written(self, address: int, size: int) -> bool:
+        """True if something has written all of these bytes."""
+        return not (self._tags[address : address + size] & UNWRITTEN).any()
 
     def enter(self, routine: Routine) -> None:
         """Poison the procedure's local memory before a call, but for the bytes of messages in flight."""

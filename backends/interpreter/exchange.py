@@ -146,8 +146,9 @@ def described(words: bytes, arena: memoryview) -> NDArray[Any]:
 _ALIGNED = 64
 
 
-def arenas(count: int, size: int) -> list[NDArray[np.uint8]]:
-    """`count` arrays of `size` bytes, zero and 64-byte aligned; `CompileError` W401 if there is no such memory."""
+def arenas(count: int, size: int) -> NDArray[np.uint8]:
+    """`count` rows of at least `size` bytes, zero and 64-byte aligned; `CompileError` W401 if there is no such
+    memory."""
     stride = -(-size // _ALIGNED) * _ALIGNED
     try:
         memory = mmap.mmap(-1, max(1, count * stride))
@@ -157,5 +158,4 @@ def arenas(count: int, size: int) -> list[NDArray[np.uint8]]:
         ) from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)  # fewer page faults and misses of the address cache
-    whole = np.frombuffer(memory, np.uint8)
-    return [whole[i * stride : i * stride + size] for i in range(count)]
+    return np.frombuffer(memory, np.uint8)[: count * stride].reshape(count, stride)

@@ -159,6 +159,13 @@ def addresses(t: HostTensor, index: tuple[int, ...]) -> Iterator[tuple[int, int]
             yield part.stage, part.address + (flat - part.first) * part.stride
 
 
+def dies_of(manifest: Manifest, stage: int) -> range:
+    """The logical dies of a stage; all if it is -1."""
+    dies = prod(n for _, n in manifest.axes)
+    each = dies // manifest.stages
+    return range(dies) if stage < 0 else range(stage * each, (stage + 1) * each)
+
+
 def _layout(t: HostTensor) -> Layout:
     return t.type.layout or Layout.whole(len(t.type.shape))
 
@@ -169,13 +176,7 @@ def _places(
     """(logical die, address, slices of the array, True if it holds the value of a partial array) for each shard."""
     layout, sizes = _layout(t), dict(manifest.axes)
     local = t.type.local_shape(sizes)
-    dies = prod(sizes.values())
-    stage_dies = dies // manifest.stages
-    holders = [
-        (die, address)
-        for stage, address in addresses(t, index)
-        for die in (range(dies) if stage < 0 else range(stage * stage_dies, (stage + 1) * stage_dies))
-    ]
+    holders = [(die, address) for stage, address in addresses(t, index) for die in dies_of(manifest, stage)]
     for die, address in holders:
         coordinates = _coordinates(die, manifest)
         slices = []

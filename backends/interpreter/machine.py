@@ -25,7 +25,7 @@ from wscc.backends.interpreter.load_checks import (
 )
 from wscc.backends.interpreter.workers import Answers, Workers, can_fork, deal
 from wscc.ir.routes import crossings
-from wscc.ir.streams.artifact import Manifest
+from wscc.ir.streams.artifact import HostPart, Manifest
 from wscc.ir.streams.program import Streams, dynamic_calls, stage_of_role
 
 
@@ -46,6 +46,7 @@ class Machine:
     manifest: Manifest
     threads: int = 1
     checked: bool = False
+    _arenas: NDArray[np.uint8] = field(init=False, repr=False)
     _memories: list[DieMemory] = field(init=False, repr=False)
     _shadows: list[Shadow] = field(init=False, repr=False)
     _dies: Dies = field(init=False, repr=False)
@@ -66,9 +67,10 @@ class Machine:
             check_calls(stage_routines, calls)
             check_memory(streams, stage_routines, calls)
         check_messages(streams, self.manifest, routines)
+        self._arenas = arenas(dies, streams.arena_bytes)
         self._memories = [
-            DieMemory(arena, tuple(row.tolist()))
-            for arena, row in zip(arenas(dies, streams.arena_bytes), streams.bindings, strict=True)
+            DieMemory(arena[: streams.arena_bytes], tuple(row.tolist()))
+            for arena, row in zip(self._arenas, streams.bindings, strict=True)
         ]
         self._shadows = [Shadow(m) for m in self._memories] if self.checked else []
         calls_of = [steps[stages[role]] for role in streams.roles]
@@ -122,6 +124,19 @@ class Machine:
         if self.checked:
             self._shadows[die].load(address, view.nbytes)
         return view.copy()
+
+    def view(
+        self, dies: range, part: HostPart, shape: tuple[int, ...], dtype: np.dtype[np.generic]
+    ) -> NDArray[np.generic]:
+        """The memory itself of elements of `shape` in consecutive dies: `[dies, part.count, *shape]`."""
+        element = np.empty((0, *shape), dtype).strides[1:]
+        row = self._arenas.shape[1]
+        sizes, strides = (len(dies), part.count, *shape), (row, part.stride, *element)
+        return np.ndarray(sizes, dtype, self._arenas.data, dies.start * row + part.address, strides)
+
+    def is_written(self, die: int, address: int, size: int) -> bool:
+        """False if checked mode knows that nothing has written some of these bytes."""
+        return not self.checked or self._shadows[die].is_written(address, size)
 
     def traffic(self) -> dict[tuple[int, int], int]:
         """Bytes carried so far by each link that carried any: (physical die, its neighbour), one way."""

@@ -46,6 +46,7 @@ class Code(StrEnum):
     CHECK = "W504"
     WEIGHTS = "W505"
     WORKER = "W506"
+    DIVERGED = "W507"
     BAD_IR = "W601"
     BROKEN_PASS = "W602"
     PASS_ORDER = "W603"
@@ -313,6 +314,16 @@ Example:
 
 Fix: a negative status is the signal that ended the process; 9 comes from people and from systems that run
 out of memory. Run a smaller model, or run all dies in one process with `--threads 1`.""",
+    Code.DIVERGED: """\
+Training has diverged: after a step, the loss, a gradient, a moment of the optimizer or a weight was NaN or infinite.
+The run ends with this step, and no file of weights is written.
+
+Example:
+    optimizer sgd(lr = 9e5)      the weights overflow in the second step
+
+Fix: the message names the step, what holds the number, and the die. A lower `lr`, `clip 1.0`, a longer
+`lr_schedule warmup(n)` or `dtype compute f32, params f32, grads f32` are what helps most often; if the first step
+does it, smaller weights (`init normal`).""",
     Code.BAD_IR: """\
 A textual IR does not parse, or breaks a rule that the verifier checks.
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from wscc.backends.artifact.files import Artifact
 from wscc.backends.interpreter import host_io
 from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import Source
+from wscc.driver.divergence import LOSS, Diverged, Watch
 from wscc.driver.run_data import DataUse, LabelCount, require_validation, rows_of_run
 from wscc.host.compare import Check, Errors, Run, by_layer, judge, measure
 from wscc.host.data import Batch, Batches, counted
@@ -74,7 +76,8 @@ class Trainer:
         if options.validate_every:
             require_validation(self.batches.rows)
         self.machine = Machine(artifact.streams, artifact.manifest, options.threads, options.checked)
-        self.seed = seed
+        self.watch = Watch(self.machine, self.graph)
+        self.seed, self.done = seed, 0
         host_io.initialise(self.machine, seed)
         for a in self.parameters if self.weights else ():
             for index in np.ndindex(*a.extents):
@@ -91,19 +94,23 @@ class Trainer:
         save(path, self.parameters, lambda name, index: host_io.read(self.machine, name, index))
 
     def steps(self) -> Iterator[float]:
-        """The losses, each as its step is done."""
+        """The losses, each as its step is done. Raises W507 after a step that leaves a number that is not finite."""
         for i in range(self.options.steps):
             batch = self.batches.batch(i)
             self.labels.add(batch)
-            yield self._step(batch)
+            loss = self._step(batch, partial(self.watch.check, i + 1))
+            self.done = i + 1
+            yield loss
 
-    def _step(self, batch: Batch) -> float:
-        """The loss of a batch, with the weights before the step, which the step then changes."""
+    def _step(self, batch: Batch, check: Callable[[], None]) -> float:
+        """The loss of a batch, with the weights before the step, which the step then changes; `check` looks at them
+        before it is read."""
         for name, whole in batch.items():
             for m, part in enumerate(whole):
                 host_io.write(self.machine, name, (m,), part)
         self.machine.run_step()
-        return float(host_io.read(self.machine, "loss"))
+        check()
+        return float(host_io.read(self.machine, LOSS))
 
     def validates_after(self, steps: int) -> bool:
         """Whether the rows that are held out are looked at when so many steps are done."""
@@ -115,11 +122,12 @@ class Trainer:
         """The mean over all counted labels of the rows that are held out, with the weights as they are now.
 
         The program's own steps compute it, and what they change is put back: later steps are the same bit for bit.
+        Raises W507 if a loss is not finite.
         """
         kept = host_io.Snapshot(self.machine)
         total, labels = 0.0, 0
         for batch in self.batches.validation():
-            total += self._step(batch) * counted(batch)
+            total += self._step(batch, partial(self.watch.check_validation, self.done)) * counted(batch)
             labels += counted(batch)
             kept.restore()
         return total / labels
@@ -165,6 +173,7 @@ class Outcome:
     gradients: Tensors = field(default_factory=dict)
 
 
+@np.errstate(all="ignore")  # numbers that are not finite are named by `Watch`, not by warnings of NumPy
 def run(
     artifact: Artifact, options: RunOptions, *, check: bool = False,
     on_step: OnStep = lambda step, loss: None, on_validation: OnStep = lambda step, loss: None,
@@ -172,7 +181,8 @@ def run(
     """The outcome of training; with `check`, in checked mode and compared with the reference.
 
     `on_step` sees each step, counted from 1, with its loss, `on_validation` the loss of the rows held out. Raises
-    `CompileError` W503 for data and W505 for weights that do not fit, W002 for files that cannot be read.
+    `CompileError` W503 for data and W505 for weights that do not fit, W002 for files that cannot be read or written,
+    W507 where training diverges.
     """
     trainer = Trainer(artifact, replace(options, checked=options.checked or check))
     with closing(trainer.machine):
@@ -184,16 +194,21 @@ def _run(trainer: Trainer, check: bool, on_step: OnStep, on_validation: OnStep) 
     validation: dict[int, float] = {}
     grads: Tensors = {}
     seconds, started = 0.0, time.perf_counter()
-    for i, loss in enumerate(trainer.steps()):
-        seconds += time.perf_counter() - started
-        losses.append(loss)
-        on_step(i + 1, loss)
-        if (check or trainer.options.arrays) and i == 0:
-            grads = trainer.gradients()
-        if trainer.validates_after(i + 1):
-            validation[i + 1] = trainer.validation_loss()
-            on_validation(i + 1, validation[i + 1])
-        started = time.perf_counter()
+    try:
+        for i, loss in enumerate(trainer.steps()):
+            seconds += time.perf_counter() - started
+            losses.append(loss)
+            on_step(i + 1, loss)
+            if (check or trainer.options.arrays) and i == 0:
+                grads = trainer.gradients()
+            if trainer.validates_after(i + 1):
+                validation[i + 1] = trainer.validation_loss()
+                on_validation(i + 1, validation[i + 1])
+            started = time.perf_counter()
+    except Diverged as error:
+        if not check:
+            raise
+        raise error.beside(partial(_reference, trainer, None, len(losses) + 1)) from None
     if trainer.options.save:
         trainer.save(trainer.options.save)
     verdict = _compare(trainer, losses, grads) if check else None
@@ -216,16 +231,16 @@ def _compare(trainer: Trainer, losses: list[float], grads: Tensors) -> Check:
         by_layer(trainer.arrays(Kind.PARAM), extents),
     )
     low = dtype is DType.BF16
-    want = _reference(trainer, DType.F64 if low else dtype)
+    want = _reference(trainer, DType.F64 if low else dtype, len(losses))
     own: Errors | None = None
     if low:
-        own = measure(_as_run(_reference(trainer, None), extents), _as_run(want, extents))
+        own = measure(_as_run(_reference(trainer, None, len(losses)), extents), _as_run(want, extents))
     return judge(got, _as_run(want, extents), graph.train, dtype, own)
 
 
-def _reference(trainer: Trainer, dtype: DType | None) -> History:
+def _reference(trainer: Trainer, dtype: DType | None, steps: int) -> History:
     first = _stacked(trainer.parameters, trainer.first_weight)
-    return train(trainer.graph, first, trainer.batches.batch, trainer.options.steps, dtype)
+    return train(trainer.graph, first, trainer.batches.batch, steps, dtype)
 
 
 def _as_run(history: History, extents: dict[str, tuple[int, ...]]) -> Run:

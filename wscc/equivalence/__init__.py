@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+import numpy as np
+
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.verify.calls import calls_by_name
 from wscc.backends.verify.findings import Finding, Findings
@@ -39,6 +41,7 @@ class Equivalence:
     ran: bool
 
 
+@np.errstate(all="ignore")  # what is not finite is a finding
 def check_semantics(artifact: Artifact) -> Equivalence:
     """The comparison of a program, which has no structural findings, with its graph.
 

@@ -10,16 +10,18 @@ from numpy.typing import NDArray
 
 from wscc.diagnostics import Code, fail
 from wscc.ir.array import Array
+from wscc.ir.types import DType
 
 
 class GivenWeights:
     """Arrays by the name of the parameter, of shape (*extents, *shape): layers are stacked in front."""
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]], parameters: Iterable[Array]) -> None:
-        """Raises `CompileError` W505 unless the arrays are those of these parameters, each finite and of its shape."""
-        shapes = {a.name: (*a.extents, *a.type.shape) for a in parameters}
+        """Raises `CompileError` W505 unless the arrays are those of these parameters, each of its shape and finite in
+        its type."""
+        params = tuple(parameters)
         self.arrays = {name: np.asarray(x) for name, x in arrays.items()}
-        if misfits := [*_misfits(self.arrays, shapes)]:
+        if misfits := [*_misfits(self.arrays, params)]:
             raise fail(
                 Code.WEIGHTS, f"the weights do not fit the model: {'; '.join(misfits)}",
                 help="give an array for each parameter, as `run().weights` has them",
@@ -30,19 +32,23 @@ class GivenWeights:
         return np.asarray(self.arrays[name][index]).astype(dtype, copy=False)
 
 
-def _misfits(arrays: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]) -> Iterable[str]:
-    for name, shape in shapes.items():
+def _misfits(arrays: Mapping[str, NDArray[Any]], parameters: Iterable[Array]) -> Iterable[str]:
+    names = set()
+    for a in parameters:
+        name, shape = a.name, (*a.extents, *a.type.shape)
+        names.add(name)
         if name not in arrays:
             yield f"`{name}` is missing"
         elif arrays[name].shape != shape:
             yield f"`{name}` is {list(arrays[name].shape)}, not {list(shape)}"
-        elif not _is_finite(arrays[name]):
-            yield f"`{name}` holds what is no finite number"
-    yield from (f"the model has no `{name}`" for name in arrays if name not in shapes)
+        elif not _is_finite(arrays[name], a.type.dtype):
+            yield f"`{name}` holds what is no finite number in {a.type.dtype}"
+    yield from (f"the model has no `{name}`" for name in arrays if name not in names)
 
 
-def _is_finite(x: NDArray[Any]) -> bool:
+def _is_finite(x: NDArray[Any], dtype: DType) -> bool:
     try:
-        return bool(np.isfinite(x.astype(np.float64)).all())
+        with np.errstate(over="ignore"):
+            return bool(np.isfinite(x.astype(dtype.numpy)).all())
     except (TypeError, ValueError):
         return False
