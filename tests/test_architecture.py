@@ -31,6 +31,7 @@ ABOVE = FACTS | {
     "passes",
     "backends",
     "driver",
+    "workers",
 }
 MAY: dict[str, set[str]] = {
     "grammar": set(),
@@ -38,6 +39,7 @@ MAY: dict[str, set[str]] = {
     "wscc/files": {"diagnostics", "files"},
     "wscc/machine": {"diagnostics", "machine"},
     "wscc/strategy.py": {"diagnostics"},
+    "wscc/workers.py": {"diagnostics"},
     "wscc/ir": {"diagnostics", "machine", "ir", "grammar"},
     "wscc/routing": {"diagnostics", "machine", "routing"},
     "wscc/collectives": {"diagnostics", "files", "machine", "routing", "collectives"},
@@ -48,7 +50,7 @@ MAY: dict[str, set[str]] = {
     "wscc/huggingface": {"diagnostics", "files", "ir", "machine", "frontend", "huggingface"},
     "wscc/pictures": {"pictures"},
     "passes": FACTS | {"passes"},
-    "backends": FACTS | {"backends", "collectives", "host"},
+    "backends": FACTS | {"backends", "collectives", "host", "workers"},
     "wscc/driver": ABOVE,
     "wscc/equivalence": ABOVE | {"equivalence"},
     "wscc/search": ABOVE | {"search"},

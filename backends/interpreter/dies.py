@@ -144,3 +144,15 @@ def exchange_of(streams: Streams, routines: Routines, workers: Sequence[int]) ->
                 keys.update(zip(*(x[far].tolist() for x in (*ends, channels)), strict=True))
                 rank = max(rank, len(t.places[0].sizes))
     return Exchange(sorted(keys), workers, rank)
+
+
+def deal(dies: int, stages: int, workers: int) -> tuple[int, ...]:
+    """The worker of each die; every worker has about the same number of dies.
+
+    The axes that communicate most are innermost in the numbering of dies, so neighbours stay together; and each
+    worker has a part of every pipeline stage, if there are enough dies, so that none waits while other stages work.
+    """
+    stage_dies = dies // stages
+    if stage_dies < workers:
+        return tuple(die * workers // dies for die in range(dies))
+    return tuple(die % stage_dies * workers // stage_dies for die in range(dies))

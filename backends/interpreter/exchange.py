@@ -8,7 +8,6 @@ and also orders memory between processors; a semaphore for each worker counts it
 from __future__ import annotations
 
 import mmap
-import os
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,6 @@ Key = tuple[int, int, int]
 
 # Polls before a worker sleeps: to be woken takes longer than most messages do.
 _POLLS: Final = 400
-_ORPHAN_SECONDS: Final = 1.0
 
 _RESTING, _OVER, _FIRST = 0, 1, 2
 _DTYPES: Final = tuple(DType)
@@ -50,7 +48,6 @@ class Exchange:
         count = max(self.workers) + 1
         self.numbers = {key: i for i, key in enumerate(self.keys)}
         self.width = 4 + 2 * self.rank
-        self.parent = os.getpid()
         self.lock: Lock = context.Lock()
         self.bells: list[Semaphore] = [context.Semaphore(0) for _ in range(count)]
         # Before the rings, for each worker: the number of notifications to it, and of those that it took.
@@ -102,9 +99,7 @@ class Exchange:
                 if worker != self.me:
                     bell.release()
             return None
-        while not self.bells[self.me].acquire(timeout=_ORPHAN_SECONDS):
-            if os.getppid() != self.parent:
-                os._exit(1)
+        self.bells[self.me].acquire()
         with self.lock:
             if self.cells[_OVER]:
                 return None

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from wscc.backends.interpreter.binding import DieMemory, Routine, Template
 from wscc.backends.interpreter.blas import limit_blas_to_one_thread
 from wscc.backends.interpreter.checked import Shadow
-from wscc.backends.interpreter.dies import Dies, exchange_of
+from wscc.backends.interpreter.dies import Dies, deal, exchange_of
 from wscc.backends.interpreter.engine import settle
-from wscc.backends.interpreter.exchange import arenas
+from wscc.backends.interpreter.exchange import Exchange, arenas
 from wscc.backends.interpreter.load_checks import (
     check_calls,
     check_computer,
@@ -23,10 +23,10 @@ from wscc.backends.interpreter.load_checks import (
     check_messages,
     die_name,
 )
-from wscc.backends.interpreter.workers import Answers, Workers, can_fork, deal
 from wscc.ir.routes import crossings
 from wscc.ir.streams.artifact import HostPart, Manifest
 from wscc.ir.streams.program import Streams, dynamic_calls, stage_of_role
+from wscc.workers import Answers, Workers, can_fork
 
 
 @dataclass(slots=True)
@@ -50,6 +50,7 @@ class Machine:
     _memories: list[DieMemory] = field(init=False, repr=False)
     _shadows: list[Shadow] = field(init=False, repr=False)
     _dies: Dies = field(init=False, repr=False)
+    _exchange: Exchange | None = field(init=False, repr=False, default=None)
     _workers: Workers | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
@@ -80,23 +81,26 @@ class Machine:
         """Execute the step once on every die."""
         count = 1 if self.checked or not can_fork() else min(self.threads, len(self._memories))
         if self._workers is None and count > 1:
-            self._workers = self._start(count)
-        if self._workers is None:
+            self._start(count)
+        if self._workers is None or self._exchange is None:
             settle([self._dies.run_step()], self.die_name)
         else:
-            settle(self._workers.ask("step"), self.die_name)
+            self._exchange.begin()
+            settle(self._workers.ask("step", "running a step"), self.die_name)
 
-    def _start(self, count: int) -> Workers:
+    def _start(self, count: int) -> None:
         """Fork the processes that run the dies from now on."""
         streams, routines = self.streams, self._dies.routines
-        exchange = exchange_of(streams, routines, deal(len(streams.dies), self.manifest.stages, count))
+        exchange = self._exchange = exchange_of(
+            streams, routines, deal(len(streams.dies), self.manifest.stages, count)
+        )
 
         def answers(me: int) -> Answers:
             exchange.me = me
             dies = replace(self._dies, exchange=exchange)
             return {"step": dies.run_step, "sent": lambda: dies.sent, "highest": dies.highest}
 
-        return Workers(count, answers, exchange.begin)
+        self._workers = Workers(count, answers, alone="--threads 1")
 
     def close(self) -> None:
         """End the processes that run the dies, if there are any; the memory of the dies can still be read."""
@@ -156,4 +160,4 @@ class Machine:
 
     def _answers(self, question: str, local: Any) -> list[Any]:
         """The answers of all workers to a question, or `local` if this process runs the dies."""
-        return [local] if self._workers is None else self._workers.ask(question)
+        return [local] if self._workers is None else self._workers.ask(question, "counting bytes")

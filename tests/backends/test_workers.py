@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.small_programs import EXCHANGE, SWAP, code, failure, machine, peek, poke
 from wscc.backends.interpreter.kernels import table as kernels
 from wscc.backends.interpreter.machine import Machine
-from wscc.backends.interpreter.workers import deal
+from wscc.backends.interpreter.dies import deal
 from wscc.diagnostics import Code, CompileError
 
 
@@ -55,7 +55,7 @@ def test_a_worker_that_is_killed_ends_the_step_with_an_error(monkeypatch: pytest
     m = two_dies(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL))
     error = failure(m)
     assert code(error) is Code.WORKER
-    assert "worker 1 of 2 ended with exit status -9" in str(error)
+    assert "worker 1 of 2 was ended by SIGKILL (signal 9) while running a step" in str(error)
     assert not multiprocessing.active_children()
     assert code(failure(m)) is Code.WORKER  # and stays so
 
@@ -66,7 +66,7 @@ def test_a_worker_that_fails_in_another_way_is_an_error_too(monkeypatch: pytest.
 
     error = failure(two_dies(monkeypatch, act))
     assert code(error) is Code.WORKER
-    assert "worker 1 failed: AttributeError: no such thing" in str(error)
+    assert "worker 1 failed while running a step: AttributeError: no such thing" in str(error)
     assert not multiprocessing.active_children()
 
 

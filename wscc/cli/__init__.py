@@ -5,8 +5,10 @@ Exit status: 0 done, 1 the program has errors, 2 the command line has.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+import warnings
 from contextlib import suppress
 
 import click
@@ -77,4 +79,9 @@ def _forget_output() -> None:
 
 
 def entry() -> None:
+    """Run the command line of this process. What its user reads are our words: libraries' warnings and logs are shown
+    to who asks Python for them, with `-W` or PYTHONWARNINGS."""
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+        logging.getLogger().addHandler(logging.NullHandler())
     sys.exit(main(sys.argv[1:]))

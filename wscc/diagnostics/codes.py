@@ -307,13 +307,14 @@ Example:
 Fix: the message lists the tensors. `wscc import config.json` writes the model that belongs to a checkpoint.
 F16, BF16, F32 and F64 are read.""",
     Code.WORKER: """\
-A process that ran some of the dies has ended or failed while the program ran: the step cannot be finished.
+One of the processes that share the work of a command, such as running the dies or looking at strategies, could not be
+started, or has ended or failed. The others are ended then.
 
 Example:
-    worker 1 of 2 ended with exit status -9
+    worker 1 of 2 was ended by SIGKILL (signal 9) while running a step
 
-Fix: a negative status is the signal that ended the process; 9 comes from people and from systems that run
-out of memory. Run a smaller model, or run all dies in one process with `--threads 1`.""",
+Fix: SIGKILL comes from people, and from systems that run out of memory. Take a smaller model, or do the work in one
+process: `wscc run --threads 1`, `wscc search --jobs 1`.""",
     Code.DIVERGED: """\
 Training has diverged: after a step, the loss, a gradient, a moment of the optimizer or a weight was NaN or infinite.
 The run ends with this step, and no file of weights is written.

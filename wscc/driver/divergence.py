@@ -45,7 +45,7 @@ def _overflows(train_one_device: Callable[[], History]) -> bool:
             history = train_one_device()
     except FloatingPointError:
         return True
-    return not all(np.isfinite(x).all() for x in (history.losses, *history.weights.values()))
+    return not all(np.isfinite(np.asarray(x)).all() for x in (history.losses, *history.weights.values()))
 
 
 class Watch:

@@ -22,7 +22,7 @@ from wscc.search.candidates import Problem, Refused, compiled, estimated, refuse
 from wscc.search.closed_forms import Bound, ClosedForms
 from wscc.search.outcome import Candidate, End, SearchResult, none_fits
 from wscc.search.space import Strategy, replicas_of, strategies
-from wscc.search.workers import Workers
+from wscc.search.workers import Evaluators
 from wscc.strategy import dies_of
 
 BUDGET: Final = 8
@@ -53,7 +53,7 @@ def search(
     space = _Space(problem)
     result = SearchResult(space.live)
     fitting = space.fitting(result)
-    with Workers(problem, jobs if len(fitting) > _FEW else 1) as workers:
+    with Evaluators(problem, jobs if len(fitting) > _FEW else 1) as workers:
         run = _Search(result, workers, progress)
         run.estimate(fitting)
         run.measure(budget)
@@ -117,7 +117,7 @@ class _Search:
     """A run of the search over fitting strategies, which fills the result."""
 
     result: SearchResult
-    workers: Workers
+    workers: Evaluators
     progress: Progress
 
     def estimate(self, fitting: list[Candidate]) -> None:

@@ -1,66 +1,52 @@
-"""A pool of worker processes that evaluate strategies of one problem, with results in order."""
+"""The evaluation of many strategies of one problem by worker processes, with results in order."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from itertools import repeat
-from multiprocessing import get_context
+from functools import partial
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
-from wscc.search.candidates import Problem
+from wscc.search.candidates import Compiled, Problem, compiled, estimated, simulated
+from wscc.search.space import Strategy, spell
+from wscc.workers import Answers, Workers, can_fork
 
-S = TypeVar("S")
+S = TypeVar("S", Strategy, Compiled)
 T = TypeVar("T")
 
-_problem: Problem | None = None  # of this process, if it is a worker
+# What may be done with a strategy or its program, and the words for it.
+WORK: Final[dict[str, tuple[Callable[..., Any], str]]] = {
+    "estimated": (estimated, "estimating"),
+    "compiled": (compiled, "compiling"),
+    "simulated": (simulated, "simulating"),
+}
 
 
-class Workers:
-    """A pool of up to `jobs` processes; with one, all is done in this one. Results do not depend on their number."""
+class Evaluators:
+    """Up to `jobs` worker processes; with one, all is done in this one. Results do not depend on their number."""
 
     def __init__(self, problem: Problem, jobs: int) -> None:
-        self.problem = problem
-        self.jobs = jobs
-        self._pool = _pool(problem, jobs) if jobs > 1 else None
+        self._answers: Answers = {name: partial(work, problem) for name, (work, _) in WORK.items()}
+        self._pool = (
+            Workers(jobs, lambda me: self._answers, alone="--jobs 1") if jobs > 1 and can_fork() else None
+        )
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> Evaluators:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            self._pool.close()
 
     def results(self, work: Callable[[Problem, S], T], items: Sequence[S]) -> Iterator[T]:
-        """The result of `work`, a function of a module, for each item in turn."""
-        done = 0
-        if self._pool is not None:
-            try:
-                for result in self._pool.map(_do, repeat(work), items):
-                    done += 1
-                    yield result
-            except BrokenProcessPool:
-                # A process was killed, most likely for want of memory: this one goes on alone.
-                self._pool = None
-        for item in items[done:]:
-            yield work(self.problem, item)
+        """The result of one of `WORK` for each item in turn. `CompileError` W506 if a process ends or fails."""
+        name = work.__name__
+        if self._pool is None:
+            return map(self._answers[name], items)
+        return self._pool.each(name, items, lambda item: f"{WORK[name][1]} `{_spelled(item)}`")
 
 
-def _pool(problem: Problem, jobs: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(jobs, get_context("spawn"), _start, (problem,))
-
-
-def _start(problem: Problem) -> None:
-    global _problem
-    _problem = problem
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles it
-
-
-def _do(work: Callable[[Problem, S], T], item: S) -> T:
-    assert _problem is not None
-    return work(_problem, item)
+def _spelled(item: Strategy | Compiled) -> str:
+    return spell(item.artifact.manifest.axes if isinstance(item, Compiled) else item)
