@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.small_programs import EXCHANGE, SWAP, code, failure, machine, peek, poke
+from wscc.backends.interpreter.dies import deal
 from wscc.backends.interpreter.kernels import table as kernels
 from wscc.backends.interpreter.machine import Machine
-from wscc.backends.interpreter.dies import deal
 from wscc.diagnostics import Code, CompileError
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import pickle
 import re
-from collections.abc import Iterator
-from concurrent.futures.process import BrokenProcessPool
+import signal
+import sys
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -214,23 +216,27 @@ def test_bytes_by_hand() -> None:
 # ---- processes
 
 
-def test_work_goes_on_without_processes_that_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Dying:
-        def map(self, do: object, work: object, items: list[int]) -> Iterator[int]:
-            yield -items[0]
-            raise BrokenProcessPool
+@pytest.mark.parametrize(("work", "doing"), [("estimated", "estimating"), ("compiled", "compiling")])
+def test_a_search_ends_with_a_worker_that_is_killed(
+    work: str, doing: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(workers.WORK, work, (killed, doing))
+    monkeypatch.setattr(sys.modules["wscc.search"], "_FEW", 1)
+    assert main(["search", MODEL, "--jobs", "2", "--json"]) == 1
+    out, err = capfd.readouterr()
+    message = json.loads(out)["error"]["message"]
+    assert re.fullmatch(rf"worker \d of 2 was ended by SIGKILL \(signal 9\) while {doing} `[\w=,]+`", message)
+    assert "Traceback" not in err
+    assert not multiprocessing.active_children()
 
-        def shutdown(self, **_: object) -> None: ...
 
-    monkeypatch.setattr(workers, "_pool", lambda problem, jobs: Dying())
-    with workers.Workers(problem(), 2) as two:
-        assert list(two.results(lambda _, n: -n, [1, 2, 3])) == [-1, -2, -3]
+def killed(problem: Problem, strategy: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_another_process_and_hash_seed_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONHASHSEED", "7")
+def test_another_process_changes_nothing() -> None:
     one, strategy = problem("wafer.mesh=1x2"), (("tatp", 2),)
-    with workers.Workers(one, 2) as two:
+    with workers.Evaluators(one, 2) as two:
         (seconds,) = two.results(estimated, [strategy])
         (remote,) = two.results(compiled, [strategy])
         assert isinstance(remote, Compiled)
