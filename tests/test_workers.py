@@ -7,6 +7,7 @@ import os
 import select
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -125,6 +126,7 @@ def test_workers_end_with_a_parent_that_is_killed() -> None:
     read, written = os.pipe()
     parent = os.fork()
     if parent == 0:
+        os.setsid()
         workers = pool(3, act=lambda item: (os.write(written, b"."), endless(item)))
         list(workers.each("act", [0, 1], str))
         os._exit(1)
@@ -132,7 +134,9 @@ def test_workers_end_with_a_parent_that_is_killed() -> None:
     assert os.read(read, 1) + os.read(read, 1) == b".."
     os.kill(parent, signal.SIGKILL)
     os.waitpid(parent, 0)
-    ended, _, _ = select.select([read], [], [], 20)  # only one that stays waits so long
+    ended, _, _ = select.select([read], [], [], 20)  # as long as this only for one that stays
+    with suppress(ProcessLookupError):
+        os.killpg(parent, signal.SIGKILL)
     assert ended
     assert os.read(read, 1) == b""
     os.close(read)

@@ -10,7 +10,7 @@ import numpy as np
 from wscc.backends.interpreter.finite import Lookout, NotFinite
 from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import Code, CompileError, Diagnostic, fail
-from wscc.ir.array import Kind, Role
+from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.ir.step import walk
 from wscc.ir.streams.artifact import HostTensor
@@ -61,7 +61,7 @@ class Watch:
         if self._last.is_clear():
             return
         found = self._first()
-        words = f"training diverged in step {step}: {_words(found)} {found.value} on die {found.die}"
+        words = f"training diverged in step {step}: {self._words(found)} {found.value} on die {found.die}"
         raise Diverged(Diagnostic(Code.DIVERGED, words, help=_help(found, self._graph.train, step)))
 
     def check_validation(self, steps: int) -> None:
@@ -80,10 +80,31 @@ class Watch:
 
         def rank(found: NotFinite) -> tuple[bool, int, int]:
             kind = found.tensor.kind
-            use = used.get((_owner(found.tensor), found.index), 0) if kind is Kind.GRAD else 0
-            return found.tensor.name != LOSS, _ORDER.index(kind), -use
+            use = used.get((self._owner(found.tensor), found.index), 0) if kind is Kind.GRAD else 0
+            return not _is_loss(found.tensor), _ORDER.index(kind), -use
 
         return min(everything.found(), key=rank)
+
+    def _owner(self, t: HostTensor) -> str:
+        """The parameter that an array belongs to; its own name if it belongs to none."""
+        relations = {x.name: x.relation for x in self._machine.manifest.tensors if x.relation}
+        name = t.name
+        while relation := relations.get(name):
+            name = relation.array
+        return name
+
+    def _words(self, found: NotFinite) -> str:
+        t = found.tensor
+        place = f"[{', '.join(map(str, found.index))}]" if found.index else ""
+        owner = f"`{self._owner(t)}{place}`"
+        if t.kind is Kind.SCALAR:
+            return "the loss is" if _is_loss(t) else "the squared norm of the gradients is"
+        of = {Kind.GRAD: "the gradient of ", Kind.STATE: "a moment of "}.get(t.kind, "")
+        return f"{of}{owner} holds"
+
+
+def _is_loss(t: HostTensor) -> bool:
+    return t.kind is Kind.SCALAR and t.name == LOSS
 
 
 def _last_uses(graph: Module) -> dict[tuple[str, tuple[int, ...]], int]:
@@ -95,23 +116,8 @@ def _last_uses(graph: Module) -> dict[tuple[str, tuple[int, ...]], int]:
     }
 
 
-def _owner(t: HostTensor) -> str:
-    return t.relation.array if t.relation else t.name
-
-
-def _words(found: NotFinite) -> str:
-    t = found.tensor
-    place = f"[{', '.join(map(str, found.index))}]" if found.index else ""
-    owner = f"`{_owner(t)}{place}`"
-    if t.kind is Kind.SCALAR:
-        return "the loss is" if t.name == LOSS else "the squared norm of the gradients is"
-    if t.kind is Kind.GRAD:
-        return f"the gradient of {owner} holds"
-    return f"a moment of {owner} holds" if t.is_a(Role.MOMENT) else f"{owner} holds"
-
-
 def _help(found: NotFinite, train: Train, step: int) -> str:
-    if step == 1 and (found.tensor.kind is Kind.GRAD or found.tensor.name == LOSS):
+    if step == 1 and (found.tensor.kind is Kind.GRAD or _is_loss(found.tensor)):
         return "the first step computes with the weights as they were given: begin with smaller ones"
     return f"try {', '.join(_remedies(train))}"
 
