@@ -52,7 +52,9 @@ def test_a_file_is_replaced_and_keeps_its_mode_and_the_links_to_it(tmp_path: Pat
     assert real.stat().st_mode == (tmp_path / "plain").stat().st_mode
     real.chmod(0o640)
     link.symlink_to(real)
-    write_file(link, ["new"])
+    with real.open() as opened:
+        write_file(link, ["new"])
+        assert opened.read() == "old"  # no moment at which a reader finds half of the new one
     assert real.read_text() == "new"
     assert link.is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
