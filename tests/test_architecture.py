@@ -140,6 +140,35 @@ def test_files_of_users_are_opened_at_one_door() -> None:
     assert opening == set(MAY_OPEN)
 
 
+# Calls that write a file or the JSON of a value, and the files that may make them.
+WRITES = re.compile(
+    r".*\.(write_text|write_bytes|savefig|tofile)|os\.(replace|rename)|np\.save\w*|save_file|json\.dumps?"
+)
+MAY_WRITE = {
+    "wscc/files/write.py": "the door",
+    "wscc/files/to_json.py": "JSON for others",
+    "wscc/cli/plot.py": "a library writes the file, which the door has made",
+    "wscc/huggingface/checkpoint.py": "likewise",
+    "backends/artifact/folder.py": "a folder as a whole",
+    "backends/artifact/files.py": "canonical JSON, without floats",
+    "backends/artifact/json.py": "canonical JSON, which refuses what is not finite",
+    "wscc/ir/text/words.py": "a text in quotes",
+    "wscc/ir/streams/wsa.py": "likewise",
+    "wscc/huggingface/config.py": "likewise, in an error",
+}
+
+
+def test_files_of_users_and_json_are_written_at_one_door() -> None:
+    """`wscc.files` replaces a good file by a whole one, and has no number that JSON has not."""
+    writing = {
+        str(path.relative_to(ROOT))
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and WRITES.fullmatch(ast.unparse(node.func))
+    }
+    assert writing == set(MAY_WRITE)
+
+
 def test_no_pass_imports_another_pass() -> None:
     for module, path in MODULES.items():
         if own := pass_of(module):

@@ -110,7 +110,8 @@ class Program:
         one for each core. `check` runs in checked mode and compares with one device. `save` writes the
         weights as .safetensors in the end. `arrays=False` leaves weights and gradients out of the result.
         Raises `UsageError` W006 for arguments of the wrong kind, `CompileError` W503 for data and W505 for weights that
-        do not fit, W002 for files that cannot be read.
+        do not fit, W002 for files that cannot be read or written, W506 where a process ends, and W507 after the first
+        step that leaves a number that is not finite: then there is no result, and `save` is as it was.
         """
         options = RunOptions(
             steps=whole("steps", steps, 1),

@@ -123,9 +123,9 @@ _RUN: Final = {
     "peak_bytes_per_die_max": "bytes that the fullest die needs",
     "check.ok": "whether the program equals one device within the limits of the type",
     "check.dtype": "type in which it was compared",
-    "check.loss_rel_err": "largest relative error of a loss",
-    "check.grad_rel_err": "largest relative error of a gradient of the first step",
-    "check.weight_rel_err": "largest relative error of a weight after the last step",
+    "check.loss_rel_err": "largest relative error of a loss; null where it is not finite",
+    "check.grad_rel_err": "largest relative error of a gradient of the first step; null likewise",
+    "check.weight_rel_err": "largest relative error of a weight after the last step; null likewise",
     "check.worst": "the comparison that is nearest to its limit",
 }
 

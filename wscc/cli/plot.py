@@ -31,7 +31,7 @@ def save_figure(figure: Any, path: str) -> None:
 
     def save(new: Path) -> None:
         try:
-            figure.savefig(new)
+            figure.savefig(new, format=Path(path).suffix[1:] or "png")
         except ValueError as problem:
             raise fail(Code.UNREADABLE, f"cannot write `{path}`: {problem}", help=_FORMATS) from None
 

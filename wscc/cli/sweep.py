@@ -68,5 +68,6 @@ def plot_sweep(path: str, rows: Rows, title: str) -> None:
         if points:
             axes.loglog(*zip(*points, strict=True), marker="o", label=name)
     axes.set(xlabel="bytes", ylabel="seconds", title=title)
-    axes.legend()
+    if axes.lines:
+        axes.legend()
     save_figure(figure, path)
