@@ -16,7 +16,7 @@ from wscc.backends.simulator.compose import Entry, Observer
 from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.records import Link, Message
-from wscc.files.to_json import to_json
+from wscc.files import to_json
 from wscc.ir.streams.profile import Origin, Profile
 
 LIMIT: Final = 100_000

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wscc.driver.run_data import DataUse
 from wscc.driver.types import Finding, Result
-from wscc.files.write import write_file
+from wscc.files import write_file
 from wscc.host.compare import Check
 from wscc.ir.module import Module
 from wscc.ir.text.print import to_text

@@ -6,7 +6,7 @@ import click
 
 from wscc.cli.common import ModelOptions, json_option, model_options, show_json
 from wscc.driver.compile import call_order_text
-from wscc.files.write import write_file
+from wscc.files import write_file
 
 _output_option = click.option(
     "-o", "--output", metavar="FILE", help="where to write the table (default: to stdout)"

@@ -16,7 +16,7 @@ from wscc.collectives.plan import Op
 from wscc.collectives.plan_file import plan_lines
 from wscc.collectives.timing import LinkModel
 from wscc.diagnostics import Code, Diagnostic, fail
-from wscc.files.write import write_file
+from wscc.files import write_file
 from wscc.frontend.overrides import UsageError
 from wscc.machine.links import LINK_MODELS
 from wscc.machine.topology import mesh_topology

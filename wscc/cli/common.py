@@ -12,9 +12,8 @@ import click
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, Source
 from wscc.diagnostics.render import one_line, render
-from wscc.files import read_source
+from wscc.files import read_source, to_json
 from wscc.files.kinds import CALL_ORDER
-from wscc.files.to_json import to_json
 from wscc.frontend.overrides import Overrides, UsageError
 from wscc.machine.links import CUT_THROUGH
 from wscc.passes.choices import ALLGATHERS, DEFAULT_MAPPER, ROUTINGS, Choices

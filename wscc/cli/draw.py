@@ -7,7 +7,7 @@ import click
 from wscc.api.drawing import DRAWINGS
 from wscc.cli.common import ModelOptions, json_option, model_options, show_json
 from wscc.cli.program import read_program
-from wscc.files.write import write_file
+from wscc.files import write_file
 
 
 @click.command("draw")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from wscc.cli.common import json_option, say, show_json
-from wscc.files import read_source
+from wscc.files import read_source, write_file
 from wscc.files.kinds import CONFIG
-from wscc.files.write import write_file
 from wscc.huggingface.architecture import unread
 from wscc.huggingface.config import read_config
 from wscc.huggingface.text import imported

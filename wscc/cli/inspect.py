@@ -13,9 +13,8 @@ from wscc.cli.common import json_option, read_call_order_file, show_json
 from wscc.diagnostics import CompileError
 from wscc.diagnostics.explain import explain
 from wscc.driver.pipeline import Pipeline, check
-from wscc.files import read_source
+from wscc.files import read_source, write_file
 from wscc.files.kinds import WIR
-from wscc.files.write import write_file
 from wscc.frontend.fmt import fmt
 from wscc.frontend.overrides import UsageError
 from wscc.frontend.parse import parse as parse_wsl

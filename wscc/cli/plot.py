@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from wscc.diagnostics import Code, fail
-from wscc.files.write import replace_file
+from wscc.files import replace_file
 from wscc.machine.wafer import Wafer
 
 _FORMATS: Final = "name a .png, .svg or .pdf"

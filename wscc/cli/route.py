@@ -12,10 +12,8 @@ import click
 from wscc.cli.common import json_option, show_json
 from wscc.cli.link_option import read_wafer
 from wscc.cli.load_map import heat_maps, hottest_links
-from wscc.files import read_source
+from wscc.files import read_source, to_json, write_file
 from wscc.files.kinds import FLOWS
-from wscc.files.to_json import to_json
-from wscc.files.write import write_file
 from wscc.machine.topology import Topology, mesh_topology
 from wscc.machine.wafer import Wafer
 from wscc.routing.bound import lower_bound

@@ -11,7 +11,7 @@ import click
 from wscc.cli.common import ModelOptions, json_option, model_options, say, show_json
 from wscc.cli.program import read_program
 from wscc.driver.types import Result
-from wscc.files.write import write_file
+from wscc.files import write_file
 from wscc.machine.links import LINK_MODELS
 
 _LOSSES = {

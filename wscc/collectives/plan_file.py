@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from wscc.collectives.plan import Request
 from wscc.collectives.timing import Timed
-from wscc.files.to_json import to_json
+from wscc.files import to_json
 
 
 def plan_lines(request: Request, timed: Timed) -> Iterator[str]:

@@ -307,24 +307,24 @@ Example:
 Fix: the message lists the tensors. `wscc import config.json` writes the model that belongs to a checkpoint.
 F16, BF16, F32 and F64 are read.""",
     Code.WORKER: """\
-One of the processes that share the work of a command, such as running the dies or looking at strategies, could not be
-started, or has ended or failed. The others are ended then.
+One of the processes that share the work of a command, such as running the dies or looking at strategies,
+could not be started, or has ended or failed. The others are ended then.
 
 Example:
     worker 1 of 2 was ended by SIGKILL (signal 9) while running a step
 
-Fix: SIGKILL comes from people, and from systems that run out of memory. Take a smaller model, or do the work in one
-process: `wscc run --threads 1`, `wscc search --jobs 1`.""",
+Fix: SIGKILL comes from people, and from systems that run out of memory. Take a smaller model, or do the work
+in one process: `wscc run --threads 1`, `wscc search --jobs 1`.""",
     Code.DIVERGED: """\
-Training has diverged: after a step, the loss, a gradient, a moment of the optimizer or a weight was NaN or infinite.
-The run ends with this step, and no file of weights is written.
+Training has diverged: after a step, the loss, a gradient, a moment of the optimizer or a weight was NaN or
+infinite. The run ends with this step, and no file of weights is written.
 
 Example:
     optimizer sgd(lr = 9e5)      the weights overflow in the second step
 
 Fix: the message names the step, what holds the number, and the die. A lower `lr`, `clip 1.0`, a longer
-`lr_schedule warmup(n)` or `dtype compute f32, params f32, grads f32` are what helps most often; if the first step
-does it, smaller weights (`init normal`).""",
+`lr_schedule warmup(n)` or `dtype compute f32, params f32, grads f32` are what helps most often; if the first
+step does it, smaller weights (`init normal`).""",
     Code.BAD_IR: """\
 A textual IR does not parse, or breaks a rule that the verifier checks.
 
