@@ -30,19 +30,19 @@ _ORDER: Final = (Kind.GRAD, Kind.SCALAR, Kind.STATE, Kind.PARAM)
 class Diverged(CompileError):
     """W507: a step has left a number that is not finite."""
 
-    def beside(self, train_one_device: Callable[[], History]) -> CompileError:
+    def beside(self, run_reference: Callable[[], History]) -> CompileError:
         """The error, with a word on what one device does in as many steps."""
         (first,) = self.diagnostics
-        if _overflows(train_one_device):
+        if _overflows(run_reference):
             return fail(first.code, f"{first.message}; one device overflows too", help=first.help)
         return fail(first.code, f"{first.message}; one device has no overflow", help=_COMPARE)
 
 
-def _overflows(train_one_device: Callable[[], History]) -> bool:
+def _overflows(run_reference: Callable[[], History]) -> bool:
     """Whether one device meets a number that is too large for its type, or ends with one that is not finite."""
     try:
         with np.errstate(over="raise", invalid="raise"):
-            history = train_one_device()
+            history = run_reference()
     except FloatingPointError:
         return True
     return not all(np.isfinite(np.asarray(x)).all() for x in (history.losses, *history.weights.values()))
