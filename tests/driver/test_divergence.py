@@ -195,6 +195,21 @@ def test_later_steps_blame_the_rate(trained: Trainer) -> None:
     assert caught.value.diagnostics[0].help == "try a lower `lr` than 0.001"
 
 
+def test_of_rows_held_out_the_loss_alone_counts(trained: Trainer) -> None:
+    """The weights that such a step leaves are put back."""
+    watch = Watch(trained.machine, trained.graph)
+    at = {name: (die, address) for name, _, die, address in places(trained)}
+    weight = put(trained, *at["block.g1"], np.inf)
+    watch.check_validation(2)
+    trained.machine.store(*at["block.g1"], weight)
+    loss = put(trained, *at["loss"], np.inf)
+    with pytest.raises(
+        CompileError, match=r"W507.*the loss of the rows held out is inf on die .* after step 2"
+    ):
+        watch.check_validation(2)
+    trained.machine.store(*at["loss"], loss)
+
+
 def test_the_first_step_blames_the_weights() -> None:
     """Those of the seed are beyond f32 here; NumPy would warn of them as they are made."""
     artifact = program().artifact
