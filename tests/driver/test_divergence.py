@@ -137,9 +137,15 @@ def places(trainer: Trainer) -> Iterator[tuple[str, tuple[int, ...], int, int]]:
 
 
 def put(trainer: Trainer, die: int, address: int, value: float) -> np.ndarray:
-    """Put a number at an address of a die; the one that was there."""
-    before = trainer.machine.load(die, address, (1,), np.dtype(np.float32))
-    trainer.machine.store(die, address, np.array([value], np.float32))
+    """Put a number at an address of a die, in the type of the array there; the one that was there."""
+    shards = [(t, index) for t in trainer.manifest.tensors for index in np.ndindex(*t.extents)]
+    dtype = next(
+        t.type.dtype.numpy
+        for t, index in shards
+        if any((d, a) == (die, address) for d, a, _, _ in host_io._places(t, index, trainer.manifest))
+    )
+    before = trainer.machine.load(die, address, (1,), dtype)
+    trainer.machine.store(die, address, np.array([value], dtype))
     return before
 
 

@@ -287,8 +287,8 @@ Example:
     data "pairs.npz"             `tokens[3, 17]` is 300, and the vocabulary has 256 tokens
 
 Fix: the message gives the sizes, or the array with its first wrong element. A vocabulary of 256 takes any
-text; 128 takes plain ASCII. Arrays are [rows, positions] for each input, integers of any width; only labels may
-be -100, where they do not count.""",
+text; 128 takes plain ASCII. Arrays are [rows, positions] for each input, integers of any width; only labels
+may be -100, where they do not count.""",
     Code.CHECK: """\
 Checked mode found a program that reads memory which nothing has written, or touches memory that a message is
 using. Its results cannot be trusted.
