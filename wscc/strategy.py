@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
+from itertools import product
+from math import isqrt, prod
 from typing import Final, Literal
 
 # Dimensions of a model input.
 BATCH, SEQUENCE = 0, 1
+
+Degrees = tuple[tuple[str, int], ...]
+_MOST_SMALLER: Final = 10_000  # combinations of divisors
 
 Store = Literal["used", "state", "shard"]
 
@@ -73,11 +77,37 @@ def store(axis: str, zero: int) -> Store:
     return _ZERO[zero] if holds_replicas else words.store
 
 
-def mesh_axes(degrees: dict[str, int]) -> tuple[tuple[str, int], ...]:
+def mesh_axes(degrees: dict[str, int]) -> Degrees:
     """The axes of a strategy in mesh order; axes of degree 1 are left out. The front end has checked names."""
     return tuple((a, degrees[a]) for a in POLICIES if degrees.get(a, 1) > 1)
 
 
-def dies_of(axes: tuple[tuple[str, int], ...]) -> int:
+def dies_of(axes: Degrees) -> int:
     """Number of dies of a logical mesh, the product of its degrees."""
     return prod(n for _, n in axes)
+
+
+def divisors(n: int) -> list[int]:
+    """All divisors of a positive number, ascending."""
+    small = [d for d in range(1, isqrt(n) + 1) if n % d == 0]
+    return [*small, *(n // d for d in reversed(small) if d * d != n)]
+
+
+def with_degree(axes: Degrees, axis: str, degree: int) -> Degrees:
+    """The strategy with another degree of one axis."""
+    return mesh_axes({**dict(axes), axis: degree})
+
+
+def smaller(axes: Degrees, limit: int) -> list[Degrees]:
+    """Strategies of fewer dies, at most `limit`, whose degrees divide those of `axes`, so that shapes still divide: the
+    largest first, then those that give up least of the first axes."""
+    sizes = [divisors(n) for _, n in axes]
+    if prod(map(len, sizes)) > _MOST_SMALLER:
+        return [()] if limit else []
+    given_up = {}
+    for degrees in product(*sizes):
+        if prod(degrees) <= min(limit, dies_of(axes) - 1):
+            lost = [n // d for (_, n), d in zip(axes, degrees, strict=True)]
+            given_up[tuple(zip((a for a, _ in axes), degrees, strict=True))] = lost[::-1]
+    ordered = sorted(given_up, key=lambda s: (-dies_of(s), given_up[s]))
+    return [tuple((a, n) for a, n in s if n > 1) for s in ordered]

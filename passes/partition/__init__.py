@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wscc.diagnostics import Code, fail
+from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.module import Module
 from wscc.passes.base import Fact, Pass
-from wscc.passes.partition.chain import Chain, OpInstance, build_chain, seeds
+from wscc.passes.partition.chain import Chain, OpInstance, build_chain, lower_degrees, seeds
 from wscc.passes.partition.complete_partials import complete_arrays
 from wscc.passes.partition.layouts import Assignment
 from wscc.passes.partition.module_writer import ModuleWriter
@@ -17,7 +17,7 @@ from wscc.passes.partition.prices import Prices
 from wscc.passes.partition.search import Assigned, Search
 from wscc.passes.partition.streams import fuse_streams
 from wscc.passes.partition.zigzag import with_zigzag_order
-from wscc.strategy import nesting_order, policy, stage_axes
+from wscc.strategy import Degrees, nesting_order, policy, stage_axes
 
 # A replacement of the search in tests: any legal choice must give a right program.
 Chooser = Callable[[Search], Assigned]
@@ -55,6 +55,7 @@ class Partition(Pass):
         """The module partitioned by the choices of `choose` in place of those of the search."""
         chain = build_chain(module)
         split = seeds(module, chain)
+        _refuse_indivisible(module, chain)
         inside = {a: n for a, n in module.sizes.items() if a not in stage_axes(module.sizes)}
         prices = Prices.of(module.machine, module.train.compute.size)
         search = Search(chain, inside, split, prices, module.train.zero)
@@ -76,34 +77,48 @@ def _nested(choice: dict[str, str]) -> Assignment:
 
 def _choose(search: Search) -> Assigned:
     assigned = search.run()
-    _refuse_idle_axes(search.sizes, search.chain, assigned)
+    for axis in _weight_axes(search.sizes):
+        for instance in search.chain.instances:
+            if _has_weight(instance, search.chain) and axis not in assigned[instance.key]:
+                raise _idle(axis, instance, search.chain, tuple(search.sizes.items()))
     return assigned
 
 
-def _refuse_idle_axes(sizes: dict[str, int], chain: Chain, assigned: Assigned) -> None:
-    """Fail with W201 where an axis that splits weights cannot split one: it would only repeat work."""
-    for axis, degree in sizes.items():
-        if policy(axis).splits != "weights":
-            continue
+def _weight_axes(sizes: Iterable[str]) -> list[str]:
+    """The axes that split weights: one that cannot split a weight would only repeat work."""
+    return [axis for axis in sizes if policy(axis).splits == "weights"]
+
+
+def _refuse_indivisible(module: Module, chain: Chain) -> None:
+    """Fail with W201 where no assignment can split a weight: the search, which takes long, need not be asked."""
+    for axis in _weight_axes(module.sizes):
         for instance in chain.instances:
-            if not _has_weight(instance, chain) or axis in assigned[instance.key]:
-                continue
-            name, shape = next(
-                (n, v.type.shape)
-                for n, v in zip(instance.operands, instance.op.operands, strict=True)
-                if n in chain.weights
+            if _has_weight(instance, chain) and not _splits(instance, module.sizes[axis]):
+                raise _idle(axis, instance, chain, module.axes)
+
+
+def _idle(axis: str, instance: OpInstance, chain: Chain, axes: Degrees) -> CompileError:
+    """The W201 of an axis that cannot split the weight of an instance."""
+    name, shape = next(
+        (n, v.type.shape)
+        for n, v in zip(instance.operands, instance.op.operands, strict=True)
+        if n in chain.weights
+    )
+    degree = dict(axes)[axis]
+    return fail(
+        Code.DEGREE,
+        f"`{axis} = {degree}` divides no dimension of `{name}` {list(shape)} that it may split",
+        instance.op.span,
+        candidates=[
+            change
+            for change in lower_degrees(axes, axis, instance.op.sizes.values())
+            if all(
+                _splits(other, dict(change.parallel or ()).get(axis, 1))
+                for other in chain.instances
+                if _has_weight(other, chain)
             )
-            legal_degrees = [
-                n
-                for n in range(1, degree)
-                if all(_splits(other, n) for other in chain.instances if _has_weight(other, chain))
-            ]
-            raise fail(
-                Code.DEGREE,
-                f"`{axis} = {degree}` divides no dimension of `{name}` {list(shape)} that it may split",
-                instance.op.span,
-                help=f"the nearest degree that divides every weight is `{axis} = {max(legal_degrees)}`",
-            )
+        ],
+    )
 
 
 def _has_weight(instance: OpInstance, chain: Chain) -> bool:

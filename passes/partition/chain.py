@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 
-from wscc.diagnostics import Code, fail
+from wscc.diagnostics import Code, Proposal, fail
 from wscc.ir.array import Array, Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.naming import FORWARD
 from wscc.ir.op import Op, Value
 from wscc.ir.step import Call, Loop
-from wscc.strategy import policy
+from wscc.strategy import Degrees, divisors, policy, with_degree
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +142,20 @@ def _divides(array: Array, dim: int, degree: int, split_dims: dict[str, int], mo
 
 def _no_seed(axis: str, degree: int, array: Array, split_dims: dict[str, int], module: Module) -> Exception:
     names = ("the batch", "the sequence")
-    sizes = []
-    nearest = 1
-    for dim in policy(axis).seed:
-        size = array.type.shape[dim] // prod(module.sizes[a] for a, d in split_dims.items() if d == dim)
-        sizes.append(f"{names[dim]} of {size}")
-        nearest = max(nearest, *(n for n in range(1, degree + 1) if size % n == 0))
+    sizes = {
+        names[dim]: array.type.shape[dim] // prod(module.sizes[a] for a, d in split_dims.items() if d == dim)
+        for dim in policy(axis).seed
+    }
     return fail(
         Code.DEGREE,
-        f"`{axis} = {degree}` does not divide {' or '.join(sizes)} per die",
+        f"`{axis} = {degree}` does not divide {' or '.join(f'{n} of {size}' for n, size in sizes.items())} per die",
         array.span,
-        help=f"the nearest degree that works is `{axis} = {nearest}`",
+        candidates=lower_degrees(module.axes, axis, sizes.values()),
     )
+
+
+def lower_degrees(axes: Degrees, axis: str, sizes: Iterable[int]) -> list[Proposal]:
+    """Strategies with the lower degrees of one axis that divide one of the sizes, the highest first."""
+    degree = dict(axes)[axis]
+    lower = {d for size in sizes for d in divisors(size) if d < degree}
+    return [Proposal(with_degree(axes, axis, d)) for d in sorted(lower, reverse=True)]

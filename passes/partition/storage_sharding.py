@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from wscc.diagnostics import Code, fail
+from wscc.diagnostics import Code, Proposal, fail
 from wscc.ir.types import Layout
-from wscc.passes.partition.chain import Chain, OpInstance
+from wscc.passes.partition.chain import Chain, OpInstance, lower_degrees
 from wscc.passes.partition.layouts import Assignment, can_shard, operand_layouts
 from wscc.strategy import policy, store
 
@@ -79,7 +79,7 @@ class StorageSharding:
                 Code.UNEVEN,
                 f"no dimension of `{name}` {list(shape)} divides by `{axis} = {degree}`"
                 + (f" beside {' '.join(layout.axes)}" if layout.axes else ""),
-                help=f"choose `{axis}` so that it divides one of {', '.join(map(str, shape))}",
+                candidates=self._changes(axis, remaining),
             )
         streaming = {d for d in divisible if any(policy(a).stream for a in layout.dims[d])}
         if policy(axis).stream:
@@ -95,6 +95,12 @@ class StorageSharding:
         else:
             dim = min(roomy or divisible, key=lambda d: (d not in streaming, d))
         return layout.closed(dim, axis)
+
+    def _changes(self, axis: str, remaining: list[int]) -> list[Proposal]:
+        """Lower degrees of the axis that divide a dimension; of replicas, also that they shard no weights."""
+        axes = tuple(self.sizes.items())
+        unsharded = [Proposal(sets=(("train.zero", "1"),))] if store(axis, 0) != "shard" else []
+        return [*unsharded, *lower_degrees(axes, axis, remaining)]
 
     def _is_ragged(self, chunk: int) -> bool:
         """Whether a chunk as one side of a GEMM leaves more than `_RAGGED` of its tiles empty."""

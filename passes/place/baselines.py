@@ -60,7 +60,7 @@ def place_simply(topology: Topology, shape: Shape, mapper: str, seed: int) -> Pl
     """The placement by one of `SIMPLE` on the largest island. Raises W301 or W302 when that is too small."""
     largest = topology.islands[0] if topology.islands else ()
     if len(largest) < dies_of(shape):
-        raise too_many(topology, shape, lambda smaller: place_simply(topology, smaller, mapper, seed))
+        raise too_many(topology, shape)
     part = topology.part(largest)
     price = Price(Hops(part), shape)
     dies = SIMPLE[mapper](part, shape, seed)

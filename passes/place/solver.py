@@ -17,7 +17,7 @@ from wscc.passes.place.types import AxisSpec, Placement, Shape, dies_of
 
 MAPPERS: Final = (*SIMPLE, DEFAULT_MAPPER)
 
-# For the strategies that a refusal proposes.
+# For the numbers of groups that a refusal names.
 _QUICK = Limits(joint_dies=0, search_time=0.2, tries=8, improved=0)
 
 
@@ -56,7 +56,7 @@ def _solve(topology: Topology, shape: tuple[AxisSpec, ...], limits: Limits, seed
 
     islands = [part for part in topology.islands if len(part) >= dies_of(shape)]
     if not islands:
-        raise too_many(topology, shape, fits)
+        raise too_many(topology, shape)
     placement = _search(topology, shape, limits, seed)
     if isinstance(placement, str):
         raise no_place(topology, shape, placement, fits)

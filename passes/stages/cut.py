@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from wscc.diagnostics import Code, fail
+from wscc.diagnostics import Code, Proposal, fail
 from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Module
 from wscc.ir.naming import BACKWARD, FORWARD
 from wscc.ir.step import Call, Loop, Ref
+from wscc.strategy import with_degree
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +119,23 @@ def _check_layers(module: Module, layers: int, stages: int, interleave: int) -> 
         return
     axis = module.axes[0][0]
     factor = f" x interleave {interleave}" if interleave > 1 else ""
-    nearest = f"`interleave {layers // stages}`" if layers >= stages else f"`{axis} = {layers}`"
+    uncut = [Proposal(sets=(("train.interleave", str(n)),)) for n in range(layers // stages, 0, -1)]
+    fewer = [
+        Proposal(with_degree(module.axes, axis, n)) for n in range(min(max(layers, 1), stages - 1), 0, -1)
+    ]
     raise fail(
         Code.DEGREE,
         f"`{axis} = {stages}`{factor} needs {stages * interleave} layers or more, and the model has {layers}",
-        help=f"the nearest that works is {nearest}" if layers else "only layers of a `repeat` are cut apart",
+        help="" if layers else "only layers of a `repeat` are cut apart",
+        candidates=[*uncut, *(change.then(more) for change in fewer for more in _uncut(interleave))],
     )
+
+
+def _uncut(interleave: int) -> Iterator[Proposal]:
+    """No further change, and none of stages into chunks."""
+    yield Proposal()
+    if interleave > 1:
+        yield Proposal(sets=(("train.interleave", "1"),))
 
 
 def check_groups(module: Module, axes: list[str]) -> None:
@@ -135,17 +147,21 @@ def check_groups(module: Module, axes: list[str]) -> None:
         raise fail(
             Code.DEGREE,
             f"`interleave {interleave}` is of pipeline stages, and the strategy has none",
-            help="leave `interleave` out, or cut the model into stages",
+            candidates=[Proposal(sets=(("train.interleave", "1"),))],
         )
     axis, stages = axes[0], module.sizes[axes[0]]
     if microbatches % stages == 0:
         return
-    multiples = [n for n in (microbatches // stages * stages, -(-microbatches // stages) * stages) if n]
+    calls = [n for n in (microbatches // stages * stages, -(-microbatches // stages) * stages) if n]
+    batches = [n * (module.train.batch // microbatches) for n in calls]
     raise fail(
         Code.DEGREE,
         f"`interleave {interleave}` needs a multiple of `{axis} = {stages}` micro-batches, "
         f"and there are {microbatches}",
-        help=f"{' or '.join(map(str, multiples))} micro-batches would work, or `interleave 1`",
+        candidates=[
+            *(Proposal(sets=(("train.batch", str(n)),)) for n in batches),
+            Proposal(sets=(("train.interleave", "1"),)),
+        ],
     )
 
 

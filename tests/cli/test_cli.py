@@ -118,7 +118,7 @@ def test_with_json_the_error_is_an_object_too(model: str, capsys: pytest.Capture
     assert main(["compile", model, "--json", "--parallel", "dp=3"]) == 1
     seen = capsys.readouterr()
     error = json.loads(seen.out)["error"]
-    assert set(error) == {"code", "message", "file", "line", "column", "help"}
+    assert set(error) == {"code", "message", "file", "line", "column", "help", "proposals"}
     assert error["message"] in seen.err.strip().splitlines()[-1]
 
 
@@ -131,7 +131,7 @@ def test_a_command_line_that_cannot_be_read_is_an_object_too(
     assert main([*args, "--json"]) == 2
     seen = capsys.readouterr()
     error = json.loads(seen.out)["error"]
-    assert set(error) == {"code", "message", "file", "line", "column", "help"}
+    assert set(error) == {"code", "message", "file", "line", "column", "help", "proposals"}
     assert error["message"] in seen.err.strip().splitlines()[-1]
 
 

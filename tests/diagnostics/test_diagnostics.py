@@ -12,8 +12,7 @@ from tests.support.paths import CASES
 from wscc.diagnostics import CODES, NO_SPAN, Code, CompileError, Diagnostic, Label, Source, fail
 from wscc.diagnostics.explain import explain
 from wscc.diagnostics.render import one_line, render, render_rich
-from wscc.frontend.parse import parse
-from wscc.frontend.resolve import resolve
+from wscc.driver.compile import compile_source
 from wscc.frontend.scan import span_at
 
 CASES = sorted((CASES / "errors").glob("*.wsl"))
@@ -22,7 +21,7 @@ CASES = sorted((CASES / "errors").glob("*.wsl"))
 @pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
 def test_a_wrong_program_is_explained(path: Path) -> None:
     with pytest.raises(CompileError) as caught:
-        resolve(parse(Source(path.name, path.read_text(encoding="utf-8"))))
+        compile_source(Source(path.name, path.read_text(encoding="utf-8")))
     shown = render(caught.value) + "\n"
     expected = path.with_suffix(".expect")
     if os.environ.get("WSCC_BLESS") == "1":

@@ -1,6 +1,7 @@
 """`python -m tests.fuzz SECONDS [SEED]`: random programs; each is equal to one device, or refused by name.
 
-A refusal that `predicate` does not foresee is a failure, as is a program that it says cannot be. Each failure is
+A refusal that `predicate` does not foresee is a failure, as is a program that it says cannot be, and a refusal that
+proposes what does not compile. Each failure is
 printed as a small `.wsl` text with the command that shows it; at the end, a count by outcome. Exit status 1 if any
 failed.
 """
@@ -13,6 +14,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,9 +23,17 @@ from tests.fuzz.draw import Draw, drawn
 from tests.fuzz.shrink import shrunk
 from tests.oracles.predicate import expected
 from tests.support.verdict import EQUAL, verdict
+from wscc.diagnostics import CompileError, Proposal, Source
+from wscc.driver.compile import program_of
+from wscc.driver.proposals import changed
+from wscc.frontend.elaborate import elaborate
+from wscc.frontend.overrides import NO_OVERRIDES
+from wscc.frontend.parse import parse
+from wscc.frontend.resolve import resolve
 
 # A program of this size compiles and runs in a second; one that takes this long hangs.
 HANG = 120
+UNTRUE = "untrue hint"
 
 
 @dataclass(slots=True)
@@ -50,7 +60,18 @@ def outcome(draw: Draw, folder: Path) -> tuple[str, str]:
         found = verdict(draw.text, folder, mask=draw.mask, level=draw.level)
     except Exception as fault:  # whatever escapes is what the fuzzer looks for
         return type(fault).__name__, "".join(traceback.format_exception(fault)[-3:])
-    return found.what, found.why
+    untrue = next(untrue_proposals(draw.text, found.proposals, draw.level), "")
+    return (UNTRUE, untrue) if untrue else (found.what, found.why)
+
+
+def untrue_proposals(text: str, proposals: Iterable[Proposal], level: int) -> Iterator[str]:
+    """Of each change that a refusal proposes and that is refused itself, both, in words."""
+    for change in proposals:
+        try:
+            changed_graph = elaborate(resolve(parse(Source("m.wsl", text)), changed(NO_OVERRIDES, change)))
+            program_of(changed_graph, level)
+        except CompileError as refused:
+            yield f"{change.words} was proposed, and is refused: {refused}"
 
 
 def fails_as(what: str, folder: Path, draw: Draw) -> bool:

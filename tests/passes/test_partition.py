@@ -183,7 +183,7 @@ def test_degrees_that_do_not_divide_are_refused_with_the_numbers(
         partitioned(gpt(degrees, shape))
     message = error.value.diagnostics[0].message.replace(" per die or", " per die or")
     assert words.split(" per die")[0] in message
-    assert error.value.diagnostics[0].help
+    assert error.value.diagnostics[0].candidates
 
 
 # ------------------------------------------------------------------------------------------------ reshards

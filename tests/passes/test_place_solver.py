@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -24,7 +23,6 @@ from wscc.passes.place.assign import Regions, assign, exchange
 from wscc.passes.place.check import PlacementBug, check_placement
 from wscc.passes.place.cpsat_rings import exact_regions
 from wscc.passes.place.cpsat_whole import joint
-from wscc.passes.place.errors import no_place
 from wscc.passes.place.grow import RegionSpec, grow_regions
 from wscc.passes.place.hops import Hops, Price
 from wscc.passes.place.lattice import best_tilings, walk_grid
@@ -214,65 +212,35 @@ def test_a_box_whose_ring_is_cut_by_a_dead_link_is_not_taken() -> None:
 # ---- the words of refusals
 
 
-def refusal(wafer: Wafer, shape: tuple[AxisSpec, ...]) -> tuple[Code, str, str]:
+def refusal(wafer: Wafer, shape: tuple[AxisSpec, ...]) -> tuple[Code, str, list[dict[str, int]]]:
+    """The code, the message, and the strategies that may fit instead."""
     with pytest.raises(CompileError) as caught:
         place_on(wafer, shape)
     (diagnostic,) = caught.value.diagnostics
-    return diagnostic.code, diagnostic.message, diagnostic.help
+    return diagnostic.code, diagnostic.message, [dict(c.parallel or ()) for c in diagnostic.candidates]
 
 
 def test_too_many_dies_names_both_numbers_and_the_nearest_strategy() -> None:
-    code, message, help = refusal(Wafer("w", 2, 4), strategy(dp=4, tp=4))
+    code, message, smaller = refusal(Wafer("w", 2, 4), strategy(dp=4, tp=4))
     assert code is Code.TOO_MANY_DIES
     assert message == "`dp=4,tp=4` needs 16 dies, and the wafer has 8"
-    assert help == "`dp=2,tp=4` (8 of 8 live dies) fits"
+    assert smaller[0] == {"dp": 2, "tp": 4}
 
 
 def test_islands_are_named() -> None:
     row = frozenset((1, c) for c in range(4))
-    code, message, help = refusal(Wafer("w", 4, 4, dead_dies=row), strategy(dp=3, tatp=4))
+    code, message, smaller = refusal(Wafer("w", 4, 4, dead_dies=row), strategy(dp=3, tatp=4))
     assert code is Code.DISCONNECTED
     assert "2 islands: 8 dies from (2, 0), 4 dies from (0, 0)" in message
-    assert help == "`dp=3,tatp=2` (6 of 12 live dies) fits"
+    assert smaller[0] == {"dp": 3, "tatp": 2}
 
 
-def test_colours_are_explained_and_the_die_to_give_up_is_named() -> None:
+def test_colours_are_explained_and_shorter_groups_are_candidates() -> None:
     wafer = Wafer("w", 3, 3, dead_dies=frozenset({(0, 1)}))
-    code, message, help = refusal(wafer, strategy(tatp=8))
+    code, message, smaller = refusal(wafer, strategy(tatp=8))
     assert code is Code.NO_PATH
     assert "need 4 dies of each at least; 5 and 3 are usable" in message
-    assert "`tatp=7` fits without die (" in help
-    assert "`tatp=4` (4 of 8 live dies) fits" in help
-
-
-def test_a_die_that_joins_the_others_is_not_to_be_given_up() -> None:
-    """Two pairs in a row of five: the die between them is idle, and what they reach each other by."""
-    topology, shape = mesh_topology(Wafer("w", 1, 5)), strategy(dp=2, tatp=3)
-    for dies, without in (((0, 1, 3, 4), ""), ((0, 1, 2, 3), " without die (0, 4)")):
-        pairs = Placement(dies, "by hand", ())
-        error = no_place(topology, shape, "", lambda s, p=pairs: p if s[-1].size == 2 else None)  # type: ignore[misc]
-        assert f"`dp=2,tatp=2` fits{without};" in error.diagnostics[0].help
-
-
-@settings(max_examples=50, deadline=None)
-@given(wafers(16), st.integers(1, 3), st.integers(1, 2), st.integers(1, 16))
-def test_what_a_refusal_proposes_exists_and_is_accepted(wafer: Wafer, dp: int, tp: int, tatp: int) -> None:
-    """Each proposal, with the dies to give up for dead where some are named."""
-    answer = placed_or_refused(wafer, strategy(dp, tp, tatp))
-    if isinstance(answer, Placement):
-        return
-    _, _, help = refusal(wafer, strategy(dp, tp, tatp))
-    proposals = re.findall(r"`([^`]+)`(?: \(\d+ of \d+ live dies\))? fits(?: without dies? ([^;]+))?", help)
-    assert proposals
-    for words, without in proposals:
-        degrees = (
-            {} if words == "one die" else {a: int(n) for a, n in (p.split("=") for p in words.split(","))}
-        )
-        gone = frozenset((int(r), int(c)) for r, c in re.findall(r"\((\d+), (\d+)\)", without))
-        hurt = replace(wafer, dead_dies=wafer.dead_dies | gone)
-        full = {"dp": 1, "tp": 1, "tatp": 1, **degrees}
-        assert holds(graph_of(hurt), full["tatp"], full["dp"] * full["tp"], closed=False), help
-        assert_valid(hurt, strategy(**full), place_on(hurt, strategy(**full)))
+    assert [s.get("tatp", 1) for s in smaller] == [7, 6, 5, 4, 2, 1]
 
 
 def test_only_groups_of_several_dies_count_as_rings_or_paths() -> None:

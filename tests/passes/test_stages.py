@@ -201,4 +201,4 @@ def test_fewer_layers_than_stages_are_refused_with_what_would_work(layers: int) 
         compile_graph(gpt({"pp": 4}, Shape(layers=layers)))
     diagnostic = refused.value.diagnostics[0]
     assert (diagnostic.code, f"has {layers}" in diagnostic.message) == (Code.DEGREE, True)
-    assert f"pp = {layers}" in diagnostic.help
+    assert diagnostic.candidates[0].parallel == ((("pp", layers),) if layers > 1 else ())

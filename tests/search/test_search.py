@@ -280,7 +280,7 @@ def test_o3_compiles_the_winner(tmp_path: Path, capsys: pytest.CaptureFixture[st
             ["W206", "W401", "nearest"],
         ),
         (["search", "--set", "train.batch=3"], 1, ["W201", "microbatch"]),
-        (["search", "--set", "wafer.mesh=1x1", "--dead", "die:0,0"], 1, ["W301", "dead die"]),
+        (["search", "--set", "wafer.mesh=1x1", "--dead", "die:0,0"], 1, ["W301", "all of them are dead", "`mesh 2"]),
         (["compile", "-O3", "--call-order", MODEL], 2, ["W006", "--call-order"]),
         (["search", "--parallel", "xp=2"], 2, ["xp"]),
         (["search", "--budget", "0"], 2, ["--budget"]),

@@ -20,7 +20,7 @@ import numpy as np
 
 from tests.support.compile_once import artifact_of_file
 from wscc.backends.artifact.files import Artifact
-from wscc.diagnostics import CompileError
+from wscc.diagnostics import CompileError, Proposal
 from wscc.driver.compile import compile_file
 from wscc.driver.train import RunOptions, Trainer, initial_parameters
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
@@ -64,10 +64,12 @@ class MaskedBatches(Batches):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """`what` is `equal`, `different` or the code of the refusal; `why` the worst tensor, or the message."""
+    """`what` is `equal`, `different` or the code of the refusal; `why` the worst tensor, or the message. `proposals`
+    are what the refusal says would work."""
 
     what: str
     why: str = ""
+    proposals: Sequence[Proposal] = ()
     steps: Sequence[Run] = ()
     report: dict[str, Any] = field(default_factory=dict)
 
@@ -91,9 +93,10 @@ def verdict(
         )
         trainer, got = trained(artifact, MASKS[mask], checked=checked, steps=steps)
     except CompileError as refused:
-        return Verdict(str(refused.diagnostics[0].code), str(refused))
+        first = refused.diagnostics[0]
+        return Verdict(str(first.code), str(refused), first.proposals)
     fault = next(faults(trainer, got), "")  # a later step starts from what an earlier one made wrong
-    return Verdict(DIFFERENT if fault else EQUAL, fault, got, artifact.report)
+    return Verdict(DIFFERENT if fault else EQUAL, fault, steps=got, report=artifact.report)
 
 
 def trained(artifact: Artifact, mask: Mask, *, checked: bool, steps: int = 2) -> tuple[Trainer, list[Run]]:

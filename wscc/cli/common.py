@@ -133,7 +133,9 @@ def _help_of(problem: click.ClickException) -> str:
 def _show_error(first: Diagnostic) -> None:
     span = first.label.span
     place = {"file": span.file, "line": span.line, "column": span.column}
-    show_json({"error": {"code": str(first.code), "message": first.message, **place, "help": first.help}})
+    proposals = [{"options": list(p.options), "change": p.words} for p in first.proposals]
+    error = {"code": str(first.code), "message": first.message, **place, "help": first.help}
+    show_json({"error": {**error, "proposals": proposals}})
 
 
 def report_error(error: CompileError, *, as_json: bool) -> int:

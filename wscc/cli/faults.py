@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
-from wscc.diagnostics import CompileError
-from wscc.driver.compile import at_strategy
+from wscc.driver.compile import placing_errors
+from wscc.driver.proposals import Trials, proposing
 from wscc.faults.patterns import KINDS
 from wscc.faults.study import MODEL, Row, Study
 from wscc.files import read_source
@@ -44,11 +44,11 @@ def faults_command(
     than the file's strategy needs, the nearest smaller one that compiles is taken.
     """
     rates = _rates(rate, points)
-    study = Study(parse(read_source(model)), options.overrides, level, options.choices)
-    try:
-        step = study.whole
-    except CompileError as error:
-        raise at_strategy(error, study.span) from error
+    file = parse(read_source(model))
+    with proposing(Trials(file, options.overrides, level, options.choices)):
+        study = Study(file, options.overrides, level, options.choices)
+        with placing_errors(study.span):
+            step = study.whole
     progress = _Progress(sum(len(KINDS) * seeds if rate else 1 for rate in rates))
     rows = list(study.rows(rates, seeds, progress.one))
     progress.end()

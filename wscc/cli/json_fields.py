@@ -280,6 +280,8 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "error.line": "line in it, from 1",
         "error.column": "column in it, from 1",
         "error.help": "what to do; may be empty",
+        "error.proposals[].options[]": "words that change the program at the end of the command line; it then compiles",
+        "error.proposals[].change": "the same change as the file would say it",
     },
     "compile": _COMPILE,
     "run": _RUN,

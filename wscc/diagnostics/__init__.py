@@ -6,11 +6,13 @@ that reaches the command line is a bug of wscc.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from wscc.diagnostics.codes import CODES, Code
-from wscc.diagnostics.data import NO_SPAN, Diagnostic, Label, Source, Span
+from wscc.diagnostics.data import NO_SPAN, Diagnostic, Label, Proposal, Source, Span
 from wscc.diagnostics.render import render
 
-__all__ = ["CODES", "NO_SPAN", "Code", "CompileError", "Diagnostic", "Label", "Source", "Span"]
+__all__ = ["CODES", "NO_SPAN", "Code", "CompileError", "Diagnostic", "Label", "Proposal", "Source", "Span"]
 
 
 class CompileError(Exception):
@@ -29,6 +31,9 @@ class CompileError(Exception):
         return type(self), self.diagnostics
 
 
-def fail(code: Code, message: str, span: Span = NO_SPAN, *, label: str = "", help: str = "") -> CompileError:
+def fail(
+    code: Code, message: str, span: Span = NO_SPAN, *, label: str = "", help: str = "",
+    candidates: Iterable[Proposal] = (),
+) -> CompileError:  # fmt: skip
     """A `CompileError` of one diagnostic, for `raise fail(...)`."""
-    return CompileError(Diagnostic(code, message, Label(span, label), help=help))
+    return CompileError(Diagnostic(code, message, Label(span, label), (), help, tuple(candidates)))

@@ -186,14 +186,14 @@ The degree of an axis of the strategy does not divide what the axis must split.
 Example:
     parallel tp = 3              with 4 heads and a width of 64
 
-Fix: the message gives the sizes and the nearest degrees that divide them.""",
+Fix: the message gives the sizes; the help names changes with which the program compiles: each was tried.""",
     Code.UNEVEN: """\
 A tensor cannot be cut into equal parts for all dies, and this compiler only makes equal parts.
 
 Example:
     seq = 63 with tatp = 2
 
-Fix: change the size or the degree; the message gives the nearest that would work.""",
+Fix: change the size or the degree; the help names changes with which the program compiles: each was tried.""",
     Code.NO_SEARCH: """\
 `parallel auto` leaves the strategy to a search, which is many compilations and made only where asked for.
 
@@ -248,7 +248,8 @@ A group of dies that must form a ring or path of neighbours finds no place on th
 Example:
     parallel tatp = 9            on a 3 x 3 mesh whose middle edge die is dead
 
-Fix: the message names the obstacle (an island, the parity of the mesh) and the die to give up.""",
+Fix: the message names the obstacle (an island, the parity of the mesh); the help names strategies that were
+tried, and fit.""",
     Code.OFF_MESH: """\
 A coordinate is not on the mesh, or a link does not join two neighbours.
 
@@ -262,7 +263,7 @@ The tensors of a die do not fit in its memory.
 Example:
     hbm 16 GB with 24 GB of weights and optimizer state on die (0, 0)
 
-Fix: the message lists the largest tensors and the smallest change that would fit.""",
+Fix: the message lists the largest tensors; the help names changes that were tried, and fit.""",
     Code.ARTIFACT: """\
 A compiled artifact is damaged, incomplete or of another version.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from wscc.diagnostics.codes import Code
 
@@ -41,12 +42,69 @@ class Label:
     text: str = ""
 
 
+Degrees = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A change of a program: another strategy (`()` is one die, None the same), and other values by `--set` key.
+
+    Proposal((("dp", 2),), (("train.batch", "8"),))    `parallel dp = 2` with `batch 8`
+    """
+
+    parallel: Degrees | None = None
+    sets: tuple[tuple[str, str], ...] = ()
+
+    def then(self, other: Proposal) -> Proposal:
+        """Both changes; where they contradict each other, the later one."""
+        parallel = self.parallel if other.parallel is None else other.parallel
+        return Proposal(parallel, tuple({**dict(self.sets), **dict(other.sets)}.items()))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What it changes, without the values."""
+        return (*(["parallel"] if self.parallel is not None else []), *(key for key, _ in self.sets))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The words that make the change at the end of a command line."""
+        degrees = ",".join(f"{a}={n}" for a, n in self.parallel or (("dp", 1),))
+        strategy = () if self.parallel is None else ("--parallel", degrees)
+        return (*strategy, *(word for key, value in self.sets for word in ("--set", f"{key}={value}")))
+
+    @property
+    def words(self) -> str:
+        """The change as the file would say it."""
+        degrees = ", ".join(f"{a} = {n}" for a, n in self.parallel or (("dp", 1),))
+        strategy = [] if self.parallel is None else [f"`parallel {degrees}`"]
+        values = [f"`{key.split('.')[-1]} {_spaced(key, value)}`" for key, value in self.sets]
+        return " with ".join([*strategy, *([" and ".join(values)] if values else [])])
+
+
+def _spaced(key: str, value: str) -> str:
+    """The value of a `--set` as a file has it."""
+    return value.replace("x", " x ") if key == "wafer.mesh" else value
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One mistake. `message` stands alone on one line: lowercase, no full stop, names in backticks."""
+    """One mistake. `message` stands alone on one line: lowercase, no full stop, names in backticks.
+
+    `candidates` are changes that might help, from the code that refuses: it knows numbers, but not what others will say
+    of the change, so they are never shown. `proposals` are changes with which the program compiles: each was tried.
+    """
 
     code: Code
     message: str
     label: Label = Label(NO_SPAN)
     others: tuple[Label, ...] = ()
     help: str = ""
+    candidates: tuple[Proposal, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+
+    def proposing(self, proposals: Sequence[Proposal]) -> Diagnostic:
+        """The diagnostic with changes that were tried, and compile; its help says so first."""
+        *most, last = [p.words for p in proposals]
+        said = f"{', '.join(most)} or {last}" if most else last
+        help = "\n".join([f"{said} would work", *([self.help] if self.help else [])])
+        return replace(self, help=help, proposals=tuple(proposals))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
 from wscc.driver.pipeline import Insertion, Observer, Pipeline, Timings, check
+from wscc.driver.proposals import Trials, proposing
 from wscc.driver.report import Loads, build_report
 from wscc.driver.stagger import choose
 from wscc.files import read_source
@@ -76,26 +78,26 @@ def compile_source(
     observe: Observer = lambda name, module: None, insertions: Sequence[Insertion] = (),
 ) -> Compiled:  # fmt: skip
     """The compiled program of a text in the language; the name of the source is its path. Raises as `compile_file`."""
-    resolved = resolve(parse(source), overrides)
-    graph = elaborate(resolved)
-    try:
-        return compile_graph(
-            graph, level, choices=choices, data=_data(source.name, graph), file=Path(source.name).name,
-            observe=observe, insertions=insertions,
-        )  # fmt: skip
-    except CompileError as error:
-        raise at_strategy(error, resolved.config.strategy_span) from error
+    file = parse(source)
+    with proposing(Trials(file, overrides, level, choices, insertions)):
+        resolved = resolve(file, overrides)
+        graph = elaborate(resolved)
+        with placing_errors(resolved.config.strategy_span):
+            return compile_graph(
+                graph, level, choices=choices, data=_data(source.name, graph), file=Path(source.name).name,
+                observe=observe, insertions=insertions,
+            )  # fmt: skip
 
 
 def call_order_text(path: str, overrides: Overrides = NO_OVERRIDES, choices: Choices = DEFAULT) -> str:
     """The call order of a `.wsl` file as a table that `Choices.call_order` takes back. Raises as `compile_file`."""
-    resolved = resolve(parse(read_source(path)), overrides)
-    graph = elaborate(resolved)
-    try:
-        sharded = Pipeline.default(2, choices).before(Stages).run(graph)
-        order = call_order(sharded)
-    except CompileError as error:
-        raise at_strategy(error, resolved.config.strategy_span) from error
+    file = parse(read_source(path))
+    with proposing(Trials(file, overrides, choices=choices)):
+        resolved = resolve(file, overrides)
+        graph = elaborate(resolved)
+        with placing_errors(resolved.config.strategy_span):
+            sharded = Pipeline.default(2, choices).before(Stages).run(graph)
+            order = call_order(sharded)
     strategy = " ".join(f"{a}={n}" for a, n in graph.axes) or "one die"
     title = f"{graph.name}, {strategy}: the calls of a step, {graph.train.microbatches} micro-batches"
     return to_call_order_text(order, title)
@@ -106,16 +108,20 @@ def graph_of(artifact: Artifact) -> Module:
     return parse_module(Source("graph.wir", artifact.graph))
 
 
-def at_strategy(error: CompileError, span: Span) -> CompileError:
-    """The error with the place of the strategy where a pass named none: wafer, memory and degrees are its choice."""
-    return CompileError(
-        *(
-            replace(d, label=Label(span))
-            if d.code[:2] in ("W2", "W3", "W4") and d.label.span == NO_SPAN
-            else d
-            for d in error.diagnostics
-        )
-    )
+@contextmanager
+def placing_errors(span: Span) -> Iterator[None]:
+    """Give an error the place of the strategy where a pass named none: wafer, memory and degrees are its choice."""
+    try:
+        yield
+    except CompileError as error:
+        raise CompileError(
+            *(
+                replace(d, label=Label(span))
+                if d.code[:2] in ("W2", "W3", "W4") and d.label.span == NO_SPAN
+                else d
+                for d in error.diagnostics
+            )
+        ) from error
 
 
 def compile_graph(

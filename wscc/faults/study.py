@@ -30,9 +30,10 @@ from wscc.machine.wafer import Wafer
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.place import Place, placement
-from wscc.passes.place.errors import smaller_strategies, spell
+from wscc.passes.place.errors import spell
 from wscc.passes.place.types import AxisSpec
 from wscc.passes.route import Route
+from wscc.strategy import Degrees, smaller
 
 NO_DAMAGE: Final = "none"
 
@@ -137,11 +138,10 @@ class Study:
         """The outcome of the largest strategy that compiles of those with degrees that divide the file's.
 
         The first refusal if none of those strategy compiles."""
-        shape = [AxisSpec(name, size) for name, size in self.graph.axes]
-        smaller = smaller_strategies(shape, len(mesh_topology(wafer).islands[0]))
+        tried = smaller(self.graph.axes, len(mesh_topology(wafer).islands[0]))
         first: Outcome | None = None
-        for strategy in (*smaller[:_MAX_TRIES], *smaller[_MAX_TRIES:][-1:]):
-            outcome = replace(self._try(spell(strategy), wafer), is_nearest=True)
+        for strategy in (*tried[:_MAX_TRIES], *tried[_MAX_TRIES:][-1:]):
+            outcome = replace(self._try(_words(strategy), wafer), is_nearest=True)
             if outcome.refusal is None:
                 return outcome
             first = first or outcome
@@ -204,7 +204,7 @@ def _counted(words: Iterable[str]) -> dict[str, int]:
     return {w: counts[w] for w in sorted(counts, key=lambda w: (-counts[w], w))}
 
 
-def _words(axes: tuple[tuple[str, int], ...]) -> str:
+def _words(axes: Degrees) -> str:
     return spell([AxisSpec(name, size) for name, size in axes])
 
 

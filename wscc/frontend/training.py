@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from math import prod
 from typing import Final, TypeVar
 
-from wscc.diagnostics import NO_SPAN, Code, Span
+from wscc.diagnostics import NO_SPAN, Code, Diagnostic, Label, Proposal, Span
 from wscc.frontend import ast
 from wscc.frontend.builtins import LR_SCHEDULES, OPTIMIZERS
 from wscc.frontend.config import AXES, DTYPE_ROLES, FLOATS, RECOMPUTE, ZERO, DTypes, TrainConfig
@@ -15,16 +15,18 @@ from wscc.frontend.evaluate import number
 from wscc.frontend.report import Report, hint
 from wscc.ir.train import LrSchedule, Optimizer
 from wscc.ir.types import DType
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import MAX_DIES, Wafer
+from wscc.strategy import divisors, mesh_axes, smaller, with_degree
 
 T = TypeVar("T")
 _MAX: Final = 2**31 - 1  # of batch, steps, seeds and degrees
+_BEFORE_MESH: Final = 24  # smaller strategies that are proposed before a larger mesh
 _EXAMPLES: Final = {
     "batch": "batch 64",
-    "microbatch": "microbatch 4",
+    "microbatch": "microbatch 1",
     "optimizer": "optimizer adamw(lr = 3e-4)",
 }
-_EXAMPLES_ALL: Final = {**_EXAMPLES, "parallel": "parallel dp = 2, tp = 4"}
+_EXAMPLES_ALL: Final = {**_EXAMPLES, "parallel": "parallel dp = 1"}
 
 
 def resolve_train(train: ast.Train, report: Report) -> TrainConfig | None:
@@ -60,19 +62,23 @@ def check_degrees(config: TrainConfig, wafer: Wafer, report: Report) -> None:
     needed, alive = prod(config.strategy.values()), wafer.rows * wafer.cols - len(wafer.dead_dies)
     if needed <= alive:
         return
-    if not alive:
-        message = f"wafer `{wafer.name}` has {wafer.rows * wafer.cols} dies, and all of them are dead"
-        report.add(Code.TOO_MANY_DIES, message, config.strategy_span, "", "remove a `dead die`")
-        return
     written = ", ".join(f"{axis} = {degree}" for axis, degree in config.strategy.items())
     message = f"`{written}` needs {needed} dies, and wafer `{wafer.name}` has {alive} alive"
-    axis, degree = max(config.strategy.items(), key=lambda item: item[1])
-    rest = needed // degree
-    fits = max(
-        (d for d in range(1, min(degree, alive) + 1) if degree % d == 0 and d * rest <= alive), default=0
-    )
-    nearest = f"`{axis} = {fits}` would use {fits * rest}" if fits else "lower the degrees"
-    report.add(Code.TOO_MANY_DIES, message, config.strategy_span, f"{needed} dies", nearest)
+    if not alive:
+        message = f"wafer `{wafer.name}` has {wafer.rows * wafer.cols} dies, and all of them are dead"
+    label = Label(config.strategy_span, f"{needed} die{'s' * (needed > 1)}")
+    rows, cols = _mesh_for(needed + len(wafer.dead_dies), wafer)
+    changes = [Proposal(s) for s in smaller(mesh_axes(config.strategy), alive)]
+    changes.insert(_BEFORE_MESH, Proposal(sets=(("wafer.mesh", f"{rows}x{cols}"),)))
+    report.extend((Diagnostic(Code.TOO_MANY_DIES, message, label, candidates=tuple(changes)),))
+
+
+def _mesh_for(dies: int, wafer: Wafer) -> tuple[int, int]:
+    """The mesh grown to at least so many dies, the shorter side first."""
+    rows, cols = wafer.rows, wafer.cols
+    while rows * cols < dies <= MAX_DIES:
+        rows, cols = (rows + 1, cols) if rows <= cols else (rows, cols + 1)
+    return rows, cols
 
 
 # ---- settings by kind
@@ -180,7 +186,7 @@ def _strategy(settings: Mapping[str, ast.Setting], report: Report) -> dict[str, 
             Code.NO_SEARCH,
             "`parallel auto` leaves the strategy to a search",
             settings["parallel"].span,
-            help="`wscc compile -O3` or `wscc search` makes it; or write the degrees: `parallel dp = 2, tp = 4`",
+            help="`wscc compile -O3` or `wscc search` makes it; or write the degrees, as in `parallel dp = 1`",
         )
     report.unique(((a.name.id, a.name.span) for a in strategy.axes), "axis")
     degrees: dict[str, int] = {}
@@ -200,16 +206,29 @@ def _check_batch(config: TrainConfig, settings: Mapping[str, ast.Setting], repor
     per_call = dp * config.microbatch
     if config.batch % per_call == 0:
         return
-    down, up = config.batch // per_call * per_call, -(-config.batch // per_call) * per_call
-    nearest = f"`batch {up}`" if down == 0 else f"`batch {down}` or `batch {up}`"
-    if config.batch % dp == 0:
-        per_replica = config.batch // dp
-        micro = next(m for m in range(min(config.microbatch, per_replica), 0, -1) if per_replica % m == 0)
-        nearest += f", or `microbatch {micro}`,"
     message = (
         f"batch {config.batch} is not a multiple of dp x microbatch = {dp} x {config.microbatch} = {per_call}"
     )
-    report.add(Code.DEGREE, message, settings["batch"].span, "", f"{nearest} would work")
+    label = Label(settings["batch"].span)
+    report.extend((Diagnostic(Code.DEGREE, message, label, candidates=tuple(_batch_changes(config))),))
+
+
+def _batch_changes(config: TrainConfig) -> Iterator[Proposal]:
+    """Changes that make `batch` a multiple of `dp * microbatch`, of each number by itself."""
+    dp, axes = config.degree("dp"), mesh_axes(config.strategy)
+    per_call = dp * config.microbatch
+    for calls in (config.batch // per_call, -(-config.batch // per_call)):
+        yield Proposal(sets=(("train.batch", str(max(calls, 1) * per_call)),))
+    if config.batch % dp == 0:
+        fits = [m for m in divisors(config.batch // dp) if m <= config.microbatch]
+        yield Proposal(sets=(("train.microbatch", str(fits[-1])),))
+    if config.batch % config.microbatch == 0:
+        fits = [d for d in divisors(config.batch // config.microbatch) if d < dp]
+        yield from (Proposal(with_degree(axes, "dp", d)) for d in reversed(fits))
+    else:
+        yield from (Proposal(with_degree(axes, "dp", d)) for d in reversed(divisors(dp)[:-1]))
+    if dp > 1:
+        yield Proposal(with_degree(axes, "dp", 1), (("train.microbatch", "1"),))
 
 
 # ---- calls with numbers: optimizer, schedule of the learning rate

@@ -16,12 +16,13 @@ from statistics import geometric_mean
 from typing import Final
 
 from wscc.diagnostics import Code, CompileError, Diagnostic
+from wscc.driver.proposals import proposing, with_proposals
 from wscc.frontend.overrides import UsageError
 from wscc.machine.topology import mesh_topology
 from wscc.search.candidates import Problem, Refused, compiled, estimated, refused, simulated, too_large
 from wscc.search.closed_forms import Bound, ClosedForms
 from wscc.search.outcome import Candidate, End, SearchResult, none_fits
-from wscc.search.space import Strategy, replicas_of, strategies
+from wscc.search.space import ONE_DIE, Strategy, replicas_of, strategies
 from wscc.search.workers import Evaluators
 from wscc.strategy import dies_of
 
@@ -58,7 +59,7 @@ def search(
         run.estimate(fitting)
         run.measure(budget)
     if not result.simulated:
-        raise none_fits(result)
+        raise with_proposals(none_fits(result, space.base.machine.die), problem.trials())
     return result
 
 
@@ -70,7 +71,8 @@ class _Space:
     forms: dict[Strategy, ClosedForms | Refused] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.base = self.problem.one_die()
+        with proposing(self.problem.trials(ONE_DIE)):
+            self.base = self.problem.one_die()
         self.live = len(mesh_topology(self.base.machine).islands[0])
 
     def fitting(self, result: SearchResult) -> list[Candidate]:

@@ -13,6 +13,7 @@ from wscc.backends.simulator.least import least_ticks
 from wscc.diagnostics import NO_SPAN, Code, CompileError, Label
 from wscc.driver.compile import program_of
 from wscc.driver.pipeline import Pipeline
+from wscc.driver.proposals import Trials
 from wscc.driver.simulate import builder_of, simulate
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
@@ -70,6 +71,11 @@ class Problem:
     def graph(self, strategy: Strategy) -> Module:
         """The forward module under a strategy. Raises `CompileError`."""
         return elaborate(resolve(self.file, replace(self.overrides, parallel=spell(strategy))))
+
+    def trials(self, strategy: Strategy | None = None) -> Trials:
+        """Trials of changes of the program, under a strategy where it has none itself."""
+        parallel = self.overrides.parallel if strategy is None else spell(strategy)
+        return Trials(self.file, replace(self.overrides, parallel=parallel), LEVEL, self.choices)
 
     def one_die(self) -> Module:
         """The forward module on one die. Raises its `CompileError`: a mistake on one die is one of the program."""

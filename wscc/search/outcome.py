@@ -11,13 +11,16 @@ from math import inf
 from typing import Any, Final
 
 from wscc.analysis.memory.report import format_bytes
-from wscc.diagnostics import Code, CompileError, fail
+from wscc.diagnostics import Code, CompileError, Proposal, fail
+from wscc.machine.wafer import Die
+from wscc.passes.plan_memory.capacity import larger_dies
 from wscc.search.candidates import Compiled, Figures, Refused
 from wscc.search.closed_forms import Bound
 from wscc.search.space import Strategy, spell
 from wscc.strategy import dies_of
 
 _MAX_REASONS: Final = 3  # reasons in a message
+_QUARTERS: Final = (5, 6, 8, 16)  # of what rests on a die: memory that may hold what a step needs besides
 # Of a message: names, lists, numbers with their unit, and what explains them.
 _DETAIL: Final = re.compile(r"`[^`]*`|\[[^]]*\]|\d[\d.,]*( [kMGT]?B\b)?|[(:].*")
 
@@ -111,18 +114,21 @@ def refusals(result: SearchResult) -> list[Refusals]:
     return sorted(rows, key=lambda r: (-r.count, r.code, r.example))
 
 
-def none_fits(result: SearchResult) -> CompileError:
+def none_fits(result: SearchResult, die: Die) -> CompileError:
     """A W206 with the counts of refusals by reason, and the strategy that is nearest to fitting."""
     rows = refusals(result)[:_MAX_REASONS]
     words = "; ".join(f"{r.count} {r.code}, such as `{r.example}`: {r.message}" for r in rows)
-    help = "enlarge the mesh, or change `batch` and `microbatch`"
+    help, changes = "", list[Proposal]()
     if short := [(r.bytes, s) for s, r in result.refused if r.bytes]:
         needed, strategy = min(short)
-        help = f"`{spell(strategy)}` is nearest: each die needs {format_bytes(needed)}; or {help}"
+        help = f"`{spell(strategy)}` is nearest: what rests on each die needs {format_bytes(needed)}"
+        larger = [larger_dies(die, needed * n // 4) for n in _QUARTERS]
+        changes = [Proposal(strategy).then(change) for change in larger]
     return fail(
         Code.NO_STRATEGY,
         f"none of {result.strategies} strategies of {spoken(result.dies)} fits: {words}",
         help=help,
+        candidates=changes,
     )
 
 
