@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import fields
-from difflib import get_close_matches
 
 from wscc.diagnostics import Code, CompileError, Source, fail
+from wscc.diagnostics.spelling import did_you_mean
 from wscc.passes import PASSES, Pass
 
 _ITEM = re.compile(r"\s*(\w+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
@@ -63,6 +63,5 @@ def _value(name: str, key: str, kind: str, text: str) -> object:
 
 
 def _unknown(category: str, name: str, alternatives: list[str]) -> CompileError:
-    matches = get_close_matches(name, alternatives, n=1)
-    hint = f"did you mean `{matches[0]}`?" if matches else f"known: {', '.join(alternatives) or 'none'}"
+    hint = did_you_mean(name, alternatives, f"known: {', '.join(alternatives) or 'none'}")
     return fail(Code.OPTION, f"unknown {category} `{name}`", help=hint)

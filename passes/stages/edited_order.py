@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from wscc.diagnostics import Code, CompileError, Source, Span, fail
+from wscc.diagnostics.spelling import did_you_mean
 from wscc.ir.module import Module
 from wscc.ir.step import Call
 from wscc.ir.text.call_order import MOST_CALLS, CallOrder, One, numbers, one_by_one
@@ -160,11 +160,8 @@ class _Lookup:
         names = list(dict.fromkeys(o.call for o in index))
         if one.call not in names:
             others = [i for i, k in enumerate(self.index) if any(o.call == one.call for o in k)]
-            matches = get_close_matches(one.call, names, n=1)
             help = f"it is a call of stage {', '.join(map(str, others))}" if others else ""
-            help = help or (
-                f"did you mean `{matches[0]}`?" if matches else f"its calls are {', '.join(names)}"
-            )
+            help = help or did_you_mean(one.call, names, f"its calls are {', '.join(names)}")
             return fail(Code.CALL_TABLE, f"stage {stage} has no call `{one.call}`", span, help=help)
         namesakes = [o for o in index if o.call == one.call]
         columns = (

@@ -21,7 +21,7 @@ from wscc.frontend.fmt import expression
 from wscc.frontend.mistakes import _SETTING
 from wscc.frontend.overrides import SETTINGS
 from wscc.frontend.parse import parse
-from wscc.frontend.units import UNITS, Dimension, nearest_unit
+from wscc.frontend.units import UNITS, Dimension, unit_meant
 from wscc.ir.train import LrSchedule, Optimizer
 from wscc.ir.types import DType
 from wscc.machine.presets import preset
@@ -250,10 +250,21 @@ def test_units_by_hand(unit: str, dimension: Dimension, value: Fraction) -> None
 
 @pytest.mark.parametrize(
     ("word", "unit"),
-    [("gb", "GB"), ("GBs", "GB/s"), ("TFLOPS", "TFLOP/s"), ("TBps", "TB/s"), ("nsec", "ns"), ("zebra", None)],
+    [
+        ("gb", "GB"),
+        ("GBs", "GB/s"),
+        ("TFLOPS", "TFLOP/s"),
+        ("TBps", "TB/s"),
+        ("nsec", "ns"),
+        ("zebra", None),
+        ("Gbps", None),
+        ("Gb", None),
+        ("Mbit/s", None),
+        ("gbps", None),
+    ],
 )
-def test_the_nearest_unit(word: str, unit: str | None) -> None:
-    assert nearest_unit(word) in (unit, "GB" if word == "GBs" else unit)
+def test_the_unit_meant(word: str, unit: str | None) -> None:
+    assert unit_meant(word) in (unit, "GB" if word == "GBs" else unit)
 
 
 def test_a_fraction_of_a_unit_is_exact() -> None:

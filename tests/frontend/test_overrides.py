@@ -136,7 +136,7 @@ USAGE = [
     (Overrides(parallel="dpp=2"), Code.UNKNOWN_KEY, ""),
     (Overrides(parallel="dp=2,dp=2"), Code.DUPLICATE, ""),
     (Overrides(parallel=""), Code.SYNTAX, ""),
-    (Overrides(dtype="f31"), Code.OPTION, "did you mean `f32`?"),
+    (Overrides(dtype="f31"), Code.OPTION, "known here: bf16, f32, f64"),
     (Overrides(dead=("die:1",)), Code.OPTION, "--dead die:1,3"),
     (Overrides(dead=("core:1,2",)), Code.OPTION, "--dead die:1,3"),
     (Overrides(dead=("link:0,0-0",)), Code.OPTION, "--dead link:0,0-0,1"),

@@ -173,7 +173,7 @@ Example:
 Fix: break the cycle; use `repeat` to do a thing several times.""",
     Code.CONFIG: """\
 The `config.json` of a checkpoint describes a model that this language cannot say exactly, or is not of a kind
-that `wscc import` knows: GPT-2, OPT, Llama and Qwen2.
+that `wscc import` knows: GPT-2, OPT, Llama, Qwen2, Mistral and Granite.
 
 Example:
     "rope_scaling": {"rope_type": "llama3", "factor": 8.0}      frequencies that `rope` does not have

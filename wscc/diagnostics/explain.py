@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from wscc.diagnostics import CODES, Code, CompileError, Diagnostic
 from wscc.diagnostics.render import visible
 
@@ -14,6 +12,5 @@ def explain(code: str) -> str:
     for existing, text in CODES.items():
         if existing == name:
             return f"{existing}: {text}"
-    close = get_close_matches(name, list(Code), n=1, cutoff=0.6)
-    hint = f"did you mean `{close[0]}`?" if close else f"codes run from {min(Code)} to {max(Code)}"
+    hint = f"codes run from {min(Code)} to {max(Code)}"
     raise CompileError(Diagnostic(Code.OPTION, f"unknown code `{visible(code)[:40]}`", help=hint))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from wscc.diagnostics import Code, Diagnostic, Label, Source
-from wscc.frontend.builtins import SETTINGS
+from wscc.diagnostics.spelling import did_you_mean, spelling_of
+from wscc.frontend.builtins import OLDER_SPELLINGS, SETTINGS
 from wscc.frontend.scan import WORDS, span_at
-from wscc.frontend.units import nearest_unit
+from wscc.frontend.units import unit_meant
 
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_/]*")
 _CLASSES: Final = {
@@ -110,7 +110,7 @@ def _unit_or_comma(stop: Stop) -> Diagnostic | None:
     if not match:
         return None
     word = match.group()
-    unit = nearest_unit(word) if "UNIT" in stop.expected else None
+    unit = unit_meant(word) if "UNIT" in stop.expected else None
     if unit is None and stop.expected >= {",", "}"} and stop.next[:1].isdigit():
         return stop.error("expected `,` between fields", f"`,` is missing before `{word}`")
     if "UNIT" not in stop.expected:
@@ -123,10 +123,10 @@ def _misspelled_keyword(stop: Stop) -> Diagnostic | None:
     words = sorted(w for w in stop.expected if w.islower())
     if not _WORD.fullmatch(stop.word) or not words:
         return None
-    close = get_close_matches(stop.word.lower(), words, n=1, cutoff=0.7)
-    if close:
-        message = f"unknown word `{stop.word}`"
-        return stop.error(message, help=f"did you mean `{close[0]}`?", code=Code.UNKNOWN_KEY)
+    present = {w: w for w in words} | {old: new for old, new in OLDER_SPELLINGS.items() if new in words}
+    if meant := spelling_of(stop.word, present):
+        help = f"did you mean `{present[meant]}`?"
+        return stop.error(f"unknown word `{stop.word}`", help=help, code=Code.UNKNOWN_KEY)
     if stop.expected >= _SETTING:
         message = f"`train` has no setting `{stop.word}`"
         return stop.error(message, help=f"settings: {', '.join(sorted(_SETTING))}", code=Code.UNKNOWN_KEY)
@@ -139,11 +139,11 @@ def _misspelled_statement(stop: Stop) -> Diagnostic | None:
     if "=" not in stop.expected or not before or not (_WORD.fullmatch(stop.word) or stop.word == "("):
         return None
     start, word = before[0]
-    close = get_close_matches(word.lower(), sorted(_STATEMENT - {"NAME"}), n=1, cutoff=0.7)
-    if not close or word in _STATEMENT:
+    help = did_you_mean(word, _STATEMENT - {"NAME"})
+    if not help or word in _STATEMENT:
         return None
     earlier = Stop(stop.source, start, stop.expected)
-    return earlier.error(f"unknown word `{word}`", help=f"did you mean `{close[0]}`?", code=Code.UNKNOWN_KEY)
+    return earlier.error(f"unknown word `{word}`", help=help, code=Code.UNKNOWN_KEY)
 
 
 def _unfinished_line(stop: Stop) -> Diagnostic | None:

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import Final, TypeVar
 
 from wscc.diagnostics import NO_SPAN, Code, CompileError, Diagnostic, Label, Span
+from wscc.diagnostics.spelling import did_you_mean
 
 T = TypeVar("T")
 _MAX_SHOWN: Final = 20  # then the checks end
-_MAX_WORD: Final = 64  # longer words are not compared: the time grows with the square
 
 
 def hint(word: str, choices: Iterable[str], otherwise: str = "") -> str:
-    """`did you mean ...?` if a choice is close to the word, else `otherwise`, else a list of the choices."""
-    if len(word) > _MAX_WORD:
-        return otherwise
+    """`did you mean ...?` if the word is a slip of a choice, else `otherwise`, else a list of the choices."""
     words = sorted(set(choices))
-    folded = {w.lower(): w for w in reversed(words)}
-    if close := get_close_matches(word.lower(), folded, n=1, cutoff=0.6):
-        return f"did you mean `{folded[close[0]]}`?"
-    if otherwise or not words:
-        return otherwise
-    return f"known here: {', '.join(words[:12])}{', ...' if len(words) > 12 else ''}"
+    known = f"known here: {', '.join(words[:12])}{', ...' if len(words) > 12 else ''}" if words else ""
+    return did_you_mean(word, words, otherwise or known)
 
 
 class Report:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+import re
 from enum import StrEnum
 from fractions import Fraction
 from typing import Final
+
+from wscc.diagnostics.spelling import spelling_of
 
 
 class Dimension(StrEnum):
@@ -45,6 +47,8 @@ def _table() -> dict[str, tuple[Dimension, Fraction]]:
 # grammar's UNIT to the same set.
 UNITS: Final = _table()
 
+_BITS: Final = re.compile(r"bps|[KMGT]b(?![a-z])|^[KMGTkmgt]?bits?\b")
+
 EXAMPLES: Final = {
     Dimension.NONE: "128",
     Dimension.BYTES: "80 MB",
@@ -56,17 +60,20 @@ EXAMPLES: Final = {
 }
 
 
-def nearest_unit(word: str) -> str | None:
-    """The unit closest to a word, ignoring case and a plural; None if none is close."""
+def unit_meant(word: str) -> str | None:
+    """The unit that a word misspells, such as `tflops` or `GBs`; None if there is none, and for units of bits: a byte
+    has eight of them."""
+    if _BITS.search(word):
+        return None
     folded = {u.lower(): u for u in UNITS if u}
     lowercase = word.lower()
     for spelling in (
         lowercase,
         lowercase.removesuffix("s"),
         lowercase.replace("bps", "b/s"),
+        lowercase.replace("sec", "s"),
         lowercase.replace("flops", "flop/s"),
     ):
         if spelling in folded:
             return folded[spelling]
-    close = get_close_matches(lowercase, folded, n=1, cutoff=0.6)
-    return folded[close[0]] if close else None
+    return spelling_of(word, filter(None, UNITS))

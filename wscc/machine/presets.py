@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib.resources import files
 from typing import Any, Final
 
 from wscc.diagnostics import Code, fail
+from wscc.diagnostics.spelling import did_you_mean
 from wscc.machine.wafer import Die, Link, Wafer
 
 Facts = Mapping[str, Any]
 
 
 def preset(name: str) -> Wafer:
-    """The wafer of that name, undamaged. Raises `CompileError` W008 with the nearest name if there is none."""
+    """The wafer of that name, undamaged. Raises `CompileError` W008 with the names if there is none."""
     if name in PRESETS:
         return PRESETS[name]
-    near = get_close_matches(name, PRESETS, n=1)
-    help = f"did you mean `{near[0]}`?" if near else f"the presets are {', '.join(PRESETS)}"
+    help = did_you_mean(name, PRESETS, f"the presets are {', '.join(PRESETS)}")
     raise fail(Code.UNKNOWN_NAME, f"unknown preset `{name}`", help=help)
 
 
