@@ -40,7 +40,9 @@ def test_an_artifact_runs_without_its_source(
     result = json.loads(capsys.readouterr().out)
     assert len(result["losses"]) == 2
     assert result["check"]["ok"] is True
-    numbers = {"losses", "validation", "data", "seconds_per_step", "peak_bytes_per_die_max", "check"}
+    numbers = {"losses", "validation", "data", "seconds_per_step", "peak_bytes_per_die_max", "notes"} | {
+        "check"
+    }
     assert set(result) == numbers
     assert {"ok", "dtype", "loss_rel_err", "grad_rel_err", "weight_rel_err", "worst"} <= set(result["check"])
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.compile_once import artifact_of_file
-from tests.support.huggingface_configs import CONFIGS, GPT2, LLAMA, OPT, QWEN2
+from tests.support.huggingface_configs import CONFIGS, GPT2, GRANITE, LLAMA, MISTRAL, OPT, QWEN2
 from tests.support.paths import CASES
 from wscc.cli import main
 from wscc.diagnostics import CompileError, Diagnostic, Source
@@ -31,11 +31,11 @@ PUBLISHED = sorted((CASES / "configs").glob("*.json"))
 COUNTS: dict[str, Any] = json.loads((CASES / "parameters.json").read_text())
 
 
-def program(config: object) -> str:
+def program(config: object, seq: int | None = None) -> str:
     """The text that a config becomes."""
     return imported(
-        read_config(Source("config.json", config if isinstance(config, str) else json.dumps(config)))
-    )
+        read_config(Source("config.json", config if isinstance(config, str) else json.dumps(config))), seq
+    ).text
 
 
 def attempt(config: object) -> tuple[str, tuple[Diagnostic, ...]]:
@@ -112,6 +112,10 @@ def test_samples_use_the_names_that_an_import_does(sample: str) -> None:
         (QWEN2, "param bk : [kv, d / heads]"),
         (QWEN2, "@ transpose(wte)"),
         ({**QWEN2, "use_sliding_window": True, "sliding_window": None}, "model qwen2"),
+        ({**QWEN2, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 2}, "seq = 16"),
+        ({**QWEN2, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}, "seq = 8"),
+        ({**MISTRAL, "sliding_window": 8}, "seq = 8"),
+        ({**MISTRAL, "sliding_window": 8}, "# Attention looks back on 8 positions there"),
     ],
 )
 def test_a_field_shows_in_the_program(config: dict[str, Any], says: str) -> None:
@@ -132,6 +136,57 @@ def test_numbers_are_short(x: float, text: str) -> None:
 @given(st.floats(1e-30, 1e30))
 def test_numbers_are_exact(x: float) -> None:
     assert float(number(x)) == x
+
+
+# ---- other names of the same model
+
+
+@pytest.mark.parametrize("config", [MISTRAL, {**MISTRAL, "sliding_window": 16}, GRANITE], ids=str)
+def test_what_is_llama_under_another_name_is_imported_as_llama(config: dict[str, Any]) -> None:
+    kind = str(config["model_type"])
+    assert program(config).replace(kind, "llama").replace(kind.title(), "Llama") == program(LLAMA)
+
+
+def test_defaults_of_mistral_are_its_own() -> None:
+    """Eight heads of keys and values, and a window of 4096, where the fields are absent; not where they are null."""
+    config = {n: v for n, v in MISTRAL.items() if n not in ("sliding_window", "num_key_value_heads")}
+    config |= {"num_attention_heads": 16, "max_position_embeddings": 8192}
+    assert "kv = 8," in program(config)
+    assert "kv = 16," in program({**config, "num_key_value_heads": None})
+    assert "looks back on 4096" in program(config)
+    assert "looks back" not in program({**config, "sliding_window": None})
+
+
+@pytest.mark.parametrize(
+    ("config", "most"),
+    [(GPT2, 16), (OPT, 16), (LLAMA, 16), ({**MISTRAL, "sliding_window": 8}, 8)],
+    ids=["gpt2", "opt", "llama", "window"],
+)
+def test_a_sequence_is_as_long_as_is_asked_for_or_refused_with_the_longest(
+    config: dict[str, Any], most: int
+) -> None:
+    assert f"seq = {most // 2})" in program(config, most // 2)
+    assert program(config, most) == program(config)
+    with pytest.raises(CompileError) as caught:
+        program(config, most + 1)
+    assert f"longer than the {most} positions" in caught.value.diagnostics[0].message
+
+
+@pytest.mark.parametrize(
+    ("config", "row"),
+    [
+        (OPT, 1), ({**OPT, "pad_token_id": None}, None), ({**OPT, "pad_token_id": 3}, 3), (LLAMA, None),
+        ({**LLAMA, "pad_token_id": 0}, 0), ({**QWEN2, "pad_token_id": -1}, 127), ({**GPT2, "pad_token_id": 5}, None),
+    ],
+)  # fmt: skip
+def test_the_row_of_the_padding_token_is_said(config: dict[str, Any], row: int | None) -> None:
+    """PyTorch's `nn.Embedding(..., padding_idx)` gives that row no gradient; a tied head does."""
+    done = imported(read_config(Source("config.json", json.dumps(config))))
+    assert len(done.notes) == (row is not None)
+    if row is not None:
+        assert f"row {row} of the embedding" in done.notes[0]
+        assert ("as the head" in done.notes[0]) == config.get("tie_word_embeddings", True)
+        assert f"# PyTorch gives row {row}" in done.text
 
 
 # ---- what is refused
@@ -158,8 +213,16 @@ def test_numbers_are_exact(x: float) -> None:
         ({**LLAMA, "partial_rotary_factor": 0.5}, "partial_rotary_factor"),
         ({**LLAMA, "hidden_act": "gelu"}, "hidden_act"),
         ({**LLAMA, "head_dim": 5}, "odd"),
-        ({**QWEN2, "use_sliding_window": True, "sliding_window": 8}, "use_sliding_window"),
         ({**QWEN2, "layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
+        ({**QWEN2, "layer_types": ["full_attention", "chunked_attention"]}, "layer_types"),
+        ({**MISTRAL, "attention_bias": True}, "attention_bias"),
+        ({**MISTRAL, "layer_types": ["sliding_attention"]}, "layer_types"),
+        ({**GRANITE, "attention_multiplier": 1.0}, "attention_multiplier"),
+        ({**GRANITE, "residual_multiplier": 0.22}, "residual_multiplier"),
+        ({**GRANITE, "embedding_multiplier": 12.0}, "embedding_multiplier"),
+        ({**GRANITE, "logits_scaling": 8.0}, "logits_scaling"),
+        ({**LLAMA, "pad_token_id": 128}, "pad_token_id"),
+        ({**LLAMA, "model_type": "qwen3"}, "qwen3"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_said_is_refused_by_name(config: dict[str, Any], field: str) -> None:
@@ -227,6 +290,7 @@ def test_any_value_in_any_field_gives_a_program_or_one_error(data: st.DataObject
         "layer_types",
         "sliding_window",
         "resid_pdrop",
+        "pad_token_id",
     ]
     for name in data.draw(st.lists(st.sampled_from([*config, *extra]), min_size=1, max_size=3)):
         config[name] = data.draw(value)
@@ -249,7 +313,11 @@ def test_the_program_is_printed_or_written_and_unread_fields_are_told(
     assert capsys.readouterr().out == ""
     assert (tmp_path / "m.wsl").read_text() == printed.out
     assert main(["import", str(tmp_path / "config.json"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"text": printed.out, "unread": ["alibi"]}
+    assert json.loads(capsys.readouterr().out) == {
+        "text": printed.out,
+        "unread": ["alibi"],
+        "notes": [],
+    }
 
 
 def test_a_mistake_has_a_place_and_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,10 +23,14 @@ from tests.support.compile_once import programs_once  # noqa: F401
 from tests.support.huggingface_configs import CONFIGS, GPT2, LLAMA, OPT
 from wscc.cli import main
 from wscc.diagnostics import CompileError
+from wscc.driver.compile import load
+from wscc.frontend.overrides import Overrides
 from wscc.huggingface import checkpoint
 from wscc.huggingface.axes import Axes
 from wscc.huggingface.families import FAMILIES
 from wscc.huggingface.parts import open_checkpoint
+from wscc.huggingface.weights import Weights
+from wscc.ir.array import Kind
 
 pytestmark = pytest.mark.usefixtures("programs_once")
 
@@ -227,6 +231,42 @@ def test_an_index_that_lies_is_refused(at: Path, capsys: pytest.CaptureFixture[s
     Path("index.json").write_text(json.dumps({"weight_map": place}))
     Path("model-1.safetensors").unlink()
     assert "no such file" in refused(capsys, "--weights", "index.json", code="W002")
+
+
+# ---- fewer positions than a checkpoint has
+
+
+@pytest.mark.parametrize("name", ["gpt2", "opt"])
+def test_the_first_positions_are_those_of_a_shorter_sequence(
+    name: str, at: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The definition on a table of 20 positions; the program has 16 of them, and a text that is as long."""
+    config = {**CONFIGS[name], ("n_positions" if name == "gpt2" else "max_position_embeddings"): 20}
+    Path("config.json").write_text(json.dumps(config))
+    assert main(["import", "config.json", "--seq", "16", "-o", "model.wsl"]) == 0
+    tensors = hf.random_checkpoint(config)
+    save_file(tensors, "model.safetensors")
+    capsys.readouterr()
+    options = [
+        "--data",
+        "text",
+        "--json",
+        "--threads",
+        "1",
+        "--dtype",
+        "f64",
+        "--weights",
+        "model.safetensors",
+    ]
+    assert main(["run", "model.wsl", *options, *SMALL]) == 0
+    printed = capsys.readouterr()
+    shown = json.loads(printed.out)
+    assert shown["losses"] == [pytest.approx(hf.loss(config, tensors, TOKENS), rel=1e-10)]
+    assert "has 20 positions, of which the first 16 are read" in shown["notes"][0]
+    assert f"note: {shown['notes'][0]}\n" in printed.err
+    longer = load("model.wsl", Overrides(sets=("model.seq=24",)))
+    with pytest.raises(CompileError, match="a sequence of 20 at most has positions in it"):
+        Weights(at / "model.safetensors", [a for a in longer.arrays if a.kind is Kind.PARAM])
 
 
 # ---- a model of its own names

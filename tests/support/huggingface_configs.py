@@ -25,6 +25,8 @@ LLAMA_ODD: Config = {
     "num_attention_heads": 4,
 }  # fmt: skip
 QWEN2: Config = {**LLAMA, "model_type": "qwen2", "tie_word_embeddings": True, "rms_norm_eps": 1e-6}
+MISTRAL: Config = {**LLAMA, "model_type": "mistral", "sliding_window": None}
+GRANITE: Config = {**LLAMA, "model_type": "granite", "attention_multiplier": 0.5, "logits_scaling": 1.0}
 CONFIGS: dict[str, Config] = {
     "gpt2": GPT2, "gpt2-erf": {**GPT2, "activation_function": "gelu", "tie_word_embeddings": False},
     "opt": OPT, "llama": LLAMA, "llama-odd": LLAMA_ODD, "qwen2": QWEN2,

@@ -126,7 +126,7 @@ class Program:
         outcome = run(self.artifact, options, check=check, on_step=on_step, on_validation=on_validation)
         return Run(
             np.array(outcome.losses, np.float64), outcome.weights, outcome.gradients, outcome.seconds_per_step,
-            outcome.peak_bytes_per_die_max, outcome.data, outcome.validation, outcome.check,
+            outcome.peak_bytes_per_die_max, outcome.data, outcome.validation, outcome.check, outcome.notes,
         )  # fmt: skip
 
     def simulate(self, link_model: str = CUT_THROUGH, *, trace: bool = False) -> Simulation:

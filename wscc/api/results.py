@@ -84,7 +84,7 @@ class Run:
     its own type. `gradients`: of the first step, before clipping, likewise in the type of gradients. `check`: the
     verdict of the comparison with one device, None if it was not asked for. `seconds_per_step` of this computer;
     `peak_bytes_per_die_max` the most bytes of memory that a die has used. `data`: what was read. `validation`: the
-    loss of the rows that are held out, by the number of steps before it.
+    loss of the rows that are held out, by the number of steps before it. `notes`: what of a file of weights is unread.
     """
 
     losses: NDArray[np.float64]
@@ -95,6 +95,7 @@ class Run:
     data: DataUse
     validation: dict[int, float]
     check: Check | None = None
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return table(self._rows())

@@ -15,19 +15,26 @@ from wscc.huggingface.text import imported
 @click.command("import")
 @click.argument("config")
 @click.option("-o", "--output", metavar="FILE", help="where to write the program instead of printing it")
+@click.option(
+    "--seq", type=click.IntRange(1), metavar="N", help="tokens of a sequence (default: as the config allows)"
+)
 @json_option
-def import_command(config: str, output: str | None, as_json: bool) -> int:
+def import_command(config: str, output: str | None, seq: int | None, as_json: bool) -> int:
     """Turn CONFIG, the config.json of a Hugging Face checkpoint, into a .wsl file.
 
-    GPT-2, OPT, Llama and Qwen2; what cannot be said exactly is refused. The weights go to `wscc run --weights`.
+    GPT-2, OPT, Llama, Qwen2, and what is Llama under another name (Mistral within its window, Granite without factors);
+    what cannot be said exactly is refused. The weights go to `wscc run --weights`.
     """
     fields = read_config(read_source(config, CONFIG))
-    text = imported(fields)
+    program = imported(fields, seq)
+    text = program.text
     if output is not None:
         write_file(output, [text], help="without `-o` it is printed")
     if as_json:
-        show_json({"text": text, "unread": unread(fields)})
+        show_json({"text": text, "unread": unread(fields), "notes": list(program.notes)})
         return 0
+    for note in program.notes:
+        say(f"note: {note}")
     if unread(fields):
         say(f"note: not read: {', '.join(f'`{name}`' for name in unread(fields))}")
     if output is None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from wscc.api.results import Run
-from wscc.cli.common import ModelOptions, json_option, model_options, show_json
+from wscc.cli.common import ModelOptions, json_option, model_options, say, show_json
 from wscc.cli.program import read_program
 
 
@@ -59,6 +59,8 @@ def run_command(
         steps, weights=weights, data=data or None, seed=seed, processes=threads, check=check, save=save,
         arrays=False, validate_every=validate_every or 0, on_step=on_step, on_validation=on_validation,
     )  # fmt: skip
+    for note in outcome.notes:
+        say(f"note: {note}")
     if as_json:
         show_json(_as_json(outcome))
     else:
@@ -79,6 +81,7 @@ def _as_json(outcome: Run) -> dict[str, Any]:
         "data": asdict(outcome.data),
         "seconds_per_step": outcome.seconds_per_step,
         "peak_bytes_per_die_max": outcome.peak_bytes_per_die_max,
+        "notes": list(outcome.notes),
     }
     if outcome.check is not None:
         out["check"] = asdict(outcome.check) | {"dtype": str(outcome.check.dtype)}

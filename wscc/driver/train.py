@@ -161,7 +161,7 @@ def _weights(
 class Outcome:
     """The result of a run: losses by step, those of validation by the number of steps before them and, with
     `RunOptions.arrays`, the weights after the last step and the gradients of the first, before clipping, by the name
-    of the parameter, `[*extents, *shape]`."""
+    of the parameter, `[*extents, *shape]`. `notes` say what of a file of weights was left out."""
 
     losses: tuple[float, ...]
     data: DataUse
@@ -171,6 +171,7 @@ class Outcome:
     check: Check | None = None
     weights: Tensors = field(default_factory=dict)
     gradients: Tensors = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 @np.errstate(all="ignore")  # numbers that are not finite are named by `Watch`, not by warnings of NumPy
@@ -218,6 +219,7 @@ def _run(trainer: Trainer, check: bool, on_step: OnStep, on_validation: OnStep) 
         losses=tuple(losses), data=DataUse.of(trainer.batches.rows, trainer.labels), validation=validation,
         seconds_per_step=seconds / max(len(losses), 1), peak_bytes_per_die_max=peak, check=verdict,
         weights=trainer.arrays(Kind.PARAM) if with_arrays else {}, gradients=grads if with_arrays else {},
+        notes=trainer.weights.notes if isinstance(trainer.weights, Weights) else (),
     )  # fmt: skip
 
 

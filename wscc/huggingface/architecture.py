@@ -4,11 +4,10 @@ the language cannot express."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from wscc.diagnostics import Code, fail
-from wscc.frontend.report import hint
 from wscc.huggingface.config import Config
 
 ACTIVATIONS: Final = {
@@ -20,7 +19,7 @@ _DROPOUTS: Final = (
 # Fields that change no number of the model; those whose names begin with `_` or `summary_` do not either.
 _HARMLESS: Final = frozenset({
     "model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache",
-    "task_specific_params", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "n_ctx",
+    "task_specific_params", "bos_token_id", "eos_token_id", "sep_token_id", "n_ctx",
     "gradient_checkpointing", "prefix", "name_or_path", "pretraining_tp", "classifier_dropout", "return_dict",
     "output_attentions", "output_hidden_states", "reorder_and_upcast_attn", "chunk_size_feed_forward",
     "id2label", "label2id",
@@ -31,7 +30,8 @@ _HARMLESS: Final = frozenset({
 class Architecture:
     """Sizes and choices of a transformer. `gated`: RMSNorm, rotary positions, SwiGLU; else LayerNorm, learned positions
     and `activation`. `head_size` is the width of one head. `biased` are the linear layers with a bias: of `qkv`, `o`,
-    `mlp`."""
+    `mlp`. `window`: the positions that attention looks back on, itself among them, if there is a limit. `padding`: the
+    token whose row of the embedding gets no gradient in PyTorch, if there is one. `seq`: the length asked for."""
 
     kind: str
     gated: bool
@@ -49,6 +49,14 @@ class Architecture:
     tied: bool
     biased: frozenset[str]
     std: float
+    window: int | None = None
+    padding: int | None = None
+    seq: int | None = None
+
+    @property
+    def most_positions(self) -> int:
+        """The longest sequence for which the program is exactly the model."""
+        return self.positions if self.window is None else min(self.positions, self.window)
 
     @property
     def weights(self) -> int:
@@ -66,11 +74,9 @@ def architecture(config: Config) -> Architecture:
     kind = config.word("model_type")
     if kind not in READERS:
         shown = kind if len(kind) <= 40 else f"{kind[:40]}..."
-        config.refuse(
-            "model_type",
-            f"model type `{shown}` cannot be imported",
-            hint(kind, READERS, f"known are {', '.join(READERS)}"),
-        )
+        # Names of models that are alike mean other models: none is proposed for another.
+        known = f"known are {', '.join(READERS)}"
+        config.refuse("model_type", f"model type `{shown}` cannot be imported", known)
     config.only("is_encoder_decoder", False, "a model is one chain of layers")
     config.only("add_cross_attention", False, "attention is to the sequence itself")
     if config.has("quantization_config"):
@@ -81,6 +87,20 @@ def architecture(config: Config) -> Architecture:
 def dropped_out(config: Config) -> bool:
     """True if the config asks for dropout, which training here never has."""
     return any([config.has(name) and config.fields[name] != 0 for name in _DROPOUTS])
+
+
+def _padding(config: Config, default: int | None = None) -> int | None:
+    """The row of the embedding that PyTorch gives no gradient (`padding_idx` of `nn.Embedding`): that of the padding
+    token, from the end if it is negative; W105 for a token that is none."""
+    vocab = config.size("vocab_size")
+    if "pad_token_id" not in config.fields:
+        return default
+    if not config.has("pad_token_id"):
+        return None
+    token = config.fields["pad_token_id"]
+    if type(token) is not int or not -vocab <= token < vocab:
+        config.refuse("pad_token_id", f"`pad_token_id` is none of the {vocab} tokens of the vocabulary")
+    return int(token) % vocab
 
 
 def unread(config: Config) -> list[str]:
@@ -122,6 +142,7 @@ def _refuse_variants(config: Config, heads: int) -> None:
 
 
 def _gpt2(config: Config) -> Architecture:
+    config.asked.add("pad_token_id")  # its embedding has no row for padding
     config.only("scale_attn_weights", True, "attention divides by the root of the head size")
     config.only("scale_attn_by_inverse_layer_idx", False, "all layers of a `repeat` are alike")
     d, heads = config.size("n_embd", "hidden_size"), config.size("n_head", "num_attention_heads")
@@ -157,7 +178,7 @@ def _opt(config: Config) -> Architecture:
         positions=config.size("max_position_embeddings"),
         activation=_activation(config, "activation_function", "hidden_act", default="relu"), eps=1e-5, theta=0.0,
         tied=config.flag("tie_word_embeddings", True), biased=frozenset({"qkv", "o", "mlp"}),
-        std=config.positive("init_std", 0.02),
+        std=config.positive("init_std", 0.02), padding=_padding(config, default=1),
     )  # fmt: skip
 
 
@@ -168,22 +189,67 @@ def _llama(config: Config) -> Architecture:
 
 
 def _qwen2(config: Config) -> Architecture:
-    config.asked.update(("sliding_window", "max_window_layers", "attention_bias"))
-    windowed = config.flag("use_sliding_window", False) and config.has("sliding_window")
-    kinds = config.fields["layer_types"] if config.has("layer_types") else []
-    if windowed:
-        config.refuse(
-            "use_sliding_window", "`use_sliding_window` is true, and attention here sees the whole sequence"
-        )
-    if kinds and (not isinstance(kinds, list) or any(k != "full_attention" for k in kinds)):
-        config.refuse("layer_types", "`layer_types` asks for other attention than `full_attention`")
+    config.asked.add("attention_bias")
     config.only("mlp_bias", False, "this model type has biases of queries, keys and values alone")
-    return _gated(config, "qwen2", frozenset({"qkv"}))
+    windowed, window = config.flag("use_sliding_window", False), None
+    full, layers = config.size("max_window_layers", default=28), config.size("num_hidden_layers")
+    kinds = _layer_types(config)
+    is_sliding = "sliding_attention" in kinds if kinds else full < layers
+    if windowed and is_sliding:
+        window = _window(config, default=4096)
+    elif "sliding_attention" in kinds:
+        config.refuse("layer_types", "`layer_types` asks for a window, and `use_sliding_window` is not true")
+    config.asked.add("sliding_window")
+    return replace(_gated(config, "qwen2", frozenset({"qkv"})), window=window)
 
 
-def _gated(config: Config, kind: str, biased: frozenset[str]) -> Architecture:
+def _mistral(config: Config) -> Architecture:
+    """Llama without biases, with a window or without: where the sequence is no longer than the window, it is Llama."""
+    for name in ("attention_bias", "mlp_bias"):
+        config.only(name, False, "this model type has no biases")
+    window = _window(config, default=4096)
+    if window is None and "sliding_attention" in _layer_types(config):
+        config.refuse("layer_types", "`layer_types` asks for a window, and `sliding_window` gives none")
+    return replace(_gated(config, "mistral", frozenset(), kv_default=8), window=window)
+
+
+def _granite(config: Config) -> Architecture:
+    """Llama with four more factors, which it is where they are those of Llama."""
+    for name in ("embedding_multiplier", "residual_multiplier", "logits_scaling"):
+        if config.positive(name, 1.0) != 1.0:
+            config.refuse(name, f"`{name}` is not 1, and nothing here is scaled by it")
+    llama = _llama(config)
+    scale = config.positive("attention_multiplier", 1.0)
+    if abs(scale * llama.head_size**0.5 - 1) > 1e-12:
+        config.refuse(
+            "attention_multiplier",
+            f"`attention_multiplier` is {scale:g}, and attention is divided by the root of the head size "
+            f"{llama.head_size}",
+        )
+    return replace(llama, kind="granite")
+
+
+def _layer_types(config: Config) -> list[str]:
+    """The kinds of attention of the layers; none if they are not listed."""
+    kinds = config.fields["layer_types"] if config.has("layer_types") else []
+    if not isinstance(kinds, list) or any(k not in ("full_attention", "sliding_attention") for k in kinds):
+        config.refuse("layer_types", "`layer_types` asks for other attention than full or with a window")
+    return kinds
+
+
+def _window(config: Config, default: int) -> int | None:
+    """The positions that attention looks back on; None where the config says that it is all."""
+    if "sliding_window" not in config.fields:
+        return default
+    return config.size("sliding_window") if config.has("sliding_window") else None
+
+
+def _gated(config: Config, kind: str, biased: frozenset[str], kv_default: int | None = None) -> Architecture:
+    """`kv_default`: the heads of keys and values where the config has no such field; as many as queries otherwise."""
     d, heads = config.size("hidden_size"), config.size("num_attention_heads")
-    kv, size = config.size("num_key_value_heads", default=heads), _head_size(config, d, heads)
+    absent = "num_key_value_heads" not in config.fields
+    kv_heads = kv_default if absent and kv_default is not None else heads
+    kv, size = config.size("num_key_value_heads", default=kv_heads), _head_size(config, d, heads)
     if heads % kv:
         raise fail(
             Code.NUMBER, f"{heads} heads cannot share {kv} heads of keys and values evenly",
@@ -199,7 +265,7 @@ def _gated(config: Config, kind: str, biased: frozenset[str]) -> Architecture:
         positions=config.size("max_position_embeddings", default=2048), activation="swiglu",
         eps=config.positive("rms_norm_eps", 1e-6), theta=_theta(config),
         tied=config.flag("tie_word_embeddings", False), biased=biased,
-        std=config.positive("initializer_range", 0.02),
+        std=config.positive("initializer_range", 0.02), padding=_padding(config),
     )  # fmt: skip
 
 
@@ -234,4 +300,6 @@ READERS: Final[dict[str, Callable[[Config], Architecture]]] = {
     "opt": _opt,
     "llama": _llama,
     "qwen2": _qwen2,
+    "mistral": _mistral,
+    "granite": _granite,
 }

@@ -32,12 +32,14 @@ class Parameter(Protocol):
 @dataclass(frozen=True, slots=True)
 class Mapped:
     """One parameter of a family. `theirs` is the checkpoint's name without the family's prefix; `{}` is the number of
-    the layer. An `optional` parameter (a bias, a separate head) is in some models of the family only."""
+    the layer. An `optional` parameter (a bias, a separate head) is in some models of the family only. Rows of
+    `positions` do not depend on how many there are: of a longer table the first are those of a shorter sequence."""
 
     ours: str
     theirs: str
     axes: Axes
     optional: bool = False
+    positions: bool = False
 
     @property
     def layered(self) -> bool:
@@ -93,7 +95,7 @@ GPT2: Final = Family(
     ("transformer.", ""),
     (
         Mapped(EMBEDDING, "wte.weight", TABLE),
-        Mapped("wpe", "wpe.weight", TABLE),
+        Mapped("wpe", "wpe.weight", TABLE, positions=True),
         *_norm("block.g1", "block.b1", "h.{}.ln_1"),
         *_layer("wqkv", "bqkv", "h.{}.attn.c_attn", Axes("d c h e", "d (c h e)"), Axes("c h e", "(c h e)")),
         *_layer("wo", "bo", "h.{}.attn.c_proj", Axes("h e d", "(h e) d")),
@@ -112,7 +114,7 @@ OPT: Final = Family(
     (
         Mapped(EMBEDDING, "embed_tokens.weight", TABLE),
         # Position p is row p + 2 there: the two rows before were for padding and are never looked up.
-        Mapped("wpe", "embed_positions.weight", Axes("s d", "s d", pad=2)),
+        Mapped("wpe", "embed_positions.weight", Axes("s d", "s d", pad=2), positions=True),
         *_norm("block.g1", "block.b1", "layers.{}.self_attn_layer_norm"),
         *_layer("wq", "bq", "layers.{}.self_attn.q_proj", _HEADS, _HEADS_BIAS),
         *_layer("wk", "bk", "layers.{}.self_attn.k_proj", _HEADS, _HEADS_BIAS),

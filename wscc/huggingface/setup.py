@@ -57,5 +57,6 @@ def _degrees(a: Architecture) -> list[tuple[int, int]]:
 
 
 def length(a: Architecture) -> int:
-    """The number of tokens of a sequence: all learned positions; of rotary ones, which have no end, at most 4096."""
-    return min(a.positions, 4096) if a.gated else a.positions
+    """The number of tokens of a sequence: what is asked for, or all positions; of rotary ones, which need no table, at
+    most 4096."""
+    return a.seq or (min(a.most_positions, 4096) if a.gated else a.most_positions)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from math import sqrt
+from typing import Final
 
 from wscc.diagnostics import Code, CompileError, Source, fail
 from wscc.frontend.elaborate import elaborate
@@ -14,15 +18,39 @@ from wscc.huggingface.architecture import Architecture, architecture, dropped_ou
 from wscc.huggingface.config import Config
 from wscc.huggingface.setup import PRESET, Setup, length, setup
 
-_TITLES = {"gpt2": "GPT-2", "opt": "OPT", "llama": "Llama", "qwen2": "Qwen2"}
+_WIDTH: Final = 120
+_TITLES = {
+    "gpt2": "GPT-2",
+    "opt": "OPT",
+    "llama": "Llama",
+    "qwen2": "Qwen2",
+    "mistral": "Mistral",
+    "granite": "Granite",
+}
 
 
-def imported(config: Config) -> str:
-    """The text of the program of a `config.json`: model, wafer and training. `CompileError` as for `architecture`, or
-    W105 if the model cannot be compiled."""
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A program, and in `notes` where its training differs from what the config describes."""
+
+    text: str
+    notes: tuple[str, ...]
+
+
+def imported(config: Config, seq: int | None = None) -> Imported:
+    """The program of a `config.json`: model, wafer and training, for sequences of `seq` tokens if that is given.
+    `CompileError` as for `architecture`, or W105 if the model cannot be compiled or has no such sequences."""
     a = architecture(config)
+    if seq is not None and seq > a.most_positions:
+        field = "`sliding_window`" if a.window == a.most_positions else "the config"
+        raise fail(
+            Code.CONFIG, f"a sequence of {seq} tokens is longer than the {a.most_positions} positions of the model",
+            help=f"{field} allows a `seq` of {a.most_positions} at most",
+        )  # fmt: skip
+    a = replace(a, seq=seq)
     plan = setup(a)
-    parts = (_opening(a, plan, dropped_out(config)), _model(a), _training(a, plan))
+    notes = tuple(_notes(a, dropped_out(config)))
+    parts = (_opening(a, plan, notes), _model(a), _training(a, plan))
     source = Source(f"import of {config.source.name}", "\n\n".join(parts))
     try:
         tree = parse(source)
@@ -32,7 +60,19 @@ def imported(config: Config) -> str:
             Code.CONFIG, f"`{config.source.name}` describes a model that cannot be compiled: "
             + error.diagnostics[0].message, help="check its sizes",
         ) from None  # fmt: skip
-    return fmt(tree)
+    return Imported(fmt(tree), notes)
+
+
+def _notes(a: Architecture, dropout: bool) -> Iterator[str]:
+    """What a person who trains the program should know."""
+    if dropout:
+        yield "the config asks for dropout; training here has none"
+    if a.padding is not None:
+        head = "; as the head it is trained there too" if a.tied else ""
+        yield (
+            f"PyTorch gives row {a.padding} of the embedding (pad_token_id) no gradient where that token is looked up, "
+            f"and here it gets one{head}: training differs once an input has the token"
+        )
 
 
 def number(x: float) -> str:
@@ -40,14 +80,19 @@ def number(x: float) -> str:
     return re.sub(r"e([+-])0*(?=\d)", lambda m: "e-" if m[1] == "-" else "e", repr(x).removesuffix(".0"))
 
 
-def _opening(a: Architecture, plan: Setup, dropout: bool) -> str:
+def _opening(a: Architecture, plan: Setup, notes: tuple[str, ...]) -> str:
     lines = [
         f"# {_TITLES[a.kind]} as its config.json describes it. Keep the names of the parameters: by them `--weights`",
         "# and `--save` of `wscc run` know which tensors of a checkpoint they are.",
     ]
-    if dropout:
-        lines.append("# The config asks for dropout; training here has none.")
-    if length(a) < a.positions:
+    lines += [
+        f"# {line}" for note in notes for line in textwrap.wrap(f"{note[:1].upper()}{note[1:]}.", _WIDTH - 2)
+    ]
+    if a.window is not None and a.window < a.positions:
+        lines.append(
+            f"# Attention looks back on {a.window} positions there, and on all here: the same for a `seq` up to that."
+        )
+    elif length(a) < a.positions:
         lines.append(f"# The config allows {a.positions} positions; `seq` may be any number up to that.")
     if not plan.fits:
         lines.append(

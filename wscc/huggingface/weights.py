@@ -26,17 +26,31 @@ _PIECE: Final = 1 << 22  # elements compared at once
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One tensor of a file: element `index` of our array `ours`; `axes` is None if both have the same layout."""
+    """One tensor of a file: element `index` of our array `ours`; `axes` is None if both have the same layout. The file
+    may have more rows of `positions`."""
 
     ours: str
     index: Index
     theirs: str
     shape: Shape
     axes: Axes | None
+    positions: bool = False
 
     @property
     def their_shape(self) -> Shape:
         return self.axes.their_shape(self.shape) if self.axes else self.shape
+
+    def fits(self, shape: Shape) -> bool:
+        """Whether a tensor of that shape in a file holds this one."""
+        rows, *rest = self.their_shape or (1,)
+        return shape == self.their_shape or (self.positions and shape[1:] == (*rest,) and shape[0] > rows)
+
+    def misfit(self, shape: Shape) -> str:
+        """What is wrong with a tensor of that shape."""
+        limit = ""
+        if self.positions and self.axes and shape[1:] == self.their_shape[1:] and shape[0] > self.axes.pad:
+            limit = f": a sequence of {shape[0] - self.axes.pad} at most has positions in it"
+        return f"`{self.theirs}` {list(shape)}, not {list(self.their_shape)}{limit}"
 
 
 def entries(parameters: Iterable[Parameter], prefix: str | None = None) -> tuple[Entry, ...]:
@@ -62,7 +76,8 @@ def _entries_of(p: Parameter, family: Family | None, prefix: str | None) -> Iter
     for index in np.ndindex(*p.extents):
         if family and mapped:
             name_prefix = "" if mapped.ours == HEAD else family.prefixes[0] if prefix is None else prefix
-            yield Entry(p.name, index, name_prefix + mapped.theirs.format(*index), p.type.shape, mapped.axes)
+            theirs = name_prefix + mapped.theirs.format(*index)
+            yield Entry(p.name, index, theirs, p.type.shape, mapped.axes, mapped.positions)
         else:
             yield Entry(p.name, index, _own_name(p.name, index), p.type.shape, None)
 
@@ -89,11 +104,26 @@ class Weights:
         if family and HEAD_NAME in self.file.shapes and (HEAD, ()) not in self._entries:
             _refuse_another_head(self.file, self._entries[EMBEDDING, ()].theirs)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the file is left out, in words."""
+        longer = {
+            e: self.file.shapes[e.theirs][0] - e.their_shape[0] for e in self._entries.values() if e.positions
+        }
+        return tuple(
+            f"`{e.theirs}` has {e.shape[0] + more} positions, of which the first {e.shape[0]} are read"
+            for e, more in longer.items()
+            if more
+        )
+
     def read(self, name: str, index: Index, dtype: np.dtype[Any]) -> Tensor:
         """One element of an array, of our shape, in `dtype`; W505 if it has numbers that are not finite in it."""
         entry = self._entries[name, index]
         with np.errstate(over="ignore"):  # becomes an infinity, which is reported
-            value = self.file.read(entry.theirs).astype(dtype, copy=False)
+            value = self.file.read(entry.theirs)
+            if entry.positions:
+                value = value[: entry.their_shape[0]]
+            value = value.astype(dtype, copy=False)
         if not np.isfinite(value).all():
             raise fail(
                 Code.WEIGHTS,
@@ -115,11 +145,7 @@ def _mistakes(
     """Names of the tensors that do not fit, by kind of mistake."""
     by_name = {e.theirs: e for e in expected}
     shared = [e for n, e in by_name.items() if n in file.shapes]
-    shapes = [
-        f"`{e.theirs}` {list(file.shapes[e.theirs])}, not {list(e.their_shape)}"
-        for e in shared
-        if file.shapes[e.theirs] != e.their_shape
-    ]
+    shapes = [e.misfit(file.shapes[e.theirs]) for e in shared if not e.fits(file.shapes[e.theirs])]
     dtypes = [f"`{e.theirs}` {t}" for e in shared if (t := file.dtypes[e.theirs]) not in READABLE]
     surplus = [n for n in file.shapes if n not in by_name and not _is_unused(n, family, prefix)]
     mistakes = {
