@@ -54,7 +54,7 @@ def check_computer(streams: Streams, *, shadows: bool) -> None:
             raise fail(
                 Code.OUT_OF_MEMORY,
                 f"the memories of {len(streams.dies)} dies take {arena_bytes} bytes, and this computer has {ram}",
-                help="run a smaller model: `--set model.layers=2 --set train.batch=...`",
+                help="run a smaller model: fewer layers, narrower ones, or a smaller batch",
             )
 
 

@@ -101,6 +101,25 @@ def test_a_change_is_said_as_the_file_says_it() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("@ wte", "@ transpose(wte)"), ("@ transpose(v0)", "@ v0")],
+    ids=["missing", "surplus"],
+)
+def test_an_edit_that_is_proposed_compiles(wrong: str, right: str) -> None:
+    text = (
+        MLP.text.replace("@ transpose(wte)", "@ wte") if wrong == "@ wte" else MLP.text.replace("@ v0", wrong)
+    )
+    text = text.replace("f = 8", "f = 16").replace("vocab = 8", "vocab = 24")
+    with pytest.raises(Refused) as caught:
+        compile_source(Source("m.wsl", text))
+    (change,) = caught.value.diagnostics[0].proposals
+    assert change.edit is not None
+    assert right in change.words
+    assert change.edit.edited().text == text.replace(wrong, right)
+    assert not list(untrue_proposals(text, [change], 2))
+
+
 def test_trials_end() -> None:
     """A thousand candidates that are all refused cost no more than the budget."""
     many = tuple(Proposal(sets=(("train.batch", str(n)),)) for n in range(1001, 3001, 2))

@@ -45,7 +45,7 @@ def mistake(tmp_path: Path, line: str, text: str = TEXT) -> tuple[Diagnostic, st
     path = tmp_path / "m.wsl"
     path.write_text(text % line)
     with pytest.raises(CompileError) as caught:
-        load(str(path))
+        compile_file(str(path))
     (d,) = caught.value.diagnostics
     assert d.label.span.source is not None
     return d, d.label.span.source.text[d.label.span.start : d.label.span.end]
@@ -58,10 +58,10 @@ def mistake(tmp_path: Path, line: str, text: str = TEXT) -> tuple[Diagnostic, st
             "x = x + gelu(x @ wide) @ wide",
             "gelu(x @ wide) @ wide",
             "`@` of `gelu(x @ wide)` [2, 6, 16] and `wide` [8, 16]: dimension 2 of the first is 16, dimension 0 of",
-            "`gelu(x @ wide) @ transpose(wide)` would fit",
+            "`gelu(x @ wide) @ transpose(wide)` is refused by W103, parameter `g` is never used",
         ),
         ("x = x @ transpose(wide)", "x @ transpose(wide)", "dimension 1 of the second is 16",
-         "without `transpose` it would fit"),
+         "no change near it compiles: `x @ wide` is refused by W101"),
         ("x = x @ g", "x @ g", "needs a matrix on its right, not [8]", "`g` is [8]"),
         ("x = x + x @ wide", "x + x @ wide", "`+` of [2, 6, 8] and [2, 6, 16]", "`x @ wide` is [2, 6, 16]"),
         ("x = rmsnorm(x @ wide, g)", "rmsnorm(x @ wide, g)", "`rmsnorm` of `x @ wide` [2, 6, 16] and `g` [8]", ""),

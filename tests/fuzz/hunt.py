@@ -68,8 +68,8 @@ def untrue_proposals(text: str, proposals: Iterable[Proposal], level: int) -> It
     """Of each change that a refusal proposes and that is refused itself, both, in words."""
     for change in proposals:
         try:
-            changed_graph = elaborate(resolve(parse(Source("m.wsl", text)), changed(NO_OVERRIDES, change)))
-            program_of(changed_graph, level)
+            source = change.edit.edited() if change.edit else Source("m.wsl", text)
+            program_of(elaborate(resolve(parse(source), changed(NO_OVERRIDES, change))), level)
         except CompileError as refused:
             yield f"{change.words} was proposed, and is refused: {refused}"
 

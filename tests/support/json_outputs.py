@@ -14,6 +14,10 @@ from tempfile import TemporaryDirectory
 from typing import Final
 from unittest.mock import patch
 
+from safetensors.numpy import save_file
+
+from tests.oracles.huggingface import random_checkpoint
+from tests.support.huggingface_configs import GPT2
 from tests.support.paths import CASES
 from wscc.backends.artifact.files import load_artifact, write_artifact
 from wscc.cli import main
@@ -30,6 +34,7 @@ compile model.wsl -o searched -O3
 compile model.wsl --emit graph --parallel tp=2
 compile tray.wsl --stagger --parallel dp=2,tp=2
 compile model.wsl --parallel tp=3
+compile view.wsl --parallel tp=2
 run out --steps 1 --check --data text
 verify out
 verify broken
@@ -43,6 +48,8 @@ search model.wsl --jobs 1 --budget 1
 faults model.wsl --parallel tp=4 --rate 75% --seeds 1
 call-order model.wsl --parallel pp=2
 import config.json
+import small.json --seq 8 -o small.wsl
+run small.wsl --steps 1 --weights small.safetensors --set train.batch=1 --set train.microbatch=1 --parallel dp=1
 route --mesh 2x2 --flows flows.txt
 collective all_reduce --mesh 2x2 --bytes 4KiB --check
 collective all_gather --mesh 1x3 --bytes 4KiB --sweep
@@ -101,6 +108,10 @@ def _write_inputs(folder: Path) -> None:
     (folder / "text").write_bytes(bytes(range(32)) * 8)
     config = (CASES / "configs" / "gpt2.json").read_text(encoding="utf-8")
     (folder / "config.json").write_text(config.replace("{", '{"unheard_of": 1,', 1), encoding="utf-8")
+    view = model.replace("@ transpose(wte)", "@ wte").replace("vocab = 32", "vocab = 48")
+    (folder / "view.wsl").write_text(view, encoding="utf-8")
+    (folder / "small.json").write_text(json.dumps(GPT2), encoding="utf-8")
+    save_file(random_checkpoint(GPT2), folder / "small.safetensors")
     (folder / "flows.txt").write_text("0,0 1,1 1000\n0,1 1,1 1000 same\n", encoding="utf-8")
 
 

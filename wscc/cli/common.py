@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from wscc.diagnostics import Code, CompileError, Diagnostic, Source
+from wscc.diagnostics import Code, CompileError, Diagnostic, Proposal, Source
 from wscc.diagnostics.render import one_line, render
 from wscc.files import read_source, to_json
 from wscc.files.kinds import CALL_ORDER
@@ -130,10 +130,17 @@ def _help_of(problem: click.ClickException) -> str:
     return f"see `{context.command_path} --help`" if context else ""
 
 
+def _as_json(p: Proposal) -> dict[str, Any]:
+    fields: dict[str, Any] = {"options": list(p.options), "change": p.words}
+    if p.edit:
+        fields["edit"] = {"start": p.edit.span.start, "end": p.edit.span.end, "text": p.edit.text}
+    return fields
+
+
 def _show_error(first: Diagnostic) -> None:
     span = first.label.span
     place = {"file": span.file, "line": span.line, "column": span.column}
-    proposals = [{"options": list(p.options), "change": p.words} for p in first.proposals]
+    proposals = [_as_json(p) for p in first.proposals]
     error = {"code": str(first.code), "message": first.message, **place, "help": first.help}
     show_json({"error": {**error, "proposals": proposals}})
 

@@ -9,10 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wscc.diagnostics.codes import CODES, Code
-from wscc.diagnostics.data import NO_SPAN, Diagnostic, Label, Proposal, Source, Span
+from wscc.diagnostics.data import NO_SPAN, Diagnostic, Edit, Label, Proposal, Source, Span
 from wscc.diagnostics.render import render
 
-__all__ = ["CODES", "NO_SPAN", "Code", "CompileError", "Diagnostic", "Label", "Proposal", "Source", "Span"]
+__all__ = [
+    "CODES",
+    "NO_SPAN",
+    "Code",
+    "CompileError",
+    "Diagnostic",
+    "Edit",
+    "Label",
+    "Proposal",
+    "Source",
+    "Span",
+]
 
 
 class CompileError(Exception):

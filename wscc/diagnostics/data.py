@@ -46,28 +46,48 @@ Degrees = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """Other words at a place; `said` shows them among their neighbours."""
+
+    span: Span
+    text: str
+    said: str
+
+    def edited(self) -> Source:
+        """The source with the other words."""
+        source = self.span.source
+        assert source is not None, "a place of a text"
+        return Source(source.name, source.text[: self.span.start] + self.text + source.text[self.span.end :])
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change of a program: another strategy (`()` is one die, None the same), and other values by `--set` key.
+    """A change of a program: another strategy (`()` is one die, None the same), other values by `--set` key, or other
+    words at a place of its text.
 
     Proposal((("dp", 2),), (("train.batch", "8"),))    `parallel dp = 2` with `batch 8`
     """
 
     parallel: Degrees | None = None
     sets: tuple[tuple[str, str], ...] = ()
+    edit: Edit | None = None
 
     def then(self, other: Proposal) -> Proposal:
         """Both changes; where they contradict each other, the later one."""
         parallel = self.parallel if other.parallel is None else other.parallel
-        return Proposal(parallel, tuple({**dict(self.sets), **dict(other.sets)}.items()))
+        return Proposal(
+            parallel, tuple({**dict(self.sets), **dict(other.sets)}.items()), other.edit or self.edit
+        )
 
     @property
     def keys(self) -> tuple[str, ...]:
         """What it changes, without the values."""
-        return (*(["parallel"] if self.parallel is not None else []), *(key for key, _ in self.sets))
+        others = (["parallel"] if self.parallel is not None else []) + ["text"] * (self.edit is not None)
+        return (*others, *(key for key, _ in self.sets))
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The words that make the change at the end of a command line."""
+        """The words that make the change at the end of a command line, but for that of the text."""
         degrees = ",".join(f"{a}={n}" for a, n in self.parallel or (("dp", 1),))
         strategy = () if self.parallel is None else ("--parallel", degrees)
         return (*strategy, *(word for key, value in self.sets for word in ("--set", f"{key}={value}")))
@@ -77,6 +97,7 @@ class Proposal:
         """The change as the file would say it."""
         degrees = ", ".join(f"{a} = {n}" for a, n in self.parallel or (("dp", 1),))
         strategy = [] if self.parallel is None else [f"`parallel {degrees}`"]
+        strategy += [f"`{self.edit.said}`"] if self.edit else []
         values = [f"`{key.split('.')[-1]} {_spaced(key, value)}`" for key, value in self.sets]
         return " with ".join([*strategy, *([" and ".join(values)] if values else [])])
 

@@ -19,6 +19,7 @@ from wscc.driver.pipeline import Insertion, Pipeline
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import Overrides
+from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
 from wscc.ir.module import Module
 from wscc.passes.choices import DEFAULT, Choices
@@ -49,7 +50,8 @@ class Trials:
         """The refusal of the program with the change; None if it compiles."""
         self.left -= 1
         try:
-            self._compile(elaborate(resolve(self.file, changed(self.overrides, change))))
+            file = parse(change.edit.edited()) if change.edit else self.file
+            self._compile(elaborate(resolve(file, changed(self.overrides, change))))
         except CompileError as refused:
             self.left -= _PLACED * (refused.diagnostics[0].code in _PLACEMENT)
             return refused
@@ -135,4 +137,6 @@ class _Search:
                 self.found.append(change)
             else:
                 self.first_refusal = self.first_refusal or (change, refused.diagnostics[0])
-                yield from (change.then(c) for c in refused.diagnostics[0].candidates)
+                # Places are those of the changed text: one change of it must do.
+                candidates = [c for c in refused.diagnostics[0].candidates if not (c.edit and change.edit)]
+                yield from map(change.then, candidates)

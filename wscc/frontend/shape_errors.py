@@ -1,11 +1,11 @@
-"""Errors of shapes that do not fit, in the words of the source: each operand as written, and shapes that would fit."""
+"""Errors of shapes that do not fit, in the words of the source: each operand as written, and what would fit."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from wscc.diagnostics import Code, CompileError, fail
+from wscc.diagnostics import Code, CompileError, Edit, Proposal, fail
 from wscc.frontend import ast
 from wscc.frontend.fmt import expression
 from wscc.ir.op import Value
@@ -23,7 +23,29 @@ def shape_error(problem: str, e: ast.Expr, operands: Sequence[Operand]) -> Compi
     shapes = [f"`{_short(written)}` is {list(value.type.shape)}" for written, value in operands]
     if all(line.replace(" is ", " ") in problem for line in shapes):
         shapes = []  # said already
-    return fail(Code.SHAPE, problem, e.span, help="\n".join([*shapes, *_suggestions(e, operands)]))
+    help = "\n".join([*shapes, *_suggestions(e, operands)])
+    return fail(Code.SHAPE, problem, e.span, help=help, candidates=_transposed(e, operands))
+
+
+def _transposed(e: ast.Expr, operands: Sequence[Operand]) -> list[Proposal]:
+    """The product with the other of `w` and `transpose(w)`, where that has a shape that fits."""
+    shapes = [value.type.shape for _, value in operands]
+    if not isinstance(e, ast.Binary) or e.op != "@" or len(shapes) != 2 or len(shapes[1]) != 2:
+        return []
+    right = e.right
+    is_view = isinstance(right, ast.Call) and right.function.id == "transpose"
+    if shapes[0][-1] != shapes[1][0 if is_view else 1] or right.span.source is None:
+        return []
+    other = right.args[0] if isinstance(right, ast.Call) and is_view else None
+    text = _text(other) if other else f"transpose({_text(right)})"
+    shown = _short(other) if other else f"transpose({_short(right)})"
+    return [Proposal(edit=Edit(right.span, text, f"{_short(e.left)} @ {shown}"))]
+
+
+def _text(e: ast.Expr) -> str:
+    """The expression as it is written."""
+    assert e.span.source is not None
+    return e.span.source.text[e.span.start : e.span.end]
 
 
 def _operation(e: ast.Expr) -> str:
@@ -37,14 +59,9 @@ def _short(e: ast.Expr) -> str:
 
 
 def _suggestions(e: ast.Expr, operands: Sequence[Operand]) -> list[str]:
-    """Lines of help with shapes that would fit, where the operands suggest them."""
+    """Lines of help on the shapes that the operation takes."""
     shapes = [value.type.shape for _, value in operands]
     match _operation(e), shapes:
-        case "@", [x, w] if len(w) == 2 and isinstance(e, ast.Binary):
-            if isinstance(e.right, ast.Call) and e.right.function.id == "transpose":
-                return ["without `transpose` it would fit"] if x[-1] == w[0] else []
-            suggestion = f"`{_short(e.left)} @ transpose({_short(e.right)})` would fit"
-            return [suggestion] if x[-1] == w[1] else []
         case "@", [_, w] if len(w) > 2:
             return ["`project(x, w)` takes weights with more than two dimensions"]
         case "attention", [q, k, v] if len(q) == len(k) == len(v) == 4 and q[2] > k[2] and q[2] % k[2] == 0:

@@ -131,7 +131,7 @@ OPT: Final = Family(
 # Query head k * groups + g shares the keys and values of head k, there as here; both turn the pair (i, i + e/2).
 _SHARED, _SHARED_BIAS = Axes("d k g e", "(k g e) d"), Axes("k g e", "(k g e)")
 LLAMA: Final = Family(
-    "llama",  # and Qwen2, whose names are the same
+    "llama",  # and Qwen2, Mistral and Granite, whose names are the same
     ("model.", ""),
     (
         Mapped(EMBEDDING, "embed_tokens.weight", TABLE),
