@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from wscc.analysis.op_times import procedure_seconds
 from wscc.diagnostics import Code, Proposal, fail
 from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Module
 from wscc.ir.naming import BACKWARD, FORWARD
 from wscc.ir.step import Call, Loop, Ref
+from wscc.passes.stages.balance import Balance
 from wscc.strategy import with_degree
 
 
@@ -77,29 +79,34 @@ def _name(stmt: Call | Loop) -> str:
 
 
 def cut(module: Module, stages: int, interleave: int) -> list[Chunk]:
-    """The chain cut into `stages` x `interleave` chunks of equally many layers, or one more in the first (8, 8, 7, 7).
+    """The chain cut into `stages` x `interleave` chunks, such that the fullest takes the least time: 8, 8, 7, 7 layers
+    of 30 alike, fewer beside a head that takes as long as several layers.
 
-    Statements before the first layer belong to the first chunk, and others outside a loop to the chunk of the layer
-    before them. Fails with W201 where there are fewer layers than chunks.
+    Statements before the first layer belong to the first chunk, those behind the last layer to the last chunk, and
+    others outside a loop to the chunk of the layer before them. A chunk has a layer, or at least such a statement.
+    Fails with W201 where there are fewer layers than chunks that need one.
     """
     loop = module.step[chain_loop(module)]
     assert isinstance(loop, Loop)
     forward = [s for s in loop.body if _name(s).endswith(FORWARD)]
     backward = [s for s in loop.body if _name(s).endswith(BACKWARD)][::-1]
     zeroing = [s for s in loop.body if not _name(s).endswith((FORWARD, BACKWARD))]
-    layers = sum(s.count for s in forward if isinstance(s, Loop))
-    _check_layers(module, layers, stages, interleave)
-    layers_left = _spread(layers, stages * interleave)
+    pairs = list(zip(forward, backward, strict=True))
+    layers = sum(f.count for f in forward if isinstance(f, Loop))
+    least = _least_layers(forward, stages * interleave)
+    _check_layers(module, layers, stages, interleave, sum(least))
+    layers_left = _balance(module, pairs, least).counts()
     chunks = [Chunk(zeroing=zeroing) for _ in layers_left]
-    chunk = 0
-    for f, b in zip(forward, backward, strict=True):
+    chunk, layers_behind = 0, layers
+    for f, b in pairs:
         if isinstance(f, Call):
+            chunk = chunk if layers_behind else len(chunks) - 1
             chunks[chunk].forward.append(Piece(f))
             chunks[chunk].backward.insert(0, Piece(b))
             continue
         first = 0
         while first < f.count:
-            if layers_left[chunk] == 0:
+            while layers_left[chunk] == 0:
                 chunk += 1
             count = min(layers_left[chunk], f.count - first)
             layers_left[chunk] -= count
@@ -107,25 +114,56 @@ def cut(module: Module, stages: int, interleave: int) -> list[Chunk]:
             # Layers run backwards there: iteration i is layer count - 1 - i.
             chunks[chunk].backward.insert(0, Piece(b, f.count - first - count, count))
             first += count
+        layers_behind -= f.count
     return chunks
 
 
-def _spread(layers: int, chunks: int) -> list[int]:
-    return [layers // chunks + (c < layers % chunks) for c in range(chunks)]
+def _least_layers(forward: list[Call | Loop], chunks: int) -> list[int]:
+    """The layers that each chunk needs at least: one, or none where the first or the last has statements of its own."""
+    if chunks == 1:
+        return [0]
+    least = [1] * chunks
+    if any(isinstance(s, Loop) for s in forward):
+        least[0] -= isinstance(forward[0], Call)
+        least[-1] -= isinstance(forward[-1], Call)
+    return least
 
 
-def _check_layers(module: Module, layers: int, stages: int, interleave: int) -> None:
-    if layers >= stages * interleave or stages * interleave == 1:
+def _balance(module: Module, pairs: list[tuple[Call | Loop, Call | Loop]], least: list[int]) -> Balance:
+    """The layers and the statements around them with their weights, in femtoseconds of a micro-batch on a die."""
+
+    def weight(*stmts: Call | Loop) -> int:
+        procedures = [module.procedure(_name(s)) for s in stmts]
+        return round(1e15 * sum(procedure_seconds(module, p) for p in procedures))
+
+    layers: list[int] = []
+    before = after = 0
+    for f, b in pairs:
+        if isinstance(f, Loop):
+            if layers:
+                layers[-1] += after
+            layers += [weight(f, b)] * f.count
+            after = 0
+        elif layers:
+            after += weight(f, b)
+        else:
+            before += weight(f, b)
+    return Balance(layers, least, before, after)
+
+
+def _check_layers(module: Module, layers: int, stages: int, interleave: int, needed: int) -> None:
+    if layers >= needed:
         return
-    axis = module.axes[0][0]
+    chunks = stages * interleave
+    axis, most = module.axes[0][0], layers + chunks - needed
     factor = f" x interleave {interleave}" if interleave > 1 else ""
-    uncut = [Proposal(sets=(("train.interleave", str(n)),)) for n in range(layers // stages, 0, -1)]
+    uncut = [Proposal(sets=(("train.interleave", str(n)),)) for n in range(most // stages, 0, -1)]
     fewer = [
-        Proposal(with_degree(module.axes, axis, n)) for n in range(min(max(layers, 1), stages - 1), 0, -1)
+        Proposal(with_degree(module.axes, axis, n)) for n in range(min(max(most, 1), stages - 1), 0, -1)
     ]
     raise fail(
         Code.DEGREE,
-        f"`{axis} = {stages}`{factor} needs {stages * interleave} layers or more, and the model has {layers}",
+        f"`{axis} = {stages}`{factor} needs {needed} layers or more, and the model has {layers}",
         help="" if layers else "only layers of a `repeat` are cut apart",
         candidates=[*uncut, *(change.then(more) for change in fewer for more in _uncut(interleave))],
     )

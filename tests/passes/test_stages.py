@@ -168,8 +168,8 @@ def test_stages_communicate_in_one_order_and_compute_what_one_device_would(case:
     assert check.ok, check
 
 
-def test_layers_spread_evenly_early_stages_first() -> None:
-    for layers, pp, expected in ((30, 4, [8, 8, 7, 7]), (10, 3, [4, 3, 3]), (7, 2, [4, 3])):
+def test_layers_that_are_left_over_go_where_no_embedding_or_head_is() -> None:
+    for layers, pp, expected in ((30, 4, [7, 8, 8, 7]), (10, 3, [3, 4, 3]), (7, 2, [4, 3])):
         cut = staged(gpt({"pp": pp}, Shape(layers=layers)))
         assert [a.extents[0] for a in cut.arrays if (a.of or a.name) == "block.w1"] == expected
 
@@ -197,8 +197,10 @@ def test_a_tied_table_is_updated_once_and_its_copies_stay_equal() -> None:
 
 @pytest.mark.parametrize("layers", [1, 3])
 def test_fewer_layers_than_stages_are_refused_with_what_would_work(layers: int) -> None:
+    """The embedding and the head may have stages of their own."""
     with pytest.raises(CompileError) as refused:
-        compile_graph(gpt({"pp": 4}, Shape(layers=layers)))
+        compile_graph(gpt({"pp": layers + 3}, Shape(layers=layers), wafer=Wafer("w", 1, 6)))
     diagnostic = refused.value.diagnostics[0]
     assert (diagnostic.code, f"has {layers}" in diagnostic.message) == (Code.DEGREE, True)
-    assert diagnostic.candidates[0].parallel == ((("pp", layers),) if layers > 1 else ())
+    assert diagnostic.candidates[0].parallel == (("pp", layers + 2),)
+    compile_graph(gpt({"pp": layers + 2}, Shape(layers=layers), wafer=Wafer("w", 1, 6)))

@@ -158,10 +158,10 @@ def test_a_wrong_estimate_costs_work_and_not_the_winner(monkeypatch: pytest.Monk
 def test_reasons_are_counted_apart() -> None:
     """Without stages nothing can be interleaved, with two there are too few layers, three replicas do not divide 8."""
     with pytest.raises(CompileError) as error:
-        search(problem("train.interleave=2"))
+        search(problem("train.interleave=3"))
     message = error.value.diagnostics[0].message
     assert message.startswith(
-        "none of 26 strategies of 4 to 1 dies fits: 15 W201, such as `dp=2,sp=2`: `interleave 2`"
+        "none of 26 strategies of 4 to 1 dies fits: 15 W201, such as `dp=2,sp=2`: `interleave 3`"
     )
     assert re.search(r"; 6 W201, .* 2; 1 W201, such as `dp=3`: batch 8 .* = 6$", message)
 

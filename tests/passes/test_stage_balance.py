@@ -1,0 +1,85 @@
+"""The cut of a pipeline by work: the best partition, stages without layers, and what it does for a step."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.end_to_end.test_equality import judged, reference
+from tests.support.compile_once import artifact_of
+from tests.support.models import Shape, gpt, llama
+from wscc.driver.simulate import simulate
+from wscc.ir.types import DType
+from wscc.machine.wafer import Die, Wafer
+from wscc.passes.differentiate import Differentiate
+from wscc.passes.partition import Partition
+from wscc.passes.stages.balance import Balance
+from wscc.passes.stages.cut import cut
+
+WEIGHTS = st.lists(st.integers(1, 5), min_size=1, max_size=7)
+
+
+@given(
+    WEIGHTS, st.integers(1, 4), st.tuples(st.booleans(), st.booleans()), st.integers(0, 9), st.integers(0, 9)
+)
+def test_no_partition_has_a_lighter_fullest_chunk_or_is_more_even(
+    layers: list[int], chunks: int, has_own: tuple[bool, bool], before: int, after: int
+) -> None:
+    """Against all partitions."""
+    least = [1] * chunks
+    least[0] -= has_own[0]
+    least[-1] = max(0, least[-1] - has_own[1])
+    if sum(least) > len(layers):
+        return
+
+    def rank(counts: tuple[int, ...]) -> tuple[int, int, list[int]]:
+        ends = [sum(counts[:c]) for c in range(chunks + 1)]
+        weights = [sum(layers[a:b]) for a, b in pairwise(ends)]
+        weights[0] += before
+        weights[-1] += after
+        return max(weights), sum(w * w for w in weights), [-n for n in counts]
+
+    partitions = [
+        counts
+        for counts in product(range(len(layers) + 1), repeat=chunks)
+        if sum(counts) == len(layers) and all(n >= m for n, m in zip(counts, least, strict=True))
+    ]
+    assert tuple(Balance(layers, least, before, after).counts()) == min(partitions, key=rank)
+
+
+def layers_by_chunk(degree: int, shape: Shape) -> list[int]:
+    module = Partition().run(Differentiate().run(gpt({"pp": degree}, shape, wafer=WAFER)))
+    return [sum(p.count for p in chunk.forward) for chunk in cut(module, degree, 1)]
+
+
+WAFER = Wafer("w", 1, 4, Die(peak=10**9, tile=1))
+
+
+def test_a_head_as_long_as_several_layers_gets_a_stage_with_fewer() -> None:
+    """A layer has 12 d d FLOPs a token and more for attention, a head d vocab: of 128 times d words, ten layers."""
+    assert layers_by_chunk(4, Shape(layers=8, calls=8, batch=8, vocab=32)) == [2, 2, 2, 2]
+    assert layers_by_chunk(4, Shape(layers=8, calls=8, batch=8, vocab=2048)) == [2, 3, 3, 0]
+
+
+def test_the_cut_by_work_makes_the_step_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By most of what the last stage had too much: its head takes as long as five layers."""
+    shape = Shape(layers=8, calls=16, batch=16, vocab=1024)
+
+    def seconds() -> float:
+        module = gpt({"pp": 4}, shape, wafer=WAFER, dtype=DType.F32)
+        return float(simulate(artifact_of(module)).figures().step_seconds)
+
+    by_work = seconds()
+    monkeypatch.setattr(Balance, "counts", lambda self: [2, 2, 2, 2])
+    assert by_work < 0.85 * seconds()
+
+
+def test_stages_without_layers_equal_one_device() -> None:
+    """Embedding and head alone on their stages."""
+    for family in (gpt, llama):
+        shape = Shape(layers=2, calls=4, batch=4)
+        check = judged(family({"pp": 4}, shape), reference(family, shape, DType.F64, "adamw"), DType.F64)
+        assert check.ok, check
