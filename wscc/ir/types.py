@@ -29,6 +29,16 @@ class DType(StrEnum):
         return _NUMPY[self].itemsize
 
     @property
+    def precision(self) -> int:
+        """Bits of the significand of a float, the first one included."""
+        return _PRECISION[self]
+
+    @property
+    def roundoff(self) -> float:
+        """The largest relative error of rounding to this float type."""
+        return float(2.0**-self.precision)
+
+    @property
     def is_float(self) -> bool:
         """Whether the elements are floating-point numbers."""
         return self is not DType.I32
@@ -40,6 +50,7 @@ _NUMPY: dict[DType, np.dtype[np.generic]] = {
     DType.BF16: np.dtype(ml_dtypes.bfloat16),
     DType.I32: np.dtype(np.int32),
 }
+_PRECISION: dict[DType, int] = {DType.F64: 53, DType.F32: 24, DType.BF16: 8}
 
 
 class Reduction(StrEnum):

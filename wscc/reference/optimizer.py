@@ -25,6 +25,11 @@ def rate(lr_schedule: LrSchedule, t: int) -> float:
     return lr_schedule.floor + (1 - lr_schedule.floor) * 0.5 * (1 + cos(pi * progress))
 
 
+def clip_factor(clip: float, norm: float) -> float:
+    """What gradients of the 2-norm `norm` are multiplied by, so that their norm is at most `clip`; 0: no clip."""
+    return min(1.0, clip / (norm + _CLIP_EPS)) if clip else 1.0
+
+
 def global_norm(grads: dict[str, Array]) -> float:
     """The 2-norm of all gradients as one vector."""
     return sqrt(sum(float(np.square(g.astype(np.float64)).sum()) for g in grads.values()))
@@ -45,7 +50,7 @@ class Optimizer:
         gradients."""
         self.t += 1
         lr = self.train.optimizer.lr * rate(self.train.lr_schedule, self.t)
-        factor = min(1.0, self.train.clip / (norm + _CLIP_EPS)) if self.train.clip else 1.0
+        factor = clip_factor(self.train.clip, norm)
         step = self._adamw if self.train.optimizer.kind == "adamw" else self._sgd
         updated = {n: step(n, wide(weights[n]), wide(g) * factor, lr) for n, g in grads.items()}
         return {n: updated[n].astype(w.dtype) if n in updated else w for n, w in weights.items()}
@@ -62,8 +67,8 @@ class Optimizer:
         return w - lr * (unbiased_m / (np.sqrt(unbiased_v) + o.eps) + o.weight_decay * w)
 
     def _moment(self, moments: dict[str, Array], name: str, x: Array, beta: float) -> Array:
-        """The moving average of `x` after this step, which is stored in `moments`."""
+        """The moving average of `x` after this step; `moments` keeps it rounded, the step takes it as it is."""
         old = wide(moments[name]) if name in moments else np.zeros_like(x)
         new = beta * old + (1 - beta) * x
-        moments[name] = self.precision.store(new, self.train.grads)
-        return wide(moments[name])
+        moments[name] = self.precision.exact(new, self.train.grads)
+        return np.asarray(new)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from wscc.ir.op import Op
 from wscc.ir.types import DType
+from wscc.reference.noise import Noise
 
 Array = NDArray[Any]
 Forward = Callable[[Op, Sequence[Array]], Sequence[Array]]
@@ -33,12 +34,13 @@ class Semantics:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The element type of every float; `None`: that of the module.
+    """The element type of every float; `None`: that of the module. With `noise`, a draw of rounding errors.
 
     Not bf16: a module that computes in bf16 keeps its statistics wider, as only the module can say.
     """
 
     dtype: DType | None = None
+    noise: Noise | None = None
 
     def __post_init__(self) -> None:
         assert self.dtype in (None, DType.F32, DType.F64), self.dtype
@@ -47,9 +49,15 @@ class Precision:
         """The type that values of `dtype` are stored in."""
         return (self.dtype or dtype).numpy if dtype.is_float else dtype.numpy
 
-    def store(self, x: Array, dtype: DType) -> Array:
-        """`x` rounded to the type that values of `dtype` are stored in."""
+    def exact(self, x: Array, dtype: DType) -> Array:
+        """`x`, which is given and not computed, in the type that values of `dtype` are stored in."""
         return np.asarray(x).astype(self.of(dtype), copy=False)
+
+    def store(self, x: Array, dtype: DType) -> Array:
+        """`x`, computed, rounded to the type that values of `dtype` are stored in."""
+        if self.noise and dtype.is_float:
+            x = self.noise.moved(np.asarray(x), self.dtype or dtype)
+        return self.exact(x, dtype)
 
 
 def wide(x: Array) -> Array:

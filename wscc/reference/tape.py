@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -14,6 +14,7 @@ from wscc.ir.op import Op, Value
 from wscc.ir.step import Call, walk
 from wscc.ir.types import DType
 from wscc.reference import activations, arithmetic, attention, layers, loss
+from wscc.reference.noise import Noise
 from wscc.reference.semantics import Array, Precision, Semantics, wide
 
 SEMANTICS: Final[dict[str, Semantics]] = {
@@ -28,6 +29,31 @@ Key = tuple[str, tuple[int, ...]]  # an array and the index of one of its elemen
 _K = TypeVar("_K", bound=Hashable)
 Tensors = Mapping[str, Array]  # array name -> all its elements, shape (*extents, *type.shape)
 Env = dict[str, Array]  # the values of one call by name
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The values of a procedure that are parameters or made of parameters alone; gradients of these are summed in
+    `dtype` from the start."""
+
+    names: frozenset[str]
+    dtype: DType
+
+    @staticmethod
+    def of(procedure: Procedure, parameters: set[str], dtype: DType) -> Weights:
+        """Those of a procedure whose inputs `parameters` are parameters."""
+        names = set(parameters)
+        for op in procedure.ops:
+            if op.operands and all(v.name in names for v in op.operands):
+                names |= {v.name for v in op.results}
+        return Weights(frozenset(names), dtype)
+
+    def dtype_of_gradient(self, value: Value) -> DType:
+        """The element type in which the gradient of `value` is summed."""
+        return self.dtype if value.name in self.names else value.type.dtype
+
+
+NO_WEIGHTS: Final = Weights(frozenset(), DType.F64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +82,39 @@ def run_ops(ops: tuple[Op, ...], env: Env, precision: Precision) -> None:
             env[value.name] = precision.store(result, value.type.dtype)
 
 
-def pull_back(ops: tuple[Op, ...], env: Env, grads: Env, precision: Precision) -> None:
+def pull_back(
+    ops: tuple[Op, ...], env: Env, grads: Env, precision: Precision, weights: Weights = NO_WEIGHTS
+) -> None:
     """Add to `grads`, which has gradients of results, those of all values that the results depend on."""
     for op in reversed(ops):
         if not any(v.name in grads for v in op.results):
             continue
         dys = [wide(grads[v.name]) if v.name in grads else _zero(v, precision) for v in op.results]
         xs, ys = ([wide(env[v.name]) for v in values] for values in (op.operands, op.results))
-        for value, grad in zip(op.operands, SEMANTICS[op.kind].vjp(op, xs, ys, dys), strict=True):
+        found = SEMANTICS[op.kind].vjp(op, xs, ys, dys)
+        if precision.noise:
+            found = _with_partial_sums(op, xs, ys, dys, found, precision.noise, weights)
+        for value, grad in zip(op.operands, found, strict=True):
             if grad is not None and value.type.dtype.is_float:
-                _accumulate(grads, value.name, grad, value.type.dtype, precision)
+                _accumulate(grads, value.name, grad, weights.dtype_of_gradient(value), precision)
+
+
+def _with_partial_sums(
+    op: Op, xs: list[Array], ys: list[Array], dys: list[Array], grads: Sequence[Array | None], noise: Noise,
+    weights: Weights,
+) -> list[Array | None]:  # fmt: skip
+    """`grads` of the operands, those of weights as sums of rounded partial sums over what else the result has."""
+    out = list(grads)
+    for i, value in enumerate(op.operands):
+        rows = [f for f in op.rule.outs[0] if f not in op.rule.ins[i]]
+        grad = grads[i]
+        if value.name not in weights.names or grad is None or not rows:
+            continue
+        signs = noise.signs(tuple(op.sizes[f] if f in rows else 1 for f in op.rule.outs[0]))
+        contributions = SEMANTICS[op.kind].vjp(op, xs, ys, [dys[0] * signs, *dys[1:]])[i]
+        assert contributions is not None
+        out[i] = noise.summed(grad, contributions, weights.dtype)
+    return out
 
 
 def _zero(value: Value, precision: Precision) -> Array:
@@ -73,8 +122,16 @@ def _zero(value: Value, precision: Precision) -> Array:
 
 
 def _accumulate(sums: dict[_K, Array], key: _K, x: Array, dtype: DType, precision: Precision) -> None:
-    total = wide(sums[key]) + x if key in sums else x
-    sums[key] = precision.store(total, dtype)
+    """Add `x`, which is stored by itself before, as results of ops are."""
+    stored = precision.store(x, dtype)
+    sums[key] = precision.store(wide(sums[key]) + wide(stored), dtype) if key in sums else stored
+
+
+def _rounding(op: Op, env: Env, grads: Env) -> float:
+    """The variance that rounding the op's results to their types, by u xi of each, adds to what `grads` belongs to."""
+    results = [v for v in op.results if v.name in grads and v.type.dtype.is_float]
+    moved = (wide(env[v.name]) * wide(grads[v.name]) * v.type.dtype.roundoff for v in results)
+    return sum(float(np.square(x, dtype=np.float64).sum()) / 3 for x in moved)
 
 
 class Tape:
@@ -90,6 +147,8 @@ class Tape:
         self.procedures = {p.name: p for p in module.procedures}
         self.memory: dict[Key, Array] = {}
         self.records: list[_Record] = []
+        # After `gradients`: the variance of its scalar where every value is rounded once, to first order.
+        self.rounding = 0.0
         for a in module.arrays:
             if a.kind in (Kind.PARAM, Kind.INPUT):
                 self._load(a.name, params if a.kind is Kind.PARAM else inputs)
@@ -100,7 +159,7 @@ class Tape:
         if name not in tensors or tensors[name].shape != shape:
             actual = list(tensors[name].shape) if name in tensors else "missing"
             raise ValueError(f"`{name}` must be {list(shape)} and is {actual}")
-        stored = self.precision.store(tensors[name], a.type.dtype)
+        stored = self.precision.exact(tensors[name], a.type.dtype)
         for index in np.ndindex(a.extents):
             self.memory[name, index] = stored[index]
 
@@ -138,10 +197,16 @@ class Tape:
             seed = adjoints.pop(key, None) if output.mode is Mode.WRITE else adjoints.get(key)
             if seed is not None and output.value.type.dtype.is_float:
                 _accumulate(grads, output.value.name, wide(seed), output.value.type.dtype, self.precision)
-        pull_back(record.procedure.ops, record.env, grads, self.precision)
+        pull_back(record.procedure.ops, record.env, grads, self.precision, self._weights(record))
+        self.rounding += sum(_rounding(op, record.env, grads) for op in record.procedure.ops)
         for value, key in zip(record.procedure.inputs, record.inputs, strict=True):
             if value.name in grads:
                 _accumulate(adjoints, key, wide(grads[value.name]), self._grad_dtype(key), self.precision)
+
+    def _weights(self, record: _Record) -> Weights:
+        inputs = zip(record.procedure.inputs, record.inputs, strict=True)
+        parameters = {v.name for v, key in inputs if self.arrays[key[0]].kind is Kind.PARAM}
+        return Weights.of(record.procedure, parameters, self.module.train.grads)
 
     def _grad_dtype(self, key: Key) -> DType:
         array = self.arrays[key[0]]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.ir.types import DType
+from wscc.reference.noise import Noise
 from wscc.reference.optimizer import Optimizer, global_norm
 from wscc.reference.semantics import Array, Precision
 from wscc.reference.tape import Tape, Tensors
@@ -21,12 +23,14 @@ LOSS = "loss"
 class Step:
     """The results of one whole batch: loss, gradient of each parameter before clipping, their global 2-norm.
 
-    A gradient has the shape of its array, [*extents, *type.shape].
+    A gradient has the shape of its array, [*extents, *type.shape]. `loss_deviation` is the standard deviation of the
+    loss where each value is rounded once to the module's type, to first order: sqrt(sum (x dloss/dx u)^2 / 3).
     """
 
     loss: float
     grads: dict[str, Array]
     norm: float
+    loss_deviation: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,17 +43,20 @@ class History:
     weights: dict[str, Array]
 
 
-def evaluate(module: Module, params: Tensors, inputs: Tensors, dtype: DType | None = None) -> Step:
+def evaluate(
+    module: Module, params: Tensors, inputs: Tensors, dtype: DType | None = None, noise: Noise | None = None
+) -> Step:
     """Loss and gradients of a forward module (before `differentiate`) on one batch, all its micro-batches.
 
     `params` and `inputs` have the shapes of their arrays, [*extents, *type.shape]. Every float is stored as `dtype`
-    (f64 for a proof, else f32), or as the module says: bf16 is then computed in f32 and rounded after each op.
+    (f64 for a proof, else f32), or as the module says: bf16 is then computed in f32 and rounded after each op. `noise`
+    moves every result as a rounding may.
     Raises `ValueError` if a parameter or input is missing or of another shape.
     """
-    tape = Tape(module, params, inputs, Precision(dtype))
+    tape = Tape(module, params, inputs, Precision(dtype, noise))
     tape.run()
     grads = _assemble(module, tape)
-    return Step(float(tape.memory[LOSS, ()]), grads, global_norm(grads))
+    return Step(float(tape.memory[LOSS, ()]), grads, global_norm(grads), sqrt(tape.rounding))
 
 
 def _assemble(module: Module, tape: Tape) -> dict[str, Array]:
