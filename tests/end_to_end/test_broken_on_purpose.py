@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.end_to_end.test_equality import reference
+from tests.fuzz.strategies import compared, reference
 from tests.support.compile_once import artifact_of
 from tests.support.models import Shape, gpt, llama
 from wscc.backends.artifact.files import Artifact
@@ -23,7 +23,7 @@ from wscc.backends.interpreter.kernels import table as kernels
 from wscc.diagnostics import CompileError
 from wscc.driver.compile import compile_graph
 from wscc.driver.train import RunOptions, Trainer
-from wscc.host.compare import Run, by_layer, judge
+from wscc.host.compare import Run
 from wscc.ir.array import Kind
 from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Level, Module, Procedure
@@ -31,7 +31,6 @@ from wscc.ir.op import GraphStmt, Reshard
 from wscc.ir.per_die import PerDie
 from wscc.ir.streams.program import Column, Instruction, Program, Streams
 from wscc.ir.text.print import to_text
-from wscc.ir.types import DType
 from wscc.ir.verify import verify
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.differentiate import rules as derivatives
@@ -54,13 +53,10 @@ def outcome(module: Module, artifact: Artifact, family: str, shape: Shape) -> st
                 losses.append(loss)
                 if i == 0:
                     grads = trainer.gradients()
-        extents = {a.name: a.extents for a in module.arrays if a.kind is Kind.PARAM}
-        got = Run(losses, by_layer(grads, extents), by_layer(trainer.arrays(Kind.PARAM), extents))
+        got = Run(losses, grads, trainer.arrays(Kind.PARAM))
     except CompileError as error:
         return str(error.diagnostics[0].code)
-    want = reference(FAMILIES[family], shape, DType.F64, "adamw")
-    ref = Run(want.losses, by_layer(want.first_grads, extents), by_layer(want.weights, extents))
-    return "right" if judge(got, ref, module.train, DType.F64).ok else "wrong"
+    return "right" if compared(module, got, reference(FAMILIES[family], shape, "adamw")).ok else "wrong"
 
 
 @lru_cache

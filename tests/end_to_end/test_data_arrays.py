@@ -22,7 +22,6 @@ from wscc.backends.artifact.files import Artifact
 from wscc.backends.interpreter import host_io
 from wscc.cli import main
 from wscc.driver.train import RunOptions, Trainer, run
-from wscc.host.compare import Run
 from wscc.host.data import counted
 from wscc.host.inputs import LABELS
 from wscc.ir.array import Kind
@@ -77,7 +76,7 @@ def test_a_program_on_arrays_equals_one_device(number: int, rows: int, seed: int
     if (arrays[LABELS] == -100).all():
         return
     trainer = Trainer(program(number), RunOptions(steps=2, data=arrays, threads=1))
-    done = [Run([x], trainer.gradients(), trainer.arrays(Kind.PARAM)) for x in trainer.steps()]
+    done = [trainer.result(x) for x in trainer.steps()]
     assert not [*faults(trainer, done)]
     for step in range(2):
         turns = [(8 * step + i) % rows for i in range(8)]

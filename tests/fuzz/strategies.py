@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
 
 from tests.support.compile_once import artifact_of
 from tests.support.models import Shape, gpt
+from tests.support.verdict import judged_by_steps
 from wscc.backends.artifact.files import Artifact
 from wscc.driver.train import RunOptions, Trainer, initial_parameters
-from wscc.host.compare import Check, Run, by_layer, judge
+from wscc.host.compare import Errors, Run, by_layer, measure
 from wscc.host.data import Batches
 from wscc.host.inputs import inputs_of
+from wscc.host.verdict import Check
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.ir.types import DType
@@ -60,46 +63,61 @@ def shape_for(degrees: dict[str, int]) -> Shape:
 
 
 @lru_cache
-def reference(family: Callable[..., Module], shape: Shape, dtype: DType, optimizer: str) -> History:
-    module = family({}, shape, dtype=dtype, optimizer=optimizer)
+def reference(family: Callable[..., Module], shape: Shape, optimizer: str) -> History:
+    """Two steps of one device in f64."""
+    module = family({}, shape, dtype=DType.F64, optimizer=optimizer)
     batches = Batches(inputs_of(module), 0)
-    return train(module, initial_parameters(module, 0), batches.batch, 2, dtype)
+    return train(module, initial_parameters(module, 0), batches.batch, 2, DType.F64)
 
 
-def judged(module: Module, want: History, dtype: DType, *, checked: bool = True) -> Check:
-    """Run the compiled module and judge it by a reference that was computed before."""
-    return judged_artifact(artifact_of(module), module, want, dtype, checked=checked)
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """How far a whole run in f64 is from the reference, which was computed before: at most 1e-10 if it is equal."""
+
+    errors: Errors
+
+    @property
+    def ok(self) -> bool:
+        return self.errors.largest <= 1e-10
 
 
-def judged_artifact(
-    artifact: Artifact, module: Module, want: History, dtype: DType, *, checked: bool = True
-) -> Check:  # fmt: skip
+def judged(module: Module, want: History, *, checked: bool = True) -> Equality:
+    """Run the compiled module, two steps, and compare it with a reference in f64."""
+    return judged_artifact(artifact_of(module), module, want, checked=checked)
+
+
+def judged_artifact(artifact: Artifact, module: Module, want: History, *, checked: bool = True) -> Equality:
     trainer = Trainer(artifact, RunOptions(steps=2, checked=checked, threads=1))
     losses, grads = [], {}
     for i, loss in enumerate(trainer.steps()):
         losses.append(loss)
         if i == 0:
             grads = trainer.gradients()
+    return compared(module, Run(losses, grads, trainer.arrays(Kind.PARAM)), want)
+
+
+def compared(module: Module, got: Run, want: History) -> Equality:
+    """A whole run compared with the reference, layer by layer."""
     extents = {a.name: a.extents for a in module.arrays if a.kind is Kind.PARAM}
-    got = Run(losses, by_layer(grads, extents), by_layer(trainer.arrays(Kind.PARAM), extents))
+    mine = Run(got.losses, by_layer(got.grads, extents), by_layer(got.weights, extents))
     ref = Run(want.losses, by_layer(want.first_grads, extents), by_layer(want.weights, extents))
-    return judge(got, ref, module.train, dtype)
+    return Equality(measure(mine, ref))
 
 
-def in_f64(case: tuple[str, dict[str, int]], recompute: str) -> Check:
+def in_f64(case: tuple[str, dict[str, int]], recompute: str) -> Equality:
     """Two AdamW steps, judged to 1e-10; in checked mode where nothing is recomputed."""
     mesh, degrees = case
     shape = shape_for(degrees)
     module = gpt(degrees, shape, wafer=MESHES[mesh], recompute=recompute)
-    return judged(module, reference(gpt, shape, DType.F64, "adamw"), DType.F64, checked=recompute == "none")
+    return judged(module, reference(gpt, shape, "adamw"), checked=recompute == "none")
 
 
 def in_f32(case: tuple[str, dict[str, int]], recompute: str) -> Check:
-    """Two SGD steps: loss to 1e-6, gradients and weights to 1e-5."""
+    """Two SGD steps, each judged as `wscc run --check` does."""
     mesh, degrees = case
     shape = shape_for(degrees)
     module = gpt(degrees, shape, wafer=MESHES[mesh], recompute=recompute, dtype=DType.F32, optimizer="sgd")
-    return judged(module, reference(gpt, shape, DType.F32, "sgd"), DType.F32, checked=False)
+    return judged_by_steps(artifact_of(module))
 
 
 def main() -> int:

@@ -19,7 +19,10 @@ SEEDS = {"dp": ("rows",), "sp": ("seq",), "tatp": ("rows", "seq")}
 SPLIT_WEIGHTS = ("tp",)
 SHARDED = ("tatp",)  # stored weights are also split along these
 WALKS = ("tatp",)  # groups of these are walks of neighbours
-BYTES = {"f64": 8, "f32": 4, "bf16": 4, "all bf16": 2}
+# Of the narrowest of parameters and gradients.
+BYTES = {
+    "f64": 8, "f32": 4, "bf16": 4, "all bf16": 2, "coarse grads": 2, "coarse params": 2, "wide grads": 2,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,8 @@
 Labels may be ignored on the way (-100), in another number for each sequence: which ones depends on the sequence's
 place in the whole batch alone, so that every strategy and every cut into micro-batches sees the same labels.
 
-Each step is judged for itself, from the weights that the program had before it: its loss and gradients by those of
-one device, the weights after it by an optimizer of one device that is given the program's own gradients. What a step
-does to the rounding of those before it is no fault of the program, and has no bound: AdamW divides a gradient that
-is rounding noise by itself, and a model without norms may move its gradients a thousand times as far as its weights.
+Each step is judged for itself (`wscc.host.verdict`): what a step does to the rounding of those before it is no fault of
+the program, and has no bound. A model without norms may move its gradients a thousand times as far as its weights.
 """
 
 from __future__ import annotations
@@ -21,16 +19,12 @@ import numpy as np
 from tests.support.compile_once import artifact_of_file
 from wscc.backends.artifact.files import Artifact
 from wscc.diagnostics import CompileError, Proposal
+from wscc.driver.check import StepResult
 from wscc.driver.compile import compile_file
-from wscc.driver.train import RunOptions, Trainer, initial_parameters
+from wscc.driver.train import RunOptions, Trainer
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
-from wscc.host.compare import Run, by_layer, judge, measure
 from wscc.host.data import Batch, Batches
-from wscc.ir.array import Kind
-from wscc.ir.types import DType
-from wscc.reference.optimizer import Optimizer, global_norm
-from wscc.reference.semantics import Precision
-from wscc.reference.training import evaluate
+from wscc.host.verdict import Check
 
 IGNORED = -100
 Mask = Callable[[int, int], bool]  # whether the label of (sequence of the batch, position) is ignored
@@ -70,7 +64,7 @@ class Verdict:
     what: str
     why: str = ""
     proposals: Sequence[Proposal] = ()
-    steps: Sequence[Run] = ()
+    steps: Sequence[StepResult] = ()
     report: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -99,73 +93,31 @@ def verdict(
     return Verdict(DIFFERENT if fault else EQUAL, fault, steps=got, report=artifact.report)
 
 
-def trained(artifact: Artifact, mask: Mask, *, checked: bool, steps: int = 2) -> tuple[Trainer, list[Run]]:
-    """Of each step the loss, the gradients and the weights after it, as whole arrays. Reading these compares the
-    replicas of all dies bit for bit (a difference is a `CompileError`)."""
+def trained(
+    artifact: Artifact, mask: Mask, *, checked: bool, steps: int = 2
+) -> tuple[Trainer, list[StepResult]]:
+    """What the dies hold after each step, as whole arrays. Reading these compares the replicas of all dies bit for bit
+    (a difference is a `CompileError`)."""
     trainer = Trainer(artifact, RunOptions(steps=steps, checked=checked, threads=1))
     b = trainer.batches
     trainer.batches = MaskedBatches(b.inputs, b.seed, b.rows, mask)
-    done = []
-    for loss in trainer.steps():
-        grads = trainer.gradients()
-        done.append(Run([loss], grads, trainer.arrays(Kind.PARAM)))
-    return trainer, done
+    return trainer, [trainer.result(loss) for loss in trainer.steps()]
 
 
-# How much further from f64 than one device in the same type: random models have sums that nearly cancel, of
-# which each order of adding has its own rounding.
-_SLACK = 8
-
-
-def faults(trainer: Trainer, steps: Sequence[Run]) -> Iterator[str]:
-    """Of each step that is not equal, what is beyond its limit."""
-    compare = _in_f64 if trainer.graph.train.compute is DType.F64 else _in_fewer_bits
-    return compare(trainer, steps)
-
-
-def _in_f64(trainer: Trainer, steps: Sequence[Run]) -> Iterator[str]:
-    """By the limits of `wscc run --check`."""
-    for got, want in zip(_apart(trainer, steps), _reference(trainer, steps, DType.F64), strict=True):
-        check = judge(got, want, trainer.graph.train, DType.F64)
+def faults(trainer: Trainer, steps: Sequence[StepResult]) -> Iterator[str]:
+    """What is beyond its limit after each step, as `wscc run --check` judges it."""
+    checker = trainer.checker()
+    for i, got in enumerate(steps):
+        checker.step(trainer.batches.batch(i), got)
+        check = checker.check()
         if not check.ok:
             yield f"{check.worst}: {check}"
 
 
-def _in_fewer_bits(trainer: Trainer, steps: Sequence[Run]) -> Iterator[str]:
-    """By the single device's own distance from f64."""
-    limit = 1e-5 if trainer.graph.train.compute is DType.F32 else 1e-2
-    singles = _reference(trainer, steps, None)
-    wanted = _reference(trainer, steps, DType.F64)
-    for got, single, want in zip(_apart(trainer, steps), singles, wanted, strict=True):
-        e, own = measure(got, want), measure(single, want)
-        found = {
-            "loss": (e.loss, own.loss),
-            f"gradient of {e.worst_grad}": (e.grad, own.grad),
-            f"weight {e.worst_weight}": (e.weight, own.weight),
-        }
-        bad = {n: v for n, v in found.items() if not v[0] <= max(limit, _SLACK * v[1])}
-        if bad:
-            yield str(bad)
-
-
-def _reference(trainer: Trainer, steps: Sequence[Run], dtype: DType | None) -> Iterator[Run]:
-    """What one device makes of each step, in `dtype` or the program's own types: loss and gradients of the weights
-    that the program had before it, and the weights that follow from them and the program's gradients."""
-    graph, precision = trainer.graph, Precision(dtype)
-    optimizer = Optimizer(graph.train, precision)
-    types = {a.name: a.type.dtype for a in graph.arrays if a.kind is Kind.PARAM}
-    before = initial_parameters(graph, trainer.seed)
-    for i, got in enumerate(steps):
-        want = evaluate(graph, before, trainer.batches.batch(i), dtype)
-        weights = {n: precision.store(w, types[n]) for n, w in before.items()}
-        grads = {n: precision.store(g, graph.train.grads) for n, g in got.grads.items()}
-        after = optimizer.update(weights, grads, global_norm(grads))
-        yield from _apart(trainer, [Run([want.loss], want.grads, after)])
-        before = dict(got.weights)
-
-
-def _apart(trainer: Trainer, runs: Sequence[Run]) -> Iterator[Run]:
-    """With each layer of an array as a tensor of its own."""
-    extents = {a.name: a.extents for a in trainer.graph.arrays if a.kind is Kind.PARAM}
-    for run in runs:
-        yield Run(run.losses, by_layer(run.grads, extents), by_layer(run.weights, extents))
+def judged_by_steps(artifact: Artifact, steps: int = 2) -> Check:
+    """The verdict of `wscc run --check`, of a run that is not in checked mode."""
+    trainer = Trainer(artifact, RunOptions(steps=steps, threads=1))
+    checker = trainer.checker()
+    for i, loss in enumerate(trainer.steps()):
+        checker.step(trainer.batches.batch(i), trainer.result(loss))
+    return checker.check()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from wscc.driver.run_data import DataUse
 from wscc.driver.types import Finding, Result
 from wscc.files import write_file
-from wscc.host.compare import Check
+from wscc.host.verdict import Check
 from wscc.ir.module import Module
 from wscc.ir.text.print import to_text
 
@@ -117,7 +117,7 @@ class Run:
         if self.check is not None:
             c = self.check
             rows.append(
-                ("check", f"{'passed' if c.ok else 'FAILED'} in {c.dtype}; nearest to its limit: {c.worst}")
+                ("check", f"{'passed' if c.ok else 'FAILED'} in {c.types}; nearest to its limit: {c.worst}")
             )
         return rows
 

@@ -122,12 +122,14 @@ _RUN: Final = {
     "seconds_per_step": "time of a step on this computer, not on the wafer",
     "peak_bytes_per_die_max": "bytes that the fullest die needs",
     "notes[]": "what of the file of weights was left out",
-    "check.ok": "whether the program equals one device within the limits of the type",
-    "check.dtype": "type in which it was compared",
-    "check.loss_rel_err": "largest relative error of a loss; null where it is not finite",
-    "check.grad_rel_err": "largest relative error of a gradient of the first step; null likewise",
-    "check.weight_rel_err": "largest relative error of a weight after the last step; null likewise",
+    "check.ok": "whether each step equals that of one device, from the same weights, within the limits of the types",
+    "check.dtype": "type of computation",
+    "check.types": "types of computation, parameters and gradients; one, if they are the same",
+    "check.loss_rel_err": "largest relative error of a loss, compared with f64; null where it is not finite",
+    "check.grad_rel_err": "largest relative error of a gradient of any step, compared with f64; null likewise",
+    "check.weight_rel_err": "largest relative error of a weight, by an update with its gradient; null likewise",
     "check.worst": "the comparison that is nearest to its limit",
+    "check.worst_of_limit": "its error over its limit, at most 1 where it is right",
 }
 
 _VERIFY: Final = {

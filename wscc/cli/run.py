@@ -101,6 +101,6 @@ def _show(outcome: Run) -> None:
     c = outcome.check
     if c is not None:
         click.echo(
-            f"check {'passed' if c.ok else 'FAILED'} in {c.dtype}: relative error of loss {c.loss_rel_err:.1e}, "
+            f"check {'passed' if c.ok else 'FAILED'} in {c.types}: relative error of loss {c.loss_rel_err:.1e}, "
             f"gradients {c.grad_rel_err:.1e}, weights {c.weight_rel_err:.1e} (nearest to its limit: {c.worst})"
         )

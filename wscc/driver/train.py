@@ -17,20 +17,20 @@ from wscc.backends.artifact.files import Artifact
 from wscc.backends.interpreter import host_io
 from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import Source
+from wscc.driver.check import Checker, StepResult
 from wscc.driver.divergence import LOSS, Diverged, Watch
 from wscc.driver.run_data import DataUse, LabelCount, require_validation, rows_of_run
-from wscc.host.compare import Check, Errors, Run, by_layer, judge, measure
 from wscc.host.data import Batch, Batches, counted
 from wscc.host.init import initial
 from wscc.host.inputs import inputs_of
 from wscc.host.rows import Data
+from wscc.host.verdict import Check
 from wscc.host.weights import GivenWeights
 from wscc.huggingface.weights import Weights, refuse_unsavable, save
 from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Module
 from wscc.ir.streams.artifact import HostTensor
 from wscc.ir.text.parse import parse
-from wscc.ir.types import DType
 from wscc.reference.training import History, train
 
 Tensors = dict[str, NDArray[Any]]
@@ -142,6 +142,23 @@ class Trainer:
         named = {name: parameter for parameter, name in self.manifest.related(Role.GRADIENT).items()}
         return {named[name]: whole for name, whole in self.arrays(Kind.GRAD).items()}
 
+    def moments(self) -> dict[str, tuple[NDArray[Any], ...]]:
+        """The moments of each weight, in the order of the optimizer, by the name of the parameter."""
+        found: dict[str, tuple[NDArray[Any], ...]] = {}
+        for t in self.manifest.tensors:
+            if t.relation and t.is_a(Role.MOMENT):
+                name = t.relation.array
+                found[name] = (*found.get(name, ()), self._whole(t))
+        return found
+
+    def result(self, loss: float) -> StepResult:
+        """All that the dies hold after a step with this loss."""
+        return StepResult(loss, self.gradients(), self.arrays(Kind.PARAM), self.moments())
+
+    def checker(self) -> Checker:
+        """What judges the steps from the first on."""
+        return Checker(self.graph, _stacked(self.parameters, self.first_weight))
+
     def _whole(self, t: HostTensor) -> NDArray[Any]:
         whole = np.empty((*t.extents, *t.type.shape), t.type.dtype.numpy)
         for index in np.ndindex(*t.extents):
@@ -194,14 +211,18 @@ def _run(trainer: Trainer, check: bool, on_step: OnStep, on_validation: OnStep) 
     losses: list[float] = []
     validation: dict[int, float] = {}
     grads: Tensors = {}
+    with_arrays = trainer.options.arrays
+    checker = trainer.checker() if check else None
     seconds, started = 0.0, time.perf_counter()
     try:
         for i, loss in enumerate(trainer.steps()):
             seconds += time.perf_counter() - started
             losses.append(loss)
             on_step(i + 1, loss)
-            if (check or trainer.options.arrays) and i == 0:
+            if with_arrays and i == 0:
                 grads = trainer.gradients()
+            if checker:
+                checker.step(trainer.batches.batch(i), trainer.result(loss))
             if trainer.validates_after(i + 1):
                 validation[i + 1] = trainer.validation_loss()
                 on_validation(i + 1, validation[i + 1])
@@ -209,44 +230,23 @@ def _run(trainer: Trainer, check: bool, on_step: OnStep, on_validation: OnStep) 
     except Diverged as error:
         if not check:
             raise
-        raise error.beside(partial(_reference, trainer, None, len(losses) + 1)) from None
+        raise error.beside(partial(_reference, trainer, len(losses) + 1)) from None
     if trainer.options.save:
         trainer.save(trainer.options.save)
-    verdict = _compare(trainer, losses, grads) if check else None
     peak = max(trainer.machine.peak_bytes(), default=0)
-    with_arrays = trainer.options.arrays
     return Outcome(
         losses=tuple(losses), data=DataUse.of(trainer.batches.rows, trainer.labels), validation=validation,
-        seconds_per_step=seconds / max(len(losses), 1), peak_bytes_per_die_max=peak, check=verdict,
-        weights=trainer.arrays(Kind.PARAM) if with_arrays else {}, gradients=grads if with_arrays else {},
+        seconds_per_step=seconds / max(len(losses), 1), peak_bytes_per_die_max=peak, 
+        check=checker.check() if checker else None,
+        weights=trainer.arrays(Kind.PARAM) if with_arrays else {}, gradients=grads,
         notes=trainer.weights.notes if isinstance(trainer.weights, Weights) else (),
     )  # fmt: skip
 
 
-def _compare(trainer: Trainer, losses: list[float], grads: Tensors) -> Check:
-    graph = trainer.graph
-    dtype = graph.train.compute
-    extents = {a.name: a.extents for a in graph.arrays if a.kind is Kind.PARAM}
-    got = Run(
-        losses,
-        by_layer(grads, extents),
-        by_layer(trainer.arrays(Kind.PARAM), extents),
-    )
-    low = dtype is DType.BF16
-    want = _reference(trainer, DType.F64 if low else dtype, len(losses))
-    own: Errors | None = None
-    if low:
-        own = measure(_as_run(_reference(trainer, None, len(losses)), extents), _as_run(want, extents))
-    return judge(got, _as_run(want, extents), graph.train, dtype, own)
-
-
-def _reference(trainer: Trainer, dtype: DType | None, steps: int) -> History:
+def _reference(trainer: Trainer, steps: int) -> History:
+    """A whole run of one device, in the types of the file."""
     first = _stacked(trainer.parameters, trainer.first_weight)
-    return train(trainer.graph, first, trainer.batches.batch, steps, dtype)
-
-
-def _as_run(history: History, extents: dict[str, tuple[int, ...]]) -> Run:
-    return Run(history.losses, by_layer(history.first_grads, extents), by_layer(history.weights, extents))
+    return train(trainer.graph, first, trainer.batches.batch, steps)
 
 
 def initial_parameters(graph: Module, seed: int) -> Tensors:

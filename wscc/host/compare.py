@@ -15,9 +15,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.ir.train import Train
-from wscc.ir.types import DType
-
 Tensors = Mapping[str, NDArray[Any]]
 _FLOOR: Final = 1e-3  # of G: below it a tensor is rounding noise of the others
 
@@ -36,28 +33,18 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """The largest e of each kind, and the name of its tensor; `weight_change` is the largest |dw| of an element."""
+    """The largest e of each kind, and the name of its tensor."""
 
     loss: float
     grad: float
     weight: float
-    weight_change: float
-    first_loss: float
     worst_grad: str = ""
     worst_weight: str = ""
-    most_changed: str = ""
 
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The verdict; `worst` names what is furthest beyond (or nearest to) its limit."""
-
-    ok: bool
-    dtype: DType
-    loss_rel_err: float
-    grad_rel_err: float
-    weight_rel_err: float
-    worst: str
+    @property
+    def largest(self) -> float:
+        """The largest of all."""
+        return max(self.loss, self.grad, self.weight)
 
 
 def by_layer(arrays: Tensors, extents: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:
@@ -72,30 +59,38 @@ def by_layer(arrays: Tensors, extents: Mapping[str, tuple[int, ...]]) -> dict[st
 
 def relative_errors(got: Tensors, want: Tensors) -> dict[str, float]:
     """e of every tensor; infinite where `got` lacks it, has another shape or holds a NaN."""
-    norms = {name: _norm(b) for name, b in want.items()}
-    overall = float(np.sqrt(np.mean(np.square(list(norms.values()))))) if norms else 0.0
-    errors = {n: _error(got.get(n), b, max(norms[n], _FLOOR * overall)) for n, b in want.items()}
+    sizes = scales(want)
+    errors = {n: over(difference_norm(got.get(n), b), sizes[n]) for n, b in want.items()}
     return {**errors, **{n: float("inf") for n in got if n not in want}}
 
 
-def _norm(x: NDArray[Any]) -> float:
-    return float(np.linalg.norm(np.asarray(x, np.float64)))
+def scales(want: Tensors) -> dict[str, float]:
+    """What the error of each tensor is divided by: its 2-norm, or 1e-3 G."""
+    norms = {name: norm_of(b) for name, b in want.items()}
+    overall = float(np.sqrt(np.mean(np.square(list(norms.values()))))) if norms else 0.0
+    return {name: max(norm, _FLOOR * overall) for name, norm in norms.items()}
 
 
-def _difference(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
-    with np.errstate(invalid="ignore"):  # inf - inf is NaN, and NaN is far away
-        return np.asarray(np.asarray(a, np.float64) - np.asarray(b, np.float64))
-
-
-def _error(a: NDArray[Any] | None, b: NDArray[Any], scale: float) -> float:
-    """|a - b|2 / scale; infinite if `a` is missing, of another shape or not finite."""
-    if a is None or a.shape != b.shape:
+def difference_norm(a: NDArray[Any] | None, b: NDArray[Any] | None) -> float:
+    """|a - b|2; infinite if one is missing, they have different shapes, or it is not finite."""
+    if a is None or b is None or a.shape != b.shape:
         return float("inf")
-    distance = _norm(_difference(a, b))
+    with np.errstate(all="ignore"):  # inf - inf is NaN, and NaN is far away
+        distance = norm_of(np.asarray(a, np.float64) - np.asarray(b, np.float64))
+    return distance if isfinite(distance) else float("inf")
+
+
+def over(distance: float, size: float) -> float:
+    """distance / size; 0 for no distance, infinite for one that is not finite, or from a size of 0."""
     if distance == 0.0:
         return 0.0
-    e = distance / scale if scale > 0.0 else float("inf")
-    return e if np.isfinite(e) else float("inf")
+    return distance / size if size > 0.0 and isfinite(distance) else float("inf")
+
+
+def norm_of(x: NDArray[Any]) -> float:
+    """|x|2, in f64."""
+    with np.errstate(all="ignore"):
+        return float(np.linalg.norm(np.asarray(x, np.float64)))
 
 
 def _largest(errors: Mapping[str, float]) -> tuple[float, str]:
@@ -108,59 +103,9 @@ def measure(got: Run, want: Run) -> Errors:
     grad, worst_grad = _largest(relative_errors(got.grads, want.grads))
     weight, worst_weight = _largest(relative_errors(got.weights, want.weights))
     losses = [
-        _error(np.asarray(a), np.asarray(b), abs(b)) for a, b in zip(got.losses, want.losses, strict=False)
+        over(difference_norm(np.asarray(a), np.asarray(b)), abs(b))
+        for a, b in zip(got.losses, want.losses, strict=False)
     ]
     if len(got.losses) != len(want.losses) or not losses:
         losses = [float("inf")]
-    change, most_changed = _largest({n: _change(got.weights.get(n), b) for n, b in want.weights.items()})
-    return Errors(max(losses), grad, weight, change, losses[0], worst_grad, worst_weight, most_changed)
-
-
-def _change(a: NDArray[Any] | None, b: NDArray[Any]) -> float:
-    """The largest |a - b| of any element; infinite as in `relative_errors`."""
-    if a is None or a.shape != b.shape:
-        return float("inf")
-    gap = float(np.abs(_difference(a, b)).max(initial=0.0))
-    return gap if np.isfinite(gap) else float("inf")
-
-
-def judge(got: Run, want: Run, train: Train, dtype: DType, bf16_error: Errors | None = None) -> Check:
-    """The verdict on `got`, computed in `dtype`, compared with the reference `want`.
-
-    f64 and f32: `want` is the reference in the same type. bf16: `want` is the reference in f64, and `bf16_error` the
-    error of the reference in bf16, of which twice is allowed.
-    """
-    e = measure(got, want)
-    limits = _limits(e, train, dtype, len(want.losses), bf16_error)
-    ratio = {name: _ratio(value, limit) for name, (value, limit) in limits.items()}
-    worst = max(ratio, key=lambda n: ratio[n])
-    return Check(all(r <= 1 for r in ratio.values()), dtype, e.loss, e.grad, e.weight, worst)
-
-
-def _ratio(value: float, limit: float) -> float:
-    if value == 0.0:
-        return 0.0
-    return value / limit if limit > 0.0 else float("inf")
-
-
-def _limits(
-    e: Errors, train: Train, dtype: DType, steps: int, bf16_error: Errors | None
-) -> dict[str, tuple[float, float]]:
-    """(error, limit) by the name of the tensor with the largest error of each kind."""
-    grad, weight = f"gradient of {e.worst_grad}", f"weight {e.worst_weight}"
-    if dtype is DType.F64:
-        return {"loss": (e.loss, 1e-10), grad: (e.grad, 1e-10), weight: (e.weight, 1e-10)}
-    if dtype is DType.BF16:
-        assert bf16_error is not None, "bf16 is judged against the single device's own error"
-        return {
-            "loss": (e.loss, 2 * bf16_error.loss),
-            grad: (e.grad, 2 * bf16_error.grad),
-            weight: (e.weight, 2 * bf16_error.weight),
-        }
-    if train.optimizer.kind == "sgd":
-        return {"loss": (e.loss, 1e-6), grad: (e.grad, 1e-5), weight: (e.weight, 1e-5)}
-    # A gradient that is exactly zero (a key bias) is rounding noise here, and AdamW divides noise by itself:
-    # such weights move by lr a step in any direction, and later losses are those of other weights.
-    largest_change = 2 * train.optimizer.lr * steps
-    changed, loss = f"weight {e.most_changed}", e.first_loss if isfinite(e.loss) else e.loss
-    return {"loss": (loss, 1e-6), grad: (e.grad, 1e-5), changed: (e.weight_change, largest_change)}
+    return Errors(max(losses), grad, weight, worst_grad, worst_weight)

@@ -130,8 +130,9 @@ def _accumulate(sums: dict[_K, Array], key: _K, x: Array, dtype: DType, precisio
 def _rounding(op: Op, env: Env, grads: Env) -> float:
     """The variance that rounding the op's results to their types, by u xi of each, adds to what `grads` belongs to."""
     results = [v for v in op.results if v.name in grads and v.type.dtype.is_float]
-    moved = (wide(env[v.name]) * wide(grads[v.name]) * v.type.dtype.roundoff for v in results)
-    return sum(float(np.square(x, dtype=np.float64).sum()) / 3 for x in moved)
+    with np.errstate(all="ignore"):  # what overflows here need not overflow in the run
+        moved = [wide(env[v.name]) * wide(grads[v.name]) * v.type.dtype.roundoff for v in results]
+        return sum(float(np.square(x, dtype=np.float64).sum()) / 3 for x in moved)
 
 
 class Tape:

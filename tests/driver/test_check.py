@@ -1,0 +1,50 @@
+"""The verdict of `wscc run --check`: right programs pass in all element types, and what is one rounding off does not.
+
+`tests/fuzz/verdicts.py` draws more programs and more mistakes than the suite does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.verdicts import MISTAKES, Mistake, Program, artifact, check
+from wscc.backends.artifact.files import Artifact
+
+# Params and gradients coarser and wider than compute, in each kind of sum over dies and micro-batches.
+RIGHT = [
+    Program("llama", "dp = 1", "f32", "f32", "bf16", calls=2),
+    Program("gpt", "dp = 2", "f32", "bf16", "f32", "sgd(lr = 1e-2)", more="zero 3"),
+    Program("llama", "tatp = 2", "f64", "f32", "bf16", more="clip 0.5"),
+    Program("gpt", "tp = 2", "f64", "bf16", "f64", recompute="full"),
+    Program("llama", "pp = 2", "bf16", "bf16", "bf16", calls=2),
+    Program("gpt", "sp = 4", "bf16", "f64", "f32", more="clip 1.0"),
+]
+
+
+@pytest.mark.parametrize("program", RIGHT, ids=str)
+def test_right_programs_pass_in_any_types(program: Program, tmp_path: Path) -> None:
+    verdict = check(artifact(program, tmp_path), steps=2)
+    assert verdict.ok, verdict
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """bf16 with weights and gradients in f32, as models are trained, on four dies."""
+    program = Program("gpt", "dp = 2, tp = 2", "bf16", "f32", "f32", calls=2)
+    return artifact(program, tmp_path_factory.mktemp("mixed"))
+
+
+def test_one_loss_is_not_judged_by_chance(mixed: Artifact) -> None:
+    """One number, which one device has exactly right in some seeds."""
+    for seed in range(6):
+        verdict = check(mixed, steps=1, seed=seed)
+        assert verdict.ok, (seed, verdict)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=str)
+def test_one_mistake_more_is_seen(mistake: Mistake, mixed: Artifact) -> None:
+    assert mistake.applies("bf16", "f32", "f32")
+    with mistake.made(mixed) as wrong:
+        assert not check(wrong, steps=2).ok
