@@ -1,0 +1,37 @@
+"""Draws of rounding noise: as far from f64 as the types say, each another one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.support.models import Shape, gpt
+from wscc.driver.train import initial_parameters
+from wscc.host.data import Batches
+from wscc.host.inputs import inputs_of
+from wscc.ir.types import DType
+from wscc.reference.noise import Noise
+from wscc.reference.training import evaluate
+
+
+@pytest.mark.parametrize("dtype", [DType.F64, DType.F32, DType.BF16])
+def test_a_value_moves_by_one_unit_roundoff_at_most(dtype: DType) -> None:
+    noise = Noise(np.random.default_rng(0))
+    x = np.full(10_000, 1.5)
+    moved = np.abs(noise.moved(x, dtype) - x)
+    assert moved.max() <= 1.5 * dtype.roundoff * (1 + 1e-3)
+    # In f64 the sum itself is rounded, in steps of 4/3 of that.
+    assert np.sqrt(np.square(moved).mean()) == pytest.approx(1.5 * dtype.roundoff / 3**0.5, rel=0.2)
+    assert (noise.moved(np.zeros(3), dtype) == 0).all()
+
+
+def test_first_order_says_how_far_draws_of_the_loss_are() -> None:
+    """In bf16, within a factor of two: rounding adds to the noise, and 16 draws are few."""
+    module = gpt({}, Shape(batch=4), dtype=DType.BF16)
+    weights = initial_parameters(module, 0)
+    inputs = Batches(inputs_of(module), 0).batch(0)
+    exact = evaluate(module, weights, inputs, DType.F64)
+    draws = [evaluate(module, weights, inputs, None, Noise.of(module, i)).loss for i in range(16)]
+    assert len(set(draws)) == 16
+    found = np.sqrt(np.square(np.array(draws) - exact.loss).mean())
+    assert 0.5 < found / exact.loss_deviation < 3
