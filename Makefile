@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help demo test check bless fuzz fuzz-all fuzz-verify fuzz-verdicts bench wheel-test clean
+.PHONY: help demo test check bless fuzz fuzz-all fuzz-verify fuzz-verdicts fuzz-text bench wheel-test clean
 
 help:  ## what the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -57,6 +57,9 @@ fuzz-verify: $(READY)  ## a thousand corruptions of compiled programs and what c
 
 fuzz-verdicts: $(READY)  ## what --check says of a hundred programs in all types, and of mistakes in them (COUNT, SEED)
 	$(BIN)/python -m tests.fuzz.verdicts $${COUNT:-100} $${SEED:-0}
+
+fuzz-text: $(READY)  ## mistakes in textual IR at every level, each refused in its place (COUNT, SEED)
+	$(BIN)/python -m tests.fuzz.texts $${COUNT:-3000} $${SEED:-0}
 
 bench: $(READY)  ## medians and ratios of what is measured, as a table
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python -m tests.bench

@@ -46,7 +46,7 @@ def _scalar(value: Json) -> str:
 def encode(value: Any) -> Json:
     """The JSON value of a dataclass: dataclasses become objects, tuples lists, enums their values."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+        return {name: encode(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, tuple):
         return [encode(v) for v in value]
     if isinstance(value, Enum):
@@ -80,10 +80,15 @@ def _decode(kind: Any, value: Json, where: str) -> Any:
 
 
 def _decode_fields(kind: type, value: Json, where: str) -> Any:
-    hints = get_type_hints(kind)
-    if not isinstance(value, Mapping) or set(value) != set(hints):
+    hints, names = get_type_hints(kind), _names(kind)
+    if not isinstance(value, Mapping) or set(value) != set(names):
         raise ValueError(f"{where} does not have the fields of {kind.__name__}")
-    return kind(**{name: _decode(hint, value[name], f"{where}.{name}") for name, hint in hints.items()})
+    return kind(**{name: _decode(hints[name], value[name], f"{where}.{name}") for name in names})
+
+
+def _names(kind: Any) -> list[str]:
+    """The fields that make two values equal or not: places in a text, for one, do not."""
+    return [f.name for f in fields(kind) if f.compare]
 
 
 def _decode_tuple(kinds: tuple[Any, ...], value: Json, where: str) -> tuple[Any, ...]:

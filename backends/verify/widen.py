@@ -7,7 +7,7 @@ element of `size` bytes gets `factor * size` bytes, of which the f64 takes the f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -58,13 +58,14 @@ def widened(streams: Streams, factor: int) -> Streams:
     )
 
 
-def with_optimizer(streams: Streams, numbers: Mapping[str, float]) -> Streams:
-    """The program with the scalars `numbers` in the instructions that update weights."""
+def with_optimizer(streams: Streams, numbers: Callable[[Instruction], Mapping[str, float]]) -> Streams:
+    """The program with the scalars `numbers(x)` in each instruction x that updates weights."""
 
     def with_numbers(x: Instruction) -> Instruction:
         if not INSTRUCTIONS[x.opcode].updates:
             return x
-        return replace(x, attrs=tuple((name, numbers[name]) for name, _ in x.attrs))
+        scalars = numbers(x)
+        return replace(x, attrs=tuple((name, scalars[name]) for name, _ in x.attrs))
 
     programs = tuple(
         replace(p, procedures=tuple(replace(c, body=tuple(map(with_numbers, c.body))) for c in p.procedures))

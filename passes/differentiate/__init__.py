@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
+from wscc.diagnostics import CompileError
 from wscc.ir.array import Array, Kind, Relation, Role
 from wscc.ir.builder import Builder
 from wscc.ir.module import Mode, Module, Output, Procedure
@@ -16,6 +17,7 @@ from wscc.ir.step import Affine, Call, Loop, Ref, Step
 from wscc.ir.types import DType, TensorType
 from wscc.passes.base import Fact, Pass
 from wscc.passes.differentiate.backward import backward_procedure
+from wscc.passes.differentiate.form import check_form
 from wscc.passes.differentiate.update import SQUARED_NORM, Weight, moments_of, update_procedures
 
 # Scalars that the step keeps: the squared norm of all gradients, and the number of the step.
@@ -70,6 +72,8 @@ class Differentiate(Pass):
     provides: ClassVar[frozenset[Fact]] = frozenset({Fact.DIFFERENTIATED})
 
     def run(self, module: Module) -> Module:
+        if mistakes := [*check_form(module, _SCALARS)]:
+            raise CompileError(*mistakes)
         prepare, chain = _split_step(module)
         segments = [_segment(module, stmt) for stmt in chain.body]
         builder = _StepBuilder(module, segments)

@@ -111,7 +111,7 @@ def _update(owner: str, weights: list[Weight], train: Train) -> Procedure:
         results = b.emit(
             train.optimizer.kind, [*values, grad, norm2, t],
             f"{', '.join([term] * (n + 1))}, , -> {', '.join([term] * n)}",
-            dtypes=[v.type.dtype for v in values], attrs=_attrs(train),
+            dtypes=[v.type.dtype for v in values], attrs=_attrs(train, weight.param),
             hints=[f"{v.name}.next" for v in values],
         )  # fmt: skip
         outputs += map(Output, results)
@@ -119,15 +119,15 @@ def _update(owner: str, weights: list[Weight], train: Train) -> Procedure:
     return Procedure(f"{owner}.update", inputs, tuple(outputs), tuple(b.ops))
 
 
-def _attrs(train: Train) -> dict[str, Attr]:
+def _attrs(train: Train, param: Array) -> dict[str, Attr]:
     """Attributes for every optimizer, of which an op takes those that it has."""
-    optimizer, lr_schedule = train.optimizer, train.lr_schedule
+    optimizer, lr_schedule, rates = train.optimizer, train.lr_schedule, param.rates or train.rates
     return {
-        "lr": optimizer.lr,
+        "lr": rates.lr,
         "beta1": optimizer.beta1,
         "beta2": optimizer.beta2,
         "eps": optimizer.eps,
-        "weight_decay": optimizer.weight_decay,
+        "weight_decay": rates.weight_decay,
         "clip": train.clip,
         "warmup": lr_schedule.warmup,
         "decay": lr_schedule.decay,

@@ -64,7 +64,7 @@ class LowerCollectives(Pass):
         storage = {a.name: a.storage or a.name for a in module.arrays}
         callers = _callers(module)
         multicast, die = self.allgather == "multicast", module.machine.die
-        fast, tile = die.sram // _TEMPORARIES, die.tile
+        fast, tile = max(1, die.sram // _TEMPORARIES), die.tile
 
         def lowered(p: Procedure) -> Procedure:
             bindings = _bindings(p, args[p.name], storage)

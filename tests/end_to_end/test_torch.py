@@ -80,17 +80,43 @@ model m(d = 16, f = 24, heads = 4, kv = 2, e = 4, vocab = 20, seq = 8) {{
 }}
 train m on w {{
   batch 8  microbatch 2
-  optimizer adamw(lr = 1e-2, beta1 = 0.9, beta2 = 0.95, eps = 1e-5, weight_decay = 0.1)  clip 0.5
+  optimizer {optimizer}  clip 0.5
   dtype compute f64, params f64, grads f64
   recompute selective
   parallel {parallel}
 }}
 """
+ADAMW = "adamw(lr = 1e-2, beta1 = 0.9, beta2 = 0.95, eps = 1e-5, weight_decay = 0.1)"
+GROUPS = (
+    'decay matrices  group "block.w*" {{ lr x 0.1{decay} }}  group "wte" {{ lr 0 }}  group "gf" {{ lr 0.3 }}'
+)
+OPTIMIZERS = {
+    "adamw": ADAMW,
+    "adamw, groups": f"{ADAMW}  {GROUPS.format(decay=', decay 0.05')}",
+    "sgd, groups": f"sgd(lr = 1e-2)  {GROUPS.format(decay='')}",
+}
 Tensors = dict[str, NDArray[Any]]
 
 
+def optimizer_of(name: str, weights: dict[str, Any]) -> Any:
+    """PyTorch's optimizer, with the groups as a person would write them: by name, decay where `p.dim() >= 2`."""
+    import torch
+
+    def rates(n: str) -> dict[str, float]:
+        is_weight = n.startswith("block.w")
+        lr = 1e-3 if is_weight else {"wte": 0.0, "gf": 0.3}.get(n, 1e-2)
+        # As PyTorch stores them, biases and gains have one dimension; here, biases of heads have more.
+        return {"lr": lr, "weight_decay": 0.05 if is_weight else 0.1 * (n in ("wte", "wpe", "head"))}
+
+    usual = {"lr": 1e-2, "weight_decay": 0.1}
+    groups = [{"params": [w], **(rates(n) if "groups" in name else usual)} for n, w in weights.items()]
+    if name.startswith("sgd"):
+        return torch.optim.SGD([{**g, "weight_decay": 0.0} for g in groups])
+    return torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-5)
+
+
 def in_torch(
-    model: str, trainer: Trainer, batches: Callable[[int], Mapping[str, NDArray[Any]]]
+    model: str, optimizer: str, trainer: Trainer, batches: Callable[[int], Mapping[str, NDArray[Any]]]
 ) -> tuple[list[float], Tensors, Tensors]:
     """Losses, first gradients and last weights of two steps on these batches from the same weights. A third loss is
     that of a third batch with the last weights."""
@@ -101,14 +127,14 @@ def in_torch(
     logits = getattr(torch_models, model)
     start = initial_parameters(trainer.graph, trainer.seed)
     weights = {n: torch.tensor(np.asarray(w), requires_grad=True) for n, w in start.items()}
-    adamw = torch.optim.AdamW(weights.values(), lr=1e-2, betas=(0.9, 0.95), eps=1e-5, weight_decay=0.1)
+    update = optimizer_of(optimizer, weights)
     losses: list[float] = []
     grads: Tensors = {}
     for step in range(3):
         batch = {
             n: torch.tensor(t.reshape(-1, t.shape[-1]), dtype=torch.long) for n, t in batches(step).items()
         }
-        adamw.zero_grad()
+        update.zero_grad()
         out = logits(weights, batch["tokens"])
         loss = torch.nn.functional.cross_entropy(
             out.flatten(0, 1), batch["labels"].flatten(), ignore_index=-100
@@ -119,20 +145,29 @@ def in_torch(
         loss.backward()
         grads = grads or {n: w.grad.numpy().copy() for n, w in weights.items()}
         torch.nn.utils.clip_grad_norm_(weights.values(), 0.5)
-        adamw.step()
+        update.step()
     return losses, grads, {n: w.detach().numpy() for n, w in weights.items()}
 
 
 @pytest.mark.parametrize(
-    "parallel", ["dp = 2, tp = 2", "tatp = 4", "tp = 2, tatp = 2", "pp = 2, dp = 2, sp = 2 zero 3"]
+    ("parallel", "optimizer"),
+    [
+        ("dp = 2, tp = 2 zero 1", "adamw, groups"),
+        ("tatp = 4", "sgd, groups"),
+        ("tp = 2, tatp = 2", "adamw"),
+        ("pp = 2, dp = 2, sp = 2 zero 3", "adamw, groups"),
+    ],
 )
 @pytest.mark.parametrize("model", ["gpt", "llama"])
-def test_training_equals_pytorch(model: str, parallel: str, tmp_path: Path) -> None:
+def test_training_equals_pytorch(model: str, parallel: str, optimizer: str, tmp_path: Path) -> None:
     path = tmp_path / "m.wsl"
-    path.write_text(TEXT.format(body=TEXTS[model], parallel=parallel))
+    path.write_text(TEXT.format(body=TEXTS[model], parallel=parallel, optimizer=OPTIMIZERS[optimizer]))
     trainer, done = trained(artifact_of_file(path), MASKS["uneven"], checked=True)
-    losses, grads, weights = in_torch(model, trainer, trainer.batches.batch)
+    losses, grads, weights = in_torch(model, optimizer, trainer, trainer.batches.batch)
     compare(trainer, done, losses[:2], grads, weights)
+    if "groups" in optimizer:
+        frozen = initial_parameters(trainer.graph, trainer.seed)["wte"]
+        assert done[-1].weights["wte"].tobytes() == frozen.tobytes()
 
 
 def compare(
@@ -154,13 +189,13 @@ def test_arrays_of_a_file_with_ignored_labels_train_as_in_pytorch(tmp_path: Path
     labels[rng.random(labels.shape) < 0.4] = -100
     labels[[0, 1, 2, 3, 4, 5]] = -100
     np.savez(tmp_path / "x.npz", tokens=tokens, labels=labels)
-    (tmp_path / "m.wsl").write_text(TEXT.format(body=GPT, parallel="dp = 2, tp = 2"))
+    (tmp_path / "m.wsl").write_text(TEXT.format(body=GPT, parallel="dp = 2, tp = 2", optimizer=ADAMW))
     held_out = Overrides(sets=("train.data=x.npz", "train.validation=3 rows"))
     trainer = Trainer(artifact_of_file(tmp_path / "m.wsl", held_out), RunOptions(steps=2, threads=1))
     done = [trainer.result(x) for x in trainer.steps()]
     turns = [range(8), [8, 9, 0, 1, 2, 3, 4, 5], range(10, 13)]
     losses, grads, weights = in_torch(
-        "gpt", trainer, lambda step: {"tokens": tokens[turns[step]], "labels": labels[turns[step]]}
+        "gpt", "adamw", trainer, lambda step: {"tokens": tokens[turns[step]], "labels": labels[turns[step]]}
     )
     compare(trainer, done, losses[:2], grads, weights)
     assert trainer.validation_loss() == pytest.approx(losses[2], rel=1e-11)

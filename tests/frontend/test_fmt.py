@@ -88,7 +88,13 @@ def body(
 
 STATEMENTS = st.one_of(
     line(ast.Input, name(), name(), tuples(EXPRS)),
-    line(ast.Param, name(), tuples(EXPRS), st.builds(ast.Init, name(), st.one_of(st.none(), EXPRS))),
+    line(
+        ast.Param,
+        name(),
+        tuples(EXPRS),
+        st.builds(ast.Init, name(), st.one_of(st.none(), EXPRS)),
+        st.one_of(st.none(), name(st.sampled_from(["on", "off", "x"]))),
+    ),
     line(ast.Assign, tuples(name(TARGETS)), EXPRS),
     line(ast.Loss, EXPRS),
     line(ast.Return, tuples(EXPRS)),
@@ -116,11 +122,13 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "optimizer": st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)),
     "lr_schedule": st.builds(ast.LrSchedule, tuples(st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)))),
     "dtype": st.builds(ast.DTypes, tuples(st.builds(ast.Role, name(), name()))),
-    "recompute": name(),
+    **dict.fromkeys(("recompute", "decay"), name()),
     "parallel": st.builds(ast.Strategy, tuples(st.builds(ast.Axis, name(), NUMBERS), 0)),
 }
 SETTINGS = st.sampled_from(sorted(VALUES)).flatmap(lambda key: line(ast.Setting, st.just(key), VALUES[key]))
 TEXTS = VALUES["data"]
+RATES = line(ast.Rate, name(), st.one_of(NUMBERS, name()), st.booleans())
+GROUPS = line(ast.Group, TEXTS, body(RATES, 3, blanks=False).filter(lambda b: b.lines))
 WAFERS = st.one_of(
     line(ast.Wafer, name(), st.none(), body(ENTRIES)),
     line(ast.Wafer, name(), TEXTS, st.one_of(st.none(), body(ENTRIES))),
@@ -129,7 +137,7 @@ ITEMS = st.one_of(
     WAFERS,
     line(ast.Model, name(), PARAMETERS, body(NESTED)),
     line(ast.Block, name(), PARAMETERS, body(NESTED)),
-    line(ast.Train, name(), name(), body(SETTINGS)),
+    line(ast.Train, name(), name(), body(st.one_of(SETTINGS, GROUPS))),
 ).map(without_blank)
 
 

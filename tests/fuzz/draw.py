@@ -30,6 +30,7 @@ DTYPES: Final = {
 OPTIMIZERS: Final = (
     "adamw(lr = 1e-2, eps = 1e-5, weight_decay = 0.1)",
     "adamw(lr = 1e-2)",
+    'adamw(lr = 1e-2, weight_decay = 0.1)  decay matrices  group "wte" { lr x 0.5, decay 0.3 }  group "g*" { lr 0 }',
     "sgd(lr = 1e-2)",
 )
 ROOMY: Final = 80_000_000

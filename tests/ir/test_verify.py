@@ -55,7 +55,7 @@ def complete(first: str, lines: list[str]) -> Module:
 
 def split_case(text: str) -> tuple[str, list[str], list[str], list[tuple[int, str]]]:
     """Level and axes, the lines with the mistake, the lines without it, and (line, message) of each finding; line 0
-    is that of a finding without a span."""
+    is the header."""
     first, *lines = text.splitlines()
     wrong: list[str] = []
     right: list[str] = []
@@ -77,7 +77,8 @@ def test_one_mistake_gives_one_message(path: Path) -> None:
     first, wrong, right, errors = split_case(path.read_text(encoding="utf-8"))
     header_lines = HEADER.count("\n")
     findings = [*verify(complete(first, wrong))]
-    lines = [d.label.span.line - header_lines if d.label.span.source else 0 for d in findings]
+    assert all(d.label.span.source for d in findings)
+    lines = [max(0, d.label.span.line - header_lines) for d in findings]
     assert [*zip(lines, (d.message for d in findings), strict=True)] == errors
     assert {d.code for d in findings} == {Code.BAD_IR}
     assert [d.message for d in verify(complete(first, right))] == []
@@ -129,9 +130,9 @@ def indexed(index: Affine) -> Module:
 PLANTED = {
     "axis `tp` has size 0": lambda: GRAPH.with_(axes=(("tp", 0),)),
     "axis `tp` is defined twice": lambda: GRAPH.with_(axes=(("tp", 2), ("tp", 2))),
-    "`recompute` is `some`": lambda: with_train(recompute="some"),
-    "the optimizer is `lion`": lambda: with_train(optimizer=replace(GRAPH.train.optimizer, kind="lion")),
-    "`batch` and `microbatches` are at least 1": lambda: with_train(microbatches=0),
+    "`recompute` must be none, selective or full, not some": lambda: with_train(recompute="some"),
+    "`kind` must be adamw or sgd, not lion": lambda: with_train(optimizer=replace(GRAPH.train.optimizer, kind="lion")),
+    "`microbatches` must be an integer from 1": lambda: with_train(microbatches=0),
     "a type has no layout at the graph": lambda: with_array(X.type.with_layout(Layout.whole(1)), Level.GRAPH),
     "a type has a layout from the sharded level on": lambda: with_array(X.type),
     "it has 1 dimensions and a layout of 2": lambda: with_array(X.type.with_layout(Layout.whole(2))),

@@ -229,7 +229,7 @@ def test_a_text_with_the_older_spelling_of_the_learning_rates_schedule_is_read()
 def test_the_header_is_checked() -> None:
     text = to_text(complete("level graph axes", []))
     for good, bad, message in (
-        ("rows=2", "rows=0", "a mesh of 0 x 4 dies"),
+        ("rows=2", "rows=0", "`rows` must be an integer from 1 to 1048576, not 0"),
         ("rows=2", "rows=2.5", "`rows` is an integer, not `2.5`"),
         ("rows=2", "raws=2", "`raws` is not a field here"),
         ("rows=2 ", "", "`rows` is missing"),

@@ -41,7 +41,7 @@ def step(train: Train, w: Any, moments: list[Any], g: Any) -> tuple[tuple[Bound,
     """The bounds, and what the interpreter computes."""
     norm2 = np.float64((g.astype(np.float64) ** 2).sum())
     moments = moments if train.optimizer.kind == "adamw" else []
-    bounds = Update(train, STEP, sqrt(norm2), N).of(w, tuple(moments), g)
+    bounds = Update(train, STEP, sqrt(norm2), N).of(train.rates, w, tuple(moments), g)
     out = [np.empty_like(x) for x in (w, *moments)]
     stored = norm2.astype(np.float64 if g.dtype == np.float64 else np.float32)
     reads = [w, *moments, g, np.asarray(stored), np.asarray(STEP, np.int32)]

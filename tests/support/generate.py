@@ -6,19 +6,20 @@ type or new arguments, calls bind arguments to arrays by random affine indices i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from tests.support.generate_header import Dice, header
+from tests.support.generate_header import Dice, header, lr_schedule
 from wscc.ir.array import Array, Init, Kind, Relation, Role
 from wscc.ir.module import Level, Mode, Module, Output, Procedure
 from wscc.ir.op import Attr, GraphStmt, Op, Reshard, Stream, Value
 from wscc.ir.ops import OPS
 from wscc.ir.rule import Rule, parse_rule
 from wscc.ir.step import Affine, Call, Loop, Ref, Stage
+from wscc.ir.train import Rates
 from wscc.ir.types import DType, Layout, Reduction, TensorType
 
 # Example rules by op; `*` is replaced by up to two further factors, `#` marks what holds integers.
@@ -87,7 +88,9 @@ class Body:
         kind = self.dice.choice(sorted(OPS))
         rule, integers = self._rule(kind)
         sizes = {f: self.dice.choice(_SIZES) for f in rule.factors}
-        attrs = {k: self.dice.scalar(t) for k, t in OPS[kind].attrs.items()}
+        attrs = {k: self.dice.scalar(kind, k, t) for k, t in OPS[kind].attrs.items()}
+        if "warmup" in attrs:
+            attrs |= asdict(lr_schedule(self.dice))
         if kind in ("split", "stack"):
             whole = rule.ins[0] if kind == "split" else rule.outs[0]
             attrs["dim"] = whole.index("c")
@@ -264,9 +267,13 @@ class Calls:
         ]
         storage = self.dice.choice(["", *(a.name for a in like)])
         name = self.dice.name(used)
-        kind = self.dice.choice(list(Kind))
+        # Inputs agree with the training, which is drawn elsewhere.
+        kind = self.dice.choice([k for k in Kind if k is not Kind.INPUT])
+        rates = self.dice.record(Rates) if kind is Kind.PARAM and self.dice.coin() else None
         relation = self._relation(value, kind)
-        self.arrays.append(Array(name, value.type, kind, tuple(extents), init, storage, relation=relation))
+        self.arrays.append(
+            Array(name, value.type, kind, tuple(extents), init, storage, relation=relation, rates=rates)
+        )
         return self.arrays[-1]
 
     def _relation(self, value: Value, kind: Kind) -> Relation | None:

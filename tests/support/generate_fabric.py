@@ -143,7 +143,7 @@ class Body:
         dtype = d.choice(list(DType))
         writes = tuple(self.view(shape(o), dtype, is_written=True) for o in row.writes.split())
         reads = tuple(self.view(shape(o), d.choice(list(DType)), is_written=False) for o in row.reads.split())
-        attrs = tuple((name, self._attr(name)) for name in row.attr_names)
+        attrs = tuple((name, self._attr(row.opcode, name)) for name in row.attr_names)
         if row.opcode == "sum":
             summed = sorted(d.sample(range(len(sizes[""])), d.randint(0, len(sizes[""]))))
             result = tuple(n for i, n in enumerate(sizes[""]) if i not in summed)
@@ -152,11 +152,11 @@ class Body:
         where = self.fabric.ints(0, 1)
         self.body.append(Kernel(row.opcode, writes, reads, attrs, where, d.choice(("", d.name()))))
 
-    def _attr(self, name: str) -> KernelAttr:
+    def _attr(self, opcode: str, name: str) -> KernelAttr:
         kind = _ATTR_TYPES.get(name, float)
         if kind is int and self.dice.coin():
             return self.fabric.ints(0, 99)
-        return self.dice.scalar(kind)  # type: ignore[no-any-return]
+        return self.dice.scalar(opcode, name, kind)  # type: ignore[no-any-return]
 
     def add_message(self, *, scheduled: bool) -> None:
         """Append a transfer, or the four statements of a message: post and send in random places, waits at the end."""
@@ -170,7 +170,7 @@ class Body:
             content = d.choice(("", f"{d.name()}.{self.channel}"))
             self.body.append(
                 Transfer(
-                    self.channel, to, read, write, d.name(), content, d.randint(-1, 5), route, hop, source
+                    self.channel, to, read, write, d.name(), content, d.randint(-1, 0), route, hop, source
                 )
             )
             return

@@ -7,14 +7,14 @@ shrinks by its size.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import fields
 from math import prod
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from wscc.diagnostics.limits import Limits, limits_of
 from wscc.ir.module import Level, Module
 from wscc.ir.train import LrSchedule, Optimizer, Train
-from wscc.ir.types import DType
+from wscc.ir.verify.attrs import wrong_number
 from wscc.machine.wafer import Die, Link, Wafer, dead_links
 
 # Names that must be quoted, or that look like words of the grammar.
@@ -34,6 +34,9 @@ _ODD_FLOATS: Final = (
     1.7976931348623157e308,
     float("inf"),
 )
+
+
+T = TypeVar("T")
 
 
 class Dice(Random):
@@ -58,22 +61,44 @@ class Dice(Random):
             return self.choice(_ODD_FLOATS) * self.choice((1, -1))
         return self.uniform(-1, 1) * 10.0 ** self.randint(-30, 30)
 
-    def scalar(self, kind: type) -> Any:
-        if kind is bool:
-            return self.coin()
-        return self.randint(-9, 1 << 33) if kind is int else self.number()
+    def scalar(self, op: str, name: str, kind: type) -> Any:
+        """A value that an attribute of an op may have."""
+        while True:
+            value = (
+                self.coin() if kind is bool else self.randint(-9, 1 << 33) if kind is int else self.number()
+            )
+            if wrong_number(op, name, value) is None:
+                return value
+
+    def record(self, kind: type[T], **fixed: Any) -> T:
+        """A dataclass with numbers within their limits, often at one of them."""
+        drawn = {n: self.within(limits) for n, limits in limits_of(kind).items() if n not in fixed}
+        return kind(**drawn, **fixed)
+
+    def within(self, limits: Limits) -> Any:
+        """A value that the limits admit."""
+        if limits.choices:
+            return self.choice(limits.choices)
+        kind = int if limits.whole else float
+        ends = [kind(n) for n in (limits.least, limits.most) if limits.admit(n) and limits.admit(kind(n))]
+        if ends and self.coin():
+            return self.choice(ends)
+        if limits.whole:
+            return self.randint(int(limits.least), int(min(limits.most, 10**9)))
+        return max(self.uniform(limits.least, min(limits.most, 1)) * 10.0 ** -self.randint(0, 30), 5e-324)
 
 
 def train(d: Dice) -> Train:
-    numbers = (d.number() for _ in range(5))
-    optimizer = Optimizer(d.choice(("adamw", "sgd")), *numbers)
-    lr_schedule = LrSchedule(d.randint(0, 99), d.randint(0, 99), d.number())
-    kinds = d.choices(list(DType), k=3)
-    return Train(
-        d.randint(1, 99), d.randint(1, 99), optimizer, lr_schedule, d.number(), *kinds,
-        d.choice(("none", "selective", "full")), d.choice((0, 1, 3)), d.randint(1, 3), d.name(), d.randint(0, 99),
-        d.number(), d.randint(0, 1 << 62),
+    calls = d.randint(1, 9)
+    return d.record(
+        Train, optimizer=d.record(Optimizer), lr_schedule=lr_schedule(d), batch=calls * d.choice((1, 2, 4, 8)),
+        microbatches=calls, data=d.name(),
     )  # fmt: skip
+
+
+def lr_schedule(d: Dice) -> LrSchedule:
+    warmup = d.randint(0, 99)
+    return LrSchedule(warmup, d.choice((0, warmup + d.randint(1, 99))), d.random())
 
 
 def wafer(d: Dice, least: int) -> Wafer:
@@ -85,11 +110,8 @@ def wafer(d: Dice, least: int) -> Wafer:
     hops = [((r, c), (r, c + 1)) for r, c in every if c + 1 < cols]
     hops += [((r, c), (r + 1, c)) for r, c in every if r + 1 < rows]
     links = d.choices(hops, k=d.randint(0, 2)) if hops else []
-    die, link = (
-        kind(*(d.randint(1, 1 << 60) if f.type == "int" else abs(d.uniform(1e-9, 1)) for f in fields(kind)))
-        for kind in (Die, Link)
-    )
-    return Wafer(d.name(), rows, cols, die, link, frozenset(dead), dead_links(links))
+    die = d.record(Die, hbm_bandwidth=d.randint(1, 1 << 60))
+    return Wafer(d.name(), rows, cols, die, d.record(Link), frozenset(dead), dead_links(links))
 
 
 def header(d: Dice, level: Level) -> Module:

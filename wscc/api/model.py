@@ -39,9 +39,12 @@ class Body:
         """Sequences of one micro-batch, as `batch` in the language."""
         return Expression(ast.Name("batch"))
 
-    def param(self, word: str, dims: tuple[Operand, ...], init: Init = "zeros") -> Expression:
+    def param(
+        self, word: str, dims: tuple[Operand, ...], init: Init = "zeros", *, decay: bool | None = None
+    ) -> Expression:
         """A parameter `[dims]`; `init` is "zeros", "ones" or `normal(deviation)`. Inside `repeat` there is one for each
-        turn. Raises `CompileError` W001 for a name that is none, W011 for another `init`."""
+        turn. `decay` says whether the optimizer makes it smaller; None: as `Train(decay=...)` says.
+        Raises `CompileError` W001 for a name that is none, W011 for another `init`."""
         kind = wrapped(init).node
         if isinstance(kind, ast.Call):
             start = ast.Init(kind.function, kind.args[0] if kind.args else None)
@@ -50,7 +53,8 @@ class Body:
         else:
             raise fail(Code.CHOICE, f"`{word}` starts as {init!r}", help="zeros, ones or normal(deviation)")
         shape = tuple(wrapped(d).node for d in _tuple(dims))
-        return self._add(ast.Param(ast.Name(name(word)), shape, start), word)
+        switch = None if decay is None else ast.Name("on" if decay else "off")
+        return self._add(ast.Param(ast.Name(name(word)), shape, start, switch), word)
 
     def let(self, word: str, value: Operand) -> Expression:
         """The value under a name; in a `repeat`, a name from before it carries its value from turn to turn.

@@ -44,13 +44,21 @@ class Train:
     """A program: `Train(model, wafer, batch=16, optimizer=adamw(lr=1e-3), parallel="dp=2,tp=2")`.
 
     Settings are those of `train` in the language: `batch` and `microbatch` in sequences, `data` a path (from the
-    working directory), `validation` what is held out of it (`"10 %"`, or a number of rows), `optimizer`, `clip`,
-    `lr_schedule` (one or a list of `warmup`, `cosine`), `dtype` (a type, or a dict by role), `recompute`, `parallel` (a
-    string, or a dict of degrees), `zero`, `interleave`, `seed`.
+    working directory), `validation` what is held out of it (`"10 %"`, or a number of rows), `optimizer`, `decay` ("all"
+    or "matrices"), `clip`, `lr_schedule` (one or a list of `warmup`, `cosine`), `dtype` (a type, or a dict by role),
+    `recompute`, `parallel` (a string, or a dict of degrees), `zero`, `interleave`, `seed`.
+    `groups` has numbers of the optimizer by pattern of names: `{"block.w*": {"lr": "x 0.1", "decay": 0}}`.
     Raises `CompileError` for a setting that the language has not.
     """
 
-    def __init__(self, model: Model, wafer: Wafer, **settings: Value) -> None:
+    def __init__(
+        self,
+        model: Model,
+        wafer: Wafer,
+        *,
+        groups: Mapping[str, Mapping[str, str | float]] | None = None,
+        **settings: Value,
+    ) -> None:
         if not isinstance(model, Model) or not isinstance(wafer, Wafer):
             raise fail(
                 Code.OPTION,
@@ -59,6 +67,7 @@ class Train:
             )
         self.model, self.wafer = model, wafer
         self.settings = tuple(_setting(key, settings[key]) for key in _in_order(settings))
+        self.groups = tuple(_group(pattern, rates) for pattern, rates in (groups or {}).items())
 
     @cached_property
     def source(self) -> Source:
@@ -67,7 +76,9 @@ class Train:
 
     def to_wsl(self) -> str:
         """The program as a `.wsl` file, in the form of `wscc fmt`."""
-        train = ast.Train(ast.Name(self.model.name), ast.Name(self.wafer.name), ast.Body(self.settings))
+        train = ast.Train(
+            ast.Name(self.model.name), ast.Name(self.wafer.name), ast.Body((*self.settings, *self.groups))
+        )
         return fmt(ast.File((self.wafer.item, *self.model.items(), train)))
 
 
@@ -86,6 +97,12 @@ def _setting(key: str, value: Value) -> ast.Setting:
     text = f"{key} {_spelled(key, value)}"
     setting: ast.Setting = parse_fragment(Source("<train>", text), 0, "setting")
     return setting
+
+
+def _group(pattern: str, rates: Mapping[str, str | float]) -> ast.Group:
+    text = f'group "{pattern}" {{ {", ".join(f"{k} {v}" for k, v in rates.items())} }}'
+    group: ast.Group = parse_fragment(Source("<train>", text), 0, "group")
+    return group
 
 
 def _spelled(key: str, value: Value) -> str:

@@ -14,6 +14,7 @@ from wscc.cli.program import model_request
 from wscc.cli.search import Progress, in_words
 from wscc.driver.storage import storage_words
 from wscc.ir.module import Module
+from wscc.ir.ops import OPS
 from wscc.ir.text.print import to_text
 from wscc.passes import PASSES
 from wscc.passes.stagger import Stagger
@@ -90,6 +91,18 @@ def _show_times(program: Program) -> None:
     say(f"{'total':<18}{program.report['compile_seconds']['total']:8.3f} s")
 
 
+def _groups(groups: list[dict[str, Any]], optimizer: str) -> list[tuple[str, str]]:
+    """A row on each parameter group, if there are several."""
+
+    def words(g: dict[str, Any]) -> str:
+        if not g["lr"]:
+            return f"{g['params']:,} frozen (lr 0)"
+        decay = f", decay {g['weight_decay']:g}" if "weight_decay" in OPS[optimizer].attrs else ""
+        return f"{g['params']:,} with lr {g['lr']:g}{decay}"
+
+    return [("", words(g)) for g in groups] if len(groups) > 1 else []
+
+
 def _replication(by_op: dict[str, int], whole: int) -> list[tuple[str, str]]:
     """A row on the FLOPs that dies repeat after one another, if any."""
     if not by_op:
@@ -119,6 +132,7 @@ def _show_summary(program: Program, folder: Path) -> None:
     rows = [
         ("strategy", f"{strategy} on {r['dies_used']} dies of {program.graph.machine.name}"),
         ("parameters", f"{r['params']:,}"),
+        *_groups(r["parameter_groups"], program.graph.train.optimizer.kind),
         ("FLOPs per step", f"{r['flops_per_step']:,}"),
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
         *storage_words(r["storage"]),

@@ -12,13 +12,12 @@ import click
 from wscc.cli.common import json_option, read_call_order_file, show_json
 from wscc.diagnostics import CompileError
 from wscc.diagnostics.explain import explain
-from wscc.driver.pipeline import Pipeline, check
+from wscc.driver.module_text import after_passes, read_module
 from wscc.files import read_source, write_file
 from wscc.files.kinds import WIR
 from wscc.frontend.fmt import fmt
 from wscc.frontend.overrides import UsageError
 from wscc.frontend.parse import parse as parse_wsl
-from wscc.ir.text.parse import parse as parse_wir
 from wscc.ir.text.print import to_text
 from wscc.passes import PASSES
 from wscc.passes.options import parse_passes
@@ -35,9 +34,8 @@ T = TypeVar("T")
 def opt_command(ir: str, chosen: str, as_json: bool) -> int:
     """Run passes on a textual IR file and print the result; without --passes, print it canonically."""
     passes = _value_of(lambda words: parse_passes(words, read_call_order_file), chosen)
-    module = parse_wir(read_source(ir, WIR))
-    check(module, "parse")
-    module = Pipeline(tuple(passes)).run(module)
+    module = read_module(read_source(ir, WIR))
+    module = after_passes(module, passes)
     _print("module", to_text(module), as_json)
     return 0
 

@@ -96,8 +96,9 @@ class Checker:
         new: Arrays,
     ) -> None:
         """Judge a weight and its moments, layer by layer."""
+        rates = self.graph.rates_of(self.graph.array(name))
         for index in np.ndindex(self.extents[name]):
-            bounds = update.of(old[0][index], tuple(m[index] for m in old[1:]), grad[index])
+            bounds = update.of(rates, old[0][index], tuple(m[index] for m in old[1:]), grad[index])
             layer = f"{name}[{','.join(map(str, index))}]" if index else name
             for what, bound, array in zip(("weight", *MOMENTS), bounds, new, strict=False):
                 error = over(difference_norm(array[index], bound.value), norm_of(bound.value))

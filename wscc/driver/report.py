@@ -12,9 +12,10 @@ from wscc.analysis.memory.report import memory_report
 from wscc.analysis.repeated_casts import repeated_casts
 from wscc.driver.pipeline import Timings
 from wscc.driver.storage import storage_report
-from wscc.ir.array import Kind
+from wscc.ir.array import Array, Kind
 from wscc.ir.module import Module
 from wscc.ir.streams.program import Streams
+from wscc.ir.train import Rates
 from wscc.passes.place.types import Placement
 
 
@@ -41,6 +42,7 @@ def build_report(
         "dies_used": graph.dies_used,
         "compile_seconds": timings.report(),
         "params": parameters(graph),
+        "parameter_groups": parameter_groups(graph),
         "flops_per_step": model_flops(graph),
         "memory": {
             "peak_bytes_per_die_max": memory.peak,
@@ -78,6 +80,23 @@ def weights_converted(sharded: Module, planned: Module, *, hoisting: bool) -> st
     return "at each use: compute copies do not fit" if hoisting else "at each use"
 
 
+def parameter_groups(graph: Module) -> list[dict[str, Any]]:
+    """What the optimizer uses for which parameters, those with most elements first."""
+    groups: dict[Rates, list[Array]] = {}
+    for a in graph.arrays:
+        if a.kind is Kind.PARAM:
+            groups.setdefault(graph.rates_of(a), []).append(a)
+    rows = [
+        {**asdict(rates), "params": sum(map(_elements, arrays)), "arrays": [a.name for a in arrays]}
+        for rates, arrays in groups.items()
+    ]
+    return sorted(rows, key=lambda row: -row["params"])
+
+
 def parameters(graph: Module) -> int:
     """Elements of all parameters; a tied one counts once."""
-    return sum(prod((*a.extents, *a.type.shape)) for a in graph.arrays if a.kind is Kind.PARAM)
+    return sum(_elements(a) for a in graph.arrays if a.kind is Kind.PARAM)
+
+
+def _elements(array: Array) -> int:
+    return prod((*array.extents, *array.type.shape))

@@ -23,6 +23,8 @@ from wscc.backends.verify.widen import factor_of
 from wscc.diagnostics import Code, Source, fail
 from wscc.equivalence.recompile import differences
 from wscc.equivalence.run import compare, numbers_of
+from wscc.ir.array import Kind
+from wscc.ir.module import Module
 from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.streams.program import Streams, stage_of_role
 from wscc.ir.text.parse import parse
@@ -49,7 +51,7 @@ def check_semantics(artifact: Artifact) -> Equivalence:
     """
     graph = parse(Source("graph.wir", artifact.graph))
     findings = Findings()
-    for finding in _scalars(artifact.streams, artifact.manifest.train, graph.train):
+    for finding in _scalars(artifact.streams, artifact.manifest.train, graph):
         findings.add(finding)
     ran = fits(artifact.streams)
     if not ran and artifact.own_passes:
@@ -84,20 +86,23 @@ def _work(streams: Streams) -> int:
     return total
 
 
-def _scalars(streams: Streams, manifest: Train, graph: Train) -> Iterator[Finding]:
-    """Findings where the scalars of the optimizer are not those of the graph: few steps do not reach the whole of
-    `lr_schedule`."""
-    scalars = numbers_of(graph)
-    if numbers_of(manifest) != scalars:
+def _scalars(streams: Streams, manifest: Train, graph: Module) -> Iterator[Finding]:
+    """Findings where the scalars of the optimizer are not those of any parameter of the graph: few steps do not reach
+    the whole of `lr_schedule`. Whether they are those of the right one is seen when the program is run."""
+    train = graph.train
+    if numbers_of(manifest, manifest.rates) != numbers_of(train, train.rates):
         yield Finding("meaning", "the manifest and the graph have different optimizers")
+    parameters = [a for a in graph.arrays if a.kind is Kind.PARAM]
+    allowed = [numbers_of(train, rates) for rates in dict.fromkeys(map(graph.rates_of, parameters))]
     for p in streams.programs:
         for code in p.procedures:
             for i, x in enumerate(code.body):
                 if not INSTRUCTIONS[x.opcode].updates:
                     continue
-                if x.opcode != graph.optimizer.kind:
+                if x.opcode != train.optimizer.kind:
                     yield Finding("meaning", f"`{x.opcode}` is not the optimizer", "", code.name, i)
-                for name, value in x.attrs:
-                    if value != scalars[name]:
-                        words = f"`{x.opcode}` has {name}={value}, and the graph {scalars[name]}"
-                        yield Finding("meaning", words, "", code.name, i)
+                # Of the nearest parameters: an instruction mostly has one number that is wrong.
+                wrong = min(([(n, v, s[n]) for n, v in x.attrs if v != s[n]] for s in allowed), key=len)
+                for name, value, right in wrong:
+                    words = f"`{x.opcode}` has {name}={value}, and the graph {right}"
+                    yield Finding("meaning", words, "", code.name, i)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import isfinite, sqrt
 from typing import Any, Final
@@ -22,8 +22,9 @@ from wscc.host.init import initial
 from wscc.host.inputs import LABELS, inputs_of
 from wscc.ir.array import Array, Init, Kind, Role
 from wscc.ir.module import Module
-from wscc.ir.ops import IGNORED
-from wscc.ir.train import LrSchedule, Optimizer, Train
+from wscc.ir.ops import IGNORED, OPS
+from wscc.ir.streams.program import Instruction
+from wscc.ir.train import LrSchedule, Optimizer, Rates, Train
 from wscc.ir.types import DType
 from wscc.reference.training import train
 
@@ -41,13 +42,27 @@ LOUD: Final = 64.0
 LOUD_LIMIT: Final = 1e-6
 
 
-def numbers_of(t: Train) -> dict[str, float]:
-    """The scalars of instructions that update weights, by name."""
+def numbers_of(t: Train, rates: Rates) -> dict[str, float]:
+    """The scalars of instructions that update the weights with these rates, by name."""
     o, s = t.optimizer, t.lr_schedule
     return {
-        "lr": o.lr, "beta1": o.beta1, "beta2": o.beta2, "eps": o.eps, "weight_decay": o.weight_decay, "clip": t.clip,
-        "warmup": s.warmup, "decay": s.decay, "floor": s.floor,
+        "lr": rates.lr, "beta1": o.beta1, "beta2": o.beta2, "eps": o.eps, "weight_decay": rates.weight_decay,
+        "clip": t.clip, "warmup": s.warmup, "decay": s.decay, "floor": s.floor,
     }  # fmt: skip
+
+
+def trial_rates(graph: Module) -> dict[tuple[float, ...], Rates]:
+    """For each two rates of the program that an instruction can tell apart, others for the trial: no two are equal, so
+    that parameters with the rates of one another are seen, and none is 0."""
+    kind = graph.train.optimizer.kind
+    used = sorted({as_attrs(kind, graph.rates_of(a)) for a in graph.arrays if a.kind is Kind.PARAM})
+    larger = (1 + i / len(used) for i in range(len(used)))
+    return {key: Rates(TRIAL.lr * n, TRIAL.weight_decay * n) for key, n in zip(used, larger, strict=True)}
+
+
+def as_attrs(kind: str, rates: Rates) -> tuple[float, ...]:
+    """The rates that an optimizer has as attributes."""
+    return tuple(getattr(rates, f.name) for f in fields(Rates) if f.name in OPS[kind].attrs)
 
 
 def compare(artifact: Artifact, graph: Module) -> Iterator[Finding]:
@@ -88,10 +103,22 @@ class _Pair:
         optimizer = replace(TRIAL, kind=graph.train.optimizer.kind)
         clip = CLIP if graph.train.clip else 0.0
         trial = replace(graph.train, optimizer=optimizer, lr_schedule=LR_SCHEDULE, clip=clip)
-        machine = wide_machine(with_optimizer(artifact.streams, numbers_of(trial)), artifact.manifest)
+        rates = trial_rates(graph)
+
+        def numbers(x: Instruction) -> dict[str, float]:
+            key = tuple(dict(x.attrs)[f.name] for f in fields(Rates) if f.name in dict(x.attrs))
+            return numbers_of(trial, rates.get(key, trial.rates))  # type: ignore[arg-type]  # scalars are numbers
+
+        machine = wide_machine(with_optimizer(artifact.streams, numbers), artifact.manifest)
         host_io.initialise(machine, graph.train.seed)
         first = {a.name: _weights(a, graph.train.seed) for a in graph.arrays if a.kind is Kind.PARAM}
-        return _Pair(machine, graph.with_(train=trial), first)
+        arrays = tuple(
+            replace(a, rates=rates[as_attrs(optimizer.kind, graph.rates_of(a))])
+            if a.kind is Kind.PARAM
+            else a
+            for a in graph.arrays
+        )
+        return _Pair(machine, graph.with_(train=trial, arrays=arrays), first)
 
     def train(self) -> tuple[Run, Run]:
         """The runs of the program and of the reference."""

@@ -138,9 +138,12 @@ class Init(Node):
 
 @dataclass(frozen=True, slots=True)
 class Param(Line):
+    """`decay` is `on` or `off`, where it is written."""
+
     name: Name
     dims: tuple[Expr, ...]
     init: Init
+    decay: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,10 +297,35 @@ class Setting(Line):
 
 
 @dataclass(frozen=True, slots=True)
+class Rate(Line):
+    """A number of a group: `lr 1e-5`, `lr x 0.1`, `decay 0` or `decay off`; `times`: a multiple of the optimizer's."""
+
+    name: Name
+    value: Number | Name
+    times: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Line):
+    """`group "pattern" { ... }`: numbers of the optimizer for the parameters whose names fit."""
+
+    pattern: Text
+    body: Body[Rate]
+
+
+@dataclass(frozen=True, slots=True)
 class Train(Line):
     model: Name
     wafer: Name
-    body: Body[Setting]
+    body: Body[Setting | Group]
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        return tuple(s for s in self.body.lines if isinstance(s, Setting))
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        return tuple(s for s in self.body.lines if isinstance(s, Group))
 
 
 Item = Wafer | Model | Block | Train

@@ -147,7 +147,7 @@ def _input(b: Builder, c: Children, span: Span) -> ast.Input:
 
 
 def _param(b: Builder, c: Children, span: Span) -> ast.Param:
-    return ast.Param(c[0], c[1], c[2], span=span, trivia=b.trivia(span))
+    return ast.Param(*c, span=span, trivia=b.trivia(span))
 
 
 def _init(b: Builder, c: Children, span: Span) -> ast.Init:
@@ -214,11 +214,19 @@ def _setting(key: str) -> Rule:
     return build
 
 
-def _group(key: str, node_type: Callable[..., ast.SettingValue]) -> Rule:
+def _several(key: str, node_type: Callable[..., ast.SettingValue]) -> Rule:
     def build(b: Builder, c: Children, span: Span) -> ast.Setting:
         return ast.Setting(key, node_type(tuple(c), span=span), span=span, trivia=b.trivia(span))
 
     return build
+
+
+def _group(b: Builder, c: Children, span: Span) -> ast.Group:
+    return ast.Group(c[0], c[1], span=span, trivia=b.trivia(span))
+
+
+def _rate(b: Builder, c: Children, span: Span) -> ast.Rate:
+    return ast.Rate(c[0], c[-1], len(c) > 2, span=span, trivia=b.trivia(span))
 
 
 def _file(b: Builder, c: Children, span: Span) -> ast.File:
@@ -244,16 +252,17 @@ RULES: Final[dict[str, Rule]] = {
     # training
     "train": _train, "train_body": Builder.body,
     **{k: _setting(k) for k in SETTINGS},
-    "lr_schedule": _group("lr_schedule", ast.LrSchedule), "dtype": _group("dtype", ast.DTypes),
-    "parallel": _group("parallel", ast.Strategy),
+    "lr_schedule": _several("lr_schedule", ast.LrSchedule), "dtype": _several("dtype", ast.DTypes),
+    "parallel": _several("parallel", ast.Strategy),
+    "group": _group, "rates": Builder.body, "rate": _rate,
     "share": _quantity,
     "role": lambda b, c, span: ast.Role(c[0], c[1], span=span),
     "axis": lambda b, c, span: ast.Axis(c[0], c[1], span=span),
 }  # fmt: skip
 
-BODIES: Final = frozenset({"wafer_body", "fields", "body", "train_body"})
+BODIES: Final = frozenset({"wafer_body", "fields", "body", "train_body", "rates"})
 LINES: Final = frozenset(
     {"wafer", "preset_wafer", "mesh", "die", "link", "field", "dead_die", "dead_link", "model", "block"}
-    | {"input", "param", "assign", "repeat", "loss", "return", "train", *SETTINGS}
+    | {"input", "param", "assign", "repeat", "loss", "return", "train", "group", "rate", *SETTINGS}
 )
-WITHOUT_BLANKS: Final = frozenset({"field", "wafer", "preset_wafer", "model", "block", "train"})
+WITHOUT_BLANKS: Final = frozenset({"field", "rate", "wafer", "preset_wafer", "model", "block", "train"})

@@ -55,10 +55,13 @@ OPTIMIZERS: Final = {
     "sgd": ("lr",),
 }
 LR_SCHEDULES: Final = {"warmup": ("steps",), "cosine": ("steps", "floor")}
+DECAYS: Final = ("all", "matrices")  # which parameters decay
+SWITCH: Final = {"on": True, "off": False}
 INITS: Final = {"zeros": 0, "ones": 0, "normal": 1}  # kind -> arguments
 # The settings of `train`, in the order of the grammar.
 SETTINGS: Final = (
-    "batch", "microbatch", "data", "validation", "optimizer", "clip", "lr_schedule", "dtype", "recompute", "parallel",
+    "batch", "microbatch", "data", "validation", "optimizer", "decay", "clip", "lr_schedule", "dtype", "recompute",
+    "parallel",
     "zero", "interleave", "seed",
 )  # fmt: skip
 # Older spelling -> the setting: accepted, never printed or suggested.

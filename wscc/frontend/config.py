@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.train import LrSchedule, Optimizer
@@ -10,10 +11,7 @@ from wscc.ir.types import DType
 from wscc.strategy import POLICIES
 
 AXES = tuple(POLICIES)
-ZERO = (0, 1, 3)
-RECOMPUTE = ("none", "selective", "full")
 DTYPE_ROLES = ("compute", "params", "grads")
-FLOATS = (DType.F64, DType.F32, DType.BF16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +24,35 @@ class DTypes:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """The numbers of the parameters that `pattern` fits; None: that of the optimizer. In a pattern, `*` is any text and
+    `?` any character."""
+
+    pattern: str
+    lr: float | None = None
+    weight_decay: float | None = None
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    def fits(self, name: str) -> bool:
+        """Whether a parameter of this name is in the group."""
+        return fnmatchcase(name, self.pattern.replace("[", "[[]"))
+
+
+@dataclass(frozen=True, slots=True)
 class TrainConfig:
     """`batch` sequences a step, in calls of `microbatch` sequences for each dp replica.
 
     `strategy` has the degrees above 1 in the order written; `data` is relative to the source file (empty:
     tokens come from the seed); `clip` 0 means none; `zero`, `interleave`, `validation_rows` and
-    `validation_percent` are those of `wscc.ir.train.Train`. `batch` is a multiple of `dp * microbatch`.
+    `validation_percent` are those of `wscc.ir.train.Train`. `decay` says which parameters decay, `all` or `matrices`,
+    and `groups` have numbers of the optimizer for some of them. `batch` is a multiple of `dp * microbatch`.
     """
 
     batch: int
     microbatch: int
     optimizer: Optimizer
+    decay: str = "all"
+    groups: tuple[Group, ...] = ()
     strategy: dict[str, int] = field(default_factory=dict)
     lr_schedule: LrSchedule = field(default_factory=LrSchedule)
     clip: float = 0.0

@@ -11,6 +11,7 @@ from wscc.frontend.evaluate import integer, number
 from wscc.frontend.resolve import Resolved
 from wscc.frontend.segments import Segment, chain
 from wscc.frontend.tensors import Scope
+from wscc.frontend.training.groups import with_rates
 from wscc.ir import construct as nn
 from wscc.ir.array import Array, Init, Kind
 from wscc.ir.builder import Builder
@@ -56,6 +57,8 @@ class _Model:
     # The array and the index of the current version of each carried name.
     current: dict[str, tuple[_Carried, int]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+    # The words of `decay` on parameters, by name.
+    decays: dict[str, str] = field(default_factory=dict)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -88,10 +91,11 @@ class _Model:
             Loop(MICROBATCH, config.calls, tuple(body)),
         )
         name = self.resolved.model.name.id
-        return Module(
+        module = Module(
             name, Level.GRAPH, mesh_axes(dict(config.strategy)), train, self.resolved.wafer, tuple(arrays),
             tuple(self.procedures), step,
         )  # fmt: skip
+        return with_rates(module, config.decay, config.groups, self.decays)
 
     # -- declarations -----------------------------------------------------------------------------------
 
@@ -116,6 +120,8 @@ class _Model:
         shape = tuple(integer(d, sizes) for d in s.dims)
         std = float(number(s.init.argument, sizes)) if s.init.argument is not None else 0.0
         kind = TensorType(shape, self.resolved.config.dtypes.params)
+        if s.decay is not None:
+            self.decays[name] = s.decay.id
         return self.add(Array(name, kind, Kind.PARAM, extents, Init(s.init.kind.id, std), span=s.name.span))
 
     def add(self, array: Array) -> Array:

@@ -50,7 +50,9 @@ def _code(node: ast.Line) -> list[str]:
         case ast.Train():
             return _braced(f"train {node.model.id} on {node.wafer.id}", node.body)
         case ast.Fields():
-            return _fields(node)
+            return _list(node.kind, node.body)
+        case ast.Group():
+            return _list(f'group "{node.pattern.value}"', node.body)
         case _:
             return [_simple(node)]
 
@@ -71,7 +73,8 @@ def _simple(node: ast.Line) -> str:
             return f"input {node.name.id} : {node.dtype.id}{_dims(node.dims)}"
         case ast.Param():
             argument = f"({expression(node.init.argument)})" if node.init.argument else ""
-            return f"param {node.name.id} : {_dims(node.dims)} init {node.init.kind.id}{argument}"
+            decay = f" decay {node.decay.id}" if node.decay else ""
+            return f"param {node.name.id} : {_dims(node.dims)} init {node.init.kind.id}{argument}{decay}"
         case ast.Assign():
             return f"{_join(t.id for t in node.targets)} = {expression(node.value)}"
         case ast.Loss():
@@ -80,6 +83,8 @@ def _simple(node: ast.Line) -> str:
             return f"return {_join(map(expression, node.values))}"
         case ast.Setting():
             return f"{node.key} {_setting(node.value)}"
+        case ast.Rate():
+            return f"{node.name.id} {'x ' if node.times else ''}{expression(node.value)}"
         case _:
             raise AssertionError(f"{type(node).__name__} has no text")
 
@@ -99,17 +104,16 @@ def _lines(nodes: Sequence[ast.Line]) -> Iterator[str]:
         yield from _line(node)
 
 
-def _fields(node: ast.Fields) -> list[str]:
-    """The lines of a `die` or `link`: one if it fits there and has no comments."""
-    body = node.body
-    short = f"{node.kind} {{ {_join(map(_simple, body.lines))} }}"
+def _list(head: str, body: ast.Body[ast.Line]) -> list[str]:
+    """The lines of a `die`, `link` or `group`: one if it fits there and has no comments."""
+    short = f"{head} {{ {_join(map(_simple, body.lines))} }}"
     is_bare = not body.opening and not body.tail and all(f.trivia == ast.NO_TRIVIA for f in body.lines)
     if is_bare and (len(short) <= _WIDTH or not body.lines):
-        return [short if body.lines else f"{node.kind} {{ }}"]
+        return [short if body.lines else f"{head} {{ }}"]
     rows: list[str] = []
     for field in body.lines:
         rows += [*field.trivia.before, f"{_simple(field)},{_suffix(field.trivia.after)}"]
-    return [f"{node.kind} {{{_suffix(body.opening)}", *_indented(rows), *_indented(body.tail), "}"]
+    return [f"{head} {{{_suffix(body.opening)}", *_indented(rows), *_indented(body.tail), "}"]
 
 
 def _indented(rows: Iterable[str]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from wscc.diagnostics import Code, Span
+from wscc.diagnostics.limits import Limits, limits_of
 from wscc.frontend import ast
 from wscc.frontend.report import Report, hint
 from wscc.frontend.units import EXAMPLES, UNITS, Dimension
@@ -20,7 +21,6 @@ class _Spec:
 
     dimension: Dimension
     attribute: str
-    integral: bool = True
     required: bool = False
     rate: str = ""
 
@@ -30,16 +30,18 @@ _DIE: Final = {
     "sram": _Spec(Dimension.BYTES, "sram", required=True),
     "hbm": _Spec(Dimension.BYTES, "hbm", rate="hbm_bandwidth"),
     "tile": _Spec(Dimension.NONE, "tile"),
-    "efficiency": _Spec(Dimension.EFFICIENCY, "efficiency", integral=False),
+    "efficiency": _Spec(Dimension.EFFICIENCY, "efficiency"),
 }
 _LINK: Final = {
     "bandwidth": _Spec(Dimension.BANDWIDTH, "bandwidth", required=True),
-    "latency": _Spec(Dimension.TIME, "latency", integral=False, required=True),
+    "latency": _Spec(Dimension.TIME, "latency", required=True),
     "flit": _Spec(Dimension.BYTES, "flit"),
-    "energy": _Spec(Dimension.ENERGY, "energy", integral=False),
+    "energy": _Spec(Dimension.ENERGY, "energy"),
     "channels": _Spec(Dimension.NONE, "channels"),
 }
 SPECS: Final[Mapping[str, Mapping[str, _Spec]]] = {"die": _DIE, "link": _LINK}
+# No attribute of a link is called as one of a die.
+_LIMITS: Final = {**limits_of(Die), **limits_of(Link)}
 _NO_HBM: Final = Die(hbm=0, hbm_bandwidth=0)
 
 
@@ -131,7 +133,7 @@ def _field(
     field: ast.Field, spec: _Spec, values: dict[str, Any], without_preset: bool, report: Report
 ) -> None:
     name = field.name.id
-    value = _quantity(field.value, spec.dimension, name, spec.integral, report)
+    value = _quantity(field.value, spec.dimension, name, _LIMITS[spec.attribute], report)
     if value is not None:
         values[spec.attribute] = value
     if field.rate is None:
@@ -141,15 +143,16 @@ def _field(
     elif not spec.rate:
         report.add(Code.SYNTAX, f"`{name}` has no `at`", field.rate.span, "", "remove it")
     else:
-        rate = _quantity(field.rate, Dimension.BANDWIDTH, f"{name} ... at", True, report)
+        rate = _quantity(field.rate, Dimension.BANDWIDTH, f"{name} ... at", _LIMITS[spec.rate], report)
         if rate is not None:
             values[spec.rate] = rate
 
 
 def _quantity(
-    q: ast.Quantity, expected: Dimension, name: str, integral: bool, report: Report
+    q: ast.Quantity, expected: Dimension, name: str, limits: Limits, report: Report
 ) -> int | float | None:
-    """The positive value in SI units, an exact integer if `integral`; None with the mistake noted."""
+    """The positive value in SI units, within its limits; None with the mistake noted. A file that wants no HBM, or
+    no latency or energy, leaves them out."""
     dimension, factor = UNITS[q.unit]
     if dimension is not expected:
         if not q.unit:
@@ -161,19 +164,14 @@ def _quantity(
         report.add(Code.UNIT, message, q.span, label, f"write it as in `{EXAMPLES[expected]}`")
         return None
     value = q.number.value * factor
-    if not 0 < value < 10**30:
-        report.add(
-            Code.NUMBER, f"`{name}` must be positive" if value <= 0 else f"`{name}` is too large", q.span
-        )
-        return None
-    if not integral:
-        return float(value)
-    if value.denominator != 1:
-        report.add(
-            Code.NUMBER, f"`{name}` is not a whole number of {_whole(expected)}: {float(value):g}", q.span
-        )
-        return None
-    return int(value)
+    if limits.whole and value.denominator != 1:
+        message = f"`{name}` is not a whole number of {_whole(expected)}: {float(value):g}"
+    elif value <= 0 or not limits.admit(value):
+        message = f"`{name}` {'must be positive' if value <= 0 else f'is too large: it must be {limits}'}"
+    else:
+        return int(value) if limits.whole else float(value)
+    report.add(Code.NUMBER, message, q.span)
+    return None
 
 
 def _whole(dimension: Dimension) -> str:

@@ -20,12 +20,12 @@ from wscc.frontend.units import unit_meant
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_/]*")
 _CLASSES: Final = {
     "NAME": "a name", "NUMBER": "a number", "STRING": 'a text in `"`', "UNIT": "a unit",
-    "MESH": "a size such as `4 x 8`", "END": "the end of the file",
+    "MESH": "a size such as `4 x 8`", "END": "the end of the file", "_DECAY": "`decay off`",
 }  # fmt: skip
 _OPERATORS: Final = frozenset("+-*/@")
 _STATEMENT: Final = frozenset({"input", "param", "repeat", "loss", "return", "NAME"})
 _EXPRESSION: Final = frozenset({"NAME", "NUMBER", "-", "("})
-_SETTING: Final = frozenset(SETTINGS)
+_SETTING: Final = frozenset({*SETTINGS, "group"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 from wscc.diagnostics import Code, Span
 from wscc.frontend import ast
-from wscc.frontend.builtins import BUILTINS, FLAGS, INITS, INPUT_DTYPES
+from wscc.frontend.builtins import BUILTINS, FLAGS, INITS, INPUT_DTYPES, SWITCH
 from wscc.frontend.report import Report, hint
 
 BATCH: Final = "batch"  # a size that every model and block knows: sequences in one call
@@ -108,7 +108,7 @@ class NameCheck:
                 self._declare(s.name, scope)
             case ast.Param():
                 self._sizes(s.dims, scope)
-                self._init(s.init, scope)
+                self._init(s, scope)
                 self._declare(s.name, scope)
             case ast.Assign():
                 self._assign(s, scope)
@@ -154,7 +154,11 @@ class NameCheck:
             self.report.add(Code.DUPLICATE, message, name.span, "", "choose another name")
         scope.fixed.setdefault(name.id, name.span)
 
-    def _init(self, init: ast.Init, scope: _Scope) -> None:
+    def _init(self, s: ast.Param, scope: _Scope) -> None:
+        """Note mistakes of what is said behind the dimensions of a parameter."""
+        init = s.init
+        if s.decay is not None:
+            self._choice(s.decay, SWITCH, "value of `decay`")
         self._choice(init.kind, INITS, "initialisation")
         arguments = INITS.get(init.kind.id)
         if arguments is not None and arguments != (init.argument is not None):

@@ -14,11 +14,12 @@ from typing import Any, Final, NoReturn
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span
 from wscc.frontend import ast
 from wscc.frontend.builtins import OLDER_SPELLINGS, OPTIMIZERS, SETTINGS
-from wscc.frontend.config import DTYPE_ROLES, FLOATS
+from wscc.frontend.config import DTYPE_ROLES
 from wscc.frontend.machines import SPECS
 from wscc.frontend.parse import parse_fragment
 from wscc.frontend.report import hint
 from wscc.frontend.select import Selection
+from wscc.ir.train import FLOATS
 
 _SET: Final = re.compile(r"--set (\w+)((?:\.\w+)+)=(?=.)", re.DOTALL)
 _DEAD_DIE: Final = re.compile(r"--dead die:([0-9]{1,9}),([0-9]{1,9})")
@@ -235,12 +236,12 @@ _PARTS: Final = {"optimizer": _optimizer_part, "dtype": _dtype_part, "parallel":
 
 
 def _setting_of(selection: Selection, key: str) -> ast.Setting | None:
-    return next((s for s in selection.train.body.lines if s.key == key), None)
+    return next((s for s in selection.train.settings if s.key == key), None)
 
 
 def _with_setting(selection: Selection, setting: ast.Setting) -> Selection:
     body = selection.train.body
-    lines = tuple(s for s in body.lines if s.key != setting.key)
+    lines = tuple(s for s in body.lines if not isinstance(s, ast.Setting) or s.key != setting.key)
     return replace(selection, train=replace(selection.train, body=replace(body, lines=(*lines, setting))))
 
 

@@ -24,7 +24,17 @@ from wscc.frontend.scan import WORDS, check_text
 
 _MAX_ERRORS: Final = 8
 _ITEM: Final = re.compile(r"(?:wafer|model|block|train)\s+[A-Za-z_]")
-_STARTS: Final = ("start", "setting", "wafer_entry", "field", "argument", "parameter", "role", "axis")
+_STARTS: Final = (
+    "start",
+    "setting",
+    "group",
+    "wafer_entry",
+    "field",
+    "argument",
+    "parameter",
+    "role",
+    "axis",
+)
 
 
 class _AnyWord:

@@ -59,7 +59,7 @@ def leaves_strategy_open(file: ast.File, overrides: Overrides = NO_OVERRIDES) ->
         selection = override(select(file), overrides)
     except CompileError as error:
         raise as_usage_error(error) from None
-    settings = selection.train.body.lines
+    settings = selection.train.settings
     return any(isinstance(s.value, ast.Strategy) and s.value.is_auto for s in settings)
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from math import prod
 
 from wscc.diagnostics import NO_SPAN, Span
+from wscc.ir.train import Rates
 from wscc.ir.types import TensorType
 
 
@@ -55,7 +56,8 @@ class Array:
 
     With pipeline stages, an array may be on one `stage` only (-1: on all). It may hold for the host the
     elements of the array `of` from `first` on; several that hold the same element hold replicas of it. Its
-    `relation` says what it is to another array; its name never does.
+    `relation` says what it is to another array; its name never does. A parameter may have `rates` of its own, which
+    the optimizer uses for it.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Array:
     of: str = ""
     first: int = 0
     relation: Relation | None = None
+    rates: Rates | None = None
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property

@@ -23,6 +23,7 @@ class Buffer:
     dtype: DType
     address: int = -1
     slot: bool = False
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property
     def bytes(self) -> int:
@@ -79,6 +80,7 @@ class Transfer:
     route: Ints = NOBODY
     one_hop: bool = False
     source: str = ""
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property
     def is_local(self) -> bool:
@@ -98,6 +100,7 @@ class Post:
     channel: int
     sender: Ints
     write: View
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ class Send:
     read: View
     route: Ints
     source: str = ""
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property
     def is_local(self) -> bool:
@@ -124,6 +128,7 @@ class Wait:
     channel: int
     sent: bool
     where: Ints = 1
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 FabricStmt = Kernel | Transfer | Post | Send | Wait

@@ -7,17 +7,18 @@ Layers and micro-batches are loops, never unrolled, so the size of a module does
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import prod
 
+from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.array import Array, Role
 from wscc.ir.fabric import Buffer, FabricStmt
 from wscc.ir.memory import Memory
 from wscc.ir.op import GraphStmt, Op, Reshard, Value
 from wscc.ir.routes import Route
 from wscc.ir.step import Call, Loop, Stage, Step
-from wscc.ir.train import Train
+from wscc.ir.train import Rates, Train
 from wscc.machine.wafer import Wafer
 
 
@@ -57,6 +58,7 @@ class Procedure:
     outputs: tuple[Output, ...]
     body: tuple[GraphStmt | FabricStmt, ...]
     buffers: tuple[Buffer, ...] = ()
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property
     def ops(self) -> tuple[Op, ...]:
@@ -72,6 +74,17 @@ class Procedure:
     def arguments(self) -> tuple[Value, ...]:
         """Inputs, then outputs: the order in which a call binds them to array elements."""
         return (*self.inputs, *(o.value for o in self.outputs))
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderSpans:
+    """The places of what a text says of a module before and behind its arrays and procedures."""
+
+    title: Span = NO_SPAN
+    zigzag: Span = NO_SPAN
+    dies: Span = NO_SPAN
+    memory: Span = NO_SPAN
+    step: Span = NO_SPAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +109,7 @@ class Module:
     routes: tuple[Route, ...] = ()
     memory: Memory | None = None
     zigzag: tuple[str, ...] = ()
+    spans: HeaderSpans = field(default=HeaderSpans(), compare=False, repr=False)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -126,6 +140,10 @@ class Module:
     def array(self, name: str) -> Array:
         """The array of this name."""
         return next(a for a in self.arrays if a.name == name)
+
+    def rates_of(self, parameter: Array) -> Rates:
+        """What the optimizer uses for a parameter."""
+        return parameter.rates or self.train.rates
 
     def related(self, role: Role) -> dict[str, str]:
         """By the name of an array, that of its gradient, its pending sum or its compute copy; before stages are cut,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
+
+from wscc.diagnostics import NO_SPAN, Span
 
 ALONE: Final = -1
 
@@ -38,6 +40,7 @@ class Route:
 
     legs: tuple[Leg, ...]
     merged: int = ALONE
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @staticmethod
     def along(path: Sequence[int], channel: int = 0) -> Route:

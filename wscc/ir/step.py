@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from wscc.diagnostics import NO_SPAN, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Call:
 
     procedure: str
     args: tuple[Ref, ...]
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Loop:
     variable: str
     count: int
     body: tuple[Call | Loop, ...]
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class Stage:
 
     index: int
     body: tuple[Call | Loop, ...]
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 Step = tuple[Call | Loop | Stage, ...]

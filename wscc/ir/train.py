@@ -1,22 +1,47 @@
-"""The settings of training: the `train` section of a `.wsl`, elaborated. Plain facts, no behaviour."""
+"""The settings of training: the `train` section of a `.wsl`, elaborated. Plain facts with the limits of each number."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
+from wscc.diagnostics.limits import MAX_COUNT, Limits
+from wscc.ir.ops import OPTIMIZERS
 from wscc.ir.types import DType
+
+RECOMPUTE = ("none", "selective", "full")
+ZERO = (0, 1, 3)
+FLOATS = (DType.F64, DType.F32, DType.BF16)
+
+# Beyond a million, a learning rate or decay is a slip of the keyboard.
+Rate = Annotated[float, Limits(least=0, most=10**6, below=True)]
+Share = Annotated[float, Limits(least=0, most=1, below=True)]
+Positive = Annotated[int, Limits(least=1, most=MAX_COUNT)]
+Count = Annotated[int, Limits(least=0, most=MAX_COUNT)]
+Float = Annotated[DType, Limits(choices=FLOATS)]
 
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
     """The settings of an optimizer; `kind` is `adamw`, or `sgd`, which uses only `lr`."""
 
-    kind: str = "adamw"
-    lr: float = 1e-3
-    beta1: float = 0.9
-    beta2: float = 0.95
-    eps: float = 1e-8
-    weight_decay: float = 0.0
+    kind: Annotated[str, Limits(choices=OPTIMIZERS)] = "adamw"
+    lr: Rate = 1e-3
+    beta1: Share = 0.9
+    beta2: Share = 0.95
+    # At 0, a gradient of 0 would be divided by its own size.
+    eps: Annotated[float, Limits(least=0, above=True, most=10**6, below=True)] = 1e-8
+    weight_decay: Rate = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What the optimizer uses for one parameter in place of its own `lr` and `weight_decay`; with `lr` 0, the parameter
+    stays as it is, to the last bit."""
+
+    lr: Rate
+    weight_decay: Rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +49,17 @@ class LrSchedule:
     """lr x min(1, step / warmup), step from 1; then, if `decay` > 0, a half cosine from 1 down to `floor`,
     reached at step `decay`."""
 
-    warmup: int = 0
-    decay: int = 0
-    floor: float = 0.0
+    warmup: Count = 0
+    decay: Count = 0
+    floor: Share = 0.0
+
+    def disagreements(self) -> Iterator[tuple[str, str]]:
+        """Fields that do not agree with others, each with why not."""
+        if self.decay and self.decay <= self.warmup:
+            yield (
+                "decay",
+                f"the cosine ends at step {self.decay}, before the warm-up does (step {self.warmup})",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +72,28 @@ class Train:
     `validation_percent` of them, are not trained on (both 0: all are).
     """
 
-    batch: int
-    microbatches: int
+    batch: Positive
+    microbatches: Positive
     optimizer: Optimizer = Optimizer()
     lr_schedule: LrSchedule = LrSchedule()
-    clip: float = 0.0
-    compute: DType = DType.F32
-    params: DType = DType.F32
-    grads: DType = DType.F32
-    recompute: str = "none"
-    zero: int = 0
-    interleave: int = 1
+    clip: Annotated[float, Limits(least=0)] = 0.0
+    compute: Float = DType.F32
+    params: Float = DType.F32
+    grads: Float = DType.F32
+    recompute: Annotated[str, Limits(choices=RECOMPUTE)] = "none"
+    zero: Annotated[int, Limits(choices=ZERO)] = 0
+    interleave: Positive = 1
     data: str = ""
-    validation_rows: int = 0
-    validation_percent: float = 0.0
-    seed: int = 0
+    validation_rows: Count = 0
+    validation_percent: Annotated[float, Limits(least=0, most=100, below=True)] = 0.0
+    seed: Count = 0
+
+    @property
+    def rates(self) -> Rates:
+        """The rates of a parameter that has none of its own."""
+        return Rates(self.optimizer.lr, self.optimizer.weight_decay)
+
+    def disagreements(self) -> Iterator[tuple[str, str]]:
+        """Fields that do not agree with others, each with why not."""
+        if self.batch % self.microbatches:
+            yield "batch", f"{self.batch} sequences are no whole number for {self.microbatches} micro-batches"

@@ -3,40 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
-from math import isfinite
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Annotated, Final
 
 from wscc.diagnostics import Code, CompileError, Diagnostic
+from wscc.diagnostics.limits import Limits, beyond_limits
 
 Coordinate = tuple[int, int]
 DeadLink = tuple[Coordinate, Coordinate]
 
 # The largest wafers known have under 900,000 cores; above this a mesh is a slip of the keyboard.
 MAX_DIES: Final = 1 << 20
+# Of bytes, FLOP/s and the like; seconds and joules stay below it as well.
+_MOST: Final = 10**30
+Positive = Annotated[int, Limits(least=1, most=_MOST)]
+Amount = Annotated[int, Limits(least=0, most=_MOST)]
+Measure = Annotated[float, Limits(least=0, most=_MOST)]
 
 
 @dataclass(frozen=True, slots=True)
 class Die:
     """`peak` FLOP/s, memory in bytes (no HBM: 0), HBM bandwidth in B/s, GEMM tile side, FLOP/s per watt."""
 
-    peak: int = 1_800_000_000_000_000
-    sram: int = 80_000_000
-    hbm: int = 72_000_000_000
-    hbm_bandwidth: int = 1_000_000_000_000
-    tile: int = 128
-    efficiency: float = 2e12
+    peak: Positive = 1_800_000_000_000_000
+    sram: Positive = 80_000_000
+    hbm: Amount = 72_000_000_000
+    hbm_bandwidth: Amount = 1_000_000_000_000
+    tile: Positive = 128
+    efficiency: Annotated[float, Limits(least=0, above=True, most=_MOST)] = 2e12
+
+    def disagreements(self) -> Iterator[tuple[str, str]]:
+        """Fields that do not agree with others, each with why not."""
+        if self.hbm and not self.hbm_bandwidth:
+            yield "hbm_bandwidth", "must be positive where there is HBM"
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """Per direction, between neighbours: bandwidth in B/s, latency in s, flit in bytes, energy in J/bit."""
 
-    bandwidth: int = 4_000_000_000_000
-    latency: float = 200e-9
-    flit: int = 64
-    energy: float = 5e-12
-    channels: int = 2
+    bandwidth: Positive = 4_000_000_000_000
+    latency: Measure = 200e-9
+    flit: Positive = 64
+    energy: Measure = 5e-12
+    channels: Positive = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +58,8 @@ class Wafer:
     """
 
     name: str
-    rows: int
-    cols: int
+    rows: Annotated[int, Limits(least=1, most=MAX_DIES)]
+    cols: Annotated[int, Limits(least=1, most=MAX_DIES)]
     die: Die = Die()
     link: Link = Link()
     dead_dies: frozenset[Coordinate] = frozenset()
@@ -86,12 +96,11 @@ class Wafer:
             yield Diagnostic(Code.NUMBER, mesh, help="use at least 1 row and 1 column")
         elif self.dies > MAX_DIES:
             yield Diagnostic(Code.LIMIT, f"{mesh}; the largest has {MAX_DIES}", help="use a smaller mesh")
-        for section, record in (("die", self.die), ("link", self.link)):
-            for f in fields(record):
-                value = getattr(record, f.name)
-                if not _is_possible(record, f.name, value):
-                    message = f"wafer `{self.name}` has {section} {f.name.replace('_', ' ')} {value}"
-                    yield Diagnostic(Code.NUMBER, message, help="use a positive number")
+        mistakes = [("die", m) for m in (*beyond_limits(self.die), *self.die.disagreements())]
+        mistakes += [("link", m) for m in beyond_limits(self.link)]
+        for section, (name, words) in mistakes:
+            message = f"wafer `{self.name}`: {section} {name.replace('_', ' ')} {words}"
+            yield Diagnostic(Code.NUMBER, message)
 
     def _damage_mistakes(self) -> Iterator[Diagnostic]:
         extent = f"rows are 0 to {self.rows - 1}, columns 0 to {self.cols - 1}"
@@ -127,10 +136,3 @@ def dead_links(pairs: Iterable[tuple[Coordinate, Coordinate]]) -> frozenset[Dead
 def are_neighbours(a: Coordinate, b: Coordinate) -> bool:
     """Whether two coordinates share an edge."""
     return abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1
-
-
-def _is_possible(record: Die | Link, name: str, value: float) -> bool:
-    """Whether a number is positive; also 0 for the HBM of a die and for the latency and energy of a link."""
-    has_hbm = isinstance(record, Die) and record.hbm > 0
-    may_be_zero = name in ("hbm", "latency", "energy") or (name == "hbm_bandwidth" and not has_hbm)
-    return isfinite(value) and (value > 0 or (may_be_zero and value == 0))

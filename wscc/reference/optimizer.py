@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import cos, pi, sqrt
 from typing import Final
 
 import numpy as np
 
-from wscc.ir.train import LrSchedule, Train
+from wscc.ir.module import Module
+from wscc.ir.train import LrSchedule, Rates, Train
 from wscc.reference.semantics import Array, Precision, wide
 
 _CLIP_EPS: Final = 1e-6  # of `torch.nn.utils.clip_grad_norm_`
@@ -41,30 +43,48 @@ class Optimizer:
 
     train: Train
     precision: Precision
+    # Of parameters that have rates of their own.
+    rates: Mapping[str, Rates] = field(default_factory=dict)
     t: int = 0
     mean: dict[str, Array] = field(default_factory=dict)
     square: dict[str, Array] = field(default_factory=dict)
+
+    @staticmethod
+    def of(module: Module, precision: Precision) -> Optimizer:
+        """The optimizer of a module before its first step."""
+        rates = {a.name: a.rates for a in module.arrays if a.rates is not None}
+        return Optimizer(module.train, precision, rates)
 
     def update(self, weights: dict[str, Array], grads: dict[str, Array], norm: float) -> dict[str, Array]:
         """The weights after one step, in their old types; a weight without gradient stays. `norm` is that of all
         gradients."""
         self.t += 1
-        lr = self.train.optimizer.lr * rate(self.train.lr_schedule, self.t)
         factor = clip_factor(self.train.clip, norm)
         step = self._adamw if self.train.optimizer.kind == "adamw" else self._sgd
-        updated = {n: step(n, wide(weights[n]), wide(g) * factor, lr) for n, g in grads.items()}
+        updated = {n: step(n, wide(weights[n]), wide(g) * factor) for n, g in grads.items()}
         return {n: updated[n].astype(w.dtype) if n in updated else w for n, w in weights.items()}
 
-    def _sgd(self, name: str, w: Array, g: Array, lr: float) -> Array:
-        return w - lr * g
+    def _lr(self, name: str) -> float:
+        """The learning rate of a weight in this step."""
+        return self.rates.get(name, self.train.rates).lr * rate(self.train.lr_schedule, self.t)
 
-    def _adamw(self, name: str, w: Array, g: Array, lr: float) -> Array:
-        o = self.train.optimizer
+    def _sgd(self, name: str, w: Array, g: Array) -> Array:
+        lr = self._lr(name)
+        return w - lr * g if lr else w
+
+    def _adamw(self, name: str, w: Array, g: Array) -> Array:
+        o, lr, weight_decay = (
+            self.train.optimizer,
+            self._lr(name),
+            self.rates.get(name, self.train.rates).weight_decay,
+        )
         m = self._moment(self.mean, name, g, o.beta1)
         v = self._moment(self.square, name, g * g, o.beta2)
         unbiased_m = m / (1 - o.beta1**self.t)
         unbiased_v = v / (1 - o.beta2**self.t)
-        return w - lr * (unbiased_m / (np.sqrt(unbiased_v) + o.eps) + o.weight_decay * w)
+        if not lr:
+            return w  # as it is, whatever the gradient
+        return w - lr * (unbiased_m / (np.sqrt(unbiased_v) + o.eps) + weight_decay * w)
 
     def _moment(self, moments: dict[str, Array], name: str, x: Array, beta: float) -> Array:
         """The moving average of `x` after this step; `moments` keeps it rounded, the step takes it as it is."""

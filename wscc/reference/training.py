@@ -84,7 +84,7 @@ def train(
     """Train for `steps` (at least 1) steps from `params` with the optimizer of `module.train`; `batches(i)` gives the
     inputs of step i, from 0. Shapes, `dtype` and errors are those of `evaluate`."""
     precision = Precision(dtype)
-    optimizer = Optimizer(module.train, precision)
+    optimizer = Optimizer.of(module, precision)
     weights = {
         a.name: precision.store(params[a.name], a.type.dtype) for a in module.arrays if a.kind is Kind.PARAM
     }

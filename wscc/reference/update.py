@@ -22,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from wscc.ir.train import Train
+from wscc.ir.train import Rates, Train
 from wscc.ir.types import DType
 from wscc.reference.optimizer import clip_factor, rate
 from wscc.reference.semantics import Array
@@ -57,35 +57,36 @@ class Update:
     norm: float
     elements: int
 
-    def of(self, w: Array, moments: tuple[Array, ...], g: Array) -> tuple[Bound, ...]:
-        """The weight after the step, then its moments; all in the types in which they are stored."""
+    def of(self, rates: Rates, w: Array, moments: tuple[Array, ...], g: Array) -> tuple[Bound, ...]:
+        """The weight after the step at its own rates, then its moments; all in the types in which they are stored."""
         types = _type(w), _type(g)
         factor = clip_factor(self.train.clip, self.norm)
         wide, scaled = w.astype(np.float64), g.astype(np.float64) * factor
         with np.errstate(all="ignore"):
             if self.train.optimizer.kind == "sgd":
-                return (self._sgd(wide, scaled, types),)
+                return (self._sgd(rates, wide, scaled, types),)
             first = tuple(m.astype(np.float64) for m in moments)
-            return self._adamw(wide, first, scaled, types)
+            return self._adamw(rates, wide, first, scaled, types)
 
-    @property
-    def _lr(self) -> float:
-        return self.train.optimizer.lr * rate(self.train.lr_schedule, self.t)
+    def _lr(self, rates: Rates) -> float:
+        return rates.lr * rate(self.train.lr_schedule, self.t)
 
     def _norm_error(self, grads: DType) -> float:
         """The relative error of the clip's factor."""
         u, _ = _arithmetic((grads, grads))
         return 4 * u * (16 + sqrt(min(self.elements, _BLOCK))) if self.train.clip else 0.0
 
-    def _sgd(self, w: Array, g: Array, types: Types) -> Bound:
+    def _sgd(self, rates: Rates, w: Array, g: Array, types: Types) -> Bound:
         q, u = _arithmetic(types)
-        change = self._lr * g
+        change = self._lr(rates) * g
         new = w - change
         slack = q * np.abs(new) + (4 * u + self._norm_error(types[1])) * np.abs(change)
         return Bound(new, slack + half_ulp(new, slack, types[0]))
 
-    def _adamw(self, w: Array, moments: tuple[Array, ...], g: Array, types: Types) -> tuple[Bound, ...]:
-        o, clip = self.train.optimizer, self._norm_error(types[1])
+    def _adamw(
+        self, rates: Rates, w: Array, moments: tuple[Array, ...], g: Array, types: Types
+    ) -> tuple[Bound, ...]:
+        o, lr, clip = self.train.optimizer, self._lr(rates), self._norm_error(types[1])
         q, u = _arithmetic(types)
         old_m, old_v = moments
         part_m, part_v = (1 - o.beta1) * g, (1 - o.beta2) * g * g
@@ -97,10 +98,10 @@ class Update:
         root = np.sqrt(v / correct_v) + o.eps
         low = np.sqrt(np.maximum(v - off_v, 0) / correct_v) + o.eps
         high = np.sqrt((v + off_v) / correct_v) + o.eps
-        scale = self._lr / correct_m
+        scale = lr / correct_m
         change = scale * m / root
         off = scale * (off_m / low + np.abs(m) * np.maximum(1 / low - 1 / root, 1 / root - 1 / high))
-        new = w * (1 - self._lr * o.weight_decay) - change
+        new = w * (1 - lr * rates.weight_decay) - change
         slack = q * (2 * np.abs(w) + np.abs(new)) + 8 * u * np.abs(change) + off
         return (
             Bound(new, slack + half_ulp(new, slack, types[0])),

@@ -25,7 +25,8 @@ def adamw(
 ) -> None:  # fmt: skip
     """w, m, v [*] = AdamW (Loshchilov and Hutter 2019) of w0, m0, v0, g [*], norm2 [], t [], in f32 or f64.
 
-    g is scaled by min(1, clip / sqrt(norm2)), lr by `lr_schedule` at step t.
+    g is scaled by min(1, clip / sqrt(norm2)), lr by `lr_schedule` at step t. A rate of 0 leaves w as it is, bit by bit,
+    whatever g is.
     """
     step = int(t)
     rate = lr * learning_rate_factor(step, warmup, decay, floor)
@@ -41,6 +42,9 @@ def adamw(
         np.multiply(v_old, beta2, out=v_block)
         v_block += a
         # rate (m / correct1) / (sqrt(v / correct2) + eps), the scalars pulled out
+        if rate == 0:
+            np.copyto(w_block, w_old)
+            continue
         np.sqrt(v_block, out=a)
         a += eps * sqrt(correct2)
         np.divide(m_block, a, out=a)
@@ -57,6 +61,9 @@ def sgd(
     """w [*] = w0 [*] - lr g [*], with g and lr scaled by norm2 [] and t [] as in `adamw`, in f32 or f64."""
     rate, shrink = lr * learning_rate_factor(int(t), warmup, decay, floor), _clip_factor(norm2, clip)
     for w_block, w_old, g_block in blocks(0, w, w0, g):
+        if rate == 0:
+            np.copyto(w_block, w_old)
+            continue
         a = np.multiply(g_block, shrink, out=scratch_like("sgd", w_block))
         a *= rate  # apart from `shrink`: the product of both may be too small for f32
         np.subtract(w_old, a, out=w_block)

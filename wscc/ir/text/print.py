@@ -89,7 +89,8 @@ def _array(a: Array) -> str:
     stage = f" stage={a.stage}" if a.stage >= 0 else ""
     part = f" of=%{spell_name(a.of)} first={a.first}" if a.of else ""
     relation = f" {a.relation.role}_of=%{spell_name(a.relation.array)}" if a.relation else ""
-    options = f"{extents}{init}{storage}{stage}{part}{relation}"
+    rates = f" rates({record(a.rates)})" if a.rates else ""
+    options = f"{extents}{init}{storage}{stage}{part}{relation}{rates}"
     return f"array %{spell_name(a.name)} : {spell_type(a.type)} kind={a.kind}{options}"
 
 

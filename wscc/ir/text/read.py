@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from lark import Token
 
 from wscc.diagnostics import CompileError, Source
 from wscc.ir.array import Array, Init, Kind, Relation, Role
 from wscc.ir.memory import Memory, Placement
-from wscc.ir.module import Level, Module
+from wscc.ir.module import HeaderSpans, Level, Module
 from wscc.ir.routes import ALONE, Leg, Route
 from wscc.ir.step import Affine, Call, Loop, Ref, Stage, Step
 from wscc.ir.text.read_body import read_procedure
 from wscc.ir.text.reading import Node, Reading, T, nodes, tokens
 from wscc.ir.text.words import read_scalar
-from wscc.ir.train import LrSchedule, Optimizer, Train
+from wscc.ir.train import LrSchedule, Optimizer, Rates, Train
 from wscc.machine.wafer import Coordinate, DeadLink, Die, Link, Wafer, dead_link
 
 _MAX_LOOPS = 32
@@ -40,10 +43,19 @@ def read_module(tree: Node, source: Source) -> Module:
         tuple(_route(r, i, n) for i, n in enumerate(nodes(tree, "route"))),
         _memory(r, by_rule.get("memory"), nodes(tree, "placement")),
         tuple(map(r.word, tokens(by_rule["zigzag"])[:-1])) if "zigzag" in by_rule else (),
+        _spans(r, by_rule),
     )
     if r.mistakes:
         raise CompileError(*r.mistakes)
     return module
+
+
+def _spans(r: Reading, by_rule: dict[str, Node]) -> HeaderSpans:
+    # A rule that is only a keyword and attributes has one token of its own, the end of the line.
+    rules = {"title": "module", "zigzag": "zigzag", "dies": "dies", "memory": "memory", "step": "step"}
+    return HeaderSpans(
+        **{n: r.line(tokens(by_rule[rule])[0]) for n, rule in rules.items() if rule in by_rule}
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- header
@@ -72,20 +84,24 @@ def _record(r: Reading, kind: type[T], node: Node, **values: object) -> T:
 
 
 def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
-    dead_dies: set[Coordinate] = set()
-    dead_links: set[DeadLink] = set()
-    for node in nodes(tree, "dead_die"):
-        row, col = map(r.integer, tokens(node)[:2])
-        dead_dies.add((row, col))
-    for node in nodes(tree, "dead_link"):
-        a, b, c, d = map(r.integer, tokens(node)[:4])
-        dead_links.add(dead_link((a, b), (c, d)))
     node = by_rule["wafer"]
-    return _record(
+    wafer = _record(
         r, Wafer, node, name=r.word(tokens(node)[0]),
         die=_record(r, Die, by_rule["die"]), link=_record(r, Link, by_rule["link"]),
-        dead_dies=frozenset(dead_dies), dead_links=frozenset(dead_links),
+        dead_dies=frozenset(), dead_links=frozenset(),
     )  # fmt: skip
+    dies: set[Coordinate] = set()
+    links: set[DeadLink] = set()
+    # One by one, so that a mistake is marked where it stands.
+    for dead in nodes(tree, "dead_die"):
+        row, col = map(r.integer, tokens(dead)[:2])
+        dies.add((row, col))
+        r.at(tokens(dead)[0], partial(replace, wafer, dead_dies=frozenset({(row, col)})))
+    for dead in nodes(tree, "dead_link"):
+        a, b, c, d = map(r.integer, tokens(dead)[:4])
+        links.add(dead_link((a, b), (c, d)))
+        r.at(tokens(dead)[0], partial(replace, wafer, dead_links=frozenset({dead_link((a, b), (c, d))})))
+    return replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))
 
 
 def _dies(r: Reading, node: Node | None) -> tuple[int, ...]:
@@ -100,7 +116,7 @@ def _route(r: Reading, expected: int, node: Node) -> Route:
         Leg(tuple(map(r.integer, tokens(n))), _number(r, n, "channel", 0), _number(r, n, "share", 1))
         for n in nodes(node, "leg")
     )
-    return Route(legs, _number(r, node, "merged", ALONE))
+    return Route(legs, _number(r, node, "merged", ALONE), r.line(number))
 
 
 def _number(r: Reading, node: Node, word: str, default: int) -> int:
@@ -121,13 +137,15 @@ def _array(r: Reading, node: Node) -> Array:
     name, type_, kind, end = tokens(node)
     kind = kind.update(value=_FORMER_KINDS.get(kind, kind))
     parts = {str(n.data): tokens(n) for n in nodes(node)}
+    rates = next((r.record(Rates, nodes(n, "attr"), end) for n in nodes(node, "rates")), None)
     extents = tuple(map(r.integer, parts.get("extents", ())))
     storage = r.name(parts["storage"][0]) if "storage" in parts else ""
     stage = r.integer(parts["at"][0]) if "at" in parts else -1
     of, first = (r.name(parts["part"][0]), r.integer(parts["part"][1])) if "part" in parts else ("", 0)
     return Array(
         r.name(name), r.tensor_type(type_), r.choice(kind, Kind, "kind of array", list(Kind)), extents,
-        _init(r, parts.get("init")), storage, stage, of, first, _relation(r, parts.get("relation")), r.span(name, end),
+        _init(r, parts.get("init")), storage, stage, of, first, _relation(r, parts.get("relation")),
+        rates, r.span(name, end),
     )  # fmt: skip
 
 
@@ -157,7 +175,7 @@ def _block(r: Reading, node: Node, depth: int) -> Loop | Stage:
         return _loop(r, node, depth)
     if depth > 1:
         raise r.wrong(number, "a stage stands at the top of the step")
-    return Stage(r.integer(number), _inner(r, node, depth))
+    return Stage(r.integer(number), _inner(r, node, depth), r.line(number))
 
 
 def _inner(r: Reading, node: Node, depth: int) -> tuple[Call | Loop, ...]:
@@ -168,11 +186,12 @@ def _loop(r: Reading, node: Node, depth: int) -> Loop:
     variable, count, *_ = tokens(node)
     if depth > _MAX_LOOPS:
         raise r.wrong(variable, f"loops more than {_MAX_LOOPS} deep")
-    return Loop(r.word(variable), r.integer(count), _inner(r, node, depth))
+    return Loop(r.word(variable), r.integer(count), _inner(r, node, depth), r.line(variable))
 
 
 def _call(r: Reading, node: Node) -> Call:
-    return Call(r.name(tokens(node)[0]), tuple(_ref(r, n) for n in nodes(node, "ref")))
+    name = tokens(node)[0]
+    return Call(r.name(name), tuple(_ref(r, n) for n in nodes(node, "ref")), r.line(name))
 
 
 def _ref(r: Reading, node: Node) -> Ref:

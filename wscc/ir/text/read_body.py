@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from lark import Token
@@ -53,7 +53,8 @@ class _Body:
         buffers = tuple(self._buffer(n) for n in rest if n.data == "buffer")
         body = tuple(_STATEMENTS[str(n.data)](self, n) for n in rest if n.data != "buffer")
         name = self.r.name(tokens(node)[0])
-        return Procedure(name, arguments, tuple(self._output(n) for n in nodes(outputs)), body, buffers)
+        outs = tuple(self._output(n) for n in nodes(outputs))
+        return Procedure(name, arguments, outs, body, buffers, self.r.line(tokens(node)[0]))
 
     def _argument(self, node: Node) -> Value:
         name, kind = tokens(node)
@@ -89,7 +90,8 @@ class _Body:
                 message = "a buffer has an integer `address`, and a `slot` that is true or false"
                 raise self.r.wrong(tokens(attr)[0], message)
             values[key] = value
-        return Buffer(name, kind.shape[0], kind.dtype, **values)  # type: ignore[arg-type]  # checked just above
+        made = Buffer(name, kind.shape[0], kind.dtype, **values)  # type: ignore[arg-type]  # checked just above
+        return replace(made, span=self.r.line(token))
 
     # -- ops --------------------------------------------------------------------------------------------
 
@@ -188,26 +190,28 @@ class _Body:
             r.ints(tokens(parts["route_of"])[0]) if "route_of" in parts else NOBODY,
             "one_hop" in parts,
             self._source(parts),
+            r.line(channel),
         )
 
     def post(self, node: Node) -> Post:
         """`post 0 %y[4] from <1,0>`."""
         channel, write, _ = tokens(node)
-        return Post(self.r.integer(channel), self.r.ints(tokens(nodes(node)[0])[0]), self._view(write))
+        sender = self.r.ints(tokens(nodes(node)[0])[0])
+        return Post(self.r.integer(channel), sender, self._view(write), self.r.line(channel))
 
     def send(self, node: Node) -> Send:
         """`send 0 %x[4] to <1,0> route <0,1>`."""
         channel, read, _ = tokens(node)
         parts = {str(n.data): n for n in nodes(node)}
         to, route = (self.r.ints(tokens(parts[name])[0]) for name in ("to", "route_of"))
-        return Send(self.r.integer(channel), to, self._view(read), route, self._source(parts))
+        number, view = self.r.integer(channel), self._view(read)
+        return Send(number, to, view, route, self._source(parts), self.r.line(channel))
 
     def wait(self, node: Node) -> Wait:
         """`wait received 0`."""
         side, channel, _ = tokens(node)
-        return Wait(
-            self.r.integer(channel), side == "sent", self._where({str(n.data): n for n in nodes(node)})
-        )
+        where = self._where({str(n.data): n for n in nodes(node)})
+        return Wait(self.r.integer(channel), side == "sent", where, self.r.line(channel))
 
     def _where(self, parts: dict[str, Node]) -> Ints:
         return self.r.ints(tokens(parts["where"])[0]) if "where" in parts else 1

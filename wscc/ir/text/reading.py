@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, Protocol, TypeVar, get_type_hints, runtime_checkable
 
 from lark import Token, Tree
 
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span, fail
+from wscc.diagnostics.limits import limits_of, shown
 from wscc.ir.per_die import Ints, PerDie
 from wscc.ir.text.die_text import read_ints
 from wscc.ir.text.words import Misspelt, read_int, read_name, read_scalar, read_type, read_word
@@ -18,6 +20,14 @@ T = TypeVar("T")
 Node = Tree[Token]
 Scalar = bool | int | float | str
 _MAX_MISTAKES: Final = 8
+_STRING_OR_COMMENT: Final = re.compile(r'"(?:\\.|[^"\\\n])*"|;.*')
+
+
+@runtime_checkable
+class _Agreeing(Protocol):
+    """A dataclass whose fields must agree with one another."""
+
+    def disagreements(self) -> Iterator[tuple[str, str]]: ...
 
 
 @dataclass(slots=True)
@@ -37,6 +47,26 @@ class Reading:
             text = self.source.text[start : until.start_pos].rstrip()
             end = start + len(text)
         return Span(self.source, start, end, first.line or 1, first.column or 1)
+
+    def line(self, token: Token) -> Span:
+        """The line of the token, without white space at its ends and without a comment."""
+        text, at = self.source.text, token.start_pos or 0
+        start = text.rfind("\n", 0, at) + 1
+        end = text.find("\n", at)
+        line = text[start : end if end >= 0 else len(text)]
+        words = _STRING_OR_COMMENT.sub(lambda m: "" if m[0].startswith(";") else m[0], line)
+        first = len(line) - len(line.lstrip())
+        return Span(
+            self.source, start + first, start + max(first, len(words.rstrip())), token.line or 1, first + 1
+        )
+
+    def at(self, token: Token, make: Callable[[], T]) -> T:
+        """What `make` makes; W601 at the token, with its message, for its error."""
+        try:
+            return make()
+        except CompileError as error:
+            d = error.diagnostics[0]
+            raise self.wrong(token, d.message, help=d.help) from None
 
     def wrong(self, token: Token, message: str, *, help: str = "") -> CompileError:
         """W601 at the token, to raise."""
@@ -116,6 +146,7 @@ class Reading:
         """A dataclass with the fields of `preset` and the others from attributes; W601 at `end` if one is missing."""
         hints: dict[str, Any] = get_type_hints(kind)
         values = dict(preset)
+        places: dict[str, Token] = {}
         for node in nodes:
             key, token = tokens(node)
             name, value = self.scalar_attr(node)
@@ -124,20 +155,23 @@ class Reading:
             if name in values:
                 raise self.wrong(key, f"`{name}` is given twice")
             values[name] = self._converted(token, name, value, hints[name])
+            places[name] = token
+            limits = limits_of(kind).get(name)  # type: ignore[arg-type]  # a type is hashable
+            if limits is not None and not limits.admit(values[name]):
+                raise self.wrong(token, f"`{name}` must be {limits}, not {shown(value)}")
         for f in fields(kind):  # type: ignore[arg-type]  # the callers give dataclasses
             if f.name not in values:
                 raise self.wrong(end, f"`{f.name}` is missing before the end of the line")
-        try:
-            return kind(**values)
-        except CompileError as error:
-            messages = "; ".join(d.message for d in error.diagnostics)
-            raise self.wrong(end, messages) from None
+        made = self.at(next(iter(places.values()), end), lambda: kind(**values))
+        for name, words in made.disagreements() if isinstance(made, _Agreeing) else ():
+            raise self.wrong(places.get(name, end), f"`{name}`: {words}")
+        return made
 
     def _converted(self, token: Token, name: str, value: Scalar, hint: Any) -> object:
         if hint is DType:
             return self.choice(token, DType, "element type", list(DType))
         if hint is float and type(value) is int:
-            return value
+            return float(value)
         if type(value) is not hint:
             raise self.wrong(token, f"`{name}` is {_KINDS.get(hint, 'something else')}, not `{token}`")
         return value

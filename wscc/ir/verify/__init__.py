@@ -8,12 +8,16 @@ their buffers on every die, messages are partial permutations over live routes (
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from math import isfinite, prod
 
-from wscc.ir.array import Array
+from wscc.diagnostics import Span
+from wscc.diagnostics.limits import beyond_limits
+from wscc.ir.array import Array, Kind
 from wscc.ir.module import Level, Module, Procedure
-from wscc.ir.ops import OPTIMIZERS
+from wscc.ir.op import Op, Reshard
+from wscc.ir.train import Rates, Train
 from wscc.ir.types import TensorType
 from wscc.ir.verify.fabric import check_fabric
 from wscc.ir.verify.finding import Findings, Place, in_procedure
@@ -25,7 +29,6 @@ from wscc.ir.verify.routes import check_dies, check_routes
 from wscc.ir.verify.sharded import check_sharded
 from wscc.ir.verify.step import check_step
 
-_RECOMPUTE = ("none", "selective", "full")
 _INITS = ("zeros", "ones", "normal")
 
 
@@ -35,7 +38,7 @@ def verify(module: Module, before: Module | None = None) -> Findings:
     Procedures are immutable: those that `before`, a valid module, has too are not checked again, unless something
     else that they rely on has changed.
     """
-    mistakes = [*_header(module), *_arrays(module)]
+    mistakes = [*_header(module)] or [*_arrays(module)]
     yield from mistakes
     if mistakes:
         return  # the checks below rely on defined axes and sound types
@@ -63,41 +66,37 @@ def _earlier(module: Module, before: Module | None) -> dict[str, Procedure]:
 
 
 def _header(m: Module) -> Findings:
-    place = Place(f"module `{m.name}`")
+    place = Place(f"module `{m.name}`", m.spans.title)
     for axis, size in m.axes:
         if size < 1:
             yield place.wrong(f"axis `{axis}` has size {size}")
-    yield from _unique(place, "axis", (a for a, _ in m.axes))
-    yield from _unique(place, "array", (a.name for a in m.arrays))
-    yield from _unique(place, "procedure", (p.name for p in m.procedures))
-    if m.train.recompute not in _RECOMPUTE:
-        yield place.wrong(f"`recompute` is `{m.train.recompute}`, not {', '.join(_RECOMPUTE)}")
-    if m.train.optimizer.kind not in OPTIMIZERS:
-        yield place.wrong(f"the optimizer is `{m.train.optimizer.kind}`, not {', '.join(OPTIMIZERS)}")
-    if m.train.batch < 1 or m.train.microbatches < 1:
-        yield place.wrong("`batch` and `microbatches` are at least 1")
-    if m.train.zero not in (0, 1, 3) or m.train.interleave < 1:
-        yield place.wrong("`zero` is 0, 1 or 3, and `interleave` at least 1")
+    if m.dies_used > m.machine.live_dies:
+        yield place.wrong(f"its axes need {m.dies_used} dies, and the wafer has {m.machine.live_dies} alive")
+    yield from _unique(place, "axis", ((a, place.span) for a, _ in m.axes))
+    yield from _unique(place, "array", ((a.name, a.span) for a in m.arrays))
+    yield from _unique(place, "procedure", ((p.name, p.span) for p in m.procedures))
+    records = (m.train, m.train.optimizer, m.train.lr_schedule)
+    wrong = [f"`{name}` {words}" for r in records for name, words in beyond_limits(r)]
+    if not wrong:
+        agreeing = (m.train, m.train.lr_schedule)
+        wrong = [f"`{name}`: {words}" for r in agreeing for name, words in r.disagreements()]
+    yield from map(place.wrong, wrong)
     if unknown := [a for a in m.zigzag if a not in m.sizes]:
+        place = Place(f"module `{m.name}`", m.spans.zigzag)
         yield place.wrong(f"a sequence lies in zigzag over `{unknown[0]}`, which is no axis")
     yield from check_dies(m)
     yield from check_routes(m)
 
 
-def _unique(place: Place, what: str, names: Iterable[str]) -> Findings:
-    for name in _repeated(names):
-        yield place.wrong(f"{what} `{name}` is defined twice")
-
-
-def _repeated(items: Iterable[Hashable]) -> list[Hashable]:
-    """The items that occur more than once, in order of their second occurrence."""
-    seen: set[Hashable] = set()
-    repeated: dict[Hashable, None] = {}
-    for item in items:
-        if item in seen:
-            repeated[item] = None
-        seen.add(item)
-    return list(repeated)
+def _unique(place: Place, what: str, names: Iterable[tuple[str, Span]]) -> Findings:
+    """Names that occur more than once, each at its second place."""
+    seen: set[str] = set()
+    repeated: set[str] = set()
+    for name, span in names:
+        if name in seen and name not in repeated:
+            yield replace(place, span=span).wrong(f"{what} `{name}` is defined twice")
+            repeated.add(name)
+        seen.add(name)
 
 
 def _arrays(m: Module) -> Findings:
@@ -111,10 +110,31 @@ def _arrays(m: Module) -> Findings:
             yield place.wrong(f"`init` is `{a.init.kind}`, not {', '.join(_INITS)}")
         if not isfinite(a.init.std) or a.init.std < 0:
             yield place.wrong(f"a deviation of {a.init.std} is impossible")
+        if a.rates is not None:
+            yield from _rates(place, a, a.rates)
+        if a.kind is Kind.INPUT:
+            yield from _input(m.train, place, a)
         if a.relation is not None:
             yield from check_relation(m, place, a, a.relation)
         if a.storage:
             yield from _storage(m, place, a, by_name.get(a.storage))
+
+
+def _rates(place: Place, a: Array, rates: Rates) -> Findings:
+    if a.kind is not Kind.PARAM:
+        yield place.wrong("it is no parameter, and has rates of the optimizer")
+    for name, words in beyond_limits(rates):
+        yield place.wrong(f"`{name}` {words}")
+
+
+def _input(train: Train, place: Place, a: Array) -> Findings:
+    """An input has an element for each micro-batch, and its first dimension are the sequences of one."""
+    sequences = a.type.shape[0] if a.type.shape else 0
+    if a.extents != (train.microbatches,) or sequences * train.microbatches != train.batch:
+        yield place.wrong(
+            f"an input holds {list(a.extents)} x {sequences} sequences, and the training has {train.microbatches} "
+            f"micro-batches of {train.batch // train.microbatches}"
+        )
 
 
 def _storage(m: Module, place: Place, a: Array, owner: Array | None) -> Findings:
@@ -148,18 +168,24 @@ def _type(m: Module, place: Place, kind: TensorType) -> Findings:
 
 def _procedure(m: Module, p: Procedure, earlier: Procedure | None) -> Findings:
     place = in_procedure(p)
-    values = dict.fromkeys([*p.arguments, *(v for s in p.statements for v in s.results)])
-    wrong_types = [d for v in values for d in _type(m, Place(f"`%{v.name}` of `@{p.name}`"), v.type)]
+    values = dict.fromkeys(p.arguments, p.span) | {v: s.span for s in p.statements for v in s.results}
+    wrong_types = [
+        d for v, span in values.items() for d in _type(m, Place(f"`%{v.name}` of `@{p.name}`", span), v.type)
+    ]
     yield from wrong_types
-    yield from _unique(place, "input", (v.name for v in p.inputs))
+    yield from _unique(place, "input", ((v.name, p.span) for v in p.inputs))
     if m.level is Level.FABRIC:
         if p.statements:
+            place = replace(place, span=p.statements[0].span)
             yield place.wrong(f"`{p.statements[0].kind}` is an op, and the fabric level has none")
         elif not wrong_types:
             yield from check_fabric(m, p, earlier)
         return
-    if len(p.statements) != len(p.body) or p.buffers:
-        yield place.wrong(f"buffers and statements of the fabric cannot stand at the {m.level} level")
+    fabric = [s.span for s in (*p.buffers, *p.body) if not isinstance(s, Op | Reshard)]
+    if fabric:
+        yield replace(place, span=fabric[0]).wrong(
+            f"buffers and statements of the fabric cannot stand at the {m.level} level"
+        )
     problems = [*check_ops(m, p)]
     yield from problems
     if m.level is Level.SHARDED and not problems and not wrong_types:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Final
@@ -15,6 +16,7 @@ from wscc.ir.per_die import PerDie
 from wscc.ir.streams.instructions import INSTRUCTIONS, InstructionDef
 from wscc.ir.templates import bind
 from wscc.ir.types import DType
+from wscc.ir.verify.attrs import wrong_number
 from wscc.ir.verify.finding import Findings, Place, in_procedure, listed
 from wscc.ir.verify.messages import Messages
 from wscc.ir.verify.routes import Paths
@@ -37,7 +39,8 @@ def check_fabric(module: Module, procedure: Procedure, earlier: Procedure | None
         return
     views = Views(module.dies_used, _extents(module, procedure))
     sound = _sound(module, procedure, earlier) if earlier is not None else frozenset()
-    messages = Messages(views, Paths.of(module), procedure.name)
+    transfers = sum(isinstance(s, Transfer) for s in procedure.body)
+    messages = Messages(views, Paths.of(module), procedure.name, transfers)
     for stmt in procedure.body:
         match stmt:
             case Kernel():
@@ -75,9 +78,9 @@ def _names(p: Procedure, sizes: dict[str, int]) -> Findings:
     seen = set(arguments)
     for b in p.buffers:
         if b.name in seen:
-            yield place.wrong(f"buffer `%{b.name}` has the name of another")
+            yield replace(place, span=b.span).wrong(f"buffer `%{b.name}` has the name of another")
         if b.elements < 1:
-            yield place.wrong(f"buffer `%{b.name}` has {b.elements} elements")
+            yield replace(place, span=b.span).wrong(f"buffer `%{b.name}` has {b.elements} elements")
         seen.add(b.name)
 
 
@@ -126,6 +129,8 @@ def _wrong_attrs(definition: InstructionDef, k: Kernel, dies: int) -> Iterator[s
                 yield f"`{name}`: {wrong}"
         elif type(value) is not declared:
             yield f"`{name}` is {value!r}, not of type {declared.__name__}"
+        elif wrong := wrong_number(k.opcode, name, value):
+            yield wrong
 
 
 @lru_cache(maxsize=256)

@@ -26,7 +26,7 @@ class Place:
 
 def in_procedure(procedure: Procedure) -> Place:
     """The place of a procedure as a whole."""
-    return Place(f"procedure `@{procedure.name}`")
+    return Place(f"procedure `@{procedure.name}`", procedure.span)
 
 
 def at_op(procedure: Procedure, op: GraphStmt) -> Place:

@@ -18,7 +18,7 @@ def check_memory(m: Module) -> Findings:
     memory = m.memory
     if memory is None:
         return
-    place = Place(f"memory of `{m.name}`")
+    place = Place(f"memory of `{m.name}`", m.spans.memory)
     if not 0 <= memory.live_bytes <= memory.scratch_bytes <= memory.arena_bytes:
         yield place.wrong("bytes live, scratch and arena do not grow in this order")
     if [p.array for p in memory.arrays] != [a.name for a in m.arrays]:
@@ -28,7 +28,7 @@ def check_memory(m: Module) -> Findings:
         yield from _placement(m, memory, array, placement)
     for p in m.procedures:
         for b in p.buffers:
-            buffer = Place(f"buffer `%{b.name}` of `@{p.name}`")
+            buffer = Place(f"buffer `%{b.name}` of `@{p.name}`", b.span)
             if b.address < 0 or b.address % ALIGNMENT:
                 yield buffer.wrong(f"its address {b.address} is not a multiple of {ALIGNMENT}")
             elif b.address + b.bytes > memory.scratch_bytes:

@@ -22,25 +22,31 @@ class _Channel:
     post: Post | None = None
     send: Send | None = None
     waited: set[bool] = field(default_factory=set)
+    waits: list[Wait] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Messages:
-    """The checks of the statements of a procedure, in order, and `unfinished` at its end."""
+    """The checks of the statements of a procedure, in order, and `unfinished` at its end; it has `count` transfers."""
 
     views: Views
     paths: Paths
     procedure: str
+    count: int
     _channels: dict[int, _Channel] = field(default_factory=dict)
     _transfers: set[int] = field(default_factory=set)
     _contents: dict[str, View] = field(default_factory=dict)
 
     def transfer(self, t: Transfer) -> Findings:
         """The mistakes of a transfer."""
-        place = self._place("transfer", t.channel)
+        place = self._place("transfer", t)
         if t.channel in self._transfers:
             yield place.wrong("another transfer has its channel")
         self._transfers.add(t.channel)
+        if not -1 <= t.phase < self.count:
+            yield place.wrong(
+                f"there is no phase {t.phase}: {self.count} transfers have as many phases at most"
+            )
         if t.content and self._contents.setdefault(t.content, t.read) != t.read:
             yield place.wrong(f"others send different bytes as content `{t.content}`")
         if wrong := self._wrong_permutation(t.to) or wrong_ints(t.route, self.views.dies):
@@ -54,7 +60,7 @@ class Messages:
         """The mistakes of a post, send or wait by itself."""
         assert not isinstance(stmt, Kernel | Transfer)
         word = {Post: "post", Send: "send", Wait: "wait"}[type(stmt)]
-        place = self._place(word, stmt.channel)
+        place = self._place(word, stmt)
         if stmt.channel in self._transfers:
             yield place.wrong("a transfer has its channel")
         channel = self._channels.setdefault(stmt.channel, _Channel())
@@ -75,6 +81,7 @@ class Messages:
         if wait.sent in channel.waited:
             yield place.wrong(f"it is waited for twice until {side}")
         channel.waited.add(wait.sent)
+        channel.waits.append(wait)
         if before is None:
             yield place.wrong(f"it waits until {side} before its {'send' if wait.sent else 'post'}")
             return
@@ -86,8 +93,8 @@ class Messages:
 
     def unfinished(self) -> Findings:
         """The mistakes of messages that lack one of their four statements, or whose statements do not agree."""
-        for number, c in self._channels.items():
-            place = self._place("message", number)
+        for c in self._channels.values():
+            place = self._place("message", c.send or c.post or c.waits[0])
             if c.post is None or c.send is None:
                 yield place.wrong(f"it is never {'posted' if c.post is None else 'sent'}")
                 continue
@@ -143,5 +150,5 @@ class Messages:
             return "a die sends to itself, and others do not"
         return None
 
-    def _place(self, word: str, channel: int) -> Place:
-        return Place(f"{word} {channel} in `@{self.procedure}`")
+    def _place(self, word: str, stmt: Transfer | Post | Send | Wait) -> Place:
+        return Place(f"{word} {stmt.channel} in `@{self.procedure}`", stmt.span)

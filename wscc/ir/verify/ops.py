@@ -7,6 +7,7 @@ from wscc.ir.module import Level, Module, Procedure
 from wscc.ir.op import GraphStmt, Op, Reshard, Value
 from wscc.ir.ops import OPS
 from wscc.ir.text.words import spell_type
+from wscc.ir.verify.attrs import disagreements, wrong_number
 from wscc.ir.verify.finding import Findings, Place, at_op, in_procedure, listed
 
 
@@ -62,6 +63,11 @@ def _attrs(place: Place, op: Op) -> Findings:
     for name, value in op.attrs:
         if type(value) is not declared[name]:
             yield place.wrong(f"`{name}` is {value!r}, not of type {declared[name].__name__}")
+            return
+        if wrong := wrong_number(op.kind, name, value):
+            yield place.wrong(wrong)
+    if wrong := disagreements(op.kind, dict(op.attrs)):
+        yield place.wrong(wrong)
 
 
 def _sizes(place: Place, op: Op) -> Findings:

@@ -20,7 +20,7 @@ from wscc.machine.wafer import Wafer, are_neighbours, dead_link
 
 def check_dies(m: Module) -> Findings:
     """The mistakes of the placement, if there is one: each logical die has a live physical die of its own."""
-    place = Place(f"module `{m.name}`")
+    place = Place(f"module `{m.name}`", m.spans.dies if m.dies else m.spans.title)
     if not m.dies and m.level is not Level.FABRIC:
         return
     if len(m.dies) != m.dies_used:
@@ -36,12 +36,16 @@ def check_routes(m: Module) -> Findings:
     """The mistakes of routes: every path goes from die to neighbouring die over live links, to none twice; no messages
     wait for one another's links in a circle; merged routes start at one die and have equal shares and channels."""
     mistakes = [
-        f for i, route in enumerate(m.routes) for f in _check_route(m.machine, Place(f"route {i}"), route)
+        f for i, route in enumerate(m.routes) for f in _check_route(m.machine, _place(i, route), route)
     ]
     yield from mistakes
     if not mistakes:
         yield from _check_merged(m.routes)
         yield from _check_circles(m.routes)
+
+
+def _place(number: int, route: Route) -> Place:
+    return Place(f"route {number}", route.span)
 
 
 def _check_route(w: Wafer, place: Place, route: Route) -> Findings:
@@ -74,9 +78,9 @@ def _check_merged(routes: Sequence[Route]) -> Findings:
             continue
         other = first.setdefault(route.merged, route)
         if other.ends[0] != route.ends[0]:
-            yield Place(f"route {i}").wrong("it is merged with one that starts elsewhere")
+            yield _place(i, route).wrong("it is merged with one that starts elsewhere")
         elif [(k.share, k.channel) for k in other.legs] != [(k.share, k.channel) for k in route.legs]:
-            yield Place(f"route {i}").wrong("it is merged with one of other shares or channels")
+            yield _place(i, route).wrong("it is merged with one of other shares or channels")
 
 
 def _check_circles(routes: Sequence[Route]) -> Findings:
@@ -91,7 +95,8 @@ def _check_circles(routes: Sequence[Route]) -> Findings:
         TopologicalSorter(after).prepare()
     except CycleError as error:
         channel, (die, _) = error.args[1][0]
-        yield Place("the routes").wrong(
+        at = next(r for r in routes if any(die in leg.path for leg in r.legs))
+        yield Place("the routes", at.span).wrong(
             f"messages on channel {channel} may wait in a circle through die {die}"
         )
 

@@ -29,13 +29,14 @@ def _stages(module: Module) -> Findings:
     """The step has either no stages or nothing else, numbered in order; each is an equal block of dies."""
     numbers = [s.index if isinstance(s, Stage) else None for s in module.step]
     cut = any(n is not None for n in numbers)
+    place = Place("the step", module.spans.step)
     if cut and numbers != list(range(len(numbers))):
-        yield Place("the step").wrong("stages are numbered from 0, in order, with nothing beside them")
+        yield place.wrong("stages are numbered from 0, in order, with nothing beside them")
     elif module.dies_used % module.stages:
-        yield Place("the step").wrong(f"{module.stages} stages do not divide {module.dies_used} dies")
+        yield place.wrong(f"{module.stages} stages do not divide {module.dies_used} dies")
     for a in module.arrays:
         if not -1 <= a.stage < (module.stages if cut else 0):
-            yield Place(f"array `%{a.name}`").wrong(f"there is no stage {a.stage}")
+            yield Place(f"array `%{a.name}`", a.span).wrong(f"there is no stage {a.stage}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class _Checker:
             if isinstance(stmt, Stage):
                 yield from self.statements(stmt.body, counts)
                 continue
-            place = Place(f"loop `{stmt.variable}`")
+            place = Place(f"loop `{stmt.variable}`", stmt.span)
             if stmt.count < 1:
                 yield place.wrong(f"it runs {stmt.count} times")
             elif stmt.variable in counts:
@@ -63,7 +64,7 @@ class _Checker:
                 yield from self.statements(stmt.body, {**counts, stmt.variable: stmt.count})
 
     def _call(self, call: Call, counts: dict[str, int]) -> Findings:
-        place = Place(f"call of `@{call.procedure}`")
+        place = Place(f"call of `@{call.procedure}`", call.span)
         procedure = self.procedures.get(call.procedure)
         if procedure is None:
             yield place.wrong("there is no such procedure")

@@ -8,18 +8,23 @@ from math import prod
 from typing import Final, TypeVar
 
 from wscc.diagnostics import NO_SPAN, Code, Diagnostic, Label, Proposal, Span
+from wscc.diagnostics.limits import MAX_COUNT, Limits, limits_of, shown
 from wscc.frontend import ast
-from wscc.frontend.builtins import LR_SCHEDULES, OPTIMIZERS
-from wscc.frontend.config import AXES, DTYPE_ROLES, FLOATS, RECOMPUTE, ZERO, DTypes, TrainConfig
+from wscc.frontend.builtins import DECAYS, LR_SCHEDULES, OPTIMIZERS
+from wscc.frontend.config import AXES, DTYPE_ROLES, DTypes, TrainConfig
 from wscc.frontend.evaluate import number
 from wscc.frontend.report import Report, hint
-from wscc.ir.train import LrSchedule, Optimizer
+from wscc.frontend.training.groups import resolve_groups
+from wscc.ir.train import FLOATS, RECOMPUTE, ZERO, LrSchedule, Optimizer, Train
 from wscc.ir.types import DType
 from wscc.machine.wafer import MAX_DIES, Wafer
 from wscc.strategy import divisors, mesh_axes, smaller, with_degree
 
 T = TypeVar("T")
-_MAX: Final = 2**31 - 1  # of batch, steps, seeds and degrees
+_LIMITS: Final = {**limits_of(Train), "microbatch": Limits(least=1, most=MAX_COUNT, whole=True)}
+_DEGREE: Final = Limits(least=1, most=MAX_COUNT, whole=True)
+_ROWS: Final = Limits(least=1, most=MAX_COUNT, whole=True)
+_STEPS: Final = Limits(least=1, most=limits_of(LrSchedule)["decay"].most, whole=True)
 _BEFORE_MESH: Final = 24  # smaller strategies that are proposed before a larger mesh
 _EXAMPLES: Final = {
     "batch": "batch 64",
@@ -34,10 +39,13 @@ def resolve_train(train: ast.Train, report: Report) -> TrainConfig | None:
     mistakes = len(report.diagnostics)
     settings = _settings(train, report)
     rows, percent = _validation(settings, report)
+    optimizer = _optimizer(settings, report)
     config = TrainConfig(
-        batch=_integer(settings, "batch", 1, report),
-        microbatch=_integer(settings, "microbatch", 1, report),
-        optimizer=_optimizer(settings, report),
+        batch=_integer(settings, "batch", report),
+        microbatch=_integer(settings, "microbatch", report),
+        optimizer=optimizer,
+        decay=_choice(settings, "decay", DECAYS, "rule of decay", report),
+        groups=resolve_groups(train.groups, optimizer, report),
         strategy=_strategy(settings, report),
         lr_schedule=_lr_schedule(settings, report),
         clip=_clip(settings, report),
@@ -45,10 +53,10 @@ def resolve_train(train: ast.Train, report: Report) -> TrainConfig | None:
         validation_rows=rows,
         validation_percent=percent,
         dtypes=_dtypes(settings, report),
-        recompute=_recompute(settings, report),
+        recompute=_choice(settings, "recompute", RECOMPUTE, "recompute mode", report),
         zero=_zero(settings, report),
-        interleave=_integer(settings, "interleave", 1, report),
-        seed=_integer(settings, "seed", 0, report),
+        interleave=_integer(settings, "interleave", report),
+        seed=_integer(settings, "seed", report),
         strategy_span=settings["parallel"].span if "parallel" in settings else NO_SPAN,
     )
     if len(report.diagnostics) > mistakes:
@@ -85,8 +93,8 @@ def _mesh_for(dies: int, wafer: Wafer) -> tuple[int, int]:
 
 
 def _settings(train: ast.Train, report: Report) -> dict[str, ast.Setting]:
-    report.unique(((s.key, s.span) for s in train.body.lines), "setting")
-    settings = {s.key: s for s in reversed(train.body.lines)}
+    report.unique(((s.key, s.span) for s in train.settings), "setting")
+    settings = {s.key: s for s in reversed(train.settings)}
     for key, example in _EXAMPLES_ALL.items():
         if key not in settings:
             message = f"`train {train.model.id} on {train.wafer.id}` has no `{key}`"
@@ -103,24 +111,24 @@ def _typed(settings: Mapping[str, ast.Setting], key: str, kind: type[T], otherwi
     return value
 
 
-def _integer(settings: Mapping[str, ast.Setting], key: str, least: int, report: Report) -> int:
-    literal = _typed(settings, key, ast.Number, ast.Number(str(least)))
-    return _whole(literal.value, f"`{key}`", least, literal.span, report)
+def _integer(settings: Mapping[str, ast.Setting], key: str, report: Report) -> int:
+    literal = _typed(settings, key, ast.Number, ast.Number(str(_LIMITS[key].least)))
+    return int(_within(literal.value, f"`{key}`", _LIMITS[key], literal.span, report))
 
 
-def _whole(value: Fraction, what: str, least: int, span: Span, report: Report) -> int:
-    if value.denominator != 1 or not least <= value <= _MAX:
-        shown = value if value.denominator == 1 and abs(value) < 10**18 else f"{float(value):g}"
-        report.add(Code.NUMBER, f"{what} must be an integer from {least} to {_MAX}, not {shown}", span)
-        return max(least, 1)
-    return int(value)
+def _within(value: Fraction, what: str, limits: Limits, span: Span, report: Report) -> Fraction:
+    """The value; 1, with the mistake noted, for one beyond its limits."""
+    if limits.admit(value):
+        return value
+    report.add(Code.NUMBER, f"{what} must be {limits}, not {shown(value)}", span)
+    return Fraction(1)
 
 
 def _clip(settings: Mapping[str, ast.Setting], report: Report) -> float:
     if "clip" not in settings:
         return 0.0
     literal = _typed(settings, "clip", ast.Number, ast.Number("1"))
-    if literal.value <= 0:
+    if literal.value <= 0 or not _LIMITS["clip"].admit(literal.value):
         report.add(
             Code.NUMBER, "`clip` must be above 0", literal.span, "", "leave `clip` out to clip nothing"
         )
@@ -131,7 +139,7 @@ def _validation(settings: Mapping[str, ast.Setting], report: Report) -> tuple[in
     """The rows and the percentage of them that are held out; one of the two is 0, or both."""
     share = _typed(settings, "validation", ast.Quantity, ast.Quantity(ast.Number("0"), "%"))
     if share.unit == "rows":
-        return _whole(share.number.value, "`validation`", 1, share.span, report), 0.0
+        return int(_within(share.number.value, "`validation`", _ROWS, share.span, report)), 0.0
     if "validation" in settings and not 0 < share.number.value < 100:
         report.add(
             Code.NUMBER, "`validation` must be above 0 % and below 100 %", share.span, "",
@@ -140,13 +148,14 @@ def _validation(settings: Mapping[str, ast.Setting], report: Report) -> tuple[in
     return 0, float(share.number.value)
 
 
-def _recompute(settings: Mapping[str, ast.Setting], report: Report) -> str:
-    mode = _typed(settings, "recompute", ast.Name, ast.Name("none"))
-    if mode.id not in RECOMPUTE:
-        report.add(
-            Code.CHOICE, f"unknown recompute mode `{mode.id}`", mode.span, "", hint(mode.id, RECOMPUTE)
-        )
-    return mode.id
+def _choice(
+    settings: Mapping[str, ast.Setting], key: str, choices: tuple[str, ...], what: str, report: Report
+) -> str:
+    """A word; that left out is the first choice."""
+    word = _typed(settings, key, ast.Name, ast.Name(choices[0]))
+    if word.id not in choices:
+        report.add(Code.CHOICE, f"unknown {what} `{word.id}`", word.span, "", hint(word.id, choices))
+    return word.id
 
 
 def _zero(settings: Mapping[str, ast.Setting], report: Report) -> int:
@@ -194,7 +203,7 @@ def _strategy(settings: Mapping[str, ast.Setting], report: Report) -> dict[str, 
         if axis.name.id not in AXES:
             help = hint(axis.name.id, AXES, f"axes: {', '.join(AXES)}")
             report.add(Code.UNKNOWN_KEY, f"unknown axis `{axis.name.id}`", axis.name.span, "", help)
-        degree = _whole(axis.degree.value, f"`{axis.name.id}`", 1, axis.degree.span, report)
+        degree = int(_within(axis.degree.value, f"`{axis.name.id}`", _DEGREE, axis.degree.span, report))
         if degree > 1:
             degrees[axis.name.id] = degree
     return degrees
@@ -257,16 +266,6 @@ def _constant(expr: ast.Expr, report: Report) -> Fraction:
     return report.attempt(lambda: number(expr, {}), Fraction(0))
 
 
-def _in_range(
-    values: Mapping[str, tuple[Fraction, Span]], name: str, low: Fraction, high: Fraction, report: Report
-) -> None:
-    """Note a value that is not in `low <= value < high`."""
-    if name in values and not low <= values[name][0] < high:
-        value, span = values[name]
-        bounds = f"from {float(low):g} up to (not including) {float(high):g}"
-        report.add(Code.NUMBER, f"`{name}` must be {bounds}, not {float(value):g}", span)
-
-
 def _optimizer(settings: Mapping[str, ast.Setting], report: Report) -> Optimizer:
     call = _typed(settings, "optimizer", ast.Call, ast.Call(ast.Name("sgd"), (ast.Number("1"),)))
     kind = call.function.id
@@ -277,10 +276,8 @@ def _optimizer(settings: Mapping[str, ast.Setting], report: Report) -> Optimizer
     values = _arguments(call, OPTIMIZERS[kind], report)
     if "lr" not in values:
         report.add(Code.MISSING, f"`{kind}` has no `lr`", call.span, "", f"write `{kind}(lr = 3e-4)`")
-    for name in ("lr", "weight_decay", "eps"):
-        _in_range(values, name, Fraction(0), Fraction(10**6), report)
-    for name in ("beta1", "beta2"):
-        _in_range(values, name, Fraction(0), Fraction(1), report)
+    for name, (value, span) in values.items():
+        _within(value, f"`{name}`", limits_of(Optimizer)[name], span, report)
     return Optimizer(kind=kind, **{name: float(value) for name, (value, _) in values.items()})
 
 
@@ -301,13 +298,13 @@ def _lr_schedule(settings: Mapping[str, ast.Setting], report: Report) -> LrSched
             report.add(Code.MISSING, f"`{kind}` has no `steps`", call.span, "", f"write `{kind}(100)`")
             continue
         number_of_steps, span = values["steps"]
-        steps[kind] = _whole(number_of_steps, f"`{kind}` steps", 1, span, report)
-        _in_range(values, "floor", Fraction(0), Fraction(1), report)
-        floor = float(values["floor"][0]) if "floor" in values else floor
-    warmup, decay = steps.get("warmup", 0), steps.get("cosine", 0)
-    if decay and decay <= warmup:
-        message = f"the cosine ends at step {decay}, before the warm-up does (step {warmup})"
+        steps[kind] = int(_within(number_of_steps, f"`{kind}` steps", _STEPS, span, report))
+        if "floor" in values:
+            value, span = values["floor"]
+            floor = float(_within(value, "`floor`", limits_of(LrSchedule)["floor"], span, report))
+    lr_schedule = LrSchedule(steps.get("warmup", 0), steps.get("cosine", 0), floor)
+    for _, message in lr_schedule.disagreements():
         report.add(
             Code.NUMBER, message, settings["lr_schedule"].span, "", "steps count from the start of training"
         )
-    return LrSchedule(warmup, decay, floor)
+    return lr_schedule
