@@ -44,7 +44,7 @@ MAY: dict[str, set[str]] = {
     "wscc/routing": {"diagnostics", "machine", "routing"},
     "wscc/collectives": {"diagnostics", "files", "machine", "routing", "collectives"},
     "wscc/analysis": {"machine", "ir", "strategy", "routing", "analysis"},
-    "wscc/frontend": BASE | {"frontend"},
+    "wscc/frontend": FACTS | {"frontend"},
     "wscc/reference": {"diagnostics", "ir", "reference"},
     "wscc/host": BASE | {"host"},
     "wscc/huggingface": {"diagnostics", "files", "ir", "machine", "frontend", "huggingface"},
