@@ -96,6 +96,23 @@ def test_what_does_not_agree_is_refused_with_its_line(good: str, bad: str, words
     assert words in caught.value.diagnostics[0].message or words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "the end of the file"),
+        ("module m level graph axes" + " a=1" * 10**6, "a line has 4,000,025 characters"),
+        ('module "' + "x" * 10**6, "a line has 1,000,008 characters"),
+        ("\ufeffmodule m", "cannot stand here"),
+        ("dies <" + "(" * 10**5, "cannot stand here"),
+    ],
+    ids=["empty", "one line", "a long name", "a mark inside", "brackets"],
+)
+def test_texts_that_are_none_are_refused_at_once(text: str, words: str) -> None:
+    with pytest.raises(CompileError, match=words) as caught:
+        parse(Source("case.wir", text))
+    assert caught.value.diagnostics[0].label.span.source is not None
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_mistakes_of_people_are_refused_in_their_place(seed: int) -> None:

@@ -26,6 +26,7 @@ _WORDS: Final = {
     "ROLE": "what it is of another array, as `gradient_of=`", "_COMMA": "`,`", "$END": "end of file",
 }  # fmt: skip
 _MAX_EXPECTED: Final = 6
+_MAX_LINE: Final = 1 << 18
 
 
 @cache
@@ -38,12 +39,26 @@ def parse(source: Source) -> Module:
 
     Raises `CompileError` (W601, with a span) for any mistake of the text.
     """
+    _refuse_long_lines(source)
     text = source.text if source.text.endswith("\n") else source.text + "\n"
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as problem:
         raise _syntax(problem, source) from None
     return read_module(tree, source)
+
+
+def _refuse_long_lines(source: Source) -> None:
+    """Raise W601 for a line that no printed module has, and that would take minutes to read."""
+    start = 0
+    for number, line in enumerate(source.text.split("\n"), 1):
+        if len(line) > _MAX_LINE:
+            span = Span(source, start, start + 1, number, 1)
+            message = f"a line has {len(line):,} characters"
+            raise fail(
+                Code.BAD_IR, message, span, help=f"the limit is {_MAX_LINE:,}; a line may break after a comma"
+            )
+        start += len(line) + 1
 
 
 def _syntax(problem: UnexpectedInput, source: Source) -> CompileError:
