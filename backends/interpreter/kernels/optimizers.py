@@ -41,10 +41,10 @@ def adamw(
         a *= a
         np.multiply(v_old, beta2, out=v_block)
         v_block += a
-        # rate (m / correct1) / (sqrt(v / correct2) + eps), the scalars pulled out
         if rate == 0:
             np.copyto(w_block, w_old)
             continue
+        # rate (m / correct1) / (sqrt(v / correct2) + eps), the scalars pulled out
         np.sqrt(v_block, out=a)
         a += eps * sqrt(correct2)
         np.divide(m_block, a, out=a)
