@@ -127,7 +127,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 SETTINGS = st.sampled_from(sorted(VALUES)).flatmap(lambda key: line(ast.Setting, st.just(key), VALUES[key]))
 TEXTS = VALUES["data"]
-RATES = line(ast.Rate, name(), st.one_of(NUMBERS, name()), st.booleans())
+# As a value, `x` is no name: it multiplies.
+RATES = line(ast.Rate, name(), st.one_of(NUMBERS, name(st.sampled_from(["off", "on"]))), st.booleans())
 GROUPS = line(ast.Group, TEXTS, body(RATES, 3, blanks=False).filter(lambda b: b.lines))
 WAFERS = st.one_of(
     line(ast.Wafer, name(), st.none(), body(ENTRIES)),
