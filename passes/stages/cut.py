@@ -158,9 +158,7 @@ def _check_layers(module: Module, layers: int, stages: int, interleave: int, nee
     axis, most = module.axes[0][0], layers + chunks - needed
     factor = f" x interleave {interleave}" if interleave > 1 else ""
     uncut = [Proposal(sets=(("train.interleave", str(n)),)) for n in range(most // stages, 0, -1)]
-    fewer = [
-        Proposal(with_degree(module.axes, axis, n)) for n in range(min(max(most, 1), stages - 1), 0, -1)
-    ]
+    fewer = [Proposal(with_degree(module.axes, axis, n)) for n in range(min(max(most, 1), stages - 1), 0, -1)]
     raise fail(
         Code.DEGREE,
         f"`{axis} = {stages}`{factor} needs {needed} layers or more, and the model has {layers}",
