@@ -88,7 +88,7 @@ def test_a_group_has_rates_of_its_own_and_says_how_much_what_decays_does() -> No
 @pytest.mark.parametrize(
     ("training", "code", "words", "help"),
     [
-        (f'{ADAMW} group "layer.wz" {{ lr 0 }}', Code.UNKNOWN_NAME, "no parameter fits `layer.wz`", "`layer.w"),
+        (f'{ADAMW} group "layer.wz" {{ lr 0 }}', Code.UNKNOWN_NAME, "no parameter fits `layer.wz`", "first: layer.w"),
         (f'{ADAMW} group "[a-z]*" {{ lr 0 }}', Code.UNKNOWN_NAME, "no parameter fits `[a-z]*`", ""),
         (
             f'{ADAMW} group "w*" {{ lr 0 }} group "*e" {{ decay 0 }}',

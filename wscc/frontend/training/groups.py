@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from fractions import Fraction
 from typing import Final
 
@@ -23,6 +24,8 @@ from wscc.ir.module import Module
 from wscc.ir.ops import OPS
 from wscc.ir.train import Optimizer, Rates
 
+_MAX_NAME: Final = 64  # of a pattern that is compared: the time grows with the square
+_SHOWN: Final = 6
 # The word in a group -> the field of the optimizer.
 FIELDS: Final = {"lr": "lr", "decay": "weight_decay"}
 
@@ -106,7 +109,7 @@ def _members(parameters: Iterable[Array], groups: tuple[Group, ...], report: Rep
         members = [n for n in names if group.fits(n)]
         if not members:
             message = f"no parameter fits `{group.pattern}`"
-            report.add(Code.UNKNOWN_NAME, message, group.span, "", hint(group.pattern, names))
+            report.add(Code.UNKNOWN_NAME, message, group.span, "", _nearest(group.pattern, names))
         twice = next((n for n in members if n in group_of), None)
         if twice is not None:
             message = f"`{twice}` is in two groups, `{group_of[twice].pattern}` and `{group.pattern}`"
@@ -114,6 +117,12 @@ def _members(parameters: Iterable[Array], groups: tuple[Group, ...], report: Rep
             report.add(Code.DUPLICATE, message, group.span, "again", help, group_of[twice].span)
         group_of.update((n, group) for n in members)
     return group_of
+
+
+def _nearest(pattern: str, names: list[str]) -> str:
+    """Help with the names that are most like a pattern."""
+    near = get_close_matches(pattern[:_MAX_NAME], names, n=_SHOWN, cutoff=0.0)
+    return hint(pattern, names, f"parameters, the nearest first: {', '.join(near)}")
 
 
 def _refuse_idle_decays(
