@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from wscc.diagnostics.spelling import did_you_mean, spelling_of
 from wscc.frontend.builtins import BUILTINS, OPTIMIZERS, SETTINGS
-from wscc.frontend.config import AXES, FLOATS
+from wscc.frontend.config import AXES
+from wscc.ir.train import FLOATS
 from wscc.machine.presets import PRESETS
 
 CHOICES = {

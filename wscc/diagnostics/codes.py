@@ -327,8 +327,8 @@ Fix: the message names the step, what holds the number, and the die. A lower `lr
 `lr_schedule warmup(n)` or `dtype compute f32, params f32, grads f32` are what helps most often; if the first
 step does it, smaller weights (`init normal`).""",
     Code.BAD_IR: """\
-A textual IR does not parse, breaks a rule that the verifier checks, has numbers beyond their limits or that do not
-agree, or is no program that the passes can work on.
+A textual IR does not parse, breaks a rule that the verifier checks, has numbers beyond their limits or that
+do not agree, or is no program that the passes can work on.
 
 Example:
     %c = add %a, %b : f32[8]     where %b is f32[4]
