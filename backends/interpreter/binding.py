@@ -17,6 +17,7 @@ from wscc.backends.interpreter.exchange import described
 from wscc.backends.interpreter.kernels.scratch import Array
 from wscc.backends.interpreter.kernels.table import kernel
 from wscc.backends.interpreter.kernels.views import Prepared, Shape, merged
+from wscc.backends.interpreter.operand_checks import mistakes_of
 from wscc.diagnostics import Code as ErrorCode
 from wscc.diagnostics import fail
 from wscc.ir.streams.instructions import INSTRUCTIONS
@@ -66,17 +67,10 @@ def extent(sizes: Sequence[int], strides: Sequence[int], item: int) -> tuple[int
 
 def template(instruction: Instruction) -> Template:
     """The template of an instruction. `CompileError` W501 if it is not as `INSTRUCTIONS` declares."""
-    row = INSTRUCTIONS.get(instruction.opcode)
-    if row is None:
-        raise fail(ErrorCode.ARTIFACT, f"unknown opcode `{instruction.opcode}`")
-    operands = (*instruction.writes, *instruction.reads)
-    counts = (len(row.writes.split()), len(row.reads.split()))
-    if (len(instruction.writes), len(instruction.reads)) != counts:
-        raise fail(
-            ErrorCode.ARTIFACT, f"`{row.opcode}` writes {counts[0]} and reads {counts[1]} operands, no others"
-        )
-    if tuple(k for k, _ in instruction.attrs) != row.attr_names:
-        raise fail(ErrorCode.ARTIFACT, f"`{row.opcode}` has the attributes ({row.attrs}), in this order")
+    for words in mistakes_of(instruction):
+        raise fail(ErrorCode.ARTIFACT, words)
+    row, operands = INSTRUCTIONS[instruction.opcode], (*instruction.writes, *instruction.reads)
+    writes = len(instruction.writes)
     try:
         shapes = merged(row.opcode, [_shape(o) for o in operands])
     except ValueError as mistake:
@@ -86,9 +80,9 @@ def template(instruction: Instruction) -> Template:
         run: Callable[..., Any] = _no_kernel
     else:
         accumulate = "accumulate" in row.attr_names and bool(instruction.attr("accumulate"))
-        run = kernel(row.opcode, [p.dtype for p in places], counts[0], accumulate)
+        run = kernel(row.opcode, [p.dtype for p in places], writes, accumulate)
     return Template(
-        row.opcode, run, places, counts[0], tuple(v for _, v in instruction.attrs),
+        row.opcode, run, places, writes, tuple(v for _, v in instruction.attrs),
         tuple(sorted({o.arg for o in operands if o.arg >= 0})),
     )  # fmt: skip
 

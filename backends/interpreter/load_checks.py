@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import prod
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,11 @@ from wscc.backends.interpreter.binding import Place, Routine, Template
 from wscc.backends.interpreter.engine import DynamicCall
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.streams.artifact import Manifest
-from wscc.ir.streams.program import Column, Field, Streams
+from wscc.ir.streams.program import Column, Field, Streams, extreme_calls, stage_of_role
 
 Ints = NDArray[np.int64]
+Routines = dict[int, dict[str, Routine]]
+_LOADED: WeakKeyDictionary[Streams, tuple[Manifest, Routines]] = WeakKeyDictionary()
 
 # Arguments are multiples of the largest element.
 ALIGNED = 8
@@ -56,6 +59,30 @@ def check_computer(streams: Streams, *, shadows: bool) -> None:
                 f"the memories of {len(streams.dies)} dies take {arena_bytes} bytes, and this computer has {ram}",
                 help="run a smaller model: fewer layers, narrower ones, or a smaller batch",
             )
+
+
+def loaded(streams: Streams, manifest: Manifest) -> Routines:
+    """The routines of all roles, each by name, of programs that fit themselves and the wafer. What was checked before,
+    for this manifest, is not checked again."""
+    found = _LOADED.get(streams)
+    if found is None or found[0] is not manifest:
+        check_dies(streams, manifest)
+        found = _LOADED[streams] = manifest, _routines(streams, manifest)
+    return found[1]
+
+
+def _routines(streams: Streams, manifest: Manifest) -> Routines:
+    # Instructions that roles have in common are one object.
+    cache: dict[tuple[int, int], Template] = {}
+    routines = {p.role: {c.name: Routine.of(c, cache) for c in p.procedures} for p in streams.programs}
+    stages = stage_of_role(streams)
+    for stage, step in enumerate(streams.steps):
+        stage_routines = {role: r for role, r in routines.items() if stages[role] == stage}
+        calls = list(extreme_calls(step))
+        check_calls(stage_routines, calls)
+        check_memory(streams, stage_routines, calls)
+    check_messages(streams, manifest, routines)
+    return routines
 
 
 def check_calls(routines: dict[int, dict[str, Routine]], calls: Sequence[DynamicCall]) -> None:
@@ -130,6 +157,21 @@ def column(value: object, rows: Ints) -> Ints:
     return rows[:, value.index]
 
 
+def check_routes(streams: Streams, manifest: Manifest, channels: int) -> None:
+    """Check all routes, used or not: legs that join the same dies over live links, on channels that links have; merged
+    routes begin at one die, and have legs of equal shares and channels."""
+    merged: dict[int, object] = {}
+    for number, route in enumerate(streams.routes):
+        ends = {(leg.path[:1], leg.path[-1:]) for leg in route.legs}
+        if len(ends) != 1 or any(leg.channel >= channels or len(leg.path) < 2 for leg in route.legs):
+            raise fail(Code.ARTIFACT, f"route {number} has no legs between two dies on {channels} channels")
+        for leg in route.legs:
+            _check_path(number, leg.path, manifest)
+        tree = (route.ends[0], *((leg.channel, leg.share) for leg in route.legs))
+        if route.merged >= 0 and merged.setdefault(route.merged, tree) != tree:
+            raise fail(Code.ARTIFACT, f"route {number} is merged with others of another begin or other legs")
+
+
 def check_messages(streams: Streams, manifest: Manifest, routines: dict[int, dict[str, Routine]]) -> None:
     """Check that peers are dies, and that every route leads from its sender to its receiver over live links."""
     checked_routes: set[int] = set()
@@ -157,6 +199,8 @@ def _check_message(
     t: Template, logical: Ints, rows: Ints, streams: Streams, manifest: Manifest, checked_routes: set[int]
 ) -> None:
     """Check one post or send on the dies `logical`, whose rows of the bindings are `rows`."""
+    if (size := prod(t.places[0].sizes) * t.places[0].dtype.itemsize) > streams.arena_bytes:
+        raise fail(Code.ARTIFACT, f"a message of {size} bytes, and an arena of {streams.arena_bytes}")
     peers = column(t.attrs[1], rows)
     for die, peer in zip(logical.tolist(), peers.tolist(), strict=True):
         if not 0 <= peer < len(streams.dies):

@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.backends.interpreter.binding import DieMemory, Routine, Template
+from wscc.backends.interpreter.binding import DieMemory
 from wscc.backends.interpreter.blas import limit_blas_to_one_thread
 from wscc.backends.interpreter.checked import Shadow
 from wscc.backends.interpreter.dies import Dies, deal, exchange_of
 from wscc.backends.interpreter.engine import settle
 from wscc.backends.interpreter.exchange import Exchange, arenas
 from wscc.backends.interpreter.load_checks import (
-    check_calls,
     check_computer,
     check_dies,
-    check_memory,
-    check_messages,
     die_name,
+    loaded,
 )
 from wscc.ir.routes import crossings
 from wscc.ir.streams.artifact import HostPart, Manifest
@@ -58,16 +56,9 @@ class Machine:
         streams, dies = self.streams, len(self.streams.dies)
         check_dies(streams, self.manifest)
         check_computer(streams, shadows=self.checked)
+        routines = loaded(streams, self.manifest)
         steps = [list(dynamic_calls(step)) for step in streams.steps]
         stages = stage_of_role(streams)
-        # Instructions that roles have in common are one object, unless they were read from a file.
-        cache: dict[tuple[int, int], Template] = {}
-        routines = {p.role: {c.name: Routine.of(c, cache) for c in p.procedures} for p in streams.programs}
-        for stage, calls in enumerate(steps):
-            stage_routines = {role: r for role, r in routines.items() if stages[role] == stage}
-            check_calls(stage_routines, calls)
-            check_memory(streams, stage_routines, calls)
-        check_messages(streams, self.manifest, routines)
         self._arenas = arenas(dies, streams.arena_bytes)
         self._memories = [
             DieMemory(arena[: streams.arena_bytes], tuple(row.tolist()))

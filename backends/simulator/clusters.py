@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from networkx.utils import UnionFind
 
 from wscc.backends.simulator.calls import DieCall
-from wscc.ir.step import Affine
 from wscc.ir.streams.program import Address, ProgramCall, ProgramLoop, ProgramStep
 
 
@@ -111,26 +110,9 @@ def _is_steady(node: Node, is_joint: Callable[[str], bool]) -> bool:
 def _call(call: ProgramCall, locate: Locate, counts: Mapping[str, int]) -> CallNode:
     """The node of a call. Its arguments stay in one memory if that of their lowest and highest address is the same:
     the memories follow one another in the address space."""
-    spans = [_span(a, counts) for a in call.args]
     if any(count < 1 for count in counts.values()):
         return CallNode(call.procedure, call.args, None)
+    spans = [a.span(counts) for a in call.args]
     low = locate(call.procedure, [a for a, _ in spans])
     high = locate(call.procedure, [b for _, b in spans])
     return CallNode(call.procedure, call.args, low if low == high else None)
-
-
-def _span(address: Address, counts: Mapping[str, int]) -> tuple[int, int]:
-    """The lowest and the highest value of an address over all turns."""
-    low = high = address.base
-    for index, stride in address.terms:
-        ends = [n * stride for n in _range(index, counts)]
-        low, high = low + min(ends), high + max(ends)
-    return low, high
-
-
-def _range(index: Affine, counts: Mapping[str, int]) -> tuple[int, int]:
-    if index.modulus and index.terms:
-        return 0, index.modulus - 1
-    ends = [(c * (counts[v] - 1), 0) for v, c in index.terms]
-    base = index.at({}) if not index.terms else index.base
-    return base + sum(min(e) for e in ends), base + sum(max(e) for e in ends)

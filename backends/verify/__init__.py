@@ -19,8 +19,8 @@ from functools import partial
 import numpy as np
 
 from wscc.backends.artifact.files import Artifact
+from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.interpreter.load_checks import die_name
-from wscc.backends.verify.calls import calls_by_name
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.load import check_load
 from wscc.backends.verify.messages import Matched, Part, match, part_of
@@ -28,9 +28,7 @@ from wscc.backends.verify.order import stuck
 from wscc.backends.verify.routes import check_routes, check_trees
 from wscc.backends.verify.stages import check_stages
 from wscc.backends.verify.step import check_step
-from wscc.diagnostics import Source
-from wscc.ir.streams.program import Streams, stage_of_role
-from wscc.ir.text.parse import parse
+from wscc.ir.streams.program import Streams, calls_by_name, stage_of_role
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ def verify_program(artifact: Artifact) -> Verdict:
     depth: int | None = None
     messages = 0
     if check_load(streams, artifact.manifest, findings):
-        channels = parse(Source("graph.wir", artifact.graph)).machine.link.channels
+        channels = graph_module(artifact.graph).machine.link.channels
         for f in check_routes(streams.routes, artifact.manifest.columns, channels):
             findings.add(f)
         matched = _check_messages(artifact, findings)

@@ -41,19 +41,6 @@ def _depends(stmt: ProgramCall | ProgramLoop, variable: str) -> bool:
     return any(v == variable for a in stmt.args for index, _ in a.terms for v, _ in index.terms)
 
 
-def calls_by_name(step: ProgramStep, times: int = 1) -> dict[str, int]:
-    """The number of calls of each procedure in a step."""
-    counts: dict[str, int] = {}
-    for stmt in step:
-        if isinstance(stmt, ProgramLoop):
-            inner = calls_by_name(stmt.body, times * stmt.count)
-        else:
-            inner = {stmt.procedure: times}
-        for name, n in inner.items():
-            counts[name] = counts.get(name, 0) + n
-    return counts
-
-
 @lru_cache(maxsize=1 << 14)
 def sharing(
     addresses: tuple[int, ...], extents: tuple[tuple[int, int], ...]

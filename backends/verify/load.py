@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from wscc.backends.interpreter.binding import Routine
 from wscc.backends.interpreter.load_checks import check_calls, check_dies, check_memory, check_messages
-from wscc.backends.verify.calls import distinct_calls
 from wscc.backends.verify.findings import Finding, Findings
-from wscc.backends.verify.procedure import operands
 from wscc.diagnostics import CompileError
 from wscc.ir.streams.artifact import Manifest
-from wscc.ir.streams.instructions import INSTRUCTIONS
-from wscc.ir.streams.program import Code, Column, Instruction, Streams, stage_of_role
-from wscc.ir.types import DType
-
-FLAGS: Final = frozenset({"accumulate", "causal"})
-NUMBERS: Final = frozenset({"channel", "peer", "route", "start", "q_start", "k_start", "limit", "time"})
+from wscc.ir.streams.program import Code, Streams, extreme_calls, stage_of_role
 
 
 def check_load(streams: Streams, manifest: Manifest, findings: Findings) -> bool:
@@ -38,7 +30,7 @@ def check_load(streams: Streams, manifest: Manifest, findings: Findings) -> bool
     stages = stage_of_role(streams)
     for stage, step in enumerate(streams.steps):
         stage_routines = {role: r for role, r in routines.items() if stages[role] == stage}
-        calls = list(distinct_calls(step))
+        calls = list(extreme_calls(step))
         if _holds(findings, partial(check_calls, stage_routines, calls)):
             _holds(findings, partial(check_memory, streams, stage_routines, calls))
     _holds(findings, lambda: check_messages(streams, manifest, routines))
@@ -51,29 +43,13 @@ def _routine(code: Code, findings: Findings) -> Routine | None:
     for i, x in enumerate(code.body):
         try:
             Routine.of(Code(code.name, code.args, (x,)))
-            words = next(_mistakes(x), "")
+            words = ""
         except CompileError as error:
             words = error.diagnostics[0].message
         if words:
             malformed = True
             findings.add(Finding("load", words, "", code.name, i))
     return None if malformed else Routine.of(code)
-
-
-def _mistakes(x: Instruction) -> Iterator[str]:
-    """The texts of errors: attributes and element types that are not as declared."""
-    for name, value in x.attrs:
-        whole = isinstance(value, Column) or (isinstance(value, int) and not isinstance(value, bool))
-        if (name in FLAGS) != isinstance(value, bool) or (name in NUMBERS and not whole):
-            yield f"`{x.opcode}` has {name}={value!r}"
-        if name == "channel" and not isinstance(value, int):
-            yield "a channel is a number, the same on all dies"
-    row = INSTRUCTIONS[x.opcode]
-    for name, o in operands(x):
-        if not row.any_type and (name in row.integers) != (o.dtype is DType.I32):
-            yield f"`{name}` of `{x.opcode}` is {o.dtype}"
-    if x.opcode == "copy" and x.writes[0].dtype != x.reads[0].dtype:
-        yield f"`copy` from {x.reads[0].dtype} to {x.writes[0].dtype}"
 
 
 def _holds(findings: Findings, check: Callable[[], object]) -> bool:

@@ -8,12 +8,19 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wscc.backends.verify.calls import calls_by_name, distinct_calls, sharing
+from wscc.backends.verify.calls import distinct_calls, sharing
 from wscc.backends.verify.intervals import Grid, equal, overlap, size, within
 from wscc.backends.verify.ledger import UNWRITTEN, Ledger, Object
 from wscc.backends.verify.views import joined, view_runs
 from wscc.ir.step import Affine
-from wscc.ir.streams.program import Address, ProgramCall, ProgramLoop, ProgramStep, dynamic_calls
+from wscc.ir.streams.program import (
+    Address,
+    ProgramCall,
+    ProgramLoop,
+    ProgramStep,
+    calls_by_name,
+    dynamic_calls,
+)
 
 some = settings(max_examples=60, deadline=None)
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+from typing import Final
 
 from wscc.diagnostics import NO_SPAN, Span
+
+# Turns of loops over which the remainders of an index are looked at one by one.
+_MOST_TURNS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,23 @@ class Affine:
         for v, c in self.terms:
             n += c * variables[v]
         return n % self.modulus if self.modulus else n
+
+    def span(self, counts: Mapping[str, int]) -> tuple[int, int]:
+        """The least and the greatest index in loops of these counts, each at least 1; with a modulus and many turns,
+        all remainders count."""
+        ends = [(0, c * (counts[v] - 1)) for v, c in self.terms]
+        low, high = self.base + sum(map(min, ends)), self.base + sum(map(max, ends))
+        if not self.modulus:
+            return low, high
+        turns = prod(min(counts[v], self.modulus) for v, _ in self.terms)
+        if turns > _MOST_TURNS:
+            return 0, self.modulus - 1
+        ranges = [range(min(counts[v], self.modulus)) for v, _ in self.terms]
+        values = [
+            (self.base + sum(c * i for (_, c), i in zip(self.terms, turn, strict=True))) % self.modulus
+            for turn in product(*ranges)
+        ]
+        return min(values), max(values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ A *role* is a set of dies whose instructions are the same but for some integers;
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -96,6 +96,11 @@ class Address:
     def at(self, variables: dict[str, int]) -> int:
         return self.base + sum(index.at(variables) * stride for index, stride in self.terms)
 
+    def span(self, counts: Mapping[str, int]) -> tuple[int, int]:
+        """The least and the greatest value in loops of these counts, each at least 1."""
+        ends = [[n * stride for n in index.span(counts)] for index, stride in self.terms]
+        return self.base + sum(map(min, ends)), self.base + sum(map(max, ends))
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramCall:
@@ -113,7 +118,7 @@ class ProgramLoop:
 ProgramStep = tuple[ProgramCall | ProgramLoop, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Streams:
     """A whole program: `dies[i]` is the physical die of logical die i, `roles[i]` its role, `bindings[i]` its row of
     the binding table; `steps[s]` are the calls of the dies of stage s; `routes` are the paths of physical dies that
@@ -144,3 +149,33 @@ def dynamic_calls(
         else:
             for i in range(stmt.count):
                 yield from dynamic_calls(stmt.body, {**variables, stmt.variable: i})
+
+
+def extreme_calls(
+    step: ProgramStep, counts: Mapping[str, int] | None = None
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Calls between which all calls of a step lie, without unrolling it: of each one the least and the greatest value
+    of every argument."""
+    counts = counts or {}
+    for stmt in step:
+        if isinstance(stmt, ProgramLoop):
+            if stmt.count > 0:
+                yield from extreme_calls(stmt.body, {**counts, stmt.variable: stmt.count})
+            continue
+        spans = [a.span(counts) for a in stmt.args]
+        yield from ((stmt.procedure, tuple(ends)) for ends in zip(*spans, strict=True))
+        if not spans:
+            yield stmt.procedure, ()
+
+
+def calls_by_name(step: ProgramStep, times: int = 1) -> dict[str, int]:
+    """The number of calls of each procedure in a step."""
+    counts: dict[str, int] = {}
+    for stmt in step:
+        if isinstance(stmt, ProgramLoop):
+            inner = calls_by_name(stmt.body, times * stmt.count)
+        else:
+            inner = {stmt.procedure: times}
+        for name, n in inner.items():
+            counts[name] = counts.get(name, 0) + n
+    return counts

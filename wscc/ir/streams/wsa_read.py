@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache, lru_cache
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar, cast
 
 import lark
 from lark.exceptions import UnexpectedInput, UnexpectedToken
@@ -30,6 +31,7 @@ from wscc.ir.streams.program import (
 from wscc.ir.types import DType
 from wscc.ir.views import contiguous_strides
 
+T = TypeVar("T")
 _OPERAND = re.compile(
     r"(?P<dtype>\w+)\[(?P<shape>[^];]*)(?:;(?P<strides>[^]]*))?\]@(?:a(?P<arg>\d+)\+?)?(?P<offset>.*)"
 )
@@ -39,19 +41,31 @@ def parse_wsa(text: str, name: str = "<wsa>") -> tuple[tuple[Program, ...], tupl
     """The programs and the step of each stage. `CompileError` W601, with line and column, if the text is not
     `.wsa` or an instruction is not as `INSTRUCTIONS` declares it."""
     source = Source(name, text)
+    builder, parser = _parser()
+    builder.same.clear()
     try:
         # lark does not type the results of a transformer.
-        parsed: Any = _parser().parse(text)
+        parsed: Any = parser.parse(text)
         programs, steps = parsed
     except UnexpectedInput as error:
         raise _unexpected(error, source) from error
     except CompileError as error:
         raise _placed(error, source) from error
+    finally:
+        builder.same.clear()
     return programs, steps
 
 
 class _Build(lark.Transformer[lark.Token, Any]):
-    """Builds bottom-up while parsing, so that no tree is ever held."""
+    """Builds bottom-up while parsing, so that no tree is ever held.
+
+    Equal operands, attributes and instructions are one object (`same`, by their texts and parts): roles have most of
+    theirs in common, and checks look at each once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.same: dict[object, Any] = {}
 
     def start(self, items: list[Any]) -> tuple[tuple[Program, ...], tuple[ProgramStep, ...]]:
         programs = tuple(i for i in items if isinstance(i, Program))
@@ -68,19 +82,29 @@ class _Build(lark.Transformer[lark.Token, Any]):
         opcode, rest = items[0], items[1:]
         writes = rest.pop(0) if rest and isinstance(rest[0], tuple) and rest[0][0] == "operands" else ((), ())
         reads = rest.pop(0) if rest and rest[0][0] == "reads" else ((), ())
-        instruction = Instruction(str(opcode), tuple(writes[1]), tuple(reads[1]), tuple(v for _, v in rest))
-        if mistake := _mistake(instruction):
-            raise fail(ErrorCode.BAD_IR, mistake, _span(opcode))
-        return instruction
+        parts = (*writes[1], *reads[1], *(v for _, v in rest))
+        key = str(opcode), len(writes[1]), tuple(map(id, parts))
+        if key not in self.same:
+            instruction = Instruction(key[0], tuple(writes[1]), tuple(reads[1]), tuple(v for _, v in rest))
+            if mistake := _mistake(instruction):
+                raise fail(ErrorCode.BAD_IR, mistake, _span(opcode))
+            self.same[key] = instruction
+        return cast(Instruction, self.same[key])
 
     def operands(self, items: list[lark.Token]) -> tuple[str, tuple[Operand, ...]]:
-        return "operands", tuple(_operand(t) for t in items)
+        return "operands", tuple(self._one(t, _operand) for t in items)
 
     def reads(self, items: list[Any]) -> tuple[str, tuple[Operand, ...]]:
         return "reads", items[0][1]
 
     def attr(self, items: list[lark.Token]) -> tuple[str, tuple[str, Any]]:
-        return "attr", (str(items[0])[:-1], _value(items[1]))
+        return "attr", self._one(items[0] + items[1], lambda _: (str(items[0])[:-1], _value(items[1])))
+
+    def _one(self, text: lark.Token | str, make: Callable[[Any], T]) -> T:
+        """The one object of all that have this text."""
+        if text not in self.same:
+            self.same[str(text)] = make(text)
+        return cast(T, self.same[text])
 
     def step(self, items: list[Any]) -> ProgramStep:
         return tuple(items)
@@ -114,8 +138,11 @@ class _Build(lark.Transformer[lark.Token, Any]):
 
 
 @cache
-def _parser() -> lark.Lark:
-    return lark.Lark(grammar.text("wsa"), parser="lalr", transformer=_Build(), maybe_placeholders=False)
+def _parser() -> tuple[_Build, lark.Lark]:
+    builder = _Build()
+    return builder, lark.Lark(
+        grammar.text("wsa"), parser="lalr", transformer=builder, maybe_placeholders=False
+    )
 
 
 def _operand(token: lark.Token) -> Operand:
@@ -125,7 +152,6 @@ def _operand(token: lark.Token) -> Operand:
     return operand
 
 
-@lru_cache(maxsize=1 << 16)
 def _read_operand(text: str) -> Operand | str:
     """The operand, or the text of an error."""
     match = _OPERAND.fullmatch(text)
