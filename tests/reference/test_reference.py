@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import wscc.reference
 from tests.support.models import Shape, gpt, llama, tensors
+from wscc.diagnostics import CompileError
 from wscc.ir.array import Array, Kind
 from wscc.ir.builder import Builder
 from wscc.ir.module import Level, Mode, Module, Output, Procedure
@@ -73,6 +74,14 @@ def test_an_element_written_in_place_keeps_its_histories_apart() -> None:
     assert step.grads["s"] == 450
     assert "unused" not in step.grads
     assert step.norm == pytest.approx(sqrt(150**2 + 90**2 + 450**2))
+
+
+def test_a_step_that_reads_what_no_call_wrote_is_named() -> None:
+    module = gpt()
+    params, inputs = split(module, tensors(module))
+    for step in (module.step[-1:], ()):
+        with pytest.raises(CompileError, match="which no call before has written"):
+            evaluate(module.with_(step=step), params, inputs)
 
 
 def test_a_missing_or_misshapen_tensor_is_named() -> None:
@@ -257,5 +266,5 @@ def test_the_reference_shares_nothing_with_what_it_judges() -> None:
     for path in Path(wscc.reference.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("wscc"):
-                allowed = ("wscc.ir", "wscc.reference")
+                allowed = ("wscc.diagnostics", "wscc.ir", "wscc.reference")
                 assert (node.module or "").startswith(allowed), f"{path.name} imports {node.module}"

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from wscc.diagnostics import Code, fail
 from wscc.ir.array import Kind
 from wscc.ir.module import Mode, Module, Procedure
 from wscc.ir.op import Op, Value
@@ -139,7 +140,8 @@ class Tape:
     """One step of a forward module. `memory` starts with parameters and inputs; arrays that are only added to
     start from zero. Every value of every call is kept, so memory grows with layers and micro-batches.
 
-    `ValueError` if a parameter or input is missing or of another shape.
+    `ValueError` if a parameter or input is missing or of another shape; `CompileError` W601 for a step that reads what
+    it has not written.
     """
 
     def __init__(self, module: Module, params: Tensors, inputs: Tensors, precision: Precision) -> None:
@@ -174,7 +176,7 @@ class Tape:
         keys = tuple((ref.array, tuple(i.at(variables) for i in ref.index)) for ref in call.args)
         record = _Record(procedure, keys, {})
         for value, key in zip(procedure.inputs, record.inputs, strict=True):
-            record.env[value.name] = self.memory[key]
+            record.env[value.name] = self.read(key)
         run_ops(procedure.ops, record.env, self.precision)
         for output, key in zip(procedure.outputs, record.outputs, strict=True):
             result = record.env[output.value.name]
@@ -182,6 +184,15 @@ class Tape:
                 self.memory.pop(key, None)
             _accumulate(self.memory, key, wide(result), self.arrays[key[0]].type.dtype, self.precision)
         self.records.append(record)
+
+    def read(self, key: Key) -> Array:
+        """An element that is there; `CompileError` W601 if no call has written it."""
+        if key not in self.memory:
+            name, index = key
+            raise fail(
+                Code.BAD_IR, f"the step reads `%{name}{list(index) or ''}`, which no call before has written"
+            )
+        return self.memory[key]
 
     def gradients(self, of: str) -> dict[Key, Array]:
         """Gradients of the scalar array `of` with respect to every parameter element that some call has read."""

@@ -56,7 +56,7 @@ def evaluate(
     tape = Tape(module, params, inputs, Precision(dtype, noise))
     tape.run()
     grads = _assemble(module, tape)
-    return Step(float(tape.memory[LOSS, ()]), grads, global_norm(grads), sqrt(tape.rounding))
+    return Step(float(tape.read((LOSS, ()))), grads, global_norm(grads), sqrt(tape.rounding))
 
 
 def _assemble(module: Module, tape: Tape) -> dict[str, Array]:

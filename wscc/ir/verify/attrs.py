@@ -14,6 +14,7 @@ from wscc.ir.train import LrSchedule, Optimizer, Train
 _FINITE: Final = Limits()
 _INTEGER: Final = Limits(least=-(2**56), most=2**56, whole=True)
 _OWN: Final[Mapping[str, Limits]] = {
+    "dim": Limits(least=0, most=2**56, whole=True),
     "eps": Limits(least=0),
     "theta": Limits(least=0, above=True),
     "limit": Limits(least=0, most=2**56, whole=True),
