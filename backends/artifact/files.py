@@ -6,22 +6,26 @@
     profile.json    where instructions come from, if known  call_order.txt a table of calls, if it was given one
     report.json     about the compilation; not hashed, so that it may hold seconds
 
-Invariant: equal arguments give equal bytes, report.json aside; `load_artifact(write_artifact(x))` gives x.
+Invariant: equal arguments give equal bytes, report.json aside; `read_artifact(write_artifact(x))` gives x.
 """
 
 from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wscc.backends.artifact.folder import refuse, replace_folder
 from wscc.backends.artifact.json import canonical, decode, encode
+from wscc.backends.artifact.mistake import Mistake
 from wscc.backends.emit.manifest import DATA
 from wscc.diagnostics import CompileError
 from wscc.files import parse_json, parse_npy, read_bytes
@@ -37,6 +41,7 @@ MANIFEST, REPORT = "manifest.json", "report.json"
 PROGRAMS, BINDINGS, ROUTES, GRAPH = "programs.wsa", "bindings.npy", "routes.json", "graph.wir"
 PROFILE: Final = "profile.json"
 CALL_ORDER: Final = "call_order.txt"
+_ENTRIES: Final = frozenset(("format", "program", "files", "own_passes", "hash"))
 _OPTIONAL: Final = frozenset((DATA, PROFILE, CALL_ORDER))
 FILES: Final = frozenset((MANIFEST, REPORT, PROGRAMS, BINDINGS, ROUTES, GRAPH)) | _OPTIONAL
 
@@ -117,9 +122,12 @@ def _routes(streams: Streams) -> bytes:
     ).encode()
 
 
-def load_artifact(folder: Path) -> Artifact:
-    """The artifact in a folder. `CompileError` W501, with the name of the file, if it is incomplete, changed, or newer
-    than this program."""
+def read_artifact(folder: Path) -> Artifact:
+    """The artifact in a folder, whose files are whole and have the form and the limits of their format; what they say
+    is not compared.
+
+    `CompileError` W501, with the file and the field, if one is missing, changed or of another format.
+    """
     manifest = _manifest(folder)
     files = {name: _read(folder, name) for name in manifest["files"]}
     for name, content in files.items():
@@ -129,24 +137,24 @@ def load_artifact(folder: Path) -> Artifact:
             )
     try:
         return _decoded(manifest, files, _report(folder))
-    except CompileError:
-        raise
-    except (ValueError, KeyError, TypeError) as error:
-        raise refuse(folder, f"does not hold what its format says: {error}") from error
+    except Mistake as mistake:
+        raise refuse(folder / mistake.file, f"does not hold what its format says: {mistake}") from None
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
     content, path = _read(folder, MANIFEST), folder / MANIFEST
     try:
-        manifest = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise refuse(path, "is not JSON; it may be cut short") from error
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+        manifest = parse_json(content.decode())
+    except ValueError as error:
+        raise refuse(path, f"is not JSON, or cut short: {error}") from None
+    if not isinstance(manifest, dict) or type(manifest.get("format")) is not int:
         raise refuse(path, "is not the manifest of an artifact")
     if manifest["format"] != FORMAT:
-        raise refuse(path, f"has format {manifest['format']}; this program reads format {FORMAT}")
+        raise refuse(path, f"has format {str(manifest['format'])[:20]}; this program reads format {FORMAT}")
     if not _is_unchanged(manifest, content):
         raise refuse(path, "was changed after it was compiled: it does not have the hash that it states")
+    if surplus := manifest.keys() - _ENTRIES:
+        raise refuse(path, f"has an entry `{min(surplus)[:40]}`, which its format does not have")
     required = {PROGRAMS, BINDINGS, ROUTES, GRAPH}
     listed = manifest.get("files")
     if not isinstance(listed, dict) or not required <= set(listed) <= required | _OPTIONAL:
@@ -158,29 +166,53 @@ def _is_unchanged(manifest: dict[str, Any], content: bytes) -> bool:
     """True if the manifest has the hash that it states. Bytes are compared, not only values: every change counts."""
     try:
         return canonical(manifest) == content and manifest.get("hash") == _own_hash(manifest)
-    except ValueError:
-        # Numbers and characters that JSON readers accept and writers do not.
+    except (ValueError, RecursionError):
+        # Numbers, characters and depths that JSON readers accept and writers do not.
         return False
 
 
 def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str, Any]) -> Artifact:
-    program = decode(_Program, manifest["program"])
-    programs, steps = parse_wsa(files[PROGRAMS].decode(), PROGRAMS)
-    bindings = parse_npy(files[BINDINGS]).astype(np.int64)
-    routes = decode(tuple[Route, ...], json.loads(files[ROUTES]))
-    if not len(program.dies) == len(program.roles) == len(bindings) or bindings.ndim != 2:
-        raise ValueError("dies, roles and bindings differ in number")
-    if not set(program.roles) <= {p.role for p in programs}:
-        raise ValueError("a die has a role without a program")
-    if {p.stage for p in programs} != set(range(len(steps))):
-        raise ValueError("programs and steps are not of the same stages")
+    with _mistakes_in(MANIFEST):
+        program = decode(_Program, manifest.get("program"), "program")
+        own_passes = decode(tuple[str, ...], manifest.get("own_passes", []), "own_passes")
+    with _mistakes_in(PROGRAMS):
+        programs, steps = parse_wsa(files[PROGRAMS].decode(), PROGRAMS)
+    with _mistakes_in(BINDINGS):
+        bindings = _bindings(files[BINDINGS], len(program.dies))
+    with _mistakes_in(ROUTES):
+        routes = decode(tuple[Route, ...], parse_json(files[ROUTES].decode()), "routes")
+    profile = None
+    if PROFILE in files:
+        with _mistakes_in(PROFILE):
+            profile = decode(Profile, parse_json(files[PROFILE].decode()))
+    with _mistakes_in(GRAPH):
+        graph = files[GRAPH].decode()
+    with _mistakes_in(CALL_ORDER):
+        call_order = files.get(CALL_ORDER, b"").decode()
     streams = Streams(programs, steps, program.dies, program.roles, bindings, routes, program.arena_bytes)
-    profile = decode(Profile, json.loads(files[PROFILE])) if PROFILE in files else None
-    call_order = files.get(CALL_ORDER, b"").decode()
-    return Artifact(
-        streams, program.host, files[GRAPH].decode(), files.get(DATA), report, profile, call_order,
-        decode(tuple[str, ...], manifest.get("own_passes", [])),
-    )  # fmt: skip
+    data = files.get(DATA)
+    return Artifact(streams, program.host, graph, data, report, profile, call_order, own_passes)
+
+
+@contextmanager
+def _mistakes_in(file: str) -> Iterator[None]:
+    """Turns the errors of readers into mistakes of a file."""
+    try:
+        yield
+    except CompileError as error:
+        first = error.diagnostics[0]
+        line = first.label.span.line
+        raise Mistake(file, f"{f'line {line}: ' if line else ''}{first.message}") from None
+    except ValueError as error:
+        raise Mistake(file, str(error)) from None
+
+
+def _bindings(content: bytes, dies: int) -> NDArray[np.int64]:
+    """The binding table [dies, columns]."""
+    table = parse_npy(content)
+    if table.dtype != np.dtype("<i8") or table.ndim != 2 or len(table) != dies:
+        raise ValueError(f"it is {table.dtype}{list(table.shape)}, not int64[{dies}, columns]")
+    return table.astype(np.int64)
 
 
 def _report(folder: Path) -> dict[str, Any]:

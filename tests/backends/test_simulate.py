@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.whole_step import SAMPLES, builder, compiled, on
-from wscc.backends.artifact.files import load_artifact, write_artifact
+from wscc.backends.artifact.files import write_artifact
+from wscc.backends.artifact.load import load_artifact
 from wscc.backends.simulator.account import Account, account
 from wscc.backends.simulator.clusters import LoopNode, nodes
 from wscc.backends.simulator.compose import Composer, Observer

@@ -92,9 +92,10 @@ def test_a_file_that_takes_the_place_of_a_checked_one_is_refused(
     (tmp_path / "f").write_bytes(b"ok")
     os.mkfifo(tmp_path / "pipe")
     looked_at = os.stat(tmp_path / "f")
-    monkeypatch.setattr(os, "stat", lambda path: looked_at)
-    with pytest.raises(CompileError, match="named pipe"):
-        read_bytes(tmp_path / "pipe", SMALL)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", lambda path: looked_at)
+        with pytest.raises(CompileError, match="named pipe"):
+            read_bytes(tmp_path / "pipe", SMALL)
 
 
 def test_programs_data_and_weights_come_through_the_door(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from tests.oracles.symbols import Symbols
 from tests.support.call_orders import MODELS, drawn, gpipe, ordered, sharded, small, symbols, text_of, usual
 from tests.support.models import Shape, gpt
 from tests.support.paths import SAMPLES
-from wscc.backends.artifact.files import Artifact, load_artifact, write_artifact
+from wscc.backends.artifact.files import Artifact, write_artifact
+from wscc.backends.artifact.load import load_artifact
 from wscc.cli import main
 from wscc.diagnostics import Code, CompileError, Source
 from wscc.driver.compile import compile_graph

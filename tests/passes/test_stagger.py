@@ -20,7 +20,8 @@ from tests.support.fabric_modules import CASES, DTYPE, Case, module_of, some
 from tests.support.models import Shape, gpt
 from tests.support.small_programs import machine
 from tests.support.whole_step import SAMPLES
-from wscc.backends.artifact.files import Artifact, load_artifact, write_artifact
+from wscc.backends.artifact.files import Artifact, write_artifact
+from wscc.backends.artifact.load import load_artifact
 from wscc.backends.emit import emit
 from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.compose import Composer

@@ -19,7 +19,8 @@ from safetensors.numpy import save_file
 from tests.oracles.huggingface import random_checkpoint
 from tests.support.huggingface_configs import GPT2
 from tests.support.paths import CASES
-from wscc.backends.artifact.files import load_artifact, write_artifact
+from wscc.backends.artifact.files import write_artifact
+from wscc.backends.artifact.load import load_artifact
 from wscc.cli import main
 from wscc.cli.json_fields import FIELDS
 

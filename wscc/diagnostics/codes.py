@@ -265,12 +265,13 @@ Example:
 
 Fix: the message lists the largest tensors; the help names changes that were tried, and fit.""",
     Code.ARTIFACT: """\
-A compiled artifact is damaged, incomplete or of another version.
+A compiled artifact is damaged, incomplete or of another version, or says what cannot be: a number beyond
+its limit, an array outside the memory, programs that its graph does not need. All of it is checked first.
 
 Example:
-    wscc run out/                with a byte of out/streams changed
+    wscc run out/                with "stages": 0 in out/manifest.json
 
-Fix: compile again.""",
+Fix: compile again. The message names the file and the field.""",
     Code.DEADLOCK: """\
 Dies wait for one another in a circle, so that the program would never end.
 

@@ -12,6 +12,7 @@ from typing import Any
 from wscc.analysis.flops import hidden_model_flops, model_flops
 from wscc.analysis.link_loads import link_bytes, phase_loads, procedure_loads
 from wscc.backends.artifact.files import Artifact
+from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
@@ -29,7 +30,6 @@ from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module
 from wscc.ir.step import calls
 from wscc.ir.text.call_order import to_call_order_text
-from wscc.ir.text.parse import parse as parse_module
 from wscc.ir.text.print import to_text
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.hoist_casts import HoistCasts
@@ -105,7 +105,7 @@ def call_order_text(path: str, overrides: Overrides = NO_OVERRIDES, choices: Cho
 
 def graph_of(artifact: Artifact) -> Module:
     """The forward module that an artifact was compiled from. Raises `CompileError` where its text is damaged."""
-    return parse_module(Source("graph.wir", artifact.graph))
+    return graph_module(artifact.graph)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wscc.backends.artifact.files import Artifact
+from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.interpreter.load_checks import check_dies
 from wscc.backends.simulator.account import Account, account
 from wscc.backends.simulator.calls import Builder
@@ -12,9 +13,8 @@ from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import Costs
 from wscc.backends.simulator.result import Result, result
 from wscc.backends.simulator.trace import Trace
-from wscc.diagnostics import Code, Source, fail
+from wscc.diagnostics import Code, fail
 from wscc.ir.streams.profile import Profile
-from wscc.ir.text.parse import parse
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
@@ -62,7 +62,7 @@ def builder_of(
 ) -> Builder:
     """The streams of an artifact on its wafer. Raises `CompileError` W501 if they do not fit it."""
     check_dies(artifact.streams, artifact.manifest)
-    wafer = wafer or parse(Source("graph.wir", artifact.graph)).machine
+    wafer = wafer or graph_module(artifact.graph).machine
     wafer = wafer.with_faster_links(bandwidth_factor)
     if artifact.streams.arena_bytes > wafer.die.sram + wafer.die.hbm:
         raise fail(Code.ARTIFACT, "the arena of the artifact is larger than the memories of a die")

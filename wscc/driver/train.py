@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.backends.artifact.files import Artifact
+from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.interpreter import host_io
 from wscc.backends.interpreter.machine import Machine
-from wscc.diagnostics import Source
 from wscc.driver.check import Checker, StepResult
 from wscc.driver.divergence import LOSS, Diverged, Watch
 from wscc.driver.run_data import DataUse, LabelCount, require_validation, rows_of_run
@@ -30,7 +30,6 @@ from wscc.huggingface.weights import Weights, refuse_unsavable, save
 from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Module
 from wscc.ir.streams.artifact import HostTensor
-from wscc.ir.text.parse import parse
 from wscc.reference.training import History, train
 
 Tensors = dict[str, NDArray[Any]]
@@ -64,7 +63,7 @@ class Trainer:
     def __init__(self, artifact: Artifact, options: RunOptions) -> None:
         self.options = options
         self.manifest = artifact.manifest
-        self.graph = parse(Source("graph.wir", artifact.graph))
+        self.graph = graph_module(artifact.graph)
         self.parameters = _parameters(self.graph)
         if options.save:
             refuse_unsavable(options.save, self.parameters)

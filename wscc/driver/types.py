@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from wscc.backends.artifact.files import Artifact as Artifact
-from wscc.backends.artifact.files import load_artifact as load_artifact
 from wscc.backends.artifact.files import write_artifact as write_artifact
+from wscc.backends.artifact.load import load_artifact as load_artifact
 from wscc.backends.simulator.result import Result as Result
 from wscc.backends.verify import Verdict as Verdict
 from wscc.backends.verify import verify_program as verify_program

@@ -17,17 +17,16 @@ from typing import Final
 import numpy as np
 
 from wscc.backends.artifact.files import Artifact
-from wscc.backends.verify.calls import calls_by_name
+from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.widen import factor_of
-from wscc.diagnostics import Code, Source, fail
+from wscc.diagnostics import Code, fail
 from wscc.equivalence.recompile import differences
 from wscc.equivalence.run import compare, numbers_of
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.ir.streams.instructions import INSTRUCTIONS
-from wscc.ir.streams.program import Streams, stage_of_role
-from wscc.ir.text.parse import parse
+from wscc.ir.streams.program import Streams, calls_by_name, stage_of_role
 from wscc.ir.train import Train
 
 # Limits of what is run: multiply-adds of a step, over all dies, and bytes of all arenas.
@@ -49,7 +48,7 @@ def check_semantics(artifact: Artifact) -> Equivalence:
 
     Raises `CompileError` W003 for a program that is too large to run and was compiled with passes of a user's own.
     """
-    graph = parse(Source("graph.wir", artifact.graph))
+    graph = graph_module(artifact.graph)
     findings = Findings()
     for finding in _scalars(artifact.streams, artifact.manifest.train, graph):
         findings.add(finding)
