@@ -111,8 +111,8 @@ def _decode_fields(kind: type, value: Json, where: str) -> Any:
             for name, (hint, limit) in hints.items()
         }
     )
-    for name, words in beyond_limits(made):
-        raise ValueError(f"{_at(f'{where}.{name}' if where else name)} {words}")
+    for name, problem in beyond_limits(made):
+        raise ValueError(f"{_at(f'{where}.{name}' if where else name)} {problem}")
     return made
 
 

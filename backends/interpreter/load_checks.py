@@ -6,7 +6,8 @@ Every check raises `CompileError` W501 unless it says otherwise.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from weakref import WeakKeyDictionary
@@ -16,13 +17,25 @@ from numpy.typing import NDArray
 
 from wscc.backends.interpreter.binding import Place, Routine, Template
 from wscc.backends.interpreter.engine import DynamicCall
+from wscc.backends.interpreter.kernels.table import SEMANTICS, Kernel
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.streams.artifact import Manifest
 from wscc.ir.streams.program import Column, Field, Streams, extreme_calls, stage_of_role
 
 Ints = NDArray[np.int64]
 Routines = dict[int, dict[str, Routine]]
-_LOADED: WeakKeyDictionary[Streams, tuple[Manifest, Routines]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """Routines, and what they were made for."""
+
+    manifest: Manifest
+    kernels: Mapping[str, Kernel]
+    routines: Routines
+
+
+_LOADED: WeakKeyDictionary[Streams, _Loaded] = WeakKeyDictionary()
 
 # Arguments are multiples of the largest element.
 ALIGNED = 8
@@ -63,12 +76,12 @@ def check_computer(streams: Streams, *, shadows: bool) -> None:
 
 def loaded(streams: Streams, manifest: Manifest) -> Routines:
     """The routines of all roles, each by name, of programs that fit themselves and the wafer. What was checked before,
-    for this manifest, is not checked again."""
+    for this manifest and with these kernels (a user may register an op again), is not checked again."""
     found = _LOADED.get(streams)
-    if found is None or found[0] is not manifest:
+    if found is None or found.manifest is not manifest or found.kernels != SEMANTICS:
         check_dies(streams, manifest)
-        found = _LOADED[streams] = manifest, _routines(streams, manifest)
-    return found[1]
+        found = _LOADED[streams] = _Loaded(manifest, dict(SEMANTICS), _routines(streams, manifest))
+    return found.routines
 
 
 def _routines(streams: Streams, manifest: Manifest) -> Routines:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.small_programs import EXCHANGE, SWAP, code, machine, poke
+from wscc.backends.interpreter.kernels.table import SEMANTICS
+from wscc.backends.interpreter.load_checks import loaded
 from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import Code, CompileError
 
@@ -73,3 +75,13 @@ def test_dies_that_this_computer_cannot_hold_are_refused() -> None:
     with pytest.raises(CompileError) as caught:
         Machine(replace(m.streams, arena_bytes=1 << 50), m.manifest)
     assert code(caught.value) is Code.OUT_OF_MEMORY
+
+
+def test_programs_are_checked_once_and_have_the_kernels_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    m = machine(EXCHANGE, [0, 0], table=SWAP)
+    first = loaded(m.streams, m.manifest)
+    assert loaded(m.streams, m.manifest) is first
+    assert loaded(m.streams, replace(m.manifest)) is not first
+    first = loaded(m.streams, m.manifest)
+    monkeypatch.setitem(SEMANTICS, "copy", lambda *_: None)
+    assert loaded(m.streams, m.manifest) is not first

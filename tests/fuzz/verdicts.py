@@ -154,7 +154,8 @@ class Mistake:
             return
         binding.kernel = self._kernel
         try:
-            yield right
+            # Not the same object: its routines are remembered, with the kernels that they have.
+            yield replace(right, streams=replace(right.streams))
         finally:
             binding.kernel = kernel
 
