@@ -226,6 +226,15 @@ def test_a_text_with_the_older_spelling_of_the_learning_rates_schedule_is_read()
     assert line in to_text(read(text))
 
 
+def test_settings_that_are_nothing_may_be_left_out() -> None:
+    """Texts that were written before a setting was in the language are read as they were meant."""
+    text = to_text(complete("level graph axes", []))
+    left_out = re.sub(r" (validation_\w+|clip|data|seed)=\S+", "", text)
+    nothing = re.sub(r" (validation_\w+|clip|seed)=\S+", r" \1=0", text)
+    assert left_out != text
+    assert read(left_out) == read(re.sub(r" data=\S+", ' data=""', nothing))
+
+
 def test_the_header_is_checked() -> None:
     text = to_text(complete("level graph axes", []))
     for good, bad, message in (

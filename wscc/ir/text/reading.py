@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Final, Protocol, TypeVar, get_type_hints, runtime_checkable
 
 from lark import Token, Tree
@@ -143,7 +143,8 @@ class Reading:
         return name, value
 
     def record(self, kind: type[T], nodes: list[Node], end: Token, **preset: object) -> T:
-        """A dataclass with the fields of `preset` and the others from attributes; W601 at `end` if one is missing."""
+        """A dataclass with the fields of `preset` and the others from attributes; W601 at `end` if one is missing, but
+        for those whose default is nothing (0, or no file)."""
         hints: dict[str, Any] = get_type_hints(kind)
         values = dict(preset)
         places: dict[str, Token] = {}
@@ -160,7 +161,7 @@ class Reading:
             if limits is not None and not limits.admit(values[name]):
                 raise self.wrong(token, f"`{name}` must be {limits}, not {shown(value)}")
         for f in fields(kind):  # type: ignore[arg-type]  # the callers give dataclasses
-            if f.name not in values:
+            if f.name not in values and (f.default is MISSING or f.default):
                 raise self.wrong(end, f"`{f.name}` is missing before the end of the line")
         made = self.at(next(iter(places.values()), end), lambda: kind(**values))
         for name, words in made.disagreements() if isinstance(made, _Agreeing) else ():
