@@ -72,6 +72,8 @@ class Grid:
 
 def _distinct(values: Ints) -> Ints:
     """The distinct values in ascending order; `np.unique` hashes first, which takes longer."""
+    if not values.size:
+        return values
     values = np.sort(values)
     distinct: Ints = values[np.concatenate([[True], values[1:] != values[:-1]])]
     return distinct

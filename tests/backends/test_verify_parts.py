@@ -69,6 +69,13 @@ def test_intervals_say_of_operands_what_their_bytes_say(drawn: list[list[tuple[i
             assert equal(c, d) == (b == e)
 
 
+def test_an_operand_without_bytes_has_no_intervals() -> None:
+    """A view with a size of 0, which only a changed artifact has."""
+    nothing = np.zeros(0, np.int64)
+    grid = Grid([(0, (nothing, nothing))])
+    assert (grid.count, size(grid.intervals(0, (nothing, nothing)))) == (0, 0)
+
+
 # ---- calls
 
 indices = st.builds(
