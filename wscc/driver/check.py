@@ -12,6 +12,7 @@ from wscc.host.compare import by_layer, difference_norm, norm_of, over
 from wscc.host.verdict import Check, Evaluation, Judge
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
+from wscc.ir.ops import OPS
 from wscc.ir.types import DType
 from wscc.reference.noise import Noise
 from wscc.reference.optimizer import global_norm
@@ -83,6 +84,8 @@ class Checker:
             elif grad is None:
                 same = 0.0 if np.array_equal(after, before) else float("inf")
                 self.judge.update(self.steps + 1, f"weight {name}", same, same)
+            elif len(got.moments.get(name, ())) != len(OPS[self.graph.train.optimizer.kind].moments or ()):
+                self.judge.update(self.steps + 1, f"moments of {name}", float("inf"), float("inf"))
             else:
                 old = self.moments.get(name) or tuple(np.zeros_like(m) for m in got.moments.get(name, ()))
                 self._updated(update, name, (before, *old), grad, (after, *got.moments.get(name, ())))
