@@ -18,7 +18,6 @@ MOST_COUNT: Final = 1 << 31
 MOST_DIMS: Final = 16
 MOST_TEXT: Final = 4096
 MOST_ENTRIES: Final = 1 << 22
-_MOST: Final = 2**63 - 1
 _LARGE: Final = 1e300
 
 # ---- programs.wsa and bindings.npy
@@ -50,8 +49,6 @@ _ADDRESS: Final = Limit(0, MOST_BYTES)
 _DIES: Final = Limit(1, MAX_DIES)
 _DIE: Final = Limit(0, MAX_DIES - 1, MAX_DIES)
 _INDEX: Final = Limit(0, MOST_COUNT)
-_REAL: Final = Limit(-_LARGE, _LARGE)
-_STEPS: Final = Limit(0, _MOST)
 
 # By class and field.
 LIMITS: Final[dict[str, Limit]] = {
