@@ -171,13 +171,16 @@ def column(value: object, rows: Ints) -> Ints:
 
 
 def check_routes(streams: Streams, manifest: Manifest, channels: int) -> None:
-    """Check all routes, used or not: legs that join the same dies over live links, on channels that links have; merged
-    routes begin at one die, and have legs of equal shares and channels."""
+    """Check all routes, used or not: legs that join the same dies over live links, on channels that links have, or one
+    leg of a die alone, of a copy within it; merged routes begin at one die, and have legs of equal shares and
+    channels."""
     merged: dict[int, object] = {}
     for number, route in enumerate(streams.routes):
         ends = {(leg.path[:1], leg.path[-1:]) for leg in route.legs}
-        if len(ends) != 1 or any(leg.channel >= channels or len(leg.path) < 2 for leg in route.legs):
-            raise fail(Code.ARTIFACT, f"route {number} has no legs between two dies on {channels} channels")
+        is_copy = len(route.legs) == 1 and len(route.legs[0].path) == 1
+        shortest = 1 if is_copy else 2
+        if len(ends) != 1 or any(leg.channel >= channels or len(leg.path) < shortest for leg in route.legs):
+            raise fail(Code.ARTIFACT, f"route {number} has no legs that join dies on {channels} channels")
         for leg in route.legs:
             _check_path(number, leg.path, manifest)
         tree = (route.ends[0], *((leg.channel, leg.share) for leg in route.legs))

@@ -2,7 +2,8 @@
 
 Every write makes an *object* of its bytes. Unwritten bytes may not be read. A write over a part of an object, and
 over bytes beside it, ends the object: its memory has been given to another value, and the rest of the object may not
-be read either. So two live buffers that share bytes are found without a list of buffers.
+be read either. So two live buffers that share bytes are found without a list of buffers. A write in place (`x += y`)
+changes what it has just read, which is no new value: all objects in it live on.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class _Scan:
             ]
             for other in conflicts:
                 self.tell(i, f"`{name}` is written over `{other}`")
-            self.write(i, name, o, intervals)
+            self.write(i, name, o, intervals, in_place=accumulates(x) or any(o == p for _, p, _ in reads))
 
     def _wait(self, x: Instruction) -> None:
         channel = _channel(x)
@@ -165,8 +166,9 @@ class _Scan:
         held[unwritten] = self._new(slice(0, 0), _ANY)  # reported once
         self.holds[intervals] = held
 
-    def write(self, i: int, name: str, o: Operand, intervals: Intervals) -> None:
-        """Check the write of an operand: no message may use its bytes. It ends objects that it covers in part."""
+    def write(self, i: int, name: str, o: Operand, intervals: Intervals, *, in_place: bool = False) -> None:
+        """Check the write of an operand: no message may use its bytes. It ends objects that it covers in part, unless
+        the instruction has read the same operand."""
         if not size(intervals):
             return
         held, busy = self.holds[intervals], int(self.busy[intervals].max())
@@ -175,6 +177,8 @@ class _Scan:
         elif busy:
             self.tell(i, f"`{name}` overwrites bytes of a message that has not been waited for")
         low, high = int(held.min()), int(held.max())
+        if in_place and low > self.last_argument:
+            return
         for old, n in _counted(held, low, high):
             if old > self.last_argument:
                 self.alive[old] -= n

@@ -17,6 +17,7 @@ from tests.oracles.slot_depth import ends_with
 from tests.support.models import gpt
 from tests.support.small_programs import ARENA, EXCHANGE, POSTED, SENDER, SENT, SWAP, manifest, one, straight
 from wscc.backends.artifact.files import Artifact, write_artifact
+from wscc.backends.artifact.load import load_artifact
 from wscc.backends.verify import verify_program
 from wscc.backends.verify.routes import check_routes
 from wscc.cli import main
@@ -38,9 +39,22 @@ def test_a_compiled_program_is_right_in_structure_and_semantics(name: str) -> No
     verdict = verify_program(program(name))
     assert verdict.ok, verdict.findings
     assert verdict.messages > 0
+    assert bool(_local_routes(program(name))) == ("copies" in name)
     equivalence = check_semantics(program(name))
     assert equivalence.ran
     assert not equivalence.findings
+
+
+def _local_routes(artifact: Artifact) -> list[Route]:
+    return [r for r in artifact.streams.routes if r.legs and len(r.legs[0].path) == 1]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_compiled_program_is_read_back_as_it_was_written(name: str, tmp_path: Path) -> None:
+    write_artifact(tmp_path / "a", program(name))
+    read = load_artifact(tmp_path / "a")
+    assert read.streams.routes == program(name).streams.routes
+    assert read.streams.programs == program(name).streams.programs
 
 
 # ---- by hand
@@ -84,6 +98,17 @@ def pair(body: str, *peer: str) -> Artifact:
 def before(body: str) -> Artifact:
     """Die 0 runs `body` and then sends a message."""
     return pair(f"{body} {SENT}{ENDED}")
+
+
+# Two kernels write the columns of a matrix of two rows.
+COLUMNS = "fill f32[2,1;4,1]@0 value=1.0 fill f32[2,3;4,1]@4 value=1.0"
+
+
+def test_what_is_changed_in_place_stays_whole() -> None:
+    row = "add f32[4]@0 <- f32[4]@0, f32[4]@16"
+    assert not any(
+        "overwritten" in f for f in findings(before(f"{COLUMNS} {row} copy f32[8]@64 <- f32[8]@0"))
+    )
 
 
 MISTAKES: dict[str, tuple[Artifact, str]] = {
@@ -134,6 +159,10 @@ MISTAKES: dict[str, tuple[Artifact, str]] = {
     "live buffers that share bytes": (
         before("fill f32[4]@0 value=1.0 fill f32[4]@8 value=1.0 copy f32[2]@64 <- f32[2]@0"),
         "instruction 2: `x` reads bytes from 0 on of a value that instruction 1 has overwritten in part",
+    ),
+    "a row of another value": (
+        before(f"{COLUMNS} add f32[4]@0 <- f32[4]@16, f32[4]@16 copy f32[8]@64 <- f32[8]@0"),
+        "instruction 3: `x` reads bytes from 16 on of a value that instruction 2 has overwritten in part",
     ),
     "another type": (
         before("fill f32[4]@0 value=1.0 add bf16[2]@64 <- bf16[2]@0, bf16[2]@0"),

@@ -19,13 +19,16 @@ from wscc.driver.train import RunOptions, Trainer
 from wscc.equivalence import check_semantics
 from wscc.ir.array import Kind
 from wscc.ir.types import DType
+from wscc.machine.wafer import Die, Wafer
 
-# Every axis, overlap, stages, sharded weights, both families, and element types that are widened.
+# Every axis, overlap, stages, sharded weights, both families, element types that are widened, and arrays in HBM.
+WITH_HBM = Wafer("w", 2, 2, Die(sram=20_000, hbm_bandwidth=10**9))
 PROGRAMS = {
     "tatp=4": lambda: gpt({"tatp": 4}, Shape(batch=8)),
     "dp=2 tp=2": lambda: gpt({"dp": 2, "tp": 2}, Shape(batch=8), dtype=DType.F32, zero=3),
     "pp=2 sp=2": lambda: llama({"pp": 2, "sp": 2}, Shape(batch=8)),
     "tp=2 tatp=2": lambda: llama({"tp": 2, "tatp": 2}, Shape(batch=8), dtype=DType.F32),
+    "tatp=4, copies": lambda: gpt({"tatp": 4}, Shape(), wafer=WITH_HBM),
 }
 STEPS = 3
 

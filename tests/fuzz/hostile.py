@@ -55,6 +55,7 @@ PROGRAMS_BY_NAME: dict[str, tuple[str, str, dict[str, object]]] = {
     "pp=2 tatp=2": ("gpt-tiny", "pp=2,tatp=2", {}),
     "sp=2, zigzag": ("llama-tiny", "sp=2,tp=2", {}),
     "named arrays": ("gpt-tiny", "dp=2", {}),
+    "copies from HBM": ("gpt-tiny", "tatp=2", {"wafer.die.sram": "8 KB", "wafer.die.hbm": "1 GB at 1 GB/s"}),
 }
 
 
