@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 from typing import Final
 
 from wscc.ir.views import View, sliced
@@ -32,8 +33,8 @@ def slices(s: StreamInstance) -> list[StreamInstance]:
     else:
         i = s.stream.moving_in[0]
         term, shape = s.ins()[i], s.reads[i].shape
-    tile = s.build.tile if s.op.kind == "matmul" else 1
-    options = [(_spans(shape[term.index(f)], needed, tile), f) for f in _sliceable(s, term)]
+    sizes = dict(zip(term, shape, strict=True))
+    options = [(_spans(sizes[f], needed, _whole_tiles(s, term, sizes, f)), f) for f in _sliceable(s, term)]
     spans, factor = next(
         (c for c in options if len(c[0]) == needed), max(options, key=_span_count, default=([], ""))
     )
@@ -78,6 +79,17 @@ def _sliceable(s: StreamInstance, term: Sequence[str]) -> list[str]:
     streamed = s.stream.factor
     is_allowed = streamed in sliceable and not (s.stream.moving_in and s.stream.moving_out)
     return [f for f in sliceable if f != streamed] + ([streamed] if is_allowed else [])
+
+
+def _whole_tiles(s: StreamInstance, term: Sequence[str], sizes: dict[str, int], factor: str) -> int:
+    """The indices of a factor that make a tile of a product, together with the factors inside it that are part of the
+    same side of the matrix: all that the same operands and results have."""
+    if s.op.kind != "matmul":
+        return 1
+    terms = (*s.ins(), *s.outs())
+    inside = term[term.index(factor) + 1 :]
+    run = prod(sizes[f] for f in inside if all((f in t) == (factor in t) for t in terms))
+    return max(1, s.build.tile // run)
 
 
 def _spans(size: int, needed: int, tile: int) -> list[Span]:

@@ -248,8 +248,8 @@ def test_a_gradient_is_accumulated_in_its_array(degrees: dict[str, int]) -> None
 CRAMPED = gpt({"tatp": 4}, wafer=Wafer("w", 2, 2, Die(sram=16_000, hbm_bandwidth=10**9, tile=1)))
 
 
-def _kernels(source: str) -> list[Kernel]:
-    body = lowered(CRAMPED).procedure("block.bwd").body
+def _kernels(source: str, module: Module = CRAMPED) -> list[Kernel]:
+    body = lowered(module).procedure("block.bwd").body
     return [s for s in body if isinstance(s, Kernel) and s.source == source]
 
 
@@ -278,6 +278,14 @@ def test_a_slice_of_a_growing_result_begins_when_the_one_before_is_half_done() -
         12,
         12,
     ]
+
+
+def test_slices_of_heads_are_as_narrow_as_a_tile() -> None:
+    """Heads of 4 columns and tiles of 4: a head is a slice of the gradient of `wqkv`, not all four."""
+    die = Die(sram=16_000, hbm_bandwidth=10**9, tile=4)
+    module = gpt({"tatp": 4}, Shape(d=16, heads=4), wafer=Wafer("w", 2, 2, die))
+    gemms = [k for k in _kernels("d.layernorm.2.tatp", module) if k.opcode == "gemm"]
+    assert {k.reads[1].offset for k in gemms} == {0, 4, 8, 12}
 
 
 def test_what_does_not_fit_is_worked_on_in_pieces() -> None:
