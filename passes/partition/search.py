@@ -23,7 +23,7 @@ from wscc.strategy import nesting_order, policy, store
 State = int | None | Reduction
 Choice = str | None
 
-BEAM = 100
+BEAM = 300
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from tests.support.paths import SAMPLES
 from wscc.analysis.reshard_steps import plan
 from wscc.diagnostics import Code, CompileError
 from wscc.driver.compile import load
+from wscc.frontend.overrides import Overrides
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.ir.op import Reshard
@@ -144,6 +145,22 @@ def test_tp_finds_megatron() -> None:
     }
     kinds = [s.kind for s in module.procedure("block.fwd").statements if isinstance(s, Reshard)]
     assert kinds == ["all_gather", "reduce_scatter"] * 2
+
+
+def test_tp_finds_megatron_where_it_costs_more_at_first() -> None:
+    """GPT-3 6.7B: splitting what `wup` sums costs less before `wup` and more behind it, where what is split four times
+    as wide is reduced. The search must not have given up the better way by then."""
+    sizes = (
+        "model.layers=32",
+        "model.d=4096",
+        "model.heads=32",
+        "model.vocab=50304",
+        "train.recompute=selective",
+    )
+    gpt3 = load(str(SAMPLES / "gpt3-175b.wsl"), Overrides(sizes, parallel="tp=4"))
+    module = partitioned(gpt3)
+    assert module.array("block.wup").type.layout == Layout(((), ("tp",)))
+    assert module.array("block.wdown").type.layout == Layout((("tp",), ()))
 
 
 @pytest.mark.parametrize("degrees", [{"tatp": 2}, {"tatp": 4}, {"dp": 2, "tatp": 2, "tp": 2}])
