@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,11 @@ class Balance:
         choice more in the first chunks. There are at least as many layers as `least` asks for."""
         limit = self._least_limit()
         return self._most_even(limit)
+
+    def weights(self, counts: Sequence[int]) -> list[int]:
+        """The weight of each chunk with so many layers."""
+        ends = [0, *accumulate(counts)]
+        return [self._weight(chunk, first, end) for chunk, (first, end) in enumerate(pairwise(ends))]
 
     def _weight(self, chunk: int, first: int, end: int) -> int:
         own = self.before if chunk == 0 else 0
