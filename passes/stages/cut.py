@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from operator import ge
+from typing import Final, Literal
 
 from wscc.analysis.op_times import procedure_seconds
 from wscc.diagnostics import Code, Proposal, fail
@@ -14,8 +15,10 @@ from wscc.ir.naming import BACKWARD, FORWARD
 from wscc.ir.step import Call, Loop, Ref
 from wscc.passes.stages.balance import Balance
 from wscc.passes.stages.by_hand import check_by_hand, check_unstaged
+from wscc.passes.stages.room import most_layers
 from wscc.strategy import stage_axes, with_degree
 
+By = Literal["hand", "work", "work and memory"]
 _PER_SECOND: Final = 10**15  # weights of the balance are whole femtoseconds
 
 
@@ -116,12 +119,12 @@ def cut(module: Module, stages: int, interleave: int) -> list[Chunk]:
 @dataclass(frozen=True, slots=True)
 class LayerCut:
     """The layers of each chunk, in order, and the seconds that it takes for one micro-batch on a die, by an estimate;
-    chunk c is on stage c mod `stages`. `by_hand`: the program says so."""
+    chunk c is on stage c mod `stages`. `by` tells what decided."""
 
     stages: int
     layers: tuple[int, ...]
     seconds: tuple[float, ...]
-    by_hand: bool
+    by: By
 
     @property
     def unevenness(self) -> float:
@@ -140,7 +143,8 @@ def layer_cut(module: Module) -> LayerCut | None:
 
 def layers_of_chunks(module: Module, stages: int, interleave: int) -> LayerCut:
     """The layers of `stages` x `interleave` chunks: those of `stages` of the training, else such that the fullest chunk
-    takes the least time: 8, 8, 7, 7 of 30 alike, fewer beside a head that takes as long as several layers.
+    takes the least time: 8, 8, 7, 7 of 30 alike, fewer beside a head that takes as long as several layers, or where the
+    memory of a stage is too small for more.
 
     A chunk has a layer, or else it is the first or the last, with statements before or behind all layers. Fails with
     W201 where there are fewer layers than chunks that need one, and where `stages` is no such cut.
@@ -151,11 +155,27 @@ def layers_of_chunks(module: Module, stages: int, interleave: int) -> LayerCut:
     least = _least_layers(forward, stages * interleave)
     _check_layers(module, layers, stages, interleave, sum(least))
     balance = _balance(module, pairs, least)
-    given = module.train.stages
-    if given:
-        check_by_hand(module, layers, least, balance.counts)
-    counts = given or tuple(balance.counts())
-    return LayerCut(stages, counts, tuple(n / _PER_SECOND for n in balance.weights(counts)), bool(given))
+    fitting = replace(balance, most=_most(module, pairs, least) if interleave == 1 else ())
+    if module.train.stages:
+        check_by_hand(module, layers, least, fitting.counts)
+        return _layer_cut(balance, stages, module.train.stages, "hand")
+    counts, by_work = fitting.counts(), balance.counts()
+    return _layer_cut(balance, stages, counts, "work" if counts == by_work else "work and memory")
+
+
+def _layer_cut(balance: Balance, stages: int, counts: Sequence[int], by: By) -> LayerCut:
+    seconds = tuple(n / _PER_SECOND for n in balance.weights(counts))
+    return LayerCut(stages, tuple(counts), seconds, by)
+
+
+def _most(module: Module, pairs: list[tuple[Call | Loop, Call | Loop]], least: list[int]) -> Sequence[int]:
+    """The most layers of each stage, by its memory; no limits where all stages together have no room for the model,
+    which `plan_memory` refuses with exact numbers."""
+    if len(least) == 1:
+        return ()
+    most = most_layers(module, pairs, len(least))
+    fits = sum(most) >= sum(f.count for f, _ in pairs if isinstance(f, Loop))
+    return most if fits and all(map(ge, most, least)) else ()
 
 
 def _chain(module: Module) -> tuple[Call | Loop, ...]:

@@ -102,7 +102,7 @@ _COMPILE: Final = {
     "placement.axes.<axis>.hops": "hops between consecutive dies of all its groups, summed",
     "placement.axes.<axis>.note": "why they do not lie better; empty where they do",
     "stages.layers[]": "layers of each pipeline stage, or with `interleave` of each chunk in turn; only with `pp`",
-    "stages.cut": "`by work`, such that the fullest takes the least time, or `by hand`, as the program says",
+    "stages.cut": "`by work`: the fullest takes the least time; `by work and memory` if that does not fit; `by hand`",
     "stages.estimated_seconds[]": "time of each for one micro-batch, messages not counted",
     "stages.unevenness": "the time of the fullest stage over the mean of all",
     "phases[].name": "procedure and number of a phase, of transfers that may be in flight together",

@@ -77,7 +77,7 @@ def build_report(
 def _stages(cut: LayerCut) -> dict[str, Any]:
     return {
         "layers": cut.layers,
-        "cut": "by hand" if cut.by_hand else "by work",
+        "cut": f"by {cut.by}",
         "estimated_seconds": cut.seconds,
         "unevenness": cut.unevenness,
     }
