@@ -10,18 +10,20 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 
 @dataclass(frozen=True)
 class Balance:
-    """Layers of the given weights, in order, to be cut into chunks of at least `least` layers each; the first chunk
-    has `before` besides, and the last one `after`. Weights are whole numbers, so that equal sums are equal."""
+    """Layers of the given weights, in order, to be cut into chunks of at least `least` layers each, and at most `most`
+    if that is given; the first chunk has `before` besides, and the last one `after`. Weights are whole numbers, so that
+    equal sums are equal."""
 
     layers: Sequence[int]
     least: Sequence[int]
     before: int = 0
     after: int = 0
+    most: Sequence[int] = ()
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -30,9 +32,15 @@ class Balance:
 
     def counts(self) -> list[int]:
         """Layers by chunk: those whose heaviest chunk is lightest, of them the most even, and where that leaves a
-        choice more in the first chunks. There are at least as many layers as `least` asks for."""
+        choice more in the first chunks. There are at least as many layers as `least` asks for, and
+        no more than `most` allows."""
         limit = self._least_limit()
         return self._most_even(limit)
+
+    def weights(self, counts: Sequence[int]) -> list[int]:
+        """The weight of each chunk with so many layers."""
+        ends = [0, *accumulate(counts)]
+        return [self._weight(chunk, first, end) for chunk, (first, end) in enumerate(pairwise(ends))]
 
     def _weight(self, chunk: int, first: int, end: int) -> int:
         own = self.before if chunk == 0 else 0
@@ -43,7 +51,8 @@ class Balance:
         """The end of the longest chunk from layer `first` on that is within the limit and leaves enough layers."""
         room = limit - self._weight(chunk, first, first)
         end = bisect_right(self._ends, self._ends[first] + room) - 1
-        return min(end, len(self.layers) - sum(self.least[chunk + 1 :]))
+        most = first + self.most[chunk] if self.most else end
+        return min(end, most, len(self.layers) - sum(self.least[chunk + 1 :]))
 
     def _fits(self, limit: int) -> bool:
         """Whether chunks within the limit take all layers: each as many as it can, which leaves the next the fewest."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from operator import ge
+from typing import Final, Literal
 
 from wscc.analysis.op_times import procedure_seconds
 from wscc.diagnostics import Code, Proposal, fail
@@ -12,7 +14,12 @@ from wscc.ir.module import Module
 from wscc.ir.naming import BACKWARD, FORWARD
 from wscc.ir.step import Call, Loop, Ref
 from wscc.passes.stages.balance import Balance
-from wscc.strategy import with_degree
+from wscc.passes.stages.by_hand import check_by_hand, check_unstaged
+from wscc.passes.stages.room import most_layers
+from wscc.strategy import stage_axes, with_degree
+
+By = Literal["hand", "work", "work and memory"]
+_PER_SECOND: Final = 10**15  # weights of the balance are whole femtoseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +86,16 @@ def _name(stmt: Call | Loop) -> str:
 
 
 def cut(module: Module, stages: int, interleave: int) -> list[Chunk]:
-    """The chain cut into `stages` x `interleave` chunks, such that the fullest takes the least time: 8, 8, 7, 7 layers
-    of 30 alike, fewer beside a head that takes as long as several layers.
+    """The chain cut into `stages` x `interleave` chunks, with the layers of `layers_of_chunks`.
 
     Statements before the first layer belong to the first chunk, those behind the last layer to the last chunk, and
-    others outside a loop to the chunk of the layer before them. A chunk has a layer, or at least such a statement.
-    Fails with W201 where there are fewer layers than chunks that need one.
+    others outside a loop to the chunk of the layer before them. Fails as that does.
     """
-    loop = module.step[chain_loop(module)]
-    assert isinstance(loop, Loop)
-    forward = [s for s in loop.body if _name(s).endswith(FORWARD)]
-    backward = [s for s in loop.body if _name(s).endswith(BACKWARD)][::-1]
-    zeroing = [s for s in loop.body if not _name(s).endswith((FORWARD, BACKWARD))]
-    pairs = list(zip(forward, backward, strict=True))
-    layers = sum(f.count for f in forward if isinstance(f, Loop))
-    least = _least_layers(forward, stages * interleave)
-    _check_layers(module, layers, stages, interleave, sum(least))
-    layers_left = _balance(module, pairs, least).counts()
+    zeroing = [s for s in _chain(module) if not _name(s).endswith((FORWARD, BACKWARD))]
+    pairs = _pairs(module)
+    layers_left = list(layers_of_chunks(module, stages, interleave).layers)
     chunks = [Chunk(zeroing=zeroing) for _ in layers_left]
-    chunk, layers_behind = 0, layers
+    chunk, layers_behind = 0, sum(layers_left)
     for f, b in pairs:
         if isinstance(f, Call):
             chunk = chunk if layers_behind else len(chunks) - 1
@@ -118,6 +116,81 @@ def cut(module: Module, stages: int, interleave: int) -> list[Chunk]:
     return chunks
 
 
+@dataclass(frozen=True, slots=True)
+class LayerCut:
+    """The layers of each chunk, in order, and the seconds that it takes for one micro-batch on a die, by an estimate;
+    chunk c is on stage c mod `stages`. `by` tells what decided."""
+
+    stages: int
+    layers: tuple[int, ...]
+    seconds: tuple[float, ...]
+    by: By
+
+    @property
+    def unevenness(self) -> float:
+        """The time of the fullest stage over the mean of all; 1 where all take as long."""
+        whole = sum(self.seconds)
+        fullest = max(sum(self.seconds[stage :: self.stages]) for stage in range(self.stages))
+        return fullest * self.stages / whole if whole else 1.0
+
+
+def layer_cut(module: Module) -> LayerCut | None:
+    """The cut of a sharded module into pipeline stages, and with `interleave` into chunks; None without stages. Fails
+    as `layers_of_chunks` does."""
+    axes = stage_axes(module.sizes)
+    return layers_of_chunks(module, module.sizes[axes[0]], module.train.interleave) if axes else None
+
+
+def layers_of_chunks(module: Module, stages: int, interleave: int) -> LayerCut:
+    """The layers of `stages` x `interleave` chunks: those of `stages` of the training, else such that the fullest chunk
+    takes the least time: 8, 8, 7, 7 of 30 alike, fewer beside a head that takes as long as several layers, or where the
+    memory of a stage is too small for more.
+
+    A chunk has a layer, or else it is the first or the last, with statements before or behind all layers. Fails with
+    W201 where there are fewer layers than chunks that need one, and where `stages` is no such cut.
+    """
+    pairs = _pairs(module)
+    forward = [f for f, _ in pairs]
+    layers = sum(f.count for f in forward if isinstance(f, Loop))
+    least = _least_layers(forward, stages * interleave)
+    _check_layers(module, layers, stages, interleave, sum(least))
+    balance = _balance(module, pairs, least)
+    fitting = replace(balance, most=_most(module, pairs, least) if interleave == 1 else ())
+    if module.train.stages:
+        check_by_hand(module, layers, least, fitting.counts)
+        return _layer_cut(balance, stages, module.train.stages, "hand")
+    counts, by_work = fitting.counts(), balance.counts()
+    return _layer_cut(balance, stages, counts, "work" if counts == by_work else "work and memory")
+
+
+def _layer_cut(balance: Balance, stages: int, counts: Sequence[int], by: By) -> LayerCut:
+    seconds = tuple(n / _PER_SECOND for n in balance.weights(counts))
+    return LayerCut(stages, tuple(counts), seconds, by)
+
+
+def _most(module: Module, pairs: list[tuple[Call | Loop, Call | Loop]], least: list[int]) -> Sequence[int]:
+    """The most layers of each stage, by its memory; no limits where all stages together have no room for the model,
+    which `plan_memory` refuses with exact numbers."""
+    if len(least) == 1:
+        return ()
+    most = most_layers(module, pairs, len(least))
+    fits = sum(most) >= sum(f.count for f, _ in pairs if isinstance(f, Loop))
+    return most if fits and all(map(ge, most, least)) else ()
+
+
+def _chain(module: Module) -> tuple[Call | Loop, ...]:
+    loop = module.step[chain_loop(module)]
+    assert isinstance(loop, Loop)
+    return loop.body
+
+
+def _pairs(module: Module) -> list[tuple[Call | Loop, Call | Loop]]:
+    """The statements of the chain, each with that of its backward pass."""
+    forward = [s for s in _chain(module) if _name(s).endswith(FORWARD)]
+    backward = [s for s in _chain(module) if _name(s).endswith(BACKWARD)][::-1]
+    return list(zip(forward, backward, strict=True))
+
+
 def _least_layers(forward: list[Call | Loop], chunks: int) -> list[int]:
     """The layers that each chunk needs at least: one, or none where the first or the last has statements of its own."""
     if chunks == 1:
@@ -134,7 +207,7 @@ def _balance(module: Module, pairs: list[tuple[Call | Loop, Call | Loop]], least
 
     def weight(*stmts: Call | Loop) -> int:
         procedures = [module.procedure(_name(s)) for s in stmts]
-        return round(1e15 * sum(procedure_seconds(module, p) for p in procedures))
+        return round(_PER_SECOND * sum(procedure_seconds(module, p) for p in procedures))
 
     layers: list[int] = []
     before = after = 0
@@ -175,16 +248,13 @@ def _uncut(interleave: int) -> Iterator[Proposal]:
 
 
 def check_groups(module: Module, axes: list[str]) -> None:
-    """Fail with W201 where interleaved chunks cannot take the micro-batches in groups of one for each stage."""
+    """Fail with W201 where interleaved chunks cannot take the micro-batches in groups of one for each stage, or there
+    are no stages."""
     interleave, microbatches = module.train.interleave, module.train.microbatches
-    if interleave == 1:
-        return
     if not axes:
-        raise fail(
-            Code.DEGREE,
-            f"`interleave {interleave}` is of pipeline stages, and the strategy has none",
-            candidates=[Proposal(sets=(("train.interleave", "1"),))],
-        )
+        check_unstaged(module)
+    if interleave == 1 or not axes:
+        return
     axis, stages = axes[0], module.sizes[axes[0]]
     if microbatches % stages == 0:
         return

@@ -56,6 +56,10 @@ def test_a_sample_built_in_python_is_the_program_of_its_file(
     )  # fmt: skip
 
 
+def test_layers_of_stages_are_a_list_of_numbers() -> None:
+    assert "\n  stages 0 2\n" in small(parallel={"pp": 2}, stages=[0, 2]).to_wsl()
+
+
 @pytest.mark.parametrize("built", [gpt_tiny, llama_tiny, small])
 def test_what_is_printed_is_canonical(built: Callable[[], wscc.Train]) -> None:
     text = built().to_wsl()

@@ -12,6 +12,7 @@ from tests.bench.collectives import show_collectives
 from tests.bench.compiling import compile_seconds
 from tests.bench.damage import show_damage
 from tests.bench.placing import show_places
+from tests.bench.roof import show_roof
 from tests.bench.routing import cases, measure
 from tests.bench.scaling import show_scaling
 from tests.bench.searching import show_searches
@@ -38,8 +39,9 @@ def main() -> None:
             "damage",
             "stagger",
             "search",
+            "roof",
         ),
-        help="one of the tables; `damage` and `stagger` only so",
+        help="one of the tables; `damage`, `stagger` and `roof` only so",
     )
     parser.add_argument(
         "--against",
@@ -63,6 +65,8 @@ def main() -> None:
         show_damage(given.quick)
     if given.only == "stagger":
         show_staggering(given.quick)
+    if given.only == "roof":
+        show_roof(["llama2-7b"] if given.quick else [])
     if given.only in (None, "search"):
         show_searches(given.quick)
     if given.only in (None, "interpreter"):

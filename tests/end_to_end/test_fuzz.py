@@ -41,7 +41,18 @@ def test_draws_are_various() -> None:
     assert axes == set(AXES)
     codes = {c for seed in range(1500) for c in expected(drawn(random.Random(seed))).codes}
     assert codes == {"W101", "W201", "W202", "W301", "W302", "W303", "W401"}
-    for name in ("dtype", "recompute", "zero", "interleave", "tile", "level", "mask", "optimizer", "is_tied"):
+    for name in (
+        "dtype",
+        "recompute",
+        "zero",
+        "interleave",
+        "stages",
+        "tile",
+        "level",
+        "mask",
+        "optimizer",
+        "is_tied",
+    ):
         assert len({getattr(d, name) for d in draws}) >= 2, name
     assert any(sum(n > 1 for _, n in d.degrees) == 3 for d in draws)
 

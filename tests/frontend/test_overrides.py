@@ -62,7 +62,7 @@ def test_every_setting_can_be_set() -> None:
     values = {
         "batch": "8", "microbatch": "2", "data": "x", "validation": "7 rows", "clip": "2", "seed": "3",
         "optimizer": "sgd(lr = 1)", "lr_schedule": "warmup(1)", "dtype": "grads f64", "recompute": "full",
-        "parallel": "dp = 2", "zero": "3", "interleave": "2", "decay": "matrices",
+        "parallel": "dp = 2", "zero": "3", "interleave": "2", "decay": "matrices", "stages": "0 2 2",
     }  # fmt: skip
     assert set(values) == set(SETTINGS)
     config = run(TINY, Overrides(sets=tuple(f"train.{k}={v}" for k, v in values.items()))).config
@@ -70,6 +70,8 @@ def test_every_setting_can_be_set() -> None:
     assert (config.optimizer, config.lr_schedule) == (Optimizer("sgd", 1.0), LrSchedule(1))
     assert (config.dtypes.grads, config.recompute, config.strategy) == (DType.F64, "full", {"dp": 2})
     assert (config.zero, config.interleave, config.decay) == (3, 2, "matrices")
+    assert config.stages == (0, 2, 2)
+    assert run(TINY, Overrides(sets=("train.stages=4", "train.stages=auto"))).config.stages == ()
 
 
 def test_the_older_spelling_of_a_setting_sets_the_same() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
+from itertools import count, pairwise
 from math import prod
 from typing import Final
 
@@ -85,6 +85,7 @@ class Draw:
     recompute: str = "none"
     zero: int = 0
     interleave: int = 0
+    stages: tuple[int, ...] = ()  # layers by hand
     tile: int = 128  # small ones make zigzag order pay
     level: int = 2
     mask: str = "none"
@@ -160,6 +161,7 @@ class Draw:
         options = [f"zero {self.zero}"] * (self.zero > 0) + [f"interleave {self.interleave}"] * (
             self.interleave > 0
         )
+        options += [f"stages {' '.join(map(str, self.stages))}"] * (self.stages != ())
         block = BLOCK if any(line.of.hidden for _, line, _ in self._lines()) else ""
         return f"""wafer w {{
   mesh {self.rows} x {self.cols}
@@ -230,7 +232,7 @@ def drawn(rng: random.Random) -> Draw:
     links = [((r, c), (r + i, c + 1 - i)) for r in range(rows) for c in range(cols) for i in (0, 1)]
     links = [k for k in links if k[1][0] < rows and k[1][1] < cols]
     dead_links = frozenset(rng.choice(links) for _ in range(rng.choice([0, 0, 1, 2])) if links)
-    return Draw(
+    draw = Draw(
         rows=rows, cols=cols, dead_dies=dead_dies, dead_links=dead_links,
         sram=rng.choice([4_000, 30_000, 100_000]) if rng.random() < 0.06 else ROOMY,
         d=rng.choice([8, 16] if even else [6, 8, 10, 12]), f=rng.choice([8, 16] if even else [5, 6, 12, 20]),
@@ -250,6 +252,19 @@ def drawn(rng: random.Random) -> Draw:
         mask=rng.choice([*MASKS, "none", "none"]),
         is_slow=rng.random() < 0.4,
     )  # fmt: skip
+    return replace(draw, stages=_stages(rng, draw)) if rng.random() < 0.5 else draw
+
+
+def _stages(rng: random.Random, draw: Draw) -> tuple[int, ...]:
+    """The layers of each chunk, those between dividers: nearly always a cut of the model, which may be empty at its
+    ends alone."""
+    chunks = dict(draw.degrees).get("pp", 1) * max(draw.interleave, 1)
+    layers = sum(p.layers for p in draw.parts)
+    if chunks == 1 or chunks > layers + 2:
+        return ()
+    some = rng.choices if rng.random() < 0.05 else rng.sample
+    dividers = sorted(some(range(layers + 1), k=chunks - 1))
+    return tuple(b - a for a, b in pairwise((0, *dividers, layers)))
 
 
 def _parts(rng: random.Random, e: int) -> tuple[Part, ...]:

@@ -70,6 +70,15 @@ def _stages(draw: Draw) -> Iterator[str]:
         yield "W201"
     if chunks > 1 and (stages == 1 or draw.calls % stages):
         yield "W201"
+    if not draw.stages:
+        return
+    if (
+        stages == 1
+        or len(draw.stages) != stages * chunks
+        or sum(draw.stages) != layers
+        or 0 in draw.stages[1:-1]
+    ):
+        yield "W201"
 
 
 def _tokens(draw: Draw) -> Iterator[str]:

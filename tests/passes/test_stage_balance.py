@@ -9,29 +9,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.end_to_end.test_equality import judged, reference
-from tests.support.compile_once import artifact_of
+from tests.support.compile_once import artifact_of, compile_graph
 from tests.support.models import Shape, gpt, llama
+from wscc.diagnostics import Code, CompileError
 from wscc.driver.simulate import simulate
+from wscc.ir.module import Module
 from wscc.ir.types import DType
 from wscc.machine.wafer import Die, Wafer
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
 from wscc.passes.stages.balance import Balance
-from wscc.passes.stages.cut import cut
+from wscc.passes.stages.cut import LayerCut, cut, layer_cut
 
 WEIGHTS = st.lists(st.integers(1, 5), min_size=1, max_size=7)
 
 
 @given(
-    WEIGHTS, st.integers(1, 4), st.tuples(st.booleans(), st.booleans()), st.integers(0, 9), st.integers(0, 9)
-)
+    WEIGHTS, st.integers(1, 4), st.tuples(st.booleans(), st.booleans()), st.integers(0, 9), st.integers(0, 9),
+    st.none() | st.lists(st.integers(0, 7), min_size=4, max_size=4),
+)  # fmt: skip
 def test_no_partition_has_a_lighter_fullest_chunk_or_is_more_even(
-    layers: list[int], chunks: int, has_own: tuple[bool, bool], before: int, after: int
+    layers: list[int],
+    chunks: int,
+    has_own: tuple[bool, bool],
+    before: int,
+    after: int,
+    rooms: list[int] | None,
 ) -> None:
-    """Against all partitions."""
+    """Against all partitions; with `rooms`, against those with so many layers at most."""
     least = [1] * chunks
     least[0] -= has_own[0]
     least[-1] = max(0, least[-1] - has_own[1])
+    most = rooms[:chunks] if rooms else [len(layers)] * chunks
     if sum(least) > len(layers):
         return
 
@@ -45,9 +54,12 @@ def test_no_partition_has_a_lighter_fullest_chunk_or_is_more_even(
     partitions = [
         counts
         for counts in product(range(len(layers) + 1), repeat=chunks)
-        if sum(counts) == len(layers) and all(n >= m for n, m in zip(counts, least, strict=True))
+        if sum(counts) == len(layers)
+        and all(m <= n <= k for m, n, k in zip(least, counts, most, strict=True))
     ]
-    assert tuple(Balance(layers, least, before, after).counts()) == min(partitions, key=rank)
+    if partitions:
+        balance = Balance(layers, least, before, after, most if rooms else ())
+        assert tuple(balance.counts()) == min(partitions, key=rank)
 
 
 def layers_by_chunk(degree: int, shape: Shape) -> list[int]:
@@ -83,3 +95,30 @@ def test_stages_without_layers_equal_one_device() -> None:
         shape = Shape(layers=2, calls=4, batch=4)
         check = judged(family({"pp": 4}, shape), reference(family, shape, "adamw"))
         assert check.ok, check
+
+
+def test_a_stage_without_room_gets_fewer_layers() -> None:
+    """The first stage keeps three micro-batches in flight, the last one. A cut by time alone would be refused."""
+    shape = Shape(layers=9, calls=9, batch=9, seq=32, vocab=16)
+    roomy, small = (Wafer("w", 1, 3, Die(sram=n, hbm=0)) for n in (10**6, 700_000))
+    by_work = cut_of(llama({"pp": 3}, shape, wafer=roomy))
+    assert (by_work.layers, by_work.by) == ((3, 3, 3), "work")
+    module = llama({"pp": 3}, shape, wafer=small)
+    fitting = cut_of(module)
+    assert (fitting.layers, fitting.by) == ((2, 3, 4), "work and memory")
+    compile_graph(module)
+    with pytest.raises(CompileError) as refused:
+        compile_graph(llama({"pp": 3}, shape, wafer=small, stages=by_work.layers))
+    assert refused.value.diagnostics[0].code is Code.OUT_OF_MEMORY
+
+
+def test_where_nothing_fits_the_plan_of_memory_says_so() -> None:
+    """By the cut by work, which stands."""
+    tiny = Wafer("w", 1, 3, Die(sram=100_000, hbm=0))
+    assert cut_of(llama({"pp": 3}, Shape(layers=9), wafer=tiny)).layers == (3, 3, 3)
+
+
+def cut_of(module: Module) -> LayerCut:
+    made = layer_cut(Partition().run(Differentiate().run(module)))
+    assert made is not None
+    return made

@@ -93,6 +93,7 @@ def train(d: Dice) -> Train:
     return d.record(
         Train, optimizer=d.record(Optimizer), lr_schedule=lr_schedule(d), batch=calls * d.choice((1, 2, 4, 8)),
         microbatches=calls, data=d.name(),
+        stages=tuple(d.within(limits_of(Train)["stages"]) for _ in range(d.choice((0, 0, 3)))),
     )  # fmt: skip
 
 

@@ -134,7 +134,7 @@ def _training(shape: Shape, dtype: DType, options: dict[str, object]) -> Train:
         batch=shape.batch, microbatches=shape.calls, optimizer=optimizer, lr_schedule=LrSchedule(warmup=2),
         clip=float(str(options.get("clip", 1.0))), compute=dtype, params=dtype, grads=dtype,
         recompute=str(options.get("recompute", "none")), zero=int(str(options.get("zero", 0))),
-        interleave=int(str(options.get("interleave", 1))),
+        interleave=int(str(options.get("interleave", 1))), stages=tuple(options.get("stages", ())),  # type: ignore[arg-type]
     )  # fmt: skip
 
 

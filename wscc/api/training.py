@@ -46,7 +46,7 @@ class Train:
     Settings are those of `train` in the language: `batch` and `microbatch` in sequences, `data` a path (from the
     working directory), `validation` what is held out of it (`"10 %"`, or a number of rows), `optimizer`, `decay` ("all"
     or "matrices"), `clip`, `lr_schedule` (one or a list of `warmup`, `cosine`), `dtype` (a type, or a dict by role),
-    `recompute`, `parallel` (a string, or a dict of degrees), `zero`, `interleave`, `seed`.
+    `recompute`, `parallel` (a string, or a dict of degrees), `stages` (layers of each), `zero`, `interleave`, `seed`.
     `groups` has numbers of the optimizer by pattern of names: `{"block.w*": {"lr": "x 0.1", "decay": 0}}`.
     Raises `CompileError` for a setting that the language has not.
     """
@@ -121,6 +121,6 @@ def _spelled(key: str, value: Value) -> str:
         case str():
             return value
         case Sequence():
-            return ", ".join(_spelled(key, v) for v in value)
+            return (" " if key == "stages" else ", ").join(_spelled(key, v) for v in value)
         case _:
             return str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,20 @@ def _groups(groups: list[dict[str, Any]], optimizer: str) -> list[tuple[str, str
     return [("", words(g)) for g in groups] if len(groups) > 1 else []
 
 
+def _stages(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A row on the layers of the pipeline stages, if there are any."""
+    if "stages" not in report:
+        return []
+    made = report["stages"]
+    layers = " ".join(map(str, made["layers"]))
+    return [
+        (
+            "stages",
+            f"{layers} layers, cut {made['cut']}; the fullest takes {made['unevenness']:.2f} times the mean",
+        )
+    ]
+
+
 def _replication(by_op: dict[str, int], whole: int) -> list[tuple[str, str]]:
     """A row on the FLOPs that dies repeat after one another, if any."""
     if not by_op:
@@ -139,6 +154,7 @@ def _show_summary(program: Program, folder: Path) -> None:
         *([("weights", f"converted {r['weights_converted']}")] if "fit" in r["weights_converted"] else []),
         *([("searched", in_words(r["search"]))] if "search" in r else []),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
+        *_stages(r),
         *_replication(r["replicated_flops"], r["flops_per_step"]),
         ("routes", _routes(r["phases"])),
         *([("staggered starts", r["stagger"]["words"])] if "stagger" in r else []),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from math import inf, isfinite
-from typing import Any, Final, get_args, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 # Of counts, degrees and seeds.
 MAX_COUNT: Final = 2**31 - 1
@@ -69,12 +69,13 @@ class Limits:
 
 @cache
 def limits_of(kind: Hashable) -> Mapping[str, Limits]:
-    """The limits by field of a dataclass; a field of type `int` takes integers."""
+    """The limits by field of a dataclass; a field of type `int` takes integers. Those of a tuple are of each entry."""
     found: dict[str, Limits] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
-        declared = next((x for x in getattr(hint, "__metadata__", ()) if isinstance(x, Limits)), None)
+        entry = get_args(hint)[0] if get_origin(hint) is tuple else hint
+        declared = next((x for x in getattr(entry, "__metadata__", ()) if isinstance(x, Limits)), None)
         if declared is not None:
-            found[name] = replace(declared, whole=get_args(hint)[0] is int)
+            found[name] = replace(declared, whole=get_args(entry)[0] is int)
     return found
 
 
@@ -83,8 +84,9 @@ def beyond_limits(record: Any) -> Iterator[tuple[str, str]]:
     kind: type = type(record)
     for name, limits in limits_of(kind).items():
         value = getattr(record, name)
-        if not limits.admit(value):
-            yield name, f"must be {limits}, not {shown(value)}"
+        entries = value if isinstance(value, tuple) else (value,)
+        for wrong in [v for v in entries if not limits.admit(v)][:1]:
+            yield name, f"must be {limits}, not {shown(wrong)}"
 
 
 def shown(value: Any) -> str:

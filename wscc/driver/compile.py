@@ -37,6 +37,7 @@ from wscc.passes.partition import Partition
 from wscc.passes.place import placement
 from wscc.passes.schedule import Schedule
 from wscc.passes.stages import Stages
+from wscc.passes.stages.cut import layer_cut
 from wscc.passes.stages.default_order import call_order
 from wscc.passes.stagger import Stagger
 
@@ -207,7 +208,7 @@ class _Linked:
         place = placement(self.modules["place"], self.choices.mapper)
         report = build_report(
             self.graph, self._sharded, planned, place, self.loads, artifact.streams, self.timings,
-            hoisting=HoistCasts.name in self.modules,
+            cut=layer_cut(self.modules[Partition.name]), hoisting=HoistCasts.name in self.modules,
         )  # fmt: skip
         return Compiled(self.graph, self.modules, replace(artifact, report=report))
 

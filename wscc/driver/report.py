@@ -17,6 +17,7 @@ from wscc.ir.module import Module
 from wscc.ir.streams.program import Streams
 from wscc.ir.train import Rates
 from wscc.passes.place.types import Placement
+from wscc.passes.stages.cut import LayerCut
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,12 @@ class Loads:
 
 def build_report(
     graph: Module, sharded: Module, planned: Module, place: Placement, loads: Loads, streams: Streams,
-    timings: Timings, *, hoisting: bool,
+    timings: Timings, *, cut: LayerCut | None, hoisting: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """The report of a program, ready for JSON; memory is in bytes, times are in seconds.
 
-    `graph` is the forward module, `sharded` the partitioned one; `hoisting` is true if `hoist_casts` has run.
+    `graph` is the forward module, `sharded` the partitioned one; `cut` is how its layers were cut into stages, if they
+    were; `hoisting` is true if `hoist_casts` has run.
     """
     memory = memory_report(planned)
     return {
@@ -61,6 +63,7 @@ def build_report(
             "paths": place.paths,
             "axes": {a.name: {"lies": a.kind, "hops": a.hops, "note": a.note} for a in place.axes},
         },
+        **({"stages": _stages(cut)} if cut else {}),
         "phases": [asdict(p) for p in loads.phases],
         "procedures": [asdict(p) for p in loads.procedures],
         "replicated_flops": replicated_flops(sharded),
@@ -68,6 +71,15 @@ def build_report(
         "sequence_order": "zigzag" if sharded.zigzag else "contiguous",
         "traffic_bytes": loads.traffic_bytes,
         "instructions": sum(len(c.body) for p in streams.programs for c in p.procedures),
+    }
+
+
+def _stages(cut: LayerCut) -> dict[str, Any]:
+    return {
+        "layers": cut.layers,
+        "cut": f"by {cut.by}",
+        "estimated_seconds": cut.seconds,
+        "unevenness": cut.unevenness,
     }
 
 

@@ -285,7 +285,14 @@ class Strategy(Node):
         return not self.axes
 
 
-SettingValue = Number | Quantity | Text | Name | Call | LrSchedule | DTypes | Strategy
+@dataclass(frozen=True, slots=True)
+class Stages(Node):
+    """The layers of each pipeline stage; none at all is `stages auto`."""
+
+    layers: tuple[Number, ...] = ()
+
+
+SettingValue = Number | Quantity | Text | Name | Call | LrSchedule | DTypes | Strategy | Stages
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,7 +253,7 @@ RULES: Final[dict[str, Rule]] = {
     "train": _train, "train_body": Builder.body,
     **{k: _setting(k) for k in SETTINGS},
     "lr_schedule": _several("lr_schedule", ast.LrSchedule), "dtype": _several("dtype", ast.DTypes),
-    "parallel": _several("parallel", ast.Strategy),
+    "parallel": _several("parallel", ast.Strategy), "stages": _several("stages", ast.Stages),
     "group": _group, "rates": Builder.body, "rate": _rate,
     "share": _quantity,
     "role": lambda b, c, span: ast.Role(c[0], c[1], span=span),

@@ -61,8 +61,7 @@ INITS: Final = {"zeros": 0, "ones": 0, "normal": 1}  # kind -> arguments
 # The settings of `train`, in the order of the grammar.
 SETTINGS: Final = (
     "batch", "microbatch", "data", "validation", "optimizer", "decay", "clip", "lr_schedule", "dtype", "recompute",
-    "parallel",
-    "zero", "interleave", "seed",
+    "parallel", "stages", "zero", "interleave", "seed",
 )  # fmt: skip
 # Older spelling -> the setting: accepted, never printed or suggested.
 OLDER_SPELLINGS: Final = {"schedule": "lr_schedule"}

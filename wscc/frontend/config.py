@@ -43,7 +43,7 @@ class TrainConfig:
     """`batch` sequences a step, in calls of `microbatch` sequences for each dp replica.
 
     `strategy` has the degrees above 1 in the order written; `data` is relative to the source file (empty:
-    tokens come from the seed); `clip` 0 means none; `zero`, `interleave`, `validation_rows` and
+    tokens come from the seed); `clip` 0 means none; `stages`, `zero`, `interleave`, `validation_rows` and
     `validation_percent` are those of `wscc.ir.train.Train`. `decay` says which parameters decay, `all` or `matrices`,
     and `groups` have numbers of the optimizer for some of them. `batch` is a multiple of `dp * microbatch`.
     """
@@ -61,10 +61,12 @@ class TrainConfig:
     validation_percent: float = 0.0
     dtypes: DTypes = DTypes()
     recompute: str = "none"
+    stages: tuple[int, ...] = ()
     zero: int = 0
     interleave: int = 1
     seed: int = 0
     strategy_span: Span = field(default=NO_SPAN, compare=False, repr=False)
+    stages_span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     def degree(self, axis: str) -> int:
         """The degree of an axis; 1 if the strategy does not name it."""

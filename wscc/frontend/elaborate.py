@@ -15,7 +15,7 @@ from wscc.frontend.training.groups import with_rates
 from wscc.ir import construct as nn
 from wscc.ir.array import Array, Init, Kind
 from wscc.ir.builder import Builder
-from wscc.ir.module import Level, Mode, Module, Output, Procedure
+from wscc.ir.module import HeaderSpans, Level, Mode, Module, Output, Procedure
 from wscc.ir.naming import fresh
 from wscc.ir.op import Value
 from wscc.ir.step import Affine, Call, Loop, Ref
@@ -82,7 +82,7 @@ class _Model:
             batch=config.batch, microbatches=config.calls, optimizer=config.optimizer, lr_schedule=config.lr_schedule,
             clip=config.clip, compute=config.dtypes.compute, params=config.dtypes.params,
             grads=config.dtypes.grads, recompute=config.recompute,
-            zero=config.zero, interleave=config.interleave, data=config.data,
+            zero=config.zero, interleave=config.interleave, stages=config.stages, data=config.data,
             validation_rows=config.validation_rows, validation_percent=config.validation_percent, seed=config.seed,
         )  # fmt: skip
         step = (
@@ -93,7 +93,7 @@ class _Model:
         name = self.resolved.model.name.id
         module = Module(
             name, Level.GRAPH, mesh_axes(dict(config.strategy)), train, self.resolved.wafer, tuple(arrays),
-            tuple(self.procedures), step,
+            tuple(self.procedures), step, spans=HeaderSpans(stages=config.stages_span),
         )  # fmt: skip
         return with_rates(module, config.decay, config.groups, self.decays)
 

@@ -156,6 +156,8 @@ def _setting(value: ast.SettingValue) -> str:
             return _join(f"{r.role.id} {r.dtype.id}" for r in value.roles)
         case ast.Strategy():
             return _join(f"{a.name.id} = {a.degree.text}" for a in value.axes) or "auto"
+        case ast.Stages():
+            return " ".join(n.text for n in value.layers) or "auto"
         case ast.Name() | ast.Number() | ast.Call():
             return expression(value)
         case _:

@@ -81,6 +81,7 @@ class HeaderSpans:
     """The places of what a text says of a module before and behind its arrays and procedures."""
 
     title: Span = NO_SPAN
+    stages: Span = NO_SPAN
     zigzag: Span = NO_SPAN
     dies: Span = NO_SPAN
     memory: Span = NO_SPAN

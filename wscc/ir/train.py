@@ -68,7 +68,8 @@ class Train:
 
     `clip` bounds the norm of the gradients; 0 means no clipping. `zero` (Rajbhandari et al., arXiv 1910.02054) is
     what replicas share out: nothing (0), the optimizer's state (1), or weights and gradients too (3). Each pipeline
-    stage holds `interleave` chunks of layers. `data` is a file, of which the last `validation_rows` rows, or
+    stage holds `interleave` chunks of layers: chunk c, on stage c mod pp, has `stages[c]` layers; where `stages` is
+    empty, the chunks take equal time. `data` is a file, of which the last `validation_rows` rows, or
     `validation_percent` of them, are not trained on (both 0: all are).
     """
 
@@ -83,6 +84,7 @@ class Train:
     recompute: Annotated[str, Limits(choices=RECOMPUTE)] = "none"
     zero: Annotated[int, Limits(choices=ZERO)] = 0
     interleave: Positive = 1
+    stages: tuple[Count, ...] = ()
     data: str = ""
     validation_rows: Count = 0
     validation_percent: Annotated[float, Limits(least=0, most=100, below=True)] = 0.0

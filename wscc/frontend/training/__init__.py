@@ -54,10 +54,12 @@ def resolve_train(train: ast.Train, report: Report) -> TrainConfig | None:
         validation_percent=percent,
         dtypes=_dtypes(settings, report),
         recompute=_choice(settings, "recompute", RECOMPUTE, "recompute mode", report),
+        stages=_stages(settings, report),
         zero=_zero(settings, report),
         interleave=_integer(settings, "interleave", report),
         seed=_integer(settings, "seed", report),
         strategy_span=settings["parallel"].span if "parallel" in settings else NO_SPAN,
+        stages_span=settings["stages"].span if "stages" in settings else NO_SPAN,
     )
     if len(report.diagnostics) > mistakes:
         return None
@@ -207,6 +209,13 @@ def _strategy(settings: Mapping[str, ast.Setting], report: Report) -> dict[str, 
         if degree > 1:
             degrees[axis.name.id] = degree
     return degrees
+
+
+def _stages(settings: Mapping[str, ast.Setting], report: Report) -> tuple[int, ...]:
+    """The layers by stage; what the stages pass cannot cut so, it refuses."""
+    layers = _typed(settings, "stages", ast.Stages, ast.Stages()).layers
+    what = "the layers of a stage"
+    return tuple(int(_within(n.value, what, _LIMITS["stages"], n.span, report)) for n in layers)
 
 
 def _check_batch(config: TrainConfig, settings: Mapping[str, ast.Setting], report: Report) -> None:

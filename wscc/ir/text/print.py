@@ -40,6 +40,8 @@ def _header(m: Module) -> Iterator[str]:
     axes = "".join(f" {spell_word(a)}={n}" for a, n in m.axes)
     yield f"module {spell_word(m.name)} level {m.level} axes{axes}"
     yield f"train {record(m.train)}"
+    if m.train.stages:
+        yield f"stages {' '.join(map(str, m.train.stages))}"
     yield f"optimizer {record(m.train.optimizer)}"
     yield f"lr_schedule {record(m.train.lr_schedule)}"
     yield from _machine(m.machine)

@@ -34,7 +34,7 @@ def read_module(tree: Node, source: Source) -> Module:
         name,
         level,
         axes,
-        _train(r, by_rule["train"], by_rule["optimizer"], by_rule["lr_schedule"]),
+        _train(r, by_rule),
         _wafer(r, tree, by_rule),
         tuple(_array(r, n) for n in nodes(tree, "array")),
         tuple(read_procedure(r, n) for n in nodes(tree, "procedure")),
@@ -52,7 +52,7 @@ def read_module(tree: Node, source: Source) -> Module:
 
 def _spans(r: Reading, by_rule: dict[str, Node]) -> HeaderSpans:
     # A rule that is only a keyword and attributes has one token of its own, the end of the line.
-    rules = {"title": "module", "zigzag": "zigzag", "dies": "dies", "memory": "memory", "step": "step"}
+    rules = {"title": "module"} | {n: n for n in ("stages", "zigzag", "dies", "memory", "step")}
     return HeaderSpans(
         **{n: r.line(tokens(by_rule[rule])[0]) for n, rule in rules.items() if rule in by_rule}
     )
@@ -72,10 +72,12 @@ def _title(r: Reading, node: Node) -> tuple[str, Level, tuple[tuple[str, int], .
     return r.word(name), r.choice(level, Level, "level", list(Level)), tuple(axes)
 
 
-def _train(r: Reading, train: Node, optimizer: Node, lr_schedule: Node) -> Train:
+def _train(r: Reading, by_rule: dict[str, Node]) -> Train:
     return _record(
-        r, Train, train,
-        optimizer=_record(r, Optimizer, optimizer), lr_schedule=_record(r, LrSchedule, lr_schedule),
+        r, Train, by_rule["train"],
+        optimizer=_record(r, Optimizer, by_rule["optimizer"]),
+        lr_schedule=_record(r, LrSchedule, by_rule["lr_schedule"]),
+        stages=tuple(map(r.integer, tokens(by_rule["stages"])[:-1])) if "stages" in by_rule else (),
     )  # fmt: skip
 
 
