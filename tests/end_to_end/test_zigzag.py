@@ -82,11 +82,16 @@ def test_every_die_does_the_same_work_and_no_more(sp: int, share: Fraction) -> N
 
 @pytest.mark.parametrize("family", [gpt, llama])
 @pytest.mark.parametrize(
-    "degrees", [{"sp": 2, "tp": 2}, {"sp": 4, "dp": 2}, {"sp": 2, "tatp": 2}, {"pp": 2, "sp": 4}], ids=str
-)
-def test_the_order_changes_no_result(family: object, degrees: dict[str, int]) -> None:
-    """Rotary positions, learned ones and labels find their tokens; in checked mode against one device."""
-    module = family(degrees, SHAPE, wafer=WAFERS[1], recompute="full")  # type: ignore[operator]
+    ("degrees", "zero"),
+    [
+        ({"sp": 2, "tp": 2}, 0), ({"sp": 4, "dp": 2}, 1), ({"sp": 2, "tatp": 2}, 3), ({"pp": 2, "sp": 4}, 3),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_order_changes_no_result(family: object, degrees: dict[str, int], zero: int) -> None:
+    """Rotary positions, learned ones and labels find their tokens, and what replicas share out lies as it is; in
+    checked mode against one device."""
+    module = family(degrees, SHAPE, wafer=WAFERS[1], recompute="full", zero=zero)  # type: ignore[operator]
     assert order_of(module) == ("sp",)
     check = judged(module, reference(family, SHAPE, "adamw"))
     assert check.ok, check
