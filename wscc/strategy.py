@@ -46,7 +46,7 @@ POLICIES: Final[dict[str, Policy]] = {
 }
 
 
-# Storage sharding over the replicas of a batch axis, by `zero` of the training.
+# Storage sharding over an axis of replicas, by `zero` of the training.
 _ZERO: Final[dict[int, Store]] = {0: "used", 1: "state", 3: "shard"}
 
 
@@ -70,11 +70,15 @@ def nesting_order(axes: Iterable[str]) -> list[str]:
     return sorted(axes, key=lambda a: (POLICIES[a].splits == "weights", order.index(a)))
 
 
+def holds_replicas(axis: str) -> bool:
+    """Whether dies along the axis hold equal parameters, which `zero` shares out: it splits data and nothing else."""
+    words = POLICIES[axis]
+    return words.store == "used" and bool(words.seed)
+
+
 def store(axis: str, zero: int) -> Store:
     """Storage sharding of parameters over the axis: the policy's or, for an axis of replicas, that of `zero`."""
-    words = POLICIES[axis]
-    holds_replicas = words.store == "used" and words.seed == (BATCH,)
-    return _ZERO[zero] if holds_replicas else words.store
+    return _ZERO[zero] if holds_replicas(axis) else POLICIES[axis].store
 
 
 def mesh_axes(degrees: dict[str, int]) -> Degrees:

@@ -36,7 +36,7 @@ from wscc.ir.streams.profile import Profile
 from wscc.ir.streams.program import Streams
 from wscc.ir.streams.wsa import parse_wsa, to_wsa
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 MANIFEST, REPORT = "manifest.json", "report.json"
 PROGRAMS, BINDINGS, ROUTES, GRAPH = "programs.wsa", "bindings.npy", "routes.json", "graph.wir"
 PROFILE: Final = "profile.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
+from math import lcm, prod
 from typing import Final
 
 from wscc.backends.artifact.mistake import Mistake
@@ -52,8 +52,6 @@ def _strategy(m: Manifest) -> Iterator[str]:
         yield "`program.host.axes` has an axis twice"
     if m.stages != prod(sizes[a] for a in stage_axes(sizes)):
         yield f"`program.host.stages` is {m.stages}, not the degree of the axis that cuts stages"
-    if unknown := [a for a in m.zigzag if a not in sizes]:
-        yield f"`program.host.zigzag` has `{unknown[0][:40]}`, which is no axis"
 
 
 def _dies(streams: Streams, m: Manifest) -> Iterator[str]:
@@ -102,9 +100,13 @@ def _tensor(t: HostTensor, m: Manifest, arena_bytes: int) -> Iterator[str]:
     if len(layout.dims) != len(shape) or len(set(axes)) < len(axes) or not set(axes) <= set(sizes):
         yield "`type.layout` has another rank than the shape, or an axis that is unknown or twice there"
         return
-    for n, split in zip(shape, layout.dims, strict=True):
+    if unsplit := [d for d in t.zigzag if d >= len(shape) or not layout.dims[d]]:
+        yield f"`zigzag` has dimension {unsplit[0]}, which no axis splits"
+        return
+    for d, (n, split) in enumerate(zip(shape, layout.dims, strict=True)):
         pieces = prod(sizes[a] for a in split)
-        pieces *= 2 if split and split[0] in m.zigzag and t.kind is Kind.INPUT else 1
+        if d in t.zigzag:
+            pieces = lcm(pieces, 2 * sizes[split[0]])
         if n % pieces:
             yield f"`type.shape` has {n:,}, which {pieces:,} pieces do not divide"
     size = prod(t.type.local_shape(sizes)) * t.type.dtype.size

@@ -44,7 +44,6 @@ def manifest_of(module: Module) -> Manifest:
         tensors,
         replace(module.train, data=PurePath(module.train.data).name),
         DATA if module.train.data else "",
-        module.zigzag,
     )
 
 
@@ -55,4 +54,6 @@ def _tensor(name: str, held: list[tuple[Array, Placement]]) -> HostTensor:
     if extents:
         each = prod(extents[1:])
         extents = (max(p.first + p.count for p in parts) // each, *extents[1:])
-    return HostTensor(name, first.kind, first.type, extents, first.init, parts, first.relation)
+    return HostTensor(
+        name, first.kind, first.type, extents, first.init, parts, first.relation, first.zigzag
+    )  # fmt: skip

@@ -16,7 +16,6 @@ from wscc.ir.array import Kind
 from wscc.ir.streams.artifact import HostTensor, Manifest
 from wscc.ir.types import Layout, Reduction
 from wscc.ir.zigzag import order
-from wscc.strategy import policy
 
 Tensor = NDArray[np.generic]
 Slices = tuple[slice, ...]
@@ -116,17 +115,9 @@ def _kept_shards(machine: Machine) -> Iterator[tuple[int, int, Tensor]]:
 
 
 def _orders(t: HostTensor, manifest: Manifest) -> dict[int, NDArray[np.intp]]:
-    """The permutation of the indices of each dimension that is stored in zigzag order (`wscc.ir.zigzag`).
-
-    Axes whose policy shards stored arrays cut no positions of those.
-    """
-    sizes = dict(manifest.axes)
-    is_stored = t.kind not in (Kind.INPUT, Kind.CARRIED, Kind.RESIDUAL)
-    return {
-        d: np.array(order(n, sizes[axes[0]]))
-        for d, (n, axes) in enumerate(zip(t.type.shape, _layout(t).dims, strict=True))
-        if axes and axes[0] in manifest.zigzag and not (is_stored and policy(axes[0]).store == "shard")
-    }
+    """The permutation of the indices of each dimension that is stored in zigzag order."""
+    sizes, dims = dict(manifest.axes), _layout(t).dims
+    return {d: np.array(order(t.type.shape[d], sizes[dims[d][0]])) for d in t.zigzag}
 
 
 def _permuted(value: Tensor, orders: dict[int, NDArray[np.intp]]) -> Tensor:

@@ -120,6 +120,7 @@ class _Hoisting:
             param.extents,
             stage=param.stage,
             relation=relation,
+            zigzag=param.zigzag,
             span=param.span,
         )
 

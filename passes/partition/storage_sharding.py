@@ -10,7 +10,7 @@ from wscc.diagnostics import Code, Proposal, fail
 from wscc.ir.types import Layout
 from wscc.passes.partition.chain import Chain, OpInstance, lower_degrees
 from wscc.passes.partition.layouts import Assignment, can_shard, operand_layouts
-from wscc.strategy import policy, store
+from wscc.strategy import holds_replicas, policy, store
 
 # Chunks with tiles empty up to this share are cheaper than adding up results chunk by chunk.
 _RAGGED: Final = 0.05
@@ -54,8 +54,9 @@ class StorageSharding:
         layout = operand_layouts(instance.op, self.assigned[instance.key])[i].completed()
         if not any(s.op.definition.has_weight for s, _ in users):
             return layout
-        # Streaming axes first: what is gathered whole, at the minor end, is gathered before the stream starts.
-        axes = sorted(self.sizes, key=lambda a: not policy(a).stream)
+        # Streaming axes first: what is gathered whole, at the minor end, is gathered before the stream starts. A weight
+        # streams along one axis, at best along one whose peers are neighbours: that of a policy before one of ZeRO.
+        axes = sorted(self.sizes, key=lambda a: (not policy(a).stream, holds_replicas(a)))
         axes = [a for a in axes if store(a, self.zero) == "shard" and a not in layout.axes]
         for i, axis in enumerate(axes):
             layout = self._sharded(name, layout, axis, axes[i + 1 :], users)
@@ -81,8 +82,8 @@ class StorageSharding:
                 + (f" beside {' '.join(layout.axes)}" if layout.axes else ""),
                 candidates=self._changes(axis, remaining),
             )
-        streaming = {d for d in divisible if any(policy(a).stream for a in layout.dims[d])}
-        if policy(axis).stream:
+        streaming = {d for d, split in enumerate(layout.dims) if any(policy(a).stream for a in split)}
+        if policy(axis).stream and not streaming:
             dim = min(
                 roomy or divisible,
                 key=lambda d: (

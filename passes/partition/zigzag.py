@@ -6,12 +6,13 @@ In that order all dies have equal work under a causal mask (`wscc.ir.zigzag`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import ceil, prod
 
 from wscc.analysis.op_axes import split_axes
 from wscc.analysis.sequence_dims import Positions, SequenceDims, cuts_sequence, sequence_factors
 from wscc.analysis.uses import users
-from wscc.ir.array import Kind
+from wscc.ir.array import Array, Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import GraphStmt, Op, Reshard
 from wscc.ir.zigzag import fits
@@ -19,23 +20,35 @@ from wscc.strategy import SEQUENCE, policy
 
 
 def with_zigzag_order(module: Module) -> Module:
-    """The sharded module with the axes that split sequences in zigzag order.
+    """The sharded module, in which arrays name the dimensions that lie in zigzag order.
 
-    Such an axis makes causal streams of keys take less time, and no op but attention gathers sequences along it: every
-    other op would see the order.
+    They are the sequences that are split by an axis along which that makes causal streams of keys take less time, if no
+    op but attention gathers sequences along it: every other op would see the order.
     """
     streams = [a for a in module.sizes if policy(a).stream and SEQUENCE in policy(a).seed]
     sequences = SequenceDims.of(module) if streams else None
-    return module.with_(
-        zigzag=tuple(a for a in streams if sequences and _is_legal(module, a, sequences) and _pays(module, a))
-    )
+    for axis in streams:
+        if sequences and _is_legal(module, axis, sequences) and _pays(module, axis):
+            return module.with_(arrays=tuple(_ordered(a, axis, sequences) for a in module.arrays))
+    return module
+
+
+def _ordered(array: Array, axis: str, sequences: SequenceDims) -> Array:
+    split = _split(array)
+    return replace(array, zigzag=tuple(d for d in sorted(sequences.arrays[array.name]) if axis in split[d]))
+
+
+def _split(array: Array) -> tuple[tuple[str, ...], ...]:
+    """The axes that split each dimension of an array."""
+    return array.type.layout.dims if array.type.layout else ()
 
 
 def _is_legal(module: Module, axis: str, sequences: SequenceDims) -> bool:
-    """Whether zigzag order along the axis is legal: it splits inputs first, and only attention sees the order."""
-    inputs = [a.type.layout for a in module.arrays if a.kind is Kind.INPUT]
-    leads = all(lay is not None and lay.dims[SEQUENCE][:1] == (axis,) for lay in inputs)
-    if not leads or (sequences.weights and policy(axis).store != "used"):
+    """Whether zigzag order along the axis is legal: it splits all inputs, is the first to split whatever sequence it
+    splits, and only attention sees the order."""
+    inputs = [_split(a)[SEQUENCE] for a in module.arrays if a.kind is Kind.INPUT]
+    split = [_split(a)[d] for a in module.arrays for d in sequences.arrays[a.name]]
+    if not all(axis in axes for axes in inputs) or any(axis in axes[1:] for axes in split):
         return False
     return all(_keeps_order(p, axis, module.sizes, sequences.values[p.name]) for p in module.procedures)
 

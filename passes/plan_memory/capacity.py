@@ -11,7 +11,7 @@ from wscc.diagnostics import Code, CompileError, Proposal, fail
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.machine.wafer import Die
-from wscc.strategy import BATCH, POLICIES, with_degree
+from wscc.strategy import BATCH, POLICIES, holds_replicas, with_degree
 
 _ROOM = 8  # a part of the memory that a larger one has more, where just enough is not
 
@@ -62,13 +62,14 @@ def _changes(module: Module, report: MemoryReport, excess: int) -> Iterator[Prop
     residuals = sizes[str(Kind.RESIDUAL)]
     if train.recompute != "full" and residuals - residuals // 8 >= excess:
         yield Proposal(sets=(("train.recompute", "full"),))
-    replicas = prod(n for a, n in module.axes if a in POLICIES and POLICIES[a].seed == (BATCH,))
-    per_replica = train.batch // train.microbatches // replicas
+    rows = prod(n for a, n in module.axes if a in POLICIES and POLICIES[a].seed == (BATCH,))
+    per_replica = train.batch // train.microbatches // rows
     per_token = sizes[LOCALS] + residuals + sizes[str(Kind.CARRIED)]
     for divisor in (2, 4, 8):
         if per_replica % divisor == 0 and per_token - per_token // divisor >= excess:
             yield Proposal(sets=(("train.microbatch", str(per_replica // divisor)),))
     per_weight = sum(sizes[str(k)] for k in (Kind.PARAM, Kind.GRAD, Kind.STATE))
+    replicas = prod(n for a, n in module.axes if a in POLICIES and holds_replicas(a))
     sharded = {1: sizes[str(Kind.STATE)], 3: per_weight}  # bytes that each level of `zero` shards
     for zero, bytes_ in sharded.items():
         if zero > train.zero and bytes_ - bytes_ // replicas >= excess:

@@ -74,7 +74,9 @@ class Exchanges:
 
     def _add_receive_buffer(self, key: Hashable, like: Array, name: str, stage: int, slots: int) -> None:
         extents = (slots,) if slots > 1 else ()
-        array = Array(self.parts.names.of(key, name), like.type, Kind.CARRIED, extents, stage=stage)
+        array = Array(
+            self.parts.names.of(key, name), like.type, Kind.CARRIED, extents, stage=stage, zigzag=like.zigzag
+        )  # fmt: skip
         self.receive_buffers[key] = Part(array, 0, slots)
 
     # -- between chunks ---------------------------------------------------------------------------------

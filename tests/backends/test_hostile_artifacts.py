@@ -58,6 +58,7 @@ FIELDS: dict[str, tuple[Edit, str]] = {
     "huge extents": (at("host.tensors.0.extents", [2**31]), "do not hold all of 2,147,483,648 elements"),
     "no extents": (at("host.tensors.0.extents.0", 0), "tensors[0].extents[0]` is 0"),
     "not divided": (at("host.tensors.0.type.shape.1", 9), "(`tokens`)"),
+    "zigzag of nothing": (at("host.tensors.0.zigzag", [7]), "`zigzag` has dimension 7, which no axis splits"),
     "a name twice": (at("host.tensors.1.name", "tokens"), "have one name"),
     "text for a number": (at("arena_bytes", "much"), '`program.arena_bytes` is "much", not an integer'),
     "huge arena": (at("arena_bytes", 2**60), "`program.arena_bytes` is"),

@@ -57,13 +57,16 @@ def test_a_matrix_is_stored_once_for_each_replica_of_dp(degrees: dict[str, int])
     assert gain["once_bytes"] == F64 * S.layers * S.d
 
 
+@pytest.mark.parametrize("degrees", [{"dp": 4}, {"sp": 4}, {"dp": 2, "sp": 2}], ids=str)
 @pytest.mark.parametrize(("zero", "copies"), [(0, (4, 4, 4)), (1, (4, 1, 1)), (3, (1, 1, 1))])
-def test_zero_stores_once_what_it_shards(zero: int, copies: tuple[int, int, int]) -> None:
+def test_zero_stores_once_what_it_shards(
+    zero: int, copies: tuple[int, int, int], degrees: dict[str, int]
+) -> None:
     """Parameter, gradient, optimizer state of a matrix; what is incomplete differs on every die."""
-    row = rows(report({"dp": 4}, zero=zero), "w1")
+    row = rows(report(degrees, zero=zero), "w1")
     assert (row[""]["copies"], row[".grad"]["copies"], row[".m"]["copies"]) == copies
-    split = [["dp"] if c == 1 else [] for c in copies]
-    assert [row[""]["split"], row[".grad"]["split"], row[".v"]["split"]] == split
+    split = [set(degrees) if c == 1 else set() for c in copies]
+    assert [set(row[n]["split"]) for n in ("", ".grad", ".v")] == split
 
 
 def test_a_tied_table_has_a_copy_on_each_stage_that_reads_it() -> None:

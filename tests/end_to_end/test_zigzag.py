@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.end_to_end.test_equality import judged, reference
-from tests.fuzz.compositions import WAFERS, gemm_flops
+from tests.fuzz.compositions import FAMILIES, WAFERS, gemm_flops
 from tests.support.case_programs import ATTENTION, Program
 from tests.support.compile_once import artifact_of
 from tests.support.models import Shape, gpt, llama
@@ -61,7 +61,7 @@ def test_it_is_chosen_where_it_pays() -> None:
     fine, coarse = WAFERS[1], WAFERS[128]
     assert order_of(gpt({"sp": 4}, SHAPE, wafer=fine)) == ("sp",)
     assert order_of(gpt({"sp": 4}, SHAPE, wafer=coarse)) == ()
-    assert order_of(gpt({"tatp": 4}, SHAPE, wafer=fine)) == ()
+    assert order_of(gpt({"tatp": 4}, replace(SHAPE, batch=8), wafer=fine)) == ()
     assert order_of(gpt({"sp": 3}, Shape(batch=4, seq=9), wafer=fine)) == ()
 
 
@@ -82,27 +82,37 @@ def test_every_die_does_the_same_work_and_no_more(sp: int, share: Fraction) -> N
 
 @pytest.mark.parametrize("family", [gpt, llama])
 @pytest.mark.parametrize(
-    "degrees", [{"sp": 2, "tp": 2}, {"sp": 4, "dp": 2}, {"sp": 2, "tatp": 2}, {"pp": 2, "sp": 4}], ids=str
-)
-def test_the_order_changes_no_result(family: object, degrees: dict[str, int]) -> None:
-    """Rotary positions, learned ones and labels find their tokens; in checked mode against one device."""
-    module = family(degrees, SHAPE, wafer=WAFERS[1], recompute="full")  # type: ignore[operator]
+    ("degrees", "zero"),
+    [
+        ({"sp": 2, "tp": 2}, 0), ({"sp": 4, "dp": 2}, 1), ({"sp": 2, "tatp": 2}, 3), ({"pp": 2, "sp": 4}, 3),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_order_changes_no_result(family: object, degrees: dict[str, int], zero: int) -> None:
+    """Rotary positions, learned ones and labels find their tokens, and what replicas share out lies as it is; in
+    checked mode against one device."""
+    module = family(degrees, SHAPE, wafer=WAFERS[1], recompute="full", zero=zero)  # type: ignore[operator]
     assert order_of(module) == ("sp",)
     check = judged(module, reference(family, SHAPE, "adamw"))
     assert check.ok, check
 
 
 @pytest.mark.parametrize(
-    ("degrees", "recompute"),
-    [({"tatp": 4}, "none"), ({"tp": 2, "tatp": 4}, "selective"), ({"dp": 2, "tatp": 4}, "full")],
+    ("family", "degrees", "recompute"),
+    [
+        ("gpt", {"tatp": 4}, "none"), ("llama", {"tatp": 4}, "none"),
+        ("llama", {"tp": 2, "tatp": 4}, "selective"), ("llama", {"dp": 2, "tatp": 4}, "full"),
+    ],
     ids=str,
-)
-def test_weights_that_are_streamed_in_shards_lie_as_they_are(degrees: dict[str, int], recompute: str) -> None:
-    """The axis cuts positions and, at rest, weights: only positions are in zigzag."""
+)  # fmt: skip
+def test_weights_that_are_streamed_in_shards_lie_as_they_are(
+    family: str, degrees: dict[str, int], recompute: str
+) -> None:
+    """The axis cuts positions and, at rest, weights: only positions are in zigzag, learned ones as well."""
     shape = replace(SHAPE, batch=4 * degrees.get("dp", 1))
-    module = llama(degrees, shape, wafer=WAFERS[1], recompute=recompute)
+    module = FAMILIES[family](degrees, shape, wafer=WAFERS[1], recompute=recompute)
     assert order_of(module) == ("tatp",)
-    check = judged(module, reference(llama, shape, "adamw"))
+    check = judged(module, reference(FAMILIES[family], shape, "adamw"))
     assert check.ok, check
 
 
@@ -120,8 +130,17 @@ def test_what_is_made_of_learned_positions_finds_its_tokens(
     assert found.what == EQUAL, found.why
 
 
-def test_learned_positions_stay_in_order_where_they_are_shared_out() -> None:
-    assert order_of(gpt({"tatp": 4}, SHAPE, wafer=WAFERS[1])) == ()
+@pytest.mark.parametrize("degrees", [{"sp": 4}, {"tatp": 4}, {"dp": 2, "sp": 2, "zero": 1}], ids=str)
+def test_learned_positions_lie_with_their_tokens(degrees: dict[str, int]) -> None:
+    """The table, its gradient and its moments; other tables lie as they are, although the axis cuts them too."""
+    zero = degrees.get("zero", 0)
+    axes = {a: n for a, n in degrees.items() if a != "zero"}
+    module = Partition().run(Differentiate().run(gpt(axes, SHAPE, wafer=WAFERS[1], zero=zero)))
+    kinds = (Kind.PARAM, Kind.GRAD, Kind.STATE)
+    ordered = {a.name: a.zigzag for a in module.arrays if a.kind in kinds and a.zigzag}
+    assert {n: d for n, d in ordered.items() if not n.endswith(".partial")} == {
+        "wpe": (0,), "wpe.grad": (0,), "wpe.m": (0,), "wpe.v": (0,),
+    }  # fmt: skip
 
 
 def test_the_host_reads_what_it_wrote_and_dies_hold_it_in_zigzag() -> None:

@@ -78,7 +78,7 @@ def compositions() -> Iterator[Composition]:
     for family, degrees in product(FAMILIES, product((1, 2, 4, 8, 16), repeat=len(AXES))):
         if prod(degrees) > 16:
             continue
-        for zero in (0, 1, 3) if degrees[AXES.index("dp")] > 1 else (0,):
+        for zero in (0, 1, 3) if degrees[AXES.index("dp")] > 1 or degrees[AXES.index("sp")] > 1 else (0,):
             yield Composition(family, degrees, zero, 1)
         if 1 < degrees[0] < 8:
             yield Composition(family, degrees, 0, 2)
@@ -204,24 +204,25 @@ def is_matrix(name: str) -> bool:
 
 
 def matrix_bytes_formula(c: Composition, kind: Kind) -> list[int]:
-    """Layers spread evenly over chunks, chunk i on stage i mod pp; the word table on the first and last stage, but
-    of a tied one gradient and state only on the first; everything over tp x tatp. Over dp too for `zero 3`, and
-    for `zero 1` the two of the optimizer and the gradient that it reads, beside the sums of each replica."""
-    s, pp, dp = c.shape, c.degree("pp"), c.degree("dp")
-    share = c.degree("tp") * c.degree("tatp") * (dp if c.zero == 3 else 1)
+    """Layers spread evenly over chunks, chunk i on stage i mod pp, and one more where neither embedding nor head is
+    (with two stages, on the first); the word table on the first and last stage, but of a tied one gradient and state
+    only on the first; everything over tp x tatp. Over dp x sp too for `zero 3`, and for `zero 1` the two of the
+    optimizer and the gradient that it reads, beside the sums of each replica."""
+    s, pp, replicas = c.shape, c.degree("pp"), c.degree("dp") * c.degree("sp")
+    share = c.degree("tp") * c.degree("tatp") * (replicas if c.zero == 3 else 1)
     chunks = pp * c.interleave
     layers = [0] * pp
     for i in range(chunks):
-        layers[i % pp] += s.layers // chunks + (i < s.layers % chunks)
+        layers[i % pp] += s.layers // chunks + (s.layers % chunks > 0 and i == (pp > 2))
     homes = (0,) if kind is not Kind.PARAM and c.family == "gpt" else (0, pp - 1)
     tables = [s.vocab * s.d if i in homes else 0 for i in range(pp)]
     if pp == 1 and c.family == "llama":
         tables = [2 * s.vocab * s.d]
     elements = [(n * layer_elements(c) + t) // share * 8 for n, t in zip(layers, tables, strict=True)]
     if kind is Kind.STATE:
-        return [2 * n // (dp if c.zero == 1 else 1) for n in elements]
+        return [2 * n // (replicas if c.zero == 1 else 1) for n in elements]
     if kind is Kind.GRAD and c.zero == 1:
-        return [n + n // dp for n in elements]
+        return [n + n // replicas for n in elements]
     return elements
 
 

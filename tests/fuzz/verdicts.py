@@ -262,7 +262,7 @@ def drawn(rng: random.Random) -> Program:
     while prod(degrees.values()) > 8:
         degrees[rng.choice(list(degrees))] = 1
     parallel = ", ".join(f"{a} = {n}" for a, n in degrees.items() if n > 1) or "dp = 1"
-    zero = f"zero {rng.choice((0, 1, 3))}" if degrees["dp"] > 1 else ""
+    zero = f"zero {rng.choice((0, 1, 3))}" if degrees["dp"] > 1 or degrees["sp"] > 1 else ""
     more = rng.choice(
         ("", "clip 0.5", "lr_schedule warmup(3)", "clip 1.0 lr_schedule warmup(2), cosine(9, 0.1)")
     )

@@ -110,6 +110,11 @@ def with_array(kind: TensorType, level: Level = Level.SHARDED) -> Module:
     return GRAPH.with_(level=level, procedures=(), arrays=(Array("a", kind, Kind.PARAM),))
 
 
+def with_order(dim: int, axes: tuple[str, ...] = ()) -> Module:
+    array = Array("a", X.type.with_layout(Layout((axes,))), Kind.PARAM, zigzag=(dim,))
+    return GRAPH.with_(level=Level.SHARDED, axes=(("tp", 8),), procedures=(), arrays=(array,))
+
+
 def deep(count: int) -> Module:
     loop = Loop("v0", 1, ())
     for i in range(1, count):
@@ -136,6 +141,9 @@ PLANTED = {
     "a type has no layout at the graph": lambda: with_array(X.type.with_layout(Layout.whole(1)), Level.GRAPH),
     "a type has a layout from the sharded level on": lambda: with_array(X.type),
     "it has 1 dimensions and a layout of 2": lambda: with_array(X.type.with_layout(Layout.whole(2))),
+    "`zigzag` has dimensions [1] of 1": lambda: with_order(1),
+    "dimension 0 lies in zigzag, and no axis splits it": lambda: with_order(0),
+    "dimension 0 of 8 lies in zigzag along `tp`, and does not divide into 16 pieces": lambda: with_order(0, ("tp",)),
     "loops more than 64 deep": lambda: deep(65),
     "has modulus -2": lambda: indexed(Affine(modulus=-2)),
     "`%z` is not defined before this": lambda: body(relu(Value("z", X.type), "y")),

@@ -18,6 +18,7 @@ from tests.fuzz.draw import Coordinate, Draw
 SEEDS = {"dp": ("rows",), "sp": ("seq",), "tatp": ("rows", "seq")}
 SPLIT_WEIGHTS = ("tp",)
 SHARDED = ("tatp",)  # stored weights are also split along these
+REPLICAS = ("dp", "sp")  # and along these if the program asks for it
 WALKS = ("tatp",)  # groups of these are walks of neighbours
 # Of the narrowest of parameters and gradients.
 BYTES = {
@@ -107,7 +108,7 @@ def _weights(draw: Draw) -> Iterator[str]:
 
 
 def _sharding(draw: Draw) -> tuple[str, ...]:
-    return (*SHARDED, "dp") if draw.zero == 3 else SHARDED
+    return (*SHARDED, *REPLICAS) if draw.zero == 3 else SHARDED
 
 
 def _can_split(shape: tuple[int, ...], degrees: list[int]) -> bool:
@@ -207,7 +208,7 @@ def _memory(draw: Draw) -> tuple[int, int]:
     copies_kept = 4 if draw.optimizer.startswith("adamw") else 2
     shares = prod(n for a, n in degrees.items() if a in (*SPLIT_WEIGHTS, *SHARDED, "pp"))
     if draw.zero:
-        shares *= degrees.get("dp", 1)
+        shares *= prod(degrees.get(a, 1) for a in REPLICAS)
     tokens = degrees.get("dp", 1) * draw.micro * draw.seq
     widest = max(3 * draw.d, draw.f, draw.vocab, 3 * draw.kv * draw.group * max(draw.e, draw.seq))
     in_flight = degrees.get("pp", 1) * max(draw.interleave, 1)

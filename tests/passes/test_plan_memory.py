@@ -227,6 +227,14 @@ def test_advice_names_only_changes_that_would_suffice() -> None:
     assert list(refusal(Die(sram=500, hbm=0), train=full)[1]) == ["wafer.die.sram"]
 
 
+@pytest.mark.parametrize(("axes", "shares"), [("dp", True), ("sp", True), ("tp", False), ("tatp", False)])
+def test_replicas_are_advised_to_share_weights_out(axes: str, shares: bool) -> None:
+    """4.5 kB are missing, and three quarters of weights and state are 4.8 kB."""
+    full = Train(batch=4, microbatches=4, recompute="full")
+    advice = refusal(Die(sram=2_000, hbm=25_500), train=full, axes=((axes, 4),))[1]
+    assert advice.get("train.zero") == ("3" if shares else None)
+
+
 # -- two memories ---------------------------------------------------------------------------------------
 
 # Ranges that all compete for a fast memory which is too small.

@@ -44,7 +44,7 @@ def layers_by_stage(module: Module, array: str) -> list[list[int]]:
         (gpt, {"pp": 2}, (0, 2, 1, 0), 2, [[2], [0, 1]]),
         (llama, {"pp": 2}, (1, 1, 1, 0), 2, [[0, 2], [1]]),
     ],
-    ids=str,
+    ids=lambda value: value.__name__ if callable(value) else str(value),
 )
 def test_cuts_by_hand_equal_one_device(
     family: Family,

@@ -211,6 +211,7 @@ def test_bytes_by_hand() -> None:
     assert bound.bytes == 16_000_000
     assert replace(forms, zero=1).bound((("dp", 2), ("tp", 2))).bytes == 4_000_000 + 2_000_000 + 4_000_000
     assert replace(forms, zero=3).bound((("dp", 2), ("tp", 2))).bytes == 8_000_000
+    assert replace(forms, zero=3).bound((("dp", 2), ("sp", 2))).bytes == 8_000_000
 
 
 # ---- processes

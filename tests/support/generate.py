@@ -243,6 +243,7 @@ class Calls:
     """The arrays of a module, to which its calls bind arguments."""
 
     dice: Dice
+    axes: dict[str, int]
     arrays: list[Array] = field(default_factory=list)
 
     def call(self, procedure: Procedure, loops: dict[str, int]) -> Call:
@@ -271,10 +272,17 @@ class Calls:
         kind = self.dice.choice([k for k in Kind if k is not Kind.INPUT])
         rates = self.dice.record(Rates) if kind is Kind.PARAM and self.dice.coin() else None
         relation = self._relation(value, kind)
+        order = self._order(value.type)
         self.arrays.append(
-            Array(name, value.type, kind, tuple(extents), init, storage, relation=relation, rates=rates)
-        )
+            Array(name, value.type, kind, tuple(extents), init, storage, relation=relation, rates=rates, zigzag=order)
+        )  # fmt: skip
         return self.arrays[-1]
+
+    def _order(self, kind: TensorType) -> tuple[int, ...]:
+        """Dimensions that may lie in zigzag along the first axis that splits them."""
+        dims = kind.layout.dims if kind.layout else ()
+        led = [(d, self.axes[axes[0]]) for d, axes in enumerate(dims) if axes]
+        return tuple(d for d, n in led if kind.shape[d] % (2 * n) == 0 and self.dice.coin())
 
     def _relation(self, value: Value, kind: Kind) -> Relation | None:
         others = [a.name for a in self.arrays if a.type == value.type]
@@ -315,7 +323,7 @@ def module(level: Level, ops: int, seed: int) -> Module:
     d = Dice(seed)
     empty = header(d, level)
     axes = dict(empty.axes) if level is Level.SHARDED else None
-    calls, procedures, step = Calls(d), [], []
+    calls, procedures, step = Calls(d, dict(empty.axes)), [], []
     for i in range(-(-ops // 5)):
         body = Body(d, axes)
         for _ in range(min(ops, 5)):

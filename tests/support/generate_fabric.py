@@ -202,7 +202,7 @@ def fabric_modules() -> st.SearchStrategy[Module]:
 def fabric_module(statements: int, seed: int) -> Module:
     d = Dice(seed)
     empty = header(d, Level.FABRIC)
-    fabric, calls, procedures, step = Fabric(d, empty.dies, empty.machine), Calls(d), [], []
+    fabric, calls, procedures, step = Fabric(d, empty.dies, empty.machine), Calls(d, dict(empty.axes)), [], []
     scheduled = d.coin()
     for i in range(-(-statements // 5)):
         body = Body(fabric, {})

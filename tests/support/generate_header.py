@@ -123,5 +123,4 @@ def header(d: Dice, level: Level) -> Module:
     live = [i for i in range(machine.dies) if machine.coordinate(i) not in machine.dead_dies]
     placed = level is Level.FABRIC or d.coin()
     dies = tuple(d.sample(live, count)) if placed else ()
-    zigzag = tuple(a for a, _ in axes if d.coin())
-    return Module(d.name(), level, axes, train(d), machine, (), (), (), dies, zigzag=zigzag)
+    return Module(d.name(), level, axes, train(d), machine, (), (), (), dies)

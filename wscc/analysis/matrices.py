@@ -25,7 +25,8 @@ def matrices(module: Module) -> frozenset[str]:
     ranks = {a.name: len(a.type.shape) for a in module.arrays if a.kind is Kind.PARAM}
     # The parameters that each array is made of, and nothing else: of a parameter, itself.
     sources: dict[str, frozenset[str]] = {n: frozenset((n,)) for n in ranks}
-    found = set(SequenceDims.of(module).weights)
+    sequences = SequenceDims.of(module).arrays
+    found = {n for n in ranks if sequences[n]}
     for call, _ in calls(module.step):
         p = module.procedure(call.procedure)
         made = {

@@ -13,7 +13,7 @@ from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.step import calls
 from wscc.strategy import SEQUENCE
 
-# The dimensions that are positions, by value of a procedure.
+# The dimensions that are positions, by value of a procedure or by array.
 Positions = dict[str, frozenset[int]]
 # (procedure, value, dimension); of an array, the procedure is "".
 _Dim = tuple[str, str, int]
@@ -21,15 +21,15 @@ _Dim = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class SequenceDims:
-    """The sequence dimensions of all values by procedure, and the parameters (`weights`) that have such dimensions, as
-    learned positions do.
+    """The sequence dimensions of all values by procedure, and of all arrays, among them parameters that are learned
+    positions.
 
     The equivalence is transitive: a dimension that shares a factor with the positions of an input, through any number
     of ops and calls, is a sequence dimension as well.
     """
 
     values: dict[str, Positions]
-    weights: frozenset[str]
+    arrays: Positions
 
     @staticmethod
     def of(module: Module) -> SequenceDims:
@@ -50,11 +50,7 @@ class SequenceDims:
                 p.name: {v.name: positions(p.name, v.name, len(v.type.shape)) for v in _values(p)}
                 for p in module.procedures
             },
-            frozenset(
-                a.name
-                for a in module.arrays
-                if a.kind is Kind.PARAM and positions("", a.name, len(a.type.shape))
-            ),
+            {a.name: positions("", a.name, len(a.type.shape)) for a in module.arrays},
         )
 
 

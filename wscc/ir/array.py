@@ -57,7 +57,8 @@ class Array:
     With pipeline stages, an array may be on one `stage` only (-1: on all). It may hold for the host the
     elements of the array `of` from `first` on; several that hold the same element hold replicas of it. Its
     `relation` says what it is to another array; its name never does. A parameter may have `rates` of its own, which
-    the optimizer uses for it.
+    the optimizer uses for it. The dimensions of `zigzag` are positions of a sequence that lie in zigzag order
+    (`wscc.ir.zigzag`) along the first axis that splits them; all other dimensions lie as they are.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Array:
     first: int = 0
     relation: Relation | None = None
     rates: Rates | None = None
+    zigzag: tuple[int, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property

@@ -82,7 +82,6 @@ class HeaderSpans:
 
     title: Span = NO_SPAN
     stages: Span = NO_SPAN
-    zigzag: Span = NO_SPAN
     dies: Span = NO_SPAN
     memory: Span = NO_SPAN
     step: Span = NO_SPAN
@@ -94,8 +93,7 @@ class Module:
 
     `axes` is the strategy as an ordered logical mesh, first axis major; a logical die index is row-major over
     it. `dies` is the physical die of each logical index (from `place` on), `routes` those that
-    messages take (from `route` on), `memory` the map of every die's arena (from `plan_memory` on). Sequences
-    split by an axis of `zigzag` are in zigzag order (`wscc.ir.zigzag`).
+    messages take (from `route` on), `memory` the map of every die's arena (from `plan_memory` on).
     """
 
     name: str
@@ -109,7 +107,6 @@ class Module:
     dies: tuple[int, ...] = ()
     routes: tuple[Route, ...] = ()
     memory: Memory | None = None
-    zigzag: tuple[str, ...] = ()
     spans: HeaderSpans = field(default=HeaderSpans(), compare=False, repr=False)
 
     @property
@@ -121,6 +118,12 @@ class Module:
     def dies_used(self) -> int:
         """Number of logical dies."""
         return prod(n for _, n in self.axes)
+
+    @property
+    def zigzag(self) -> tuple[str, ...]:
+        """The axes along which sequences lie in zigzag order: the first of each dimension that arrays name so."""
+        orders = (a.type.layout.dims[d][0] for a in self.arrays if a.type.layout for d in a.zigzag)
+        return tuple(dict.fromkeys(orders))
 
     @property
     def stages(self) -> int:

@@ -67,10 +67,10 @@ class Train:
     """The settings of a training step: `batch` sequences in `microbatches` calls of each procedure of the model.
 
     `clip` bounds the norm of the gradients; 0 means no clipping. `zero` (Rajbhandari et al., arXiv 1910.02054) is
-    what replicas share out: nothing (0), the optimizer's state (1), or weights and gradients too (3). Each pipeline
-    stage holds `interleave` chunks of layers: chunk c, on stage c mod pp, has `stages[c]` layers; where `stages` is
-    empty, the chunks take equal time. `data` is a file, of which the last `validation_rows` rows, or
-    `validation_percent` of them, are not trained on (both 0: all are).
+    what replicas (`wscc.strategy.holds_replicas`) share out: nothing (0), the optimizer's state (1), or weights and
+    gradients too (3). Each pipeline stage holds `interleave` chunks of layers: chunk c, on stage c mod pp, has
+    `stages[c]` layers; where `stages` is empty, the chunks take equal time. `data` is a file, of which the last
+    `validation_rows` rows, or `validation_percent` of them, are not trained on (both 0: all are).
     """
 
     batch: Positive

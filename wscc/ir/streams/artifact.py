@@ -26,7 +26,7 @@ class HostTensor:
     """An array that the host may fill or read: `prod(extents)` elements of `type` (with its layout), in parts.
 
     The slice of a die follows from the layout and its coordinates. Parts that hold the same element hold
-    replicas of it."""
+    replicas of it. The dimensions of `zigzag` lie in that order (`wscc.ir.zigzag`) along their first axis."""
 
     name: str
     kind: Kind
@@ -35,6 +35,7 @@ class HostTensor:
     init: Init
     parts: tuple[HostPart, ...]
     relation: Relation | None = None
+    zigzag: tuple[int, ...] = ()
 
     def is_a(self, role: Role) -> bool:
         return self.relation is not None and self.relation.role is role
@@ -43,8 +44,7 @@ class HostTensor:
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """`axes`: the logical mesh, first axis major; `stages` equal blocks of its dies are pipeline stages.
-    `rows`, `columns`, `dead_links` describe the wafer.
-    Sequences split by an axis of `zigzag` lie in that order (`wscc.ir.zigzag`)."""
+    `rows`, `columns`, `dead_links` describe the wafer."""
 
     name: str
     axes: tuple[tuple[str, int], ...]
@@ -56,7 +56,6 @@ class Manifest:
     tensors: tuple[HostTensor, ...]
     train: Train
     data_file: str
-    zigzag: tuple[str, ...] = ()
 
     def related(self, role: Role) -> dict[str, str]:
         """By the name of an array, that of its gradient or incomplete sum."""

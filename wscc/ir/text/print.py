@@ -45,8 +45,6 @@ def _header(m: Module) -> Iterator[str]:
     yield f"optimizer {record(m.train.optimizer)}"
     yield f"lr_schedule {record(m.train.lr_schedule)}"
     yield from _machine(m.machine)
-    if m.zigzag:
-        yield f"zigzag {' '.join(map(spell_word, m.zigzag))}"
     if m.dies:
         yield f"dies {spell_ints(m.dies)}"
     yield from map(_route, range(len(m.routes)), m.routes)
@@ -92,7 +90,8 @@ def _array(a: Array) -> str:
     part = f" of=%{spell_name(a.of)} first={a.first}" if a.of else ""
     relation = f" {a.relation.role}_of=%{spell_name(a.relation.array)}" if a.relation else ""
     rates = f" rates({record(a.rates)})" if a.rates else ""
-    options = f"{extents}{init}{storage}{stage}{part}{relation}{rates}"
+    zigzag = f" zigzag=({', '.join(map(str, a.zigzag))})" if a.zigzag else ""
+    options = f"{extents}{init}{storage}{stage}{part}{relation}{rates}{zigzag}"
     return f"array %{spell_name(a.name)} : {spell_type(a.type)} kind={a.kind}{options}"
 
 

@@ -42,7 +42,6 @@ def read_module(tree: Node, source: Source) -> Module:
         _dies(r, by_rule.get("dies")),
         tuple(_route(r, i, n) for i, n in enumerate(nodes(tree, "route"))),
         _memory(r, by_rule.get("memory"), nodes(tree, "placement")),
-        tuple(map(r.word, tokens(by_rule["zigzag"])[:-1])) if "zigzag" in by_rule else (),
         _spans(r, by_rule),
     )
     if r.mistakes:
@@ -52,7 +51,7 @@ def read_module(tree: Node, source: Source) -> Module:
 
 def _spans(r: Reading, by_rule: dict[str, Node]) -> HeaderSpans:
     # A rule that is only a keyword and attributes has one token of its own, the end of the line.
-    rules = {"title": "module"} | {n: n for n in ("stages", "zigzag", "dies", "memory", "step")}
+    rules = {"title": "module"} | {n: n for n in ("stages", "dies", "memory", "step")}
     return HeaderSpans(
         **{n: r.line(tokens(by_rule[rule])[0]) for n, rule in rules.items() if rule in by_rule}
     )
@@ -147,7 +146,7 @@ def _array(r: Reading, node: Node) -> Array:
     return Array(
         r.name(name), r.tensor_type(type_), r.choice(kind, Kind, "kind of array", list(Kind)), extents,
         _init(r, parts.get("init")), storage, stage, of, first, _relation(r, parts.get("relation")),
-        rates, r.span(name, end),
+        rates, tuple(map(r.integer, parts.get("zigzag", ()))), r.span(name, end),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from wscc.ir.train import Rates, Train
 from wscc.ir.types import TensorType
 from wscc.ir.verify.fabric import check_fabric
 from wscc.ir.verify.finding import Findings, Place, in_procedure
-from wscc.ir.verify.layouts import check_layout
+from wscc.ir.verify.layouts import check_layout, check_orders
 from wscc.ir.verify.memory import check_memory
 from wscc.ir.verify.ops import check_ops
 from wscc.ir.verify.relations import check_relation
@@ -81,9 +81,6 @@ def _header(m: Module) -> Findings:
         agreeing = (m.train, m.train.lr_schedule)
         wrong = [f"`{name}`: {words}" for r in agreeing for name, words in r.disagreements()]
     yield from map(place.wrong, wrong)
-    if unknown := [a for a in m.zigzag if a not in m.sizes]:
-        place = Place(f"module `{m.name}`", m.spans.zigzag)
-        yield place.wrong(f"a sequence lies in zigzag over `{unknown[0]}`, which is no axis")
     yield from check_dies(m)
     yield from check_routes(m)
 
@@ -103,7 +100,8 @@ def _arrays(m: Module) -> Findings:
     by_name = {a.name: a for a in m.arrays}
     for a in m.arrays:
         place = Place(f"array `%{a.name}`", a.span)
-        yield from _type(m, place, a.type)
+        wrong_type = [*_type(m, place, a.type)]
+        yield from wrong_type or check_orders(place, a, m.sizes)
         if any(n < 1 for n in a.extents):
             yield place.wrong(f"extents {list(a.extents)} are not positive")
         if a.init.kind not in _INITS:

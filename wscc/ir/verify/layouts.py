@@ -1,9 +1,10 @@
-"""The check of a layout by itself: axes of the module, each in one place, even splits."""
+"""Checks of layouts by themselves: axes of the module, each in one place, even splits; orders of positions."""
 
 from __future__ import annotations
 
 from math import prod
 
+from wscc.ir.array import Array
 from wscc.ir.types import TensorType
 from wscc.ir.verify.finding import Findings, Place
 
@@ -29,3 +30,19 @@ def check_layout(place: Place, kind: TensorType, sizes: dict[str, int]) -> Findi
         parts = prod(sizes[a] for a in axes)
         if n % parts:
             yield place.wrong(f"dimension {d} of {n} does not divide into {parts} parts ({', '.join(axes)})")
+
+
+def check_orders(place: Place, array: Array, sizes: dict[str, int]) -> Findings:
+    """The mistakes in what an array with a right layout says of the order of its positions."""
+    dims = array.type.layout.dims if array.type.layout else ((),) * len(array.type.shape)
+    if sorted({*array.zigzag} & {*range(len(dims))}) != list(array.zigzag):
+        yield place.wrong(
+            f"`zigzag` has dimensions {list(array.zigzag)} of {len(dims)}, not some of them in order"
+        )
+        return
+    for d in array.zigzag:
+        if not dims[d]:
+            yield place.wrong(f"dimension {d} lies in zigzag, and no axis splits it")
+        elif array.type.shape[d] % (2 * sizes[dims[d][0]]):
+            words = f"dimension {d} of {array.type.shape[d]} lies in zigzag along `{dims[d][0]}`"
+            yield place.wrong(f"{words}, and does not divide into {2 * sizes[dims[d][0]]} pieces")
