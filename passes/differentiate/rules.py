@@ -58,10 +58,19 @@ class Backward:
         )  # fmt: skip
 
     def sum_to(self, dy: Value, from_: tuple[str, ...], to: tuple[str, ...], dtype: DType) -> Value:
-        """The sum of `dy` over the factors of `from_` that `to` lacks: the gradient of a broadcast."""
+        """The sum of `dy` over the factors of `from_` that `to` lacks, in `dtype`: the gradient of a broadcast."""
         if from_ == to:
-            return dy
+            return dy if dy.type.dtype is dtype else self.emit("cast", [dy], [from_], [to], [dtype])[0]
         return self.emit("sum", [dy], [from_], [to], [dtype])[0]
+
+    def grad_dtypes(self) -> list[DType]:
+        """The element types of the gradients of all operands."""
+        return [self.tape.grad_dtype(v) for v in self.op.operands]
+
+    def before_sum(self, i: int, dy: Value) -> DType:
+        """The element type of the gradient of operand i as large as the result: its own if nothing is to be summed."""
+        rule = self.op.rule
+        return self.tape.grad_dtype(self.op.operands[i]) if rule.ins[i] == rule.outs[0] else dy.type.dtype
 
 
 def _with_own_marks(rule: Rule) -> Rule:
@@ -99,13 +108,15 @@ def _linear_pair(sign: float) -> Callable[[Backward, Grads], Grads]:
     def rule(b: Backward, dys: Grads) -> Grads:
         dy, out = _result_gradient(dys), b.op.rule.outs[0]
         grads: list[Value | None] = []
-        for value, term, factor in zip(b.op.operands, b.op.rule.ins, (1.0, sign), strict=True):
+        for i, (value, term, factor) in enumerate(
+            zip(b.op.operands, b.op.rule.ins, (1.0, sign), strict=True)
+        ):
             if not b.tape.needs_grad(value):
                 grads.append(None)
                 continue
             scaled = dy
             if factor != 1.0:
-                (scaled,) = b.emit("scale", [dy], [out], [out], [dy.type.dtype], {"factor": factor})
+                (scaled,) = b.emit("scale", [dy], [out], [out], [b.before_sum(i, dy)], {"factor": factor})
             grads.append(b.sum_to(scaled, out, term, b.tape.grad_dtype(value)))
         return grads
 
@@ -121,7 +132,9 @@ def _mul(b: Backward, dys: Grads) -> Grads:
             grads.append(None)
             continue
         other = b.op.operands[1 - i]
-        (full,) = b.emit("mul", [dy, b.tape.forward(other)], [out, rule.ins[1 - i]], [out], [dy.type.dtype])
+        (full,) = b.emit(
+            "mul", [dy, b.tape.forward(other)], [out, rule.ins[1 - i]], [out], [b.before_sum(i, dy)]
+        )
         grads.append(b.sum_to(full, out, rule.ins[i], b.tape.grad_dtype(value)))
     return grads
 
@@ -129,21 +142,21 @@ def _mul(b: Backward, dys: Grads) -> Grads:
 def _div(b: Backward, dys: Grads) -> Grads:
     dy, rule, (x, y) = _result_gradient(dys), b.op.rule, b.op.operands
     out, dtype = rule.outs[0], dy.type.dtype
-    (by_y,) = b.emit("div", [dy, b.tape.forward(y)], [out, rule.ins[1]], [out], [dtype])
+    (by_y,) = b.emit("div", [dy, b.tape.forward(y)], [out, rule.ins[1]], [out], [b.before_sum(0, dy)])
     grads: list[Value | None] = [None, None]
     if b.tape.needs_grad(x):
         grads[0] = b.sum_to(by_y, out, rule.ins[0], b.tape.grad_dtype(x))
     if b.tape.needs_grad(y):
         quotient = b.tape.forward(b.op.results[0])
         (product,) = b.emit("mul", [by_y, quotient], [out, out], [out], [dtype])
-        (negated,) = b.emit("scale", [product], [out], [out], [dtype], {"factor": -1.0})
+        (negated,) = b.emit("scale", [product], [out], [out], [b.before_sum(1, dy)], {"factor": -1.0})
         grads[1] = b.sum_to(negated, out, rule.ins[1], b.tape.grad_dtype(y))
     return grads
 
 
 def _scale(b: Backward, dys: Grads) -> Grads:
     dy, term = _result_gradient(dys), b.op.rule.ins[0]
-    return b.emit("scale", [dy], [term], [term], [dy.type.dtype], dict(b.op.attrs))
+    return b.emit("scale", [dy], [term], [term], b.grad_dtypes(), dict(b.op.attrs))
 
 
 def _cast(b: Backward, dys: Grads) -> Grads:
@@ -169,7 +182,8 @@ def _split(b: Backward, dys: Grads) -> Grads:
 def _stack(b: Backward, dys: Grads) -> Grads:
     dy, part = _result_gradient(dys), b.op.rule.ins[0]
     n = len(b.op.operands)
-    return b.emit("split", [dy], [b.op.rule.outs[0]], [part] * n, [dy.type.dtype] * n, dict(b.op.attrs))
+    parts = b.emit("split", [dy], [b.op.rule.outs[0]], [part] * n, [dy.type.dtype] * n, dict(b.op.attrs))
+    return [b.sum_to(g, part, part, dtype) for g, dtype in zip(parts, b.grad_dtypes(), strict=True)]
 
 
 def _zeros_like(b: Backward, value: Value, term: tuple[str, ...]) -> Value:
@@ -183,9 +197,7 @@ def _pointwise(kind: str) -> Callable[[Backward, Grads], Grads]:
         term = b.op.rule.ins[0]
         xs = [b.tape.forward(v) for v in b.op.operands]
         n = len(xs)
-        return b.emit(
-            kind, [*xs, _result_gradient(dys)], [term] * (n + 1), [term] * n, [v.type.dtype for v in xs]
-        )
+        return b.emit(kind, [*xs, _result_gradient(dys)], [term] * (n + 1), [term] * n, b.grad_dtypes())
 
     return rule
 
@@ -198,7 +210,7 @@ def _norm(kind: str) -> Callable[[Backward, Grads], Grads]:
         terms = b.op.rule.ins
         return b.emit(
             kind, [b.tape.forward(x), b.tape.forward(gain), _result_gradient(dys)], [terms[0], terms[1], terms[0]],
-            terms, [b.tape.grad_dtype(v) for v in b.op.operands], dict(b.op.attrs),
+            terms, b.grad_dtypes(), dict(b.op.attrs),
         )  # fmt: skip
 
     return rule
@@ -208,7 +220,7 @@ def _rope(b: Backward, dys: Grads) -> Grads:
     dy, term = _result_gradient(dys), b.op.rule.ins[0]
     sign = b.op.attr("sign")
     assert isinstance(sign, float)
-    return b.emit("rope", [dy], [term], [term], [dy.type.dtype], {**dict(b.op.attrs), "sign": -sign})
+    return b.emit("rope", [dy], [term], [term], b.grad_dtypes(), {**dict(b.op.attrs), "sign": -sign})
 
 
 def _embedding(b: Backward, dys: Grads) -> Grads:
@@ -223,13 +235,12 @@ def _embedding(b: Backward, dys: Grads) -> Grads:
 
 def _attention(b: Backward, dys: Grads) -> Grads:
     """One backward op for q, k and v, since keys, values and their gradients travel together."""
-    q, k, v = b.op.operands
     rule = b.op.rule
     tq, tk, tv = rule.ins
-    operands = [*(b.tape.forward(x) for x in (q, k, v, *b.op.results)), _result_gradient(dys)]
+    operands = [*(b.tape.forward(x) for x in (*b.op.operands, *b.op.results)), _result_gradient(dys)]
     return b.emit(
         "attention_bwd", operands, [tq, tk, tv, *rule.outs, tq], [tq, tk, tv],
-        [q.type.dtype, k.type.dtype, v.type.dtype], dict(b.op.attrs),
+        b.grad_dtypes(), dict(b.op.attrs),
     )  # fmt: skip
 
 

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.verdicts import MISTAKES, Mistake, Program, artifact, check
+from tests.support.compile_once import artifact_of_file
+from tests.support.paths import CASES
 from wscc.backends.artifact.files import Artifact
+from wscc.driver.train import RunOptions, run
 
 # Params and gradients coarser and wider than compute, in each kind of sum over dies and micro-batches.
 RIGHT = [
@@ -27,6 +30,19 @@ RIGHT = [
 def test_right_programs_pass_in_any_types(program: Program, tmp_path: Path) -> None:
     verdict = check(artifact(program, tmp_path), steps=2)
     assert verdict.ok, verdict
+
+
+@pytest.mark.parametrize("params", ["bf16", "f32"])
+def test_gradients_of_weights_that_are_read_by_element_have_their_type_from_the_start(
+    params: str, tmp_path: Path
+) -> None:
+    """They used to be rounded to bf16 on the way, and where `params` is bf16 the compiler broke off."""
+    text = (CASES / "read_by_element.wsl").read_text(encoding="utf-8")
+    model = tmp_path / "model.wsl"
+    model.write_text(text.replace("params bf16", f"params {params}"), encoding="utf-8")
+    outcome = run(artifact_of_file(model), RunOptions(steps=2), check=True)
+    assert outcome.check is not None
+    assert outcome.check.ok, outcome.check
 
 
 @pytest.fixture(scope="module")
