@@ -9,6 +9,7 @@ from math import prod
 from wscc.analysis.op_axes import split_axes, working_axes
 from wscc.ir.fabric import Kernel
 from wscc.ir.module import Module
+from wscc.ir.naming import FORWARD
 from wscc.ir.op import Op
 from wscc.ir.step import calls
 
@@ -47,13 +48,15 @@ def hidden_flops(sharded: Module) -> int:
     )
 
 
-def hidden_model_flops(sharded: Module) -> int:
-    """The part of `model_flops` that no die computes, because a causal mask hides whole shards of keys."""
+def hidden_model_flops(graph: Module, sharded: Module) -> int:
+    """The part of the `model_flops` of a forward module that no die computes, because a causal mask hides whole shards
+    of keys. `sharded` is the module that `partition` makes of it."""
+    sharded_ops = {(p.name, op.results[0].name): op for p in sharded.procedures for op in p.ops}
     return 3 * sum(
-        int(times * op.flops * (1 - computed_fraction(op, sharded)))
-        for call, times in calls(sharded.step)
-        for op in sharded.procedure(call.procedure).ops
-        if op.flops and not op.origin
+        int(times * op.flops * (1 - computed_fraction(sharded_ops[p + FORWARD, op.results[0].name], sharded)))
+        for p, times in ((call.procedure, times) for call, times in calls(graph.step))
+        for op in graph.procedure(p).ops
+        if op.flops
     )
 
 

@@ -181,7 +181,7 @@ class _Linked:
     def artifact(self, planned: Module) -> Artifact:
         """The artifact of a planned module, without a report."""
         streams, manifest = emit(planned)
-        flops = model_flops(self.graph) - hidden_model_flops(self._sharded)
+        flops = model_flops(self.graph) - hidden_model_flops(self.graph, self.modules[Partition.name])
         profile = profile_of(self.graph, self.modules["place"], planned, streams, flops, self.file)
         return Artifact(
             streams,
