@@ -133,6 +133,8 @@ STRATEGIES = [
 )
 # The last die has pads alone of the vocabulary: 41 as 48 over eight.
 @example("gpt", {"tp": 8}, 41, 41, 7, {})
+# The head streams the table in chunks of rows, the last of which has a pad.
+@example("gpt", {"tatp": 4}, 67, 32, 8, {})
 @example("llama", {"pp": 2, "tp": 2}, 33, 21, 5, {"recompute": "selective"})
 def test_odd_sizes_equal_one_device_and_pads_stay_zero(
     family: str, degrees: dict[str, int], vocab: int, ffn: int, heads: int, options: dict[str, Any]
