@@ -15,6 +15,7 @@ from wscc.passes.fuse import Fuse
 from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.overlap_calls import OverlapCalls
+from wscc.passes.pad import Pad
 from wscc.passes.partition import Partition
 from wscc.passes.place import Place
 from wscc.passes.plan_memory import PlanMemory
@@ -29,6 +30,7 @@ PASSES: Final[dict[str, type[Pass]]] = {
     p.name: p
     for p in (
         Differentiate,
+        Pad,
         Partition,
         Stages,
         HoistCasts,
@@ -60,6 +62,7 @@ def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
     overlap: list[Pass] = [SpreadMessages(), OverlapCalls()] if level > 0 else []
     return [
         Differentiate(),
+        Pad(),
         Partition(),
         Stages(choices.call_order),
         *local_rewrites,

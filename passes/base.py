@@ -14,6 +14,7 @@ class Fact(StrEnum):
     """A property of a module; passes require and provide facts, so that the runner can check their order."""
 
     DIFFERENTIATED = "differentiated"
+    PADDED = "padded"
     PARTITIONED = "partitioned"
     STAGED = "cut into stages"
     PLACED = "placed"

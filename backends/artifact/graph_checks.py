@@ -52,6 +52,8 @@ def _mistakes(graph: Module, m: Manifest) -> Iterator[str]:
     wafer = graph.machine
     if graph.level is not Level.GRAPH:
         yield f"it is of the {graph.level} level"
+    if any(a.unpadded for a in graph.arrays):
+        yield "its arrays have pads, and those of a model have none"
     facts = {
         "name": (graph.name, m.name),
         "axes": (graph.axes, m.axes),
@@ -88,4 +90,4 @@ def _most_turns(step: Step) -> int:
 
 
 def _facts(t: HostTensor) -> tuple[object, ...]:
-    return t.kind, t.type.shape, t.type.dtype, t.extents, t.init
+    return t.kind, t.shape, t.type.dtype, t.extents, t.init

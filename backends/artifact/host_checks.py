@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import lcm, prod
+from operator import gt
 from typing import Final
 
 from wscc.backends.artifact.mistake import Mistake
@@ -87,8 +88,8 @@ def _relations(m: Manifest) -> Iterator[str]:
         yield "`program.host.tensors` does not have one gradient for each parameter"
 
 
-def _elements(t: HostTensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return t.extents, t.type.shape
+def _elements(t: HostTensor) -> tuple[tuple[int, ...], ...]:
+    return t.extents, t.type.shape, t.shape
 
 
 def _tensor(t: HostTensor, m: Manifest, arena_bytes: int) -> Iterator[str]:
@@ -109,6 +110,8 @@ def _tensor(t: HostTensor, m: Manifest, arena_bytes: int) -> Iterator[str]:
             pieces = lcm(pieces, 2 * sizes[split[0]])
         if n % pieces:
             yield f"`type.shape` has {n:,}, which {pieces:,} pieces do not divide"
+    if len(t.shape) != len(shape) or any(map(gt, t.shape, shape)):
+        yield f"`unpadded` is {list(t.shape)}, which is no part of the shape"
     size = prod(t.type.local_shape(sizes)) * t.type.dtype.size
     yield from _parts(t, m, size, arena_bytes)
 

@@ -63,6 +63,7 @@ LIMITS: Final[dict[str, Limit]] = {
     "Manifest.dead_links": Limit(0, MAX_DIES - 1, 2 * MAX_DIES),
     "HostTensor.extents": Limit(1, MOST_COUNT, MOST_DIMS),
     "HostTensor.zigzag": Limit(0, MOST_DIMS - 1, MOST_DIMS),
+    "HostTensor.unpadded": Limit(1, MOST_BYTES, MOST_DIMS),
     "HostPart.stage": Limit(-1, MAX_DIES - 1),
     "HostPart.first": _INDEX,
     "HostPart.count": Limit(1, MOST_COUNT),

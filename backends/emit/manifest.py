@@ -55,5 +55,6 @@ def _tensor(name: str, held: list[tuple[Array, Placement]]) -> HostTensor:
         each = prod(extents[1:])
         extents = (max(p.first + p.count for p in parts) // each, *extents[1:])
     return HostTensor(
-        name, first.kind, first.type, extents, first.init, parts, first.relation, first.zigzag
+        name, first.kind, first.type, extents, first.init, parts, first.relation, first.zigzag,
+        first.unpadded,
     )  # fmt: skip

@@ -49,25 +49,27 @@ def initialise(machine: Machine, seed: int) -> None:
 
 
 def write(machine: Machine, name: str, index: tuple[int, ...], value: Tensor) -> None:
-    """Write `value`, of the array's whole shape, to its element `index`: each die gets its shard, rounded to the
-    array's element type.
+    """Write `value`, of the array's shape without pads, to its element `index`: each die gets its shard, rounded to
+    the array's element type.
 
     Of a partial array the dies at coordinate 0 get the value, the others the neutral element. `CompileError` W501
     if there is no such array or element, or the shape is another.
     """
     t = tensor(machine.manifest, name)
-    if value.shape != t.type.shape:
-        raise fail(Code.ARTIFACT, f"`{name}` is {list(t.type.shape)}, not {list(value.shape)}")
-    value = _permuted(value, _orders(t, machine.manifest))
+    if value.shape != t.shape:
+        raise fail(Code.ARTIFACT, f"`{name}` is {list(t.shape)}, not {list(value.shape)}")
+    value = _permuted(_padded(value, t.type.shape), _orders(t, machine.manifest))
     for die, address, slices, has_value in _places(t, index, machine.manifest):
         part = value[slices].astype(t.type.dtype.numpy)
         machine.store(die, address, part if has_value else _neutral(t, part))
 
 
 def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
-    """The whole value of an element, of the array's shape: shards joined, partial ones summed (or their maximum).
+    """The whole value of an element, of the array's shape without pads: shards joined, partial ones summed (or their
+    maximum).
 
-    `CompileError` W504 if two dies hold different replicas, which never happens in a right program.
+    `CompileError` W504 if two dies hold different replicas, or a pad is not zero, which never happens in a right
+    program.
     """
     t = tensor(machine.manifest, name)
     layout = _layout(t)
@@ -86,7 +88,21 @@ def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
             die_name = machine.die_name(die)
             raise fail(Code.CHECK, f"die {die_name} holds another replica of `{name}` than others")
         shards.setdefault(key, part)
-    return _permuted(whole, {d: np.argsort(o) for d, o in _orders(t, machine.manifest).items()})
+    whole = _permuted(whole, {d: np.argsort(o) for d, o in _orders(t, machine.manifest).items()})
+    value = whole[tuple(slice(0, n) for n in t.shape)]
+    # Where training has diverged, zeros times infinity are none, and others say so.
+    if np.count_nonzero(whole) > np.count_nonzero(value) and np.isfinite(value).all():
+        raise fail(Code.CHECK, f"a pad of `{name}` is not zero")
+    return value
+
+
+def _padded(value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`value` with zeros behind it in each dimension, up to `shape`."""
+    if value.shape == shape:
+        return value
+    whole = np.zeros(shape, value.dtype)
+    whole[tuple(slice(0, n) for n in value.shape)] = value
+    return whole
 
 
 class Snapshot:
@@ -132,9 +148,10 @@ def _initial(
 ) -> Tensor:
     """The initial value of one shard of an element."""
     if orders:
-        whole = initial(t.name, index, t.type.shape, t.init, seed, t.type.dtype)
-        return _permuted(whole, orders)[slices]
-    return initial_slice(t.name, index, t.type.shape, t.init, seed, t.type.dtype, slices)
+        whole = initial(t.name, index, t.shape, t.init, seed, t.type.dtype)
+        return _permuted(_padded(whole, t.type.shape), orders)[slices]
+    part = initial_slice(t.name, index, t.shape, t.init, seed, t.type.dtype, slices)
+    return _padded(part, tuple(s.stop - s.start for s in slices))
 
 
 def addresses(t: HostTensor, index: tuple[int, ...]) -> Iterator[tuple[int, int]]:

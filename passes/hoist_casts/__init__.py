@@ -121,6 +121,7 @@ class _Hoisting:
             stage=param.stage,
             relation=relation,
             zigzag=param.zigzag,
+            unpadded=param.unpadded,
             span=param.span,
         )
 

@@ -107,7 +107,7 @@ def _idle(axis: str, instance: OpInstance, chain: Chain, axes: Degrees) -> Compi
     degree = dict(axes)[axis]
     return fail(
         Code.DEGREE,
-        f"`{axis} = {degree}` divides no dimension of `{name}` {list(shape)} that it may split",
+        f"`{axis} = {degree}` divides no dimension of `{name}` {chain.shape_words(name, shape)} that it may split",
         instance.op.span,
         candidates=[
             change

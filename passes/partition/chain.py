@@ -50,11 +50,17 @@ class Chain:
     items: list[OpInstance | Boundary] = field(default_factory=list)
     weights: set[str] = field(default_factory=set)
     params: dict[str, Value] = field(default_factory=dict)
+    unpadded: dict[str, tuple[int, ...]] = field(default_factory=dict)
     inputs: dict[str, Value] = field(default_factory=dict)
 
     @property
     def instances(self) -> list[OpInstance]:
         return [i for i in self.items if isinstance(i, OpInstance)]
+
+    def shape_words(self, name: str, shape: tuple[int, ...]) -> str:
+        """The shape of a parameter in words: as the model has it, and with its pads."""
+        unpadded = self.unpadded.get(name)
+        return f"{list(unpadded)} (with pads {list(shape)})" if unpadded else f"{list(shape)}"
 
 
 def forward_calls(module: Module) -> Iterator[tuple[Call, Loop | None]]:
@@ -83,6 +89,8 @@ def _add_segment(
         names[value.name] = ref.array
         if arrays[ref.array].kind is Kind.PARAM:
             chain.params.setdefault(ref.array, value)
+            if unpadded := arrays[ref.array].unpadded:
+                chain.unpadded[ref.array] = unpadded
             chain.weights.add(ref.array)
         elif arrays[ref.array].kind is not Kind.CARRIED:
             chain.inputs.setdefault(ref.array, value)

@@ -78,7 +78,7 @@ class StorageSharding:
         if not divisible:
             raise fail(
                 Code.UNEVEN,
-                f"no dimension of `{name}` {list(shape)} divides by `{axis} = {degree}`"
+                f"no dimension of `{name}` {self.chain.shape_words(name, shape)} divides by `{axis} = {degree}`"
                 + (f" beside {' '.join(layout.axes)}" if layout.axes else ""),
                 candidates=self._changes(axis, remaining),
             )

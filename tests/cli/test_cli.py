@@ -53,7 +53,7 @@ def test_the_report_has_the_promised_fields(
     assert main(["compile", model, "-o", str(tmp_path / "o"), "--json", *SMALL]) == 0
     report = json.loads(capsys.readouterr().out)
     assert set(report) == {
-        "strategy", "dies_used", "compile_seconds", "params", "parameter_groups", "flops_per_step", "memory",
+        "strategy", "dies_used", "compile_seconds", "params", "parameter_groups", "flops_per_step", "memory", "pads",
         "placement", "phases",
         "procedures", "traffic_bytes", "instructions", "replicated_flops", "hidden_flops", "sequence_order",
         "storage",

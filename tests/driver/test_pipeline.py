@@ -74,7 +74,7 @@ def test_a_part_of_a_part_knows_what_came_before_both() -> None:
 
 def test_a_pass_of_ones_own_runs_where_it_is_put_and_is_watched() -> None:
     own = WHOLE.with_own([Insertion(Counted(), after="fuse")])
-    assert names(own)[3:7] == ["hoist_casts", "fuse", "counted", "place"]
+    assert names(own)[4:8] == ["hoist_casts", "fuse", "counted", "place"]
     seen: list[str] = []
     timings = Timings()
     own = WHOLE.until(Place).with_own([Insertion(Counted(), after="stages")])
@@ -97,7 +97,7 @@ def test_a_pass_of_ones_own_is_checked_like_any_other() -> None:
 
 def test_a_pass_that_a_pipeline_lacks_is_named() -> None:
     for cut in (WHOLE.until, WHOLE.after, Pipeline.default(0).before):
-        with pytest.raises(CompileError, match="`counted` is none of the passes differentiate, partition"):
+        with pytest.raises(CompileError, match="`counted` is none of the passes differentiate, pad"):
             cut(Counted)
     with pytest.raises(CompileError, match="the pipeline has no pass `counted`"):
         WHOLE.with_own([Insertion(Counted(), after="counted")])

@@ -123,7 +123,7 @@ def test_an_edit_that_is_proposed_compiles(wrong: str, right: str) -> None:
 def test_trials_end() -> None:
     """A thousand candidates that are all refused cost no more than the budget."""
     many = tuple(Proposal(sets=(("train.batch", str(n)),)) for n in range(1001, 3001, 2))
-    error = Refused(Diagnostic(refusal(MLP, Overrides(parallel="tp=3")).code, "wrong", candidates=many))
+    error = Refused(Diagnostic(refusal(MLP, Overrides(parallel="tp=7")).code, "wrong", candidates=many))
     trials = Trials(parse(Source("m.wsl", MLP.text)), Overrides(parallel="dp=2"))
     assert not with_proposals(error, trials).diagnostics[0].proposals
     assert trials.left == 0

@@ -100,20 +100,15 @@ def test_c2_no_width_divides(degrees: dict[str, int], tmp_path: Path) -> None:
     assert "[5, 5]" in holds(REFUSED, p, tmp_path).why
 
 
-@pytest.mark.parametrize(
-    ("degrees", "contract"), [({"tp": 2}, EQUAL), ({"tp": 4}, REFUSED), ({"tatp": 2}, EQUAL)]
-)
-def test_c3_only_the_contraction_divides_or_not(
-    degrees: dict[str, int], contract: str, tmp_path: Path
-) -> None:
-    """(255, 130) x (130, 127): K = 130 is the only dimension that 2 divides, and 4 divides none."""
+@by({"tp": 2}, {"tp": 4}, {"tatp": 2})
+def test_c3_only_the_contraction_divides_or_not(degrees: dict[str, int], tmp_path: Path) -> None:
+    """(255, 130) x (130, 127): K = 130 is the only dimension that 2 divides, and 4 divides none: both get pads."""
     p = Program(
         degrees=degrees, d=130, layer="x = x + relu(x @ w1) @ w2", f=130, vocab=130, layers=1, batch=2, seq=2,
         more="param a : [d, 127] init normal(0.1)  param z : [127, vocab] init normal(0.3)",
         head="(x @ a) @ z",
     )  # fmt: skip
-    found = holds(contract, p, tmp_path)
-    assert contract == EQUAL or "[130, 127]" in found.why or "[130, 130]" in found.why
+    holds(EQUAL, p, tmp_path)
 
 
 # ---- C4: fewer heads of keys and values than the degree

@@ -67,7 +67,8 @@ PLAIN = Draw(rows=2, cols=4, parts=(Part(2, (Line("mlp"),)),))
     ("changes", "codes"),
     [
         ({"degrees": (("tp", 8),)}, set()),
-        ({"degrees": (("tp", 3),)}, {"W201"}),
+        ({"degrees": (("tp", 3),)}, set()),  # 8 as 9
+        ({"degrees": (("tp", 7),)}, {"W201"}),  # 8 as 14 would be too much
         ({"degrees": (("tp", 16),)}, {"W201", "W301"}),
         ({"degrees": (("dp", 3),), "extra": 1}, {"W201"}),
         ({"degrees": (("tatp", 8),), "seq": 3}, {"W201"}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from math import prod
@@ -110,8 +110,10 @@ class Draw:
     def dies(self) -> int:
         return prod(n for _, n in self.degrees)
 
-    def params(self) -> Iterator[tuple[str, tuple[int, ...], bool, int]]:
-        """(name, shape, whether it is multiplied, copies) of every parameter."""
+    def params(
+        self, sizes: Mapping[str, int] | None = None
+    ) -> Iterator[tuple[str, tuple[int, ...], bool, int]]:
+        """(name, shape, whether it is multiplied, copies) of every parameter; `sizes` may be others than its own."""
         found = {"wte": ("table", 1), "gf": ("g", 1)} | ({} if self.is_tied else {"head": ("table", 1)})
         for part, line, n in self._lines():
             for key in line.of.params:
@@ -121,7 +123,7 @@ class Draw:
         found.update({"z0": ("w", 1)} if self._uses("z") else {})
         found.update({"t0": ("sum", 1)} if self._uses("t") else {})
         for name, (key, copies) in found.items():
-            shape = tuple(self.sizes[d] for d in PARAMS[key].dims)
+            shape = tuple((sizes or self.sizes)[d] for d in PARAMS[key].dims)
             yield name, shape, PARAMS[key].is_multiplied, copies
 
     def _lines(self) -> Iterator[tuple[Part, Line, int]]:
@@ -237,7 +239,7 @@ def drawn(rng: random.Random) -> Draw:
         sram=rng.choice([4_000, 30_000, 100_000]) if rng.random() < 0.06 else ROOMY,
         d=rng.choice([8, 16] if even else [6, 8, 10, 12]), f=rng.choice([8, 16] if even else [5, 6, 12, 20]),
         kv=rng.choice([1, 2, 2, 4] if even else [1, 2, 3]), group=rng.choice([1, 2, 2, 4] if even else [1, 2, 3]),
-        e=e, vocab=rng.choice([8, 16, 15, 17] if even else [5, 12, 17]),
+        e=e, vocab=rng.choice([8, 16, 15, 17] if even else [5, 12, 17, 41, 67]),
         seq=(seq := rng.choice([1, 4, 8, 8] if even else [1, 3, 5, 6, 7])),
         is_tied=rng.random() < 0.5, loss=loss,
         parts=parts, degrees=_degrees(rng, rows * cols),

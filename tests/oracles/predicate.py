@@ -20,6 +20,9 @@ SPLIT_WEIGHTS = ("tp",)
 SHARDED = ("tatp",)  # stored weights are also split along these
 REPLICAS = ("dp", "sp")  # and along these if the program asks for it
 WALKS = ("tatp",)  # groups of these are walks of neighbours
+# Dimensions that may have pads, and how much of them: in all, and for axes that split stored weights alone.
+PADDED = ("f", "vocab", "heads", "kv")
+PADS, STORED_PADS = 1 / 4, 1 / 64
 # Of the narrowest of parameters and gradients.
 BYTES = {
     "f64": 8, "f32": 4, "bf16": 4, "all bf16": 2, "coarse grads": 2, "coarse params": 2, "wide grads": 2,
@@ -43,12 +46,33 @@ class Expected:
 
 def expected(draw: Draw) -> Expected:
     """The outcomes that are right for a program; one with several faults may be refused for any of them."""
-    exact = frozenset(
-        (*_shapes(draw), *_batch(draw), *_stages(draw), *_tokens(draw), *_weights(draw), *_wafer(draw))
-    )
+    exact = frozenset((*_shapes(draw), *_batch(draw), *_stages(draw), *_tokens(draw), *_wafer(draw)))
+    weights = frozenset(_weights(draw, _padded(draw)))
+    # A width that a norm counts has no pads, nor has one that is the same through a shared parameter.
+    unpadded = frozenset(_weights(draw, draw.sizes)) if _norms_a_width(draw) else weights
     lower, upper = _memory(draw)
     memory = frozenset({"W401"} if draw.sram < upper else ())
-    return Expected(exact | memory, is_open=not exact and draw.sram >= lower)
+    exact |= weights & unpadded
+    return Expected(exact | weights | unpadded | memory, is_open=not exact and draw.sram >= lower)
+
+
+def _norms_a_width(draw: Draw) -> bool:
+    return any(line.piece == "normed_weight" for part in draw.parts for line in part.lines)
+
+
+def _padded(draw: Draw) -> dict[str, int]:
+    """The sizes of the dimensions with pads, where a degree does not divide them."""
+    degrees = dict(draw.degrees)
+    due = [(degrees.get(a, 1), PADS) for a in SPLIT_WEIGHTS]
+    due += [(degrees[a], STORED_PADS) for a, _ in draw.degrees if a in _sharding(draw)]
+    sizes = draw.sizes
+    for dim in PADDED:
+        step = 1
+        for degree, most in due:
+            pads = -draw.sizes[dim] % (step * degree)
+            if pads <= most * draw.sizes[dim]:
+                sizes[dim], step = draw.sizes[dim] + pads, step * degree
+    return sizes
 
 
 def _shapes(draw: Draw) -> Iterator[str]:
@@ -95,9 +119,9 @@ def _tokens(draw: Draw) -> Iterator[str]:
         remaining[fits[0]] //= n
 
 
-def _weights(draw: Draw) -> Iterator[str]:
+def _weights(draw: Draw, sizes: dict[str, int]) -> Iterator[str]:
     degrees = dict(draw.degrees)
-    for _, shape, is_multiplied, _ in draw.params():
+    for _, shape, is_multiplied, _ in draw.params(sizes):
         if not is_multiplied:
             continue
         splits = [degrees[a] for a in SPLIT_WEIGHTS if degrees.get(a, 1) > 1]
@@ -213,7 +237,8 @@ def _memory(draw: Draw) -> tuple[int, int]:
     widest = max(3 * draw.d, draw.f, draw.vocab, 3 * draw.kv * draw.group * max(draw.e, draw.seq))
     in_flight = degrees.get("pp", 1) * max(draw.interleave, 1)
     layers = 2 + sum(max(p.layers, 1) * len(p.lines) for p in draw.parts)
+    padded = unit * sum(prod(shape) * copies for _, shape, _, copies in draw.params(_padded(draw)))
     return (
         copies_kept * weights // shares,
-        8 * copies_kept * weights + 8 * tokens * widest * 30 * layers * in_flight + 100_000,
+        8 * copies_kept * padded + 8 * tokens * widest * 30 * layers * in_flight + 100_000,
     )

@@ -161,7 +161,7 @@ def test_reasons_are_counted_apart() -> None:
         search(problem("train.interleave=3"))
     message = error.value.diagnostics[0].message
     assert message.startswith(
-        "none of 26 strategies of 4 to 1 dies fits: 15 W201, such as `dp=2,sp=2`: `interleave 3`"
+        "none of 26 strategies of 4 to 1 dies fits: 16 W201, such as `dp=2,sp=2`: `interleave 3`"
     )
     assert re.search(r"; 6 W201, .* 2; 1 W201, such as `dp=3`: batch 8 .* = 6$", message)
 

@@ -3,12 +3,14 @@ hides."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
 
 from wscc.analysis.op_axes import split_axes, working_axes
 from wscc.ir.fabric import Kernel
 from wscc.ir.module import Module
+from wscc.ir.naming import FORWARD
 from wscc.ir.op import Op
 from wscc.ir.step import calls
 
@@ -47,14 +49,28 @@ def hidden_flops(sharded: Module) -> int:
     )
 
 
-def hidden_model_flops(sharded: Module) -> int:
-    """The part of `model_flops` that no die computes, because a causal mask hides whole shards of keys."""
+def hidden_model_flops(graph: Module, sharded: Module) -> int:
+    """The part of the `model_flops` of a forward module that no die computes, because a causal mask hides whole shards
+    of keys. `sharded` is the module that `partition` makes of it."""
     return 3 * sum(
-        int(times * op.flops * (1 - computed_fraction(op, sharded)))
-        for call, times in calls(sharded.step)
-        for op in sharded.procedure(call.procedure).ops
-        if op.flops and not op.origin
+        int(times * op.flops * (1 - computed_fraction(own, sharded)))
+        for op, own, times in _forward_ops(graph, sharded)
     )
+
+
+def padded_model_flops(graph: Module, padded: Module) -> int:
+    """FLOPs that `model_flops` would have more if the pads of `padded`, made of a forward module, were the model's."""
+    return 3 * sum(times * (own.flops - op.flops) for op, own, times in _forward_ops(graph, padded))
+
+
+def _forward_ops(graph: Module, step: Module) -> Iterator[tuple[Op, Op, int]]:
+    """Each op with FLOPs of a forward module, what became of it in `step`, and how often it runs in a step."""
+    own = {(p.name, op.results[0].name): op for p in step.procedures for op in p.ops}
+    for call, times in calls(graph.step):
+        for op in graph.procedure(call.procedure).ops:
+            key = call.procedure + FORWARD, op.results[0].name
+            if op.flops and key in own:
+                yield op, own[key], times
 
 
 def computed_fraction(op: Op, sharded: Module) -> Fraction:

@@ -13,6 +13,7 @@ from wscc.cli.common import ModelOptions, json_option, model_options, on_termina
 from wscc.cli.load_map import wafer_map
 from wscc.cli.program import model_request
 from wscc.cli.search import Progress, in_words
+from wscc.driver.pads import pads_words
 from wscc.driver.storage import storage_words
 from wscc.ir.module import Module
 from wscc.ir.ops import OPS
@@ -144,11 +145,13 @@ def _show_summary(program: Program, folder: Path) -> None:
     r = program.report
     strategy = " ".join(f"{a}={n}" for a, n in r["strategy"].items()) or "one die"
     memory, place = r["memory"], r["placement"]
+    padded = pads_words(program.graph, r["pads"], r["flops_per_step"])
     rows = [
         ("strategy", f"{strategy} on {r['dies_used']} dies of {program.graph.machine.name}"),
         ("parameters", f"{r['params']:,}"),
         *_groups(r["parameter_groups"], program.graph.train.optimizer.kind),
         ("FLOPs per step", f"{r['flops_per_step']:,}"),
+        *([("padded", padded)] if padded else []),
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
         *storage_words(r["storage"]),
         *([("weights", f"converted {r['weights_converted']}")] if "fit" in r["weights_converted"] else []),

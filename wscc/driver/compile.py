@@ -16,6 +16,7 @@ from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
+from wscc.driver.pads import pads_report
 from wscc.driver.pipeline import Insertion, Observer, Pipeline, Timings, check
 from wscc.driver.proposals import Trials, proposing
 from wscc.driver.report import Loads, build_report
@@ -181,7 +182,7 @@ class _Linked:
     def artifact(self, planned: Module) -> Artifact:
         """The artifact of a planned module, without a report."""
         streams, manifest = emit(planned)
-        flops = model_flops(self.graph) - hidden_model_flops(self._sharded)
+        flops = model_flops(self.graph) - hidden_model_flops(self.graph, self.modules[Partition.name])
         profile = profile_of(self.graph, self.modules["place"], planned, streams, flops, self.file)
         return Artifact(
             streams,
@@ -209,6 +210,7 @@ class _Linked:
         report = build_report(
             self.graph, self._sharded, planned, place, self.loads, artifact.streams, self.timings,
             cut=layer_cut(self.modules[Partition.name]), hoisting=HoistCasts.name in self.modules,
+            pads=pads_report(self.graph, self.modules[Partition.name]),
         )  # fmt: skip
         return Compiled(self.graph, self.modules, replace(artifact, report=report))
 

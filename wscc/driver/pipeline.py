@@ -211,6 +211,7 @@ def facts_of(module: Module) -> frozenset[Fact]:
     scheduled = lowered and not transfers and any(isinstance(s, Post) for s in body)
     conditions = {
         Fact.DIFFERENTIATED: any(a.kind is Kind.GRAD for a in module.arrays),
+        Fact.PADDED: module.level is not Level.GRAPH or any(a.unpadded for a in module.arrays),
         Fact.PARTITIONED: module.level is not Level.GRAPH,
         Fact.STAGED: module.level is not Level.GRAPH and (module.stages > 1 or not stage_axes(module.sizes)),
         Fact.PLACED: bool(module.dies),

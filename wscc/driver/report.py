@@ -31,12 +31,12 @@ class Loads:
 
 def build_report(
     graph: Module, sharded: Module, planned: Module, place: Placement, loads: Loads, streams: Streams,
-    timings: Timings, *, cut: LayerCut | None, hoisting: bool,
+    timings: Timings, *, cut: LayerCut | None, pads: dict[str, Any], hoisting: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """The report of a program, ready for JSON; memory is in bytes, times are in seconds.
 
     `graph` is the forward module, `sharded` the partitioned one; `cut` is how its layers were cut into stages, if they
-    were; `hoisting` is true if `hoist_casts` has run.
+    were; `pads` is the part about pads; `hoisting` is true if `hoist_casts` has run.
     """
     memory = memory_report(planned)
     return {
@@ -46,6 +46,7 @@ def build_report(
         "params": parameters(graph),
         "parameter_groups": parameter_groups(graph),
         "flops_per_step": model_flops(graph),
+        "pads": pads,
         "memory": {
             "peak_bytes_per_die_max": memory.peak,
             "peak_bytes_per_die": [

@@ -159,7 +159,7 @@ class Trainer:
         return Checker(self.graph, _stacked(self.parameters, self.first_weight))
 
     def _whole(self, t: HostTensor) -> NDArray[Any]:
-        whole = np.empty((*t.extents, *t.type.shape), t.type.dtype.numpy)
+        whole = np.empty((*t.extents, *t.shape), t.type.dtype.numpy)
         for index in np.ndindex(*t.extents):
             whole[index] = host_io.read(self.machine, t.name, index)
         return whole

@@ -59,6 +59,8 @@ class Array:
     `relation` says what it is to another array; its name never does. A parameter may have `rates` of its own, which
     the optimizer uses for it. The dimensions of `zigzag` are positions of a sequence that lie in zigzag order
     (`wscc.ir.zigzag`) along the first axis that splits them; all other dimensions lie as they are.
+    `unpadded` is the shape that the model gives it, where that of `type` is larger: beyond it are pads, which hold
+    zeros and which the host never sees.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Array:
     relation: Relation | None = None
     rates: Rates | None = None
     zigzag: tuple[int, ...] = ()
+    unpadded: tuple[int, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property

@@ -26,7 +26,8 @@ class HostTensor:
     """An array that the host may fill or read: `prod(extents)` elements of `type` (with its layout), in parts.
 
     The slice of a die follows from the layout and its coordinates. Parts that hold the same element hold
-    replicas of it. The dimensions of `zigzag` lie in that order (`wscc.ir.zigzag`) along their first axis."""
+    replicas of it. The dimensions of `zigzag` lie in that order (`wscc.ir.zigzag`) along their first axis.
+    `unpadded` is its shape without pads (`wscc.ir.array.Array`); empty: it has none."""
 
     name: str
     kind: Kind
@@ -36,6 +37,12 @@ class HostTensor:
     parts: tuple[HostPart, ...]
     relation: Relation | None = None
     zigzag: tuple[int, ...] = ()
+    unpadded: tuple[int, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an element for the host: without pads."""
+        return self.unpadded or self.type.shape
 
     def is_a(self, role: Role) -> bool:
         return self.relation is not None and self.relation.role is role

@@ -91,7 +91,8 @@ def _array(a: Array) -> str:
     relation = f" {a.relation.role}_of=%{spell_name(a.relation.array)}" if a.relation else ""
     rates = f" rates({record(a.rates)})" if a.rates else ""
     zigzag = f" zigzag=({', '.join(map(str, a.zigzag))})" if a.zigzag else ""
-    options = f"{extents}{init}{storage}{stage}{part}{relation}{rates}{zigzag}"
+    unpadded = f" unpadded=({', '.join(map(str, a.unpadded))})" if a.unpadded else ""
+    options = f"{extents}{init}{storage}{stage}{part}{relation}{rates}{zigzag}{unpadded}"
     return f"array %{spell_name(a.name)} : {spell_type(a.type)} kind={a.kind}{options}"
 
 

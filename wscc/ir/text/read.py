@@ -146,7 +146,8 @@ def _array(r: Reading, node: Node) -> Array:
     return Array(
         r.name(name), r.tensor_type(type_), r.choice(kind, Kind, "kind of array", list(Kind)), extents,
         _init(r, parts.get("init")), storage, stage, of, first, _relation(r, parts.get("relation")),
-        rates, tuple(map(r.integer, parts.get("zigzag", ()))), r.span(name, end),
+        rates, tuple(map(r.integer, parts.get("zigzag", ()))),
+        tuple(map(r.integer, parts.get("unpadded", ()))), r.span(name, end),
     )  # fmt: skip
 
 

@@ -104,6 +104,8 @@ def _arrays(m: Module) -> Findings:
         yield from wrong_type or check_orders(place, a, m.sizes)
         if any(n < 1 for n in a.extents):
             yield place.wrong(f"extents {list(a.extents)} are not positive")
+        if a.unpadded:
+            yield from _pads(place, a)
         if a.init.kind not in _INITS:
             yield place.wrong(f"`init` is `{a.init.kind}`, not {', '.join(_INITS)}")
         if not isfinite(a.init.std) or a.init.std < 0:
@@ -116,6 +118,16 @@ def _arrays(m: Module) -> Findings:
             yield from check_relation(m, place, a, a.relation)
         if a.storage:
             yield from _storage(m, place, a, by_name.get(a.storage))
+
+
+def _pads(place: Place, a: Array) -> Findings:
+    shape = a.type.shape
+    if len(a.unpadded) != len(shape) or not all(
+        1 <= n <= whole for n, whole in zip(a.unpadded, shape, strict=True)
+    ):
+        yield place.wrong(f"`unpadded` is {list(a.unpadded)}, which is no part of its shape {list(shape)}")
+    elif a.kind is Kind.INPUT:
+        yield place.wrong("an input has no pads: the host fills all of it")
 
 
 def _rates(place: Place, a: Array, rates: Rates) -> Findings:

@@ -32,3 +32,6 @@ def check_relation(module: Module, place: Place, array: Array, relation: Relatio
     ):
         types = f"{spell_type(array.type)} and {spell_type(other.type)}"
         yield place.wrong(f"it is the {role} of `%{name}`, and they are {types}")
+    elif array.unpadded != other.unpadded:
+        shapes = f"{list(array.unpadded)} and {list(other.unpadded)}"
+        yield place.wrong(f"it is the {role} of `%{name}`, and without pads they are {shapes}")
