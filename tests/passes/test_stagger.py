@@ -203,7 +203,9 @@ def test_a_delay_is_not_repeated_until_clusters_have_met() -> None:
 @lru_cache
 def planned(link_model: str = "") -> Compiled:
     shape = Shape(batch=12, calls=4, d=48, vocab=48)
-    return compile_graph(gpt(REPLICAS, shape, wafer=ROW), choices=Choices(stagger=link_model, allgather="ring"))
+    return compile_graph(
+        gpt(REPLICAS, shape, wafer=ROW), choices=Choices(stagger=link_model, allgather="ring")
+    )
 
 
 @lru_cache
