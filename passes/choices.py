@@ -10,7 +10,7 @@ from wscc.diagnostics import Source
 # The mapper that guarantees rings and paths of neighbours.
 DEFAULT_MAPPER: Final = "cpsat"
 ROUTINGS: Final = ("xy", "adaptive")
-ALLGATHERS: Final = ("ring", "multicast")
+ALLGATHERS: Final = ("auto", "ring", "multicast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class Choices:
     """The options of one compilation.
 
     `mapper`: the algorithm that places the dies. `routing`: `xy` (initial routes), `adaptive` (TCME), or empty for
-    adaptive from `-O2` on. `allgather`: the plan of an all-gather that does not stream, from neighbour to neighbour
-    (`ring`) or from each die to all others at once (`multicast`). `stagger`: the link model of the simulation that
-    decides whether clusters of dies that share hot links start apart (empty: all start at once). `call_order`: the
-    text of a call order for the step (None: that of `stages`).
+    adaptive from `-O2` on. `allgather`: the algorithm of each reshard, the fastest by estimate (`auto`), from
+    neighbour to neighbour (`ring`), or gathers from each die to all others at once (`multicast`). `stagger`: the link
+    model of the simulation that decides whether clusters of dies that share hot links start apart (empty: all start at
+    once). `call_order`: the text of a call order for the step (None: that of `stages`).
     """
 
     mapper: str = DEFAULT_MAPPER

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import ClassVar, Final
 
 from wscc.analysis.index_ranges import Coordinates, Run
@@ -18,9 +17,9 @@ from wscc.ir.op import GraphStmt, Op, Reshard, Value
 from wscc.ir.per_die import NOBODY, Ints, at, per_die, times_each
 from wscc.ir.step import Ref, calls
 from wscc.ir.views import View, indexed, whole_view
-from wscc.machine.topology import mesh_topology
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import ALLGATHERS
+from wscc.passes.lower_collectives.algorithms import Algorithms
 from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.passes.lower_collectives.op_instance import OpInstance
 from wscc.passes.lower_collectives.ops import LOWERINGS
@@ -38,9 +37,10 @@ class LowerCollectives(Pass):
     """Lower every sharded procedure to kernels and transfers, in an order that is right when each statement
     is executed by all dies in turn.
 
-    Ops become instructions. Reshards become transfers along one axis: on a ring of neighbours, a chain, or a ring over
-    several hops where peers are apart. Streams (collective matmuls) become loops over chunks. With
-    `allgather=multicast`, each die sends its shard of a gather to all others at once. Splits and slices only name part
+    Ops become instructions. Reshards become transfers along one axis: on a ring of neighbours, a chain, a ring over
+    several hops where peers are apart, or from each die to all others at once. With `allgather=auto`, each takes
+    what is fastest by estimate: few rounds for few bytes, neighbours for many. With `ring`, none sends to all; with
+    `multicast`, all gathers do. Streams (collective matmuls) become loops over chunks. Splits and slices only name part
     of a buffer. A result that the procedure returns is computed in the memory that the caller binds it to.
 
     Before: %g = all_gather(%x) axis=tp dim=1 : f32[8,16,32]
@@ -51,24 +51,24 @@ class LowerCollectives(Pass):
     requires: ClassVar[frozenset[Fact]] = frozenset({Fact.PLACED})
     provides: ClassVar[frozenset[Fact]] = frozenset({Fact.LOWERED})
 
-    allgather: str = "ring"
+    allgather: str = ALLGATHERS[0]
 
     def run(self, module: Module) -> Module:
         if self.allgather not in ALLGATHERS:
-            choices = " or ".join(f"`{a}`" for a in ALLGATHERS)
+            choices = "`" + "`, `".join(ALLGATHERS[:-1]) + f"` or `{ALLGATHERS[-1]}`"
             raise fail(Code.OPTION, f"`allgather` is {choices}, not `{self.allgather}`")
         mesh = LogicalMesh(module.axes)
         coordinates = Coordinates(mesh, module.zigzag)
-        connectivity = {axis: _connectivity(module, mesh, axis) for axis in mesh.sizes}
         args = {c.procedure: c.args for c, _ in calls(module.step)}
         storage = {a.name: a.storage or a.name for a in module.arrays}
         callers = _callers(module)
-        multicast, die = self.allgather == "multicast", module.machine.die
+        die = module.machine.die
         fast, tile = max(1, die.sram // _TEMPORARIES), die.tile
+        algorithms = Algorithms(module, self.allgather, fast)
 
         def lowered(p: Procedure) -> Procedure:
             bindings = _bindings(p, args[p.name], storage)
-            lowering = _ProcedureLowering(coordinates, connectivity, p, bindings, multicast, fast, tile)
+            lowering = _ProcedureLowering(coordinates, algorithms, p, bindings, fast, tile)
             return _on_dies(lowering.lower(), callers[p.name])
 
         return module.with_(level=Level.FABRIC, procedures=tuple(map(lowered, module.procedures)))
@@ -100,19 +100,6 @@ def _masked(stmt: GraphStmt | FabricStmt, dies: Ints) -> FabricStmt:
     return replace(stmt, to=per_die(to if at(dies, i) else NOBODY for i, to in enumerate(stmt.to)))
 
 
-def _connectivity(module: Module, mesh: LogicalMesh, axis: str) -> str:
-    """`ring` if all groups of the axis are closed rings of neighbours, `chain` if all are open paths or rings, else
-    `apart`."""
-    topology = mesh_topology(module.machine)
-    closed = True
-    for group in mesh.groups(axis):
-        dies = [module.dies[i] for i in group]
-        if not all(topology.are_adjacent(a, b) for a, b in pairwise(dies)):
-            return "apart"
-        closed = closed and topology.are_adjacent(dies[-1], dies[0])
-    return "ring" if closed else "chain"
-
-
 def _is_view(stmt: GraphStmt) -> bool:
     return stmt.kind == "slice" if isinstance(stmt, Reshard) else stmt.definition.view
 
@@ -142,16 +129,16 @@ class _ProcedureLowering:
     given place; those in `accumulated` are added to it."""
 
     def __init__(
-        self, coordinates: Coordinates, connectivity: dict[str, str], procedure: Procedure, bindings: Bindings,
-        multicast: bool, fast_bytes: int, tile: int,
+        self, coordinates: Coordinates, algorithms: Algorithms, procedure: Procedure, bindings: Bindings,
+        fast_bytes: int, tile: int,
     ) -> None:  # fmt: skip
         self.coordinates = coordinates
         self.mesh = mesh = coordinates.mesh
-        self.connectivity = connectivity
+        self.algorithms = algorithms
         self.procedure = procedure
         self.arguments = [self._argument(j, bindings) for j in range(len(procedure.outputs))]
         names = {v.name for v in procedure.inputs} | set(self.arguments)
-        self.build = FabricBuilder(mesh, {}, [], names, multicast, fast_bytes, tile)
+        self.build = FabricBuilder(mesh, {}, [], names, fast_bytes, tile)
         self.env = {v.name: whole_view(v.name, self._local(v), v.type.dtype) for v in procedure.inputs}
         self.exclusive = bindings.exclusive
         self.destinations: dict[str, View] = {}
@@ -236,9 +223,8 @@ class _ProcedureLowering:
             self.build.kernel("copy", [target], [source])
 
     def _reshard(self, s: Reshard) -> None:
-        operand, connectivity = self.env[s.operand.name], self.connectivity[s.axis]
         self.env[s.result.name] = lower_reshard(
-            self.build, s, operand, lambda _: self._destination(s.result), connectivity
+            self.build, s, self.env[s.operand.name], lambda _: self._destination(s.result), self.algorithms
         )
 
     def _op(self, op: Op) -> None:
@@ -259,7 +245,7 @@ class _ProcedureLowering:
         if op.stream is None:
             LOWERINGS[op.kind](OpInstance(self.build, op, reads, writes, runs, accumulates))
             return
-        groups = axis_groups(self.build, op.stream.axis, self.connectivity[op.stream.axis])
+        groups = axis_groups(self.build, op.stream.axis, self.algorithms.neighbours(op.stream.axis))
         coordinates = self._coordinates(op)
         lower_stream(StreamInstance(groups, op, op.stream, reads, writes, coordinates, runs, accumulates))
 

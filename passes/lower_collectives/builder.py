@@ -36,16 +36,15 @@ def part_of(view: View, part: Part) -> View | None:
 class FabricBuilder:
     """The body and buffers of one procedure.
 
-    `taken`: names in use, those of arguments included. `multicast`: dies that gather send to all others at once.
-    `fast_bytes`: bytes that the temporaries of one op should not exceed. `tile`: the side of a matrix unit. `channel`:
-    that of the next transfer. `source`, `span`: the op that the next statements come from.
+    `taken`: names in use, those of arguments included. `fast_bytes`: bytes that the temporaries of one op should not
+    exceed. `tile`: the side of a matrix unit. `channel`: that of the next transfer. `source`, `span`: the op that the
+    next statements come from.
     """
 
     mesh: LogicalMesh
     buffers: dict[str, Buffer]
     body: list[FabricStmt]
     taken: set[str]
-    multicast: bool = False
     fast_bytes: int = 1 << 62
     tile: int = 1
     channel: int = 0

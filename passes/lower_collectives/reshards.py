@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from wscc.analysis.gather_plan import GatherPlan, Move, Part, chain, ring
+from wscc.analysis.gather_plan import GatherPlan, Move, Part
 from wscc.ir.logical_mesh import LogicalMesh, mask
 from wscc.ir.op import Reshard
 from wscc.ir.per_die import NOBODY, Ints, flipped, times
 from wscc.ir.views import View, flat, sliced
+from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms, Reduction
 from wscc.passes.lower_collectives.builder import FabricBuilder, part_of
-
-# Up to this many bytes an all_reduce gathers all parts and sums them locally: fewer rounds matter more.
-DIRECT_BYTES: Final = 32 * 1024
 
 # The opcode that combines two parts, by kind of reduction.
 COMBINE: Final = {"sum": "add", "max": "maximum"}
@@ -27,12 +25,18 @@ COMBINE: Final = {"sum": "add", "max": "maximum"}
 
 @dataclass(frozen=True, slots=True)
 class AxisGroups:
-    """The groups of dies along one axis of the mesh, with a gather plan that fits their connectivity."""
+    """The groups of dies along one axis of the mesh, with a gather plan. `replicated`: what a die sends to several
+    others in a gather is one content."""
 
     build: FabricBuilder
     axis: str
     plan: GatherPlan
     one_hop: bool
+    replicated: bool = False
+
+    def by(self, algorithm: Algorithm) -> AxisGroups:
+        """The same groups with the gather plan of another algorithm."""
+        return axis_groups(self.build, self.axis, algorithm)
 
     @property
     def mesh(self) -> LogicalMesh:
@@ -58,20 +62,17 @@ class AxisGroups:
         """Values given by position in a group, by die."""
         return self.mesh.by_position(self.axis, values)
 
-    def send(self, move: Move, read: View, write: View, group: str) -> None:
+    def send(self, move: Move, read: View, write: View, group: str, content: str = "") -> None:
         """Append the transfer of one move; `read` is the sender's view, `write` the receiver's, of the whole shard."""
         source, target = part_of(read, move.part), part_of(write, move.part)
         if source is not None and target is not None:
             peers = self.mesh.peers(self.axis, move.to)
-            self.build.transfer(peers, source, target, group, one_hop=self.one_hop)
+            self.build.transfer(peers, source, target, group, content, one_hop=self.one_hop)
 
 
-def axis_groups(build: FabricBuilder, axis: str, connectivity: str) -> AxisGroups:
-    """The groups along an axis. `connectivity`: `ring` or `chain` of neighbours, or `apart` (a ring over several
-    hops)."""
-    size = build.mesh.sizes[axis]
-    plan = chain(size) if connectivity == "chain" and size > 2 else ring(size)
-    return AxisGroups(build, axis, plan, connectivity != "apart")
+def axis_groups(build: FabricBuilder, axis: str, algorithm: Algorithm) -> AxisGroups:
+    """The groups along an axis, with the gather plan of an algorithm."""
+    return AxisGroups(build, axis, algorithm.plan, algorithm.one_hop, algorithm.replicated)
 
 
 def arriving(move: Move) -> tuple[tuple[int, ...], tuple[bool, ...]]:
@@ -97,25 +98,14 @@ def gathering(a: AxisGroups, x: View, out: View, dim: int, group: str) -> Iterat
     own_shard = a.shard_view(out, dim, a.position)
     if x != own_shard:
         a.build.kernel("copy", [own_shard], [x])
-    if a.build.multicast:
-        _to_all(a, x, out, dim, group)
-        return
+    # What a die sends to all others is one content, which routers may replicate.
+    content = f"{group}.{a.build.channel}" if a.replicated else ""
     for r, moves in enumerate(a.plan.rounds):
         for move in moves:
             shard, _ = arriving(move)
             source = x if r == 0 else a.shard_view(out, dim, a.by_position(move.shard))
-            a.send(move, source, a.shard_view(out, dim, a.by_position(shard)), group)
+            a.send(move, source, a.shard_view(out, dim, a.by_position(shard)), group, content)
         yield
-
-
-def _to_all(a: AxisGroups, x: View, out: View, dim: int, group: str) -> None:
-    """Append a multicast: each die sends its shard to all others of its group, the same bytes, which routers may
-    replicate."""
-    content = f"{group}.{a.build.channel}"
-    for k in range(1, a.size):
-        peers = a.mesh.peers(a.axis, tuple((p + k) % a.size for p in range(a.size)))
-        sender = a.by_position(tuple((p - k) % a.size for p in range(a.size)))
-        a.build.transfer(peers, x, a.shard_view(out, dim, sender), group, content)
 
 
 def reduce_scatter(a: AxisGroups, x: View, out: View, dim: int, group: str, combine: str = "add") -> None:
@@ -199,23 +189,25 @@ def add_arrived(
             a.build.kernel(combine, [into], [into, part], where=mask(a.mesh, a.axis, receivers))
 
 
-def all_reduce(a: AxisGroups, x: View, out: View, group: str, combine: str = "add") -> None:
-    """Append an all_reduce of `x` into `out`, of equal shapes.
+def sum_of_parts(a: AxisGroups, x: View, out: View, group: str, combine: str = "add") -> None:
+    """Append an all_reduce of `x` into `out`, of equal shapes: every die gathers the parts of all, and combines them in
+    order of position."""
+    parts = a.build.buffer(f"{group}.parts", (a.size, *x.shape), x.dtype)
+    local = View(x.buffer, x.offset, (1, *x.shape), (0, *x.strides), x.dtype)
+    all_gather(a, local, parts, 0, group)
+    first, *rest = (sliced(parts, 0, p, 1) for p in range(a.size))
+    row = View(out.buffer, out.offset, (1, *out.shape), (0, *out.strides), out.dtype)
+    a.build.kernel(combine, [row], [first, rest[0]])
+    for part in rest[1:]:
+        a.build.kernel(combine, [row], [row, part])
 
-    Small ones gather the parts and combine them in order of position; large ones are a reduce_scatter, then an
-    all_gather (R. Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004).
-    """
+
+def scatter_and_gather(
+    a: AxisGroups, gather: AxisGroups, x: View, out: View, group: str, combine: str = "add"
+) -> None:
+    """Append an all_reduce of `x` into `out`, of equal shapes: a reduce_scatter of equal shards, then their
+    all_gather, each with the plan of its own groups."""
     n, size = out.elements, a.size
-    if out.bytes <= DIRECT_BYTES or n % size:
-        parts = a.build.buffer(f"{group}.parts", (size, *x.shape), x.dtype)
-        local = View(x.buffer, x.offset, (1, *x.shape), (0, *x.strides), x.dtype)
-        all_gather(a, local, parts, 0, group)
-        first, *rest = (sliced(parts, 0, p, 1) for p in range(size))
-        row = View(out.buffer, out.offset, (1, *out.shape), (0, *out.strides), out.dtype)
-        a.build.kernel(combine, [row], [first, rest[0]])
-        for part in rest[1:]:
-            a.build.kernel(combine, [row], [row, part])
-        return
     whole = flat(a.build.contiguous(x, f"{group}.flat"))
     result = out if out.is_contiguous else a.build.buffer(f"{group}.out", out.shape, out.dtype)
     rows = View(whole.buffer, whole.offset, (size, n // size), (n // size, 1), x.dtype)
@@ -227,7 +219,7 @@ def all_reduce(a: AxisGroups, x: View, out: View, group: str, combine: str = "ad
         a.build.kernel("copy", [own_shard], [own_copy])
     else:
         reduce_scatter(a, rows, own_shard, 0, group, combine)
-    all_gather(a, own_shard, into, 0, group)
+    all_gather(gather, own_shard, into, 0, group)
     if result is not out:
         a.build.kernel("copy", [out], [result])
 
@@ -254,14 +246,14 @@ def lower_reshard(
     op: Reshard,
     x: View,
     destination: Callable[[tuple[int, ...]], View],
-    connectivity: str,
+    algorithms: Algorithms,
 ) -> View:
     """The view of the result of a reshard of `x`, whose kernels and transfers are appended; a slice is only a view.
 
     `destination` gives the view for a result of a local shape.
     """
     shape = op.result.type.local_shape(build.mesh.sizes)
-    a = axis_groups(build, op.axis, connectivity)
+    a = axis_groups(build, op.axis, algorithms.neighbours(op.axis))
     if op.kind == "slice":
         return a.shard_view(x, op.dim, a.position)
     out = destination(shape)
@@ -271,16 +263,23 @@ def lower_reshard(
         build.kernel("copy", [out], [x], where=first)
         build.kernel("fill", [out], [], {"value": 0.0}, flipped(first))
     elif op.kind == "all_gather":
-        all_gather(a, x, out, op.dim, group)
+        all_gather(a.by(algorithms.gather(op.axis, x.bytes)), x, out, op.dim, group)
     elif op.kind == "reduce_scatter":
-        reduce_scatter(a, x, out, op.dim, group)
-    elif op.kind == "all_reduce":
-        all_reduce(a, x, out, group, COMBINE[str(op.reduction)])
-    elif op.kind == "stage_sum":
-        all_reduce(a, x, out, group, COMBINE["sum"])
+        reduce_scatter(a.by(algorithms.scatter(op.axis, out.bytes)), x, out, op.dim, group)
+    elif op.kind in ("all_reduce", "stage_sum"):
+        reduction = algorithms.reduction(op.axis, out.elements, out.dtype.size)
+        _all_reduce(a, reduction, x, out, group, COMBINE[str(op.reduction or "sum")])
     elif op.kind == "permute":
         to = tuple(op.target if p == op.source else NOBODY for p in range(a.size))
         build.transfer(a.mesh.peers(op.axis, to), x, out, group)
     else:
         all_to_all(a, x, out, op.dim, op.to, group)
     return out
+
+
+def _all_reduce(a: AxisGroups, reduction: Reduction, x: View, out: View, group: str, combine: str) -> None:
+    gather = a.by(reduction.gather)
+    if reduction.scatter is None:
+        sum_of_parts(gather, x, out, group, combine)
+    else:
+        scatter_and_gather(a.by(reduction.scatter), gather, x, out, group, combine)

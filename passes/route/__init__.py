@@ -29,9 +29,10 @@ class Route(Pass):
     along its row, then along its column; where that path is dead, the shortest live one, ties by a fixed order.
 
     Never worse than the initial routes. Free of deadlock: all routes of the module keep to the turns of the
-    same virtual channels. With `enough`, a phase is left as it is once no link is busy for more than
-    that many per cent of the time that its own kernels take. `Module.routes` holds each route once; `Transfer.route`
-    is its index by sender. Fails with W302 where no live path is left. `phase_loads` computes the load of the links.
+    same virtual channels. A phase is left as it is once no link is busy for longer than its latency, which a detour
+    costs at least, or, with `enough`, than that many per cent of the time that its own kernels take. `Module.routes`
+    holds each route once; `Transfer.route` is its index by sender. Fails with W302 where no live path is left.
+    `phase_loads` computes the load of the links.
 
     Before: transfer 0 to=[1,2,3,0]
     After:  transfer 0 to=[1,2,3,0] route=[0,1,2,3]; routes (0,0)-(0,1), ...
@@ -47,10 +48,14 @@ class Route(Pass):
     enough: int = 0
 
     def _limits(self, phase: PhaseFlows, machine: Wafer) -> Limits:
-        """The limits of a phase: a link may be busy for `enough` per cent of the time that the phase computes."""
+        """The limits of a phase: a link may be busy for its latency, or for `enough` per cent of the time that the
+        phase computes."""
         rates = Rates.exact(machine)
         hidden = rates.link.capacity(rates.die.compute(phase.flops)) * self.enough / 100
-        return Limits(max_iter=self.max_iter, max_paths=self.max_paths, enough_bytes=int(hidden))
+        # A detour costs the latency of its links: what a link carries in less is not worth one.
+        worth = rates.link.capacity(rates.link.latency)
+        enough = int(max(hidden, worth))
+        return Limits(max_iter=self.max_iter, max_paths=self.max_paths, enough_bytes=enough)
 
     def run(self, module: Module) -> Module:
         topology = mesh_topology(module.machine)

@@ -25,7 +25,8 @@ class SpreadMessages(Pass):
 
     The gather of a weight for its use (`zero 3`) depends on nothing: its messages begin when the gather before it along
     the same axis is over, and are in flight during the work between. Nothing but the sum at the end depends on the
-    scatter of a gradient: its messages end before the next ones begin. By an estimate, a wait comes when the same
+    scatter of a gradient: its messages end before the next ones begin. Messages that are mostly latency take no turns:
+    they begin at once, or end at last. By an estimate, a wait comes when the same
     fraction of that work is done as of the messages has arrived. Dependent statements keep their order, and posts and
     sends stand above their waits, so results stay what they were, and nothing can deadlock.
 
@@ -75,7 +76,9 @@ def _spread(procedure: Procedure, times: StatementTimes, dies: int, names: dict[
     for group in groups:
         queue = [g for g in groups if g.queue == group.queue]
         turn = queue.index(group)
-        if group.queue[0]:
+        if _is_mostly_latency(group.members, times):
+            adjacent = []
+        elif group.queue[0]:
             adjacent = [i for g in queue[:turn][-1:] for i in g.members if times.messages[i]]
         else:
             adjacent = [
@@ -90,8 +93,8 @@ def _spread(procedure: Procedure, times: StatementTimes, dies: int, names: dict[
 def _groups(
     procedure: Procedure, times: StatementTimes, dies: int, names: dict[str, str]
 ) -> Iterator[_Group]:
-    """Reshards of several rounds that have no predecessors or no successors, and whose messages take longer than their
-    own work."""
+    """Reshards of several messages that have no predecessors or no successors, and whose messages take longer than
+    their own work."""
     sources = {s.channel: s.source for s in procedure.body if isinstance(s, Send)}
     by_source: dict[str, list[int]] = {}
     for i, s in enumerate(procedure.body):
@@ -100,7 +103,7 @@ def _groups(
         by_source.setdefault(source, []).append(i)
     dependences: Dependences | None = None
     for source, members in by_source.items():
-        if not source or not _has_rounds(members, procedure, times):
+        if not source or not _is_spreadable(members, procedure, times):
             continue
         dependences = dependences or Dependences.of(procedure, dies, names)
         predecessors, successors = dependences.neighbours(members)
@@ -117,13 +120,17 @@ def _groups(
             )
 
 
-def _has_rounds(members: Sequence[int], procedure: Procedure, times: StatementTimes) -> bool:
-    """Whether some messages wait for others, all take longer than the work, and no member is a product."""
+def _is_mostly_latency(members: Sequence[int], times: StatementTimes) -> bool:
+    """Whether messages keep their links for less than half of their time: then others may be in flight beside them."""
+    return 2 * sum(times.busy[i] for i in members) < sum(times.messages[i] for i in members)
+
+
+def _is_spreadable(members: Sequence[int], procedure: Procedure, times: StatementTimes) -> bool:
+    """Whether there are several messages, all take longer than the work, and no member is a product."""
     if any(_is_gemm(procedure, i) for i in members):
         return False
-    arrived = next((i for i in members if times.messages[i]), len(procedure.body))
-    has_rounds = any(i > arrived and isinstance(procedure.body[i], Send) for i in members)
-    return has_rounds and sum(times.messages[i] for i in members) > sum(times.work[i] for i in members)
+    messages = sum(isinstance(procedure.body[i], Send) for i in members)
+    return messages > 1 and sum(times.messages[i] for i in members) > sum(times.work[i] for i in members)
 
 
 def _is_light_prologue(statement: int, procedure: Procedure, dependences: Dependences) -> bool:

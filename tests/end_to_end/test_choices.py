@@ -13,7 +13,7 @@ from wscc.driver.train import RunOptions, Trainer, run
 from wscc.ir.routes import ALONE
 from wscc.machine.wafer import Wafer
 from wscc.passes import default_passes
-from wscc.passes.choices import Choices
+from wscc.passes.choices import ALLGATHERS, Choices
 from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.route import Route
 
@@ -27,7 +27,7 @@ def compiled(choices: Choices, level: int = 2) -> Compiled:
 
 
 @pytest.mark.parametrize("routing", ["xy", "adaptive"])
-@pytest.mark.parametrize("allgather", ["ring", "multicast"])
+@pytest.mark.parametrize("allgather", ALLGATHERS)
 def test_results_are_those_of_one_device_whatever_is_chosen(routing: str, allgather: str) -> None:
     made = compiled(Choices(routing=routing, allgather=allgather))
     check = run(made.artifact, RunOptions(steps=2), check=True).check

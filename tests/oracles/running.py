@@ -22,11 +22,12 @@ def lowered(
     *,
     fuse: bool = True,
     dies: Sequence[int] = (),
+    allgather: str = "auto",
 ) -> Module:
     """A forward module at the fabric level, logical dies on `dies` (default: numbered as physical ones)."""
     sharded = (partition or Partition().run)(Differentiate().run(module))
     sharded = Fuse().run(sharded) if fuse else sharded
-    return LowerCollectives().run(sharded.with_(dies=tuple(dies) or tuple(range(sharded.dies_used))))
+    return LowerCollectives(allgather).run(sharded.with_(dies=tuple(dies) or tuple(range(sharded.dies_used))))
 
 
 def trained(fabric: Module, tensors: Tensors, steps: int = 2) -> Tensors:

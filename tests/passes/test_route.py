@@ -248,7 +248,7 @@ def test_a_phase_that_its_work_hides_is_left_as_it_is() -> None:
     body = [Transfer(0, to, read, write, "g"), work, Transfer(1, to, read, write, "g")]
     sent, seconds = 16 << 20, 2 * n**3 / Die().peak
     for share, detour in ((0.6, False), (0.8, True)):
-        wafer = Wafer("w", 3, 3, link=Link(bandwidth=int(sent / seconds / share)))
+        wafer = Wafer("w", 3, 3, link=Link(bandwidth=int(sent / seconds / share), latency=0))
         module = module_of(2, body).with_(machine=wafer, dies=(0, 8))
         (load,) = phase_loads(routed(module, Route(enough=70)))
         assert (load.max_link_bytes < sent) == detour

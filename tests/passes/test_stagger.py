@@ -58,7 +58,7 @@ HELPED = (
     str(SAMPLES / "gpt-tiny.wsl"), "--parallel", "pp=2,dp=4", "--set", "wafer.mesh=1x8", "--set", "train.batch=24",
     "--set", "train.microbatch=2", "--set", "model.layers=2", "--set", "model.d=120", "--set", "model.heads=12",
     "--set", "model.vocab=240", "--set", "wafer.link.latency=10 ns", "--set", "wafer.link.bandwidth=100 GB/s",
-    "--stagger",
+    "--stagger", "--allgather", "ring",
 )  # fmt: skip
 
 
@@ -203,7 +203,9 @@ def test_a_delay_is_not_repeated_until_clusters_have_met() -> None:
 @lru_cache
 def planned(link_model: str = "") -> Compiled:
     shape = Shape(batch=12, calls=4, d=48, vocab=48)
-    return compile_graph(gpt(REPLICAS, shape, wafer=ROW), choices=Choices(stagger=link_model))
+    return compile_graph(
+        gpt(REPLICAS, shape, wafer=ROW), choices=Choices(stagger=link_model, allgather="ring")
+    )
 
 
 @lru_cache

@@ -2,7 +2,8 @@
 
 A *closed ring* of even size T sends whole shards both ways and the antipodal one as two halves: T/2 rounds, (T-1)/2
 shards per link and direction. An *open chain* floods both ways: T-1 rounds, at most one shard per link, direction and
-round. A reduction to the owners of shards is the same plan run backwards.
+round. A *direct* exchange takes one round of messages between all pairs. A reduction to the owners of shards is the
+same plan run backwards.
 """
 
 from __future__ import annotations
@@ -102,3 +103,11 @@ def chain(size: int) -> GatherPlan:
     for t in range(1, size):
         ready[t] = max(ready[t], ready[t - 1])
     return GatherPlan(size, tuple(rounds), tuple(order), tuple(ready))
+
+
+def direct(size: int) -> GatherPlan:
+    """The plan in which each position sends its shard to all others at once, over as many hops as it takes."""
+    positions = range(size)
+    moves = tuple(Move(tuple((p + k) % size for p in positions), tuple(positions)) for k in range(1, size))
+    order = tuple(tuple((p - k) % size for p in positions) for k in positions)
+    return GatherPlan(size, (moves,), order, (0, *[1] * (size - 1)))

@@ -44,7 +44,9 @@ _MODEL_OPTIONS: Final = (
         help="clusters of dies that share hot links start apart, where the simulated step is then shorter",
     ),
     click.option(
-        "--allgather", type=click.Choice(ALLGATHERS), help="how shards are gathered (default: ring)"
+        "--allgather",
+        type=click.Choice(ALLGATHERS),
+        help=f"how shards are gathered (default: {ALLGATHERS[0]})",
     ),
     click.option(
         "--routing", type=click.Choice(ROUTINGS), help="routes of messages (default: adaptive from -O2)"

@@ -1,0 +1,177 @@
+"""Choice of the algorithm of each reshard, by estimated seconds on the links of the wafer.
+
+Algorithms are gather plans; reductions run them backwards. All groups of an axis take the same plan by position, so
+that replicas in different groups add the same parts in the same order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+from wscc.analysis.cost import LinkRates, Rates
+from wscc.analysis.gather_plan import GatherPlan, Move, Part, chain, direct, ring
+from wscc.analysis.memory.array_layout import place_arrays
+from wscc.ir.logical_mesh import LogicalMesh
+from wscc.ir.module import Module
+from wscc.ir.per_die import NOBODY
+from wscc.machine.topology import Path, Topology, mesh_topology
+
+# In larger groups nobody sends to all others: messages, and the time to price them, grow with the square of the dies.
+_MOST_DIRECT: Final = 64
+# Estimates so near to each other count as equal.
+_NEARLY: Final = 1.1
+# Reshards that are in flight together: they wait for their latency at the same time, and for the links in turn.
+_IN_FLIGHT: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A gather plan on all groups of an axis at once. `rounds`: of each round the hops of the farthest message, and the
+    shards that the fullest link carries, on initial routes. `one_hop`: all messages go to neighbours. `replicated`:
+    routers may replicate what a die sends to several others."""
+
+    plan: GatherPlan
+    rounds: tuple[tuple[int, float], ...]
+    one_hop: bool
+    replicated: bool = False
+
+    def seconds(self, shard: int, link: LinkRates[float], together: int = 1) -> float:
+        """Estimated seconds for shards of so many bytes: in each round the latency of the farthest message, and the
+        bytes on the fullest link, of as many equal reshards as go `together`. Left out are memories, and whatever else
+        is on the links."""
+        on_link = link.busy(link.times().on_link(shard))
+        return sum(hops * link.latency + together * shards * on_link for hops, shards in self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """The algorithms of an all_reduce: a reduce_scatter, then an all_gather; without a `scatter`, the gather brings the
+    whole parts of all dies to each, which adds them."""
+
+    scatter: Algorithm | None
+    gather: Algorithm
+
+
+@dataclass(frozen=True)
+class Algorithms:
+    """The algorithms for the reshards of a module whose dies are placed.
+
+    `allgather`: with `auto`, each reshard takes the algorithm of least estimated time. With `ring`, all go from
+    neighbour to neighbour. With `multicast`, gathers go from each die to all others at once. `fast_bytes`: what the
+    parts of all dies may take that a reduction gathers.
+    """
+
+    module: Module
+    allgather: str
+    fast_bytes: int
+    _by_axis: dict[str, tuple[Algorithm, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def neighbours(self, axis: str) -> Algorithm:
+        """From neighbour to neighbour: on a closed ring, a chain, or a ring over several hops where peers are apart."""
+        return self._candidates(axis)[0]
+
+    def gather(self, axis: str, shard: int) -> Algorithm:
+        """The algorithm of an all_gather of shards of so many bytes."""
+        candidates = self._candidates(axis)
+        if self.allgather == "auto":
+            return self._fastest(candidates, shard)
+        return replace(candidates[-1], replicated=True) if self.allgather == "multicast" else candidates[0]
+
+    def scatter(self, axis: str, shard: int) -> Algorithm:
+        """The algorithm, run backwards, of a reduce_scatter to shards of so many bytes."""
+        candidates = self._candidates(axis)
+        return candidates[0] if self.allgather == "ring" else self._fastest(candidates, shard)
+
+    def reduction(self, axis: str, elements: int, element: int) -> Reduction:
+        """The algorithms of an all_reduce of so many elements, each of `element` bytes.
+
+        Small ones gather the parts; large ones are a reduce_scatter, then an all_gather (R. Rabenseifner, "Optimization
+        of Collective Reduction Operations", ICCS 2004), which shards of equal size are needed for.
+        """
+        dies, whole = LogicalMesh(self.module.axes).sizes[axis], elements * element
+        parts = self.gather(axis, whole)
+        if elements % dies:
+            return Reduction(None, parts)
+        shard = whole // dies
+        scatter, gather = self.scatter(axis, shard), self.gather(axis, shard)
+        # Bytes read and written: messages at both ends, sums, and for parts the copy of the own one.
+        in_one = self._seconds(parts, whole) + self._in_memory((5 * dies - 3) * whole)
+        in_two = self._seconds(scatter, shard) + self._seconds(gather, shard)
+        in_two += self._in_memory(7 * (dies - 1) * shard)
+        if dies * whole > self.fast_bytes or in_two < in_one:
+            return Reduction(scatter, gather)
+        return Reduction(None, parts)
+
+    @cached_property
+    def _rates(self) -> Rates[float]:
+        return Rates.of(self.module.machine)
+
+    @cached_property
+    def _in_sram(self) -> bool:
+        return place_arrays(self.module, 0)[1] <= self.module.machine.die.sram
+
+    def _in_memory(self, amount: int) -> float:
+        """Seconds to read and write so many bytes where arrays lie: none in SRAM."""
+        return 0.0 if self._in_sram else self._rates.die.hbm(amount)
+
+    def _seconds(self, algorithm: Algorithm, shard: int) -> float:
+        return algorithm.seconds(shard, self._rates.link, _IN_FLIGHT)
+
+    def _fastest(self, candidates: tuple[Algorithm, ...], shard: int) -> Algorithm:
+        """The one with the fewest rounds of those that are nearly as fast as any: a relay waits for its die."""
+        seconds = {a: self._seconds(a, shard) for a in candidates}
+        nearly = [a for a in candidates if seconds[a] <= min(seconds.values()) * _NEARLY]
+        return min(nearly, key=lambda a: (len(a.rounds), seconds[a]))
+
+    def _candidates(self, axis: str) -> tuple[Algorithm, ...]:
+        """The algorithms along an axis, first the one between neighbours, last the one from each die to all others."""
+        if axis not in self._by_axis:
+            self._by_axis[axis] = tuple(self._new_candidates(axis))
+        return self._by_axis[axis]
+
+    def _new_candidates(self, axis: str) -> list[Algorithm]:
+        groups = [[self.module.dies[i] for i in g] for g in LogicalMesh(self.module.axes).groups(axis)]
+        size, topology = len(groups[0]), mesh_topology(self.module.machine)
+        paths = _Paths(topology, groups)
+        in_rings, in_chains = paths.algorithm(ring(size)), paths.algorithm(chain(size))
+        neighbours = (
+            [in_chains, in_rings] if in_chains.one_hop and not in_rings.one_hop else [in_rings, in_chains]
+        )
+        return [*neighbours, paths.algorithm(direct(size))] if self._sends_to_all(size) else neighbours
+
+    def _sends_to_all(self, size: int) -> bool:
+        return size <= _MOST_DIRECT or self.allgather == "multicast"
+
+
+@dataclass(frozen=True)
+class _Paths:
+    """The initial routes between the dies of groups, each listed in order of position."""
+
+    topology: Topology
+    groups: list[list[int]]
+
+    def algorithm(self, plan: GatherPlan) -> Algorithm:
+        """The algorithm of a gather plan on all groups at once."""
+        rounds = [self._round(moves) for moves in plan.rounds]
+        return Algorithm(plan, tuple(rounds), all(hops == 1 for hops, _ in rounds))
+
+    def _round(self, moves: tuple[Move, ...]) -> tuple[int, float]:
+        hops, shards = 0, Counter[tuple[int, int]]()
+        for move in moves:
+            weight = 2 if move.part is Part.WHOLE else 1
+            for group in self.groups:
+                for source, q in zip(group, move.to, strict=True):
+                    if q != NOBODY:
+                        path = self._path(source, group[q])
+                        hops = max(hops, len(path) - 1)
+                        shards.update(dict.fromkeys(pairwise(path), weight))
+        return hops, max(shards.values()) / 2
+
+    def _path(self, a: int, b: int) -> Path:
+        path = self.topology.xy_or_shortest(a, b)
+        assert path is not None, "a group lies on one island"
+        return path
