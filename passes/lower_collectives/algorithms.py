@@ -39,12 +39,12 @@ class Algorithm:
     one_hop: bool
     replicated: bool = False
 
-    def seconds(self, shard: int, link: LinkRates[float], together: int = 1) -> float:
+    def seconds(self, shard: int, rates: LinkRates[float], together: int = 1) -> float:
         """Estimated seconds for shards of so many bytes: in each round the latency of the farthest message, and the
         bytes on the fullest link, of as many equal reshards as go `together`. Left out are memories, and whatever else
         is on the links."""
-        on_link = link.busy(link.times().on_link(shard))
-        return sum(hops * link.latency + together * shards * on_link for hops, shards in self.rounds)
+        on_link = rates.busy(rates.times().on_link(shard))
+        return sum(hops * rates.latency + together * shards * on_link for hops, shards in self.rounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,9 @@ def _overlapping(regions: tuple[Region, ...], dies: int) -> tuple[Index, ...]:
     overlaps: dict[int, Index] = {}
     for members in by_buffer.values():
         numbers = np.asarray(members, np.intp)
+        if len(members) == 1:
+            overlaps[members[0]] = numbers
+            continue
         intervals = _Intervals([regions[i] for i in members], dies)
         overlaps.update((i, numbers[row]) for i, row in zip(members, intervals.overlapping(), strict=True))
     return tuple(overlaps[i] for i in range(len(regions)))
@@ -104,6 +107,8 @@ class _Intervals:
         # An interval that ends before all others begin overlaps none, so inactive dies need no mask.
         self.high = np.where(active, self.low + self.spans, np.iinfo(np.int64).min)
         self.is_run = np.asarray([len(r.dims) <= 1 for r in regions])
+        # Rows, distance of rows and bytes of a row of regions that are matrices; 0 of others.
+        self.rows, self.stride, self.width = np.asarray([_matrix(r.dims) for r in regions], np.int64).T
 
     def overlapping(self) -> Iterator[Index]:
         """The regions that overlap each region, by position in the buffer's list."""
@@ -117,10 +122,28 @@ class _Intervals:
             overlaps[earlier[k]] = True
             overlaps[k] = True
             later = candidates[candidates > k]
-            overlaps[later] = self._overlap(k, later, intersects[later])
+            is_matrix = (self.stride[later] == self.stride[k]) & (self.rows[k] > 0)
+            for alike, among in (
+                (later[is_matrix], self._overlap_of_rows),
+                (later[~is_matrix], self._overlap),
+            ):
+                if alike.size:
+                    overlaps[alike] = among(k, alike, intersects[alike])
             for other in later[overlaps[later]].tolist():
                 earlier[other].append(k)
             yield np.flatnonzero(overlaps)
+
+    def _overlap_of_rows(self, k: int, others: Index, intersects: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether matrix k overlaps each of the others, whose rows are as far apart: their columns meet in a row that
+        both have, or those of the other begin in the row before."""
+        shift, distance = self.low[others] - self.low[k], self.stride[k]
+        row, column = np.divmod(shift, distance)
+        first = -self.rows[others][:, None]
+        in_row = (column < self.width[k]) & (first < row) & (row < self.rows[k])
+        width = self.width[others][:, None]
+        wrapped = (column + width > distance) & (first < row + 1) & (row + 1 < self.rows[k])
+        overlaps: NDArray[np.bool_] = ((in_row | wrapped) & intersects).any(axis=1)
+        return overlaps
 
     def _overlap(self, k: int, others: Index, intersects: NDArray[np.bool_]) -> list[bool]:
         """Whether region k overlaps each of the others; `intersects`: the classes of dies on which their intervals
@@ -138,6 +161,14 @@ class _Intervals:
                 zip(others.tolist(), shifts[:, 0].tolist(), is_uniform, strict=True)
             )
         ]
+
+
+def _matrix(dims: Dims) -> tuple[int, int, int]:
+    """Rows, their distance and their bytes, if the dimensions are those of a matrix whose rows do not overlap."""
+    if len(dims) != 2 or dims[1][0] > dims[0][1]:
+        return 0, 0, 0
+    (rows, distance), (width, _) = dims
+    return rows, distance, width
 
 
 def _representatives(regions: list[Region], dies: int) -> Index:
