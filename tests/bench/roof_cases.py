@@ -39,15 +39,15 @@ _13B: Final = (
 
 CASES: Final = (
     Case("gpt3-175b 6x8", GPT, (), 1536, 0.55, {
-        OURS: ("pp=6,tp=8 microbatch=2 recompute=full", "tp=6,tatp=8 microbatch=4 recompute=full"),
+        OURS: ("tp=3,tatp=16 microbatch=4 recompute=selective", "tp=6,tatp=8 microbatch=4 recompute=full"),
         MEGATRON: ("pp=6,tp=8 microbatch=2 recompute=full", "pp=6,tp=8 microbatch=1 recompute=full"),
         MESP: ("sp=2,tp=24 microbatch=1 recompute=full",),
         FSDP: ("dp=48 microbatch=1 recompute=full zero=3",),
     }),
     Case("gpt3-175b 12x12", GPT, ("wafer.mesh=12x12",), 1440, 0.60, {
         OURS: (
-            "dp=3,pp=6,tp=8 microbatch=2 recompute=full", "dp=3,tp=6,tatp=8 microbatch=4 recompute=full",
-            "pp=9,tatp=16 microbatch=1 recompute=full", "pp=3,tp=3,tatp=16 microbatch=2 recompute=full",
+            "dp=3,tp=3,tatp=16 microbatch=4 recompute=selective", "dp=3,pp=6,tp=8 microbatch=2 recompute=full",
+            "pp=3,tp=3,tatp=16 microbatch=2 recompute=full",
         ),
         MEGATRON: (
             "dp=3,pp=6,tp=8 microbatch=2 recompute=full", "pp=18,tp=8 microbatch=1 recompute=full",

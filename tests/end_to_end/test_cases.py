@@ -8,6 +8,7 @@ or the pipeline axis are in the same tables, and run where the axis exists.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -300,7 +301,7 @@ def test_c13_operands_that_lie_on_different_axes(op: str, seed: int, tmp_path: P
     path.write_text(uncommuting(op, {}).text)
     graph = load(str(path))
     data = tensors(graph, seed)
-    split = graph.with_(axes=(("tp", 2), ("tatp", 2)))
+    split = graph.with_(axes=(("tp", 2), ("tatp", 2)), machine=replace(graph.machine, rows=2, cols=2))
     want = trained(lowered(graph), data)
     got = trained(lowered(split, lambda m: Partition().run_with(m, random_choice(seed, 1.0))), data)
     error, name = distance(got, want)

@@ -17,11 +17,12 @@ from wscc.files import read_source
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.select import select
+from wscc.machine.wafer import Link
 
 SAMPLES = sorted((ROOT / "samples").glob("*.wsl"))
 PUBLISHED: dict[str, Any] = json.loads((CASES / "parameters.json").read_text())
 # Phases of samples where XY is more than 5 % above the bound: there must be enough of them to see routing work.
-DETOURS = {"gpt3-175b": 10, "gpt2-small": 4}
+DETOURS = {"gpt3-175b": 6, "gpt2-small": 4}
 LARGE = 1_000_000  # parameters: above it a sample is shrunk before it is run
 
 
@@ -45,9 +46,12 @@ def shrunk(path: Path) -> tuple[str, ...]:
     return (*model, f"train.batch={2 * dp}", "train.microbatch=2")
 
 
-def above_bound(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Phases that XY routes load more than 5 % above what is possible."""
-    return [p for p in report["phases"] if 100 * p["xy_max_link_bytes"] > 105 * p["lp_bound_bytes"]]
+def above_bound(report: dict[str, Any], link: Link) -> list[dict[str, Any]]:
+    """Phases that XY routes load more than 5 % above what is possible, for longer than a hop takes: on shorter ones a
+    detour costs more than it saves."""
+    hop = link.latency * link.bandwidth
+    phases = [p for p in report["phases"] if p["xy_max_link_bytes"] > hop]
+    return [p for p in phases if 100 * p["xy_max_link_bytes"] > 105 * p["lp_bound_bytes"]]
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
@@ -55,8 +59,9 @@ def test_a_sample_compiles_as_it_is(path: Path) -> None:
     compiled = compile_file(str(path))
     report = compiled.report
     assert report["dies_used"] == compiled.graph.dies_used > 1
-    assert len(above_bound(report)) >= DETOURS.get(path.stem, 0)
-    for phase in above_bound(report):
+    detours = above_bound(report, compiled.graph.machine.link)
+    assert len(detours) >= DETOURS.get(path.stem, 0)
+    for phase in detours:
         assert phase["gap_percent"] <= 5, phase
     for phase in report["phases"]:
         assert phase["lp_bound_bytes"] <= phase["max_link_bytes"] <= phase["xy_max_link_bytes"]
