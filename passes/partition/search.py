@@ -9,6 +9,7 @@ layer carries to the next must have the sharding of its operand. After each op t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
@@ -23,7 +24,10 @@ from wscc.strategy import nesting_order, policy, store
 State = int | None | Reduction
 Choice = str | None
 
-BEAM = 300
+# Entries that are kept after each op, and among them those that differ only in copies and gradients of values: without
+# a limit these crowd out ways that cost more at first.
+BEAM = 100
+ALIKE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,10 @@ class _Node:
     before: _Node | None = None
     key: tuple[str, str] | None = None
     choice: Choice = None
+
+
+# By the live values, in order of their names.
+_Beam = dict[tuple[tuple[str, LiveValue], ...], _Node]
 
 
 class Search:
@@ -90,9 +98,9 @@ class Search:
     def _search_axis(self, axis: str) -> Iterable[tuple[tuple[str, str], Choice]]:
         self._work_prices.clear()
         self._unsplit.clear()
-        beam: dict[tuple[tuple[str, LiveValue], ...], _Node] = {(): _Node(0.0)}
+        beam: _Beam = {(): _Node(0.0)}
         for position, item in enumerate(self.chain.items):
-            successors: dict[tuple[tuple[str, LiveValue], ...], _Node] = {}
+            successors: _Beam = {}
             for state, node in beam.items():
                 for live, price, choice in self._transitions(axis, item, dict(state)):
                     price += self._retire(axis, live, position)
@@ -101,8 +109,7 @@ class Search:
                     key = tuple(sorted(live.items(), key=lambda kv: kv[0]))
                     if key not in successors or successor.cost < successors[key].cost:
                         successors[key] = successor
-            cheapest = sorted(successors.items(), key=lambda kv: kv[1].cost)[:BEAM]
-            beam = dict(cheapest)
+            beam = _pruned(successors)
         entry: _Node | None = min(beam.values(), key=lambda n: n.cost)
         while entry is not None:
             if entry.key is not None:
@@ -297,6 +304,20 @@ class Search:
         """Price of resharding the gradients of a value to the sharding of its storage."""
         storage = value.native if isinstance(value.native, int) else None
         return sum(self._state_cost(axis, g, storage, elements) for g in sorted(value.grads, key=str))
+
+
+def _pruned(entries: _Beam) -> _Beam:
+    """The `BEAM` cheapest entries, at most `ALIKE` of each combination of native states."""
+    kept: _Beam = {}
+    alike: Counter[tuple[State, ...]] = Counter()
+    for live, node in sorted(entries.items(), key=lambda kv: kv[1].cost):
+        native = tuple(value.native for _, value in live)
+        alike[native] += 1
+        if alike[native] <= ALIKE:
+            kept[live] = node
+        if len(kept) == BEAM:
+            break
+    return kept
 
 
 def _uses(item: OpInstance | Boundary) -> Iterable[str]:
