@@ -242,6 +242,8 @@ def _check_message(
 def _check_path(route: int, path: tuple[int, ...], manifest: Manifest) -> None:
     dead_links = {frozenset(link) for link in manifest.dead_links}
     dead = set(manifest.dead_dies)
+    if not 0 <= path[0] < manifest.rows * manifest.columns or path[0] in dead:
+        raise fail(Code.ARTIFACT, f"route {route} begins at die {path[0]}, which is no live die of the wafer")
     for a, b in pairwise(path):
         link = f"{die_name(a, manifest)} - {die_name(b, manifest)}"
         if not _are_neighbours(a, b, manifest):

@@ -141,15 +141,16 @@ def _mul(b: Backward, dys: Grads) -> Grads:
 
 def _div(b: Backward, dys: Grads) -> Grads:
     dy, rule, (x, y) = _result_gradient(dys), b.op.rule, b.op.operands
-    out, dtype = rule.outs[0], dy.type.dtype
+    out = rule.outs[0]
     (by_y,) = b.emit("div", [dy, b.tape.forward(y)], [out, rule.ins[1]], [out], [b.before_sum(0, dy)])
     grads: list[Value | None] = [None, None]
     if b.tape.needs_grad(x):
         grads[0] = b.sum_to(by_y, out, rule.ins[0], b.tape.grad_dtype(x))
     if b.tape.needs_grad(y):
         quotient = b.tape.forward(b.op.results[0])
+        dtype = b.before_sum(1, dy)
         (product,) = b.emit("mul", [by_y, quotient], [out, out], [out], [dtype])
-        (negated,) = b.emit("scale", [product], [out], [out], [b.before_sum(1, dy)], {"factor": -1.0})
+        (negated,) = b.emit("scale", [product], [out], [out], [dtype], {"factor": -1.0})
         grads[1] = b.sum_to(negated, out, rule.ins[1], b.tape.grad_dtype(y))
     return grads
 

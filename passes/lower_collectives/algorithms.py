@@ -18,7 +18,8 @@ from wscc.analysis.memory.array_layout import place_arrays
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.module import Module
 from wscc.ir.per_die import NOBODY
-from wscc.machine.topology import Path, Topology, mesh_topology
+from wscc.machine.topology import Topology, mesh_topology
+from wscc.routing.live_paths import live_path
 
 # In larger groups nobody sends to all others: messages, and the time to price them, grow with the square of the dies.
 _MOST_DIRECT: Final = 64
@@ -166,12 +167,7 @@ class _Paths:
             for group in self.groups:
                 for source, q in zip(group, move.to, strict=True):
                     if q != NOBODY:
-                        path = self._path(source, group[q])
+                        path = live_path(self.topology, source, group[q])
                         hops = max(hops, len(path) - 1)
                         shards.update(dict.fromkeys(pairwise(path), weight))
         return hops, max(shards.values()) / 2
-
-    def _path(self, a: int, b: int) -> Path:
-        path = self.topology.xy_or_shortest(a, b)
-        assert path is not None, "a group lies on one island"
-        return path

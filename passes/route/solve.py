@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from wscc.analysis.link_loads import Flows
-from wscc.diagnostics import Code, fail
-from wscc.machine.topology import Path, Topology
+from wscc.machine.topology import Topology
 from wscc.routing.channels import CHANNELS, Channel, make_channels
 from wscc.routing.limits import Limits
+from wscc.routing.live_paths import live_path
 from wscc.routing.loads import link_numbers
 from wscc.routing.router import Routing, route
 
@@ -30,18 +30,5 @@ def route_phases(
 
 def _shared_channels(topology: Topology, phases: Iterable[Flows], count: int) -> tuple[Channel, ...]:
     ends = {(f.source, f.destination) for flows in phases for f in flows}
-    paths = [_live_path(topology, a, b) for a, b in sorted(ends)]
+    paths = [live_path(topology, a, b) for a, b in sorted(ends)]
     return make_channels(topology, link_numbers(topology), paths, count)
-
-
-def _live_path(topology: Topology, source: int, destination: int) -> Path:
-    """The initial route of a message. Fails with W302 where none is left."""
-    path = topology.xy_or_shortest(source, destination)
-    if path is None:
-        ends = " and ".join(str(topology.coordinate(d)) for d in (source, destination))
-        raise fail(
-            Code.DISCONNECTED,
-            f"no live path joins dies {ends}",
-            help="place the program on one connected part of the wafer",
-        )
-    return path

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.oracles.reads_and_writes import Bytes, reads_and_writes
 from tests.support.fabric_modules import CASES, Case
 from wscc.analysis.accesses import Accesses, AccessSet, accesses
 from wscc.analysis.dependences import Dependences
 from wscc.analysis.statement_accesses import accesses_by_buffer, messages, positions_by_buffer, views_of
-from wscc.ir.fabric import Post, Send, Wait
+from wscc.ir.fabric import Kernel, Post, Send, Wait
 from wscc.ir.module import Procedure
+from wscc.ir.per_die import Ints, per_die
+from wscc.ir.types import DType
+from wscc.ir.views import View
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
@@ -33,19 +37,41 @@ def bodies(case: Case, *, scheduled: bool) -> list[tuple[Procedure, int]]:
 def test_statements_depend_on_one_another_where_they_share_a_byte(scheduled: bool, case: Case) -> None:
     """On some die, and if one of them writes it; arguments have no bytes in common here."""
     for procedure, dies in bodies(case, scheduled=scheduled):
-        byte_sets = reads_and_writes(procedure.body, dies)
-        scanned = accesses(procedure, dies, {})
-        dependences = Dependences.of(procedure, dies, {})
-        for i, own in enumerate(byte_sets):
-            dependent = [j for j, other in enumerate(byte_sets) if j != i and share_a_byte(own, other)]
-            regions = scanned.by_statement[i]
-            assert dependent == [
-                j
-                for j, other in enumerate(scanned.by_statement)
-                if j != i and conflict(scanned, regions, other)
-            ]
-            predecessors, successors = dependences.neighbours([i])
-            assert dependent == [*predecessors.tolist(), *successors.tolist()]
+        dependences_agree(procedure, dies)
+
+
+def matrices(stride: int) -> st.SearchStrategy[Kernel]:
+    """Writes of matrices of one buffer with rows so far apart, at offsets and on dies of any kind."""
+    offset = st.integers(0, 5 * stride)
+    offsets = offset | st.tuples(offset, offset, offset).map(per_die)
+    where = st.just(1) | st.tuples(*[st.integers(0, 1)] * 3).filter(any).map(per_die)
+    sides = st.tuples(st.integers(1, 5), st.integers(1, stride))
+
+    def kernel(offset: Ints, where: Ints, sides: tuple[int, int]) -> Kernel:
+        view = View("x", offset, sides, (stride, 1), DType.F32)
+        return Kernel("fill", (view,), (), (("value", 0.0),), where)
+
+    return st.builds(kernel, offsets, where, sides)
+
+
+@settings(deadline=None, max_examples=120)
+@given(st.integers(2, 4).flatmap(lambda stride: st.lists(matrices(stride), min_size=2, max_size=6)))
+def test_parts_of_one_matrix_depend_on_one_another_where_they_share_a_byte(body: list[Kernel]) -> None:
+    dependences_agree(Procedure("p", (), (), tuple(body)), 3)
+
+
+def dependences_agree(procedure: Procedure, dies: int) -> None:
+    byte_sets = reads_and_writes(procedure.body, dies)
+    scanned = accesses(procedure, dies, {})
+    dependences = Dependences.of(procedure, dies, {})
+    for i, own in enumerate(byte_sets):
+        dependent = [j for j, other in enumerate(byte_sets) if j != i and share_a_byte(own, other)]
+        regions = scanned.by_statement[i]
+        assert dependent == [
+            j for j, other in enumerate(scanned.by_statement) if j != i and conflict(scanned, regions, other)
+        ]
+        predecessors, successors = dependences.neighbours([i])
+        assert dependent == [*predecessors.tolist(), *successors.tolist()]
 
 
 def share_a_byte(a: tuple[Bytes, Bytes], b: tuple[Bytes, Bytes]) -> bool:

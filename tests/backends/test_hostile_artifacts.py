@@ -116,6 +116,7 @@ TEXTS: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "more elements than bytes": (PROGRAMS, replaced("fill f32[16]@a0", "fill f32[16,99999;1,1]@a0"), "elements in"),
     "peer that is none": (BINDINGS, lambda c: c[:128] + (8 * 10**9).to_bytes(8, "little") * (len(c) // 8 - 16), ""),
     "table of a terabyte": (BINDINGS, replaced("'shape': (4, ", "'shape': (4000000000000, "), ""),
+    "copy off the wafer": (ROUTES, replaced('"path": [0, 1]', '"path": [77]'), "die 77, which is no live die"),
     "route through the air": (ROUTES, replaced('"path": [0, 1]', '"path": [0, 6]'), "no link of the wafer"),
     "channel": (ROUTES, replaced('"channel": 0', '"channel": 7'), "channels"),
     "name twice": (ROUTES, replaced('"share": 1', '"share": 1, "share": 1'), "given twice"),

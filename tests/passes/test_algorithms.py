@@ -3,6 +3,7 @@ changes a result."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -15,11 +16,12 @@ from wscc.backends.emit import emit
 from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.costs import SECOND, Costs
 from wscc.backends.simulator.whole import whole
+from wscc.diagnostics import Code, CompileError
 from wscc.driver.pipeline import Pipeline
 from wscc.ir.module import Module, Output, Procedure
 from wscc.ir.op import Reshard, Value
 from wscc.ir.types import DType, Layout, Reduction, TensorType
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import Wafer, dead_link
 from wscc.passes.choices import Choices
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.lower_collectives import LowerCollectives
@@ -97,6 +99,15 @@ def test_every_algorithm_gives_all_replicas_the_same_bits(
     for die in machine.memory:
         assert np.array_equal(die["y"], machine.memory[0]["y"])
     np.testing.assert_allclose(machine.memory[0]["y"], parts.sum(0), rtol=1e-12)
+
+
+def test_a_group_on_two_islands_is_refused_with_two_dies() -> None:
+    """Placement makes none; a module written by hand may."""
+    cut = frozenset(dead_link((row, 1), (row, 2)) for row in range(4))
+    module = moved("all_gather", *GROUPS["ring"], 16).with_(machine=replace(WAFER, dead_links=cut))
+    with pytest.raises(CompileError, match=r"no live path joins dies \(0, 1\) and \(0, 2\)") as caught:
+        LowerCollectives().run(module)
+    assert caught.value.diagnostics[0].code is Code.DISCONNECTED
 
 
 def test_few_bytes_go_to_all_at_once_and_many_from_neighbour_to_neighbour() -> None:

@@ -20,6 +20,7 @@ from wscc.machine.topology import Topology, mesh_topology
 from wscc.routing.bound import lower_bound
 from wscc.routing.flows import Flow, Ints
 from wscc.routing.limits import Limits
+from wscc.routing.live_paths import live_path
 from wscc.routing.loads import link_numbers
 from wscc.routing.router import Routing
 
@@ -108,8 +109,7 @@ def _initial(topology: Topology, flows: Flows, links: _Links) -> DieArray:
     """Bytes by link on initial routes."""
     load = np.zeros(len(topology.links), np.int64)
     for flow in flows:
-        path = topology.xy_or_shortest(flow.source, flow.destination)
-        assert path is not None, "a routed message has a live path"
+        path = live_path(topology, flow.source, flow.destination)
         load[[links.numbers[hop] for hop in pairwise(path)]] += flow.bytes
     return load
 

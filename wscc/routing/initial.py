@@ -18,6 +18,7 @@ from wscc.machine.topology import Path, Topology
 from wscc.routing.channels import Channel, channel_of, make_channels
 from wscc.routing.columns import Column, Pool, is_simple
 from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, merged_demands, single_demands
+from wscc.routing.live_paths import live_path
 from wscc.routing.loads import Hop, link_numbers
 from wscc.routing.negotiation import negotiate
 from wscc.routing.search import Search
@@ -104,7 +105,7 @@ def initial_routes(
     they close no cycle; or channels that join the ends of all flows."""
     demands = single_demands(flows)
     numbers = link_numbers(topology)
-    paths = {(d.source, d.destinations[0]): _initial_path(topology, d) for d in demands}
+    paths = {(d.source, d.destinations[0]): live_path(topology, d.source, d.destinations[0]) for d in demands}
     if isinstance(channels, int):
         channels = make_channels(topology, numbers, paths.values(), channels, detours)
     virtual = tuple(channels)
@@ -117,12 +118,6 @@ def initial_routes(
         path, channel = routes[d.source, d.destinations[0]]
         pieces.append(Piece(d, d.bytes, channel, (path,)))
     return InitialRoutes(topology, numbers, virtual, routes, tuple(pieces))
-
-
-def _initial_path(topology: Topology, demand: Demand) -> Path:
-    path = topology.xy_or_shortest(demand.source, demand.destinations[0])
-    assert path is not None, "check_flows refuses ends that are out of reach"
-    return path
 
 
 def _shortest_allowed(topology: Topology, channels: tuple[Channel, ...], pair: Pair) -> tuple[Path, int]:
