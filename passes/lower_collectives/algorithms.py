@@ -14,7 +14,7 @@ from typing import Final
 
 from wscc.analysis.cost import LinkRates, Rates
 from wscc.analysis.gather_plan import GatherPlan, Move, Part, chain, direct, ring
-from wscc.analysis.memory.array_layout import place_arrays
+from wscc.analysis.memory.fits import arrays_fit_sram
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.module import Module
 from wscc.ir.per_die import NOBODY
@@ -113,7 +113,7 @@ class Algorithms:
 
     @cached_property
     def _in_sram(self) -> bool:
-        return place_arrays(self.module, 0)[1] <= self.module.machine.die.sram
+        return arrays_fit_sram(self.module)
 
     def _in_memory(self, amount: int) -> float:
         """Seconds to read and write so many bytes where arrays lie: none in SRAM."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wscc.analysis.aliases import aliases
-from wscc.analysis.memory.array_layout import place_arrays
+from wscc.analysis.memory.fits import arrays_fit_sram
 from wscc.analysis.statement_times import StatementTimes
 from wscc.ir.die_arrays import as_array
 from wscc.ir.fabric import Send
@@ -27,7 +27,7 @@ class Merger:
         self.merged: dict[str, None] = {}
         self._module = module
         self._aliases = aliases(module)
-        self._in_sram = place_arrays(module, 0)[1] <= module.machine.die.sram
+        self._in_sram = arrays_fit_sram(module)
         self._names = Names(self.procedures)
         self._times: dict[str, StatementTimes] = {}
         self._components: dict[str, Components] = {}

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from wscc.analysis.aliases import aliases
 from wscc.analysis.dependences import Dependences
-from wscc.analysis.memory.array_layout import place_arrays
-from wscc.analysis.memory.fits import locals_fit, locals_fit_sram
+from wscc.analysis.memory.fits import arrays_fit_sram, locals_fit, locals_fit_sram
 from wscc.analysis.memory.live_ranges import live_peak, live_ranges
 from wscc.analysis.statement_times import StatementTimes, cumulative_shares
 from wscc.ir.fabric import Kernel, Send
@@ -42,7 +41,7 @@ class SpreadMessages(Pass):
 
     def run(self, module: Module) -> Module:
         names, die = aliases(module), module.machine.die
-        in_sram = place_arrays(module, 0)[1] <= die.sram
+        in_sram = arrays_fit_sram(module)
         procedures = []
         for p in module.procedures:
             if live_peak(live_ranges(p, die)) > die.sram:

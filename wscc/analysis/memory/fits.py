@@ -1,4 +1,4 @@
-"""Tests of whether the locals of changed procedures fit the memory of a die, or its fast part."""
+"""Tests of whether arrays, or the locals of changed procedures, fit the memory of a die, or its fast part."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from wscc.analysis.memory.pack_two_level import pack_two_level
 from wscc.ir.memory import aligned
 from wscc.ir.module import Module, Procedure
 from wscc.machine.wafer import Die
+
+
+def arrays_fit_sram(module: Module) -> bool:
+    """Whether all arrays of a module fit the SRAM of a die, beside no locals."""
+    return place_arrays(module, 0)[1] <= module.machine.die.sram
 
 
 def locals_fit(module: Module, procedures: Sequence[Procedure]) -> bool:
