@@ -2,12 +2,13 @@
 
 Bytes of a granted slot belong to the message from `post` to `wait received`; bytes of a message may be read
 but not written from `send` to `wait sent`. The checks follow the program order of the die, not the time at which a
-message happened to arrive, so a race is found in every run. A procedure's local memory is unwritten when it starts.
+message happened to arrive, so a race is found in every run. A procedure's local memory is unwritten when it starts,
+but for what is handed to it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Final
 
@@ -59,11 +60,16 @@ class Shadow:
         """True if something has written all of these bytes."""
         return not (self._tags[address : address + size] & UNWRITTEN).any()
 
-    def enter(self, routine: Routine) -> None:
-        """Poison the procedure's local memory before a call, but for the bytes of messages in flight."""
-        for low, high in self._local_ranges(routine):
+    def enter(self, routine: Routine, args: Sequence[int]) -> None:
+        """Poison the procedure's local memory before a call with these arguments, but for the bytes of messages in
+        flight, and of arguments that it reads there: what the call before has handed on."""
+        ranges = self._local_ranges(routine)
+        handed = list(self._handed(routine, args, ranges[-1][1] if ranges else 0))
+        for low, high in ranges:
             tags = self._tags[low:high]
             idle = (tags & (GRANTED | SENDING)) == 0
+            for start, end in handed:
+                idle[max(start - low, 0) : max(end - low, 0)] = False
             tags[idle] = UNWRITTEN
             np.copyto(self._memory.arena[low:high].view(np.uint16), _POISON, where=idle[::2])
 
@@ -84,6 +90,15 @@ class Shadow:
                     ranges.append((low, high))
             self._locals[routine.name] = ranges
         return self._locals[routine.name]
+
+    def _handed(self, routine: Routine, args: Sequence[int], end: int) -> Iterator[tuple[int, int]]:
+        """The bytes that the procedure reads of arguments that lie before `end`."""
+        near = {n for n, address in enumerate(args) if address < end}
+        for t in routine.body if near else ():
+            for p in t.places[t.writes :]:
+                if p.arg in near:
+                    address = self._memory.address(p, args)
+                    yield address + p.low, address + p.high
 
     def guard(self, t: Template, args: tuple[int, ...], inner: Prepared) -> Prepared:
         """The prepared instruction with its checks around it; the first argument of a wait stays its `End`."""

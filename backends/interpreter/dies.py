@@ -124,8 +124,8 @@ class Dies:
         return kind
 
     def _enter(self, die: int, call: DynamicCall) -> None:
-        name, _ = call
-        self.shadows[die].enter(self.routines[self.streams.roles[die]][name])
+        name, args = call
+        self.shadows[die].enter(self.routines[self.streams.roles[die]][name], args)
 
 
 def exchange_of(streams: Streams, routines: Routines, workers: Sequence[int]) -> Exchange:

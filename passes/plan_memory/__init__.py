@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from wscc.analysis.memory.array_layout import place_arrays
-from wscc.analysis.memory.live_ranges import live_peak, live_ranges
+from wscc.analysis.memory.handed import HandedIn, handed_in
+from wscc.analysis.memory.live_ranges import all_ranges, live_peak
 from wscc.analysis.memory.pack import pack
 from wscc.analysis.memory.pack_two_level import Packed, pack_two_level
 from wscc.ir.memory import Memory
@@ -27,7 +28,8 @@ class PlanMemory(Pass):
        Where not all locals fit the fast memory, it holds those that would cost most time in the slow one, its last
        tenth receive slots only; the others are placed behind it. Copies within a die then begin later and end earlier,
        as far as they must for their buffers to fit.
-    2. Arrays follow in the order of `Module.arrays`; an array with `storage` shares the bytes of that array.
+       Arrays that calls hand on have fixed places there, which locals may use while they hold no value.
+    2. Other arrays follow in the order of `Module.arrays`; an array with `storage` shares the bytes of that array.
 
     Every buffer and element starts at a multiple of 64 bytes. Fails with W401 when the arena is larger than
     the memory of a die, naming its largest parts and the smallest change with which it would fit.
@@ -43,8 +45,10 @@ class PlanMemory(Pass):
     reuse: bool = True
 
     def run(self, module: Module) -> Module:
-        planned = [self._planned(p, module.machine.die) for p in module.procedures]
-        scratch = max((size for _, size, _ in planned), default=0)
+        handed = handed_in(module)
+        planned = [self._planned(p, module.machine.die, handed) for p in module.procedures]
+        ends = (h.address + h.bytes for hs in handed.values() for h in hs)
+        scratch = max((*(size for _, size, _ in planned), *ends), default=0)
         live = max((peak for *_, peak in planned), default=0)
         placements, end = place_arrays(module, scratch)
         memory = Memory(scratch, live, end, placements)
@@ -52,12 +56,14 @@ class PlanMemory(Pass):
         check_capacity(result)
         return result
 
-    def _planned(self, procedure: Procedure, die: Die) -> tuple[Procedure, int, int]:
+    def _planned(self, procedure: Procedure, die: Die, handed: HandedIn) -> tuple[Procedure, int, int]:
         """The procedure with addresses, the size of its scratch region, and its live bytes at the peak."""
-        ranges = live_ranges(procedure, die)
+        ranges = all_ranges(procedure, die, handed)
         packed = (
             pack_two_level(ranges, die.sram) if self.reuse else Packed(*pack(ranges, reuse=False), ranges)
         )
         buffers = tuple(replace(b, address=packed.offsets[b.name]) for b in procedure.buffers)
-        fitted = with_copies_within(procedure, {x.name: (x.first, x.last) for x in packed.ranges})
+        fitted = with_copies_within(
+            procedure, {x.name: (x.first, x.last) for x in packed.ranges if x.address < 0}
+        )
         return replace(fitted, buffers=buffers), packed.size, live_peak(packed.ranges)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar, Final
@@ -13,6 +13,7 @@ import numpy as np
 from wscc.analysis.aliases import aliases
 from wscc.analysis.cost import DieRates
 from wscc.analysis.memory.array_layout import peak_array_bytes
+from wscc.analysis.memory.handed import handed_in
 from wscc.analysis.statement_accesses import where_of
 from wscc.ir.die_arrays import as_array, as_ints
 from wscc.ir.fabric import Buffer, FabricStmt, Transfer, with_views
@@ -24,6 +25,7 @@ from wscc.ir.views import View, whole_view
 from wscc.passes.base import Fact, Pass
 from wscc.passes.promote.boxes import Argument
 from wscc.passes.promote.choose import Copy, latest_copy_position, profitable_copies
+from wscc.passes.promote.handed_on import handed_on
 from wscc.passes.promote.spread import spread_pieces
 
 # With arrays of at most so many times the SRAM, a good part of them is in SRAM anyway.
@@ -38,8 +40,9 @@ class Promote(Pass):
     There is a copy in before the first statement that accesses the argument, unless it is only written, and a copy out
     after the last that writes it. Statements access the local instead. A copy is a transfer of each die to itself: it
     takes no link, and goes on while the die computes. Nothing changes where a good part of the arrays is in SRAM
-    anyway. Arguments that a call may bind to the bytes of others are left alone. Pieces of a kernel that reads
-    arguments first move up among products, which then hide their copies.
+    anyway. Arguments that a call may bind to the bytes of others are left alone. What a call hands to the next stays in
+    the fast memory between the two. Pieces of a kernel that reads arguments first move up among products, which then
+    hide their copies.
 
     Before: gemm %a = %w, ..; gemm %b = %w, ..
     After:  transfer 0 to=[0,1] %w -> %w.near; gemm %a = %w.near, ..; gemm %b = %w.near, ..
@@ -53,21 +56,28 @@ class Promote(Pass):
         die = module.machine.die
         if not DieRates.of(die).has_hbm or peak_array_bytes(module) <= _MIN_RATIO * die.sram:
             return module
-        names, dies = aliases(module), module.dies_used
-        spread = [spread_pieces(p, die, names[p.name]) for p in module.procedures]
-        return module.with_(
-            procedures=tuple(
-                promoted(p, profitable_copies(p, _arguments(p, module, names[p.name]), module.machine), dies)
-                for p in spread
-            )
-        )
+        module = handed_on(module)
+        names, dies, handed = aliases(module), module.dies_used, handed_in(module)
+        procedures = []
+        for p in module.procedures:
+            spread = spread_pieces(p, die, names[p.name])
+            near = handed.get(p.name, ())
+            left = names[p.name].keys() | _saved(p) | {n for h in near for n in (*h.reads, *h.writes)}
+            copies = profitable_copies(spread, _arguments(spread, module, left), module.machine, near)
+            procedures.append(promoted(spread, copies, dies))
+        return module.with_(procedures=tuple(procedures))
 
 
-def _arguments(procedure: Procedure, module: Module, aliased: dict[str, str]) -> list[Argument]:
-    """The arguments of a procedure that share bytes with no other."""
+def _saved(procedure: Procedure) -> set[str]:
+    """The arguments that a copy within a die fills already."""
+    return {s.write.buffer for s in procedure.body if isinstance(s, Transfer) and s.is_local}
+
+
+def _arguments(procedure: Procedure, module: Module, left: Set[str]) -> list[Argument]:
+    """The arguments of a procedure, but for those `left` where they are."""
     live_in = {v.name for v in procedure.inputs}
     live_in |= {o.value.name for o in procedure.outputs if o.mode is Mode.ADD}
-    types = {v.name: v.type for v in procedure.arguments if v.name not in aliased}
+    types = {v.name: v.type for v in procedure.arguments if v.name not in left}
     return [
         Argument(name, prod(t.local_shape(module.sizes)), t.dtype, name in live_in)
         for name, t in types.items()

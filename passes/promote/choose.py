@@ -6,14 +6,15 @@ messages at the same port, and positions in the body where copies coincide, are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from wscc.analysis.cost import Rates
 from wscc.analysis.memory.access_cost import CumulativeWork, cumulative_work, slow_costs, statement_costs
-from wscc.analysis.memory.live_ranges import LiveRange
+from wscc.analysis.memory.handed import Handed
+from wscc.analysis.memory.live_ranges import LiveRange, handed_ranges
 from wscc.analysis.memory.pack_two_level import fast_offsets
 from wscc.analysis.statement_accesses import Access, accesses_by_buffer
 from wscc.analysis.transfer_groups import WINDOW
@@ -63,8 +64,10 @@ class Copy:
         return self.argument.live_in + (self.last_write >= 0)
 
 
-def profitable_copies(procedure: Procedure, arguments: list[Argument], machine: Wafer) -> list[Copy]:
-    """The copies that save time and fit the fast memory beside the locals that save more."""
+def profitable_copies(
+    procedure: Procedure, arguments: list[Argument], machine: Wafer, handed: Iterable[Handed] = ()
+) -> list[Copy]:
+    """The copies that save time and fit the fast memory, beside what calls hand on and locals that save more."""
     die, rates, work = machine.die, Rates.of(machine), cumulative_work(procedure, machine.die)
     total = float(work.seconds[-1])
     candidates = list(copies(procedure, arguments, work, rates.die.hbm(_APART * die.sram)))
@@ -75,7 +78,7 @@ def profitable_copies(procedure: Procedure, arguments: list[Argument], machine: 
         saved = sum(costs[a.position, a.view] + queue[c.name] for a in c.accesses)
         return saved - exposed * (seconds[c.name] + c.times * queue[c.name])
 
-    ranges = list(_locals(procedure, die))
+    ranges = [*_locals(procedure, die), *handed_ranges(handed, _use_spans(procedure), len(procedure.body))]
 
     def fitting(exposed: float) -> tuple[list[Copy], float]:
         """The copies that fit if this fraction of their time is exposed, and the seconds that the memory's port is then

@@ -189,7 +189,7 @@ def copy_bounds(procedure: Procedure, slack: Slack) -> dict[int, Bounds]:
     if not local:
         return {}
     work = cumulative_work(procedure, slack.die)
-    outs = [(i, s) for i, s in local if s.read.buffer not in arguments]
+    outs = [(i, s) for i, s in local if s.write.buffer in arguments]
     port = _Port.of([(float(work.seconds[i]), slack.seconds(s)) for i, s in outs])
     bounds = {}
     for (i, stmt), end in zip(outs, port.ends, strict=True):

@@ -9,7 +9,8 @@ from typing import ClassVar
 from wscc.analysis.aliases import aliases
 from wscc.analysis.dependences import Dependences
 from wscc.analysis.memory.fits import arrays_fit_sram, locals_fit, locals_fit_sram
-from wscc.analysis.memory.live_ranges import live_peak, live_ranges
+from wscc.analysis.memory.handed import handed_in
+from wscc.analysis.memory.live_ranges import all_ranges, live_peak
 from wscc.analysis.statement_times import StatementTimes, cumulative_shares
 from wscc.ir.fabric import Kernel, Send
 from wscc.ir.module import Module, Procedure
@@ -41,15 +42,15 @@ class SpreadMessages(Pass):
 
     def run(self, module: Module) -> Module:
         names, die = aliases(module), module.machine.die
-        in_sram = arrays_fit_sram(module)
+        in_sram, handed = arrays_fit_sram(module), handed_in(module)
         procedures = []
         for p in module.procedures:
-            if live_peak(live_ranges(p, die)) > die.sram:
+            if live_peak(all_ranges(p, die, handed)) > die.sram:
                 procedures.append(p)
                 continue
             times = StatementTimes.of(p, module.machine, in_sram=in_sram)
             spread = _spread(p, times, module.dies_used, names[p.name])
-            fits = spread is not p and locals_fit_sram(spread, die) and locals_fit(module, [spread])
+            fits = spread is not p and locals_fit_sram(spread, die, handed) and locals_fit(module, [spread])
             procedures.append(spread if fits else p)
         return module.with_(procedures=tuple(procedures))
 

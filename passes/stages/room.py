@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wscc.analysis.memory.array_layout import element_stride
+from wscc.analysis.memory.stride import element_stride
 from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Module
 from wscc.ir.step import Call, Loop

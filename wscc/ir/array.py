@@ -60,7 +60,8 @@ class Array:
     the optimizer uses for it. The dimensions of `zigzag` are positions of a sequence that lie in zigzag order
     (`wscc.ir.zigzag`) along the first axis that splits them; all other dimensions lie as they are.
     `unpadded` is the shape that the model gives it, where that of `type` is larger: beyond it are pads, which hold
-    zeros and which the host never sees.
+    zeros and which the host never sees. An array that is `handed` is one element that a call writes for the next one to
+    read: it lies in the fast memory, among the locals of procedures, which have its bytes while it holds no value.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Array:
     rates: Rates | None = None
     zigzag: tuple[int, ...] = ()
     unpadded: tuple[int, ...] = ()
+    handed: bool = False
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property

@@ -26,8 +26,8 @@ class Memory:
     """The memory map, the same on every die.
 
     The locals of all procedures share `scratch_bytes` from address 0 on (calls do not nest), with a gap where some
-    begin behind the fast memory; `live_bytes` of them are in use at the fullest moment. The arena has `arena_bytes`.
-    `arrays` is in the order of `Module.arrays`.
+    begin behind the fast memory; `live_bytes` of them are in use at the fullest moment. Arrays that calls hand on lie
+    there too. The arena has `arena_bytes`. `arrays` is in the order of `Module.arrays`.
     """
 
     scratch_bytes: int

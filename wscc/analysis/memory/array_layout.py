@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from wscc.analysis.memory.handed import handed_places
+from wscc.analysis.memory.stride import element_stride
 from wscc.ir.array import Array
 from wscc.ir.memory import Placement, aligned
 from wscc.ir.module import Module
 
 
-def element_stride(module: Module, array: Array) -> int:
-    """Bytes from one element of an array to the next on a die: its local size, aligned."""
-    size = array.type.dtype.size
-    for n in array.type.local_shape(module.sizes):
-        size *= n
-    return aligned(size)
-
-
 def array_bytes(module: Module) -> dict[str, int]:
-    """The bytes that each array adds to a die of its stage, by name: 0 for one in the storage of another."""
+    """The bytes that each array adds to a die of its stage, by name: 0 for one in the storage of another, or among the
+    locals."""
     array_sizes = {a.name: 0 for a in module.arrays}
     for a in module.arrays:
         root = a.storage or a.name
         assert not module.array(root).storage, f"the storage of `{a.name}` is itself in another"
-        array_sizes[root] = max(array_sizes[root], a.count * element_stride(module, a))
+        if not a.handed:
+            array_sizes[root] = max(array_sizes[root], a.count * element_stride(module, a))
     return array_sizes
 
 
@@ -39,15 +35,16 @@ def peak_array_bytes(module: Module) -> int:
 
 
 def place_arrays(module: Module, base: int) -> tuple[tuple[Placement, ...], int]:
-    """The placement of each array from address `base` on, and the end of the last array.
+    """The placement of each array from address `base` on, and the end of the last array; those that calls hand on lie
+    where `handed_places` says.
 
     Arrays of all stages come first; behind them, those of each stage start at the same address. Elements of arrays that
     share storage coincide (or there is but one), so their strides must agree.
     """
     array_sizes = array_bytes(module)
-    address: dict[str, int] = {}
+    address = handed_places(module)
     ends = {-1: aligned(base)}
-    for a in sorted(module.arrays, key=lambda a: a.stage):
+    for a in sorted((a for a in module.arrays if not a.handed), key=lambda a: a.stage):
         end = ends.setdefault(a.stage, ends[-1])
         address[a.name] = end
         ends[a.stage] = end + array_sizes[a.name]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wscc.analysis.memory.array_layout import place_arrays
-from wscc.analysis.memory.live_ranges import live_ranges
+from wscc.analysis.memory.handed import HandedIn, handed_in
+from wscc.analysis.memory.live_ranges import all_ranges
 from wscc.analysis.memory.pack import pack
 from wscc.analysis.memory.pack_two_level import pack_two_level
 from wscc.ir.memory import aligned
@@ -25,10 +26,11 @@ def locals_fit(module: Module, procedures: Sequence[Procedure]) -> bool:
     without_reuse = max((sum(aligned(b.bytes) for b in p.buffers) for p in procedures), default=0)
     if place_arrays(module, without_reuse)[1] <= capacity:
         return True
-    scratch = max(pack_two_level(live_ranges(p, die), die.sram).size for p in procedures)
+    handed = handed_in(module)
+    scratch = max(pack_two_level(all_ranges(p, die, handed), die.sram).size for p in procedures)
     return place_arrays(module, scratch)[1] <= capacity
 
 
-def locals_fit_sram(procedure: Procedure, die: Die) -> bool:
-    """Whether all locals of a scheduled procedure fit the SRAM of a die at once."""
-    return pack(live_ranges(procedure, die))[1] <= die.sram
+def locals_fit_sram(procedure: Procedure, die: Die, handed: HandedIn) -> bool:
+    """Whether all locals of a scheduled procedure fit the SRAM of a die at once, beside what calls hand on."""
+    return pack(all_ranges(procedure, die, handed))[1] <= die.sram

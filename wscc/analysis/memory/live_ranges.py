@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wscc.analysis.memory.access_cost import slow_costs
+from wscc.analysis.memory.handed import Handed, HandedIn
 from wscc.analysis.memory.local_copies import local_copies
 from wscc.analysis.statement_accesses import positions_by_buffer
 from wscc.ir.memory import aligned
@@ -20,7 +22,7 @@ class LiveRange:
 
     One that is never used has `last` < `first`. `cost`: the seconds that statements take longer if all its bytes come
     from HBM. Where a copy within a die fills or empties the local, its range may begin up to `start_slack` statements
-    later and end up to `end_slack` statements earlier.
+    later and end up to `end_slack` statements earlier. One with an `address` lies there, whatever else does.
     """
 
     name: str
@@ -31,6 +33,7 @@ class LiveRange:
     cost: float = 0.0
     start_slack: int = 0
     end_slack: int = 0
+    address: int = -1
 
     def within(self, first: int, last: int) -> LiveRange:
         """The range from `first` to `last`, which has to contain the shortest one that the slack allows."""
@@ -66,6 +69,30 @@ def live_ranges(procedure: Procedure, die: Die) -> tuple[LiveRange, ...]:
         )
         for b in procedure.buffers
     )
+
+
+def all_ranges(procedure: Procedure, die: Die, handed: HandedIn) -> tuple[LiveRange, ...]:
+    """The live ranges of the buffers, and of what is handed to, by, or past the procedure."""
+    ranges = live_ranges(procedure, die)
+    if procedure.name not in handed:
+        return ranges
+    uses = {name: (at[0], at[-1]) for name, at in positions_by_buffer(procedure.body).items()}
+    return *ranges, *handed_ranges(handed[procedure.name], uses, len(procedure.body))
+
+
+def handed_ranges(
+    handed: Iterable[Handed], uses: Mapping[str, tuple[int, int]], end: int
+) -> tuple[LiveRange, ...]:
+    """The ranges in which arrays that are handed on hold a value in a procedure of `end` statements; `uses` has the
+    first and the last statement that uses each argument."""
+    ranges = []
+    for h in handed:
+        spans = [(f"{h.array} lives on", 0, end)] if h.lives_on else []
+        # What is read was there at the start, and what is written stays to the end; both where one is not used.
+        spans += [(n, 0, uses[n][1] if n in uses else end) for n in sorted(h.reads)]
+        spans += [(n, uses[n][0] if n in uses else 0, end) for n in sorted(h.writes)]
+        ranges += [LiveRange(n, h.bytes, first, last, False, address=h.address) for n, first, last in spans]
+    return tuple(ranges)
 
 
 def live_peak(ranges: tuple[LiveRange, ...]) -> int:

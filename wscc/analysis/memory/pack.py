@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from wscc.analysis.memory.gaps import lowest_gap
 from wscc.analysis.memory.live_ranges import LiveRange, live_peak
 
 Numbers = NDArray[np.int64]
@@ -38,8 +39,12 @@ def pack(ranges: tuple[LiveRange, ...], *, reuse: bool = True) -> tuple[dict[str
     size, one with the receive slots lowest is taken.
     """
     if not reuse:
-        ends = np.cumsum([0, *(x.size for x in ranges)]).tolist()
-        return {x.name: offset for x, offset in zip(ranges, ends, strict=False)}, ends[-1]
+        placed = [x for x in ranges if x.address >= 0]
+        others = [x for x in ranges if x.address < 0]
+        first = max((x.address + x.size for x in placed), default=0)
+        ends = np.cumsum([first, *(x.size for x in others)]).tolist()
+        offsets = {x.name: offset for x, offset in zip(others, ends, strict=False)}
+        return offsets | {x.name: x.address for x in placed}, ends[-1]
     bound = live_peak(ranges)
     best = current = _smallest(ranges, bound)
     for _ in range(min(_TRIES, _EFFORT // max(len(ranges), 1))):
@@ -75,26 +80,14 @@ class _Packed:
 
 
 def _first_fit(ranges: list[LiveRange]) -> _Packed:
+    ranges = sorted(ranges, key=lambda x: x.address < 0)  # those that have their places first
     first = np.asarray([x.first for x in ranges], np.int64)
     last = np.asarray([x.last for x in ranges], np.int64)
     start = np.zeros(len(ranges), np.int64)
     end = np.zeros(len(ranges), np.int64)
     for i, x in enumerate(ranges):
         concurrent = np.flatnonzero((first[:i] <= x.last) & (last[:i] >= x.first))
-        start[i] = lowest_gap(start[concurrent], end[concurrent], x.size)
+        start[i] = lowest_gap(start[concurrent], end[concurrent], x.size) if x.address < 0 else x.address
         end[i] = start[i] + x.size
     offsets = {x.name: int(offset) for x, offset in zip(ranges, start, strict=True)}
     return _Packed(ranges, offsets, int(end.max(initial=0)))
-
-
-def lowest_gap(
-    start: np.ndarray[tuple[int], np.dtype[np.int64]],
-    end: np.ndarray[tuple[int], np.dtype[np.int64]],
-    size: int,
-) -> int:
-    """The lowest offset from which `size` bytes are free of the intervals [start[k], end[k])."""
-    order = np.argsort(start, kind="stable")
-    # Before interval k in order (or behind the last), everything from `free_from[k]` on is free.
-    free_from = np.concatenate([[0], np.maximum.accumulate(end[order])])
-    room = np.concatenate([start[order], [np.iinfo(np.int64).max]]) - free_from
-    return int(free_from[int(np.argmax(room >= size))])

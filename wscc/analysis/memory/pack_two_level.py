@@ -11,8 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from wscc.analysis.memory.gaps import lowest_gap
 from wscc.analysis.memory.live_ranges import LiveRange, live_peak
-from wscc.analysis.memory.pack import lowest_gap, pack
+from wscc.analysis.memory.pack import pack
 from wscc.ir.memory import aligned
 
 # The part of the fast memory that only receive slots may use.
@@ -62,7 +63,7 @@ def fast_offsets(ranges: tuple[LiveRange, ...], fast: int) -> dict[str, int]:
 def _best_fill(ranges: tuple[LiveRange, ...], fast: int) -> _FastMemory:
     """The fill of the fast memory that saves most time: the best of several orders, improved by retries that place the
     costliest rejected buffer first."""
-    candidates = [x for x in ranges if x.cost > 0 or x.slot]
+    candidates = [x for x in ranges if x.cost > 0 or x.slot or x.address >= 0]
     best = max(
         (_FastMemory.filled(sorted(candidates, key=lambda x: (key(x), x.name)), fast) for key in _ORDERS),
         key=lambda region: region.saved,
@@ -104,6 +105,7 @@ class _FastMemory:
     @staticmethod
     def filled(order: list[LiveRange], fast: int) -> _FastMemory:
         """The fast memory with the buffers that fit, placed in this order."""
+        order = sorted(order, key=lambda x: x.address < 0)  # those that have their places first
         region = _FastMemory(order, fast)
         for i, x in enumerate(order):
             region._place(i, _INITIAL if x.start_slack or x.end_slack else (0.0,), i)
@@ -129,6 +131,9 @@ class _FastMemory:
         """Place buffer i in the lowest gap that the buffers numbered below `among` leave, extended by the first of
         these fractions of its slack for which there is one; not at all if there is none."""
         x = self.order[i]
+        if x.address >= 0:
+            self._set(i, x.first, x.last, x.address)
+            return
         for fraction in fractions:
             first = x.first + x.start_slack - int(fraction * x.start_slack)
             last = x.last - x.end_slack + int(fraction * x.end_slack)
@@ -137,7 +142,11 @@ class _FastMemory:
                 concurrent[i] = False
             gap = lowest_gap(self.start[:among][concurrent], self.end[:among][concurrent], x.size)
             if gap + x.size <= self._limit[x.slot]:
-                self.first[i], self.last[i] = first, last
-                self.start[i], self.end[i] = gap, gap + x.size
-                self.offsets[x.name] = gap
+                self._set(i, first, last, gap)
                 return
+
+    def _set(self, i: int, first: int, last: int, address: int) -> None:
+        x = self.order[i]
+        self.first[i], self.last[i] = first, last
+        self.start[i], self.end[i] = address, address + x.size
+        self.offsets[x.name] = address

@@ -44,7 +44,12 @@ def _placement(m: Module, memory: Memory, array: Array, p: Placement) -> Finding
     if array.count > 1 and p.stride < size:
         yield place.wrong(f"its stride {p.stride} is less than the {size} bytes of an element")
     end = p.address + p.stride * (array.count - 1) + size
-    if p.address < memory.scratch_bytes or end > memory.arena_bytes:
+    if array.handed:
+        if p.address < 0 or end > memory.scratch_bytes:
+            yield place.wrong(
+                f"it is handed from call to call, and its bytes {p.address} to {end} are not in the scratch"
+            )
+    elif p.address < memory.scratch_bytes or end > memory.arena_bytes:
         yield place.wrong(f"its bytes {p.address} to {end} are not between the scratch and the arena's end")
     if array.storage and p.address != memory.placement(array.storage).address:
         yield place.wrong(f"it does not lie where its storage `%{array.storage}` lies")
