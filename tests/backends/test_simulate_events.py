@@ -12,6 +12,7 @@ from wscc.backends.simulator.calls import ALONE_TREE, POST, SEND, WAIT, Builder,
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs, work_of
 from wscc.backends.simulator.events import Simulation
+from wscc.backends.simulator.scripts import Scripts
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.routes import Leg, Route
 from wscc.ir.streams.program import Instruction, Operand, Streams
@@ -116,7 +117,7 @@ def one_message(size: int, kind: str, path: tuple[int, ...]) -> tuple[Simulation
         0: [(0, [Step(SEND, 0, 0, 0, 0, 0, True, False, cargo), Step(WAIT, 1, 0, 0, 0, 0, True)])],
         1: [(0, [Step(POST, 0, 0, 0, 0, 0), Step(WAIT, 1, 0, 0, 0, 0)])],
     }
-    return Simulation(costs, {0: 0, 1: 2}, scripts, {0: 0, 1: 0}).run(), len(legs)
+    return Simulation(costs, {0: 0, 1: 2}, Scripts.of(scripts), {0: 0, 1: 0}).run(), len(legs)
 
 
 def send_all(routes: list[Route], size: int, merged: bool = False) -> Simulation:
@@ -130,7 +131,7 @@ def send_all(routes: list[Route], size: int, merged: bool = False) -> Simulation
     scripts = {0: [(0, steps)]}
     for i in range(len(routes)):
         scripts[i + 1] = [(0, [Step(POST, 0, 0, 0, 0, i), Step(WAIT, 1, 0, 0, 0, i)])]
-    return Simulation(costs, {0: 0}, scripts, dict.fromkeys(scripts, 0)).run()
+    return Simulation(costs, {0: 0}, Scripts.of(scripts), dict.fromkeys(scripts, 0)).run()
 
 
 def test_a_link_serves_one_message_after_the_other() -> None:
