@@ -234,7 +234,7 @@ class Simulation:
         assert cargo is not None
         shared = None
         if cargo.tree[0] >= 0:
-            shared = self._trees[cargo.source, *cargo.tree, number]
+            shared = self._trees[self.scripts.calls[message], cargo.source, *cargo.tree, number]
         if not hop and self._reads[message]:
             time, tail = self._read(message, leg, time, tail, shared)
         links = leg.links

@@ -39,10 +39,11 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Scripts:
-    """The scripts of some dies; `senders` and `channels` are by message."""
+    """The scripts of some dies; `calls` (their numbers), `senders` and `channels` are by message."""
 
     dies: tuple[int, ...]
     lines: tuple[Lines, ...]
+    calls: tuple[int, ...]
     senders: tuple[int, ...]
     channels: tuple[int, ...]
 
@@ -51,8 +52,8 @@ class Scripts:
         """The scripts by die, whose order decides between events of one time."""
         messages: dict[tuple[int, int, int], int] = {}
         lines = tuple(_lines(script, messages) for script in scripts.values())
-        senders = tuple(sender for _, sender, _ in messages)
-        return Scripts(tuple(scripts), lines, senders, tuple(channel for _, _, channel in messages))
+        calls, senders, channels = zip(*messages, strict=True) if messages else ((), (), ())
+        return Scripts(tuple(scripts), lines, calls, senders, channels)
 
 
 def _lines(script: Script, messages: dict[tuple[int, int, int], int]) -> Lines:

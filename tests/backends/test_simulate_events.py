@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
@@ -13,6 +14,7 @@ from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs, work_of
 from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.scripts import Scripts
+from wscc.backends.simulator.whole import whole
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.routes import Leg, Route
 from wscc.ir.streams.program import Instruction, Operand, Streams
@@ -161,6 +163,22 @@ def test_a_tree_reads_what_it_sends_once() -> None:
         streams = Streams(programs, steps, (0, 2), (0, 0), np.zeros((2, 0), np.int64), routes, 10**6)
         counts.append(Builder(streams, Costs.of(WAFER)).call(0, "f", ()).hbm_bytes)
     assert counts == [100, 200]
+
+
+def test_each_call_sends_its_trees_again() -> None:
+    """A step simulated whole takes two calls to be two sends: their bytes count twice."""
+    sends = " ".join(f"send <- f32[25]@0 channel={i} peer={i + 1} route={i}" for i in (0, 1))
+    takes = [f'post f32[25]@0 channel={i} peer=0 wait channel={i} side="received"' for i in (0, 1)]
+    roles = " ".join(f"role {i} {{ procedure f(0) {{ {body} }} }}" for i, body in enumerate((sends, *takes)))
+    programs, steps = parse_wsa(f"{roles} step {{ call f() call f() }}")
+    routes = (Route((Leg((0, 1, 2)),), 0), Route((Leg((0, 1, 4)),), 0))
+    streams = Streams(programs, steps, (0, 2, 4), (0, 1, 2), np.zeros((3, 0), np.int64), routes, 10**6)
+    builder = Builder(streams, Costs.of(replace(WAFER, rows=2)))
+    composed: Counter[tuple[int, int]] = Counter()
+    for entry, times in Composer(builder).run().tally.items():
+        composed.update({link: times * use.bytes for link, use in entry.run.links.items()})
+    assert {link: use.bytes for link, use in whole(builder).links.items()} == composed
+    assert composed == {(0, 1): 200, (1, 2): 200, (1, 4): 200}
 
 
 def test_parts_of_a_message_arrive_when_the_last_does() -> None:
