@@ -77,6 +77,8 @@ class Builder:
     stages: list[int] = field(init=False)
     _codes: dict[tuple[int, str], Code] = field(init=False, repr=False)
     _works: dict[int, Work] = field(default_factory=dict, repr=False)
+    _costs: dict[tuple[int, Places], tuple[int, int, int, int]] = field(default_factory=dict, repr=False)
+    _legs: dict[tuple[int, int], tuple[Leg, ...]] = field(default_factory=dict, repr=False)
     _calls: dict[tuple[int, str, Places], DieCall] = field(default_factory=dict, repr=False)
     _bounds: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict, repr=False)
 
@@ -85,6 +87,9 @@ class Builder:
         self.stages = [of_role[role] for role in self.streams.roles]
         self._codes = {(p.role, c.name): c for p in self.streams.programs for c in p.procedures}
         self._rows = [[int(n) for n in row] for row in self.streams.bindings]
+        self._ends: list[tuple[int, int]] = [
+            (min(column), max(column)) for column in zip(*self._rows, strict=True)
+        ]
 
     def code(self, die: int, procedure: str) -> Code:
         """The code of a procedure in the role of a die."""
@@ -163,23 +168,49 @@ class Builder:
             if x.opcode == "delay":
                 steps.append(Step(DELAY, index, self._delay(die, x)))
                 continue
-            work = self.work(x)
-            amount = sum(self._in_hbm(die, r, places) for r in work.reaches)
+            amount, port, ticks, at_peak = self._cost(die, x, places)
             if x.opcode in ("post", "send"):
-                step = self._message(die, x, index, self.costs.hbm(amount), work.reaches[0].bytes, sends)
+                step = self._message(die, x, index, port, self.work(x).reaches[0].bytes, sends)
                 ends[step.channel, x.opcode == "send"] = step
                 # A tree reads what it sends once.
                 amount = 0 if step.cargo is not None and step.cargo.tree in trees else amount
                 if step.cargo is not None and step.cargo.tree != ALONE_TREE:
                     trees.add(step.cargo.tree)
             else:
-                step = Step(COMPUTE, index, self.costs.compute(work.tiled), self.costs.hbm(amount))
-                flops += work.flops
-                ideal += self.costs.compute(work.flops)
-                tiled += step.ticks
+                step = Step(COMPUTE, index, ticks, port)
+                flops += self.work(x).flops
+                ideal += at_peak
+                tiled += ticks
             hbm_bytes += amount
             steps.append(step)
         return DieCall(tuple(steps), flops, ideal, tiled - ideal, hbm_bytes)
+
+    def _cost(self, die: int, x: Instruction, places: Places) -> tuple[int, int, int, int]:
+        """Of an instruction: bytes in HBM, the ticks of its port for them, the ticks of its work, and those at the
+        peak of a die. Remembered where they are the same on all dies: roles share most of their instructions."""
+        key = id(x), places
+        cost = self._costs.get(key)
+        if cost is None:
+            work = self.work(x)
+            amount = sum(self._in_hbm(die, r, places) for r in work.reaches)
+            cost = (
+                amount,
+                self.costs.hbm(amount),
+                self.costs.compute(work.tiled),
+                self.costs.compute(work.flops),
+            )
+            if all(self._is_fixed(r, places) for r in work.reaches):
+                self._costs[key] = cost
+        return cost
+
+    def _is_fixed(self, r: Reach, places: Places) -> bool:
+        """True if an operand has the same bytes in HBM on every die."""
+        if not isinstance(r.offset, Column):
+            return True
+        if r.arg >= 0:
+            return places[r.arg] in (IN_SRAM, IN_HBM)
+        sram, (least, greatest) = self.costs.wafer.die.sram, self._ends[r.offset.index]
+        return greatest + r.high <= sram or least + r.low >= sram
 
     def _message(
         self, die: int, x: Instruction, index: int, hbm: int, amount: int, sends: dict[int, int]
@@ -206,7 +237,10 @@ class Builder:
         route = self.streams.routes[number]
         ordinal = sends[number] = sends.get(number, 0) + 1
         tree = (route.merged, ordinal) if route.merged != ALONE else ALONE_TREE
-        return Cargo(die, peer, amount, self.costs.legs(route, amount), tree)
+        legs = self._legs.get((number, amount))
+        if legs is None:
+            legs = self._legs[number, amount] = self.costs.legs(route, amount)
+        return Cargo(die, peer, amount, legs, tree)
 
     def _scalar(self, die: int, x: Instruction, i: int) -> int:
         value = x.attrs[i][1]
@@ -215,7 +249,7 @@ class Builder:
 
 def _wait(x: Instruction, index: int, ends: dict[tuple[int, bool], Step], procedure: str) -> Step:
     """The step of a `wait`; `ends` has the step that began the message, by (channel, is a send)."""
-    channel, sent = int(x.attr("channel")), x.attr("side") == "sent"  # type: ignore[arg-type]
+    channel, sent = int(x.attrs[0][1]), x.attrs[1][1] == "sent"  # type: ignore[arg-type]
     beginning = ends.get((channel, sent))
     if beginning is None:
         raise fail(

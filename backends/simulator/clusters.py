@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from networkx.utils import UnionFind
 
 from wscc.backends.simulator.calls import DieCall
+from wscc.backends.simulator.scripts import Scripts
 from wscc.ir.streams.program import Address, ProgramCall, ProgramLoop, ProgramStep
 
 
@@ -18,6 +19,7 @@ class Cluster:
     dies: tuple[int, ...]
     calls: tuple[DieCall, ...]
     links: frozenset[tuple[int, int]]
+    scripts: Scripts
 
 
 def groups_of(dies: Iterable[int], joined: UnionFind[object]) -> tuple[tuple[int, ...], ...]:
@@ -38,7 +40,12 @@ def clusters_of(calls: Mapping[int, DieCall]) -> tuple[Cluster, ...]:
                 joined.union(die, step.cargo.to)
         joined.union(die, *links[die])
     return tuple(
-        Cluster(dies, tuple(calls[d] for d in dies), frozenset(link for d in dies for link in links[d]))
+        Cluster(
+            dies,
+            tuple(calls[d] for d in dies),
+            frozenset(link for d in dies for link in links[d]),
+            Scripts.of({d: [(0, calls[d].steps)] for d in dies}),
+        )
         for dies in groups_of(calls, joined)
     )
 

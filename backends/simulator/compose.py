@@ -33,13 +33,14 @@ Held = tuple[Hold, ...]
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
     """A cluster simulated from one state: the times at which its dies leave, and (by sender) the links that are held
-    after the first has left, all counted from the time at which the first enters."""
+    after the first has left, all counted from the time at which the first enters. `holds` are all of a joint call."""
 
     variant: Variant
     cluster: Cluster
     state: tuple[int, ...]
     leave: tuple[int, ...]
     held: tuple[tuple[int, Held], ...]
+    holds: Held
     run: Simulation
 
 
@@ -257,7 +258,7 @@ class Composer:
                 self.now[die] = begin + time
             self._hold(cluster, entry, begin)
             if len(variant[1]) > 1:
-                self._joint.append((cluster, _later((h for h, _ in entry.run.holds), begin)))
+                self._joint.append((cluster, _later(entry.holds, begin)))
 
     def _hold(self, cluster: Cluster, entry: Entry, begin: int) -> None:
         """Update the links that messages of a cluster hold: earlier messages may outlive a short call."""
@@ -297,15 +298,17 @@ class Composer:
         return self._clusters[variant]
 
     def _simulated(self, variant: Variant, cluster: Cluster, state: tuple[int, ...], held: Held) -> Entry:
-        scripts = {d: [(0, c.steps)] for d, c in zip(cluster.dies, cluster.calls, strict=True)}
         enter = dict(zip(cluster.dies, state, strict=True))
-        run = Simulation(self.builder.costs, self._stations, scripts, enter, held).run()
+        run = Simulation(self.builder.costs, self._stations, cluster.scripts, enter, held).run()
         leave = tuple(run.leave[d] for d in cluster.dies)
         late: dict[int, list[Hold]] = {}
-        for hold, die in run.holds:
-            if hold.end > min(leave):
-                late.setdefault(die, []).append(hold)
-        return Entry(variant, cluster, state, leave, tuple((d, tuple(h)) for d, h in late.items()), run)
+        for hold, die in run.holds(after=min(leave)):
+            late.setdefault(die, []).append(hold)
+        holds = tuple(h for h, _ in run.holds()) if len(variant[1]) > 1 else ()
+        run.uses.clear()  # entries are kept by the hundred
+        return Entry(
+            variant, cluster, state, leave, tuple((d, tuple(h)) for d, h in late.items()), holds, run
+        )
 
 
 def _later(held: Iterable[Hold], ticks: int) -> Held:

@@ -125,7 +125,6 @@ class Costs:
     latency: int = field(init=False)
     _compute: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
     _hbm: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
-    _legs: dict[tuple[Route, int], tuple[Leg, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.latency = self._link(self.links.latency)
@@ -148,13 +147,10 @@ class Costs:
 
     def legs(self, route: Route, amount: int) -> tuple[Leg, ...]:
         """A message of so many bytes on a route."""
-        key = route, amount
-        if key not in self._legs:
-            self._legs[key] = tuple(
-                Leg(tuple(leg.hops), n, self._link(self.links.hold(n)), self._link(self.links.span(n)))
-                for leg, n in zip(route.legs, route.parts(amount), strict=True)
-            )
-        return self._legs[key]
+        return tuple(
+            Leg(tuple(leg.hops), n, self._link(self.links.hold(n)), self._link(self.links.span(n)))
+            for leg, n in zip(route.legs, route.parts(amount), strict=True)
+        )
 
     def in_hbm(self, r: Reach, base: int) -> int:
         """The bytes of an operand at `base` that are above the SRAM; in proportion, if it is in both memories."""

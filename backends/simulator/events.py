@@ -10,46 +10,40 @@ link carries the bytes of a tree once. Equal times are served in a fixed order.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import Any
 
-from wscc.backends.simulator.calls import COMPUTE, DELAY, WAIT, Step
+from wscc.backends.simulator.calls import POST, SEND, WAIT, Cargo, Step
 from wscc.backends.simulator.costs import Costs, Leg
-from wscc.backends.simulator.records import DieUse, Hold, Link, LinkUse, Message
+from wscc.backends.simulator.records import DieUse, Hold, Link, LinkUse
+from wscc.backends.simulator.scripts import END, PORT, Scripts
 from wscc.diagnostics import Code, fail
 
-# The calls of a die: (number, steps), where messages of different calls are distinguished by the number.
-Script = Sequence[tuple[int, Sequence[Step]]]
-# (die, call number, step, start, end): for traces.
-OnStep = Callable[[int, int, Step, int, int], None]
-# (link, message, start, end): for traces.
-OnLink = Callable[[Link, Message, int, int], None]
-
-
-@dataclass(slots=True, eq=False)
-class _Flight:
-    """A message on leg `number`: `hop` is the next hop that it takes, `tail` the time at which its last byte gets
-    there."""
-
-    message: Message
-    leg: Leg
-    number: int
-    tail: int
-    hop: int = 0
+# (die, step, start, end): for traces.
+OnStep = Callable[[int, Step, int, int], None]
+# (link, channel, start, end): for traces.
+OnLink = Callable[[Link, int, int, int], None]
+# A message on a leg: [message, leg, number of the leg, next hop that it takes, time at which its last byte gets there].
+# A list, since most events are flights.
+_Flight = list[Any]
+# The use of a link by a message: (link, time at which it asked, start, leg, message).
+_Use = tuple[Link, int, int, Leg, int]
 
 
 @dataclass(slots=True, eq=False)
 class Simulation:
     """One run of some dies from their times of entry; `leave` are the times at which they end, all in ticks. `held` are
-    the links of earlier messages, which queue with those of this run; `holds` are those of this run, with the sender.
+    the links of earlier messages, which queue with those of this run.
 
-    `CompileError` W502 if dies wait for one another.
+    Dies are numbered as in `scripts`, messages too; a time of -1 is still to come. `CompileError` W502 if dies wait for
+    one another.
     """
 
     costs: Costs
     stations: Mapping[int, int]  # the physical die of each logical one
-    scripts: Mapping[int, Script]
+    scripts: Scripts
     enter: Mapping[int, int]
     held: Sequence[Hold] = ()
     on_step: OnStep | None = None
@@ -57,43 +51,72 @@ class Simulation:
     leave: dict[int, int] = field(default_factory=dict)
     dies: dict[int, DieUse] = field(default_factory=dict)
     links: dict[Link, LinkUse] = field(default_factory=lambda: defaultdict(LinkUse))
-    holds: list[tuple[Hold, int]] = field(default_factory=list)
-    _free: dict[Link, int] = field(default_factory=lambda: defaultdict(int))
-    _queue: list[tuple[int, int, int | _Flight | Hold]] = field(default_factory=list)
+    uses: list[_Use] = field(default_factory=list)
+    _queue: list[tuple[int, int, Any]] = field(default_factory=list)
     _events: int = 0
-    _pc: dict[int, tuple[int, int]] = field(default_factory=dict)
-    _blocked: dict[int, tuple[int, Step]] = field(default_factory=dict)
-    _messages: dict[tuple[int, int, int], Message] = field(default_factory=dict)
+    _free: dict[Link, int] = field(default_factory=lambda: defaultdict(int))
     _ports: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    _trees: dict[tuple[int, int, int, int], dict[object, tuple[int, int]]] = field(
+    _trees: dict[tuple[int, ...], dict[object, tuple[int, int]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
+    # By die: the next operation, the time since when it waits.
+    _pc: list[int] = field(default_factory=list)
+    _since: list[int] = field(default_factory=list)
+    # By message: when its slot was granted and its send issued, what it is, ticks of the ports at its two ends, legs
+    # that are not yet out, or there, and the time of the last of them that is.
+    _posted: list[int] = field(default_factory=list)
+    _issued: list[int] = field(default_factory=list)
+    _cargos: list[Cargo | None] = field(default_factory=list)
+    _reads: list[int] = field(default_factory=list)
+    _writes: list[int] = field(default_factory=list)
+    # By end of a message (twice its number, one more for its sender's end), as it is waited for: legs that are not yet
+    # through, the last time of those that are, the time when all are, the die that waits for it.
+    _legs: list[int] = field(default_factory=list)
+    _last: list[int] = field(default_factory=list)
+    _done: list[int] = field(default_factory=list)
+    _waits: list[int] = field(default_factory=list)
 
     def run(self) -> Simulation:
         """Run all scripts to their ends."""
-        for hold in self.held:
-            self._push(max(0, hold.asked), hold)
-        for die, time in self.enter.items():
-            self.dies[die] = DieUse()
-            self._pc[die] = 0, 0
-            self._push(time, die)
-        queue = self._queue
+        self._begin()
+        queue, advance, hop = self._queue, self._advance, self._hop
         while queue:
             time, _, event = heappop(queue)
-            if isinstance(event, int):
-                self._advance(event, time)
-            elif isinstance(event, _Flight):
-                self._hop(event, time)
+            if type(event) is list:
+                hop(event, time)
+            elif type(event) is int:
+                advance(event, time)
             else:
                 free = self._free[event.link]
                 self._free[event.link] = max(
                     free, event.end if event.asked <= 0 else max(free, time) + event.ticks
                 )
-        if self._blocked:
+        if max(self._since, default=-1) >= 0:
             raise fail(Code.DEADLOCK, self._stuck())
-        for cache in (self._messages, self._trees, self._free, self._ports, self._pc):
-            cache.clear()  # runs are kept by the hundred
+        self._count()
+        self._forget()
         return self
+
+    def _begin(self) -> None:
+        dies, messages = len(self.scripts.dies), len(self.scripts.channels)
+        self._pc, self._since = [0] * dies, [-1] * dies
+        self._posted, self._issued, self._cargos = [-1] * messages, [-1] * messages, [None] * messages
+        self._reads, self._writes = [0] * messages, [0] * messages
+        self._legs, self._last = [0] * (2 * messages), [0] * (2 * messages)
+        self._done, self._waits = [-1] * (2 * messages), [-1] * (2 * messages)
+        for hold in self.held:
+            self._push(max(0, hold.asked), hold)
+        for number, (die, lines) in enumerate(zip(self.scripts.dies, self.scripts.lines, strict=True)):
+            self.dies[die] = DieUse(lines.busy, lines.delayed)
+            self._push(self.enter[die], number)
+
+    def _forget(self) -> None:
+        """Drop what only the loop needs: runs are kept by the hundred."""
+        for cache in (self._free, self._trees, self._ports):
+            cache.clear()
+        for table in (self._pc, self._since, self._posted, self._issued, self._cargos, self._reads,
+                      self._writes, self._legs, self._last, self._done, self._waits):  # fmt: skip
+            table.clear()
 
     def _push(self, time: int, event: int | _Flight | Hold) -> None:
         """Queue an event: a die that goes on, a message at its next hop, or a hold of an earlier message."""
@@ -104,80 +127,65 @@ class Simulation:
 
     def _advance(self, die: int, time: int) -> None:
         """Run a die until it waits, or until others may come before it at its HBM."""
-        if die in self._blocked:
-            time = self._resume(die, time)
-        script = self.scripts[die]
-        call, pc = self._pc[die]
-        while call < len(script):
-            number, steps = script[call]
-            while pc < len(steps):
-                after = self._do(die, number, steps[pc], time)
-                if after < 0:
-                    self._pc[die] = call, pc
+        ops, pc, done_at = self.scripts.lines[die].ops, self._pc[die], self._done
+        since = self._since[die]
+        if since >= 0:
+            self._since[die] = -1
+            time = self._waited(die, pc, since, time)
+            pc += 1
+            self._pc[die] = pc
+        while True:
+            lead, kind, message, _, hbm, cargo = ops[pc]
+            if lead:
+                if self.on_step:
+                    self._show_lead(die, pc, time)
+                time += lead
+            if kind == WAIT:
+                done = done_at[message]
+                if done < 0:
+                    self._waits[message] = die
+                    self._since[die], self._pc[die] = time, pc
                     return
-                time, pc = after, pc + 1
-            call, pc = call + 1, 0
-        self.leave[die] = time
+                if done > time:
+                    time = self._waited(die, pc, time, done)
+            elif kind in (SEND, POST):
+                self._meet(kind, message, time, hbm, cargo)
+            elif kind == PORT:
+                if self._queue and self._queue[0][0] < time:
+                    self._pc[die] = pc
+                    self._push(time, die)
+                    return
+                time = self._work(die, pc, time)
+            elif kind == END:
+                self.leave[self.scripts.dies[die]] = time
+                return
+            pc += 1
 
-    def _do(self, die: int, number: int, step: Step, time: int) -> int:
-        """The time at which a step that starts at `time` is over, or -1 if it has to wait."""
-        if step.kind == COMPUTE:
-            return self._compute(die, number, step, time)
-        if step.kind == DELAY:
-            return self._delay(die, number, step, time)
-        if step.kind != WAIT:
-            self._begin(number, step, time)
-            return time
-        message = self._messages[number, step.sender, step.channel]
-        done = message.left if step.sent else message.arrived
-        if done >= 0:
-            return self._waited(die, number, step, message, time, done)
-        if step.sent:
-            message.sender_waits = die
-        else:
-            message.receiver_waits = die
-        self._blocked[die] = time, step
-        return -1
-
-    def _compute(self, die: int, number: int, step: Step, time: int) -> int:
-        end = time + step.ticks
-        if step.hbm:
-            if self._queue and self._queue[0][0] < time:
-                self._push(time, die)
-                return -1
-            end = max(end, self._port(die, time, step.hbm))
-        self.dies[die].busy += end - time
+    def _work(self, die: int, pc: int, time: int) -> int:
+        """The time at which work with the HBM that starts at `time` is over."""
+        _, _, _, ticks, hbm, _ = self.scripts.lines[die].ops[pc]
+        name = self.scripts.dies[die]
+        end = max(time + ticks, self._port(name, time, hbm))
+        self.dies[name].busy += end - time
         if self.on_step:
-            self.on_step(die, number, step, time, end)
+            self.on_step(name, self._step(die, pc), time, end)
         return end
 
-    def _delay(self, die: int, number: int, step: Step, time: int) -> int:
-        end = time + step.ticks
-        self.dies[die].delayed += step.ticks
-        if self.on_step:
-            self.on_step(die, number, step, time, end)
-        return end
-
-    def _resume(self, die: int, time: int) -> int:
-        since, step = self._blocked.pop(die)
-        call, pc = self._pc[die]
-        number = self.scripts[die][call][0]
-        message = self._messages[number, step.sender, step.channel]
-        self._pc[die] = call, pc + 1
-        return self._waited(die, number, step, message, since, time)
-
-    def _waited(self, die: int, number: int, step: Step, message: Message, since: int, until: int) -> int:
+    def _waited(self, die: int, pc: int, since: int, until: int) -> int:
         """Account for the wait from `since` until a message has left or arrived; returns when the die goes on."""
         if until <= since:
             return since
-        use, start = self.dies[die], min(max(since, message.start), until)
+        end = self.scripts.lines[die].ops[pc][2]
+        message = end >> 1
+        start = min(max(since, self._posted[message], self._issued[message]), until)
+        use, step = self.dies[self.scripts.dies[die]], self._step(die, pc)
         if step.across:
             use.bubble += start - since
         else:
             use.idle += start - since
         use.exposed[step.channel] += until - start
         if self.on_step:
-            self.on_step(die, number, step, since, until)
+            self.on_step(self.scripts.dies[die], step, since, until)
         return until
 
     def _port(self, die: int, time: int, ticks: int) -> int:
@@ -186,115 +194,149 @@ class Simulation:
         self._ports[die] = end
         return end
 
+    def _step(self, die: int, pc: int) -> Step:
+        lines = self.scripts.lines[die]
+        return lines.steps[lines.places[pc]]
+
+    def _show_lead(self, die: int, pc: int, time: int) -> None:
+        """Show the steps that are the lead of an operation, which begins at `time`."""
+        assert self.on_step
+        lines = self.scripts.lines[die]
+        for place in range(lines.places[pc - 1] + 1 if pc else 0, lines.places[pc]):
+            step = lines.steps[place]
+            self.on_step(self.scripts.dies[die], step, time, time + step.ticks)
+            time += step.ticks
+
     # -- messages -----------------------------------------------------------------------------------------
 
-    def _begin(self, number: int, step: Step, time: int) -> None:
-        key = number, step.sender, step.channel
-        message = self._messages.get(key)
-        if message is None:
-            message = self._messages[key] = Message(step.channel)
-        if step.cargo is None:
-            message.posted, message.write = time, step.hbm
+    def _meet(self, kind: int, message: int, time: int, hbm: int, cargo: Cargo | None) -> None:
+        """Note that the slot of a message is granted, or that it is sent; it starts once it has both."""
+        if kind == SEND:
+            self._issued[message], self._cargos[message], self._reads[message] = time, cargo, hbm
         else:
-            message.issued, message.cargo, message.read = time, step.cargo, step.hbm
-        cargo = message.cargo
-        if message.posted < 0 or cargo is None:
-            return
-        message.legs_inside = message.legs_on_way = len(cargo.legs)
-        for k, leg in enumerate(cargo.legs):
-            self._push(message.start, _Flight(message, leg, k, message.start))
+            self._posted[message], self._writes[message] = time, hbm
+        if self._posted[message] >= 0 and self._cargos[message] is not None:
+            self._start(message)
+
+    def _start(self, message: int) -> None:
+        cargo = self._cargos[message]
+        assert cargo is not None
+        time = max(self._posted[message], self._issued[message])
+        legs = cargo.legs
+        self._legs[2 * message] = self._legs[2 * message + 1] = len(legs)
+        for number, leg in enumerate(legs):
+            self._push(time, [message, leg, number, 0, time])
 
     def _hop(self, flight: _Flight, time: int) -> None:
         """Move a message whose first byte is at the next link of its leg, at the slot's memory, or about to be read."""
-        message, leg = flight.message, flight.leg
-        cargo = message.cargo
+        message, leg, number, hop, tail = flight
+        cargo = self._cargos[message]
         assert cargo is not None
-        shared = self._trees[cargo.source, *cargo.tree, flight.number] if cargo.tree[0] >= 0 else None
-        if flight.hop == 0 and message.read:
-            time = self._read(flight, time, shared)
-        if flight.hop == len(leg.links):
-            self._fill(flight, time)
+        shared = None
+        if cargo.tree[0] >= 0:
+            shared = self._trees[self.scripts.calls[message], cargo.source, *cargo.tree, number]
+        if not hop and self._reads[message]:
+            time, tail = self._read(message, leg, time, tail, shared)
+        links = leg.links
+        if hop == len(links):
+            self._fill(message, leg, time, tail)
             return
-        link = leg.links[flight.hop]
+        link = links[hop]
         latency = self.costs.latency
         if shared is not None and link in shared:
             start, tail = shared[link]
             start, tail = max(start, time), max(tail, time + latency)
         else:
-            start = max(time, self._free[link])
-            tail = max(start + leg.span, flight.tail + latency)
-            self._carry(link, flight, time, start)
+            start = self._free[link]
+            if start < time:
+                start = time
+            tail = max(start + leg.span, tail + latency)
+            self._free[link] = start + leg.hold
+            self.uses.append((link, time, start, leg, message))
             if shared is not None:
                 shared[link] = start, tail
-        if flight.hop == 0:
-            self._leave(message, tail - latency)
-        flight.tail, flight.hop = tail, flight.hop + 1
+            if self.on_link:
+                self.on_link(link, self.scripts.channels[message], start, start + leg.hold)
+        if not hop:
+            self._through(2 * message + 1, tail - latency)
+        hop += 1
         head = tail if self.costs.links.store_and_forward else start + latency
-        if flight.hop == len(leg.links) and not message.write:
-            self._fill(flight, head)
+        if hop == len(links) and not self._writes[message]:
+            self._fill(message, leg, head, tail)
         else:
+            flight[3], flight[4] = hop, tail
             self._push(head, flight)
 
-    def _read(self, flight: _Flight, time: int, shared: dict[object, tuple[int, int]] | None) -> int:
-        """The time at which the first byte of the leg has been read from HBM; a tree reads its bytes once."""
-        message, leg = flight.message, flight.leg
-        assert message.cargo is not None
+    def _read(
+        self, message: int, leg: Leg, time: int, tail: int, shared: dict[object, tuple[int, int]] | None
+    ) -> tuple[int, int]:
+        """The times at which the first byte of the leg and the last have been read from HBM; a tree reads its bytes
+        once."""
+        cargo = self._cargos[message]
+        assert cargo is not None
         if shared is None or "read" not in shared:
-            ticks = _share(message.read, leg.part, message.cargo.bytes)
-            end = self._port(message.cargo.source, time, ticks)
+            ticks = _share(self._reads[message], leg.part, cargo.bytes)
+            end = self._port(cargo.source, time, ticks)
             begin = end - ticks
             if shared is not None:
                 shared["read"] = begin, end
         else:
             begin, end = shared["read"]
-        flight.tail = max(flight.tail, end)
-        return max(time, begin)
+        return max(time, begin), max(tail, end)
 
-    def _carry(self, link: Link, flight: _Flight, time: int, start: int) -> None:
-        hold, use = flight.leg.hold, self.links[link]
-        self._free[link] = start + hold
-        assert flight.message.cargo is not None
-        self.holds.append((Hold(link, time, start + hold, hold), flight.message.cargo.source))
-        use.bytes += flight.leg.part
-        use.channels[flight.message.channel] += flight.leg.part
-        use.messages += 1
-        use.busy += hold
-        if start > time:
-            use.queueing += start - time
-            use.conflicts += 1
-        if self.on_link:
-            self.on_link(link, flight.message, start, start + hold)
-
-    def _fill(self, flight: _Flight, time: int) -> None:
+    def _fill(self, message: int, leg: Leg, time: int, end: int) -> None:
         """Write the bytes of a leg that has come to its end to their part of the slot."""
-        message, end = flight.message, flight.tail
-        assert message.cargo is not None
-        if message.write:
-            ticks = _share(message.write, flight.leg.part, message.cargo.bytes)
-            end = max(end, self._port(message.cargo.to, time, ticks))
-        if not flight.leg.links:  # from a die to itself
-            self._leave(message, end)
-        message.legs_on_way -= 1
-        message.arriving = max(message.arriving, end)
-        if not message.legs_on_way:
-            message.arrived = message.arriving
-            if message.receiver_waits >= 0:
-                self._push(message.arrived, message.receiver_waits)
+        if ticks := self._writes[message]:
+            cargo = self._cargos[message]
+            assert cargo is not None
+            port = self._port(cargo.to, time, _share(ticks, leg.part, cargo.bytes))
+            end = max(end, port)
+        if not leg.links:  # from a die to itself
+            self._through(2 * message + 1, end)
+        self._through(2 * message, end)
 
-    def _leave(self, message: Message, time: int) -> None:
-        message.legs_inside -= 1
-        message.leaving = max(message.leaving, time)
-        if not message.legs_inside:
-            message.left = message.leaving
-            if message.sender_waits >= 0:
-                self._push(message.left, message.sender_waits)
+    def _through(self, end: int, time: int) -> None:
+        """Note the time at which the last byte of a leg is through an end of its message; wake who waits for all."""
+        if time < self._last[end]:
+            time = self._last[end]
+        else:
+            self._last[end] = time
+        self._legs[end] -= 1
+        if not self._legs[end]:
+            self._done[end] = time
+            if self._waits[end] >= 0:
+                self._push(time, self._waits[end])
+
+    # -- accounts -----------------------------------------------------------------------------------------
+
+    def holds(self, after: int = -1) -> Iterator[tuple[Hold, int]]:
+        """The links that messages of this run held beyond a time, each with the sender."""
+        for link, asked, start, leg, message in self.uses:
+            if start + leg.hold > after:
+                yield Hold(link, asked, start + leg.hold, leg.hold), self.scripts.senders[message]
+
+    def _count(self) -> None:
+        """Add up the uses of links."""
+        channels, links = self.scripts.channels, self.links
+        for link, asked, start, leg, message in self.uses:
+            use = links[link]
+            use.bytes += leg.part
+            use.channels[channels[message]] += leg.part
+            use.messages += 1
+            use.busy += leg.hold
+            if start > asked:
+                use.queueing += start - asked
+                use.conflicts += 1
 
     def _stuck(self) -> str:
         place = self.costs.wafer.coordinate
-        words = [
-            f"die {place(self.stations[die])} in instruction {step.position} waits on channel {step.channel}"
-            for die, (_, step) in sorted(self._blocked.items())[:4]
-        ]
+        waiting = sorted((die, n) for n, die in enumerate(self.scripts.dies) if self._since[n] >= 0)
+        words = []
+        for die, n in waiting[:4]:
+            step = self._step(n, self._pc[n])
+            words.append(
+                f"die {place(self.stations[die])} in instruction {step.position} waits on channel {step.channel}"
+            )
         return "dies wait for one another: " + "; ".join(words)
 
 

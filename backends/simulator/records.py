@@ -1,12 +1,10 @@
-"""Records of links, dies and messages in a run of the simulator; all times in ticks."""
+"""Records of links and dies in a run of the simulator; all times in ticks."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
-
-from wscc.backends.simulator.calls import Cargo
 
 Link = tuple[int, int]
 
@@ -46,27 +44,3 @@ class DieUse:
     bubble: int = 0
     idle: int = 0
     exposed: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-
-
-@dataclass(slots=True, eq=False)
-class Message:
-    """One message; a time of -1 is still to come. It has left, or arrived, when all of its legs have."""
-
-    channel: int
-    posted: int = -1
-    issued: int = -1
-    cargo: Cargo | None = None
-    read: int = 0
-    write: int = 0
-    legs_inside: int = 0
-    legs_on_way: int = 0
-    leaving: int = 0
-    arriving: int = 0
-    left: int = -1
-    arrived: int = -1
-    sender_waits: int = -1
-    receiver_waits: int = -1
-
-    @property
-    def start(self) -> int:
-        return max(self.posted, self.issued)

@@ -15,7 +15,7 @@ from wscc.backends.simulator.calls import WAIT, Builder, Step
 from wscc.backends.simulator.compose import Entry, Observer
 from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.events import Simulation
-from wscc.backends.simulator.records import Link, Message
+from wscc.backends.simulator.records import Link
 from wscc.files import to_json
 from wscc.ir.streams.profile import Origin, Profile
 
@@ -78,19 +78,16 @@ class Trace:
         }
         events: list[Slice] = []
 
-        def on_step(die: int, number: int, step: Step, begin: int, end: int) -> None:
+        def on_step(die: int, step: Step, begin: int, end: int) -> None:
             if end > begin:
                 word = "wait " if step.kind == WAIT else ""
                 events.append((die, begin, end, word + self._name(names[die][step.position])))
 
-        def on_link(link: Link, message: Message, begin: int, end: int) -> None:
-            events.append((link, begin, end, self._name(origin(kinds, message.channel))))
+        def on_link(link: Link, channel: int, begin: int, end: int) -> None:
+            events.append((link, begin, end, self._name(origin(kinds, channel))))
 
-        scripts = {d: [(0, c.steps)] for d, c in zip(cluster.dies, cluster.calls, strict=True)}
-        enter = dict(zip(cluster.dies, entry.state, strict=True))
-        Simulation(
-            self.builder.costs, entry.run.stations, scripts, enter, entry.run.held, on_step, on_link
-        ).run()
+        run = entry.run
+        Simulation(run.costs, run.stations, run.scripts, run.enter, run.held, on_step, on_link).run()
         for die, begin, end in zip(cluster.dies, entry.state, entry.leave, strict=True):
             if end > begin:
                 yield die, begin, end, procedure

@@ -6,6 +6,7 @@ from collections import Counter
 
 from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.events import Simulation
+from wscc.backends.simulator.scripts import Scripts
 from wscc.ir.streams.program import ProgramCall, ProgramStep, dynamic_calls
 
 
@@ -21,7 +22,8 @@ def whole(b: Builder) -> Simulation:
             number = numbers.setdefault((name, counts[name]), len(numbers))
             script.append((number, b.call(die, name, b.places(stage, name, args)).steps))
         scripts[die] = script
-    return Simulation(b.costs, dict(enumerate(b.streams.dies)), scripts, dict.fromkeys(scripts, 0)).run()
+    stations = dict(enumerate(b.streams.dies))
+    return Simulation(b.costs, stations, Scripts.of(scripts), dict.fromkeys(scripts, 0)).run()
 
 
 def length(b: Builder) -> int:

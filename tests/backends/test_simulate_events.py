@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,6 +13,8 @@ from wscc.backends.simulator.calls import ALONE_TREE, POST, SEND, WAIT, Builder,
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs, work_of
 from wscc.backends.simulator.events import Simulation
+from wscc.backends.simulator.scripts import Scripts
+from wscc.backends.simulator.whole import whole
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.routes import Leg, Route
 from wscc.ir.streams.program import Instruction, Operand, Streams
@@ -116,7 +119,7 @@ def one_message(size: int, kind: str, path: tuple[int, ...]) -> tuple[Simulation
         0: [(0, [Step(SEND, 0, 0, 0, 0, 0, True, False, cargo), Step(WAIT, 1, 0, 0, 0, 0, True)])],
         1: [(0, [Step(POST, 0, 0, 0, 0, 0), Step(WAIT, 1, 0, 0, 0, 0)])],
     }
-    return Simulation(costs, {0: 0, 1: 2}, scripts, {0: 0, 1: 0}).run(), len(legs)
+    return Simulation(costs, {0: 0, 1: 2}, Scripts.of(scripts), {0: 0, 1: 0}).run(), len(legs)
 
 
 def send_all(routes: list[Route], size: int, merged: bool = False) -> Simulation:
@@ -130,7 +133,7 @@ def send_all(routes: list[Route], size: int, merged: bool = False) -> Simulation
     scripts = {0: [(0, steps)]}
     for i in range(len(routes)):
         scripts[i + 1] = [(0, [Step(POST, 0, 0, 0, 0, i), Step(WAIT, 1, 0, 0, 0, i)])]
-    return Simulation(costs, {0: 0}, scripts, dict.fromkeys(scripts, 0)).run()
+    return Simulation(costs, {0: 0}, Scripts.of(scripts), dict.fromkeys(scripts, 0)).run()
 
 
 def test_a_link_serves_one_message_after_the_other() -> None:
@@ -160,6 +163,22 @@ def test_a_tree_reads_what_it_sends_once() -> None:
         streams = Streams(programs, steps, (0, 2), (0, 0), np.zeros((2, 0), np.int64), routes, 10**6)
         counts.append(Builder(streams, Costs.of(WAFER)).call(0, "f", ()).hbm_bytes)
     assert counts == [100, 200]
+
+
+def test_each_call_sends_its_trees_again() -> None:
+    """A step simulated whole takes two calls to be two sends: their bytes count twice."""
+    sends = " ".join(f"send <- f32[25]@0 channel={i} peer={i + 1} route={i}" for i in (0, 1))
+    takes = [f'post f32[25]@0 channel={i} peer=0 wait channel={i} side="received"' for i in (0, 1)]
+    roles = " ".join(f"role {i} {{ procedure f(0) {{ {body} }} }}" for i, body in enumerate((sends, *takes)))
+    programs, steps = parse_wsa(f"{roles} step {{ call f() call f() }}")
+    routes = (Route((Leg((0, 1, 2)),), 0), Route((Leg((0, 1, 4)),), 0))
+    streams = Streams(programs, steps, (0, 2, 4), (0, 1, 2), np.zeros((3, 0), np.int64), routes, 10**6)
+    builder = Builder(streams, Costs.of(replace(WAFER, rows=2)))
+    composed: Counter[tuple[int, int]] = Counter()
+    for entry, times in Composer(builder).run().tally.items():
+        composed.update({link: times * use.bytes for link, use in entry.run.links.items()})
+    assert {link: use.bytes for link, use in whole(builder).links.items()} == composed
+    assert composed == {(0, 1): 200, (1, 2): 200, (1, 4): 200}
 
 
 def test_parts_of_a_message_arrive_when_the_last_does() -> None:
