@@ -12,11 +12,9 @@ from itertools import product
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wscc.analysis.memory.live_ranges import LiveRange, live_peak
-
-Numbers = NDArray[np.int64]
+from wscc.analysis.memory.occupied import Block, Changed, Occupied
 
 # Limits of the improvement: repackings, and buffers placed in all of them.
 _TRIES: Final = 32
@@ -52,13 +50,15 @@ def pack(ranges: tuple[LiveRange, ...], *, reuse: bool = True) -> tuple[dict[str
 
 def _smallest(ranges: tuple[LiveRange, ...], bound: int) -> _Packed:
     """The first of the smallest packings in the given orders, receive slots first and not; none is below the bound."""
-    packings: list[_Packed] = []
+    best: _Packed | None = None
     for slots_first, order in product((True, False), _ORDERS):
         ordered = sorted(ranges, key=lambda x: (slots_first and not x.slot, *order(x), x.name))
-        packings.append(_first_fit(ordered))
-        if packings[-1].size == bound:
-            return packings[-1]
-    return min(packings, key=lambda packed: packed.size)
+        packed = _first_fit(ordered, best.size if best else None)
+        best = packed or best
+        if best and best.size == bound:
+            break
+    assert best is not None, "the first order has nothing to be smaller than"
+    return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,30 +71,31 @@ class _Packed:
 
     def repacked(self) -> _Packed:
         """The packing that places the buffers which end highest first: they were placed too late."""
-        return _first_fit(sorted(self.order, key=lambda x: self.offsets[x.name] + x.size < self.size))
+        late = [x for x in self.order if self.offsets[x.name] + x.size == self.size]
+        rest = [x for x in self.order if self.offsets[x.name] + x.size < self.size]
+        occupied, offsets, changed = Occupied(), dict[str, int](), Changed(late)
+        for x in (*late, *rest):
+            if changed.touches(x):
+                offsets[x.name] = occupied.lowest_gap(x.first, x.last, x.size)
+                if offsets[x.name] != self.offsets[x.name]:
+                    changed.add(x)
+            else:
+                offsets[x.name] = self.offsets[x.name]
+            occupied.take(_block(x, offsets[x.name]))
+        return _Packed([*late, *rest], offsets, max(offsets[x.name] + x.size for x in self.order))
 
 
-def _first_fit(ranges: list[LiveRange]) -> _Packed:
-    first = np.asarray([x.first for x in ranges], np.int64)
-    last = np.asarray([x.last for x in ranges], np.int64)
-    start = np.zeros(len(ranges), np.int64)
-    end = np.zeros(len(ranges), np.int64)
-    for i, x in enumerate(ranges):
-        concurrent = np.flatnonzero((first[:i] <= x.last) & (last[:i] >= x.first))
-        start[i] = lowest_gap(start[concurrent], end[concurrent], x.size)
-        end[i] = start[i] + x.size
-    offsets = {x.name: int(offset) for x, offset in zip(ranges, start, strict=True)}
-    return _Packed(ranges, offsets, int(end.max(initial=0)))
+def _first_fit(ranges: list[LiveRange], smaller_than: int | None) -> _Packed | None:
+    """The packing in this order; None as soon as it is no smaller than that."""
+    occupied, offsets, size = Occupied(), dict[str, int](), 0
+    for x in ranges:
+        offsets[x.name] = occupied.lowest_gap(x.first, x.last, x.size)
+        occupied.take(_block(x, offsets[x.name]))
+        size = max(size, offsets[x.name] + x.size)
+        if smaller_than is not None and size >= smaller_than:
+            return None
+    return _Packed(ranges, offsets, size)
 
 
-def lowest_gap(
-    start: np.ndarray[tuple[int], np.dtype[np.int64]],
-    end: np.ndarray[tuple[int], np.dtype[np.int64]],
-    size: int,
-) -> int:
-    """The lowest offset from which `size` bytes are free of the intervals [start[k], end[k])."""
-    order = np.argsort(start, kind="stable")
-    # Before interval k in order (or behind the last), everything from `free_from[k]` on is free.
-    free_from = np.concatenate([[0], np.maximum.accumulate(end[order])])
-    room = np.concatenate([start[order], [np.iinfo(np.int64).max]]) - free_from
-    return int(free_from[int(np.argmax(room >= size))])
+def _block(x: LiveRange, offset: int) -> Block:
+    return offset, offset + x.size, x.first, x.last
