@@ -44,7 +44,7 @@ class SpreadMessages(Pass):
         in_sram = arrays_fit_sram(module)
         procedures = []
         for p in module.procedures:
-            if live_peak(live_ranges(p, die)) > die.sram:
+            if live_peak(live_ranges(p)) > die.sram:
                 procedures.append(p)
                 continue
             times = StatementTimes.of(p, module.machine, in_sram=in_sram)

@@ -31,4 +31,4 @@ def locals_fit(module: Module, procedures: Sequence[Procedure]) -> bool:
 
 def locals_fit_sram(procedure: Procedure, die: Die) -> bool:
     """Whether all locals of a scheduled procedure fit the SRAM of a die at once."""
-    return pack(live_ranges(procedure, die))[1] <= die.sram
+    return pack(live_ranges(procedure))[1] <= die.sram

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from wscc.analysis.memory.live_ranges import LiveRange, live_peak
 from wscc.analysis.memory.occupied import Block, Changed, Occupied
 from wscc.analysis.memory.pack import pack
@@ -20,6 +22,8 @@ _SLOTS: Final = 0.1
 _TRIES: Final = 12
 _MISSES: Final = 5
 _EFFORT: Final = 60_000
+# Statements from which on a range is first looked at for whether there is any room.
+_LONG: Final = 64
 # Fractions of the slack by which ranges of copies are extended beyond the shortest: at first, and at the end.
 _INITIAL: Final = (0.5, 0.0)
 _EXTENDED: Final = (1.0, 0.875, 0.75, 0.625)
@@ -94,6 +98,8 @@ class _FastMemory:
         self.fast = fast
         self.blocks: dict[str, Block] = {}  # of the buffers that lie in it
         self._occupied = Occupied()
+        # Bytes that blocks take by statement, without those that only slots may use.
+        self._taken = np.zeros(1 + max((x.last for x in order), default=0), np.int64)
         self._limit = {slot: fast if slot else int(fast * (1 - _SLOTS)) for slot in (True, False)}
 
     @staticmethod
@@ -133,7 +139,7 @@ class _FastMemory:
         for x in sorted(self.order, key=lambda x: x.first + x.start_slack):
             if x.name in self.blocks and (x.start_slack or x.end_slack):
                 block = self.blocks[x.name]
-                self._occupied.free(block)
+                self._free(block)
                 if not self._place(x, _EXTENDED):
                     self._put(x, block)
                 _, _, first, last = self.blocks[x.name]
@@ -148,6 +154,8 @@ class _FastMemory:
         for fraction in fractions:
             first = x.first + x.start_slack - int(fraction * x.start_slack)
             last = x.last - x.end_slack + int(fraction * x.end_slack)
+            if last - first > _LONG and self._taken[first : last + 1].max() + x.size > self._limit[x.slot]:
+                continue  # seen at once, where a search would go through all that lives in the range
             gap = self._occupied.lowest_gap(first, last, x.size)
             if gap + x.size <= self._limit[x.slot]:
                 self._put(x, (gap, gap + x.size, first, last))
@@ -155,5 +163,16 @@ class _FastMemory:
         return False
 
     def _put(self, x: LiveRange, block: Block) -> None:
+        start, end, first, last = block
         self._occupied.take(block)
+        self._taken[first : last + 1] += self._shared(start, end)
         self.blocks[x.name] = block
+
+    def _free(self, block: Block) -> None:
+        start, end, first, last = block
+        self._occupied.free(block)
+        self._taken[first : last + 1] -= self._shared(start, end)
+
+    def _shared(self, start: int, end: int) -> int:
+        """The bytes of a block that others than slots might use."""
+        return min(end, self._limit[False]) - min(start, self._limit[False])
