@@ -7,6 +7,7 @@ A statement that a die takes no part in is not in its program. Peers in the tabl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 from math import prod
 
 import numpy as np
@@ -49,8 +50,8 @@ def emit(module: Module) -> tuple[Streams, Manifest]:
     """
     assert module.memory is not None, "emit needs a planned module"
     table = Bindings(module.dies_used)
-    lines = {p.name: _lines(p, table) for p in module.procedures}
-    masks = dict.fromkeys(line.where for body in lines.values() for line in body)
+    bodies = {p.name: _Body(p, _lines(p, table), module.dies_used) for p in module.procedures}
+    masks = dict.fromkeys(mask for body in bodies.values() for mask in body.masks)
     stage_dies = module.dies_used // module.stages
     stages = per_die(die // stage_dies for die in range(module.dies_used))
     roles, firsts = _roles([stages, *masks], module.dies_used)
@@ -59,9 +60,7 @@ def emit(module: Module) -> tuple[Streams, Manifest]:
         Program(
             role,
             tuple(
-                _code(p, lines[p.name], first, module.dies_used)
-                for p in module.procedures
-                if p.name in called[first // stage_dies]
+                bodies[p.name].code(first) for p in module.procedures if p.name in called[first // stage_dies]
             ),
             first // stage_dies,
         )
@@ -77,6 +76,30 @@ def emit(module: Module) -> tuple[Streams, Manifest]:
         module.memory.arena_bytes,
     )
     return streams, manifest_of(module)
+
+
+class _Body:
+    """The code of a procedure by die: dies with the same masks of all lines share one."""
+
+    def __init__(self, procedure: Procedure, lines: list[_Line], dies: int) -> None:
+        self.masks = tuple(dict.fromkeys(line.where for line in lines))
+        self._procedure = procedure
+        self._instructions = [line.instruction for line in lines]
+        number = {mask: i for i, mask in enumerate(self.masks)}
+        self._mask_of = np.asarray([number[line.where] for line in lines], np.intp)
+        self._takes_part = np.asarray([as_array(mask, dies) for mask in self.masks], np.bool_)
+        self._codes: dict[bytes, Code] = {}  # by the masks of a die
+
+    def code(self, die: int) -> Code:
+        """The procedure as a die runs it."""
+        if not self.masks:
+            return Code(self._procedure.name, len(self._procedure.arguments), ())
+        own = self._takes_part[:, die]
+        key = own.tobytes()
+        if key not in self._codes:
+            body = tuple(compress(self._instructions, own[self._mask_of].tolist()))
+            self._codes[key] = Code(self._procedure.name, len(self._procedure.arguments), body)
+        return self._codes[key]
 
 
 def _lines(procedure: Procedure, table: Bindings) -> list[_Line]:
@@ -104,12 +127,6 @@ def _roles(masks: list[Ints], dies: int) -> tuple[tuple[int, ...], list[int]]:
             firsts.append(die)
         roles.append(number[key])
     return tuple(roles), firsts
-
-
-def _code(procedure: Procedure, lines: list[_Line], die: int, dies: int) -> Code:
-    """The procedure as a die of the role runs it."""
-    body = tuple(line.instruction for line in lines if as_array(line.where, dies)[die])
-    return Code(procedure.name, len(procedure.arguments), body)
 
 
 def program_steps(module: Module) -> tuple[ProgramStep, ...]:

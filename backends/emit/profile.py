@@ -7,6 +7,7 @@ from wscc.ir.die_arrays import as_array
 from wscc.ir.fabric import Kernel, Send
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op
+from wscc.ir.per_die import Ints
 from wscc.ir.streams.profile import Origin, ProcedureOrigins, Profile
 from wscc.ir.streams.program import Streams
 
@@ -37,6 +38,7 @@ class _ProfileBuilder:
         self.firsts = firsts
         self.origins: dict[Origin, int] = {}
         self.roles: dict[tuple[int, ...], int] = {}
+        self.masks: dict[Ints, int] = {}  # numbers of sets of roles by mask of dies
         self.arrays = {a.name: a.span.line for a in model.arrays if a.span.line}
 
     def procedure(self, planned: Procedure) -> ProcedureOrigins:
@@ -78,9 +80,11 @@ class _ProfileBuilder:
 
     def _mask(self, kernel: Kernel) -> int:
         """The number of the set of roles that execute a kernel."""
-        where = as_array(kernel.where, self.dies)
-        roles = tuple(sorted(r for r, die in self.firsts.items() if where[die]))
-        return self.roles.setdefault(roles, len(self.roles))
+        if kernel.where not in self.masks:
+            where = as_array(kernel.where, self.dies)
+            roles = tuple(sorted(r for r, die in self.firsts.items() if where[die]))
+            self.masks[kernel.where] = self.roles.setdefault(roles, len(self.roles))
+        return self.masks[kernel.where]
 
 
 def _lines(procedure: Procedure) -> dict[str, int]:

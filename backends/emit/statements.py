@@ -22,6 +22,7 @@ class Bindings:
     def __init__(self, dies: int) -> None:
         self.dies = dies
         self._columns: dict[bytes, int] = {}
+        self._linear: dict[tuple[PerDie, int, int], Field] = {}
 
     def field(self, values: NDArray[np.int64]) -> Field:
         """A constant if the values [dies] are all equal, else the column that holds them."""
@@ -32,6 +33,15 @@ class Bindings:
     def integer(self, ints: Ints) -> Field:
         """The field of one integer for all dies, or one for each."""
         return ints if isinstance(ints, int) else self.field(as_array(ints, self.dies))
+
+    def linear(self, base: int, ints: Ints, factor: int) -> Field:
+        """The field of `base` + `factor` times the integer of each die."""
+        if isinstance(ints, int):
+            return base + factor * ints
+        key = ints, base, factor
+        if key not in self._linear:  # operands of all procedures take the same few
+            self._linear[key] = self.field(base + as_array(ints, self.dies) * factor)
+        return self._linear[key]
 
     def array(self) -> NDArray[np.int64]:
         """The binding table [dies, columns]."""
@@ -52,11 +62,7 @@ class Names:
         """The operand for a view on one of the names."""
         arg, base = self._place[view.buffer]
         size = view.dtype.size
-        offset: Field
-        if isinstance(view.offset, int):
-            offset = base + view.offset * size
-        else:
-            offset = table.field(base + as_array(view.offset, table.dies) * size)
+        offset = table.linear(base, view.offset, size)
         return Operand(arg, offset, view.shape, view.strides, view.dtype)
 
 

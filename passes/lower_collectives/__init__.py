@@ -13,6 +13,7 @@ from wscc.diagnostics import Code, fail
 from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Transfer
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.module import Level, Mode, Module, Output, Procedure
+from wscc.ir.naming import Names
 from wscc.ir.op import GraphStmt, Op, Reshard, Value
 from wscc.ir.per_die import NOBODY, Ints, at, per_die, times_each
 from wscc.ir.step import Ref, calls
@@ -138,7 +139,7 @@ class _ProcedureLowering:
         self.procedure = procedure
         self.arguments = [self._argument(j, bindings) for j in range(len(procedure.outputs))]
         names = {v.name for v in procedure.inputs} | set(self.arguments)
-        self.build = FabricBuilder(mesh, {}, [], names, fast_bytes, tile)
+        self.build = FabricBuilder(mesh, {}, [], Names(names), fast_bytes, tile)
         self.env = {v.name: whole_view(v.name, self._local(v), v.type.dtype) for v in procedure.inputs}
         self.exclusive = bindings.exclusive
         self.destinations: dict[str, View] = {}

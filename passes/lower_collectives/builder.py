@@ -10,7 +10,7 @@ from wscc.analysis.gather_plan import Part
 from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.fabric import Buffer, FabricStmt, Kernel, KernelAttr, Transfer
 from wscc.ir.logical_mesh import LogicalMesh
-from wscc.ir.naming import fresh
+from wscc.ir.naming import Names
 from wscc.ir.per_die import Ints
 from wscc.ir.types import DType
 from wscc.ir.views import View, sliced, whole_view
@@ -36,7 +36,7 @@ def part_of(view: View, part: Part) -> View | None:
 class FabricBuilder:
     """The body and buffers of one procedure.
 
-    `taken`: names in use, those of arguments included. `fast_bytes`: bytes that the temporaries of one op should not
+    `names`: those of arguments are in use. `fast_bytes`: bytes that the temporaries of one op should not
     exceed. `tile`: the side of a matrix unit. `channel`: that of the next transfer. `source`, `span`: the op that the
     next statements come from.
     """
@@ -44,7 +44,7 @@ class FabricBuilder:
     mesh: LogicalMesh
     buffers: dict[str, Buffer]
     body: list[FabricStmt]
-    taken: set[str]
+    names: Names
     fast_bytes: int = 1 << 62
     tile: int = 1
     channel: int = 0
@@ -53,8 +53,7 @@ class FabricBuilder:
 
     def buffer(self, hint: str, shape: Sequence[int], dtype: DType, *, slot: bool = False) -> View:
         """A new local, named `hint` or `hint.N`."""
-        name = fresh(hint, self.taken)
-        self.taken.add(name)
+        name = self.names.new(hint)
         self.buffers[name] = Buffer(name, prod(shape), dtype, slot=slot)
         return whole_view(name, tuple(shape), dtype)
 

@@ -58,7 +58,7 @@ class PlanMemory(Pass):
 
     def _planned(self, procedure: Procedure, die: Die, handed: HandedIn) -> tuple[Procedure, int, int]:
         """The procedure with addresses, the size of its scratch region, and its live bytes at the peak."""
-        ranges = all_ranges(procedure, die, handed)
+        ranges = all_ranges(procedure, handed, die)
         packed = (
             pack_two_level(ranges, die.sram) if self.reuse else Packed(*pack(ranges, reuse=False), ranges)
         )

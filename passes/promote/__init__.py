@@ -18,7 +18,7 @@ from wscc.analysis.statement_accesses import where_of
 from wscc.ir.die_arrays import as_array, as_ints
 from wscc.ir.fabric import Buffer, FabricStmt, Transfer, with_views
 from wscc.ir.module import Mode, Module, Procedure
-from wscc.ir.naming import fresh
+from wscc.ir.naming import Names
 from wscc.ir.op import GraphStmt
 from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.views import View, whole_view
@@ -88,15 +88,14 @@ def promoted(procedure: Procedure, copies: list[Copy], dies: int) -> Procedure:
     """The procedure with these copies, each in a local of its own."""
     if not copies:
         return procedure
-    taken = {v.name for v in procedure.arguments} | {b.name for b in procedure.buffers}
+    names = Names([*(v.name for v in procedure.arguments), *(b.name for b in procedure.buffers)])
     channel = 1 + max((s.channel for s in procedure.body if isinstance(s, Transfer)), default=-1)
     before: dict[int, list[FabricStmt]] = defaultdict(list)
     after: dict[int, list[FabricStmt]] = defaultdict(list)
-    redirected: dict[tuple[int, View], View] = {}
+    redirected: dict[int, dict[View, View]] = defaultdict(dict)  # by position
     buffers = []
     for c in copies:
-        name = fresh(f"{c.argument.name}.near", taken)
-        taken.add(name)
+        name = names.new(f"{c.argument.name}.near")
         buffers.append(Buffer(name, c.box.view.elements, c.argument.dtype))
         far, near = c.box.view, whole_view(name, c.box.view.shape, c.argument.dtype)
         to = _dies(procedure, c, dies)
@@ -110,15 +109,16 @@ def promoted(procedure: Procedure, copies: list[Copy], dies: int) -> Procedure:
         for a in c.accesses:
             view = c.box.inside(a.view)
             assert view is not None
-            redirected[a.position, a.view] = replace(view, buffer=name)
+            redirected[a.position][a.view] = replace(view, buffer=name)
 
     def on_copies(i: int) -> Callable[[View], View]:
-        return lambda v: redirected.get((i, v), v)
+        return lambda v: redirected[i].get(v, v)
 
     body: list[FabricStmt] = []
     for i, stmt in enumerate(procedure.body):
         assert not isinstance(stmt, GraphStmt)
-        body += [*before[i], with_views(stmt, on_copies(i)), *after[i]]
+        stmt = with_views(stmt, on_copies(i)) if i in redirected else stmt
+        body += [*before.get(i, ()), stmt, *after.get(i, ())]
     return replace(procedure, body=tuple(body), buffers=(*procedure.buffers, *buffers))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import combinations
 
-from wscc.analysis.view_overlap import dims_of, overlap
+from wscc.analysis.interval_grid import Rows, RowsIndex
+from wscc.analysis.view_overlap import dims_of, overlap, span
 from wscc.ir.types import DType
 from wscc.ir.views import View, contiguous_strides, whole_view
 
@@ -41,19 +41,51 @@ class Box:
         return view if self.whole else _relative_to(view, self.view)
 
 
-def boxes(argument: Argument, views: Iterable[View]) -> list[Box]:
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """The boxes of an argument, and for each view on it the number of the one that it is inside."""
+
+    boxes: list[Box]
+    number_of: dict[View, int]
+
+
+def boxes(argument: Argument, views: Iterable[View]) -> Boxes:
     """Disjoint boxes such that every view is inside one; the whole argument if there are no smaller ones, or if it must
     be written to the last byte because it is not live at entry."""
+    distinct = sorted(dict.fromkeys(views), key=lambda v: -v.elements)
+    whole = Boxes([Box(argument.whole, whole=True)], dict.fromkeys(distinct, 0))
     disjoint: list[Box] = []
-    for view in sorted(dict.fromkeys(views), key=lambda v: -v.elements):
-        if any(box.inside(view) for box in disjoint):
-            continue
-        if not argument.live_in or not isinstance(view.offset, int) or not _is_plain(view):
-            return [Box(argument.whole, whole=True)]
-        disjoint.append(Box(view))
-    if any(_overlap(a.view, b.view) for a, b in combinations(disjoint, 2)):
-        return [Box(argument.whole, whole=True)]
-    return disjoint
+    number_of: dict[View, int] = {}
+    index = RowsIndex()
+    for view in distinct:
+        first = _first_byte(view)
+        holding = (n for n in index.near(first) if disjoint[n].inside(view)) if first else iter(())
+        number = next(holding, None)
+        if number is None:
+            if not argument.live_in or first is None or not _is_plain(view):
+                return whole
+            rows = _rows(view, first.low)
+            if any(_overlap(disjoint[n].view, view) for n in index.near(rows)):
+                return whole
+            number = len(disjoint)
+            disjoint.append(Box(view))
+            index.add(number, rows)
+        number_of[view] = number
+    return Boxes(disjoint, number_of)
+
+
+def _first_byte(view: View) -> Rows | None:
+    """The first byte of a view; None where it differs between dies."""
+    if not isinstance(view.offset, int):
+        return None
+    low = view.offset * view.dtype.size
+    return Rows(low, low + 1)
+
+
+def _rows(view: View, low: int) -> Rows:
+    """The bytes of a view from `low` on."""
+    dims = dims_of(view)
+    return Rows.of(low, low + span(dims), dims)
 
 
 def _relative_to(view: View, box: View) -> View | None:

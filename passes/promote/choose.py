@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from wscc.analysis.cost import Rates
-from wscc.analysis.memory.access_cost import CumulativeWork, cumulative_work, slow_costs, statement_costs
+from wscc.analysis.memory.access_cost import CumulativeWork, cumulative_work, statement_costs
 from wscc.analysis.memory.handed import Handed
 from wscc.analysis.memory.live_ranges import LiveRange, handed_ranges
 from wscc.analysis.memory.pack_two_level import fast_offsets
@@ -70,15 +70,18 @@ def profitable_copies(
     """The copies that save time and fit the fast memory, beside what calls hand on and locals that save more."""
     die, rates, work = machine.die, Rates.of(machine), cumulative_work(procedure, machine.die)
     total = float(work.seconds[-1])
-    candidates = list(copies(procedure, arguments, work, rates.die.hbm(_APART * die.sram)))
+    by_buffer = accesses_by_buffer(procedure.body)
+    candidates = list(copies(by_buffer, arguments, work, rates.die.hbm(_APART * die.sram)))
     seconds = {c.name: rates.die.hbm(c.times * c.bytes) for c in candidates}
-    costs, queue = _costs(procedure, die), _queue(seconds, total)
+    queue = _queue(seconds, total)
+    costs, costs_of_locals = _costs(procedure, die, {a.name for a in arguments})
 
     def gain(c: Copy, exposed: float) -> float:
         saved = sum(costs[a.position, a.view] + queue[c.name] for a in c.accesses)
         return saved - exposed * (seconds[c.name] + c.times * queue[c.name])
 
-    ranges = [*_locals(procedure, die), *handed_ranges(handed, _use_spans(procedure), len(procedure.body))]
+    spans = _use_spans(procedure, by_buffer)
+    ranges = [*_locals(procedure, spans, costs_of_locals), *handed_ranges(handed, spans, len(procedure.body))]
 
     def fitting(exposed: float) -> tuple[list[Copy], float]:
         """The copies that fit if this fraction of their time is exposed, and the seconds that the memory's port is then
@@ -116,15 +119,17 @@ def _queue(copies: dict[str, float], work: float) -> dict[str, float]:
 
 
 def copies(
-    procedure: Procedure, arguments: list[Argument], work: CumulativeWork, apart: float
+    by_buffer: dict[str, list[Access]], arguments: list[Argument], work: CumulativeWork, apart: float
 ) -> Iterator[Copy]:
     """All candidates: a copy for each box, or of a box that is only read, for each cluster of uses that are more than
     `apart` seconds of work from the others."""
-    by_buffer = accesses_by_buffer(procedure.body)
     for argument in arguments:
         accesses = by_buffer.get(argument.name, [])
-        for n, box in enumerate(boxes(argument, (a.view for a in accesses))):
-            inside = [a for a in accesses if box.inside(a.view)]
+        found = boxes(argument, (a.view for a in accesses))
+        inside_of: list[list[Access]] = [[] for _ in found.boxes]
+        for a in accesses:
+            inside_of[found.number_of[a.view]].append(a)
+        for n, (box, inside) in enumerate(zip(found.boxes, inside_of, strict=True)):
             clusters = _split_by_work(inside, work, apart) if argument.live_in else [inside]
             for k, cluster in enumerate(clusters):
                 yield Copy(f"{argument.name}.{n}.{k}", argument, box, tuple(cluster))
@@ -143,23 +148,31 @@ def _split_by_work(accesses: list[Access], work: CumulativeWork, apart: float) -
     yield accesses[start:]
 
 
-def _costs(procedure: Procedure, die: Die) -> dict[tuple[int, View], float]:
-    """The seconds that each statement takes longer with a view in HBM."""
-    costs: dict[tuple[int, View], float] = {}
+def _costs(
+    procedure: Procedure, die: Die, arguments: set[str]
+) -> tuple[dict[tuple[int, View], float], dict[str, float]]:
+    """The seconds that each statement takes longer with a view of an argument in HBM, by position and view, and those
+    that all take longer with a local there, by name."""
+    by_access: dict[tuple[int, View], float] = {}
+    by_local: dict[str, float] = {}
     for i, view, seconds in statement_costs(procedure, die):
-        costs[i, view] = max(costs.get((i, view), 0.0), seconds)
-    return costs
+        if view.buffer in arguments:
+            by_access[i, view] = max(by_access.get((i, view), 0.0), seconds)
+        else:
+            by_local[view.buffer] = by_local.get(view.buffer, 0.0) + seconds
+    return by_access, by_local
 
 
-def _locals(procedure: Procedure, die: Die) -> Iterator[LiveRange]:
+def _locals(
+    procedure: Procedure, spans: dict[str, tuple[int, int]], costs: dict[str, float]
+) -> Iterator[LiveRange]:
     """Estimated live ranges of the locals before `schedule`."""
-    spans, costs = _use_spans(procedure), slow_costs(procedure, die)
     for b in procedure.buffers:
         if b.name in spans:
             yield LiveRange(b.name, aligned(b.bytes), *spans[b.name], b.slot, costs.get(b.name, 0.0))
 
 
-def _use_spans(procedure: Procedure) -> dict[str, tuple[int, int]]:
+def _use_spans(procedure: Procedure, by_buffer: dict[str, list[Access]]) -> dict[str, tuple[int, int]]:
     """First and last statement of the use of each buffer and argument, if messages begin and end `WINDOW` transfers
     away."""
     transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
@@ -178,7 +191,7 @@ def _use_spans(procedure: Procedure) -> dict[str, tuple[int, int]]:
 
     return {
         buffer: (min(map(first, accesses)), max(map(last, accesses)))
-        for buffer, accesses in accesses_by_buffer(procedure.body).items()
+        for buffer, accesses in by_buffer.items()
     }
 
 

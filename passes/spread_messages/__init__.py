@@ -45,7 +45,7 @@ class SpreadMessages(Pass):
         in_sram, handed = arrays_fit_sram(module), handed_in(module)
         procedures = []
         for p in module.procedures:
-            if live_peak(all_ranges(p, die, handed)) > die.sram:
+            if live_peak(all_ranges(p, handed)) > die.sram:
                 procedures.append(p)
                 continue
             times = StatementTimes.of(p, module.machine, in_sram=in_sram)

@@ -106,3 +106,17 @@ def test_a_buffer_is_in_use_from_the_post_or_send_to_the_wait(case: Case) -> Non
                 True,
                 False,
             ]
+
+
+def test_of_many_tiles_those_depend_on_one_another_that_share_a_byte() -> None:
+    """So many that they are looked up: columns of a matrix, some of which wrap around or begin elsewhere on some die,
+    pieces of rows, and all of it."""
+
+    def tile(offset: Ints, shape: tuple[int, int], stride: int = 40) -> Kernel:
+        return Kernel("fill", (View("x", offset, shape, (stride, 1), DType.F32),), (), (("value", 0.0),))
+
+    columns = [tile(c, (3, 2 if c % 7 else 3)) for c in range(0, 40, 1)]
+    shifted = [tile(per_die((c, c + 40 * (c % 2), c + c % 3)), (2, 1)) for c in range(1, 40, 3)]
+    pieces = [tile(11 * i, (1, 7 + i % 6), 1) for i in range(10)]
+    body = (*columns, *shifted, *pieces, tile(0, (1, 160), 1))
+    dependences_agree(Procedure("p", (), (), body), 3)

@@ -22,6 +22,7 @@ from tests.support.fabric_modules import CASES, DTYPE, ELEMENTS, Case, module_of
 from tests.support.models import Shape, gpt
 from wscc.analysis.aliases import aliases
 from wscc.analysis.memory.access_cost import CumulativeWork, cumulative_work
+from wscc.analysis.statement_accesses import accesses_by_buffer
 from wscc.driver.compile import compile_graph
 from wscc.driver.simulate import simulate
 from wscc.ir.array import Array, Kind
@@ -57,7 +58,7 @@ def promoted_at_random(module: Module, rng: Random) -> Module:
     for p in module.procedures:
         free = [argument(n) for n in dict.fromkeys(v.name for v in p.arguments) if n not in names[p.name]]
         # So fast that any work between two uses parts them.
-        candidates = copies(p, free, cumulative_work(p, module.machine.die), 1e30)
+        candidates = copies(accesses_by_buffer(p.body), free, cumulative_work(p, module.machine.die), 1e30)
         procedures.append(promoted(p, [c for c in candidates if rng.random() < 0.7], module.dies_used))
     return module.with_(procedures=tuple(procedures))
 
@@ -138,7 +139,9 @@ def order(*body: Kernel, out: bool = False, die: Die = DIE) -> list[str]:
 def scheduled(*body: Kernel, out: bool, die: Die) -> Procedure:
     (p,) = module_of(1, list(body)).procedures
     arguments = [argument("in0"), *([replace(argument("out0"), live_in=False)] if out else [])]
-    near = promoted(p, list(copies(p, arguments, cumulative_work(p, die), die.hbm_bandwidth)), 1)
+    near = promoted(
+        p, list(copies(accesses_by_buffer(p.body), arguments, cumulative_work(p, die), die.hbm_bandwidth)), 1
+    )
     module = module_of(1, []).with_(procedures=(near,), machine=Wafer("w", 1, 1, die))
     (p,) = Schedule().run(Route().run(FormPhases().run(module))).procedures
     return p
@@ -194,7 +197,9 @@ def test_what_is_read_after_its_copy_out_began_keeps_its_memory(sram: int) -> No
     filled = [Kernel("copy", (view(t),), (view("in0"),)) for t in ("t0", "t1")]
     module = module_of(1, [written, *filled, *[_gemm()] * 3, Kernel("copy", (high,), (low,))])
     (p,) = module.procedures
-    near = promoted(p, list(copies(p, [argument("out0")], cumulative_work(p, DIE), 1.0)), 1)
+    near = promoted(
+        p, list(copies(accesses_by_buffer(p.body), [argument("out0")], cumulative_work(p, DIE), 1.0)), 1
+    )
     machine = Wafer("w", 1, 1, replace(DIE, sram=sram, hbm=10**6))
     lowered = module.with_(procedures=(near,), machine=machine)
     planned = PlanMemory().run(Schedule().run(Route().run(FormPhases().run(lowered))))

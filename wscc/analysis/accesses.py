@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wscc.analysis.interval_grid import Rows, RowsIndex
 from wscc.analysis.statement_accesses import accessed, where_of
 from wscc.analysis.view_overlap import Dims, dims_of, overlap, span
 from wscc.ir.die_arrays import as_array
@@ -23,10 +24,11 @@ from wscc.ir.per_die import Ints
 from wscc.ir.views import View
 
 Index: TypeAlias = NDArray[np.intp]
+# Regions of a buffer from which on an index of them takes less time than a look at all.
+_MANY: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(NamedTuple):
     """A view of `buffer` (the common name of all arguments that may share its bytes): from element `offset` on,
     elements of `size` bytes, byte dimensions `dims`; `where` is 1 on the dies that access it."""
 
@@ -112,26 +114,56 @@ class _Intervals:
 
     def overlapping(self) -> Iterator[Index]:
         """The regions that overlap each region, by position in the buffer's list."""
-        # Intervals are exact for runs. Strided regions are compared byte by byte, each pair once, by the first of it.
+        # Each pair is looked at once, by the first of it.
         earlier: list[list[int]] = [[] for _ in self.regions]
-        for k in range(len(self.regions)):
-            intersects = (self.low[k] < self.high) & (self.low < self.high[k])
-            overlaps = intersects.any(axis=1)
-            candidates = np.flatnonzero(overlaps & ~(self.is_run & self.is_run[k]))
-            overlaps[candidates[candidates < k]] = False
-            overlaps[earlier[k]] = True
-            overlaps[k] = True
-            later = candidates[candidates > k]
-            is_matrix = (self.stride[later] == self.stride[k]) & (self.rows[k] > 0)
-            for alike, among in (
-                (later[is_matrix], self._overlap_of_rows),
-                (later[~is_matrix], self._overlap),
-            ):
-                if alike.size:
-                    overlaps[alike] = among(k, alike, intersects[alike])
-            for other in later[overlaps[later]].tolist():
+        for k, others in enumerate(self._later()):
+            intersects = (self.low[k] < self.high[others]) & (self.low[others] < self.high[k])
+            hit = np.flatnonzero(intersects.any(axis=1))
+            later = hit + (k + 1) if isinstance(others, slice) else others[hit]
+            if later.size:
+                later = later[self._overlaps(k, later, intersects[hit])]
+            for other in later.tolist():
                 earlier[other].append(k)
-            yield np.flatnonzero(overlaps)
+            yield np.asarray([*earlier[k], k, *later.tolist()], np.intp)
+
+    def _later(self) -> Iterator[slice | Index]:
+        """For each region those behind it that may overlap it, ascending: all, or if they are many, those near it."""
+        count = len(self.regions)
+        if count < _MANY:
+            yield from (slice(k + 1, count) for k in range(count))
+            return
+        index, rows = RowsIndex(), [self._rows(k) for k in range(count)]
+        for k, own in enumerate(rows):
+            if own is not None:
+                index.add(k, own)
+        for k, own in enumerate(rows):
+            near = index.near(own) if own is not None else set()
+            if 2 * len(near) < count - k:
+                yield np.asarray(sorted(x for x in near if x > k), np.intp)
+            else:
+                yield slice(k + 1, count)
+
+    def _rows(self, k: int) -> Rows | None:
+        """The bytes of a region on all dies together, as rows if these lie in the same columns on all; None where no
+        die accesses it."""
+        low = self.low[k][self.high[k] > self.low[k]]
+        if not low.size:
+            return None
+        first, last = int(low.min()), int(low.max())
+        rows = Rows.of(first, last + int(self.spans[k, 0]), self.regions[k].dims)
+        in_columns = first == last or not rows.period or not ((low - first) % rows.period).any()
+        return rows if in_columns else Rows(rows.low, rows.high)
+
+    def _overlaps(self, k: int, others: Index, intersects: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether region k overlaps each of the others; `intersects`: the classes of dies on which their intervals
+        do. Intervals are exact for runs; strided regions are compared byte by byte."""
+        overlaps = np.ones(len(others), np.bool_)
+        strided = overlaps if not self.is_run[k] else ~self.is_run[others]
+        is_matrix = strided & (self.stride[others] == self.stride[k]) & (self.rows[k] > 0)
+        for alike, among in ((is_matrix, self._overlap_of_rows), (strided & ~is_matrix, self._overlap)):
+            if alike.any():
+                overlaps[alike] = among(k, others[alike], intersects[alike])
+        return overlaps
 
     def _overlap_of_rows(self, k: int, others: Index, intersects: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether matrix k overlaps each of the others, whose rows are as far apart: their columns meet in a row that

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 from wscc.ir.per_die import NOBODY, Ints, per_die
@@ -42,15 +42,11 @@ class LogicalMesh:
 
     def by_position(self, axis: str, values: Sequence[int]) -> Ints:
         """The value of each die, from one value for each position along the axis."""
-        return per_die(map(values.__getitem__, self.coordinates(axis)))
+        return _by_position(self, axis, tuple(values))
 
     def peers(self, axis: str, targets: Sequence[int]) -> Ints:
         """For each die, the die of its group at position `targets[own position]`; `NOBODY` where that is `NOBODY`."""
-        stride = self.strides[axis]
-        return per_die(
-            NOBODY if targets[p] == NOBODY else i + (targets[p] - p) * stride
-            for i, p in enumerate(self.coordinates(axis))
-        )
+        return _peers(self, axis, tuple(targets))
 
     def block(self, axes: Sequence[str]) -> list[int]:
         """For each die, the index of its block of a dimension split by `axes`, major first."""
@@ -68,6 +64,21 @@ class LogicalMesh:
             for first, p in enumerate(self.coordinates(axis))
             if p == 0
         ]
+
+
+# The rounds of each stream ask for the same few, and equal values that are one object are compared at once.
+@lru_cache(maxsize=1024)
+def _by_position(mesh: LogicalMesh, axis: str, values: tuple[int, ...]) -> Ints:
+    return per_die(map(values.__getitem__, mesh.coordinates(axis)))
+
+
+@lru_cache(maxsize=1024)
+def _peers(mesh: LogicalMesh, axis: str, targets: tuple[int, ...]) -> Ints:
+    stride = mesh.strides[axis]
+    return per_die(
+        NOBODY if targets[p] == NOBODY else i + (targets[p] - p) * stride
+        for i, p in enumerate(mesh.coordinates(axis))
+    )
 
 
 def mask(mesh: LogicalMesh, axis: str, positions: Sequence[bool]) -> Ints:

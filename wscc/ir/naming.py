@@ -20,15 +20,24 @@ def fresh(hint: str, taken: Container[str]) -> str:
 
 
 class Names:
-    """A name for each key, unlike all others and those in use."""
+    """New names, and a name for each key, unlike all others and those in use."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
         self._names: dict[Hashable, str] = {}
+        self._numbers: dict[str, int] = {}  # by hint, the first number that may be free
+
+    def new(self, hint: str) -> str:
+        """`hint`, or `hint.N` for the first N from 1 on that is not taken; it is taken from now on."""
+        n = self._numbers.get(hint, 0)
+        while (name := f"{hint}.{n}" if n else hint) in self._taken:
+            n += 1
+        self._numbers[hint] = n + 1
+        self._taken.add(name)
+        return name
 
     def of(self, key: Hashable, hint: str) -> str:
         """The name of the key; made of `hint` when it is asked for first."""
         if key not in self._names:
-            self._names[key] = fresh(hint, self._taken)
-            self._taken.add(self._names[key])
+            self._names[key] = self.new(hint)
         return self._names[key]

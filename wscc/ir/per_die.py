@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import add
 
 
@@ -12,6 +13,14 @@ class PerDie:
     """An integer for each logical die, not all the same (`per_die` collapses those that are)."""
 
     values: tuple[int, ...]
+    # Views, and masks of statements, are keys of many tables; a hash anew takes time in dies.
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(self.values))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __getitem__(self, die: int) -> int:
         return self.values[die]
@@ -28,8 +37,11 @@ NOBODY = -1
 
 def per_die(values: Iterable[int]) -> Ints:
     """One value for each die; a plain integer if all are equal."""
-    items = tuple(map(int, values))
-    return items[0] if len(set(items)) == 1 else PerDie(items)
+    return _collapsed(tuple(map(int, values)))
+
+
+def _collapsed(items: tuple[int, ...]) -> Ints:
+    return items[0] if items.count(items[0]) == len(items) else PerDie(items)
 
 
 def at(ints: Ints, die: int) -> int:
@@ -37,18 +49,27 @@ def at(ints: Ints, die: int) -> int:
     return ints if isinstance(ints, int) else ints.values[die]
 
 
+# Slices of views add and multiply the same few again and again.
+@lru_cache(maxsize=1024)
 def plus(a: Ints, b: Ints) -> Ints:
     """Sum, die by die."""
     if isinstance(a, int):
         if isinstance(b, int):
             return a + b
         return plus(b, a)
-    return per_die(x + b for x in a.values) if isinstance(b, int) else per_die(map(add, a.values, b.values))
+    if isinstance(b, int):
+        return PerDie(tuple([x + b for x in a.values])) if b else a
+    return _collapsed(tuple(map(add, a.values, b.values)))
 
 
+@lru_cache(maxsize=1024)
 def times(ints: Ints, factor: int) -> Ints:
     """Product, die by die."""
-    return ints * factor if isinstance(ints, int) else per_die(v * factor for v in ints.values)
+    if isinstance(ints, int):
+        return ints * factor
+    if factor == 0:
+        return 0
+    return ints if factor == 1 else PerDie(tuple([v * factor for v in ints.values]))
 
 
 def times_each(a: Ints, b: Ints) -> Ints:

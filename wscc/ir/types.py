@@ -18,6 +18,9 @@ class DType(StrEnum):
     BF16 = "bf16"
     I32 = "i32"
 
+    # The hash of a member in C: the one of `Enum` is a call, and types are hashed with every view.
+    __hash__ = str.__hash__
+
     @property
     def numpy(self) -> np.dtype[np.generic]:
         """The NumPy type of the same name."""

@@ -57,7 +57,8 @@ def whole_view(buffer: str, shape: tuple[int, ...], dtype: DType) -> View:
 def sliced(view: View, dim: int, start: Ints, size: int) -> View:
     """The view of `size` indices of one dimension from `start` on, which may differ by die."""
     shape = (*view.shape[:dim], size, *view.shape[dim + 1 :])
-    return replace(view, offset=plus(view.offset, times(start, view.strides[dim])), shape=shape)
+    offset = plus(view.offset, times(start, view.strides[dim]))
+    return View(view.buffer, offset, shape, view.strides, view.dtype)
 
 
 def indexed(view: View, dim: int, index: int) -> View:
@@ -70,13 +71,13 @@ def arranged(view: View, dims: Sequence[int | None]) -> View:
     """The view with its dimensions in another order; None stands for a new one of stride 0 and size 1."""
     shape = tuple(1 if d is None else view.shape[d] for d in dims)
     strides = tuple(0 if d is None else view.strides[d] for d in dims)
-    return replace(view, shape=shape, strides=strides)
+    return View(view.buffer, view.offset, shape, strides, view.dtype)
 
 
 def repeated(view: View, term: Sequence[str], onto: Sequence[str], shape: Sequence[int]) -> View:
     """A view with factors `term` as one with factors `onto` of sizes `shape`, repeated along those that it lacks."""
     strides = tuple(view.strides[term.index(f)] if f in term else 0 for f in onto)
-    return replace(view, shape=tuple(shape), strides=strides)
+    return View(view.buffer, view.offset, tuple(shape), strides, view.dtype)
 
 
 def flat(view: View) -> View:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -47,14 +46,15 @@ def statement_costs(procedure: Procedure, die: Die) -> Iterator[tuple[int, View,
     for i, stmt in enumerate(procedure.body):
         if isinstance(stmt, Transfer) and stmt.is_local:
             continue
-        views = [view for view, _ in views_of(stmt)]
-        exposed = _exposed(stmt, rates) if isinstance(stmt, Kernel) else _HIDDEN
-        yield from ((i, v, rates.hbm(exposed * distinct_bytes(v))) for v in views)
+        sized = [(view, distinct_bytes(view)) for view, _ in views_of(stmt)]
+        amount = sum(n for _, n in sized)
+        exposed = _exposed(stmt, amount, rates) if isinstance(stmt, Kernel) else _HIDDEN
+        yield from ((i, view, rates.hbm(exposed * n)) for view, n in sized)
 
 
-def _exposed(kernel: Kernel, rates: DieRates[float]) -> float:
-    """The fraction of the time of a kernel's bytes in HBM that its work does not hide."""
-    access = rates.hbm(sum(distinct_bytes(view) for view, _ in views_of(kernel)))
+def _exposed(kernel: Kernel, amount: int, rates: DieRates[float]) -> float:
+    """The fraction of the time of a kernel's `amount` of bytes in HBM that its work does not hide."""
+    access = rates.hbm(amount)
     return max(_HIDDEN, 1 - rates.compute(gemm_flops(kernel)) / access) if access else 0.0
 
 
@@ -82,4 +82,8 @@ def cumulative_work(procedure: Procedure, die: Die) -> CumulativeWork:
 
 def distinct_bytes(view: View) -> int:
     """The number of bytes of a view, each counted once where it repeats them."""
-    return view.dtype.size * prod(n for n, s in zip(view.shape, view.strides, strict=True) if s)
+    amount = view.dtype.size
+    for n, stride in zip(view.shape, view.strides, strict=True):
+        if stride:
+            amount *= n
+    return amount

@@ -27,10 +27,10 @@ def locals_fit(module: Module, procedures: Sequence[Procedure]) -> bool:
     if place_arrays(module, without_reuse)[1] <= capacity:
         return True
     handed = handed_in(module)
-    scratch = max(pack_two_level(all_ranges(p, die, handed), die.sram).size for p in procedures)
+    scratch = max(pack_two_level(all_ranges(p, handed, die), die.sram).size for p in procedures)
     return place_arrays(module, scratch)[1] <= capacity
 
 
 def locals_fit_sram(procedure: Procedure, die: Die, handed: HandedIn) -> bool:
     """Whether all locals of a scheduled procedure fit the SRAM of a die at once, beside what calls hand on."""
-    return pack(all_ranges(procedure, die, handed))[1] <= die.sram
+    return pack(all_ranges(procedure, handed))[1] <= die.sram

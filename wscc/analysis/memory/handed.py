@@ -11,9 +11,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
-from wscc.analysis.memory.gaps import lowest_gap
 from wscc.analysis.memory.stride import element_stride
 from wscc.analysis.successive_calls import successive
 from wscc.ir.module import Module
@@ -68,10 +65,13 @@ def handed_places(module: Module) -> dict[str, int]:
     places: dict[str, int] = {}
     sizes = {n: element_stride(module, module.array(n)) for n in names}
     for n in names:
-        others = [m for m in places if m in met[n]]
-        start = np.array([places[m] for m in others], np.int64)
-        end = np.array([places[m] + sizes[m] for m in others], np.int64)
-        places[n] = lowest_gap(start, end, sizes[n])
+        taken = sorted((places[m], places[m] + sizes[m]) for m in places if m in met[n])
+        free = 0
+        for start, end in taken:
+            if start - free >= sizes[n]:
+                break
+            free = max(free, end)
+        places[n] = free
     return places
 
 

@@ -41,12 +41,13 @@ class LiveRange:
         return replace(self, first=first, last=last, start_slack=start_slack, end_slack=end_slack)
 
 
-def live_ranges(procedure: Procedure, die: Die) -> tuple[LiveRange, ...]:
-    """The live range of each buffer, in the order of `procedure.buffers`.
+def live_ranges(procedure: Procedure, die: Die | None = None) -> tuple[LiveRange, ...]:
+    """The live range of each buffer, in the order of `procedure.buffers`; its cost on a die, or 0 without one.
 
     A range is the union of those on all dies: they run the statements in one order, so it is safe on each.
     """
-    costs, positions = slow_costs(procedure, die), positions_by_buffer(procedure.body)
+    costs = slow_costs(procedure, die) if die is not None else {}
+    positions = positions_by_buffer(procedure.body)
     start_slack: dict[str, int] = {}
     end_slack: dict[str, int] = {}
     for c in local_copies(procedure.body):
@@ -71,8 +72,8 @@ def live_ranges(procedure: Procedure, die: Die) -> tuple[LiveRange, ...]:
     )
 
 
-def all_ranges(procedure: Procedure, die: Die, handed: HandedIn) -> tuple[LiveRange, ...]:
-    """The live ranges of the buffers, and of what is handed to, by, or past the procedure."""
+def all_ranges(procedure: Procedure, handed: HandedIn, die: Die | None = None) -> tuple[LiveRange, ...]:
+    """The live ranges of the buffers, as of `live_ranges`, and of what is handed to, by, or past the procedure."""
     ranges = live_ranges(procedure, die)
     if procedure.name not in handed:
         return ranges

@@ -12,12 +12,9 @@ from itertools import product
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wscc.analysis.memory.gaps import lowest_gap
 from wscc.analysis.memory.live_ranges import LiveRange, live_peak
-
-Numbers = NDArray[np.int64]
+from wscc.analysis.memory.occupied import Block, Changed, Occupied
 
 # Limits of the improvement: repackings, and buffers placed in all of them.
 _TRIES: Final = 32
@@ -39,12 +36,11 @@ def pack(ranges: tuple[LiveRange, ...], *, reuse: bool = True) -> tuple[dict[str
     size, one with the receive slots lowest is taken.
     """
     if not reuse:
-        placed = [x for x in ranges if x.address >= 0]
         others = [x for x in ranges if x.address < 0]
-        first = max((x.address + x.size for x in placed), default=0)
+        placed = {x.name: x.address for x in ranges if x.address >= 0}
+        first = max((x.address + x.size for x in ranges if x.address >= 0), default=0)
         ends = np.cumsum([first, *(x.size for x in others)]).tolist()
-        offsets = {x.name: offset for x, offset in zip(others, ends, strict=False)}
-        return offsets | {x.name: x.address for x in placed}, ends[-1]
+        return placed | {x.name: offset for x, offset in zip(others, ends, strict=False)}, ends[-1]
     bound = live_peak(ranges)
     best = current = _smallest(ranges, bound)
     for _ in range(min(_TRIES, _EFFORT // max(len(ranges), 1))):
@@ -57,13 +53,15 @@ def pack(ranges: tuple[LiveRange, ...], *, reuse: bool = True) -> tuple[dict[str
 
 def _smallest(ranges: tuple[LiveRange, ...], bound: int) -> _Packed:
     """The first of the smallest packings in the given orders, receive slots first and not; none is below the bound."""
-    packings: list[_Packed] = []
+    best: _Packed | None = None
     for slots_first, order in product((True, False), _ORDERS):
         ordered = sorted(ranges, key=lambda x: (slots_first and not x.slot, *order(x), x.name))
-        packings.append(_first_fit(ordered))
-        if packings[-1].size == bound:
-            return packings[-1]
-    return min(packings, key=lambda packed: packed.size)
+        packed = _first_fit(ordered, best.size if best else None)
+        best = packed or best
+        if best and best.size == bound:
+            break
+    assert best is not None, "the first order has nothing to be smaller than"
+    return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +74,34 @@ class _Packed:
 
     def repacked(self) -> _Packed:
         """The packing that places the buffers which end highest first: they were placed too late."""
-        return _first_fit(sorted(self.order, key=lambda x: self.offsets[x.name] + x.size < self.size))
+        placed = [x for x in self.order if x.address >= 0]
+        free = [x for x in self.order if x.address < 0]
+        late = [x for x in free if self.offsets[x.name] + x.size == self.size]
+        rest = [x for x in free if self.offsets[x.name] + x.size < self.size]
+        occupied, offsets, changed = Occupied(), dict[str, int](), Changed(late)
+        for x in (*placed, *late, *rest):
+            if x.address < 0 and changed.touches(x):
+                offsets[x.name] = occupied.lowest_gap(x.first, x.last, x.size)
+                if offsets[x.name] != self.offsets[x.name]:
+                    changed.add(x)
+            else:
+                offsets[x.name] = self.offsets[x.name]
+            occupied.take(_block(x, offsets[x.name]))
+        return _Packed([*placed, *late, *rest], offsets, max(offsets[x.name] + x.size for x in self.order))
 
 
-def _first_fit(ranges: list[LiveRange]) -> _Packed:
+def _first_fit(ranges: list[LiveRange], smaller_than: int | None) -> _Packed | None:
+    """The packing in this order; None as soon as it is no smaller than that."""
+    occupied, offsets, size = Occupied(), dict[str, int](), 0
     ranges = sorted(ranges, key=lambda x: x.address < 0)  # those that have their places first
-    first = np.asarray([x.first for x in ranges], np.int64)
-    last = np.asarray([x.last for x in ranges], np.int64)
-    start = np.zeros(len(ranges), np.int64)
-    end = np.zeros(len(ranges), np.int64)
-    for i, x in enumerate(ranges):
-        concurrent = np.flatnonzero((first[:i] <= x.last) & (last[:i] >= x.first))
-        start[i] = lowest_gap(start[concurrent], end[concurrent], x.size) if x.address < 0 else x.address
-        end[i] = start[i] + x.size
-    offsets = {x.name: int(offset) for x, offset in zip(ranges, start, strict=True)}
-    return _Packed(ranges, offsets, int(end.max(initial=0)))
+    for x in ranges:
+        offsets[x.name] = x.address if x.address >= 0 else occupied.lowest_gap(x.first, x.last, x.size)
+        occupied.take(_block(x, offsets[x.name]))
+        size = max(size, offsets[x.name] + x.size)
+        if smaller_than is not None and size >= smaller_than:
+            return None
+    return _Packed(ranges, offsets, size)
+
+
+def _block(x: LiveRange, offset: int) -> Block:
+    return offset, offset + x.size, x.first, x.last

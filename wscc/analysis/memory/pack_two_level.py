@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from wscc.analysis.memory.gaps import lowest_gap
 from wscc.analysis.memory.live_ranges import LiveRange, live_peak
+from wscc.analysis.memory.occupied import Block, Changed, Occupied
 from wscc.analysis.memory.pack import pack
 from wscc.ir.memory import aligned
 
@@ -22,6 +22,8 @@ _SLOTS: Final = 0.1
 _TRIES: Final = 12
 _MISSES: Final = 5
 _EFFORT: Final = 60_000
+# Statements from which on a range is first looked at for whether there is any room.
+_LONG: Final = 64
 # Fractions of the slack by which ranges of copies are extended beyond the shortest: at first, and at the end.
 _INITIAL: Final = (0.5, 0.0)
 _EXTENDED: Final = (1.0, 0.875, 0.75, 0.625)
@@ -49,7 +51,7 @@ def pack_two_level(ranges: tuple[LiveRange, ...], fast: int) -> Packed:
             return Packed(offsets, size, ranges)
     fast_memory = _best_fill(ranges, fast)
     extended = {x.name: x for x in fast_memory.extended()}
-    slow, end = pack(tuple(x for x in ranges if x.name not in fast_memory.offsets))
+    slow, end = pack(tuple(x for x in ranges if x.name not in fast_memory.blocks))
     base = aligned(fast)
     offsets = fast_memory.offsets | {name: base + offset for name, offset in slow.items()}
     return Packed(offsets, base + end, tuple(extended.get(x.name, x) for x in ranges))
@@ -71,14 +73,12 @@ def _best_fill(ranges: tuple[LiveRange, ...], fast: int) -> _FastMemory:
     tried: set[str] = set()
     failures = 0
     while len(tried) < _EFFORT // max(len(candidates), 1) and len(tried) < _TRIES and failures < _MISSES:
-        rejected = [
-            x for x in best.order if x.cost > 0 and x.name not in best.offsets and x.name not in tried
-        ]
+        rejected = [x for x in best.order if x.cost > 0 and x.name not in best.blocks and x.name not in tried]
         if not rejected:
             break
         costliest = max(rejected, key=lambda x: (x.cost, x.name))
         tried.add(costliest.name)
-        retry = _FastMemory.filled([costliest, *(x for x in best.order if x.name != costliest.name)], fast)
+        retry = best.refilled(costliest)
         failures = 0 if retry.saved > best.saved else failures + 1
         best = retry if not failures else best
     return best
@@ -91,15 +91,15 @@ _ORDERS: Final[tuple[Callable[[LiveRange], float], ...]] = (
 
 
 class _FastMemory:
-    """A fill of the fast memory: offsets, and by number of the buffer the range in time and in bytes."""
+    """A fill of the fast memory, in some order of the buffers: those that fit have a block of it each."""
 
     def __init__(self, order: list[LiveRange], fast: int) -> None:
         self.order = order
-        self.offsets: dict[str, int] = {}
-        self.first = np.zeros(len(order), np.int64)
-        self.last = np.zeros(len(order), np.int64)
-        self.start = np.zeros(len(order), np.int64)
-        self.end = np.zeros(len(order), np.int64)  # 0 of buffers that do not lie here
+        self.fast = fast
+        self.blocks: dict[str, Block] = {}  # of the buffers that lie in it
+        self._occupied = Occupied()
+        # Bytes that blocks take by statement, without those that only slots may use.
+        self._taken = np.zeros(1 + max((x.last for x in order), default=0), np.int64)
         self._limit = {slot: fast if slot else int(fast * (1 - _SLOTS)) for slot in (True, False)}
 
     @staticmethod
@@ -107,46 +107,77 @@ class _FastMemory:
         """The fast memory with the buffers that fit, placed in this order."""
         order = sorted(order, key=lambda x: x.address < 0)  # those that have their places first
         region = _FastMemory(order, fast)
-        for i, x in enumerate(order):
-            region._place(i, _INITIAL if x.start_slack or x.end_slack else (0.0,), i)
+        for x in order:
+            region._place_at_first(x)
         return region
+
+    def refilled(self, front: LiveRange) -> _FastMemory:
+        """The fast memory filled in the same order but for one buffer, which is placed before all others."""
+        order = [front, *(x for x in self.order if x.name != front.name)]
+        order.sort(key=lambda x: x.address < 0)
+        region, changed = _FastMemory(order, self.fast), Changed((front,))
+        for x in order:
+            if changed.touches(x):
+                region._place_at_first(x)
+                if region.blocks.get(x.name) != self.blocks.get(x.name):
+                    changed.add(x)
+            elif x.name in self.blocks:
+                region._put(x, self.blocks[x.name])
+        return region
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        """The offsets of the buffers that lie in it."""
+        return {name: start for name, (start, *_) in self.blocks.items()}
 
     @property
     def saved(self) -> float:
         """Seconds that the buffers in it would cost in the slow memory."""
-        return sum(x.cost for x in self.order if x.name in self.offsets)
+        return sum(x.cost for x in self.order if x.name in self.blocks)
 
     def extended(self) -> Iterator[LiveRange]:
         """The ranges with slack that lie here, extended as far as there is room, in the order in which they are
         needed."""
-        for i in sorted(
-            range(len(self.order)), key=lambda i: self.order[i].first + self.order[i].start_slack
-        ):
-            x = self.order[i]
-            if x.name in self.offsets and (x.start_slack or x.end_slack):
-                self._place(i, _EXTENDED, len(self.order))
-                yield x.within(int(self.first[i]), int(self.last[i]))
+        for x in sorted(self.order, key=lambda x: x.first + x.start_slack):
+            if x.name in self.blocks and (x.start_slack or x.end_slack):
+                block = self.blocks[x.name]
+                self._free(block)
+                if not self._place(x, _EXTENDED):
+                    self._put(x, block)
+                _, _, first, last = self.blocks[x.name]
+                yield x.within(first, last)
 
-    def _place(self, i: int, fractions: tuple[float, ...], among: int) -> None:
-        """Place buffer i in the lowest gap that the buffers numbered below `among` leave, extended by the first of
-        these fractions of its slack for which there is one; not at all if there is none."""
-        x = self.order[i]
+    def _place_at_first(self, x: LiveRange) -> None:
         if x.address >= 0:
-            self._set(i, x.first, x.last, x.address)
-            return
+            self._put(x, (x.address, x.address + x.size, x.first, x.last))
+        else:
+            self._place(x, _INITIAL if x.start_slack or x.end_slack else (0.0,))
+
+    def _place(self, x: LiveRange, fractions: tuple[float, ...]) -> bool:
+        """Place a buffer in the lowest gap, extended by the first of these fractions of its slack for which there is
+        one; not at all if there is none."""
         for fraction in fractions:
             first = x.first + x.start_slack - int(fraction * x.start_slack)
             last = x.last - x.end_slack + int(fraction * x.end_slack)
-            concurrent = (self.first[:among] <= last) & (self.last[:among] >= first) & (self.end[:among] > 0)
-            if i < among:
-                concurrent[i] = False
-            gap = lowest_gap(self.start[:among][concurrent], self.end[:among][concurrent], x.size)
+            if last - first > _LONG and self._taken[first : last + 1].max() + x.size > self._limit[x.slot]:
+                continue  # seen at once, where a search would go through all that lives in the range
+            gap = self._occupied.lowest_gap(first, last, x.size)
             if gap + x.size <= self._limit[x.slot]:
-                self._set(i, first, last, gap)
-                return
+                self._put(x, (gap, gap + x.size, first, last))
+                return True
+        return False
 
-    def _set(self, i: int, first: int, last: int, address: int) -> None:
-        x = self.order[i]
-        self.first[i], self.last[i] = first, last
-        self.start[i], self.end[i] = address, address + x.size
-        self.offsets[x.name] = address
+    def _put(self, x: LiveRange, block: Block) -> None:
+        start, end, first, last = block
+        self._occupied.take(block)
+        self._taken[first : last + 1] += self._shared(start, end)
+        self.blocks[x.name] = block
+
+    def _free(self, block: Block) -> None:
+        start, end, first, last = block
+        self._occupied.free(block)
+        self._taken[first : last + 1] -= self._shared(start, end)
+
+    def _shared(self, start: int, end: int) -> int:
+        """The bytes of a block that others than slots might use."""
+        return min(end, self._limit[False]) - min(start, self._limit[False])

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from wscc.ir.step import Affine
 from wscc.ir.streams.program import (
     Address,
+    Code,
     Column,
     Field,
     Instruction,
@@ -32,10 +33,12 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 def to_wsa(programs: Sequence[Program], steps: Sequence[ProgramStep]) -> str:
     """The `.wsa` text (`grammar/wsa.lark`): one instruction per line, a step for each stage."""
-    # Roles share most of their instructions: those objects are printed once.
-    bodies = (c.body for program in programs for c in program.procedures)
-    texts = {id(x): instruction_text(x) for x in {id(x): x for body in bodies for x in body}.values()}
-    lines = [line for program in programs for line in _program(program, texts)]
+    # Roles share most of their procedures, and of their instructions: those objects are printed once.
+    codes = {id(c): c for program in programs for c in program.procedures}
+    instructions = {id(x): x for c in codes.values() for x in c.body}
+    texts = {number: f"    {instruction_text(x)}" for number, x in instructions.items()}
+    bodies = {number: "\n".join(_code(c, texts)) for number, c in codes.items()}
+    lines = [line for program in programs for line in _program(program, bodies)]
     for step in steps:
         lines += ["step {", *_step(step, "  "), "}"]
     return "\n".join([*lines, ""])
@@ -76,15 +79,17 @@ def _scalar(value: Scalar) -> str:
             return repr(value)
 
 
-def _program(program: Program, texts: dict[int, str]) -> Iterator[str]:
+def _program(program: Program, bodies: dict[int, str]) -> Iterator[str]:
     stage = f" stage {program.stage}" if program.stage else ""
     yield f"role {program.role}{stage} {{"
-    for code in program.procedures:
-        yield f"  procedure {_name(code.name)}({code.args}) {{"
-        for x in code.body:
-            yield f"    {texts[id(x)]}"
-        yield "  }"
+    yield from (bodies[id(code)] for code in program.procedures)
     yield "}"
+
+
+def _code(code: Code, texts: dict[int, str]) -> Iterator[str]:
+    yield f"  procedure {_name(code.name)}({code.args}) {{"
+    yield from (texts[id(x)] for x in code.body)
+    yield "  }"
 
 
 def _step(step: ProgramStep, indent: str) -> Iterator[str]:

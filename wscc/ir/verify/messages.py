@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class Messages:
             )
         if t.content and self._contents.setdefault(t.content, t.read) != t.read:
             yield place.wrong(f"others send different bytes as content `{t.content}`")
-        if wrong := self._wrong_permutation(t.to) or wrong_ints(t.route, self.views.dies):
+        if wrong := _wrong_permutation(t.to, self.views.dies) or wrong_ints(t.route, self.views.dies):
             yield place.wrong(wrong)
             return
         yield from self._moved(place, t.to, t.read, t.write)
@@ -106,7 +107,7 @@ class Messages:
     def _agreement(self, place: Place, post: Post, send: Send) -> Findings:
         dies = self.views.dies
         if (
-            wrong := self._wrong_permutation(send.to)
+            wrong := _wrong_permutation(send.to, dies)
             or wrong_ints(send.route, dies)
             or wrong_ints(post.sender, dies)
         ):
@@ -124,31 +125,35 @@ class Messages:
         if (read.elements, read.dtype) != (write.elements, write.dtype):
             sides = [f"{v.elements} {v.dtype} of `%{v.buffer}`" for v in (read, write)]
             yield place.wrong(f"{sides[0]} go to {sides[1]}")
-        sending, receiving = self._sides(to)
+        sending, receiving = _sides(to, self.views.dies)
         yield from self.views.check(place, read, sending, is_written=False)
         yield from self.views.check(place, write, receiving, is_written=True)
 
-    def _sides(self, to: Ints) -> tuple[Mask, Mask]:
-        """The dies that send, and those that receive."""
-        target = as_array(to, self.views.dies)
-        receiving = np.zeros(self.views.dies, np.bool_)
-        receiving[target[target != NOBODY]] = True
-        return target != NOBODY, receiving
-
-    def _wrong_permutation(self, to: Ints) -> str | None:
-        """Two senders to one die, a receiver that is none, or only some of the senders send to themselves."""
-        dies = self.views.dies
-        if wrong := wrong_ints(to, dies):
-            return wrong
-        target = as_array(to, dies)
-        receivers = target[target != NOBODY]
-        if ((receivers < 0) | (receivers >= dies)).any():
-            return f"it goes to a die beyond the {dies} of the module"
-        if len(np.unique(receivers)) != len(receivers):
-            return "two dies send to one die"
-        if len({*(target == np.arange(dies))[target != NOBODY].tolist()}) > 1:
-            return "a die sends to itself, and others do not"
-        return None
-
     def _place(self, word: str, stmt: Transfer | Post | Send | Wait) -> Place:
         return Place(f"{word} {stmt.channel} in `@{self.procedure}`", stmt.span)
+
+
+# The messages of a module have few peers and routes, each of them many times.
+@lru_cache(maxsize=1024)
+def _sides(to: Ints, dies: int) -> tuple[Mask, Mask]:
+    """The dies that send, and those that receive."""
+    target = as_array(to, dies)
+    receiving = np.zeros(dies, np.bool_)
+    receiving[target[target != NOBODY]] = True
+    return target != NOBODY, receiving
+
+
+@lru_cache(maxsize=1024)
+def _wrong_permutation(to: Ints, dies: int) -> str | None:
+    """Two senders to one die, a receiver that is none, or only some of the senders send to themselves."""
+    if wrong := wrong_ints(to, dies):
+        return wrong
+    target = as_array(to, dies)
+    receivers = target[target != NOBODY]
+    if ((receivers < 0) | (receivers >= dies)).any():
+        return f"it goes to a die beyond the {dies} of the module"
+    if len(np.unique(receivers)) != len(receivers):
+        return "two dies send to one die"
+    if len({*(target == np.arange(dies))[target != NOBODY].tolist()}) > 1:
+        return "a die sends to itself, and others do not"
+    return None

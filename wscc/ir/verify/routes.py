@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -126,6 +126,7 @@ class Paths:
     first: DieArray
     last: DieArray
     hops: DieArray
+    _right: set[tuple[Ints, Ints, bool]] = field(default_factory=set, repr=False, compare=False)
 
     @classmethod
     def of(cls, m: Module) -> Paths:
@@ -143,6 +144,14 @@ class Paths:
 
         Die i sends to `to[i]` by the route of number `route[i]`.
         """
+        if (to, route, one_hop) in self._right:
+            return
+        mistakes = [*self._wrong(place, to, route, one_hop=one_hop)]
+        yield from mistakes
+        if not mistakes:
+            self._right.add((to, route, one_hop))
+
+    def _wrong(self, place: Place, to: Ints, route: Ints, *, one_hop: bool) -> Findings:
         count = len(self.dies)
         target, number = as_array(to, count), as_array(route, count)
         sends = target != NOBODY
