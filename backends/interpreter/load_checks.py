@@ -6,7 +6,7 @@ Every check raises `CompileError` W501 unless it says otherwise.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -15,11 +15,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.backends.interpreter.binding import Place, Routine, Template
+from wscc.backends.interpreter.binding import MESSAGES, Routine, Template
 from wscc.backends.interpreter.engine import DynamicCall
 from wscc.backends.interpreter.kernels.table import SEMANTICS, Kernel
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.streams.artifact import Manifest
+from wscc.ir.streams.program import Code as Procedure
 from wscc.ir.streams.program import Column, Field, Streams, extreme_calls, stage_of_role
 
 Ints = NDArray[np.int64]
@@ -87,7 +88,8 @@ def loaded(streams: Streams, manifest: Manifest) -> Routines:
 def _routines(streams: Streams, manifest: Manifest) -> Routines:
     # Instructions that roles have in common are one object.
     cache: dict[tuple[int, int], Template] = {}
-    routines = {p.role: {c.name: Routine.of(c, cache) for c in p.procedures} for p in streams.programs}
+    routine_of = {id(c): Routine.of(c, cache) for c in _procedures(streams)}
+    routines = {p.role: {c.name: routine_of[id(c)] for c in p.procedures} for p in streams.programs}
     stages = stage_of_role(streams)
     for stage, step in enumerate(streams.steps):
         stage_routines = {role: r for role, r in routines.items() if stages[role] == stage}
@@ -96,6 +98,11 @@ def _routines(streams: Streams, manifest: Manifest) -> Routines:
         check_memory(streams, stage_routines, calls)
     check_messages(streams, manifest, routines)
     return routines
+
+
+def _procedures(streams: Streams) -> Iterable[Procedure]:
+    """All procedures, those that roles have in common once."""
+    return {id(c): c for p in streams.programs for c in p.procedures}.values()
 
 
 def check_calls(routines: dict[int, dict[str, Routine]], calls: Sequence[DynamicCall]) -> None:
@@ -111,13 +118,16 @@ def check_memory(
 ) -> None:
     """Check that every operand of every call is aligned and in the arena, and that every column exists."""
     limits: dict[str, list[list[int]]] = {}
+    spans_of: dict[int, list[_Span]] = {}
     for role, by_name in routines.items():
         ends = _Ends(streams.bindings[np.asarray(streams.roles) == role])
         for routine in by_name.values():
             bounds = limits.setdefault(routine.name, [[0, 0] for _ in range(routine.args)])
-            for place, low, high in _byte_ranges(routine, ends):
-                if place.arg >= 0:
-                    b = bounds[place.arg]
+            if id(routine) not in spans_of:
+                spans_of[id(routine)] = _spans(routine)
+            for arg, low, high in _byte_ranges(routine.name, spans_of[id(routine)], ends):
+                if arg >= 0:
+                    b = bounds[arg]
                     b[:] = min(b[0], low), max(b[1], high)
                 elif low < 0 or high > streams.arena_bytes:
                     raise _outside(routine.name, low, high, streams.arena_bytes)
@@ -147,14 +157,23 @@ class _Ends:
         return self._ends[value]
 
 
-def _byte_ranges(routine: Routine, ends: _Ends) -> Iterator[tuple[Place, int, int]]:
-    """(operand, first byte, one past the last) over all dies, counted from the address of its argument."""
-    for t in routine.body if len(ends.rows) else ():
-        for place in t.places:
-            least, greatest, bits = ends.of(place.offset)
-            if bits % place.dtype.itemsize:  # a power of two
-                raise fail(Code.ARTIFACT, f"`{routine.name}` has an operand that is not aligned")
-            yield place, least + place.low, greatest + place.high
+# Argument, offset, first byte and one past the last from there, and size of an element of an operand.
+_Span = tuple[int, Field, int, int, int]
+
+
+def _spans(routine: Routine) -> list[_Span]:
+    """The distinct spans of the operands of a procedure, in order."""
+    places = (place for t in {id(t): t for t in routine.body}.values() for place in t.places)
+    return list(dict.fromkeys((p.arg, p.offset, p.low, p.high, p.dtype.itemsize) for p in places))
+
+
+def _byte_ranges(procedure: str, spans: Sequence[_Span], ends: _Ends) -> Iterator[tuple[int, int, int]]:
+    """(argument, first byte, one past the last) over all dies, counted from the address of the argument."""
+    for arg, offset, low, high, size in spans if len(ends.rows) else ():
+        least, greatest, bits = ends.of(offset)
+        if bits % size:  # a power of two
+            raise fail(Code.ARTIFACT, f"`{procedure}` has an operand that is not aligned")
+        yield arg, least + low, greatest + high
 
 
 def _outside(procedure: str, low: int, high: int, size: int) -> CompileError:
@@ -191,14 +210,28 @@ def check_routes(streams: Streams, manifest: Manifest, channels: int) -> None:
 def check_messages(streams: Streams, manifest: Manifest, routines: dict[int, dict[str, Routine]]) -> None:
     """Check that peers are dies, and that every route leads from its sender to its receiver over live links."""
     checked_routes: set[int] = set()
+    scalars_of: dict[int, list[Template]] = {}
     for role, by_name in routines.items():
         logical = np.flatnonzero(np.asarray(streams.roles) == role)
         rows = streams.bindings[logical]
         for routine in by_name.values():
-            for t in routine.body:
+            if id(routine) not in scalars_of:
+                scalars_of[id(routine)] = _distinct_scalars(routine)
+            for t in scalars_of[id(routine)]:
                 _check_scalars(t, rows)
                 if t.opcode in ("post", "send"):
                     _check_message(t, logical, rows, streams, manifest, checked_routes)
+
+
+def _distinct_scalars(routine: Routine) -> list[Template]:
+    """The first of all instructions that only differ in what is not checked here: operands, and numbers of channels."""
+    first: dict[object, Template] = {}
+    for t in {id(t): t for t in routine.body}.values():
+        is_message = t.opcode in MESSAGES
+        size = [(p.sizes, p.dtype.itemsize) for p in t.places if is_message]
+        checked = t.attrs[1:] if is_message and not isinstance(t.attrs[0], Column) else t.attrs
+        first.setdefault((t.opcode, tuple(size), checked), t)
+    return list(first.values())
 
 
 def _check_scalars(t: Template, rows: Ints) -> None:

@@ -13,7 +13,7 @@ Only the artifact is read, and no pass is trusted. The checks, each of which rel
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -102,11 +102,15 @@ def _parts(artifact: Artifact, findings: Findings) -> dict[str, list[Part]]:
     """The parts of all roles in each procedure."""
     streams, roles = artifact.streams, np.asarray(artifact.streams.roles)
     parts: dict[str, list[Part]] = {}
+    # Procedures that roles have in common are mostly one object.
+    known: dict[int, tuple[Part, list[tuple[int, str]]]] = {}
     for p in streams.programs:
         dies = np.flatnonzero(roles == p.role)
         for code in p.procedures if len(dies) else ():
-            part, errors = part_of(code, dies)
-            parts.setdefault(code.name, []).append(part)
+            if id(code) not in known:
+                known[id(code)] = part_of(code, dies)
+            part, errors = known[id(code)]
+            parts.setdefault(code.name, []).append(replace(part, dies=dies))
             for i, words in errors:
                 findings.add(Finding("messages", words, _name(artifact, int(dies[0])), code.name, i))
     return parts

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
-from wscc.backends.interpreter.binding import Routine
+from wscc.backends.interpreter.binding import Routine, Template
 from wscc.backends.interpreter.load_checks import check_calls, check_dies, check_memory, check_messages
+from wscc.backends.verify.distinct import Distinct
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.diagnostics import CompileError
 from wscc.ir.streams.artifact import Manifest
@@ -17,16 +19,20 @@ def check_load(streams: Streams, manifest: Manifest, findings: Findings) -> bool
     """True if the program can be loaded, which all other checks rely on; else there are findings."""
     if not _holds(findings, lambda: check_dies(streams, manifest)):
         return False
-    routine_of: dict[Code, Routine | None] = {}
+    distinct, checked = Distinct(), _Checked({}, {})
+    routine_of: dict[int, Routine | None] = {}
     for p in streams.programs:
         if len({c.name for c in p.procedures}) < len(p.procedures):
             findings.add(Finding("load", f"role {p.role} has two procedures of one name"))
         for code in p.procedures:
-            if code not in routine_of:
-                routine_of[code] = _routine(code, findings)
+            if (number := distinct.number(code)) not in routine_of:
+                routine_of[number] = _routine(code, checked, findings)
     if findings:
         return False
-    routines = {p.role: {c.name: r for c in p.procedures if (r := routine_of[c])} for p in streams.programs}
+    routines = {
+        p.role: {c.name: r for c in p.procedures if (r := routine_of[distinct.number(c)])}
+        for p in streams.programs
+    }
     stages = stage_of_role(streams)
     for stage, step in enumerate(streams.steps):
         stage_routines = {role: r for role, r in routines.items() if stages[role] == stage}
@@ -37,19 +43,31 @@ def check_load(streams: Streams, manifest: Manifest, findings: Findings) -> bool
     return not findings
 
 
-def _routine(code: Code, findings: Findings) -> Routine | None:
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """Of instructions that procedures have in common: their templates, as `Routine.of` keeps them, and the texts of the
+    errors of the others in a procedure, by its name."""
+
+    templates: dict[tuple[int, int], Template]
+    errors: dict[tuple[int, int, str], str]
+
+
+def _routine(code: Code, checked: _Checked, findings: Findings) -> Routine | None:
     """The routine of a procedure; None if an instruction is malformed, which is a finding."""
     malformed = False
     for i, x in enumerate(code.body):
-        try:
-            Routine.of(Code(code.name, code.args, (x,)))
-            words = ""
-        except CompileError as error:
-            words = error.diagnostics[0].message
-        if words:
-            malformed = True
-            findings.add(Finding("load", words, "", code.name, i))
-    return None if malformed else Routine.of(code)
+        if (id(x), code.args) in checked.templates:
+            continue
+        key = id(x), code.args, code.name
+        if key not in checked.errors:
+            try:
+                Routine.of(Code(code.name, code.args, (x,)), checked.templates)
+                continue
+            except CompileError as error:
+                checked.errors[key] = error.diagnostics[0].message
+        malformed = True
+        findings.add(Finding("load", checked.errors[key], "", code.name, i))
+    return None if malformed else Routine.of(code, checked.templates)
 
 
 def _holds(findings: Findings, check: Callable[[], object]) -> bool:

@@ -14,7 +14,7 @@ from wscc.backends.verify.findings import Finding
 from wscc.backends.verify.procedure import DTYPES
 from wscc.backends.verify.views import Ints
 from wscc.ir.streams.artifact import Manifest
-from wscc.ir.streams.program import Code, Streams
+from wscc.ir.streams.program import Code, Instruction, Scalar, Streams
 
 SENT, RECEIVED = "sent", "received"
 SEND, POST, WAIT_SENT, WAIT_RECEIVED = range(4)
@@ -110,6 +110,12 @@ class _Ends:
         """Rows in order of sender, receiver and channel, and of time where these are equal."""
         return np.lexsort((self.order, self.channel, self.receiver, self.sender))
 
+    @property
+    def in_order(self) -> Ints:
+        """Sender, receiver, channel, elements and type of each message, in order."""
+        fields = np.stack([self.sender, self.receiver, self.channel, self.elements, self.kind])
+        return fields[:, self.sorted_rows]
+
 
 _FIELDS: Final = 9
 
@@ -119,25 +125,31 @@ def _ends(parts: Sequence[Part], streams: Streams, kind: int) -> _Ends:
     columns: list[list[Ints]] = [[np.zeros(0, np.int64)] for _ in range(_FIELDS)]
     for p, part in enumerate(parts):
         rows = streams.bindings[part.dies]
-        for e in part.events:
-            if e.kind != kind:
-                continue
-            x = part.code.body[e.index]
-            (o,) = (*x.writes, *x.reads)
-            peers = column(x.attr("peer"), rows)
-            pair = (part.dies, peers) if kind == SEND else (peers, part.dies)
-            scalars = (
-                _integer(x.attr("channel")),
-                e.ordinal,
-                prod(o.shape),
-                DTYPES.index(o.dtype),
-                p,
-                e.ordinal,
-            )
-            fields: tuple[Ints | int, ...] = (*pair, *scalars, np.arange(len(rows)))
-            for c, values in zip(columns, fields, strict=True):
-                c.append(np.zeros(len(rows), np.int64) + values)
+        begun = [(part.code.body[e.index], e.ordinal) for e in part.events if e.kind == kind]
+        if not begun:
+            continue
+        peer_of: dict[Scalar, Ints] = {}
+        for x, _ in begun:
+            if (peer := x.attr("peer")) not in peer_of:
+                peer_of[peer] = column(peer, rows)
+        peers = np.stack([peer_of[x.attr("peer")] for x, _ in begun])
+        own = np.broadcast_to(part.dies, peers.shape)
+        pair = (own, peers) if kind == SEND else (peers, own)
+        # Of each message, with an axis for the dies.
+        scalars = np.array([(*_scalars(x), p, ordinal) for x, ordinal in begun], np.int64)[:, :, None]
+        channel, elements, types, number, order = scalars.swapaxes(0, 1)
+        place = np.arange(len(rows))
+        for c, values in zip(
+            columns, (*pair, channel, order, elements, types, number, order, place), strict=True
+        ):
+            c.append(np.broadcast_to(values, peers.shape).reshape(-1))
     return _Ends(*map(np.concatenate, columns))
+
+
+def _scalars(x: Instruction) -> tuple[int, int, int]:
+    """Channel, elements and number of the element type of a message."""
+    (o,) = (*x.writes, *x.reads)
+    return _integer(x.attr("channel")), prod(o.shape), DTYPES.index(o.dtype)
 
 
 def match(
@@ -155,8 +167,10 @@ def match(
         np.zeros((max((e.ordinal for e in p.events), default=-1) + 1, len(p.dies)), np.int64) for p in parts
     )
     for ends in (sends, posts):
-        for n, row in enumerate(ends.sorted_rows.tolist()):
-            number[ends.part[row]][ends.ordinal[row], ends.place[row]] = n
+        rows = ends.sorted_rows
+        for p, numbers in enumerate(number):
+            (mine,) = np.nonzero(ends.part[rows] == p)
+            numbers[ends.ordinal[rows[mine]], ends.place[rows[mine]]] = mine
     peers = (sends.sender[sends.sorted_rows], sends.receiver[sends.sorted_rows])
     return Matched(tuple(parts), number, len(sends.sender), peers), []
 
@@ -167,6 +181,8 @@ def _mismatches(
     def name(die: int) -> str:
         return die_name(streams.dies[die], manifest)
 
+    if np.array_equal(sends.in_order, posts.in_order):
+        return
     rows_by_key: list[dict[tuple[int, int, int], list[int]]] = []
     for ends in (sends, posts):
         by_key: dict[tuple[int, int, int], list[int]] = {}

@@ -151,6 +151,8 @@ class _Scan:
             self.needs[intervals] = np.where(
                 from_argument & (self.needs[intervals] == 0), kind + 1, self.needs[intervals]
             )
+        if 0 < low == high and self.kinds[low] == kind:
+            return
         kinds = {self.kinds[h] for h, _ in _counted(held, low, high) if h > 0}
         if wrong := kinds - {kind, _ANY}:
             self.tell(i, f"`{name}` reads as {o.dtype} what was written as {DTYPES[min(wrong)]}")

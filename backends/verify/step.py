@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from wscc.backends.interpreter.load_checks import die_name
 from wscc.backends.verify.calls import DynamicCall, distinct_calls, sharing
+from wscc.backends.verify.distinct import Distinct
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.procedure import Sharing, Summary, Tell, summarise
 from wscc.backends.verify.views import view_runs
@@ -27,8 +28,7 @@ class Bodies:
     streams: Streams
     manifest: Manifest
     findings: Findings
-    _numbers: dict[Code, int] = field(default_factory=dict)
-    _number_of_id: dict[int, int] = field(default_factory=dict)
+    _distinct: Distinct = field(default_factory=Distinct)
     _columns: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _views: dict[int, tuple[Operand, ...]] = field(default_factory=dict)
     _extents: dict[tuple[int, tuple[int, ...]], Extents] = field(default_factory=dict)
@@ -37,11 +37,11 @@ class Bodies:
 
     def key(self, code: Code, die: int) -> tuple[int, tuple[int, ...]]:
         """A key of a procedure on a die: dies with equal keys access the same bytes in it."""
-        if id(code) not in self._number_of_id:  # to hash a procedure for every die takes longer than all else
-            self._number_of_id[id(code)] = self._numbers.setdefault(code, len(self._numbers))
-        number = self._number_of_id[id(code)]
+        number = self._distinct.number(code)
         if number not in self._views:
-            views = tuple(dict.fromkeys(o for x in code.body for o in (*x.writes, *x.reads)))
+            # Equal operands are mostly one object, and to hash one takes long.
+            objects = {id(o): o for x in code.body for o in (*x.writes, *x.reads)}
+            views = tuple(dict.fromkeys(objects.values()))
             self._views[number] = views
             self._columns[number] = tuple(
                 dict.fromkeys(o.offset.index for o in views if isinstance(o.offset, Column))

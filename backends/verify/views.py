@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +41,10 @@ def joined(starts: Ints, ends: Ints) -> Runs:
 
 def repeats(o: Operand) -> bool:
     """True if two elements of the view share a byte."""
-    starts, ends = view_runs(o.shape, o.strides, o.dtype.size)
-    size = o.dtype.size
-    for n in o.shape:
-        size *= n
-    return int((ends - starts).sum()) != size
+    return _repeats(o.shape, o.strides, o.dtype.size)
+
+
+@lru_cache(maxsize=4096)
+def _repeats(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> bool:
+    starts, ends = view_runs(shape, strides, size)
+    return int((ends - starts).sum()) != prod(shape) * size

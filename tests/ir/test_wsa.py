@@ -158,3 +158,37 @@ def test_a_mistake_is_shown_where_it_is(name: str) -> None:
 def test_depth_and_length_do_not_break_the_reader(deep: Callable[[int], str]) -> None:
     with pytest.raises(CompileError, match="unexpected end"):
         parse_wsa(deep(3000))
+
+
+LAID_OUT = """role 0 {
+  procedure f(1) {
+    fill f32[4]@a0 value=1.0
+    wait channel=0 side="sent"
+%s  }
+}
+step {
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        ("    fill f32[4]@0\n      value=1.0\n", 3),
+        ("    fill f32[4]@0 value=1.0 fill f32[4]@4 value=1.0\n", 4),
+        ("    # nothing\n", 2),
+        ("  } procedure g(1) {\n    fill f32[4]@0 value=1.0\n", 2),
+        ("  }\n  procedure g(1) { } # {\n  procedure h(1) {\n", 2),
+    ],
+)
+def test_a_text_in_lines_may_have_others_between(lines: str, count: int) -> None:
+    """Lines of the usual form are read by themselves, which must not change what a text means."""
+    (program,), _ = parse_wsa(LAID_OUT % lines)
+    one_line = " ".join(line.partition("#")[0] for line in (LAID_OUT % lines).split("\n"))
+    assert (program,) == parse_wsa(one_line)[0]
+    assert len(program.procedures[0].body) == count
+
+
+def test_an_instruction_outside_of_a_procedure_is_refused() -> None:
+    with pytest.raises(CompileError, match="unexpected `fill`"):
+        parse_wsa(LAID_OUT % "  }\n    fill f32[4]@0 value=1.0\n")

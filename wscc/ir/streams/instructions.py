@@ -11,6 +11,7 @@ tables to the same keys.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 
@@ -36,11 +37,17 @@ class InstructionDef:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the operands without their dimensions, writes first."""
-        return tuple(word.partition("[")[0] for word in (*self.writes.split(), *self.reads.split()))
+        return _names(f"{self.writes} {self.reads}")
 
     @property
     def attr_names(self) -> tuple[str, ...]:
-        return tuple(self.attrs.split())
+        return _names(self.attrs)
+
+
+@cache  # programs have a million instructions, of some fifty declarations
+def _names(words: str) -> tuple[str, ...]:
+    """Words without dimensions."""
+    return tuple(word.partition("[")[0] for word in words.split())
 
 
 def _row(

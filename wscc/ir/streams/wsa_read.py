@@ -1,11 +1,17 @@
-"""The parser of `.wsa` text. Operands are one token each: a long program is mostly operands, and many are equal."""
+"""The parser of `.wsa` text.
+
+A long program is mostly lines that it has had before, since roles share their instructions: of a text that is laid
+out as `to_wsa` does, each distinct line of a procedure is parsed once. Operands are one token each.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
+from itertools import islice
 from typing import Any, TypeVar, cast
 
 import lark
@@ -32,6 +38,9 @@ from wscc.ir.types import DType
 from wscc.ir.views import contiguous_strides
 
 T = TypeVar("T")
+_Parsed = tuple[tuple[Program, ...], tuple[ProgramStep, ...]]
+# The line with which `to_wsa` begins a procedure.
+_HEADER = re.compile(r'  procedure (?:[A-Za-z_][A-Za-z0-9_.]*|"(?:[^"\\\n]|\\.)*")\([0-9]+\) \{')
 _OPERAND = re.compile(
     r"(?P<dtype>\w+)\[(?P<shape>[^];]*)(?:;(?P<strides>[^]]*))?\]@(?:a(?P<arg>\d+)\+?)?(?P<offset>.*)"
 )
@@ -40,20 +49,70 @@ _OPERAND = re.compile(
 def parse_wsa(text: str, name: str = "<wsa>") -> tuple[tuple[Program, ...], tuple[ProgramStep, ...]]:
     """The programs and the step of each stage. `CompileError` W601, with line and column, if the text is not
     `.wsa` or an instruction is not as `INSTRUCTIONS` declares it."""
-    source = Source(name, text)
-    builder, parser = _parser()
+    builder, _ = _parser()
     builder.same.clear()
     try:
+        return _by_lines(text) or _whole(text, name)
+    finally:
+        builder.same.clear()
+
+
+def _whole(text: str, name: str) -> _Parsed:
+    """The parts of a text of any layout, and its errors with their places."""
+    source = Source(name, text)
+    try:
         # lark does not type the results of a transformer.
-        parsed: Any = parser.parse(text)
-        programs, steps = parsed
+        parsed: Any = _parser()[1].parse(text, "start")
     except UnexpectedInput as error:
         raise _unexpected(error, source) from error
     except CompileError as error:
         raise _placed(error, source) from error
-    finally:
-        builder.same.clear()
-    return programs, steps
+    return cast(_Parsed, parsed)
+
+
+def _by_lines(text: str) -> _Parsed | None:
+    """The parts of a text that has one instruction on each line of a procedure, and nothing else there; None if it has
+    another layout or is wrong."""
+    lines, instructions = text.split("\n"), _Instructions()
+    headers = [i for i, line in enumerate(lines) if line.startswith("  procedure ")]
+    frame: list[str] = []  # the text without the bodies
+    bodies: list[tuple[Instruction, ...]] = []
+    end = 0
+    try:
+        for i in headers:
+            if not _HEADER.fullmatch(lines[i]):
+                return None
+            frame += lines[end : i + 1]
+            end = lines.index("  }", i)
+            bodies.append(tuple(map(instructions.__getitem__, lines[i + 1 : end])))
+        parsed: Any = _parser()[1].parse("\n".join([*frame, *lines[end:]]), "start")
+    except (ValueError, UnexpectedInput, CompileError):
+        return None
+    programs, steps = cast(_Parsed, parsed)
+    codes = [code for p in programs for code in p.procedures]
+    if len(codes) != len(bodies):
+        return None
+    filled = iter(_filled(codes, bodies))
+    return tuple(replace(p, procedures=tuple(islice(filled, len(p.procedures)))) for p in programs), steps
+
+
+def _filled(codes: list[Code], bodies: list[tuple[Instruction, ...]]) -> Iterator[Code]:
+    """The procedures with their bodies; equal ones are one object."""
+    same: dict[tuple[str, int, tuple[int, ...]], Code] = {}
+    for code, body in zip(codes, bodies, strict=True):
+        key = code.name, code.args, tuple(map(id, body))
+        if key not in same:
+            same[key] = replace(code, body=body)
+        yield same[key]
+
+
+class _Instructions(dict[str, Instruction]):
+    """Instructions by the line that each is; ValueError for a line that is not one."""
+
+    def __missing__(self, line: str) -> Instruction:
+        parsed: Any = _parser()[1].parse(line, "body")
+        (self[line],) = parsed.children
+        return self[line]
 
 
 class _Build(lark.Transformer[lark.Token, Any]):
@@ -141,8 +200,9 @@ class _Build(lark.Transformer[lark.Token, Any]):
 def _parser() -> tuple[_Build, lark.Lark]:
     builder = _Build()
     return builder, lark.Lark(
-        grammar.text("wsa"), parser="lalr", transformer=builder, maybe_placeholders=False
-    )
+        grammar.text("wsa"), parser="lalr", transformer=builder, maybe_placeholders=False,
+        start=["start", "body"],
+    )  # fmt: skip
 
 
 def _operand(token: lark.Token) -> Operand:
