@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
 
 from wscc.machine.topology import Topology, mesh_topology
 from wscc.machine.wafer import Wafer
@@ -14,8 +13,6 @@ from wscc.passes.place.check import check_placement
 from wscc.passes.place.errors import no_place, too_many
 from wscc.passes.place.search import NORMAL, Limits, Search
 from wscc.passes.place.types import AxisSpec, Placement, Shape, dies_of
-
-MAPPERS: Final = (*SIMPLE, DEFAULT_MAPPER)
 
 # For the numbers of groups that a refusal names.
 _QUICK = Limits(joint_dies=0, search_time=0.2, tries=8, improved=0)
