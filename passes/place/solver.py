@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from wscc.diagnostics import CompileError
+from wscc.machine.corner import corners, is_whole
 from wscc.machine.topology import Topology, mesh_topology
 from wscc.machine.wafer import Wafer
 from wscc.passes.choices import DEFAULT_MAPPER
@@ -25,14 +27,24 @@ def place_on(
 
     `cpsat` is `solve`; the others look for no rings, and their ring axes may come to lie apart.
     """
-    topology = mesh_topology(wafer)
     if mapper in SIMPLE:
-        placement = place_simply(topology, shape, mapper, seed)
+        placement = place_simply(mesh_topology(wafer), shape, mapper, seed)
         check_placement(wafer, [replace(a, ring=False) for a in shape], placement)
     else:
-        placement = solve(topology, shape, limits=limits, seed=seed)
+        placement = _in_corner(wafer, shape, limits, seed)
         check_placement(wafer, shape, placement)
     return placement
+
+
+def _in_corner(wafer: Wafer, shape: Shape, limits: Limits, seed: int) -> Placement:
+    """The placement in the first corner that has one; what is refused is refused of the whole wafer."""
+    for topology in corners(wafer, dies_of(shape)):
+        try:
+            return solve(topology, shape, limits=limits, seed=seed)
+        except CompileError:
+            if is_whole(topology, wafer):
+                raise
+    raise AssertionError("the last corner is the whole wafer")
 
 
 def solve(topology: Topology, shape: Shape, *, limits: Limits = NORMAL, seed: int = 0) -> Placement:
