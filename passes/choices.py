@@ -9,6 +9,7 @@ from wscc.diagnostics import Source
 
 # The mapper that guarantees rings and paths of neighbours.
 DEFAULT_MAPPER: Final = "cpsat"
+MAPPERS: Final = ("snake", "smap", "gmap", DEFAULT_MAPPER)
 ROUTINGS: Final = ("xy", "adaptive")
 ALLGATHERS: Final = ("auto", "ring", "multicast")
 

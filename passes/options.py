@@ -11,7 +11,8 @@ from dataclasses import fields
 
 from wscc.diagnostics import Code, CompileError, Source, fail
 from wscc.diagnostics.spelling import did_you_mean
-from wscc.passes import PASSES, Pass
+from wscc.passes.base import Pass
+from wscc.passes.registry import PASSES
 
 _ITEM = re.compile(r"\s*(\w+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
 

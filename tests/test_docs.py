@@ -15,7 +15,7 @@ import wscc
 from tests.support.pages import PICTURES, Outdated, blocks, pages, pictures, prepare, regenerated
 from tests.support.paths import ROOT
 from wscc.cli import cli
-from wscc.passes import PASSES
+from wscc.passes.registry import PASSES
 
 CODE = ("wscc", "passes", "backends", "grammar")
 ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))

@@ -9,7 +9,7 @@ import pytest
 from tests.support.json_outputs import seen_fields
 from tests.support.paths import ROOT
 from tests.support.reference import ARCHITECTURE, REFERENCE, generated
-from wscc.cli import cli
+from wscc.cli import COMMANDS, Named
 from wscc.cli.json_fields import FIELDS
 
 
@@ -31,7 +31,14 @@ def test_every_field_of_json_has_a_meaning_and_every_meaning_a_field(command: st
     assert set(seen_fields()[command]) == set(FIELDS[command])
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.name)
+def test_the_list_of_commands_says_of_each_what_its_own_help_says(command: Named) -> None:
+    own = command.load()
+    assert own.get_short_help_str(200) == command.get_short_help_str(200)
+    assert (own.name, own.hidden) == (command.name, command.hidden)
+
+
 def test_every_command_that_prints_json_tells_its_fields() -> None:
-    shown = {name: c for name, c in cli.commands.items() if not c.hidden}
+    shown = {str(c.name): c.load() for c in COMMANDS if not c.hidden}
     printing = {name for name, c in shown.items() if any(p.name == "as_json" for p in c.params)}
     assert set(FIELDS) == printing | {"error"}

@@ -4,7 +4,7 @@
     program = wscc.compile("model.wsl", {"model.layers": 2}, parallel="dp=2,tp=2")
     print(program.run(steps=10).losses, program.simulate().seconds)
 
-Everything that a person imports lies in `wscc.api` and is imported when it is first asked for: every module of the
+Everything that a person imports lies in `wscc.api.names` and is imported when first asked for: every module of the
 package runs this file, and the command line should start fast.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from wscc.api import (
+    from wscc.api.names import (
         Block,
         CompileError,
         Expression,
@@ -67,7 +67,7 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
-# Written out, since asking `wscc.api` for them would import it for `from wscc import grammar` too.
+# Written out, since asking `wscc.api.names` for them would import it for `from wscc import grammar` too.
 __all__ = [
     "Block", "CompileError", "Expression", "Fact", "Model", "Module", "Pass", "PassModule", "Picture",
     "Placement", "Program", "Ranked", "Ranking", "Refusal", "Run", "Simulation", "Train", "UsageError",
@@ -79,7 +79,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "__version__" or name not in __all__:
         raise AttributeError(f"module `wscc` has no attribute `{name}`")
-    return getattr(import_module("wscc.api"), name)
+    return getattr(import_module("wscc.api.names"), name)
 
 
 def __dir__() -> list[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from networkx.utils import UnionFind
-
 from wscc.backends.simulator.calls import DieCall
 from wscc.backends.simulator.scripts import Scripts
+from wscc.disjoint_sets import DisjointSets
 from wscc.ir.streams.program import Address, ProgramCall, ProgramLoop, ProgramStep
 
 
@@ -22,7 +21,7 @@ class Cluster:
     scripts: Scripts
 
 
-def groups_of(dies: Iterable[int], joined: UnionFind[object]) -> tuple[tuple[int, ...], ...]:
+def groups_of(dies: Iterable[int], joined: DisjointSets[object]) -> tuple[tuple[int, ...], ...]:
     """The dies by group, in the order of the first of each."""
     groups: dict[object, list[int]] = {}
     for die in dies:
@@ -32,7 +31,7 @@ def groups_of(dies: Iterable[int], joined: UnionFind[object]) -> tuple[tuple[int
 
 def clusters_of(calls: Mapping[int, DieCall]) -> tuple[Cluster, ...]:
     """The clusters of a call by die."""
-    joined: UnionFind[object] = UnionFind()
+    joined: DisjointSets[object] = DisjointSets()
     links = {die: _links(call) for die, call in calls.items()}
     for die, call in calls.items():
         for step in call.steps:

@@ -16,14 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from networkx.utils import UnionFind
-
 from wscc.backends.simulator.calls import Builder, Places
 from wscc.backends.simulator.clusters import CallNode, Cluster, LoopNode, Node, clusters_of, groups_of, nodes
 from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.periods import Frame, Periods
 from wscc.backends.simulator.records import Hold
 from wscc.diagnostics import Code, fail
+from wscc.disjoint_sets import DisjointSets
 
 # A procedure, and for each stage that takes part the places of its arguments.
 Variant = tuple[str, tuple[tuple[int, Places], ...]]
@@ -232,7 +231,7 @@ class Composer:
 
     def _classes(self, stage: int, loop: LoopNode) -> tuple[tuple[int, ...], ...]:
         """Groups of the dies of a stage that depend on one another anywhere in a loop."""
-        joined: UnionFind[object] = UnionFind()
+        joined: DisjointSets[object] = DisjointSets()
         for call in loop.calls():
             assert call.places is not None
             for cluster in self._clusters_of((call.procedure, ((stage, call.places),))):

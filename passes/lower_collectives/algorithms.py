@@ -18,7 +18,8 @@ from wscc.analysis.memory.fits import arrays_fit_sram
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.module import Module
 from wscc.ir.per_die import NOBODY
-from wscc.machine.topology import Topology, mesh_topology
+from wscc.machine.corner import topology_of
+from wscc.machine.topology import Topology
 from wscc.routing.live_paths import live_path
 
 # In larger groups nobody sends to all others: messages, and the time to price them, grow with the square of the dies.
@@ -136,7 +137,7 @@ class Algorithms:
 
     def _new_candidates(self, axis: str) -> list[Algorithm]:
         groups = [[self.module.dies[i] for i in g] for g in LogicalMesh(self.module.axes).groups(axis)]
-        size, topology = len(groups[0]), mesh_topology(self.module.machine)
+        size, topology = len(groups[0]), topology_of(self.module.machine, self.module.dies)
         paths = _Paths(topology, groups)
         in_rings, in_chains = paths.algorithm(ring(size)), paths.algorithm(chain(size))
         neighbours = (

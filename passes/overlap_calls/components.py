@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from networkx.utils import UnionFind
-
 from wscc.analysis.statement_accesses import accessed, buffers_of
 from wscc.analysis.statement_times import StatementTimes
+from wscc.disjoint_sets import DisjointSets
 from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Procedure
 from wscc.ir.op import GraphStmt
@@ -26,7 +25,7 @@ def components(procedure: Procedure, aliases: dict[str, str]) -> Components:
 
     `aliases` gives arguments that may be the same memory a common name (`wscc.analysis.aliases`).
     """
-    classes: UnionFind[str | int] = UnionFind()
+    classes: DisjointSets[str | int] = DisjointSets()
     keys: list[str | int] = []
     for stmt, views in zip(procedure.body, accessed(procedure.body), strict=True):
         assert not isinstance(stmt, GraphStmt | Transfer), "only scheduled procedures have components"

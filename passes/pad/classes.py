@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from networkx.utils import UnionFind
-
 from wscc.analysis.equal_dims import Dim
+from wscc.disjoint_sets import DisjointSets
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.naming import FORWARD
@@ -14,7 +13,7 @@ from wscc.ir.step import calls
 from wscc.passes.pad.zeros import keeps_zeros
 
 
-def paddable(module: Module, classes: UnionFind[Dim]) -> dict[Dim, int]:
+def paddable(module: Module, classes: DisjointSets[Dim]) -> dict[Dim, int]:
     """The size of each class of equal dimensions of a weight in which pads of zeros stay zeros and change nothing.
 
     A weight has two dimensions or more: what only vectors have, such as gains, is not split.

@@ -10,8 +10,8 @@ from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.module import Module
 from wscc.machine.wafer import Wafer
 from wscc.passes.base import Fact, Pass
-from wscc.passes.choices import DEFAULT_MAPPER
-from wscc.passes.place.solver import MAPPERS, place_on
+from wscc.passes.choices import DEFAULT_MAPPER, MAPPERS
+from wscc.passes.place.solver import place_on
 from wscc.passes.place.traffic import Traffic, axis_traffic
 from wscc.passes.place.types import AxisSpec, Placement
 from wscc.strategy import policy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from math import prod
 
 from wscc.machine.wafer import Wafer
@@ -50,13 +51,15 @@ def _are_adjacent(wafer: Wafer, a: tuple[int, int], b: tuple[int, int]) -> bool:
 
 def _check_connected(wafer: Wafer, dies: list[tuple[int, int]]) -> None:
     """Raise `PlacementBug` unless all dies are on one island (paths between them may pass other live dies)."""
-    reached, frontier = {dies[0]}, [dies[0]]
-    while frontier:
-        r, c = frontier.pop()
+    # The nearest first, and no further than the last of them: the wafer may be much larger.
+    reached, frontier, missing = {dies[0]}, deque([dies[0]]), set(dies[1:])
+    while frontier and missing:
+        r, c = frontier.popleft()
         for n in ((r + 1, c), (r - 1, c), (r, c + 1), (r, c - 1)):
             on_mesh = 0 <= n[0] < wafer.rows and 0 <= n[1] < wafer.cols
             if on_mesh and n not in reached and _are_adjacent(wafer, (r, c), n):
                 reached.add(n)
                 frontier.append(n)
-    if not reached.issuperset(dies):
+                missing.discard(n)
+    if missing:
         raise PlacementBug("the dies lie on several islands")

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import networkx as nx
 from ortools.sat.python import cp_model
 
 from wscc.machine.topology import Topology
@@ -63,6 +62,9 @@ def new_solver(seed: int, limit: float) -> cp_model.CpSolver:
 def _matching(topology: Topology, island: Sequence[int], count: int) -> ExactRegions:
     """Regions of two dies: a maximum matching."""
     inside = set(island)
+    # Imported here: few wafers need it, and it takes as long as all else of this file.
+    import networkx as nx
+
     graph = nx.Graph(sorted((a, b) for a, b in topology.links if a < b and a in inside))
     pairs = sorted(tuple(sorted(p)) for p in nx.max_weight_matching(graph, maxcardinality=True))
     return ExactRegions([tuple(p) for p in pairs[:count]] if len(pairs) >= count else None, True)

@@ -32,10 +32,16 @@ class Hops:
 
     @cached_property
     def _table(self) -> IntArray:
-        table = np.zeros((self.topology.dies, self.topology.dies), np.int64)
-        for die in self.topology.live:
-            table[die] = self.topology.distances(die)
-        return table
+        """Hops between live dies, by their position among them: most dies may be dead."""
+        live = np.array(self.topology.live)
+        return np.array([np.array(self.topology.distances(die))[live] for die in self.topology.live])
+
+    @cached_property
+    def _position(self) -> IntArray:
+        """By die, its position among the live ones."""
+        position = np.zeros(self.topology.dies, np.int64)
+        position[list(self.topology.live)] = np.arange(len(self.topology.live))
+        return position
 
     def between(self, a: IntArray, b: IntArray) -> IntArray:
         """Hops from each of `a` to each of `b` (arrays that broadcast)."""
@@ -43,7 +49,7 @@ class Hops:
         if topology.grid is not None and (self.is_whole or len(topology.live) > TABLE_LIMIT):
             cols = topology.grid[1]
             return np.asarray(np.abs(a // cols - b // cols) + np.abs(a % cols - b % cols), np.int64)
-        return np.asarray(self._table[a, b], np.int64)
+        return np.asarray(self._table[self._position[a], self._position[b]], np.int64)
 
     @cached_property
     def lookup(self) -> Callable[[int, int], int]:
@@ -55,7 +61,8 @@ class Hops:
                 abs(coordinates[a][0] - coordinates[b][0]) + abs(coordinates[a][1] - coordinates[b][1])
             )
         rows: list[list[int]] = self._table.tolist()
-        return lambda a, b: rows[a][b]
+        position: list[int] = self._position.tolist()
+        return lambda a, b: rows[position[a]][position[b]]
 
 
 @dataclass(frozen=True)

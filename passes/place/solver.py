@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
 
+from wscc.diagnostics import CompileError
+from wscc.machine.corner import corners, is_whole
 from wscc.machine.topology import Topology, mesh_topology
 from wscc.machine.wafer import Wafer
 from wscc.passes.choices import DEFAULT_MAPPER
@@ -14,8 +15,6 @@ from wscc.passes.place.check import check_placement
 from wscc.passes.place.errors import no_place, too_many
 from wscc.passes.place.search import NORMAL, Limits, Search
 from wscc.passes.place.types import AxisSpec, Placement, Shape, dies_of
-
-MAPPERS: Final = (*SIMPLE, DEFAULT_MAPPER)
 
 # For the numbers of groups that a refusal names.
 _QUICK = Limits(joint_dies=0, search_time=0.2, tries=8, improved=0)
@@ -28,14 +27,24 @@ def place_on(
 
     `cpsat` is `solve`; the others look for no rings, and their ring axes may come to lie apart.
     """
-    topology = mesh_topology(wafer)
     if mapper in SIMPLE:
-        placement = place_simply(topology, shape, mapper, seed)
+        placement = place_simply(mesh_topology(wafer), shape, mapper, seed)
         check_placement(wafer, [replace(a, ring=False) for a in shape], placement)
     else:
-        placement = solve(topology, shape, limits=limits, seed=seed)
+        placement = _in_corner(wafer, shape, limits, seed)
         check_placement(wafer, shape, placement)
     return placement
+
+
+def _in_corner(wafer: Wafer, shape: Shape, limits: Limits, seed: int) -> Placement:
+    """The placement in the first corner that has one; what is refused is refused of the whole wafer."""
+    for topology in corners(wafer, dies_of(shape)):
+        try:
+            return solve(topology, shape, limits=limits, seed=seed)
+        except CompileError:
+            if is_whole(topology, wafer):
+                raise
+    raise AssertionError("the last corner is the whole wafer")
 
 
 def solve(topology: Topology, shape: Shape, *, limits: Limits = NORMAL, seed: int = 0) -> Placement:

@@ -13,7 +13,7 @@ from wscc.ir.die_arrays import DieArray, as_array, as_ints
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, Procedure
 from wscc.ir.per_die import NOBODY
-from wscc.machine.topology import mesh_topology
+from wscc.machine.corner import topology_of
 from wscc.machine.wafer import Wafer
 from wscc.passes.base import Fact, Pass
 from wscc.passes.route.solve import route_phases
@@ -58,7 +58,7 @@ class Route(Pass):
         return Limits(max_iter=self.max_iter, max_paths=self.max_paths, enough_bytes=enough)
 
     def run(self, module: Module) -> Module:
-        topology = mesh_topology(module.machine)
+        topology = topology_of(module.machine, module.dies)
         phases = module_flows(module)
         requests = [(p.flows, self._limits(p, module.machine)) for p in phases]
         routings = route_phases(topology, requests, module.machine.link.channels, adaptive=self.adaptive)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Final
 
-import networkx as nx
 import numpy as np
 
 from wscc.analysis.cost import LinkRates
+from wscc.disjoint_sets import DisjointSets
 from wscc.ir.die_arrays import DieArray, as_array
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module
@@ -48,7 +48,7 @@ class Conflicts:
 
     def clusters(self, procedures: Iterable[str]) -> DieArray:
         """By die, the first die of its cluster: those with which it exchanges messages, directly or through others."""
-        sets = nx.utils.UnionFind(range(self.module.dies_used))
+        sets = DisjointSets(range(self.module.dies_used))
         for name in procedures:
             for pair in self._pairs[name]:
                 sets.union(*pair)
@@ -61,7 +61,7 @@ class Conflicts:
         """By die, the delay in picoseconds of its start with calls of `procedures` on `stage`; 0 on other stages."""
         clusters = self.clusters(procedures)
         dies = self.dies_of(stage)
-        conflicts: nx.Graph[int] = nx.Graph()
+        conflicts: dict[int, set[int]] = defaultdict(set)
         longest = Fraction(0)
         for transfers in self._phases(procedures):
             loads = self._loads(transfers, clusters, dies)
@@ -69,9 +69,8 @@ class Conflicts:
             for bytes_by_cluster in loads.values():
                 if len(bytes_by_cluster) > 1 and sum(bytes_by_cluster.values()) >= HOT * peak:
                     longest = max(longest, self._seconds(max(bytes_by_cluster.values())))
-                    conflicts.add_edges_from(
-                        (a, b) for a in bytes_by_cluster for b in bytes_by_cluster if a < b
-                    )
+                    for cluster in bytes_by_cluster:
+                        conflicts[cluster] |= bytes_by_cluster.keys() - {cluster}
         colours = _greedy(conflicts)
         delays = np.zeros(self.module.dies_used, np.int64)
         unit = -int(-longest / PICOSECOND // 1)
@@ -120,7 +119,7 @@ class Conflicts:
         return rates.busy(rates.times().hold(amount))
 
 
-def _greedy(conflicts: nx.Graph[int]) -> dict[int, int]:
+def _greedy(conflicts: Mapping[int, Set[int]]) -> dict[int, int]:
     """A greedy colouring: each cluster, in order, gets the first colour that no neighbour has."""
     colours: dict[int, int] = {}
     for cluster in sorted(conflicts):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import wscc
-import wscc.api
+import wscc.api.names
 from tests.support.paths import ROOT
 from wscc.diagnostics import Source
 from wscc.ir.text.parse import parse
@@ -130,13 +130,24 @@ def test_a_wrong_argument_is_a_named_error(program: wscc.Program, wrong: Any) ->
 
 
 def test_everything_exported_says_what_it_is() -> None:
-    assert {*wscc.api.__all__, "__version__"} == set(wscc.__all__) == set(dir(wscc))
+    assert {*wscc.api.names.__all__, "__version__"} == set(wscc.__all__) == set(dir(wscc))
     for name in set(wscc.__all__) - {"__version__"}:
         thing = getattr(wscc, name)
         doc = inspect.getdoc(thing) or ""
         assert doc, name
         if inspect.isfunction(thing):
             assert "Raises" in doc or "`CompileError`" in doc, name
+
+
+def test_a_command_imports_what_it_needs_and_no_more() -> None:
+    """Help shows no numbers; what compiles neither runs, simulates, searches nor holds a number in bf16."""
+    code = """import sys, wscc.cli
+assert not {"numpy", "wscc.files", "wscc.driver"} & set(sys.modules)
+options = "--set wafer.mesh=1x1 --parallel tatp=1 --dtype bf16 --emit fabric"
+wscc.cli.main(["compile", "docs/tour.wsl", *options.split()])
+others = {"networkx", "ml_dtypes", "ortools.sat", "wscc.search", "wscc.driver.train", "wscc.backends.simulator"}
+assert not others & set(sys.modules), others & set(sys.modules)"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=60)
 
 
 def test_importing_the_package_imports_none_of_it() -> None:

@@ -11,8 +11,9 @@ import numpy as np
 from wscc.diagnostics import CompileError
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
+from wscc.passes.choices import MAPPERS
 from wscc.passes.place.hops import Hops, Price
-from wscc.passes.place.solver import MAPPERS, place_on
+from wscc.passes.place.solver import place_on
 from wscc.passes.place.types import AxisSpec
 
 # What a pair of peers exchanges, of the order that a step of a 7B model has.

@@ -13,7 +13,7 @@ import pytest
 from tests.support.compile_once import programs_once  # noqa: F401
 from tests.support.paths import SAMPLES
 from wscc.cli import main
-from wscc.passes import PASSES
+from wscc.passes.registry import PASSES
 
 pytestmark = pytest.mark.usefixtures("programs_once")
 

@@ -12,7 +12,6 @@ from tests.support.models import Shape, gpt
 from wscc.diagnostics import Code, CompileError
 from wscc.driver.pipeline import Insertion, Pipeline, Timings
 from wscc.ir.module import Module
-from wscc.passes import PASSES
 from wscc.passes.base import Pass
 from wscc.passes.choices import Choices
 from wscc.passes.differentiate import Differentiate
@@ -21,6 +20,7 @@ from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.partition import Partition
 from wscc.passes.place import Place
 from wscc.passes.promote import Promote
+from wscc.passes.registry import PASSES
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
 from wscc.passes.stages import Stages

@@ -12,9 +12,9 @@ from wscc.driver.compile import Compiled, compile_graph
 from wscc.driver.train import RunOptions, Trainer, run
 from wscc.ir.routes import ALONE
 from wscc.machine.wafer import Wafer
-from wscc.passes import default_passes
 from wscc.passes.choices import ALLGATHERS, Choices
 from wscc.passes.lower_collectives import LowerCollectives
+from wscc.passes.registry import default_passes
 from wscc.passes.route import Route
 
 HURT = Wafer("w", 3, 4, dead_dies=frozenset({(1, 1)}), dead_links=frozenset({((0, 2), (0, 3))}))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.frontend_help import TINY
-from wscc.api import compile as compile_program
+from wscc.api.program import compile as compile_program
 from wscc.diagnostics import Code, CompileError
 from wscc.files import JsonMistake, NpyMistake, parse_json, parse_npy, read_bytes, regular_file
 from wscc.files.kinds import ARTIFACT, DATA, WEIGHTS, WSL, FileKind

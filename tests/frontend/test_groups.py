@@ -9,7 +9,7 @@ import pytest
 from tests.support.frontend_help import errors, run
 from tests.support.python_models import tray
 from wscc import nn
-from wscc.api import Model, Train, adamw
+from wscc.api.names import Model, Train, adamw
 from wscc.diagnostics import Code, CompileError
 from wscc.frontend.elaborate import elaborate
 from wscc.ir.array import Kind

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.frontend_help import TINY, errors, is_shown, outcome, run
-from wscc.diagnostics import Code, CompileError
+from wscc.diagnostics import Code, CompileError, UsageError
 from wscc.diagnostics.render import render
-from wscc.frontend.overrides import COMMAND_LINE, SETTINGS, Overrides, UsageError
+from wscc.frontend.overrides import COMMAND_LINE, SETTINGS, Overrides
 from wscc.ir.train import LrSchedule, Optimizer
 from wscc.ir.types import DType
 

@@ -27,8 +27,8 @@ import numpy as np
 
 from tests.fuzz.edits import Files, edited, without
 from tests.support.paths import SAMPLES
-from wscc.api import compile as compile_program
-from wscc.api import load
+from wscc.api.program import compile as compile_program
+from wscc.api.program import load
 from wscc.backends.artifact import files as artifact_files
 from wscc.backends.artifact.files import DATA, GRAPH, MANIFEST, PROGRAMS, Artifact
 from wscc.backends.simulator.memory import memory_over_time

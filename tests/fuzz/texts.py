@@ -21,7 +21,7 @@ from wscc.frontend.elaborate import elaborate
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
 from wscc.ir.text.print import to_text
-from wscc.passes import PASSES
+from wscc.passes.registry import PASSES
 
 SLOW = 5.0  # seconds that a text may take
 MODEL = """

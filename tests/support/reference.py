@@ -18,7 +18,8 @@ from wscc.diagnostics.codes import CODES
 from wscc.ir import forms
 from wscc.ir.ops import OPS, RESHARDS, OpDef
 from wscc.ir.streams import instructions
-from wscc.passes import PASSES, Pass, default_passes
+from wscc.passes.base import Pass
+from wscc.passes.registry import PASSES, default_passes
 
 REFERENCE: Final = ROOT / "docs" / "reference"
 ARCHITECTURE: Final = ROOT / "docs" / "architecture.md"

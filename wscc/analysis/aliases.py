@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from networkx.utils import UnionFind
-
+from wscc.disjoint_sets import DisjointSets
 from wscc.ir.module import Module
 from wscc.ir.step import Affine, Ref, Step, calls
 
@@ -17,7 +16,7 @@ def aliases(module: Module) -> dict[str, dict[str, str]]:
     in one storage share either all bytes or none (`plan_memory` gives them equal strides).
     """
     storage = {a.name: a.storage or a.name for a in module.arrays}
-    groups: dict[str, UnionFind[str]] = {p.name: UnionFind() for p in module.procedures}
+    groups: dict[str, DisjointSets[str]] = {p.name: DisjointSets() for p in module.procedures}
     for name, args in _bindings(module.step):
         by_storage: dict[str, list[tuple[str, Ref]]] = {}
         for argument, ref in zip(module.procedure(name).arguments, args, strict=True):
@@ -28,7 +27,7 @@ def aliases(module: Module) -> dict[str, dict[str, str]]:
     return {name: _named(group) for name, group in groups.items()}
 
 
-def _named(groups: UnionFind[str]) -> dict[str, str]:
+def _named(groups: DisjointSets[str]) -> dict[str, str]:
     """The first member of each argument's group: the root that the union-find chooses is unspecified."""
     first: dict[str, str] = {}
     return {argument: first.setdefault(groups[argument], argument) for argument in groups}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from networkx.utils import UnionFind
-
+from wscc.disjoint_sets import DisjointSets
 from wscc.ir.module import Module
 from wscc.ir.op import Reshard
 from wscc.ir.step import calls
@@ -14,13 +13,13 @@ from wscc.ir.step import calls
 Dim = tuple[str, str, int]
 
 
-def equal_dims(module: Module) -> UnionFind[Dim]:
+def equal_dims(module: Module) -> DisjointSets[Dim]:
     """The classes of equal dimensions of a module before or after sharding; `classes[dim]` is the root of a class.
 
     The equivalence is transitive, through any number of ops and calls. All calls and procedures are taken at once, in
     no direction: some values have a dimension only by their uses.
     """
-    classes: UnionFind[Dim] = UnionFind()
+    classes: DisjointSets[Dim] = DisjointSets()
     for dims in _equal(module):
         classes.union(*dims)
     return classes

@@ -16,7 +16,8 @@ from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module
 from wscc.ir.per_die import NOBODY
 from wscc.ir.routes import Hop, crossings
-from wscc.machine.topology import Topology, mesh_topology
+from wscc.machine.corner import is_whole, topology_of
+from wscc.machine.topology import Topology
 from wscc.routing.bound import lower_bound
 from wscc.routing.flows import Flow, Ints
 from wscc.routing.limits import Limits
@@ -49,12 +50,12 @@ def phase_loads(module: Module, *, bounds: bool = False) -> tuple[PhaseLoad, ...
 
     With `bounds`, lower bounds are computed too, of the highest loads first, as many as take some seconds.
     """
-    topology = mesh_topology(module.machine)
+    topology = topology_of(module.machine, module.dies)
     links = _Links(module, topology)
     phases = module_flows(module)
     carried = {p.flows: links.carried(p.transfers) for p in phases}
     initial = {flows: int(_initial(topology, flows, links).max()) for flows in carried}
-    bounds_by_flows = _bounds(topology, carried, _WORK) if bounds else {}
+    bounds_by_flows = _bounds(module, topology, carried, _WORK) if bounds else {}
     loads = []
     for phase in phases:
         largest, bound = int(carried[phase.flows].max()), bounds_by_flows.get(phase.flows)
@@ -63,10 +64,14 @@ def phase_loads(module: Module, *, bounds: bool = False) -> tuple[PhaseLoad, ...
     return tuple(loads)
 
 
-def _bounds(topology: Topology, carried: dict[Flows, DieArray], work: int) -> dict[Flows, int | None]:
+def _bounds(
+    module: Module, topology: Topology, carried: dict[Flows, DieArray], work: int
+) -> dict[Flows, int | None]:
     """Lower bounds of the largest load by set of flows, highest loads first, until `work` (links x sources) is used
-    up."""
-    bounds = {}
+    up. None in a corner of a wafer: what holds in it does not bound what all links could do."""
+    bounds: dict[Flows, int | None] = {}
+    if not is_whole(topology, module.machine):
+        return bounds
     for flows, load in sorted(carried.items(), key=lambda item: -int(item[1].max())):
         sources = {f.source for f in flows if not f.pinned}
         work -= len(sources) * len(topology.links)
@@ -87,20 +92,20 @@ class ProcedureLoad:
 
 def procedure_loads(module: Module, phases: Sequence[PhaseLoad]) -> tuple[ProcedureLoad, ...]:
     """The loads of each procedure that sends anything in a routed module, from those of its `phases`."""
-    topology = mesh_topology(module.machine)
+    topology = topology_of(module.machine, module.dies)
     links = _Links(module, topology)
     sums: dict[str, int] = {}
     for phase in phases:
         name = phase.name.rpartition("/")[0]
         sums[name] = sums.get(name, 0) + phase.max_link_bytes
     procedures = unphased_flows(module)
-    bounds = _bounds(topology, {p.flows: links.carried(p.transfers) for p in procedures}, _WORK // 4)
+    bounds = _bounds(module, topology, {p.flows: links.carried(p.transfers) for p in procedures}, _WORK // 4)
     return tuple(ProcedureLoad(p.procedure, sums[p.procedure], bounds.get(p.flows)) for p in procedures)
 
 
 def link_bytes(module: Module, transfers: Sequence[Transfer], senders: range | None = None) -> dict[Hop, int]:
     """Bytes of the transfers by directed link (two physical dies), of all senders or of the logical dies `senders`."""
-    topology = mesh_topology(module.machine)
+    topology = topology_of(module.machine, module.dies)
     carried = _Links(module, topology).carried(transfers, senders)
     return {link: n for link, n in zip(topology.links, carried.tolist(), strict=True) if n}
 

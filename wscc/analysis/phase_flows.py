@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final, TypeGuard
 
 import numpy as np
@@ -111,8 +112,11 @@ def _phase_flows(name: str, phase: int, transfers: Sequence[Transfer], dies: Die
 
 
 def _are_few_and_small(transfers: Sequence[Transfer], dies: int) -> bool:
-    small = all(t.read.bytes < 2 * Limits().part_bytes for t in transfers)
-    return small and sum(len(t.pairs(dies)) for t in transfers) <= _FEW
+    least = 2 * Limits().part_bytes
+    if not all(t.read.bytes < least for t in transfers):
+        return False
+    messages = (int(np.count_nonzero(as_array(t.to, dies) != NOBODY)) for t in transfers)
+    return all(total <= _FEW for total in accumulate(messages))
 
 
 def _kind(t: Transfer, *, apart: bool) -> Kind:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from wscc.diagnostics import Code, Diagnostic
-from wscc.frontend.overrides import UsageError
+from wscc.diagnostics import Code, Diagnostic, UsageError
 
 
 def refuse(message: str, help: str = "") -> NoReturn:

@@ -12,6 +12,7 @@ from wscc.driver.timeline import StageCall, stage_calls
 from wscc.driver.types import Artifact
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.module import Module
+from wscc.machine.corner import topology_of
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
@@ -74,7 +75,7 @@ def wafer_facts(artifact: Artifact) -> WaferMap:
     streaming = _streaming(graph)
     rings: tuple[Ring, ...] = ()
     if streaming:
-        near = mesh_topology(wafer).are_adjacent
+        near = topology_of(wafer, artifact.streams.dies).are_adjacent
         groups = [[artifact.streams.dies[i] for i in group] for group in mesh.groups(streaming)]
         rings = tuple(
             Ring(tuple(wafer.coordinate(d) for d in group), len(group) > 2 and near(group[-1], group[0]))

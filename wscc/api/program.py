@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wscc.api.arguments import one_of, refuse, whole
-from wscc.api.drawing import DRAWINGS
 from wscc.api.request import ALLGATHER, MAPPER, Degrees, Model, Request, Values, link_model_of, request
 from wscc.api.results import PassModule, Picture, Placement, Run, Simulation, Verification
 from wscc.driver.compile import Compiled, compile_source, graph_of
 from wscc.driver.pipeline import Insertion, Observer
-from wscc.driver.simulate import simulate
-from wscc.driver.train import OnStep, RunOptions, run
-from wscc.driver.types import Artifact, load_artifact, verify_program, write_artifact
-from wscc.equivalence import check_semantics
+from wscc.driver.types import Artifact, write_artifact
 from wscc.host.data_file import DataFile, read_data
-from wscc.host.rows import Data
 from wscc.ir.module import Module
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.wafer import Wafer as Machine
-from wscc.search.optimise import compile_searched
+
+# What runs, simulates, verifies, draws and searches is imported by the function that asks for it: each is as large as
+# all that compiles.
+if TYPE_CHECKING:
+    from wscc.driver.train import OnStep
+    from wscc.host.rows import Data
 
 SEARCHED = 3  # the level at which the strategy may be left open
 SEMANTICS = {
@@ -43,16 +43,18 @@ Progress = Callable[[str, int, int], None]
 class Program:
     """A compiled program: one instruction stream per die, with the model that it comes from.
 
-    `artifact` is all that runs; `passes` are the modules after each pass by its name, empty for one that was loaded.
+    `artifact` is all that runs; `passes` are the modules after each pass by its name, `compiled_from` is the forward
+    module: none for one that was loaded.
     """
 
     artifact: Artifact
     passes: Mapping[str, Module]
+    compiled_from: Module | None = None
 
     @cached_property
     def graph(self) -> Module:
         """The forward module: the model on one device."""
-        return graph_of(self.artifact)
+        return self.compiled_from or graph_of(self.artifact)
 
     @property
     def name(self) -> str:
@@ -113,6 +115,8 @@ class Program:
         do not fit, W002 for files that cannot be read or written, W506 where a process ends, and W507 after the first
         step that leaves a number that is not finite: then there is no result, and `save` is as it was.
         """
+        from wscc.driver.train import RunOptions, run
+
         options = RunOptions(
             steps=whole("steps", steps, 1),
             threads=whole("processes", processes, 1, 64),
@@ -133,6 +137,8 @@ class Program:
         """The time of a step on the wafer, in seconds, and where it goes. `trace` adds a trace for Perfetto.
         Raises `UsageError` W006 for an unknown link model, `CompileError` W501 for an artifact that does not fit
         itself, W502 if dies wait for one another."""
+        from wscc.driver.simulate import simulate
+
         simulated = simulate(self.artifact, link_model_of(link_model), tracing=trace)
         text, cut = simulated.trace.text() if simulated.trace else ("", "")
         return Simulation(simulated.figures(), link_model, text, cut)
@@ -144,6 +150,9 @@ class Program:
         Mistakes are findings of the result. Raises `CompileError` W003 for `semantics` of a program that is too large
         to run here and was compiled with own passes: there is nothing to compare it with.
         """
+        from wscc.driver.loaded import verify_program
+        from wscc.equivalence import check_semantics
+
         verdict = verify_program(self.artifact)
         compared = check_semantics(self.artifact) if semantics and verdict.ok else None
         findings = (*verdict.findings, *(compared.findings if compared else ()))
@@ -155,6 +164,8 @@ class Program:
     def draw(self, what: str = "wafer") -> Picture:
         """A picture: `wafer` (where dies lie, and rings), `timeline` (what stages do when), `load` (what links carry).
         Raises `UsageError` W006 for another one."""
+        from wscc.api.drawing import DRAWINGS
+
         one_of("what", what, list(DRAWINGS))
         return Picture(DRAWINGS[what](self.artifact))
 
@@ -194,6 +205,8 @@ def compiled(
 ) -> Program:  # fmt: skip
     """The program of a request; `observe` sees the module after each pass. Raises as `compile`."""
     if level == SEARCHED:
+        from wscc.search.optimise import compile_searched
+
         return _program(compile_searched(
             inputs.source, inputs.overrides, choices=inputs.choices, jobs=jobs, observe=observe, progress=progress,
             insertions=inputs.insertions,
@@ -208,13 +221,15 @@ def load(folder: StrPath) -> Program:
 
     Raises `CompileError` W501 for one that is incomplete, changed or none, `UsageError` W006 for what is no path.
     """
+    from wscc.driver.loaded import load_artifact
+
     if not isinstance(folder, str | os.PathLike):
         refuse(f"`folder` is a {type(folder).__name__}", "give the path of an artifact")
     return Program(load_artifact(Path(folder)), MappingProxyType({}))
 
 
 def _program(result: Compiled) -> Program:
-    return Program(result.artifact, MappingProxyType(dict(result.modules)))
+    return Program(result.artifact, MappingProxyType(dict(result.modules)), result.graph)
 
 
 def cores() -> int:

@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.driver.run_data import DataUse
-from wscc.driver.types import Finding, Result
 from wscc.files import write_file
-from wscc.host.verdict import Check
 from wscc.ir.module import Module
 from wscc.ir.text.print import to_text
+
+if TYPE_CHECKING:  # what is run, simulated or verified brings these; a program that is compiled needs none
+    from wscc.driver.loaded import Finding, Result
+    from wscc.driver.run_data import DataUse
+    from wscc.host.verdict import Check
 
 Arrays = dict[str, NDArray[Any]]
 _ARRAYS_SHOWN: Final = 6

@@ -10,38 +10,103 @@ import os
 import sys
 import warnings
 from contextlib import suppress
+from importlib import import_module
+from typing import Final
 
 import click
 
-from wscc.cli.call_order import call_order_command, schedule_command
-from wscc.cli.collective import collective_command
-from wscc.cli.common import report_error, report_usage, say
-from wscc.cli.compile import compile_command
-from wscc.cli.draw import draw_command
-from wscc.cli.faults import faults_command
-from wscc.cli.importing import import_command
-from wscc.cli.inspect import explain_command, fmt_command, opt_command, passes_command
-from wscc.cli.monitor import monitor_command
-from wscc.cli.route import route_command
-from wscc.cli.run import run_command
-from wscc.cli.search import search_command
-from wscc.cli.simulate import simulate_command
-from wscc.cli.verify import verify_command
+from wscc.cli.output import report_error, report_usage, say
 from wscc.diagnostics import CompileError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Named(click.Command):
+    """A command by its name and the first sentence of its help: the rest is imported when it is called. What one
+    command needs can take longer to import than another one takes to run."""
+
+    def __init__(self, name: str, module: str, sentence: str, *, hidden: bool = False) -> None:
+        super().__init__(name, help=sentence, hidden=hidden)
+        self.module = module
+
+    def load(self) -> click.Command:
+        """The command itself, `NAME_command` in its file."""
+        function = f"{self.name}_command".replace("-", "_")
+        command: click.Command = getattr(import_module(f"wscc.cli.{self.module}"), function)
+        return command
+
+
+class _Commands(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, Named) else command, rest
+
+
+COMMANDS: Final = (
+    Named(
+        "compile", "compile", "Compile MODEL (a .wsl file) to an artifact: one instruction stream per die."
+    ),
+    Named("run", "run", "Run PROGRAM, an artifact folder or a .wsl file, with real numbers."),
+    Named(
+        "verify",
+        "verify",
+        "Check the compiled program in DIR without running it; with --semantics, also what it computes.",
+    ),
+    Named(
+        "simulate",
+        "simulate",
+        "Tell how long a step of PROGRAM, an artifact folder or a .wsl file, takes on its wafer, and why.",
+    ),
+    Named(
+        "monitor",
+        "monitor",
+        "Show where a step of PROGRAM, an artifact folder or a .wsl file, loads its wafer.",
+    ),
+    Named("draw", "draw", "Draw PROGRAM, an artifact folder or a .wsl file, as an SVG picture."),
+    Named(
+        "search",
+        "search",
+        "Find the strategy under which a step of MODEL (a .wsl file) is shortest on its wafer.",
+    ),
+    Named("faults", "faults", "How much damage MODEL (a .wsl file) survives, and how fast it stays."),
+    Named(
+        "call-order",
+        "call_order",
+        "Print the calls of a step of MODEL as a table, to be edited and given back with --call-order.",
+    ),
+    Named("schedule", "call_order", "The old name of `wscc call-order`.", hidden=True),
+    Named(
+        "import", "importing", "Turn CONFIG, the config.json of a Hugging Face checkpoint, into a .wsl file."
+    ),
+    Named(
+        "route",
+        "route",
+        "Route plain flows over a mesh of dies, and tell how near to the least possible load that comes.",
+    ),
+    Named(
+        "collective",
+        "collective",
+        "Plan the collective OP over all live dies of a mesh, and show its time against a lower bound.",
+    ),
+    Named(
+        "opt",
+        "inspect",
+        "Run passes on a textual IR file and print the result; without --passes, print it canonically.",
+    ),
+    Named("passes", "inspect", "List the passes in pipeline order, or explain one with its options."),
+    Named("explain", "inspect", "What a diagnostic code means, with an example and what to do."),
+    Named("fmt", "inspect", "Print a .wsl file in canonical form."),
+)
+
+
+@click.group(
+    cls=_Commands,
+    commands={str(c.name): c for c in COMMANDS},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="wscc", prog_name="wscc")
 def cli() -> None:
     """Compile a transformer and a wafer to one instruction stream per die, and run it."""
-
-
-for command in (
-    compile_command, run_command, verify_command, simulate_command, monitor_command, draw_command,
-    search_command, faults_command, call_order_command, schedule_command, import_command, route_command,
-    collective_command, opt_command, passes_command, explain_command, fmt_command,
-):  # fmt: skip
-    cli.add_command(command)
 
 
 def main(argv: list[str]) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from wscc.cli.common import ModelOptions, json_option, model_options, show_json
+from wscc.cli.common import ModelOptions, model_options
+from wscc.cli.output import json_option, show_json
 from wscc.driver.compile import call_order_text
 from wscc.files import write_file
 

@@ -7,17 +7,16 @@ from typing import Any, Final
 import click
 
 from wscc.backends.collective.run import Execution, execute
-from wscc.cli.common import json_option, show_json
 from wscc.cli.link_option import read_bytes, read_die, read_link, read_wafer
+from wscc.cli.output import json_option, show_json
 from wscc.cli.sweep import plot_sweep, show_sweep, sweep
 from wscc.collectives.algorithms import ALGORITHMS
 from wscc.collectives.choose import AUTO, Outcome, collective, make_request
 from wscc.collectives.plan import Op
 from wscc.collectives.plan_file import plan_lines
 from wscc.collectives.timing import LinkModel
-from wscc.diagnostics import Code, Diagnostic, fail
+from wscc.diagnostics import Code, Diagnostic, UsageError, fail
 from wscc.files import write_file
-from wscc.frontend.overrides import UsageError
 from wscc.machine.links import LINK_MODELS
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer

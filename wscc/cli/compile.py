@@ -9,16 +9,17 @@ from typing import Any
 import click
 
 from wscc.api.program import Program, compiled, cores
-from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
+from wscc.cli.common import ModelOptions, model_options
 from wscc.cli.load_map import wafer_map
+from wscc.cli.output import json_option, on_terminal, say, show_json
 from wscc.cli.program import model_request
-from wscc.cli.search import Progress, in_words
+from wscc.cli.progress import Progress
 from wscc.driver.pads import pads_words
 from wscc.driver.storage import storage_words
 from wscc.ir.module import Module
 from wscc.ir.ops import OPS
 from wscc.ir.text.print import to_text
-from wscc.passes import PASSES
+from wscc.passes.registry import PASSES
 from wscc.passes.stagger import Stagger
 
 # The pass after which each level is complete.
@@ -128,6 +129,13 @@ def _replication(by_op: dict[str, int], whole: int) -> list[tuple[str, str]]:
     return [("replicated", f"{sum(by_op.values()) / whole:.0%} of the FLOPs: {', '.join(most)}{more}")]
 
 
+def _searched(summary: dict[str, Any]) -> str:
+    # Imported here: the search is as large as all that compiles.
+    from wscc.cli.search import in_words
+
+    return in_words(summary)
+
+
 def _routes(phases: list[dict[str, Any]]) -> str:
     """Words on the busiest links of all phases, against initial routes and against the bound."""
     better = sum(p["max_link_bytes"] < p["xy_max_link_bytes"] for p in phases)
@@ -155,7 +163,7 @@ def _show_summary(program: Program, folder: Path) -> None:
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
         *storage_words(r["storage"]),
         *([("weights", f"converted {r['weights_converted']}")] if "fit" in r["weights_converted"] else []),
-        *([("searched", in_words(r["search"]))] if "search" in r else []),
+        *([("searched", _searched(r["search"]))] if "search" in r else []),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
         *_stages(r),
         *_replication(r["replicated_flops"], r["flops_per_step"]),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from wscc.api.drawing import DRAWINGS
-from wscc.cli.common import ModelOptions, json_option, model_options, show_json
+from wscc.cli.common import ModelOptions, model_options
+from wscc.cli.output import json_option, show_json
 from wscc.cli.program import read_program
 from wscc.files import write_file
 

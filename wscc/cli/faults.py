@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
+from wscc.cli.common import ModelOptions, model_options
+from wscc.cli.output import json_option, on_terminal, say, show_json
 from wscc.driver.compile import placing_errors
 from wscc.driver.proposals import Trials, proposing
 from wscc.faults.patterns import KINDS

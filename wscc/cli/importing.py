@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from wscc.cli.common import json_option, say, show_json
+from wscc.cli.output import json_option, say, show_json
 from wscc.files import read_source, write_file
 from wscc.files.kinds import CONFIG
 from wscc.huggingface.architecture import unread

@@ -9,18 +9,18 @@ from typing import TypeVar
 
 import click
 
-from wscc.cli.common import json_option, read_call_order_file, show_json
-from wscc.diagnostics import CompileError
+from wscc.cli.common import read_call_order_file
+from wscc.cli.output import json_option, show_json
+from wscc.diagnostics import CompileError, UsageError
 from wscc.diagnostics.explain import explain
 from wscc.driver.module_text import after_passes, read_module
 from wscc.files import read_source, write_file
 from wscc.files.kinds import WIR
 from wscc.frontend.fmt import fmt
-from wscc.frontend.overrides import UsageError
 from wscc.frontend.parse import parse as parse_wsl
 from wscc.ir.text.print import to_text
-from wscc.passes import PASSES
 from wscc.passes.options import parse_passes
+from wscc.passes.registry import PASSES
 
 T = TypeVar("T")
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final, NoReturn
 
-from wscc.diagnostics import Code, Diagnostic, fail
+from wscc.diagnostics import Code, Diagnostic, UsageError, fail
 from wscc.frontend.ast import Coord, DeadDie
-from wscc.frontend.overrides import UsageError
 from wscc.frontend.overrides import dead as read_dead
 from wscc.frontend.units import EXAMPLES, UNITS, Dimension
 from wscc.machine.wafer import Coordinate, Link, Wafer, dead_links

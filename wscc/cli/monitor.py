@@ -10,14 +10,14 @@ import click
 
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.simulator.memory import memory_over_time
-from wscc.cli.common import ModelOptions, json_option, model_options, show_json
+from wscc.cli.common import ModelOptions, model_options
 from wscc.cli.monitor_facts import die_facts, grouped, link_facts, memory_facts
 from wscc.cli.monitor_text import show
+from wscc.cli.output import json_option, show_json
 from wscc.cli.plot import plot
 from wscc.cli.program import read_program
-from wscc.diagnostics import Code, Diagnostic
+from wscc.diagnostics import Code, Diagnostic, UsageError
 from wscc.driver.simulate import Simulated, simulate
-from wscc.frontend.overrides import UsageError
 from wscc.machine.wafer import Wafer
 
 LINK, DIE, MEMORY = "link_util", "die_util", "memory"

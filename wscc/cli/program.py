@@ -7,9 +7,8 @@ from pathlib import Path
 from wscc.api.program import Program, compiled, load
 from wscc.api.request import Request
 from wscc.cli.common import ModelOptions
-from wscc.diagnostics import Code, Diagnostic, fail
+from wscc.diagnostics import Code, Diagnostic, UsageError, fail
 from wscc.files import read_source
-from wscc.frontend.overrides import UsageError
 
 
 def model_request(model: str, options: ModelOptions) -> Request:

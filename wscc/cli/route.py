@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from wscc.cli.common import json_option, show_json
 from wscc.cli.link_option import read_wafer
 from wscc.cli.load_map import heat_maps, hottest_links
+from wscc.cli.output import json_option, show_json
 from wscc.files import read_source, to_json, write_file
 from wscc.files.kinds import FLOWS
 from wscc.machine.topology import Topology, mesh_topology

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from wscc.api.results import Run
-from wscc.cli.common import ModelOptions, json_option, model_options, say, show_json
+from wscc.cli.common import ModelOptions, model_options
+from wscc.cli.output import json_option, say, show_json
 from wscc.cli.program import read_program
 
 

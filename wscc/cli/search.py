@@ -12,8 +12,10 @@ from wscc.analysis.memory.report import format_bytes
 from wscc.api.program import cores
 from wscc.api.ranking import ranked
 from wscc.api.results import Ranked, Ranking
-from wscc.cli.common import ModelOptions, json_option, model_options, on_terminal, say, show_json
+from wscc.cli.common import ModelOptions, model_options
+from wscc.cli.output import json_option, show_json
 from wscc.cli.program import model_request
+from wscc.cli.progress import Progress
 from wscc.machine.links import LINK_MODELS
 from wscc.search import BUDGET
 from wscc.search.outcome import spoken
@@ -52,21 +54,6 @@ def search_command(
     else:
         _show(ranking, top)
     return 0
-
-
-class Progress:
-    """A count of strategies on one line of a terminal; it says nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self.shown = on_terminal()
-
-    def one(self, words: str, done: int, of: int) -> None:
-        if self.shown:
-            click.echo(f"\r  {done} of {of} strategies {words} ", err=True, nl=False)
-
-    def end(self) -> None:
-        if self.shown:
-            say("")
 
 
 def in_words(summary: Mapping[str, Any]) -> str:

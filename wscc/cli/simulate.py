@@ -8,9 +8,10 @@ from dataclasses import asdict, replace
 
 import click
 
-from wscc.cli.common import ModelOptions, json_option, model_options, say, show_json
+from wscc.cli.common import ModelOptions, model_options
+from wscc.cli.output import json_option, say, show_json
 from wscc.cli.program import read_program
-from wscc.driver.types import Result
+from wscc.driver.loaded import Result
 from wscc.files import write_file
 from wscc.machine.links import LINK_MODELS
 

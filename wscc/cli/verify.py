@@ -8,7 +8,7 @@ import click
 
 from wscc.api.program import load
 from wscc.api.results import Verification
-from wscc.cli.common import json_option, show_json
+from wscc.cli.output import json_option, show_json
 from wscc.diagnostics import Code, fail
 
 

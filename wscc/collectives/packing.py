@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from networkx.utils import UnionFind
-
 from wscc.collectives.plan import Link
 from wscc.collectives.trees import OutTree, out_tree, undirected
+from wscc.disjoint_sets import DisjointSets
 from wscc.machine.topology import Topology
 
 _MOST_TREES = 24
@@ -81,7 +80,7 @@ class _Packing:
 
     def _lightest(self) -> Tree:
         """A spanning tree of the links used least so far (Kruskal)."""
-        parts = UnionFind(self.dies)
+        parts = DisjointSets(self.dies)
         tree: Tree = set()
         for a, b in sorted(self.links, key=lambda e: (self.load[e], e)):
             if parts[a] != parts[b]:
@@ -143,7 +142,7 @@ def _side(tree: Tree, die: int) -> set[int]:
 
 def _parts(dies: tuple[int, ...], links: list[Link]) -> int:
     """The number of connected parts of the dies."""
-    parts = UnionFind(dies)
+    parts = DisjointSets(dies)
     for link in links:
         parts.union(*link)
     return sum(1 for _ in parts.to_sets())

@@ -23,6 +23,7 @@ __all__ = [
     "Proposal",
     "Source",
     "Span",
+    "UsageError",
 ]
 
 
@@ -40,6 +41,10 @@ class CompileError(Exception):
     def __reduce__(self) -> tuple[type[CompileError], tuple[Diagnostic, ...]]:
         """For errors that cross from one process to another: made again from its diagnostics."""
         return type(self), self.diagnostics
+
+
+class UsageError(CompileError):
+    """The command line is wrong: an option is malformed or names nothing that exists (exit status 2)."""
 
 
 def fail(

@@ -20,7 +20,6 @@ from wscc.driver.pads import pads_report
 from wscc.driver.pipeline import Insertion, Observer, Pipeline, Timings, check
 from wscc.driver.proposals import Trials, proposing
 from wscc.driver.report import Loads, build_report
-from wscc.driver.stagger import choose
 from wscc.files import read_source
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
@@ -229,6 +228,9 @@ class _Linked:
 
 def _staggered(compiled: Compiled, planned: Module, linked: _Linked, observe: Observer) -> Compiled:
     """The program with the delays that make its simulated step shorter; its report says what they do."""
+    # Imported here: it simulates, which others do without.
+    from wscc.driver.stagger import choose
+
     started = time.perf_counter()
     routed = compiled.modules["route"]
     candidates = len(Stagger().run(routed).procedures) - len(routed.procedures)

@@ -12,10 +12,10 @@ from wscc.ir.array import Kind
 from wscc.ir.fabric import Kernel, Post, Transfer
 from wscc.ir.module import Level, Module
 from wscc.ir.verify import verify
-from wscc.passes import default_passes
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.hoist_casts import HoistCasts
+from wscc.passes.registry import default_passes
 from wscc.strategy import stage_axes
 
 Observer = Callable[[str, Module], None]

@@ -16,7 +16,6 @@ from wscc.backends.simulator.trace import Trace
 from wscc.diagnostics import Code, fail
 from wscc.ir.streams.profile import Profile
 from wscc.machine.links import CUT_THROUGH
-from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
 
 
@@ -31,8 +30,7 @@ class Simulated:
 
     def figures(self) -> Result:
         """The numbers of the step that `wscc simulate` prints: times in seconds, energy in joules, shares of 1."""
-        links = len(mesh_topology(self.builder.costs.wafer).links)
-        return result(self.account, self.profile.model_flops, links)
+        return result(self.account, self.profile.model_flops, self.builder.costs.wafer.live_links)
 
 
 def simulate(

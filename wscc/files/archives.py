@@ -7,7 +7,6 @@ import zipfile
 from collections import Counter
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 import safetensors
 from numpy.typing import NDArray
@@ -25,9 +24,9 @@ _PACKED: Final = (
 )  # what NumPy writes; others unpack without a bound
 _TYPES: Final = {
     "BOOL": np.bool_, "U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "U64": np.uint64, "I8": np.int8,
-    "I16": np.int16, "I32": np.int32, "I64": np.int64, "F16": np.float16, "BF16": ml_dtypes.bfloat16,
-    "F32": np.float32, "F64": np.float64,
+    "I16": np.int16, "I32": np.int32, "I64": np.int64, "F16": np.float16, "F32": np.float32, "F64": np.float64,
 }  # fmt: skip
+_BF16: Final = "BF16"
 
 
 class ArchiveMistake(ValueError):
@@ -94,10 +93,18 @@ def parse_safetensors(content: bytes) -> Arrays:
         raise ArchiveMistake(f"it is not a whole .safetensors file: {_words(problem)}") from None
     out: Arrays = {}
     for name, entry in entries:
-        if entry["dtype"] not in _TYPES:
+        dtype = _bf16() if entry["dtype"] == _BF16 else _TYPES.get(entry["dtype"])
+        if dtype is None:
             raise ArchiveMistake(f"its elements are {shown(entry['dtype'])}, which is not read", name)
-        out[name] = np.frombuffer(entry["data"], _TYPES[entry["dtype"]]).reshape(entry["shape"])
+        out[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
     return out
+
+
+def _bf16() -> Any:
+    # Imported here, since it takes longer to import than all else, and few files need it.
+    import ml_dtypes
+
+    return ml_dtypes.bfloat16
 
 
 def shown(name: str) -> str:

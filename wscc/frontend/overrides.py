@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
-from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span
+from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span, UsageError
 from wscc.frontend import ast
 from wscc.frontend.builtins import OLDER_SPELLINGS, OPTIMIZERS, SETTINGS
 from wscc.frontend.config import DTYPE_ROLES
@@ -30,10 +30,6 @@ _MALFORMED: Final = frozenset(
     | {Code.MISSING, Code.CHOICE, Code.ARGUMENTS}
 )
 COMMAND_LINE: Final = "<command line>"
-
-
-class UsageError(CompileError):
-    """The command line is wrong: an option is malformed or names nothing that exists (exit status 2)."""
 
 
 def as_usage_error(error: CompileError) -> CompileError:

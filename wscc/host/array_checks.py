@@ -14,7 +14,7 @@ from wscc.files.archives import shown
 from wscc.host.data_file import Arrays
 from wscc.host.inputs import LABELS, Input
 from wscc.ir.ops import IGNORED
-from wscc.ir.types import DType
+from wscc.ir.types import DType, is_bf16
 
 _PIECE: Final = 1 << 20  # elements looked at once
 _SHOWN: Final = 6  # names listed
@@ -107,7 +107,7 @@ def _range(dtype: DType) -> tuple[int, int]:
 
 
 def _check_floats(array: NDArray[Any], item: Input, where: str) -> None:
-    if array.dtype.kind != "f" and array.dtype != DType.BF16.numpy:
+    if array.dtype.kind != "f" and not is_bf16(array.dtype):
         raise _wrong_type(array, item, where, f"floats, as `.astype(np.{item.dtype.numpy})`")
 
     def is_wrong(x: NDArray[Any]) -> NDArray[Any]:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import ml_dtypes  # noqa: F401  (NumPy learns bfloat16, which `safe_open` asks it for)
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
@@ -21,6 +20,7 @@ from wscc.files import write as files
 from wscc.files.kinds import WEIGHTS
 from wscc.files.read import reason
 from wscc.huggingface.axes import Shape, Tensor
+from wscc.ir.types import bf16
 
 READABLE: Final = ("F16", "BF16", "F32", "F64")
 _PLACE: Final[dict[str, Any]] = {
@@ -35,6 +35,7 @@ class Checkpoint:
     def __init__(self, path: Path) -> None:
         """Open a file. `CompileError` W002 if it cannot be read, W505 if it is no whole safetensors file."""
         self.path = path
+        bf16()  # NumPy learns it, and `safe_open` asks NumPy for it
         with self._reporting():
             self._file = _opened(regular_file(path, WEIGHTS))
             slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
 from math import prod
 
-import ml_dtypes
 import numpy as np
 
 
@@ -24,12 +24,12 @@ class DType(StrEnum):
     @property
     def numpy(self) -> np.dtype[np.generic]:
         """The NumPy type of the same name."""
-        return _NUMPY[self]
+        return bf16() if self is DType.BF16 else _NUMPY[self]
 
     @property
     def size(self) -> int:
         """Bytes of one element."""
-        return _NUMPY[self].itemsize
+        return _SIZE[self]
 
     @property
     def precision(self) -> int:
@@ -47,13 +47,28 @@ class DType(StrEnum):
         return self is not DType.I32
 
 
+@cache
+def bf16() -> np.dtype[np.generic]:
+    """The type bf16, which NumPy knows by name from the first call on."""
+    # Imported here, since it takes longer to import than all else, and only what holds numbers in bf16 asks for it.
+    import ml_dtypes
+
+    dtype: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
+
+
 _NUMPY: dict[DType, np.dtype[np.generic]] = {
     DType.F64: np.dtype(np.float64),
     DType.F32: np.dtype(np.float32),
-    DType.BF16: np.dtype(ml_dtypes.bfloat16),
     DType.I32: np.dtype(np.int32),
 }
+_SIZE: dict[DType, int] = {DType.F64: 8, DType.F32: 4, DType.BF16: 2, DType.I32: 4}
 _PRECISION: dict[DType, int] = {DType.F64: 53, DType.F32: 24, DType.BF16: 8}
+
+
+def is_bf16(dtype: np.dtype[np.generic]) -> bool:
+    """Whether a NumPy type is bf16, without asking for it."""
+    return dtype.itemsize == 2 and dtype.name == "bfloat16"
 
 
 class Reduction(StrEnum):

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 from wscc.machine.wafer import Coordinate, Wafer, dead_link
 
@@ -34,22 +34,30 @@ class Topology:
     @staticmethod
     def mesh(wafer: Wafer) -> Topology:
         """The live part of a wafer; neighbours along the row come first. `mesh_topology` keeps them."""
-        return Topology(
-            tuple(wafer.number((r, c)) for r, c in _coordinates(wafer) if (r, c) not in wafer.dead_dies),
-            tuple(_mesh_neighbours(wafer, r, c) for r, c in _coordinates(wafer)),
-            (wafer.rows, wafer.cols),
-        )
+        return Topology.corner(wafer, wafer.rows, wafer.cols)
+
+    @staticmethod
+    def corner(wafer: Wafer, rows: int, cols: int) -> Topology:
+        """The first rows of a wafer, with all dies dead but those of the first `cols` columns; dies keep their
+        numbers."""
+        neighbours: list[tuple[int, ...]] = [()] * (rows * wafer.cols)
+        live = []
+        for coordinate in product(range(rows), range(cols)):
+            if coordinate not in wafer.dead_dies:
+                live.append(die := wafer.number(coordinate))
+                neighbours[die] = _mesh_neighbours(wafer, coordinate, (rows, cols))
+        return Topology(tuple(live), tuple(neighbours), (rows, wafer.cols))
 
     def part(self, dies: Collection[int]) -> Topology:
         """The same machine with all dies but `dies` dead."""
         alive = frozenset(dies)
         if alive == self.live_set:
             return self
-        neighbours = (
-            tuple(n for n in neighbours_of if n in alive) if d in alive else ()
-            for d, neighbours_of in enumerate(self.neighbours)
-        )
-        return Topology(tuple(d for d in self.live if d in alive), tuple(neighbours), self.grid)
+        live = tuple(d for d in self.live if d in alive)
+        neighbours: list[tuple[int, ...]] = [()] * self.dies
+        for die in live:
+            neighbours[die] = tuple(n for n in self.neighbours[die] if n in alive)
+        return Topology(live, tuple(neighbours), self.grid)
 
     @property
     def dies(self) -> int:
@@ -172,18 +180,13 @@ def mesh_topology(wafer: Wafer) -> Topology:
     return Topology.mesh(wafer)
 
 
-def _coordinates(wafer: Wafer) -> list[Coordinate]:
-    return [(r, c) for r in range(wafer.rows) for c in range(wafer.cols)]
-
-
-def _mesh_neighbours(wafer: Wafer, r: int, c: int) -> tuple[int, ...]:
-    if (r, c) in wafer.dead_dies:
-        return ()
+def _mesh_neighbours(wafer: Wafer, die: Coordinate, extent: tuple[int, int]) -> tuple[int, ...]:
+    r, c = die
     return tuple(
         wafer.number(n)
         for n in ((r, c - 1), (r, c + 1), (r - 1, c), (r + 1, c))
-        if 0 <= n[0] < wafer.rows
-        and 0 <= n[1] < wafer.cols
+        if 0 <= n[0] < extent[0]
+        and 0 <= n[1] < extent[1]
         and n not in wafer.dead_dies
         and dead_link((r, c), n) not in wafer.dead_links
     )

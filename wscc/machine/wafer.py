@@ -78,6 +78,18 @@ class Wafer:
     def live_dies(self) -> int:
         return self.dies - len(self.dead_dies)
 
+    @property
+    def live_links(self) -> int:
+        """Live links between neighbours, each of its two directions counted."""
+        around = {
+            dead_link((r, c), n)
+            for r, c in self.dead_dies
+            for n in ((r, c - 1), (r, c + 1), (r - 1, c), (r + 1, c))
+            if self._is_on_mesh(n)
+        }
+        built = self.rows * (self.cols - 1) + self.cols * (self.rows - 1)
+        return 2 * (built - len(self.dead_links | around))
+
     def number(self, coordinate: Coordinate) -> int:
         """The number of the die at (row, column)."""
         return coordinate[0] * self.cols + coordinate[1]

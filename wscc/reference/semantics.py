@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.ir.op import Op
-from wscc.ir.types import DType
+from wscc.ir.types import DType, is_bf16
 from wscc.reference.noise import Noise
 
 Array = NDArray[Any]
@@ -62,7 +62,7 @@ class Precision:
 
 def wide(x: Array) -> Array:
     """`x` in the type that arithmetic is done in: f32 in place of bf16."""
-    return x.astype(np.float32) if x.dtype == DType.BF16.numpy else x
+    return x.astype(np.float32) if is_bf16(x.dtype) else x
 
 
 def no_gradient(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array | None]:

@@ -15,9 +15,8 @@ from math import inf
 from statistics import geometric_mean
 from typing import Final
 
-from wscc.diagnostics import Code, CompileError, Diagnostic
+from wscc.diagnostics import Code, CompileError, Diagnostic, UsageError
 from wscc.driver.proposals import proposing, with_proposals
-from wscc.frontend.overrides import UsageError
 from wscc.machine.topology import mesh_topology
 from wscc.search.candidates import Problem, Refused, compiled, estimated, refused, simulated, too_large
 from wscc.search.closed_forms import Bound, ClosedForms

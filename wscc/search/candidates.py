@@ -10,14 +10,14 @@ from wscc.analysis.memory.report import format_bytes, memory_report
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.least import least_ticks
-from wscc.diagnostics import NO_SPAN, Code, CompileError, Label
+from wscc.diagnostics import NO_SPAN, Code, CompileError, Label, UsageError
 from wscc.driver.compile import program_of
 from wscc.driver.pipeline import Pipeline
 from wscc.driver.proposals import Trials
 from wscc.driver.simulate import builder_of, simulate
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
-from wscc.frontend.overrides import NO_OVERRIDES, Overrides, UsageError
+from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.frontend.resolve import leaves_strategy_open, resolve
 from wscc.ir.module import Module
 from wscc.machine.links import CUT_THROUGH

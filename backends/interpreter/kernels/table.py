@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 
 from wscc.backends.interpreter.kernels import attention as attention
@@ -24,6 +23,7 @@ from wscc.backends.interpreter.kernels import optimizers as update
 from wscc.backends.interpreter.kernels.scratch import Array, scratch
 from wscc.backends.interpreter.kernels.views import Prepared, Shape, merged
 from wscc.ir.streams.instructions import INSTRUCTIONS
+from wscc.ir.types import is_bf16
 
 Kernel = Callable[..., None]
 
@@ -79,13 +79,12 @@ SEMANTICS: Final[dict[str, Kernel]] = {
 
 # These only move elements, so that no arithmetic is done in bf16.
 _MOVES: Final = frozenset({"copy", "cast", "fill", "gather"})
-_BF16: Final = np.dtype(ml_dtypes.bfloat16)
 
 
 def kernel(opcode: str, dtypes: Sequence[np.dtype[Any]], writes: int, accumulate: bool) -> Kernel:
     """The kernel of an opcode for operands of these element types; the first `writes` of them are written."""
     plain = SEMANTICS[opcode]
-    narrow = [i for i, d in enumerate(dtypes) if d == _BF16]
+    narrow = [i for i, d in enumerate(dtypes) if is_bf16(d)]
     if not narrow or opcode in _MOVES:
         return plain
     return _widened(plain, narrow, writes, accumulate)

@@ -18,10 +18,11 @@ from wscc.diagnostics import Code, CompileError
 from wscc.driver.compile import compile_graph
 from wscc.driver.train import RunOptions, run
 from wscc.machine.wafer import Wafer
-from wscc.passes.choices import Choices
+from wscc.passes.choices import DEFAULT_MAPPER, MAPPERS, Choices
 from wscc.passes.options import parse_passes
 from wscc.passes.place import Place
-from wscc.passes.place.solver import MAPPERS, place_on
+from wscc.passes.place.baselines import SIMPLE
+from wscc.passes.place.solver import place_on
 from wscc.passes.place.types import AxisSpec, GroupKind
 
 
@@ -125,6 +126,10 @@ def test_a_stream_whose_dies_lie_apart_still_computes_what_one_device_does() -> 
     check = run(compiled.artifact, RunOptions(steps=2), check=True).check
     assert check is not None
     assert check.ok, check
+
+
+def test_every_simple_mapper_and_the_default_have_names() -> None:
+    assert set(MAPPERS) == {*SIMPLE, DEFAULT_MAPPER}
 
 
 def test_every_mapper_is_an_option_of_the_pass_and_no_other_word_is() -> None:
