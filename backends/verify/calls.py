@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from wscc.backends.verify.procedure import Sharing
+from wscc.backends.verify.procedure import LOCAL, Sharing
 from wscc.ir.streams.program import ProgramCall, ProgramLoop, ProgramStep
 
 DynamicCall = tuple[str, tuple[int, ...]]
@@ -43,17 +43,21 @@ def _depends(stmt: ProgramCall | ProgramLoop, variable: str) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def sharing(
-    addresses: tuple[int, ...], extents: tuple[tuple[int, int], ...]
+    addresses: tuple[int, ...], extents: tuple[tuple[int, int], ...], local: tuple[int, int] = (0, 0)
 ) -> tuple[Sharing, tuple[int, ...]]:
     """The sharing of arguments and the address of each space. `extents` are the bytes (low, high) that each argument
-    covers from its address; arguments that overlap are in one space, at their distance in memory."""
+    covers from its address; arguments that overlap are in one space, at their distance in memory. One that overlaps the
+    bytes of locals is among these: it is handed from call to call there."""
     spans = sorted(
         (a + low, a + high, n) for n, (a, (low, high)) in enumerate(zip(addresses, extents, strict=True))
     )
-    placed = [(0, 0)] * len(spans)
+    near = {n for low, high, n in spans if low < local[1] and local[0] < high}
+    placed = [(LOCAL, address) for address in addresses]
     spaces: list[int] = []
     end = -1
     for low, high, n in spans:
+        if n in near:
+            continue
         if not spaces or low >= end:
             spaces.append(addresses[n])
         placed[n] = len(spaces) - 1, addresses[n] - spaces[-1]
@@ -65,5 +69,6 @@ def _numbered(placed: list[tuple[int, int]], spaces: list[int]) -> tuple[Sharing
     """The same with spaces numbered in the order of the arguments, so that equal sharing has equal numbers."""
     order: dict[int, int] = {}
     for space, _ in placed:
-        order.setdefault(space, len(order))
-    return tuple((order[s], offset) for s, offset in placed), tuple(spaces[s] for s in order)
+        if space != LOCAL:
+            order.setdefault(space, len(order))
+    return tuple((order.get(s, LOCAL), offset) for s, offset in placed), tuple(spaces[s] for s in order)

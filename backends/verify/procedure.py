@@ -90,6 +90,9 @@ class _Scan:
             if space != LOCAL:
                 self._new(self.grid.whole(space), _ANY)
         self.last_argument = len(self.objects) - 1
+        # By object, the argument whose value it is, of arguments that lie among the locals and of all that is written.
+        self.argument_of = {self._new(near, _ANY): arg for arg, near in self._among_locals(keys, intervals)}
+        self.handed = list(self.argument_of)
         self.received: dict[int, tuple[Intervals, int]] = {}
         self.sent: dict[int, Intervals] = {}
 
@@ -146,16 +149,27 @@ class _Scan:
             self.tell(i, f"`{name}` reads a slot whose message has not been waited for")
         if low <= UNWRITTEN:
             self._tell_unwritten(i, name, intervals, held)
-        elif low <= self.last_argument:
-            from_argument = held <= self.last_argument
+        elif low <= self.last_argument or self.handed:
+            from_argument = (held <= self.last_argument) | np.isin(held, self.handed)
             self.needs[intervals] = np.where(
                 from_argument & (self.needs[intervals] == 0), kind + 1, self.needs[intervals]
             )
+        if self.handed:
+            self._check_side(i, name, o, held)
         if 0 < low == high and self.kinds[low] == kind:
             return
         kinds = {self.kinds[h] for h, _ in _counted(held, low, high) if h > 0}
         if wrong := kinds - {kind, _ANY}:
             self.tell(i, f"`{name}` reads as {o.dtype} what was written as {DTYPES[min(wrong)]}")
+
+    def _check_side(self, i: int, name: str, o: Operand, held: NDArray[np.int32]) -> None:
+        """Check that an argument is read where one was written, and a local where a local was, since what is handed on
+        lies among the locals."""
+        of_argument = np.isin(held, list(self.argument_of)) | (held <= self.last_argument)
+        if o.arg >= 0 and not of_argument.all():
+            self.tell(i, f"`{name}` reads an argument whose bytes a local has overwritten")
+        elif o.arg < 0 and (of_argument & (held > UNWRITTEN)).any():
+            self.tell(i, f"`{name}` reads as a local what was written to an argument")
 
     def _tell_unwritten(self, i: int, name: str, intervals: Intervals, held: NDArray[np.int32]) -> None:
         unwritten = np.flatnonzero(held <= UNWRITTEN)
@@ -186,7 +200,9 @@ class _Scan:
                 self.alive[old] -= n
                 if self.alive[old] > 0 and not within(intervals, self.objects[old]):
                     self._end(i, old)
-        self._new(intervals, DTYPES.index(o.dtype))
+        number = self._new(intervals, DTYPES.index(o.dtype))
+        if o.arg >= 0:
+            self.argument_of[number] = o.arg
 
     def _end(self, i: int, old: int) -> None:
         """End object `old`, which instruction i destroys."""
@@ -210,18 +226,40 @@ class _Scan:
         written = self.holds > self.last_argument
         leaves = np.where(written, kinds[np.maximum(self.holds, 0)] + 1, 0).astype(np.int8)
         loses = (self.holds < 0).astype(np.int8)
-        local = [r for s in self.grid.spaces if s == LOCAL for r in self.grid.ranges(s, self.accessed)]
+        handed_on: list[Range] = []
+        if LOCAL in self.grid.spaces:
+            # Of what lies among the locals, values of arguments stay, and what was handed on and is whole.
+            near = self.grid.whole(LOCAL)
+            for arg in sorted({*self.argument_of.values()} if self.handed else ()):
+                own = [n for n, a in self.argument_of.items() if a == arg and n not in self.handed]
+                mark = np.where(np.isin(self.holds, own), leaves, 0).astype(np.int8)
+                handed_on += [r for r in self._ranges(mark) if r[0] == LOCAL]
+            self.accessed[near][np.isin(self.holds[near], self.handed)] = 0
+            leaves[near] = loses[near] = 0
         return Summary(
             self._ranges(self.needs),
-            self._ranges(leaves),
+            (*self._ranges(leaves), *handed_on),
             self._ranges(loses),
-            tuple((a, b) for a, b, _ in local),
+            tuple((a, b) for s, a, b, _ in self._ranges(self.accessed) if s == LOCAL),
         )
 
     def _ranges(self, mark: NDArray[np.int8]) -> tuple[Range, ...]:
-        return tuple(
-            (s, a, b, v - 1) for s in self.grid.spaces if s != LOCAL for a, b, v in self.grid.ranges(s, mark)
-        )
+        return tuple((s, a, b, v - 1) for s in self.grid.spaces for a, b, v in self.grid.ranges(s, mark))
+
+    def _among_locals(
+        self, keys: Sequence[_Place], intervals: dict[_Place, Intervals]
+    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """The arguments that lie among the locals, and the intervals of each."""
+        by_argument: dict[int, list[NDArray[np.int64]]] = {}
+        numbers = np.arange(self.grid.count)
+        placed = iter(keys)
+        for x in self.code.body:
+            for _, o in operands(x):
+                key = next(placed)
+                if o.arg >= 0 and key[0] == LOCAL:
+                    by_argument.setdefault(o.arg, []).append(numbers[intervals[key]])
+        for arg, parts in by_argument.items():
+            yield arg, np.unique(np.concatenate(parts))
 
 
 # Space, offset, and shape, strides and element size of a view.

@@ -18,7 +18,7 @@ from wscc.backends.verify.walk import Line, Walk
 from wscc.ir.streams.artifact import Manifest
 from wscc.ir.streams.program import Code, Column, Operand, Streams, stage_of_role
 
-Extents = tuple[tuple[int, int], ...]
+Extents = tuple[tuple[tuple[int, int], ...], tuple[int, int]]
 
 
 @dataclass(slots=True)
@@ -49,18 +49,18 @@ class Bodies:
         return number, tuple(self.streams.bindings[die, list(self._columns[number])].tolist())
 
     def extents(self, code: Code, key: tuple[int, tuple[int, ...]]) -> Extents:
-        """The bytes (low, high) that the procedure accesses, from the address of each argument."""
+        """The bytes (low, high) that the procedure accesses, from the address of each argument; last, its locals."""
         if key not in self._extents:
             row = dict(zip(self._columns[key[0]], key[1], strict=True))
-            spans: list[tuple[int, int]] = [(0, 0)] * code.args
+            spans: list[tuple[int, int]] = [(0, 0)] * (code.args + 1)  # argument -1 stands for locals
             for o in self._views[key[0]]:
                 starts, ends = view_runs(o.shape, o.strides, o.dtype.size)
-                if o.arg >= 0 and len(starts):
+                if len(starts):
                     offset = row[o.offset.index] if isinstance(o.offset, Column) else o.offset
                     low, high = int(starts[0]) + offset, int(ends[-1]) + offset
                     old = spans[o.arg]
                     spans[o.arg] = (low, high) if old == (0, 0) else (min(old[0], low), max(old[1], high))
-            self._extents[key] = tuple(spans)
+            self._extents[key] = tuple(spans[:-1]), spans[-1]
         return self._extents[key]
 
     def summary(self, code: Code, die: int, key: tuple[int, tuple[int, ...]], sharing: Sharing) -> Summary:
@@ -104,5 +104,5 @@ def _lines(
 ) -> Iterator[Line]:  # fmt: skip
     """Each call with its summary and the addresses of its spaces."""
     for name, addresses in calls:
-        shared, spaces = sharing(addresses, bodies.extents(codes[name], keys[name]))
+        shared, spaces = sharing(addresses, *bodies.extents(codes[name], keys[name]))
         yield name, bodies.summary(codes[name], die, keys[name], shared), spaces

@@ -10,7 +10,7 @@ from typing import Final
 from wscc.backends.interpreter.host_io import FILLED
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.ledger import UNWRITTEN, Ledger, Object
-from wscc.backends.verify.procedure import DTYPES, Summary
+from wscc.backends.verify.procedure import DTYPES, LOCAL, Summary
 from wscc.ir.array import Kind, Role
 from wscc.ir.streams.artifact import HostTensor, Manifest
 
@@ -80,14 +80,15 @@ class Walk:
                     )
 
     def _call(self, name: str, summary: Summary, spaces: tuple[int, ...]) -> None:
+        base = {LOCAL: 0, **dict(enumerate(spaces))}
         for space, low, high, kind in summary.needs:
-            self._read(name, spaces[space] + low, spaces[space] + high, kind)
+            self._read(name, base[space] + low, base[space] + high, kind)
         for low, high in summary.local:
             self.ledger.destroy(low, high)
         for space, low, high, _ in summary.loses:
-            self.ledger.destroy(spaces[space] + low, spaces[space] + high)
+            self.ledger.destroy(base[space] + low, base[space] + high)
         for space, low, high, kind in summary.leaves:
-            low, high = spaces[space] + low, spaces[space] + high
+            low, high = base[space] + low, base[space] + high
             self.ledger.write(low, high, self.ledger.add(Object(low, high, kind)))
 
     def _read(self, name: str, low: int, high: int, kind: int) -> None:

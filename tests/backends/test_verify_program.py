@@ -111,6 +111,45 @@ def test_what_is_changed_in_place_stays_whole() -> None:
     )
 
 
+def chain(body: str, between: str = "") -> Artifact:
+    """Calls that hand four numbers on at 0, among their locals: the first writes them, two run `body`."""
+    procedures = "procedure first(2) { copy f32[4]@a1 <- f32[4]@a0 }"
+    other = "procedure other(0) { fill f32[4]@0 value=1.0 }" if between else ""
+    return by_hand(
+        f"role 0 {{ {procedures} procedure next(2) {{ {body} }} {other} }}"
+        f" step {{ call first(1024, 0) call next(0, 0) {between} call next(0, 1040) }}",
+        roles=(0,),
+    )
+
+
+TAKE, HAND = "copy f32[4]@16 <- f32[4]@a0", "add f32[4]@a1 <- f32[4]@16, f32[4]@16"
+
+
+def test_what_is_handed_on_lies_among_the_locals_and_they_have_its_bytes_in_between() -> None:
+    between = "fill f32[4]@0 value=1.0 add f32[4]@16 <- f32[4]@16, f32[4]@0"
+    assert not findings(chain(f"{TAKE} {HAND}"))
+    assert not findings(chain(f"{TAKE} {between} {HAND}"))
+
+
+@pytest.mark.parametrize(
+    ("artifact", "words"),
+    [
+        (
+            chain(f"fill f32[4]@0 value=1.0 {TAKE} {HAND}"),
+            "reads an argument whose bytes a local has overwritten",
+        ),
+        (
+            chain(f"{TAKE} {HAND} copy f32[4]@16 <- f32[4]@0"),
+            "reads as a local what was written to an argument",
+        ),
+        (chain(f"{TAKE} {HAND} fill f32[2]@8 value=1.0"), "hold nothing that was written for it"),
+        (chain(f"{TAKE} {HAND}", "call other()"), "hold nothing that was written for it"),
+    ],
+)
+def test_locals_may_not_have_the_bytes_of_what_is_handed_on(artifact: Artifact, words: str) -> None:
+    assert any(words in f for f in findings(artifact)), findings(artifact)
+
+
 MISTAKES: dict[str, tuple[Artifact, str]] = {
     "bytes": (
         pair(SENT + ENDED, 'post f32[3]@1024 channel=0 peer=0 wait channel=0 side="received"'),
