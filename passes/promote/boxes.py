@@ -68,7 +68,7 @@ def boxes(argument: Argument, views: Iterable[View]) -> Boxes:
             if any(_overlap(disjoint[n].view, view) for n in index.near(rows)):
                 return whole
             number = len(disjoint)
-            disjoint.append(Box(view))
+            disjoint.append(Box(_merged(view)))
             index.add(number, rows)
         number_of[view] = number
     return Boxes(disjoint, number_of)
@@ -89,14 +89,16 @@ def _rows(view: View, low: int) -> Rows:
 
 
 def _relative_to(view: View, box: View) -> View | None:
-    """The view on a compact copy of the box; None if it is not inside, or crosses dimensions of the box."""
+    """The view on a compact copy of the box; None if it is not inside, or crosses dimensions of the box.
+
+    A dimension of the view may go several steps of one of the box, and several may share it: heads of a matrix are part
+    of its columns.
+    """
     if not isinstance(view.offset, int) or not isinstance(box.offset, int) or view.dtype != box.dtype:
         return None
     rest, offset = view.offset - box.offset, 0
+    dims: list[list[int]] = []  # stride, steps that are left, and stride in the copy
     compact = contiguous_strides(box.shape)
-    extents: dict[
-        int, tuple[int, int]
-    ] = {}  # by stride, indices from the view's first on, and the compact stride
     for n, stride, new in sorted(zip(box.shape, box.strides, compact, strict=True), key=lambda d: -d[1]):
         if n == 1:
             continue
@@ -104,17 +106,38 @@ def _relative_to(view: View, box: View) -> View | None:
         if not 0 <= index < n:
             return None
         offset += index * new
-        extents[stride] = n - index, new
-    strides = []
-    for n, stride in zip(view.shape, view.strides, strict=True):
-        extent, new = extents.get(stride, (0, 1))
-        if n > 1 and stride and n > extent:
-            return None
-        strides.append(new if stride else 0)
+        dims.append([stride, n - 1 - index, new])
     used = [s for n, s in zip(view.shape, view.strides, strict=True) if n > 1 and s]
     if rest or len(set(used)) < len(used):
         return None
+    strides = []
+    for n, stride in zip(view.shape, view.strides, strict=True):
+        if n == 1 or not stride:
+            strides.append(1 if stride else 0)
+            continue
+        dim = next((d for d in dims if d[0] <= stride), None)
+        if dim is None or stride % dim[0]:
+            return None
+        times = stride // dim[0]
+        dim[1] -= (n - 1) * times
+        if dim[1] < 0:
+            return None
+        strides.append(dim[2] * times)
     return replace(view, offset=offset, strides=tuple(strides))
+
+
+def _merged(view: View) -> View:
+    """The view with as few dimensions as have its elements, in order of their addresses."""
+    dims: list[tuple[int, int]] = []
+    for stride, n in sorted(
+        ((s, n) for n, s in zip(view.shape, view.strides, strict=True) if n > 1), reverse=True
+    ):
+        if dims and dims[-1][1] == n * stride:
+            dims[-1] = dims[-1][0] * n, stride
+        else:
+            dims.append((n, stride))
+    shape, strides = zip(*dims, strict=True) if dims else ((1,), (1,))
+    return replace(view, shape=shape, strides=strides)
 
 
 def _is_plain(view: View) -> bool:

@@ -7,11 +7,10 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tests.oracles.fabric_engine import (
-    State,
     assert_same,
     initial_state,
     run_in_order,
@@ -25,23 +24,16 @@ from wscc.analysis.memory.access_cost import CumulativeWork, cumulative_work
 from wscc.analysis.statement_accesses import accesses_by_buffer
 from wscc.driver.compile import compile_graph
 from wscc.driver.simulate import simulate
-from wscc.ir.array import Array, Kind
-from wscc.ir.fabric import Buffer, Kernel, Send, Transfer, Wait
-from wscc.ir.module import Level, Module, Output, Procedure
-from wscc.ir.op import Value
-from wscc.ir.per_die import per_die
-from wscc.ir.step import Affine, Call, Loop, Ref, calls
-from wscc.ir.train import Train
-from wscc.ir.types import Layout, TensorType
+from wscc.ir.fabric import Kernel, Send, Transfer, Wait
+from wscc.ir.module import Module, Procedure
 from wscc.ir.verify import verify
-from wscc.ir.views import View, whole_view
+from wscc.ir.views import View
 from wscc.machine.wafer import Die, Wafer
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.promote import Promote, promoted
-from wscc.passes.promote.boxes import Argument
+from wscc.passes.promote.boxes import Argument, boxes
 from wscc.passes.promote.choose import copies
-from wscc.passes.promote.handed_on import handed_on
 from wscc.passes.promote.spread import spread_pieces
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
@@ -266,153 +258,46 @@ def test_a_step_takes_less_time_with_copies(degrees: dict[str, int]) -> None:
     assert simulate(fast).figures().step_seconds < simulate(slow).figures().step_seconds
 
 
-# ------------------------------------------------------------------------------------- from call to call
-
-_TENSOR = whole_view("", (ELEMENTS,), DTYPE)
-_ROOMY = Die(peak=25 * 10**7, sram=64 * 8 * ELEMENTS, hbm_bandwidth=10**9)
-
-
-def _tight(rows: int) -> Die:
-    """A die with room for so many whole values in its fast memory."""
-    return Die(peak=25 * 10**7, sram=rows * 192, hbm=10**9, hbm_bandwidth=10**9)
-
-
-def chain(rng: Random) -> Module:
-    """Layers that hand `x` forward and `g` back, in two turns of a loop. Bodies are random: what is handed may be read
-    late, another call may come between, `x` may be read by others than the next call."""
-    dies, layers = rng.randint(1, 3), rng.randint(1, 4)
-    kinds = {"x": Kind.CARRIED, "g": Kind.CARRIED, "w": Kind.RESIDUAL, "r": Kind.GRAD, "d": Kind.GRAD}
-    extents = {"x": (layers + 1,), "g": (2,), "w": (layers,), "r": (layers,), "d": (1,)}
-    value_type = TensorType((ELEMENTS,), DTYPE, Layout.whole(1))
-    arrays = tuple(Array(n, value_type, kinds[n], extents[n]) for n in kinds)
-    reads_x = rng.random() < 0.7
-
-    def procedure(name: str, ins: list[str], outs: list[str]) -> Procedure:
-        values = [Value(n, value_type) for n in (*ins, *outs)]
-        body, buffers = _chained(rng, dies, ins, outs)
-        outputs = tuple(Output(v) for v in values[len(ins) :])
-        return Procedure(name, tuple(values[: len(ins)]), outputs, body, buffers)
-
-    def at_layer(base: int, modulus: int = 0, sign: int = 1) -> tuple[Affine]:
-        return (Affine(base, (("l", sign),), modulus),)
-
-    first, layer, back = (
-        Ref("x", (Affine(0),)),
-        Ref("w", at_layer(0)),
-        Ref("w", at_layer(layers - 1, sign=-1)),
+def _elements(v: View) -> list[int]:
+    assert isinstance(v.offset, int)
+    grid = (
+        sum(i * s for i, s in zip(np.indices(v.shape), v.strides, strict=True)) if v.shape else np.zeros((1,))
     )
-    taken = first if rng.random() < 0.15 else Ref("x", at_layer(0))
-    forward = [taken, layer, Ref("x", at_layer(1)), Ref("r", at_layer(0))]
-    late = Ref("x", at_layer(layers - 1, sign=-1)) if reads_x else back
-    backward = [Ref("g", at_layer(layers, 2, -1)), late, Ref("g", at_layer(layers - 1, 2, -1))]
-    last, grad = Ref("x", (Affine(layers),)), Ref("g", (Affine(layers, (), 2),))
-    between = Call("other", (Ref("w", (Affine(0),)), Ref("d", (Affine(0),))))
-    step = [
-        Call("head", (Ref("w", (Affine(0),)), first)),
-        Loop("l", layers, (Call("layer", tuple(forward)), *([between] if rng.random() < 0.2 else []))),
-        *([between] if rng.random() < 0.2 else []),
-        Call("tail", (last, grad)),
-        Loop("l", layers, (Call("back", tuple(backward)),)),
-        Call("end", (Ref("g", (Affine(0, (), 2),)), Ref("d", (Affine(0),)))),
-    ]
-    procedures = (
-        procedure("head", ["a"], ["b"]),
-        procedure("layer", ["a", "w"], ["b", "r"]),
-        procedure("tail", ["a"], ["b"]),
-        procedure("back", ["a", "w"], ["b"]),
-        procedure("end", ["a"], ["b"]),
-        procedure("other", ["a"], ["b"]),
-    )
-    train = Train(batch=dies, microbatches=1)
-    loop = (Loop("mb", 2, tuple(step)),)
-    wafer = Wafer("w", 1, dies, _ROOMY)
-    dies_ = tuple(range(dies))
-    return Module("m", Level.FABRIC, (("a", dies),), train, wafer, arrays, procedures, loop, dies=dies_)
+    return [v.offset + int(e) for e in np.ravel(grid)]
 
 
-def _chained(
-    rng: Random, dies: int, ins: list[str], outs: list[str]
-) -> tuple[tuple[Kernel | Transfer, ...], tuple[Buffer, ...]]:
-    """A body that reads all inputs whole and writes all outputs whole, by way of locals and of the next die."""
-    buffers = [Buffer(f"t{i}", ELEMENTS, DTYPE, slot=i == 3) for i in range(4)]
-    known = [ins[0]]
-    body: list[Kernel | Transfer] = [Kernel("copy", (_on("t0"),), (_on(ins[0]),))]
-    known = ["t0", *ins[1:], *(ins[:1] if rng.random() < 0.3 else [])]
-    for i in (1, 2):
-        reads = _on(rng.choice(known)), _on(rng.choice(known))
-        body.append(Kernel("add", (_on(f"t{i}"),), reads))
-        known.append(f"t{i}")
-    to = per_die((d + 1) % dies for d in range(dies))
-    body.append(Transfer(0, to, _on("t2"), _on("t3"), group="ring"))
-    for name in outs:
-        body.append(Kernel("add", (_on(name),), (_on("t3"), _on(rng.choice(known)))))
-    if rng.random() < 0.3:
-        body.append(Kernel("copy", (_on("t1"),), (_on(rng.choice([*known, outs[0]])),)))
-    if rng.random() < 0.5:
-        buffers.append(Buffer("t4", ELEMENTS, DTYPE))
-        body.append(Kernel("copy", (_on("t4"),), (_on(rng.choice(known)),)))
-    return tuple(body), tuple(buffers)
+DIMS = st.lists(
+    st.tuples(st.integers(1, 4), st.sampled_from([0, 1, 2, 3, 4, 6, 8, 12])), min_size=1, max_size=3
+)
 
 
-def _on(buffer: str) -> View:
-    return replace(_TENSOR, buffer=buffer)
-
-
-def _kept(state: State) -> State:
-    """What is read after the step: gradients, and no longer what layers passed on."""
-    return {n: state[n] for n in ("r", "d")}
-
-
-@settings(deadline=None, max_examples=120)
-@given(st.integers(0, 2**32), st.integers(4, 16), st.booleans())
-def test_what_calls_hand_on_arrives_though_locals_have_its_bytes_meanwhile(
-    seed: int, rows: int, overlap: bool
+@settings(deadline=None, max_examples=300)
+@given(st.integers(0, 8), DIMS, st.sampled_from([0, 0, 1, 2, 4]), DIMS)
+@example(0, [(4, 2)], 0, [(2, 3)])
+def test_a_view_in_a_box_has_in_its_copy_the_elements_that_it_had(
+    low: int, outer: list[tuple[int, int]], start: int, inner: list[tuple[int, int]]
 ) -> None:
-    module = chain(Random(seed))
-    assert not list(verify(module))
-    near = handed_on(module)
-    assert not list(verify(near))
-    state = initial_state(module, seed)
-    expected = _kept(run_in_order(module, state))
-    empty = np.full((1, module.dies_used, ELEMENTS), np.nan)
-    near_state = {a.name: state.get(a.name, empty) for a in near.arrays}
-    assert_same(expected, _kept(run_in_order(near, near_state)))
-    scheduled = Schedule(overlap=overlap).run(Route().run(FormPhases().run(near)))
-    scheduled = _with_calls_between(scheduled, Random(seed))
-    expected = _kept(run_scheduled(scheduled, near_state, Random(seed)))
-    planned = PlanMemory().run(scheduled.with_(machine=replace(module.machine, die=_tight(rows))))
-    assert not list(verify(planned))
-    written = {a.name: near_state[a.name] for a in near.arrays if not a.handed}
-    assert_same(expected, _kept(run_planned(planned, written, Random(seed))))
+    far = View("a", low, tuple(n for n, _ in outer), tuple(s for _, s in outer), DTYPE)
+    view = View("a", low + start, tuple(n for n, _ in inner), tuple(s for _, s in inner), DTYPE)
+    found = boxes(Argument("a", 200, DTYPE, live_in=True), [far, view])
+    for v in (far, view):
+        box = found.boxes[found.number_of[v]]
+        near = box.inside(v)
+        assert near is not None
+        # Element k of the copy is element k of the box.
+        held = list(range(200)) if box.whole else _elements(box.view)
+        assert len(set(held)) == len(held)
+        assert [held[e] for e in _elements(near)] == _elements(v)
+    kept = [e for b in found.boxes for e in (range(200) if b.whole else _elements(b.view))]
+    assert len(set(kept)) == len(kept), "boxes are disjoint"
 
 
-def _with_calls_between(module: Module, rng: Random) -> Module:
-    """The module with more calls between others, which what is handed on has to live through."""
-    other = Call("other", (Ref("w", (Affine(0),)), Ref("d", (Affine(0),))))
-
-    def mixed(body: tuple[Call | Loop, ...]) -> tuple[Call | Loop, ...]:
-        mixed_body: list[Call | Loop] = []
-        for s in body:
-            mixed_body += [other] * (rng.random() < 0.15)
-            mixed_body.append(replace(s, body=mixed(s.body)) if isinstance(s, Loop) else s)
-        return tuple(mixed_body)
-
-    return module.with_(step=mixed(module.steps()[0]))
-
-
-def test_arrays_are_handed_on_exactly_where_the_next_call_reads_them() -> None:
-    seen = set()
-    for seed in range(200):
-        module = chain(Random(seed))
-        near = handed_on(module)
-        handed = sorted(a.name for a in near.arrays if a.handed)
-        between = "other" in {c.procedure for c, _ in calls(module.step)}
-        copies = sum(o.value.name.endswith(".saved") for p in near.procedures for o in p.outputs)
-        seen.add((tuple(handed), between, copies > 0))
-        assert not (between and "x.handed" in handed), "what comes between would find nothing"
-        if copies:
-            assert any(a.name == "x" for a in near.arrays), "it is saved for those that read it later"
-    assert (("g.handed", "x.handed"), False, True) in seen
-    assert (("g.handed", "x.handed"), False, False) in seen
-    assert (("g.handed",), True, False) in seen
-    assert ((), False, False) in seen, "some read what they are handed too late"
+def test_heads_of_a_matrix_lie_in_the_box_of_its_columns() -> None:
+    columns = View("w", 4, (6, 8), (32, 1), DTYPE)
+    heads = View("w", 4, (6, 2, 4), (32, 4, 1), DTYPE)
+    turned = View("w", 4, (2, 6, 4), (4, 32, 1), DTYPE)
+    found = boxes(
+        Argument("w", 192, DTYPE, live_in=True),
+        [heads, columns, turned, View("w", 12, (6, 8), (32, 1), DTYPE)],
+    )
+    assert [(b.view.offset, b.whole) for b in found.boxes] == [(4, False), (12, False)]

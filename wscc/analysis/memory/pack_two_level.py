@@ -45,10 +45,8 @@ def pack_two_level(ranges: tuple[LiveRange, ...], fast: int) -> Packed:
     saves most time wins. Ranges with slack start shorter and are extended as far as there is room. All others
     are packed from offset `fast` on. No buffer crosses the border.
     """
-    if live_peak(ranges) <= fast:
-        offsets, size = pack(ranges)
-        if size <= fast:
-            return Packed(offsets, size, ranges)
+    if (packed := _all_fast(ranges, fast)) is not None:
+        return packed
     fast_memory = _best_fill(ranges, fast)
     extended = {x.name: x for x in fast_memory.extended()}
     slow, end = pack(tuple(x for x in ranges if x.name not in fast_memory.blocks))
@@ -59,7 +57,16 @@ def pack_two_level(ranges: tuple[LiveRange, ...], fast: int) -> Packed:
 
 def fast_offsets(ranges: tuple[LiveRange, ...], fast: int) -> dict[str, int]:
     """The offsets of the buffers that `pack_two_level` puts in the fast memory."""
-    return _best_fill(ranges, fast).offsets
+    packed = _all_fast(ranges, fast)
+    return packed.offsets if packed is not None else _best_fill(ranges, fast).offsets
+
+
+def _all_fast(ranges: tuple[LiveRange, ...], fast: int) -> Packed | None:
+    """The packing of all ranges in the fast memory; None if there is none."""
+    if live_peak(ranges) > fast:
+        return None
+    offsets, size = pack(ranges)
+    return Packed(offsets, size, ranges) if size <= fast else None
 
 
 def _best_fill(ranges: tuple[LiveRange, ...], fast: int) -> _FastMemory:
