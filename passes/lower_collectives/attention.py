@@ -7,11 +7,13 @@ tiles keys as well, and so needs no whole rows).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from wscc.analysis.flops import takes_first_pass
 from wscc.analysis.index_ranges import Run, visible
 from wscc.ir.fabric import KernelAttr
+from wscc.ir.op import Op, Value
 from wscc.ir.per_die import Ints, flipped, plus, times_each
 from wscc.ir.rule import Rule
 from wscc.ir.types import DType
@@ -68,8 +70,16 @@ def _visible_where(s: OpInstance, pair: _Pair) -> Ints:
     return times_each(s.where, visible(pair.queries, pair.keys, s.build.mesh.count))
 
 
+_TileLowering = Callable[[OpInstance, _Terms, _Pair, Scratch], None]
+
+
 def attention(s: OpInstance) -> None:
     """Append attention, run by run; further runs or chunks of keys are merged by maximum and sum of exponentials."""
+    _pair_by_pair(s, _attend_tile)
+
+
+def _pair_by_pair(s: OpInstance, lower: _TileLowering) -> None:
+    """Append what an op gives for each row, run by run; further runs or chunks of keys accumulate."""
     t = _Terms.of(s.rule)
     for queries in s.runs(t.q[1]):
         for n, keys in enumerate(s.runs(t.k[1])):
@@ -77,18 +87,24 @@ def attention(s: OpInstance) -> None:
             accumulate = s.accumulate[0] or n > 0
             where = _visible_where(s, pair) if accumulate else s.where
             if where != 0:
-                reads = (_run_view(s.reads[0], queries), *(_run_view(v, keys) for v in s.reads[1:3]))
-                writes = tuple(_run_view(v, queries) for v in s.writes)
-                both = accumulate, accumulate
-                instance = replace(s, reads=reads, writes=writes, accumulate=both, where=where)
-                _attend(instance, t, pair)
+                all_accumulate = (accumulate,) * len(s.writes)
+                reads, writes = _reads_of(s, pair), tuple(_run_view(v, queries) for v in s.writes)
+                instance = replace(s, reads=reads, writes=writes, accumulate=all_accumulate, where=where)
+                _tile_by_tile(instance, t, pair, lower)
 
 
-def _attend(s: OpInstance, t: _Terms, pair: _Pair) -> None:
+def _reads_of(s: OpInstance, pair: _Pair) -> tuple[View, ...]:
+    """The operands at a pair: queries, keys, values, and what there is for each row."""
+    q, k, v, *rows = s.reads
+    keys = _run_view(k, pair.keys), _run_view(v, pair.keys)
+    return (_run_view(q, pair.queries), *keys, *(_run_view(x, pair.queries) for x in rows))
+
+
+def _tile_by_tile(s: OpInstance, t: _Terms, pair: _Pair, lower: _TileLowering) -> None:
     masked = Masked(s)
     scratch = Scratch(s.build)
     for tile in _tiles(s, t):
-        _attend_tile(tile.of(s), t, pair.from_query(tile.start(t.q[1])), scratch)
+        lower(tile.of(s), t, pair.from_query(tile.start(t.q[1])), scratch)
     masked.close()
 
 
@@ -120,6 +136,7 @@ def attention_bwd(s: OpInstance) -> None:
 
     dS = P (dP - rowsum(P dP)) scale.
     """
+    s = _with_row_sums(s)
     t = _Terms.of(s.rule)
     queries_started: set[int] = set()
     for keys in s.runs(t.k[1]):
@@ -134,14 +151,15 @@ def attention_bwd(s: OpInstance) -> None:
                 continue
             pair_instance = replace(
                 s,
-                reads=(
-                    _run_view(s.reads[0], queries), _run_view(s.reads[1], keys), _run_view(s.reads[2], keys),
-                    *(_run_view(v, queries) for v in s.reads[3:]),
+                reads=_reads_of(s, pair),
+                writes=(
+                    _run_view(s.writes[0], queries),
+                    _run_view(s.writes[1], keys),
+                    _run_view(s.writes[2], keys),
                 ),
-                writes=(_run_view(s.writes[0], queries), _run_view(s.writes[1], keys), _run_view(s.writes[2], keys)),
                 accumulate=(accumulate_q, accumulate_k, accumulate_k),
                 where=where,
-            )  # fmt: skip
+            )
             if where != s.where and not accumulate_k:
                 _clear(s, pair_instance, where)
             if where != 0:
@@ -169,47 +187,119 @@ def _attend_bwd(s: OpInstance, t: _Terms, pair: _Pair) -> None:
 
 
 def _attend_bwd_tile(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) -> None:
-    q, k, v, _, *stats, do = s.reads
+    q, k, _, _, _, _, do, *_ = s.reads
     dq, dk, dv = s.writes
-    scale = s.op.attr("scale")
-    assert isinstance(scale, float)
-    probs = _scores(s, t, scratch)
-    attrs: dict[str, KernelAttr] = {"causal": s.op.attr("causal"), **pair.starts}
-    s.build.kernel("probs", [probs], [probs, *_heads_first(stats, s.rule.ins[4:6], t)], attrs)
+    probs = _probs(s, t, pair, scratch)
     gemm(s.build, probs, t.scores, do, t.q, dv, t.k, accumulate=s.accumulate[2])
-    grad = scratch.like(probs, f"{s.op.results[0].name}.dscores")
-    gemm(s.build, do, t.q, v, t.k, grad, t.scores)
+    grad = _grad_of_probs(s, t, probs, scratch)
     delta = _delta(s, t, probs, grad, scratch)
-    s.build.kernel("softmax_bwd", [grad], [probs, grad, delta], {"scale": scale})
+    s.build.kernel("softmax_bwd", [grad], [probs, grad, delta], {"scale": _scale(s.op)})
     gemm(s.build, grad, t.scores, k, t.k, dq, t.q, accumulate=s.accumulate[0])
     gemm(s.build, grad, t.scores, q, t.q, dk, t.k, accumulate=s.accumulate[1])
+
+
+def _probs(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) -> View:
+    """Probabilities P of a tile, [b, h.., q, k], recomputed."""
+    probs = _scores(s, t, scratch)
+    attrs: dict[str, KernelAttr] = {"causal": s.op.attr("causal"), **pair.starts}
+    s.build.kernel("probs", [probs], [probs, *_heads_first(s.reads[4:6], s.rule.ins[4:6], t)], attrs)
+    return probs
+
+
+def _grad_of_probs(s: OpInstance, t: _Terms, probs: View, scratch: Scratch) -> View:
+    """The gradient dP of the probabilities of a tile."""
+    grad = scratch.like(probs, f"{s.op.results[0].name}.dscores")
+    gemm(s.build, s.reads[6], t.q, s.reads[2], t.k, grad, t.scores)
+    return grad
+
+
+# ------------------------------------------------------------------------------------- sums of P dP of each row
 
 
 def _delta(s: OpInstance, t: _Terms, probs: View, grad: View, scratch: Scratch) -> View:
     """The sum of P dP over all keys of each row, [b, h.., q].
 
     It equals rowsum(dO O), whose rounding is another: where one key has all the weight, dP less its own P dP is 0, and
-    less rowsum(dO O) a rounding of dP, which large keys make larger than the gradient. So rows take their own sum if
-    they have all keys at hand, or all keys that count.
+    less rowsum(dO O) a rounding of dP, which large keys make larger than the gradient. So rows sum P dP where all keys
+    are at hand, or in a pass of its own; in bf16, whose roundings are larger, only where one chunk has all weight.
     """
-    *_, out, _, _, do = s.reads
+    term = s.rule.ins[4:5]
+    if _has_row_sums(s.op):
+        return _heads_first(s.reads[7:], term, t)[0]
     delta = scratch.like(s.reads[4], f"{s.op.results[0].name}.delta")
-    (rows,) = _heads_first([delta], s.rule.ins[4:5], t)
-    if s.op.stream is None and len(s.runs(t.k[1])) == 1:
+    (rows,) = _heads_first([delta], term, t)
+    keys_stream = s.op.stream is not None and s.op.stream.factor == t.k[1]
+    if not keys_stream and len(s.runs(t.k[1])) == 1:
         s.build.kernel("rowdot", [rows], [probs, grad])
         return rows
-    s.build.kernel("rowdot", [delta], [do, out])
+    s.build.kernel("rowdot", [delta], [s.reads[6], s.reads[3]])
     s.build.kernel("rowmean", [rows], [probs, grad, rows])
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class RowSums:
+    """A gradient of attention in two passes over all keys: `first` gives the sums of P dP, `then` takes them, too."""
+
+    first: Op
+    then: Op
+
+
+def in_two_passes(op: Op) -> RowSums | None:
+    """The two passes of an op if its keys come in chunks; None for one that takes a single pass over them."""
+    if _has_row_sums(op) or not takes_first_pass(op):
+        return None
+    maximum, term = op.operands[4], op.rule.ins[4]
+    sums = Value(f"{op.results[0].name}.rowsums", maximum.type)
+    first = replace(op, results=(sums,), rule=replace(op.rule, outs=(term,)))
+    then = replace(op, operands=(*op.operands, sums), rule=replace(op.rule, ins=(*op.rule.ins, term)))
+    return RowSums(first, then)
+
+
+def _has_row_sums(op: Op) -> bool:
+    return len(op.operands) == 8
+
+
+def _with_row_sums(s: OpInstance) -> OpInstance:
+    """The gradient of attention as it is, or with its row sums where it has several runs of keys at hand."""
+    passes = in_two_passes(s.op)
+    if passes is None or len(s.runs(s.rule.ins[1][1])) == 1:
+        return s
+    sums = s.build.buffer(passes.first.results[0].name, s.reads[4].shape, s.reads[4].dtype)
+    attention_row_sums(replace(s, op=passes.first, writes=(sums,), accumulate=(False,)))
+    return replace(s, op=passes.then, reads=(*s.reads, sums))
+
+
+def attention_row_sums(s: OpInstance) -> None:
+    """Append the sums of P dP of each row, [b, q, h..], over the keys at hand.
+
+    Roundings of dP cancel only against the same ones: its products are those of the gradient, chunk by chunk and tile
+    by tile.
+    """
+    _pair_by_pair(s, _sum_rows_of_tile)
+
+
+def _sum_rows_of_tile(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) -> None:
+    (sums,) = s.writes
+    probs = _probs(s, t, pair, scratch)
+    grad = _grad_of_probs(s, t, probs, scratch)
+    part = scratch.like(sums, f"{s.op.results[0].name}.part") if s.accumulate[0] else sums
+    s.build.kernel("rowdot", _heads_first([part], s.rule.outs, t), [probs, grad])
+    if s.accumulate[0]:
+        s.build.kernel("add", [sums], [sums, part])
 
 
 def _scores(s: OpInstance, t: _Terms, scratch: Scratch) -> View:
     sizes = dict(zip(t.q, s.reads[0].shape, strict=True)) | {t.k[1]: s.reads[1].shape[1]}
     out = scratch.buffer(f"{s.op.results[0].name}.scores", tuple(sizes[f] for f in t.scores), _score_dtype(s))
-    scale = s.op.attr("scale")
-    assert isinstance(scale, float)
-    gemm(s.build, s.reads[0], t.q, s.reads[1], t.k, out, t.scores, scale=scale)
+    gemm(s.build, s.reads[0], t.q, s.reads[1], t.k, out, t.scores, scale=_scale(s.op))
     return out
+
+
+def _scale(op: Op) -> float:
+    scale = op.attr("scale")
+    assert isinstance(scale, float)
+    return scale
 
 
 def _heads_first(stats: Sequence[View], terms: Sequence[tuple[str, ...]], t: _Terms) -> list[View]:

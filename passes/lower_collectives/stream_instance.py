@@ -70,6 +70,13 @@ class StreamInstance:
         where: Ints = 1,
     ) -> None:  # fmt: skip
         """Append the op's kernels on the chunks numbered `shards` (by position)."""
+        LOWERINGS[self.op.kind](self.instance(shards, reads, writes, accumulate, where))
+
+    def instance(
+        self, shards: Shards, reads: tuple[View, ...], writes: tuple[View, ...], accumulate: tuple[bool, ...],
+        where: Ints = 1,
+    ) -> OpInstance:  # fmt: skip
+        """The instance of the op on the chunks numbered `shards` (by position)."""
         axis, streamed = self.stream.axis, self.stream.factor
         others = tuple(a for a in split_axes(self.op, streamed) if a != axis)
         shard_of_die = [shards[p] for p in self.groups.mesh.coordinates(axis)]
@@ -79,4 +86,4 @@ class StreamInstance:
                 return self.runs(factor)
             return self.coordinates.chunk(others, axis, self.op.sizes[streamed], shard_of_die)
 
-        LOWERINGS[self.op.kind](OpInstance(self.build, self.op, reads, writes, runs, accumulate, where))
+        return OpInstance(self.build, self.op, reads, writes, runs, accumulate, where)

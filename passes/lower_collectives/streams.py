@@ -15,6 +15,7 @@ from wscc.analysis.gather_plan import GatherPlan, Move
 from wscc.ir.logical_mesh import mask
 from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.views import View, sliced
+from wscc.passes.lower_collectives.attention import RowSums, attention_row_sums, in_two_passes
 from wscc.passes.lower_collectives.reshards import add_arrived, arriving, gathering
 from wscc.passes.lower_collectives.slices import slices
 from wscc.passes.lower_collectives.stream_instance import Shards, StreamInstance
@@ -26,7 +27,8 @@ _OVER: Final = object()
 def lower_stream(s: StreamInstance) -> None:
     """Append the kernels and transfers of a stream, in as many slices as fit the fast memory."""
     parts = slices(s)
-    if not s.stream.moving_out:
+    # A pass over all keys before another needs them all at hand.
+    if not s.stream.moving_out and not _passes(s):
         for part in parts:
             _gather_as_it_goes(part)
         return
@@ -141,6 +143,7 @@ def _reduce_as_it_goes(s: StreamInstance) -> Iterator[None]:
     shard first, and its own shard last."""
     s, gathered = _with_operands_gathered(s)
     yield from gathered
+    s = _with_row_sums(s)
     outs = s.stream.moving_out
     _clear_stationary(s)
     pending: dict[int, list[tuple[Move, View]]] = {j: [] for j in outs}
@@ -180,6 +183,26 @@ def _with_operands_gathered(s: StreamInstance) -> tuple[StreamInstance, Iterator
         rounds.append(gathering(s.groups, reads[i], full, dim, s.group))
         reads[i] = full
     return replace(s, reads=tuple(reads)), (None for _ in zip_longest(*rounds))
+
+
+def _passes(s: StreamInstance) -> RowSums | None:
+    """The two passes of a gradient of attention whose keys come in chunks."""
+    passes = in_two_passes(s.op)
+    return passes if passes and s.stream.factor == s.ins()[1][1] else None
+
+
+def _with_row_sums(s: StreamInstance) -> StreamInstance:
+    """The stream, whose operands are gathered, with the sums of a first pass over all chunks, if it takes one."""
+    passes = _passes(s)
+    if passes is None:
+        return s
+    sums = s.build.buffer(passes.first.results[0].name, s.reads[4].shape, s.reads[4].dtype)
+    first = replace(s, op=passes.first)
+    for n in range(s.groups.size):
+        shards = tuple((p + n) % s.groups.size for p in range(s.groups.size))
+        reads = tuple(s.chunk(v, t, shards) for v, t in zip(s.reads, s.ins(), strict=True))
+        attention_row_sums(first.instance(shards, reads, (sums,), (n > 0,)))
+    return replace(s, op=passes.then, reads=(*s.reads, sums))
 
 
 def _stationary(s: StreamInstance) -> list[int]:

@@ -55,7 +55,8 @@ def test_the_report_has_the_promised_fields(
     assert set(report) == {
         "strategy", "dies_used", "compile_seconds", "params", "parameter_groups", "flops_per_step", "memory", "pads",
         "placement", "phases",
-        "procedures", "traffic_bytes", "instructions", "replicated_flops", "hidden_flops", "sequence_order",
+        "procedures", "traffic_bytes", "instructions", "repeated_flops",
+        "replicated_flops", "hidden_flops", "sequence_order",
         "storage",
         "weights_converted",
     }  # fmt: skip

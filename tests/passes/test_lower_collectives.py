@@ -21,7 +21,7 @@ from wscc.ir.array import Array, Kind
 from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.module import Level, Mode, Module, Output, Procedure
-from wscc.ir.op import Reshard, Value
+from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.ops import OPS
 from wscc.ir.per_die import at
 from wscc.ir.step import Call, Ref
@@ -29,10 +29,12 @@ from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.train import Train
 from wscc.ir.types import DType, Layout, Reduction, TensorType
 from wscc.machine.wafer import Die, Wafer
+from wscc.passes.differentiate import Differentiate
 from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.lower_collectives import ops as lower_kernels
 from wscc.passes.lower_collectives.reshards import arriving
 from wscc.passes.partition import Partition
+from wscc.passes.partition import streams as partition_streams
 
 AXES = ("dp", "tatp", "tp")
 # Positions of 4 logical dies on a 2 x 4 wafer: a closed ring, a path without its closing link, far apart.
@@ -129,6 +131,29 @@ def test_a_stream_is_its_gather_and_its_scatter(family: object, rows: int, dies:
     plain = trained(lowered(module, Partition(stream=False).run, dies=dies), data)
     streamed = trained(lowered(module, dies=dies), data)
     error, name = distance(streamed, plain)
+    assert error < 1e-10, name
+
+
+@pytest.mark.parametrize("dies", [RING, CHAIN])
+def test_keys_that_come_in_chunks_to_gradients_that_stay(
+    dies: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only keys and values of the gradient of attention travel; what it gives for them is scattered after it."""
+    candidates = partition_streams._candidates
+
+    def operands_alone(op: Op, *rest: object) -> list[object]:
+        found = candidates(op, *rest)  # type: ignore[arg-type]
+        return [c for c in found if not (c.out and op.kind == "attention_bwd")]
+
+    module = llama({"sp": 4}, Shape(batch=2, calls=2), wafer=Wafer("w", 2, 4, Die(tile=1)))
+    data = tensors(module)
+    plain = trained(lowered(module, Partition(stream=False).run, dies=dies), data)
+    monkeypatch.setattr(partition_streams, "_candidates", operands_alone)
+    sharded = Partition().run(Differentiate().run(module))
+    (op,) = (o for o in sharded.procedure("block.bwd").ops if o.kind == "attention_bwd")
+    assert op.stream is not None
+    assert (op.stream.moving_in, op.stream.moving_out) == ((1, 2), ())
+    error, name = distance(trained(lowered(module, dies=dies), data), plain)
     assert error < 1e-10, name
 
 

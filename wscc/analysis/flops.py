@@ -1,11 +1,12 @@
-"""Floating-point operations: of kernels and steps, those that several dies repeat, and those that a causal mask
-hides."""
+"""Floating-point operations: of kernels and steps, those that several dies repeat, that a first pass does and a second
+again, and that a causal mask hides."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
+from typing import Final
 
 from wscc.analysis.op_axes import split_axes, working_axes
 from wscc.ir.fabric import Kernel
@@ -13,6 +14,10 @@ from wscc.ir.module import Module
 from wscc.ir.naming import FORWARD
 from wscc.ir.op import Op
 from wscc.ir.step import calls
+from wscc.ir.types import DType
+
+# Of the five products of a gradient of attention, those of scores and of their gradients.
+_FIRST_PASS: Final = Fraction(2, 5)
 
 
 def gemm_flops(kernel: Kernel) -> int:
@@ -37,6 +42,38 @@ def replicated_flops(sharded: Module) -> dict[str, int]:
                 redundant = int(times * op.flops * computed_fraction(op, sharded)) * (dies - split) // split
                 repeated[name] = repeated.get(name, 0) + redundant
     return repeated
+
+
+def takes_first_pass(op: Op) -> bool:
+    """Whether a gradient of attention whose keys come in chunks takes a pass over them for the sums of its rows first:
+    two products more, which bf16 does without, since its roundings are larger than what they mend."""
+    return op.kind == "attention_bwd" and op.operands[0].type.dtype is not DType.BF16
+
+
+def computed_flops(op: Op, sharded: Module) -> Fraction:
+    """FLOPs of an op that dies compute together, where each part is computed once: without those that a causal mask
+    hides, with those of a first pass."""
+    return op.flops * computed_fraction(op, sharded) + _first_pass_flops(op, sharded)
+
+
+def _first_pass_flops(op: Op, sharded: Module) -> Fraction:
+    if not takes_first_pass(op):
+        return Fraction(0)
+    streams_keys = op.stream is not None and op.stream.factor == op.rule.ins[1][1]
+    # Keys that were gathered in zigzag are two runs of each shard.
+    if not streams_keys and not sharded.zigzag:
+        return Fraction(0)
+    return _FIRST_PASS * op.flops * computed_fraction(op, sharded)
+
+
+def repeated_flops(sharded: Module) -> int:
+    """FLOPs of a step that dies do in a first pass and again in the second, summed over all dies."""
+    dies = sharded.dies_used // sharded.stages
+    return sum(
+        int(times * _first_pass_flops(op, sharded)) * dies // prod(sharded.sizes[a] for a in working_axes(op))
+        for call, times in calls(sharded.step)
+        for op in sharded.procedure(call.procedure).ops
+    )
 
 
 def hidden_flops(sharded: Module) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from math import prod
 
 from wscc.analysis.cost import DieRates
-from wscc.analysis.flops import computed_fraction
+from wscc.analysis.flops import computed_flops
 from wscc.analysis.op_axes import working_axes
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op
@@ -23,7 +23,7 @@ def _work(op: Op, module: Module, rates: DieRates[float]) -> float:
     if not op.flops:
         return 0.0
     split = prod(module.sizes[a] for a in working_axes(op))
-    return rates.compute(op.flops * float(computed_fraction(op, module)) / split)
+    return rates.compute(float(computed_flops(op, module)) / split)
 
 
 def _access(op: Op, module: Module, rates: DieRates[float]) -> float:

@@ -77,6 +77,7 @@ _COMPILE: Final = {
     "pads.arrays.<array>[]": "the stored shape of a parameter that has pads, so that degrees divide it",
     "pads.flops": "FLOPs of contractions and attention on pads in a step, which are not the model's",
     "hidden_flops": "FLOPs of attention that no die computes, because a causal mask hides whole shards",
+    "repeated_flops": "FLOPs that gradients of attention do twice where keys come in chunks (not in bf16), of all dies",
     "replicated_flops.<op>": "FLOPs of an op that dies repeat after one another, summed over dies",
     "instructions": "instructions of all programs",
     "traffic_bytes": "bytes x links that messages cross in a step",

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
-from wscc.analysis.flops import hidden_flops, model_flops, replicated_flops
+from wscc.analysis.flops import hidden_flops, model_flops, repeated_flops, replicated_flops
 from wscc.analysis.link_loads import PhaseLoad, ProcedureLoad
 from wscc.analysis.memory.report import memory_report
 from wscc.analysis.repeated_casts import repeated_casts
@@ -68,6 +68,7 @@ def build_report(
         "phases": [asdict(p) for p in loads.phases],
         "procedures": [asdict(p) for p in loads.procedures],
         "replicated_flops": replicated_flops(sharded),
+        "repeated_flops": repeated_flops(sharded),
         "hidden_flops": hidden_flops(sharded),
         "sequence_order": "zigzag" if sharded.zigzag else "contiguous",
         "traffic_bytes": loads.traffic_bytes,

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Final
 
 from wscc.analysis.cost import Rates
-from wscc.analysis.flops import computed_fraction
+from wscc.analysis.flops import computed_flops
 from wscc.analysis.link_loads import phase_loads
 from wscc.analysis.op_axes import working_axes
 from wscc.diagnostics import Code, CompileError, Diagnostic
@@ -255,4 +255,4 @@ def step_seconds(sharded: Module, routed: Module) -> float:
 def _die_flops(op: Op, sharded: Module) -> Fraction:
     if not op.flops:
         return Fraction(0)
-    return op.flops * computed_fraction(op, sharded) / prod(sharded.sizes[a] for a in working_axes(op))
+    return computed_flops(op, sharded) / prod(sharded.sizes[a] for a in working_axes(op))

@@ -15,7 +15,7 @@ from math import isqrt, prod
 from typing import Final
 
 from wscc.analysis.cost import Rates
-from wscc.analysis.flops import computed_fraction
+from wscc.analysis.flops import computed_flops
 from wscc.analysis.memory.array_layout import peak_array_bytes
 from wscc.analysis.op_axes import working_axes
 from wscc.ir.module import Module, Procedure
@@ -74,7 +74,7 @@ class _Costs:
         if not op.flops:
             return 0.0
         split = prod(self.module.sizes[a] for a in working_axes(op))
-        flops = op.flops * float(computed_fraction(op, self.module)) / split
+        flops = float(computed_flops(op, self.module)) / split
         return self.rates.die.compute(flops / self._efficiency(op))
 
     def _efficiency(self, op: Op) -> float:
