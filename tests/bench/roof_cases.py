@@ -107,7 +107,7 @@ CASES: Final = (
         FSDP: ("dp=64 microbatch=1 recompute=full zero=3",),
     }),
     Case("llama2-13b half-sram 4x8", LLAMA_7B, _13B, 256, 0.60, {
-        OURS: ("tp=2,tatp=16 microbatch=2 recompute=selective", "tp=2,tatp=16 microbatch=1 recompute=selective"),
+        OURS: ("tp=4,tatp=8 microbatch=1 recompute=none", "tp=2,tatp=16 microbatch=2 recompute=selective"),
         MEGATRON: (
             "dp=4,tp=8 microbatch=1 recompute=selective", "pp=4,tp=8 microbatch=1 recompute=selective",
             "dp=8,tp=4 microbatch=1 recompute=full",
