@@ -90,7 +90,7 @@ CASES: Final = (
         FSDP: ("dp=32 microbatch=1 recompute=full zero=3",),
     }),
     Case("gpt3-6.7b 16k 4x8", GPT, _gpt_6b7(16384, "4x8"), 128, 0.75, {
-        OURS: ("tatp=32 microbatch=1 recompute=selective", "tp=2,tatp=16 microbatch=1 recompute=selective"),
+        OURS: ("tp=2,tatp=16 microbatch=1 recompute=selective", "tatp=32 microbatch=1 recompute=selective"),
         MEGATRON: ("dp=2,tp=16 microbatch=1 recompute=full", "tp=32 microbatch=1 recompute=full"),
         MESP: ("sp=4,tp=8 microbatch=1 recompute=full", "sp=8,tp=4 microbatch=1 recompute=full"),
         FSDP: ("dp=32 microbatch=1 recompute=full zero=3",),
