@@ -119,12 +119,12 @@ CASES: Final = (
         SEED: ("dp=8,tatp=16 microbatch=4 recompute=selective", "dp=8,tatp=16 microbatch=16 recompute=selective"),
     }),
     Case("seed 6b 8k 4x8", GPT, _gpt_6b7(8192, "4x8"), 256, 0.60, {
-        SEED: ("tatp=32 microbatch=1 recompute=selective", "tatp=32 microbatch=4 recompute=selective"),
+        SEED: ("tatp=32 microbatch=2 recompute=selective", "tatp=32 microbatch=1 recompute=selective"),
     }),
     Case("seed 70b 4k 8x8", LLAMA_70B, ("wafer.mesh=8x8",), 256, 0.60, {
-        SEED: ("pp=4,tatp=16 microbatch=1 recompute=selective", "pp=4,tatp=16 microbatch=4 recompute=selective"),
+        SEED: ("pp=4,tatp=16 microbatch=2 recompute=selective", "pp=4,tatp=16 microbatch=1 recompute=selective"),
     }),
     Case("seed 70b 8k 8x8", LLAMA_70B, ("wafer.mesh=8x8", "model.seq=8192"), 128, 0.60, {
-        SEED: ("sp=8,tatp=8 microbatch=1 recompute=full zero=3",),
+        SEED: ("sp=8,tatp=8 microbatch=8 recompute=selective zero=3", "sp=8,tatp=8 microbatch=1 recompute=full zero=3"),
     }),
 )  # fmt: skip
