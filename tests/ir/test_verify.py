@@ -132,6 +132,14 @@ def indexed(index: Affine) -> Module:
     return GRAPH.with_(arrays=(array,), step=(Call("p", (Ref("a", (index,)),)),))
 
 
+def handed(kind: Kind, extents: tuple[int, ...] = (), shared_by: str = "") -> Module:
+    """The module with an array that calls hand on, and one that lies in it."""
+    array = Array("h", X.type, kind, extents, handed=True)
+    return GRAPH.with_(
+        arrays=(array, Array("s", X.type, Kind.SCALAR, storage=shared_by))[: 1 + bool(shared_by)]
+    )
+
+
 PLANTED = {
     "axis `tp` has size 0": lambda: GRAPH.with_(axes=(("tp", 0),)),
     "axis `tp` is defined twice": lambda: GRAPH.with_(axes=(("tp", 2), ("tp", 2))),
@@ -144,6 +152,9 @@ PLANTED = {
     "`zigzag` has dimensions [1] of 1": lambda: with_order(1),
     "dimension 0 lies in zigzag, and no axis splits it": lambda: with_order(0),
     "dimension 0 of 8 lies in zigzag along `tp`, and does not divide into 16 pieces": lambda: with_order(0, ("tp",)),
+    "it is handed from call to call, and is param with extents []": lambda: handed(Kind.PARAM),
+    "it is handed from call to call, and is carried with extents [2]": lambda: handed(Kind.CARRIED, (2,)),
+    "it is handed from call to call, and shares its bytes": lambda: handed(Kind.CARRIED, (), "h"),
     "loops more than 64 deep": lambda: deep(65),
     "has modulus -2": lambda: indexed(Affine(modulus=-2)),
     "`%z` is not defined before this": lambda: body(relu(Value("z", X.type), "y")),

@@ -18,12 +18,15 @@ from tests.oracles.fabric_engine import (
     run_scheduled,
 )
 from tests.support.fabric_modules import DTYPE, ELEMENTS
+from wscc.diagnostics import Source
 from wscc.ir.array import Array, Kind
 from wscc.ir.fabric import Buffer, Kernel, Transfer
 from wscc.ir.module import Level, Module, Output, Procedure
 from wscc.ir.op import Value
 from wscc.ir.per_die import per_die
 from wscc.ir.step import Affine, Call, Loop, Ref, calls
+from wscc.ir.text.parse import parse
+from wscc.ir.text.print import to_text
 from wscc.ir.train import Train
 from wscc.ir.types import Layout, TensorType
 from wscc.ir.verify import verify
@@ -169,9 +172,10 @@ def _with_calls_between(module: Module, rng: Random) -> Module:
 
 def test_arrays_are_handed_on_exactly_where_the_next_call_reads_them() -> None:
     seen = set()
-    for seed in range(200):
+    for seed in range(100):
         module = chain(Random(seed))
         near = handed_on(module)
+        assert parse(Source("m.wir", to_text(near))) == near
         handed = sorted(a.name for a in near.arrays if a.handed)
         between = "other" in {c.procedure for c, _ in calls(module.step)}
         copies = sum(o.value.name.endswith(".saved") for p in near.procedures for o in p.outputs)

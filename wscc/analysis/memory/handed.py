@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from wscc.analysis.memory.stride import element_stride
 from wscc.analysis.successive_calls import successive
-from wscc.ir.module import Module
+from wscc.ir.module import Mode, Module
 from wscc.ir.step import Call
 
 Names = frozenset[str]
@@ -117,8 +117,11 @@ def _uses(call: Call, module: Module, handed: set[str]) -> tuple[dict[str, Names
     procedure = module.procedure(call.procedure)
     reads: dict[str, Names] = {}
     writes: dict[str, Names] = {}
-    for i, (value, ref) in enumerate(zip(procedure.arguments, call.args, strict=True)):
+    modes: list[Mode | None] = [*(None for _ in procedure.inputs), *(o.mode for o in procedure.outputs)]
+    for mode, value, ref in zip(modes, procedure.arguments, call.args, strict=True):
         if ref.array in handed:
-            side = reads if i < len(procedure.inputs) else writes
-            side[ref.array] = side.get(ref.array, Names()) | {value.name}
+            # What is added to is read as well.
+            sides = [reads] if mode is None else [writes] if mode is Mode.WRITE else [reads, writes]
+            for side in sides:
+                side[ref.array] = side.get(ref.array, Names()) | {value.name}
     return reads, writes

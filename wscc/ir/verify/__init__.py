@@ -106,6 +106,8 @@ def _arrays(m: Module) -> Findings:
             yield place.wrong(f"extents {list(a.extents)} are not positive")
         if a.unpadded:
             yield from _pads(place, a)
+        if a.handed:
+            yield from _handed(m, place, a)
         if a.init.kind not in _INITS:
             yield place.wrong(f"`init` is `{a.init.kind}`, not {', '.join(_INITS)}")
         if not isfinite(a.init.std) or a.init.std < 0:
@@ -128,6 +130,14 @@ def _pads(place: Place, a: Array) -> Findings:
         yield place.wrong(f"`unpadded` is {list(a.unpadded)}, which is no part of its shape {list(shape)}")
     elif a.kind is Kind.INPUT:
         yield place.wrong("an input has no pads: the host fills all of it")
+
+
+def _handed(m: Module, place: Place, a: Array) -> Findings:
+    """What calls hand on is one element that nobody else holds: procedures have its bytes in between."""
+    if a.kind is not Kind.CARRIED or a.extents:
+        yield place.wrong(f"it is handed from call to call, and is {a.kind} with extents {list(a.extents)}")
+    if a.storage or any(other.storage == a.name for other in m.arrays):
+        yield place.wrong("it is handed from call to call, and shares its bytes with another array")
 
 
 def _rates(place: Place, a: Array, rates: Rates) -> Findings:
