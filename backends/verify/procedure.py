@@ -91,7 +91,9 @@ class _Scan:
                 self._new(self.grid.whole(space), _ANY)
         self.last_argument = len(self.objects) - 1
         # By object, the argument whose value it is, of arguments that lie among the locals and of all that is written.
-        self.argument_of = {self._new(near, _ANY): arg for arg, near in self._among_locals(keys, intervals)}
+        are_near = any(space == LOCAL for space, _ in sharing)
+        among_locals = self._among_locals(keys, intervals) if are_near else ()
+        self.argument_of = {self._new(near, _ANY): arg for arg, near in among_locals}
         self.handed = list(self.argument_of)
         self.received: dict[int, tuple[Intervals, int]] = {}
         self.sent: dict[int, Intervals] = {}

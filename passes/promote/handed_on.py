@@ -82,6 +82,8 @@ class Handover:
         if not handed or _lost(bodies[0], array, accesses.written, handed):
             return None
         sides = accesses.written | handed
+        if not _one_each(accesses.written) or not _one_each(handed):
+            return None  # one element cannot stand for two
         if not all(_reads_first(p, sides) for p in module.procedures):
             return None
         return Handover(module, array, accesses.written, handed, handed != accesses.read)
@@ -203,6 +205,11 @@ def _lost(body: Body, array: Array, written: frozenset[Argument], handed: frozen
         if any(r not in taken for i, r in _bound(before, array) if (before.call.procedure, i) in written):
             return True
     return False
+
+
+def _one_each(arguments: frozenset[Argument]) -> bool:
+    """Whether no procedure has two of the arguments."""
+    return len({name for name, _ in arguments}) == len(arguments)
 
 
 def _reads_first(procedure: Procedure, sides: frozenset[Argument]) -> bool:

@@ -49,7 +49,8 @@ def _tight(rows: int) -> Die:
 
 def chain(rng: Random) -> Module:
     """Layers that hand `x` forward and `g` back, in two turns of a loop. Bodies are random: what is handed may be read
-    late, another call may come between, `x` may be read by others than the next call."""
+    late, another call may come between, `x` may be read by others than the next call, and
+    twice by this one."""
     dies, layers = rng.randint(1, 3), rng.randint(1, 4)
     kinds = {"x": Kind.CARRIED, "g": Kind.CARRIED, "w": Kind.RESIDUAL, "r": Kind.GRAD, "d": Kind.GRAD}
     extents = {"x": (layers + 1,), "g": (2,), "w": (layers,), "r": (layers,), "d": (1,)}
@@ -72,7 +73,8 @@ def chain(rng: Random) -> Module:
         Ref("w", at_layer(layers - 1, sign=-1)),
     )
     taken = first if rng.random() < 0.15 else Ref("x", at_layer(0))
-    forward = [taken, layer, Ref("x", at_layer(1)), Ref("r", at_layer(0))]
+    again = taken if rng.random() < 0.15 else layer
+    forward = [taken, again, Ref("x", at_layer(1)), Ref("r", at_layer(0))]
     late = Ref("x", at_layer(layers - 1, sign=-1)) if reads_x else back
     backward = [Ref("g", at_layer(layers, 2, -1)), late, Ref("g", at_layer(layers - 1, 2, -1))]
     last, grad = Ref("x", (Affine(layers),)), Ref("g", (Affine(layers, (), 2),))

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from wscc.analysis.memory.gaps import lowest_gap
 from wscc.analysis.memory.stride import element_stride
 from wscc.analysis.successive_calls import successive
 from wscc.ir.module import Mode, Module
@@ -66,12 +67,7 @@ def handed_places(module: Module) -> dict[str, int]:
     sizes = {n: element_stride(module, module.array(n)) for n in names}
     for n in names:
         taken = sorted((places[m], places[m] + sizes[m]) for m in places if m in met[n])
-        free = 0
-        for start, end in taken:
-            if start - free >= sizes[n]:
-                break
-            free = max(free, end)
-        places[n] = free
+        places[n] = lowest_gap(taken, sizes[n])
     return places
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wscc.analysis.interval_grid import IntervalGrid
+from wscc.analysis.memory.gaps import lowest_gap
 from wscc.analysis.memory.live_ranges import LiveRange
 
 Block = tuple[int, int, int, int]  # start and end in bytes, first and last statement
@@ -31,13 +32,7 @@ class Occupied:
         """The lowest offset from which `size` bytes are free of all blocks that live between two statements."""
         alive = self._blocks.near(first, last)
         alive.sort()
-        free = 0
-        for start, end in alive:
-            if start - free >= size:
-                break
-            if end > free:
-                free = end
-        return free
+        return lowest_gap(alive, size)
 
 
 class Changed:
