@@ -14,7 +14,7 @@ from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Transfer
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.module import Level, Mode, Module, Output, Procedure
 from wscc.ir.naming import Names
-from wscc.ir.op import GraphStmt, Op, Reshard, Value
+from wscc.ir.op import GraphStmt, Op, Reshard, Stream, Value
 from wscc.ir.per_die import NOBODY, Ints, at, per_die, times_each
 from wscc.ir.step import Ref, calls
 from wscc.ir.views import View, indexed, whole_view
@@ -25,6 +25,8 @@ from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.passes.lower_collectives.op_instance import OpInstance
 from wscc.passes.lower_collectives.ops import LOWERINGS
 from wscc.passes.lower_collectives.reshards import axis_groups, lower_reshard
+from wscc.passes.lower_collectives.sliced_reshards import Sliceable, SlicedReshard, reshards_of
+from wscc.passes.lower_collectives.slices import slices
 from wscc.passes.lower_collectives.stream_instance import StreamInstance
 from wscc.passes.lower_collectives.streams import lower_stream
 
@@ -144,6 +146,7 @@ class _ProcedureLowering:
         self.exclusive = bindings.exclusive
         self.destinations: dict[str, View] = {}
         self.accumulated: set[str] = set()
+        self.sliced = Sliceable.of(procedure, mesh.sizes, fast_bytes)
         self._choose_destinations()
 
     def _local(self, value: Value) -> tuple[int, ...]:
@@ -224,6 +227,11 @@ class _ProcedureLowering:
             self.build.kernel("copy", [target], [source])
 
     def _reshard(self, s: Reshard) -> None:
+        """Lower a reshard, unless a stream does it slice by slice."""
+        if s.result.name not in self.env and s.result.name not in self.sliced.gathers:
+            self._whole_reshard(s)
+
+    def _whole_reshard(self, s: Reshard) -> None:
         self.env[s.result.name] = lower_reshard(
             self.build, s, self.env[s.operand.name], lambda _: self._destination(s.result), self.algorithms
         )
@@ -234,21 +242,59 @@ class _ProcedureLowering:
             assert isinstance(dim, int)
             for i, v in enumerate(op.results):
                 self.env[v.name] = indexed(self.env[op.operands[0].name], dim, i)
-            return
+        elif op.stream is None:
+            LOWERINGS[op.kind](self._instance(op))
+        elif not self._sliced_stream(op, op.stream):
+            for reshard in reshards_of(op.operands, self.sliced.gathers).values():
+                self.build.source, self.build.span = reshard.result.name, reshard.span
+                self._whole_reshard(reshard)
+            self.build.source, self.build.span = op.results[0].name, op.span
+            lower_stream(slices(self._stream(op, op.stream, self._instance(op))))
+
+    def _instance(self, op: Op) -> OpInstance:
+        """The op on its operands and results, whose views are those of their values from now on."""
         reads = tuple(self.env[v.name] for v in op.operands)
-        writes = tuple(self._destination(v) for v in op.results)
+        writes = tuple(self.env.get(v.name) or self._destination(v) for v in op.results)
         self.env.update(zip((v.name for v in op.results), writes, strict=True))
         accumulates = tuple(v.name in self.accumulated for v in op.results)
 
         def runs(factor: str) -> list[Run]:
             return self._runs(op, factor)
 
-        if op.stream is None:
-            LOWERINGS[op.kind](OpInstance(self.build, op, reads, writes, runs, accumulates))
-            return
-        groups = axis_groups(self.build, op.stream.axis, self.algorithms.neighbours(op.stream.axis))
-        coordinates = self._coordinates(op)
-        lower_stream(StreamInstance(groups, op, op.stream, reads, writes, coordinates, runs, accumulates))
+        return OpInstance(self.build, op, reads, writes, runs, accumulates)
+
+    def _stream(self, op: Op, stream: Stream, s: OpInstance) -> StreamInstance:
+        groups = axis_groups(self.build, stream.axis, self.algorithms.neighbours(stream.axis))
+        return StreamInstance(
+            groups, op, stream, s.reads, s.writes, self._coordinates(op), s.runs, s.accumulate
+        )
+
+    def _sliced_stream(self, op: Op, stream: Stream) -> bool:
+        """Lower a stream together with the reshards that it can do slice by slice; if it has none, or no slices, not at
+        all."""
+        gathers = reshards_of(op.operands, self.sliced.gathers)
+        scatters = reshards_of(op.results, self.sliced.scatters)
+        if not gathers and not scatters:
+            return False
+        # Views that stand for values which never are in memory as a whole.
+        shapes = {
+            v.name: whole_view(v.name, self._local(v), v.type.dtype)
+            for v in (*(r.result for r in gathers.values()), *(r.operand for r in scatters.values()))
+        }
+        self.env.update(shapes)
+        parts = slices(self._stream(op, stream, self._instance(op)))
+        for name in shapes:
+            del self.env[name]
+        if len(parts.slices) < 2:
+            return False
+        ending = {j: self._sliced_reshard(r, self._destination(r.result)) for j, r in scatters.items()}
+        self.env.update((r.result.name, ending[j].shard) for j, r in scatters.items())
+        beginning = {i: self._sliced_reshard(r, self.env[r.operand.name]) for i, r in gathers.items()}
+        lower_stream(parts, beginning, ending)
+        return True
+
+    def _sliced_reshard(self, r: Reshard, shard: View) -> SlicedReshard:
+        return SlicedReshard(self.algorithms, r.axis, r.dim, shard, r.result.name, r.span)
 
     def _destination(self, value: Value) -> View:
         if value.name in self.destinations:

@@ -8,10 +8,10 @@ copied; or, when small, from the same parts in the same order by everyone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from wscc.analysis.gather_plan import GatherPlan, Move, Part
+from wscc.analysis.gather_plan import GatherPlan, Move, Part, only
 from wscc.ir.logical_mesh import LogicalMesh, mask
 from wscc.ir.op import Reshard
 from wscc.ir.per_die import NOBODY, Ints, flipped, times
@@ -33,6 +33,10 @@ class AxisGroups:
     plan: GatherPlan
     one_hop: bool
     replicated: bool = False
+
+    def only(self, root: int) -> AxisGroups:
+        """The same groups with the moves of the shard of one position alone."""
+        return replace(self, plan=only(self.plan, root))
 
     def by(self, algorithm: Algorithm) -> AxisGroups:
         """The same groups with the gather plan of another algorithm."""
@@ -110,6 +114,14 @@ def gathering(a: AxisGroups, x: View, out: View, dim: int, group: str) -> Iterat
 
 def reduce_scatter(a: AxisGroups, x: View, out: View, dim: int, group: str, combine: str = "add") -> None:
     """Append the gather plan run backwards: partial sums of a shard flow to its owner, accumulated on the way."""
+    for _ in scattering(a, x, out, dim, group, combine):
+        pass
+
+
+def scattering(
+    a: AxisGroups, x: View, out: View, dim: int, group: str, combine: str = "add"
+) -> Iterator[None]:
+    """Append a `reduce_scatter` a round at a time."""
     pending: list[tuple[Move, View]] = []
     for r, moves in enumerate(reversed(a.plan.rounds)):
         sends = []
@@ -123,6 +135,7 @@ def reduce_scatter(a: AxisGroups, x: View, out: View, dim: int, group: str, comb
         for move, source, slot in sends:
             a.send(move, source, slot, group)
         pending = [(move, slot) for move, _, slot in sends]
+        yield
     _sum_into(a, out, a.shard_view(x, dim, a.position), tuple(range(a.size)), pending, combine)
 
 

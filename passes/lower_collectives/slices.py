@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 from typing import Final
@@ -20,42 +20,102 @@ _SHARDS: Final = 6
 _GROWING: Final = 9
 # Operands that every slice reads and results that stay may take so many times the bytes for temporaries.
 _RESIDENT: Final = 6
+# Up to so many times the bytes for temporaries, operands that every slice reads again are sure to stay there.
+_NEAR: Final = 4
 
 
-def slices(s: StreamInstance) -> list[StreamInstance]:
-    """The stream itself if its shards are small, else as few slices of it as make them small."""
-    needed = -(-_temporary_bytes(s) // s.build.fast_bytes)
-    if needed <= 1:
-        return [s]
-    if s.stream.moving_out:
-        j = s.stream.moving_out[0]
-        term, shape = s.outs()[j], s.writes[j].shape
-    else:
-        i = s.stream.moving_in[0]
-        term, shape = s.ins()[i], s.reads[i].shape
+def slices(s: StreamInstance) -> Slices:
+    """The stream itself if its shards are small, else as few slices of it as make them small.
+
+    Along a factor that no result has, each slice adds to the sums of the one before, which have the type of sums.
+    """
+    needed = _needed(s)
+    cut = _best_cut(s, needed, _sliceable(s)) if needed > 1 else None
+    if cut is None:
+        return Slices([s], ())
+    sums = _with_sums(s) if cut.adds_up else s
+    parts = [_slice(sums, cut.factor, span) for span in cut.spans]
+    if cut.adds_up:
+        parts = [parts[0], *(replace(p, accumulate=(True,) * len(p.accumulate)) for p in parts[1:])]
+    settled = tuple((w, x) for w, x in zip(s.writes, sums.writes, strict=True) if w != x)
+    return Slices(parts, settled)
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """The slices of a stream in order. `sums`: results, and the temporaries in which their sums are after the last."""
+
+    slices: list[StreamInstance]
+    sums: tuple[tuple[View, View], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A cut of a stream along a factor: the span of each slice, and the bytes that all slices need at hand, beside
+    their shards. `adds_up`: whether slices are parts of the sums that are the results."""
+
+    factor: str
+    spans: list[Span]
+    resident: int
+    adds_up: bool
+
+
+def _needed(s: StreamInstance) -> int:
+    """The number of slices of which the temporaries are small."""
+    return -(-_temporary_bytes(s) // s.build.fast_bytes)
+
+
+def _best_cut(s: StreamInstance, needed: int, factors: Sequence[str]) -> _Cut | None:
+    """The cut along one of the factors that keeps fewest bytes at hand, if they fit; of equal ones the finest."""
+    cuts = [c for c in (_cut(s, f, needed) for f in factors) if len(c.spans) > 1 and _fits_fast_memory(s, c)]
+    near = _NEAR * s.build.fast_bytes
+    return min(cuts, key=lambda c: (max(near, c.resident), c.adds_up, -len(c.spans)), default=None)
+
+
+def _cut(s: StreamInstance, factor: str, needed: int) -> _Cut:
+    term, shape = _moving(s)
     sizes = dict(zip(term, shape, strict=True))
-    options = [(_spans(sizes[f], needed, _whole_tiles(s, term, sizes, f)), f) for f in _sliceable(s, term)]
-    spans, factor = next(
-        (c for c in options if len(c[0]) == needed), max(options, key=_span_count, default=([], ""))
-    )
-    if len(spans) < 2 or not _fits_fast_memory(s, factor):
-        return [s]
-    return [_slice(s, factor, span) for span in spans]
-
-
-def _fits_fast_memory(s: StreamInstance, factor: str) -> bool:
-    """Whether the operands that every slice reads again fit the fast memory, beside the results that stay."""
-    reads = [
+    adds_up = not any(factor in t for t in s.outs())
+    resting = [
         (v, t) for i, (v, t) in enumerate(zip(s.reads, s.ins(), strict=True)) if i not in s.stream.moving_in
     ]
-    if all(factor in t for _, t in reads):
+    resident = sum(v.bytes for v, t in resting if factor not in t)
+    if adds_up:
+        resident += sum(v.elements * v.dtype.accumulator.size for v in s.writes)
+    return _Cut(
+        factor, _spans(sizes[factor], needed, _whole_tiles(s, term, sizes, factor)), resident, adds_up
+    )
+
+
+def _moving(s: StreamInstance) -> tuple[Sequence[str], Sequence[int]]:
+    """The term and the local shape of the first value that moves: a result, if there is one."""
+    if s.stream.moving_out:
+        j = s.stream.moving_out[0]
+        return s.outs()[j], s.writes[j].shape
+    i = s.stream.moving_in[0]
+    return s.ins()[i], s.reads[i].shape
+
+
+def _fits_fast_memory(s: StreamInstance, cut: _Cut) -> bool:
+    """Whether what every slice of a cut needs fits the fast memory, beside its part of the results that stay."""
+    if not cut.resident:
         return True
-    stationary = [v for j, v in enumerate(s.writes) if j not in s.stream.moving_out]
-    return sum(v.bytes for v in (*(v for v, _ in reads), *stationary)) <= _RESIDENT * s.build.fast_bytes
+    stationary = sum(v.bytes for j, v in enumerate(s.writes) if j not in s.stream.moving_out)
+    part = 0 if cut.adds_up else stationary // len(cut.spans)
+    return cut.resident + part <= _RESIDENT * s.build.fast_bytes
 
 
-def _span_count(choice: tuple[list[Span], str]) -> int:
-    return len(choice[0])
+def _with_sums(s: StreamInstance) -> StreamInstance:
+    """The stream with results in temporaries of the type of sums, where they have another."""
+    return replace(
+        s,
+        writes=tuple(
+            v
+            if v.dtype is v.dtype.accumulator
+            else s.build.buffer(f"{s.group}.sums", v.shape, v.dtype.accumulator)
+            for v in s.writes
+        ),
+    )
 
 
 def _temporary_bytes(s: StreamInstance) -> int:
@@ -67,18 +127,29 @@ def _temporary_bytes(s: StreamInstance) -> int:
     return max(*(n * shards for n in (*operands, *results)), gathered)
 
 
-def _sliceable(s: StreamInstance, term: Sequence[str]) -> list[str]:
-    """Factors that may be sliced: all moving values and all results have them, and no kernel needs their
-    coordinates."""
-    rule = s.op.rule
+def _sliceable(s: StreamInstance) -> list[str]:
+    """Factors that may be sliced: all moving values and all results have them, and no kernel needs their coordinates.
+
+    The streamed factor comes last. It may be sliced unless operands are gathered whole before; of a product whose
+    results do not have it, the slices add up.
+    """
+    rule, streamed = s.op.rule, s.stream.factor
+    term, _ = _moving(s)
     terms = [*(s.ins()[i] for i in s.stream.moving_in), *rule.outs]
-    sliceable = [
-        f for f in term if f not in rule.whole | rule.streamed | rule.indexed and all(f in t for t in terms)
-    ]
-    # The streamed factor comes last, and is excluded where operands are gathered, since their shards are whole then.
+    free = [f for f in term if f not in rule.whole | rule.streamed | rule.indexed]
+    sliceable = [f for f in free if f != streamed and all(f in t for t in terms)]
+    if streamed in free and not (s.stream.moving_in and s.stream.moving_out) and _takes_slices(s, terms):
+        sliceable.append(streamed)
+    return sliceable
+
+
+def _takes_slices(s: StreamInstance, terms: Sequence[Sequence[str]]) -> bool:
+    """Whether slices of the streamed factor are parts of all results, or of sums that start empty."""
     streamed = s.stream.factor
-    is_allowed = streamed in sliceable and not (s.stream.moving_in and s.stream.moving_out)
-    return [f for f in sliceable if f != streamed] + ([streamed] if is_allowed else [])
+    if all(streamed in t for t in terms):
+        return True
+    adds_up = s.op.kind == "matmul" and not s.stream.moving_out and not any(streamed in t for t in s.outs())
+    return adds_up and not any(s.accumulate)
 
 
 def _whole_tiles(s: StreamInstance, term: Sequence[str], sizes: dict[str, int], factor: str) -> int:
@@ -119,5 +190,5 @@ def _slice(s: StreamInstance, factor: str, span: Span) -> StreamInstance:
             slice_view(v, t, is_moving=j in s.stream.moving_out)
             for j, (v, t) in enumerate(zip(s.writes, s.outs(), strict=True))
         ),
-        part=span if is_streamed else None,
+        cut=(factor, span),
     )

@@ -25,8 +25,8 @@ class StreamInstance:
     with Dependent Computation via Decomposition", ASPLOS 2023), here for any op.
 
     `reads`, `writes`: local views, shards of what moves, and whole along the factor else. `accumulate`: for each
-    result, whether the instance adds to its contents. `part`: first index and size of the slice of each shard, or all
-    of it."""
+    result, whether the instance adds to its contents. `cut`: the factor of which this is a slice, with the first index
+    and the number of indices; of the streamed factor, they are those of each shard."""
 
     groups: AxisGroups
     op: Op
@@ -36,7 +36,7 @@ class StreamInstance:
     coordinates: Coordinates
     runs: Runs
     accumulate: tuple[bool, ...]
-    part: tuple[int, int] | None = None
+    cut: tuple[str, tuple[int, int]] | None = None
 
     @property
     def build(self) -> FabricBuilder:
@@ -63,7 +63,7 @@ class StreamInstance:
             return view
         dim = term.index(self.stream.factor)
         shard = self.groups.shard_view(view, dim, self.groups.by_position(shards))
-        return sliced(shard, dim, *self.part) if self.part else shard
+        return sliced(shard, dim, *self.cut[1]) if self.cut and self.cut[0] == self.stream.factor else shard
 
     def run(
         self, shards: Shards, reads: tuple[View, ...], writes: tuple[View, ...], accumulate: tuple[bool, ...],

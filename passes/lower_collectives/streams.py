@@ -6,9 +6,9 @@ computed (TATP, arXiv 2512.14256, sec. 4).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import count, zip_longest
+from itertools import chain, count, zip_longest
 from typing import Final
 
 from wscc.analysis.gather_plan import GatherPlan, Move
@@ -17,24 +17,53 @@ from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.views import View, sliced
 from wscc.passes.lower_collectives.attention import RowSums, attention_row_sums, in_two_passes
 from wscc.passes.lower_collectives.reshards import add_arrived, arriving, gathering
-from wscc.passes.lower_collectives.slices import slices
+from wscc.passes.lower_collectives.sliced_reshards import SlicedReshard, with_operands, with_results
+from wscc.passes.lower_collectives.slices import Slices
 from wscc.passes.lower_collectives.stream_instance import Shards, StreamInstance
 
 Event = tuple[str, int]
+NO_RESHARDS: Final[Mapping[int, SlicedReshard]] = {}
 _OVER: Final = object()
 
 
-def lower_stream(s: StreamInstance) -> None:
-    """Append the kernels and transfers of a stream, in as many slices as fit the fast memory."""
-    parts = slices(s)
+def lower_stream(
+    parts: Slices,
+    gathers: Mapping[int, SlicedReshard] = NO_RESHARDS,
+    scatters: Mapping[int, SlicedReshard] = NO_RESHARDS,
+) -> None:
+    """Append the kernels and transfers of a stream, slice by slice; with those of reshards of the operands and results
+    that move, by number, which each slice does for itself."""
+    s = parts.slices[0]
     # A pass over all keys before another needs them all at hand.
-    if not s.stream.moving_out and not _passes(s):
-        for part in parts:
-            _gather_as_it_goes(part)
-        return
-    # While a message of a slice is in flight, another slice computes: each starts when the one before is half done.
+    if s.stream.moving_out or _passes(s):
+        _reduce_in_turns([with_results(part, scatters) for part in parts.slices])
+    else:
+        _gather_one_ahead([with_operands(part, gathers) for part in parts.slices])
+    for result, sums in parts.sums:
+        s.build.kernel("cast", [result], [sums])
+
+
+# A slice of a stream, with the rounds of what its operands wait for, or of what its results end in.
+_Slice = tuple[StreamInstance, list[Iterator[None]]]
+
+
+def _gather_one_ahead(slices: list[_Slice]) -> None:
+    """Append slices whose operands move, one after the other; while one computes, the next one is gathered."""
+    coming = [chain(*rounds) for _, rounds in slices]
+    _exhaust(coming[0])
+    for (part, _), its_next in zip_longest(slices, coming[1:], fillvalue=iter(())):
+        for _ in _gather_as_it_goes(part):
+            next(its_next, None)
+        _exhaust(its_next)
+
+
+def _reduce_in_turns(slices: list[_Slice]) -> None:
+    """Append slices whose results move. While a message of one is in flight, another computes: each starts when the one
+    before is half done."""
+    s = slices[0][0]
     rounds = len(s.groups.plan.rounds) * (2 if s.stream.moving_in else 1)  # operands are gathered first
-    waiting, running = [_reduce_as_it_goes(part) for part in parts], list[Iterator[None]]()
+    waiting = [chain(_reduce_as_it_goes(part), *ending) for part, ending in slices]
+    running = list[Iterator[None]]()
     for tick in count():
         if waiting and tick % max(1, -(-rounds // 2)) == 0:
             running.append(waiting.pop(0))
@@ -43,11 +72,16 @@ def lower_stream(s: StreamInstance) -> None:
             return
 
 
+def _exhaust(rounds: Iterator[None]) -> None:
+    for _ in rounds:
+        pass
+
+
 # --------------------------------------------------------------------------------------- operands that move
 
 
-def _gather_as_it_goes(s: StreamInstance) -> None:
-    """Append the rounds that gather operands, interleaved with the kernels on the chunks that have arrived."""
+def _gather_as_it_goes(s: StreamInstance) -> Iterator[None]:
+    """Append the rounds that gather operands, and the kernels on the chunks that have arrived: a chunk at a time."""
     plan = s.groups.plan
     events = _events(plan)
     slot_by_shard, slots = _allocate_slots(plan, events)
@@ -79,6 +113,7 @@ def _gather_as_it_goes(s: StreamInstance) -> None:
             m or (n > 0 and s.stream.factor not in t) for m, t in zip(s.accumulate, s.outs(), strict=True)
         )
         s.run(shards, reads, writes, accumulate)
+        yield
 
 
 def _events(plan: GatherPlan) -> list[Event]:

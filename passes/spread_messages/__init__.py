@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from wscc.analysis.aliases import aliases
-from wscc.analysis.dependences import Dependences
+from wscc.analysis.dependences import Dependences, Index
 from wscc.analysis.memory.fits import arrays_fit_sram, locals_fit, locals_fit_sram
 from wscc.analysis.memory.handed import handed_in
 from wscc.analysis.memory.live_ranges import all_ranges, live_peak
@@ -112,12 +112,23 @@ def _groups(
         ):
             members = sorted({*members, *predecessors.tolist()})
             predecessors, successors = dependences.neighbours(members)
-        if (len(predecessors) == 0) != (len(successors) == 0):
-            to = frozenset(s.to for i in members if isinstance(s := procedure.body[i], Send))
-            queue = len(predecessors) == 0, to
+        sends = [(i, s) for i in members if isinstance(s := procedure.body[i], Send)]
+        one_side = (len(predecessors) == 0) != (len(successors) == 0)
+        if one_side and _is_apart([i for i, _ in sends], predecessors, successors):
+            queue = len(predecessors) == 0, frozenset(s.to for _, s in sends)
             yield _Group(
                 tuple(members), frozenset(predecessors.tolist()), frozenset(successors.tolist()), queue
             )
+
+
+def _is_apart(sends: Sequence[int], predecessors: Index, successors: Index) -> bool:
+    """Whether all messages of a reshard are sent behind what it uses and before what uses it.
+
+    Not so where a stream does it slice by slice: some are used before others begin.
+    """
+    begins = not len(predecessors) or predecessors[-1] < sends[0]
+    ends = not len(successors) or sends[-1] < successors[0]
+    return bool(begins and ends)
 
 
 def _is_mostly_latency(members: Sequence[int], times: StatementTimes) -> bool:

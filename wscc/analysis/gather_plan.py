@@ -8,7 +8,7 @@ same plan run backwards.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from wscc.ir.per_die import NOBODY
@@ -54,6 +54,19 @@ class GatherPlan:
     rounds: tuple[tuple[Move, ...], ...]
     order: tuple[tuple[int, ...], ...]
     ready: tuple[int, ...]
+
+
+def only(plan: GatherPlan, shard: int) -> GatherPlan:
+    """The moves of one shard alone: a broadcast from its owner or, run backwards, a reduction to it."""
+
+    def moves(round_: tuple[Move, ...]) -> tuple[Move, ...]:
+        ours = (
+            replace(m, to=tuple(q if s == shard else NOBODY for q, s in zip(m.to, m.shard, strict=True)))
+            for m in round_
+        )
+        return tuple(m for m in ours if any(q != NOBODY for q in m.to))
+
+    return replace(plan, rounds=tuple(filter(None, map(moves, plan.rounds))))
 
 
 def ring(size: int) -> GatherPlan:

@@ -42,6 +42,11 @@ class DType(StrEnum):
         return float(2.0**-self.precision)
 
     @property
+    def accumulator(self) -> DType:
+        """The type in which sums of many such elements are kept."""
+        return DType.F32 if self is DType.BF16 else self
+
+    @property
     def is_float(self) -> bool:
         """Whether the elements are floating-point numbers."""
         return self is not DType.I32

@@ -94,6 +94,7 @@ def _best_fill(ranges: tuple[LiveRange, ...], fast: int) -> _FastMemory:
 _ORDERS: Final[tuple[Callable[[LiveRange], float], ...]] = (
     lambda x: -x.cost / x.size,
     lambda x: -x.cost,
+    lambda x: -x.cost / (x.size * max(1, x.last - x.first + 1)),
 )
 
 
