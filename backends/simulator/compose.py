@@ -21,6 +21,7 @@ from wscc.backends.simulator.clusters import CallNode, Cluster, LoopNode, Node, 
 from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.periods import Frame, Periods
 from wscc.backends.simulator.records import Hold
+from wscc.backends.simulator.uncollected import uncollected
 from wscc.diagnostics import Code, fail
 from wscc.disjoint_sets import DisjointSets
 
@@ -88,6 +89,11 @@ class Composer:
 
     def run(self) -> Composer:
         """Compose the whole step."""
+        with uncollected():
+            self._compose()
+        return self
+
+    def _compose(self) -> None:
         walks = [self._stage(s) for s in range(len(self._dies))]
         pending = [next(walk, None) for walk in walks]
         while any(pending):
@@ -102,7 +108,6 @@ class Composer:
             self._call((first[0], tuple((s, m[1]) for s in group if (m := pending[s]))))
             for s in group:
                 pending[s] = next(walks[s], None)
-        return self
 
     def _leap(self, pending: Sequence[JointCall | None]) -> None:
         """Skip whole periods of a pipeline in its steady state."""

@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
-from wscc.backends.simulator.calls import POST, SEND, WAIT, Cargo, Step
+from wscc.backends.simulator.calls import Cargo
 from wscc.backends.simulator.costs import Costs, Leg
+from wscc.backends.simulator.drafts import END, PORT, POST, SEND, WAIT
 from wscc.backends.simulator.records import DieUse, Hold, Link, LinkUse
-from wscc.backends.simulator.scripts import END, PORT, Scripts
+from wscc.backends.simulator.scripts import Scripts
 from wscc.diagnostics import Code, fail
 
-# (die, step, start, end): for traces.
-OnStep = Callable[[int, Step, int, int], None]
+# (die, instruction, start, end): for traces.
+OnStep = Callable[[int, int, int, int], None]
 # (link, channel, start, end): for traces.
 OnLink = Callable[[Link, int, int, int], None]
 # A message on a leg: [message, leg, number of the leg, next hop that it takes, time at which its last byte gets there].
@@ -168,7 +169,7 @@ class Simulation:
         end = max(time + ticks, self._port(name, time, hbm))
         self.dies[name].busy += end - time
         if self.on_step:
-            self.on_step(name, self._step(die, pc), time, end)
+            self.on_step(name, self.scripts.lines[die].places[pc], time, end)
         return end
 
     def _waited(self, die: int, pc: int, since: int, until: int) -> int:
@@ -178,14 +179,14 @@ class Simulation:
         end = self.scripts.lines[die].ops[pc][2]
         message = end >> 1
         start = min(max(since, self._posted[message], self._issued[message]), until)
-        use, step = self.dies[self.scripts.dies[die]], self._step(die, pc)
-        if step.across:
+        use = self.dies[self.scripts.dies[die]]
+        if self.scripts.across[message]:
             use.bubble += start - since
         else:
             use.idle += start - since
-        use.exposed[step.channel] += until - start
+        use.exposed[self.scripts.channels[message]] += until - start
         if self.on_step:
-            self.on_step(self.scripts.dies[die], step, since, until)
+            self.on_step(self.scripts.dies[die], self.scripts.lines[die].places[pc], since, until)
         return until
 
     def _port(self, die: int, time: int, ticks: int) -> int:
@@ -194,18 +195,13 @@ class Simulation:
         self._ports[die] = end
         return end
 
-    def _step(self, die: int, pc: int) -> Step:
-        lines = self.scripts.lines[die]
-        return lines.steps[lines.places[pc]]
-
     def _show_lead(self, die: int, pc: int, time: int) -> None:
-        """Show the steps that are the lead of an operation, which begins at `time`."""
+        """Show the instructions that are the lead of an operation, which begins at `time`."""
         assert self.on_step
         lines = self.scripts.lines[die]
         for place in range(lines.places[pc - 1] + 1 if pc else 0, lines.places[pc]):
-            step = lines.steps[place]
-            self.on_step(self.scripts.dies[die], step, time, time + step.ticks)
-            time += step.ticks
+            self.on_step(self.scripts.dies[die], place, time, time + lines.leads[place])
+            time += lines.leads[place]
 
     # -- messages -----------------------------------------------------------------------------------------
 
@@ -248,7 +244,11 @@ class Simulation:
             start, tail = max(start, time), max(tail, time + latency)
         else:
             start = self._free[link]
-            if start < time:
+            if start > time:
+                use = self.links[link]
+                use.queueing += start - time
+                use.conflicts += 1
+            else:
                 start = time
             tail = max(start + leg.span, tail + latency)
             self._free[link] = start + leg.hold
@@ -316,26 +316,21 @@ class Simulation:
                 yield Hold(link, asked, start + leg.hold, leg.hold), self.scripts.senders[message]
 
     def _count(self) -> None:
-        """Add up the uses of links."""
-        channels, links = self.scripts.channels, self.links
-        for link, asked, start, leg, message in self.uses:
-            use = links[link]
-            use.bytes += leg.part
-            use.channels[channels[message]] += leg.part
-            use.messages += 1
-            use.busy += leg.hold
-            if start > asked:
-                use.queueing += start - asked
-                use.conflicts += 1
+        """Complete the uses of links by what they carry at any time."""
+        for link, carried in self.scripts.traffic.items():
+            use = self.links[link]
+            use.bytes, use.messages, use.busy = carried.bytes, carried.messages, carried.busy
+            use.channels = carried.channels
 
     def _stuck(self) -> str:
         place = self.costs.wafer.coordinate
         waiting = sorted((die, n) for n, die in enumerate(self.scripts.dies) if self._since[n] >= 0)
         words = []
         for die, n in waiting[:4]:
-            step = self._step(n, self._pc[n])
+            lines, pc = self.scripts.lines[n], self._pc[n]
+            channel = self.scripts.channels[lines.ops[pc][2] >> 1]
             words.append(
-                f"die {place(self.stations[die])} in instruction {step.position} waits on channel {step.channel}"
+                f"die {place(self.stations[die])} in instruction {lines.places[pc]} waits on channel {channel}"
             )
         return "dies wait for one another: " + "; ".join(words)
 

@@ -9,9 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from wscc.backends.simulator.calls import ALONE_TREE, POST, SEND, WAIT, Builder, Cargo, Step
+from wscc.backends.simulator.calls import ALONE_TREE, Builder, Cargo, DieCall, Ends
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs, work_of
+from wscc.backends.simulator.drafts import POST, SEND, WAIT, Part, draft_of
 from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.scripts import Scripts
 from wscc.backends.simulator.whole import whole
@@ -116,23 +117,26 @@ def one_message(size: int, kind: str, path: tuple[int, ...]) -> tuple[Simulation
     legs = costs.legs(Route.along(path), size)
     cargo = Cargo(0, 1, size, legs, ALONE_TREE)
     scripts = {
-        0: [(0, [Step(SEND, 0, 0, 0, 0, 0, True, False, cargo), Step(WAIT, 1, 0, 0, 0, 0, True)])],
-        1: [(0, [Step(POST, 0, 0, 0, 0, 0), Step(WAIT, 1, 0, 0, 0, 0)])],
+        0: [(0, call([Part(SEND, channel=0, peer=1), Part(WAIT, channel=0, sent=True)], cargo))],
+        1: [(0, call([Part(POST, channel=0, peer=0), Part(WAIT, channel=0)]))],
     }
     return Simulation(costs, {0: 0, 1: 2}, Scripts.of(scripts), {0: 0, 1: 0}).run(), len(legs)
+
+
+def call(parts: list[Part], *cargos: Cargo) -> DieCall:
+    """The call of instructions on a die; every message is from die 0."""
+    draft = draft_of("f", parts, lambda part: part)
+    return DieCall(draft, tuple(Ends(0, m.channel, False) for m in draft.messages), cargos, 0)
 
 
 def send_all(routes: list[Route], size: int, merged: bool = False) -> Simulation:
     """Die 0 sends to dies 1, 2, ... on channels 0, 1, ...; all wait."""
     costs = Costs.of(replace(WAFER, rows=2), CUT_THROUGH)
     tree = (0, 1) if merged else ALONE_TREE
-    steps = [
-        Step(SEND, i, 0, 0, 0, i, True, False, Cargo(0, i + 1, size, costs.legs(r, size), tree))
-        for i, r in enumerate(routes)
-    ]
-    scripts = {0: [(0, steps)]}
+    cargos = [Cargo(0, i + 1, size, costs.legs(r, size), tree) for i, r in enumerate(routes)]
+    scripts = {0: [(0, call([Part(SEND, channel=i, peer=i + 1) for i in range(len(routes))], *cargos))]}
     for i in range(len(routes)):
-        scripts[i + 1] = [(0, [Step(POST, 0, 0, 0, 0, i), Step(WAIT, 1, 0, 0, 0, i)])]
+        scripts[i + 1] = [(0, call([Part(POST, channel=i, peer=0), Part(WAIT, channel=i)]))]
     return Simulation(costs, {0: 0}, Scripts.of(scripts), dict.fromkeys(scripts, 0)).run()
 
 
