@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -32,12 +33,8 @@ class Cargo(NamedTuple):
     tree: tuple[int, int]
 
 
-class Ends(NamedTuple):
-    """The dies of a message and its channel; `across` is true if they are of different stages."""
-
-    sender: int
-    channel: int
-    across: bool
+# Of a message: its sender, its channel, and true if its ends are of different stages.
+Ends = tuple[int, int, bool]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,19 +158,18 @@ class Builder:
 
     def _build(self, die: int, procedure: str, places: Places) -> DieCall:
         draft = self._draft(die, procedure, places)
-        messages = []
-        for channel, peer, sent in draft.messages:
-            other = self._die(die, peer)
-            across = self.stages[other] != self.stages[die]
-            messages.append(Ends(die if sent else other, channel, across))
-        sends: dict[int, int] = {}
-        cargos = tuple(self._cargo(die, send, sends) for send in draft.sends)
+        peers = [self._die(die, peer) for peer in draft.peers]
+        across = [self.stages[peer] != self.stages[die] for peer in peers]
+        messages = tuple([
+            (die if sent else peers[peer], channel, across[peer]) for channel, peer, sent in draft.messages
+        ])  # fmt: skip
+        cargos = tuple(self._cargos(die, draft, peers))
         # A tree reads what it sends once.
         read = {
             cargo.tree if cargo.tree != ALONE_TREE else (ALONE, n): send.hbm_bytes
             for n, (cargo, send) in reversed([*enumerate(zip(cargos, draft.sends, strict=True))])
         }
-        return DieCall(draft, tuple(messages), cargos, draft.hbm_bytes + sum(read.values()))
+        return DieCall(draft, messages, cargos, draft.hbm_bytes + sum(read.values()))
 
     def _draft(self, die: int, procedure: str, places: Places) -> Draft:
         """The draft for a die: the same for all with its code, unless an instruction takes longer on some of them."""
@@ -243,19 +239,28 @@ class Builder:
             raise fail(ErrorCode.ARTIFACT, f"die {die} is to wait for {time} picoseconds")
         return time * (SECOND // 10**12)
 
-    def _cargo(self, die: int, send: Send, sends: dict[int, int]) -> Cargo:
-        """The message of a send. The n-th sends of a die on merged routes are of one tree: a die sends on all of them
-        each time; `sends` counts them."""
-        number = self.integer(die, send.route)
-        tree = ALONE_TREE
-        if (merged := self.streams.routes[number].merged) != ALONE:
-            ordinal = sends[number] = sends.get(number, 0) + 1
-            tree = merged, ordinal
-        legs = self._legs.get((number, send.bytes))
-        if legs is None:
-            legs = self.costs.legs(self.streams.routes[number], send.bytes)
-            self._legs[number, send.bytes] = legs
-        return Cargo(die, self.integer(die, send.peer), send.bytes, legs, tree)
+    def _cargos(self, die: int, draft: Draft, peers: Sequence[int]) -> Iterator[Cargo]:
+        """The messages of all sends; equal ones are one object. The n-th sends of a die on merged routes are of one
+        tree: a die sends on all of them each time."""
+        numbers = [self.integer(die, route) for route in draft.routes]
+        merged = [self.streams.routes[number].merged for number in numbers]
+        counts: Counter[int] = Counter()
+        alike: dict[Send, Cargo] = {}
+        for send in draft.sends:
+            _, route, amount, _ = send
+            alone, cargo = merged[route] == ALONE, alike.get(send)
+            if not alone or cargo is None:
+                number = numbers[route]
+                counts[number] += 1
+                tree = ALONE_TREE if alone else (merged[route], counts[number])
+                cargo = Cargo(die, peers[send.peer], amount, self._legs_of(number, amount), tree)
+                alike[send] = cargo
+            yield cargo
+
+    def _legs_of(self, route: int, amount: int) -> tuple[Leg, ...]:
+        if (route, amount) not in self._legs:
+            self._legs[route, amount] = self.costs.legs(self.streams.routes[route], amount)
+        return self._legs[route, amount]
 
     def _value(self, die: int, value: Scalar) -> int:
         return self._rows[die][value.index] if isinstance(value, Column) else int(value)

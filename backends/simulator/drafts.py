@@ -62,30 +62,35 @@ class Step(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message that a die begins: with `peer`, which receives it if `sent`, or else sends it."""
+    """A message that a die begins: with an index of `Draft.peers`, which receives it if `sent`, or else sends it."""
 
     channel: int
-    peer: Field
+    peer: int
     sent: bool
 
 
 class Send(NamedTuple):
-    """What a SEND starts; `hbm_bytes` are those that it reads in HBM."""
+    """What a SEND starts; indices of `Draft.peers` and `Draft.routes`. `hbm_bytes` are those that it reads in HBM."""
 
-    peer: Field
-    route: Field
+    peer: int
+    route: int
     bytes: int
     hbm_bytes: int
 
 
 @dataclass(slots=True, eq=False)
 class Draft:
-    """The steps and their totals. `leads[position]` is the ticks of an instruction that is in the lead of a step, else
-    0; `busy` ticks of all leads are work and `delayed` are delays. `hbm_bytes` do not count those of `sends`."""
+    """The steps and their totals; the peers and routes of all messages, numbered.
+
+    `leads[position]` is the ticks of an instruction that is in the lead of a step, else 0; `busy` ticks of all leads
+    are work and `delayed` are delays. `hbm_bytes` do not count those of `sends`.
+    """
 
     steps: list[Step] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     sends: list[Send] = field(default_factory=list)
+    peers: dict[Field, int] = field(default_factory=dict)
+    routes: dict[Field, int] = field(default_factory=dict)
     leads: list[int] = field(default_factory=list)
     busy: int = 0
     delayed: int = 0
@@ -93,11 +98,6 @@ class Draft:
     ideal_ticks: int = 0
     tile_ticks: int = 0
     hbm_bytes: int = 0
-
-    @property
-    def sent_on(self) -> list[int]:
-        """The channel of each of `sends`."""
-        return [m.channel for m in self.messages if m.sent]
 
 
 def draft_of(procedure: str, body: Iterable[X], part_of: Callable[[X], Part]) -> Draft:
@@ -144,11 +144,13 @@ def _begin(d: Draft, part: Part, lead: int, position: int, begun: dict[tuple[int
     """The step of a `post` or `send`, which begins a message."""
     sent = part.kind == SEND
     message = begun[part.channel, sent] = len(d.messages)
-    d.messages.append(Message(part.channel, part.peer, sent))
+    peer = d.peers.setdefault(part.peer, len(d.peers))
+    d.messages.append(Message(part.channel, peer, sent))
     send = -1
     if sent:
         send = len(d.sends)
-        d.sends.append(Send(part.peer, part.route, part.bytes, part.hbm_bytes))
+        route = d.routes.setdefault(part.route, len(d.routes))
+        d.sends.append(Send(peer, route, part.bytes, part.hbm_bytes))
     return Step(lead, part.kind, position, 0, part.hbm, message, 0, send)
 
 

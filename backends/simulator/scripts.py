@@ -6,19 +6,20 @@ Made once for all states in which a call is entered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from wscc.backends.simulator.calls import Cargo, DieCall
+from wscc.backends.simulator.calls import Cargo, DieCall, Ends
+from wscc.backends.simulator.costs import Leg
 from wscc.backends.simulator.drafts import END, LEAD, PORT, POST, SEND, WAIT
 from wscc.backends.simulator.records import Link, LinkUse
 
 # The calls of a die: (number, call), where messages of different calls are distinguished by the number.
 Script = Sequence[tuple[int, DieCall]]
 
-# (lead, kind, message, ticks, ticks of the HBM's port, cargo). The message of a `WAIT` counts twice, and one more for
-# its side `sent`: it is the number of one of its ends.
-Op = tuple[int, int, int, int, int, Cargo | None]
+# (lead, kind, message, ticks, ticks of the HBM's port). The message of a `WAIT` counts twice, and one more for its
+# side `sent`: it is the number of one of its ends.
+Op = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,40 +34,73 @@ class Lines:
     delayed: int
 
 
+@dataclass(slots=True)
+class Messages:
+    """The messages of some calls by number: the number of the call, the sender, the channel, true if it is between
+    stages, the cargo (None: nothing sends it), and the ticks of the ports at both ends."""
+
+    calls: list[int] = field(default_factory=list)
+    senders: list[int] = field(default_factory=list)
+    channels: list[int] = field(default_factory=list)
+    across: list[bool] = field(default_factory=list)
+    cargos: list[Cargo | None] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
+    writes: list[int] = field(default_factory=list)
+    _numbers: dict[tuple[int, int, int], int] = field(default_factory=dict)
+
+    def number(self, call: int, ends: Ends) -> int:
+        """The number of a message of a call, a new one for a new message."""
+        sender, channel, across = ends
+        key = call, sender, channel
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.calls)
+            self.calls.append(call)
+            self.senders.append(sender)
+            self.channels.append(channel)
+            self.across.append(across)
+            self.cargos.append(None)
+            self.reads.append(0)
+            self.writes.append(0)
+        return number
+
+    def plain(self) -> list[Leg | None]:
+        """The leg of each message that takes one link, alone, from SRAM to SRAM; None for others."""
+        return [
+            cargo.legs[0]
+            if cargo and not (read or write or cargo.tree[0] >= 0)
+            and len(cargo.legs) == 1 and len(cargo.legs[0].links) == 1
+            else None
+            for cargo, read, write in zip(self.cargos, self.reads, self.writes, strict=True)
+        ]  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Scripts:
-    """The scripts of some dies; `calls` (their numbers), `senders`, `channels` and `across` are by message."""
+    """The scripts of some dies and their messages; `plain` is by message."""
 
     dies: tuple[int, ...]
     lines: tuple[Lines, ...]
-    calls: tuple[int, ...]
-    senders: tuple[int, ...]
-    channels: tuple[int, ...]
-    across: tuple[bool, ...]
-    cargos: tuple[tuple[int, int, Cargo], ...]  # (call, channel, cargo)
+    messages: Messages
+    plain: Sequence[Leg | None]
 
     @staticmethod
     def of(scripts: Mapping[int, Script]) -> Scripts:
         """The scripts by die, whose order decides between events of one time."""
-        messages: dict[tuple[int, int, int], int] = {}
-        across: list[bool] = []
-        lines = tuple(_lines(script, messages, across) for script in scripts.values())
-        calls, senders, channels = zip(*messages, strict=True) if messages else ((), (), ())
-        cargos = tuple(
-            (call, channel, cargo) for script in scripts.values() for call, die_call in script
-            for channel, cargo in zip(die_call.draft.sent_on, die_call.cargos, strict=True)
-        )  # fmt: skip
-        return Scripts(tuple(scripts), lines, calls, senders, channels, tuple(across), cargos)
+        messages = Messages()
+        lines = tuple(_lines(script, messages) for script in scripts.values())
+        return Scripts(tuple(scripts), lines, messages, messages.plain())
 
     @cached_property
     def traffic(self) -> dict[Link, LinkUse]:
         """What each link carries, at any time: a link carries the bytes of a tree once."""
         links: dict[Link, LinkUse] = {}
         trees: set[tuple[object, ...]] = set()
-        for call, channel, cargo in self.cargos:
-            for number, leg in enumerate(cargo.legs):
+        m = self.messages
+        for call, channel, cargo in zip(m.calls, m.channels, m.cargos, strict=True):
+            for number, leg in enumerate(cargo.legs if cargo else ()):
                 for link in leg.links:
-                    if cargo.tree[0] >= 0:
+                    if cargo and cargo.tree[0] >= 0:
                         key = call, cargo.source, cargo.tree, number, link
                         if key in trees:
                             continue
@@ -81,44 +115,42 @@ class Scripts:
         return links
 
 
-def _lines(script: Script, messages: dict[tuple[int, int, int], int], across: list[bool]) -> Lines:
-    """The operations of one die. `messages` numbers messages by (call, sender, channel) and gains those of this die."""
+def _lines(script: Script, messages: Messages) -> Lines:
+    """The operations of one die; `messages` gains those of this die."""
     ops: list[Op] = []
     places: list[int] = []
     leads: list[int] = []
     busy = delayed = carried = 0
     for call, die_call in script:
         draft, cargos = die_call.draft, die_call.cargos
-        numbers = []
-        for sender, channel, is_across in die_call.messages:
-            number = messages.setdefault((call, sender, channel), len(messages))
-            if number == len(across):
-                across.append(is_across)
-            numbers.append(number)
+        numbers = [messages.number(call, ends) for ends in die_call.messages]
         before = len(leads)
         for lead, kind, position, ticks, hbm, message, side, send in draft.steps:
             if carried:  # what the call before ended with
                 if kind == PORT:
-                    ops.append((carried, LEAD, -1, 0, 0, None))
+                    ops.append((carried, LEAD, -1, 0, 0))
                     places.append(before + position)
                 else:
                     lead += carried
                 carried = 0
             if kind == WAIT:
-                ops.append((lead, WAIT, 2 * numbers[message] + side, 0, 0, None))
+                ops.append((lead, WAIT, 2 * numbers[message] + side, 0, 0))
             elif kind == SEND:
-                ops.append((lead, SEND, numbers[message], 0, hbm, cargos[send]))
+                number = numbers[message]
+                ops.append((lead, SEND, number, 0, hbm))
+                messages.cargos[number], messages.reads[number] = cargos[send], hbm
             elif kind == POST:
-                ops.append((lead, POST, numbers[message], 0, hbm, None))
+                ops.append((lead, POST, numbers[message], 0, hbm))
+                messages.writes[numbers[message]] = hbm
             elif kind == END:
                 carried = lead
                 continue
             else:
-                ops.append((lead, kind, -1, ticks, hbm, None))
+                ops.append((lead, kind, -1, ticks, hbm))
             places.append(before + position)
         leads += draft.leads
         busy += draft.busy
         delayed += draft.delayed
-    ops.append((carried, END, -1, 0, 0, None))
+    ops.append((carried, END, -1, 0, 0))
     places.append(len(leads))
     return Lines(ops, places, leads, busy, delayed)

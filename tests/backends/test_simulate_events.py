@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from wscc.backends.simulator.calls import ALONE_TREE, Builder, Cargo, DieCall, Ends
+from wscc.backends.simulator.calls import ALONE_TREE, Builder, Cargo, DieCall
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs, work_of
 from wscc.backends.simulator.drafts import POST, SEND, WAIT, Part, draft_of
@@ -126,7 +126,7 @@ def one_message(size: int, kind: str, path: tuple[int, ...]) -> tuple[Simulation
 def call(parts: list[Part], *cargos: Cargo) -> DieCall:
     """The call of instructions on a die; every message is from die 0."""
     draft = draft_of("f", parts, lambda part: part)
-    return DieCall(draft, tuple(Ends(0, m.channel, False) for m in draft.messages), cargos, 0)
+    return DieCall(draft, tuple((0, m.channel, False) for m in draft.messages), cargos, 0)
 
 
 def send_all(routes: list[Route], size: int, merged: bool = False) -> Simulation:
