@@ -64,7 +64,7 @@ class Builder:
     # By the identity of a code, if need be of one die.
     _drafts: dict[tuple[int, int, Places], Draft] = field(default_factory=dict, repr=False)
     _peers: dict[int, set[Field]] = field(default_factory=dict, repr=False)
-    _touches: dict[int, set[tuple[int, Field, int, int]]] = field(default_factory=dict, repr=False)
+    _touches: dict[int, dict[tuple[int, Field], tuple[int, int]]] = field(default_factory=dict, repr=False)
     _legs: dict[tuple[int, int], tuple[Leg, ...]] = field(default_factory=dict, repr=False)
     _calls: dict[tuple[int, str, Places], DieCall] = field(default_factory=dict, repr=False)
     _bounds: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict, repr=False)
@@ -119,22 +119,24 @@ class Builder:
             for die in (d for d, s in enumerate(self.stages) if s == stage):
                 code = self.code(die, procedure)
                 args = code.args
-                for arg, at, first, last in self._touched(code):
+                for (arg, at), (first, last) in self._touched(code).items():
                     offset = self.integer(die, at)
                     low, high = bounds.get(arg, (offset + first, offset + last))
                     bounds[arg] = min(low, offset + first), max(high, offset + last)
             self._bounds[key] = [bounds.get(i, (0, 0)) for i in range(args)]
         return self._bounds[key]
 
-    def _touched(self, code: Code) -> set[tuple[int, Field, int, int]]:
-        """(argument, offset, first byte, last byte) of all operands in arguments, each once."""
+    def _touched(self, code: Code) -> dict[tuple[int, Field], tuple[int, int]]:
+        """The first and last (exclusive) byte of each argument from an offset, over all operands: from 0, or from what
+        differs between dies."""
         if id(code) not in self._touches:
-            self._touches[id(code)] = {
-                (r.arg, r.offset, r.low, r.high)
-                for x in {id(x): x for x in code.body}.values()
-                for r in self.work(x).reaches
-                if r.arg >= 0
-            }
+            touched = self._touches[id(code)] = {}
+            for x in {id(x): x for x in code.body}.values():
+                for r in self.work(x).reaches:
+                    if r.arg >= 0:
+                        at, plus = (r.offset, 0) if isinstance(r.offset, Column) else (0, r.offset)
+                        low, high = touched.get((r.arg, at), (plus + r.low, plus + r.high))
+                        touched[r.arg, at] = min(low, plus + r.low), max(high, plus + r.high)
         return self._touches[id(code)]
 
     def work(self, x: Instruction) -> Work:

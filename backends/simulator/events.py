@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, Final
 
+from wscc.backends.simulator.calls import Cargo
 from wscc.backends.simulator.costs import Costs, Leg
 from wscc.backends.simulator.drafts import END, PORT, POST, SEND, WAIT
 from wscc.backends.simulator.records import DieUse, Hold, Link, LinkUse
@@ -252,16 +253,17 @@ class Simulation:
     def _hop(self, flight: _Flight, time: int) -> None:
         """Move a message whose first byte is at the next link of its leg, at the slot's memory, or about to be read."""
         message, leg, number, hop, tail = flight
-        cargo = self.scripts.messages.cargos[message]
+        m = self.scripts.messages
+        cargo = m.cargos[message]
         assert cargo is not None
         shared = None
         if cargo.tree[0] >= 0:
-            shared = self._trees[self.scripts.messages.calls[message], cargo.source, *cargo.tree, number]
-        if not hop and self.scripts.messages.reads[message]:
-            time, tail = self._read(message, leg, time, tail, shared)
+            shared = self._trees[m.calls[message], cargo.source, *cargo.tree, number]
+        if not hop and m.reads[message]:
+            time, tail = self._read(m.reads[message], cargo, leg, time, tail, shared)
         links = leg.links
         if hop == len(links):
-            self._fill(message, leg, time, tail)
+            self._fill(message, m.writes[message], cargo, leg, time, tail)
             return
         link = links[hop]
         latency = self.costs.latency
@@ -277,21 +279,20 @@ class Simulation:
             self._through(2 * message + 1, tail - latency)
         hop += 1
         head = tail if self.costs.links.store_and_forward else start + latency
-        if hop == len(links) and not self.scripts.messages.writes[message]:
-            self._fill(message, leg, head, tail)
+        if hop == len(links) and not m.writes[message]:
+            self._fill(message, 0, cargo, leg, head, tail)
         else:
             flight[3], flight[4] = hop, tail
             self._push(head, flight)
 
     def _read(
-        self, message: int, leg: Leg, time: int, tail: int, shared: dict[object, tuple[int, int]] | None
-    ) -> tuple[int, int]:
-        """The times at which the first byte of the leg and the last have been read from HBM; a tree reads its bytes
-        once."""
-        cargo = self.scripts.messages.cargos[message]
-        assert cargo is not None
+        self, whole: int, cargo: Cargo, leg: Leg, time: int, tail: int,
+        shared: dict[object, tuple[int, int]] | None,
+    ) -> tuple[int, int]:  # fmt: skip
+        """The times at which the first byte of the leg and the last have been read from HBM, whose port the message
+        takes for `whole` ticks; a tree reads its bytes once."""
         if shared is None or "read" not in shared:
-            ticks = _share(self.scripts.messages.reads[message], leg.part, cargo.bytes)
+            ticks = _share(whole, leg.part, cargo.bytes)
             end = self._port(cargo.source, time, ticks)
             begin = end - ticks
             if shared is not None:
@@ -300,12 +301,11 @@ class Simulation:
             begin, end = shared["read"]
         return max(time, begin), max(tail, end)
 
-    def _fill(self, message: int, leg: Leg, time: int, end: int) -> None:
-        """Write the bytes of a leg that has come to its end to their part of the slot."""
-        if ticks := self.scripts.messages.writes[message]:
-            cargo = self.scripts.messages.cargos[message]
-            assert cargo is not None
-            port = self._port(cargo.to, time, _share(ticks, leg.part, cargo.bytes))
+    def _fill(self, message: int, whole: int, cargo: Cargo, leg: Leg, time: int, end: int) -> None:
+        """Write the bytes of a leg that has come to its end to their part of the slot; if it is in HBM, the message
+        takes the port for `whole` ticks."""
+        if whole:
+            port = self._port(cargo.to, time, _share(whole, leg.part, cargo.bytes))
             end = max(end, port)
         if not leg.links:  # from a die to itself
             self._through(2 * message + 1, end)
