@@ -6,6 +6,9 @@ states do not mix. Equal code, memory and state take equally long: the result is
 between stages is left once the state at the start of a turn has occurred before: all further turns are repetitions of
 those in between. So are turns of loops with messages between stages, once all stages are back in a state (`periods`).
 
+No run is derived from another of the same call by the order of its messages and their slack: entered otherwise, a layer
+has another order on its contended links nearly each time (12 orders among 14 states of GPT-3, 8 among 13 of llama2-7b).
+
 Two effects are neglected: dies that have entered the next call may compete for links with dies in the call before,
 and stages share links outside the calls that they make together.
 """

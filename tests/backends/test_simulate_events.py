@@ -78,6 +78,20 @@ def test_a_message_from_and_to_hbm_moves_at_its_pace() -> None:
     assert ends(SEND_100.format(at=8192), TAKE_100.format(at=8192), CUT_THROUGH) == [100, 300]
 
 
+@pytest.mark.parametrize("order", [(0, 8192), (8192, 0)])
+@pytest.mark.parametrize("roles", ["0", "01"])
+def test_dies_of_one_code_take_what_their_own_operands_take(order: tuple[int, int], roles: str) -> None:
+    """Results in SRAM on one die and in HBM on the other: what they have in common is the code alone."""
+    text = " ".join(f"role {r} {{ procedure f(0) {{ {GEMM.format(c='$0')} }} }}" for r in roles)
+    programs, steps = parse_wsa(f"{text} step {{ call f() }}")
+    bindings = np.array([[at] for at in order])
+    of_die = (int(roles[0]), int(roles[-1]))
+    streams = Streams(programs, steps, (0, 2), of_die, bindings, (), 10**6)
+    times = {0: 1.0, 8192: 256.0}
+    now = Composer(Builder(streams, Costs.of(WAFER))).run().now
+    assert [n / NS for n in now] == [times[at] for at in order]
+
+
 @pytest.mark.parametrize("kind", LINK_MODELS)
 @pytest.mark.parametrize("side", ["sent", "received"])
 def test_a_copy_within_a_die_takes_its_hbm_and_no_link_and_hides_work(side: str, kind: str) -> None:
