@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from wscc.backends.simulator.clusters import Cluster
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs
 from wscc.backends.simulator.records import DieUse, Link, LinkUse
@@ -89,23 +90,32 @@ def account(composer: Composer, profile: Profile) -> Account:
     end = max(composer.now)
     dies = tuple(DieTotal(idle=end - now) for now in composer.now)
     links: dict[Link, LinkTotal] = defaultdict(LinkTotal)
+    times_of: Counter[Cluster] = Counter()
+    procedure_of: dict[Cluster, str] = {}
     for entry, times in composer.tally.items():
         procedure = entry.variant[0]
         kinds = profile.channels(procedure)
         for die, call in zip(entry.cluster.dies, entry.cluster.calls, strict=True):
             total = dies[die]
-            total.flops += times * call.flops
+            draft, use = call.draft, entry.run.dies[die]
+            total.flops += times * draft.flops
             total.hbm_bytes += times * call.hbm_bytes
-            total.ideal += times * call.ideal_ticks
-            total.tiling += times * call.tile_ticks
-            use = entry.run.dies[die]
-            total.hbm += times * (use.busy - call.ideal_ticks - call.tile_ticks)
+            total.ideal += times * draft.ideal_ticks
+            total.tiling += times * draft.tile_ticks
+            total.hbm += times * (use.busy - draft.ideal_ticks - draft.tile_ticks)
             _wait(total, use, kinds, times)
+        times_of[entry.cluster] += times
+        procedure_of[entry.cluster] = procedure
         for link, link_use in entry.run.links.items():
-            _carry(links[link], link_use, procedure, kinds, times)
+            links[link].queueing += times * link_use.queueing
+            links[link].conflicts += times * link_use.conflicts
             share = link_use.busy / max(1, max(entry.leave))
             if share > links[link].peak:
                 links[link].peak, links[link].peak_call = share, procedure
+    for cluster, times in times_of.items():
+        procedure = procedure_of[cluster]
+        for link, carried in cluster.scripts.traffic.items():
+            _carry(links[link], carried, procedure, profile.channels(procedure), times)
     return Account(builder.costs, end, dies, dict(sorted(links.items())))
 
 
@@ -121,8 +131,6 @@ def _carry(total: LinkTotal, use: LinkUse, procedure: str, kinds: tuple[Origin, 
     total.bytes += times * use.bytes
     total.messages += times * use.messages
     total.busy += times * use.busy
-    total.queueing += times * use.queueing
-    total.conflicts += times * use.conflicts
     for channel, amount in use.channels.items():
         total.traffic[procedure, origin(kinds, channel)] += times * amount
 

@@ -1,16 +1,18 @@
-"""A call of a procedure on one die, as the event loop runs it: a flat list of steps with durations."""
+"""The calls of a procedure on single dies: a draft of the role, and what differs between its dies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from wscc.backends.simulator.costs import SECOND, Costs, Leg, Reach, Work, work_of
+from wscc.backends.simulator.drafts import COMPUTE, DELAY, POST, SEND, WAIT, Draft, Part, Send, draft_of
 from wscc.diagnostics import Code as ErrorCode
 from wscc.diagnostics import fail
 from wscc.ir.routes import ALONE
-from wscc.ir.streams.program import Code, Column, Field, Instruction, Streams, stage_of_role
+from wscc.ir.streams.program import Code, Column, Field, Instruction, Scalar, Streams, stage_of_role
 
 # The memories of the arguments of a call: IN_SRAM, IN_HBM, or an address (from 0 on) for one that is in both.
 Places = tuple[int, ...]
@@ -18,30 +20,7 @@ IN_SRAM: Final = -1
 IN_HBM: Final = -2
 
 ALONE_TREE: Final = (ALONE, 0)
-
-COMPUTE: Final = 0
-POST: Final = 1
-SEND: Final = 2
-WAIT: Final = 3
-DELAY: Final = 4
-
-
-class Step(NamedTuple):
-    """One instruction. `position` is its number in the code of the role.
-
-    COMPUTE takes `ticks`, and the HBM's port for `hbm` of them; DELAY takes `ticks` alone. The other kinds concern
-    the message `channel` from `sender`; `across` is true if it comes from another stage or goes to one.
-    """
-
-    kind: int
-    position: int
-    ticks: int = 0
-    hbm: int = 0
-    sender: int = -1
-    channel: int = -1
-    sent: bool = False
-    across: bool = False
-    cargo: Cargo | None = None
+_KINDS: Final = {"post": POST, "send": SEND, "wait": WAIT, "delay": DELAY}
 
 
 class Cargo(NamedTuple):
@@ -54,14 +33,17 @@ class Cargo(NamedTuple):
     tree: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class DieCall:
-    """The steps of one die in a call, and their totals, which do not depend on the time of the call."""
+# Of a message: its sender, its channel, and true if its ends are of different stages.
+Ends = tuple[int, int, bool]
 
-    steps: tuple[Step, ...]
-    flops: int
-    ideal_ticks: int
-    tile_ticks: int
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DieCall:
+    """A call on one die: `messages` and `cargos` are those of the draft. `hbm_bytes` are all that the die accesses."""
+
+    draft: Draft
+    messages: tuple[Ends, ...]
+    cargos: tuple[Cargo, ...]
     hbm_bytes: int
 
 
@@ -69,15 +51,20 @@ class DieCall:
 class Builder:
     """Builds the calls of a program's dies; equal calls are one object.
 
+    Roles share most of their instructions, and dies all but a few integers: what is the same is made once.
     `CompileError` W501 for a role without the procedure, or a malformed instruction.
     """
 
     streams: Streams
     costs: Costs
     stages: list[int] = field(init=False)
-    _codes: dict[tuple[int, str], Code] = field(init=False, repr=False)
+    _codes: dict[tuple[int, str], Code] = field(default_factory=dict, repr=False)  # equal ones are one object
     _works: dict[int, Work] = field(default_factory=dict, repr=False)
-    _costs: dict[tuple[int, Places], tuple[int, int, int, int]] = field(default_factory=dict, repr=False)
+    _parts: dict[Places, dict[int, Part]] = field(default_factory=dict, repr=False)
+    # By the identity of a code, if need be of one die.
+    _drafts: dict[tuple[int, int, Places], Draft] = field(default_factory=dict, repr=False)
+    _peers: dict[int, set[Field]] = field(default_factory=dict, repr=False)
+    _touches: dict[int, dict[tuple[int, Field], tuple[int, int]]] = field(default_factory=dict, repr=False)
     _legs: dict[tuple[int, int], tuple[Leg, ...]] = field(default_factory=dict, repr=False)
     _calls: dict[tuple[int, str, Places], DieCall] = field(default_factory=dict, repr=False)
     _bounds: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict, repr=False)
@@ -85,7 +72,10 @@ class Builder:
     def __post_init__(self) -> None:
         of_role = stage_of_role(self.streams)
         self.stages = [of_role[role] for role in self.streams.roles]
-        self._codes = {(p.role, c.name): c for p in self.streams.programs for c in p.procedures}
+        same: dict[tuple[str, int, tuple[int, ...]], Code] = {}
+        for p in self.streams.programs:
+            for c in p.procedures:
+                self._codes[p.role, c.name] = same.setdefault((c.name, c.args, tuple(map(id, c.body))), c)
         self._rows = [[int(n) for n in row] for row in self.streams.bindings]
         self._ends: list[tuple[int, int]] = [
             (min(column), max(column)) for column in zip(*self._rows, strict=True)
@@ -115,8 +105,10 @@ class Builder:
 
     def peers(self, die: int, procedure: str) -> set[int]:
         """The dies with which a die exchanges messages in a procedure."""
-        body = self.code(die, procedure).body
-        return {self._scalar(die, x, 1) for x in body if x.opcode in ("post", "send")}
+        code = self.code(die, procedure)
+        if id(code) not in self._peers:
+            self._peers[id(code)] = {_field(x.attrs[1][1]) for x in code.body if x.opcode in ("post", "send")}
+        return {self.integer(die, peer) for peer in self._peers[id(code)]}
 
     def reaches(self, stage: int, procedure: str) -> list[tuple[int, int]]:
         """The first and last (exclusive) byte of each argument that any die of the stage accesses, from its address."""
@@ -127,14 +119,25 @@ class Builder:
             for die in (d for d, s in enumerate(self.stages) if s == stage):
                 code = self.code(die, procedure)
                 args = code.args
-                for x in code.body:
-                    for r in self.work(x).reaches:
-                        if r.arg >= 0:
-                            offset = self.integer(die, r.offset)
-                            low, high = bounds.get(r.arg, (offset + r.low, offset + r.high))
-                            bounds[r.arg] = min(low, offset + r.low), max(high, offset + r.high)
+                for (arg, at), (first, last) in self._touched(code).items():
+                    offset = self.integer(die, at)
+                    low, high = bounds.get(arg, (offset + first, offset + last))
+                    bounds[arg] = min(low, offset + first), max(high, offset + last)
             self._bounds[key] = [bounds.get(i, (0, 0)) for i in range(args)]
         return self._bounds[key]
+
+    def _touched(self, code: Code) -> dict[tuple[int, Field], tuple[int, int]]:
+        """The first and last (exclusive) byte of each argument from an offset, over all operands: from 0, or from what
+        differs between dies."""
+        if id(code) not in self._touches:
+            touched = self._touches[id(code)] = {}
+            for x in {id(x): x for x in code.body}.values():
+                for r in self.work(x).reaches:
+                    if r.arg >= 0:
+                        at, plus = (r.offset, 0) if isinstance(r.offset, Column) else (0, r.offset)
+                        low, high = touched.get((r.arg, at), (plus + r.low, plus + r.high))
+                        touched[r.arg, at] = min(low, plus + r.low), max(high, plus + r.high)
+        return self._touches[id(code)]
 
     def work(self, x: Instruction) -> Work:
         """The work of an instruction, cached by identity."""
@@ -156,52 +159,65 @@ class Builder:
         return self.costs.in_hbm(r, place + self.integer(die, r.offset))
 
     def _build(self, die: int, procedure: str, places: Places) -> DieCall:
-        steps: list[Step] = []
-        flops = ideal = tiled = hbm_bytes = 0
-        ends: dict[tuple[int, bool], Step] = {}
-        sends: dict[int, int] = {}
-        trees: set[tuple[int, int]] = set()
-        for index, x in enumerate(self.code(die, procedure).body):
-            if x.opcode == "wait":
-                steps.append(_wait(x, index, ends, procedure))
-                continue
-            if x.opcode == "delay":
-                steps.append(Step(DELAY, index, self._delay(die, x)))
-                continue
-            amount, port, ticks, at_peak = self._cost(die, x, places)
-            if x.opcode in ("post", "send"):
-                step = self._message(die, x, index, port, self.work(x).reaches[0].bytes, sends)
-                ends[step.channel, x.opcode == "send"] = step
-                # A tree reads what it sends once.
-                amount = 0 if step.cargo is not None and step.cargo.tree in trees else amount
-                if step.cargo is not None and step.cargo.tree != ALONE_TREE:
-                    trees.add(step.cargo.tree)
-            else:
-                step = Step(COMPUTE, index, ticks, port)
-                flops += self.work(x).flops
-                ideal += at_peak
-                tiled += ticks
-            hbm_bytes += amount
-            steps.append(step)
-        return DieCall(tuple(steps), flops, ideal, tiled - ideal, hbm_bytes)
+        draft = self._draft(die, procedure, places)
+        peers = [self._die(die, peer) for peer in draft.peers]
+        across = [self.stages[peer] != self.stages[die] for peer in peers]
+        messages = tuple([
+            (die if sent else peers[peer], channel, across[peer]) for channel, peer, sent in draft.messages
+        ])  # fmt: skip
+        cargos = tuple(self._cargos(die, draft, peers))
+        # A tree reads what it sends once.
+        read = {
+            cargo.tree if cargo.tree != ALONE_TREE else (ALONE, n): send.hbm_bytes
+            for n, (cargo, send) in reversed([*enumerate(zip(cargos, draft.sends, strict=True))])
+        }
+        return DieCall(draft, messages, cargos, draft.hbm_bytes + sum(read.values()))
 
-    def _cost(self, die: int, x: Instruction, places: Places) -> tuple[int, int, int, int]:
-        """Of an instruction: bytes in HBM, the ticks of its port for them, the ticks of its work, and those at the
-        peak of a die. Remembered where they are the same on all dies: roles share most of their instructions."""
-        key = id(x), places
-        cost = self._costs.get(key)
-        if cost is None:
-            work = self.work(x)
-            amount = sum(self._in_hbm(die, r, places) for r in work.reaches)
-            cost = (
-                amount,
-                self.costs.hbm(amount),
-                self.costs.compute(work.tiled),
-                self.costs.compute(work.flops),
-            )
-            if all(self._is_fixed(r, places) for r in work.reaches):
-                self._costs[key] = cost
-        return cost
+    def _draft(self, die: int, procedure: str, places: Places) -> Draft:
+        """The draft for a die: the same for all with its code, unless an instruction takes longer on some of them."""
+        code, everywhere = self.code(die, procedure), -1
+        for key in ((id(code), everywhere, places), (id(code), die, places)):
+            if key in self._drafts:
+                return self._drafts[key]
+        parts, alike = self._parts.setdefault(places, {}), True
+
+        def part_of(x: Instruction) -> Part:
+            nonlocal alike
+            part = parts.get(id(x))
+            if part is None:
+                part = self._part(die, x, places)
+                if self._is_alike(x, places):
+                    parts[id(x)] = part
+                else:
+                    alike = False
+            return part
+
+        draft = draft_of(procedure, code.body, part_of)
+        return self._drafts.setdefault((id(code), everywhere if alike else die, places), draft)
+
+    def _part(self, die: int, x: Instruction, places: Places) -> Part:
+        kind = _KINDS.get(x.opcode, COMPUTE)
+        if kind == WAIT:
+            return Part(WAIT, channel=int(x.attrs[0][1]), sent=x.attrs[1][1] == "sent")  # type: ignore[arg-type]
+        if kind == DELAY:
+            return Part(DELAY, self._delay(die, x))
+        work = self.work(x)
+        amount = sum(self._in_hbm(die, r, places) for r in work.reaches)
+        port = self.costs.hbm(amount)
+        if kind == COMPUTE:
+            ticks, at_peak = self.costs.compute(work.tiled), self.costs.compute(work.flops)
+            return Part(COMPUTE, ticks, port, amount, work.flops, at_peak)
+        channel, peer, *route = (v for _, v in x.attrs)
+        return Part(
+            kind, 0, port, amount, channel=self._value(die, channel), peer=_field(peer),
+            route=_field(route[0]) if kind == SEND else ALONE, bytes=work.reaches[0].bytes,
+        )  # fmt: skip
+
+    def _is_alike(self, x: Instruction, places: Places) -> bool:
+        """True if an instruction takes as long on every die."""
+        if x.opcode in ("wait", "delay"):
+            return not isinstance(x.attrs[0][1], Column)
+        return all(self._is_fixed(r, places) for r in self.work(x).reaches)
 
     def _is_fixed(self, r: Reach, places: Places) -> bool:
         """True if an operand has the same bytes in HBM on every die."""
@@ -212,48 +228,45 @@ class Builder:
         sram, (least, greatest) = self.costs.wafer.die.sram, self._ends[r.offset.index]
         return greatest + r.high <= sram or least + r.low >= sram
 
-    def _message(
-        self, die: int, x: Instruction, index: int, hbm: int, amount: int, sends: dict[int, int]
-    ) -> Step:
-        channel, peer = (self._scalar(die, x, i) for i in (0, 1))
-        if not 0 <= peer < len(self.stages):
-            raise fail(ErrorCode.ARTIFACT, f"die {die} exchanges messages with {peer}, which is no die")
-        across = self.stages[peer] != self.stages[die]
-        if x.opcode == "post":
-            return Step(POST, index, 0, hbm, peer, channel, False, across)
-        number = self._scalar(die, x, 2)
-        cargo = self._cargo(die, peer, amount, number, sends)
-        return Step(SEND, index, 0, hbm, die, channel, True, across, cargo)
+    def _die(self, die: int, peer: Field) -> int:
+        """The die at the other end of a message."""
+        other = self.integer(die, peer)
+        if not 0 <= other < len(self.stages):
+            raise fail(ErrorCode.ARTIFACT, f"die {die} exchanges messages with {other}, which is no die")
+        return other
 
     def _delay(self, die: int, x: Instruction) -> int:
-        time = self._scalar(die, x, 0)
+        time = self._value(die, x.attrs[0][1])
         if time < 0:
             raise fail(ErrorCode.ARTIFACT, f"die {die} is to wait for {time} picoseconds")
         return time * (SECOND // 10**12)
 
-    def _cargo(self, die: int, peer: int, amount: int, number: int, sends: dict[int, int]) -> Cargo:
-        """The message of a send on route `number`. The n-th sends of a die on merged routes are of one tree: a die
-        sends on all of them each time."""
-        route = self.streams.routes[number]
-        ordinal = sends[number] = sends.get(number, 0) + 1
-        tree = (route.merged, ordinal) if route.merged != ALONE else ALONE_TREE
-        legs = self._legs.get((number, amount))
-        if legs is None:
-            legs = self._legs[number, amount] = self.costs.legs(route, amount)
-        return Cargo(die, peer, amount, legs, tree)
+    def _cargos(self, die: int, draft: Draft, peers: Sequence[int]) -> Iterator[Cargo]:
+        """The messages of all sends; equal ones are one object. The n-th sends of a die on merged routes are of one
+        tree: a die sends on all of them each time."""
+        numbers = [self.integer(die, route) for route in draft.routes]
+        merged = [self.streams.routes[number].merged for number in numbers]
+        counts: Counter[int] = Counter()
+        alike: dict[Send, Cargo] = {}
+        for send in draft.sends:
+            _, route, amount, _ = send
+            alone, cargo = merged[route] == ALONE, alike.get(send)
+            if not alone or cargo is None:
+                number = numbers[route]
+                counts[number] += 1
+                tree = ALONE_TREE if alone else (merged[route], counts[number])
+                cargo = Cargo(die, peers[send.peer], amount, self._legs_of(number, amount), tree)
+                alike[send] = cargo
+            yield cargo
 
-    def _scalar(self, die: int, x: Instruction, i: int) -> int:
-        value = x.attrs[i][1]
+    def _legs_of(self, route: int, amount: int) -> tuple[Leg, ...]:
+        if (route, amount) not in self._legs:
+            self._legs[route, amount] = self.costs.legs(self.streams.routes[route], amount)
+        return self._legs[route, amount]
+
+    def _value(self, die: int, value: Scalar) -> int:
         return self._rows[die][value.index] if isinstance(value, Column) else int(value)
 
 
-def _wait(x: Instruction, index: int, ends: dict[tuple[int, bool], Step], procedure: str) -> Step:
-    """The step of a `wait`; `ends` has the step that began the message, by (channel, is a send)."""
-    channel, sent = int(x.attrs[0][1]), x.attrs[1][1] == "sent"  # type: ignore[arg-type]
-    beginning = ends.get((channel, sent))
-    if beginning is None:
-        raise fail(
-            ErrorCode.ARTIFACT,
-            f"`{procedure}` instruction {index} waits for channel {channel}, on which nothing was begun",
-        )
-    return Step(WAIT, index, 0, 0, beginning.sender, channel, sent, beginning.across)
+def _field(value: Scalar) -> Field:
+    return value if isinstance(value, Column) else int(value)

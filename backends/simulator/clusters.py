@@ -32,27 +32,20 @@ def groups_of(dies: Iterable[int], joined: DisjointSets[object]) -> tuple[tuple[
 def clusters_of(calls: Mapping[int, DieCall]) -> tuple[Cluster, ...]:
     """The clusters of a call by die."""
     joined: DisjointSets[object] = DisjointSets()
-    links = {die: _links(call) for die, call in calls.items()}
+    links = {}
     for die, call in calls.items():
-        for step in call.steps:
-            if step.cargo is not None:
-                joined.union(die, step.cargo.to)
-        joined.union(die, *links[die])
+        legs = {leg.links for cargo in call.cargos for leg in cargo.legs}
+        links[die] = {link for path in legs for link in path}
+        joined.union(die, *{cargo.to for cargo in call.cargos}, *links[die])
     return tuple(
         Cluster(
             dies,
             tuple(calls[d] for d in dies),
             frozenset(link for d in dies for link in links[d]),
-            Scripts.of({d: [(0, calls[d].steps)] for d in dies}),
+            Scripts.of({d: [(0, calls[d])] for d in dies}),
         )
         for dies in groups_of(calls, joined)
     )
-
-
-def _links(call: DieCall) -> set[tuple[int, int]]:
-    return {
-        link for step in call.steps if step.cargo is not None for leg in step.cargo.legs for link in leg.links
-    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,9 @@ states do not mix. Equal code, memory and state take equally long: the result is
 between stages is left once the state at the start of a turn has occurred before: all further turns are repetitions of
 those in between. So are turns of loops with messages between stages, once all stages are back in a state (`periods`).
 
+No run is derived from another of the same call by the order of its messages and their slack: entered otherwise, a layer
+has another order on its contended links nearly each time (12 orders among 14 states of GPT-3, 8 among 13 of llama2-7b).
+
 Two effects are neglected: dies that have entered the next call may compete for links with dies in the call before,
 and stages share links outside the calls that they make together.
 """
@@ -21,6 +24,7 @@ from wscc.backends.simulator.clusters import CallNode, Cluster, LoopNode, Node, 
 from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.periods import Frame, Periods
 from wscc.backends.simulator.records import Hold
+from wscc.backends.simulator.uncollected import uncollected
 from wscc.diagnostics import Code, fail
 from wscc.disjoint_sets import DisjointSets
 
@@ -88,6 +92,11 @@ class Composer:
 
     def run(self) -> Composer:
         """Compose the whole step."""
+        with uncollected():
+            self._compose()
+        return self
+
+    def _compose(self) -> None:
         walks = [self._stage(s) for s in range(len(self._dies))]
         pending = [next(walk, None) for walk in walks]
         while any(pending):
@@ -102,7 +111,6 @@ class Composer:
             self._call((first[0], tuple((s, m[1]) for s in group if (m := pending[s]))))
             for s in group:
                 pending[s] = next(walks[s], None)
-        return self
 
     def _leap(self, pending: Sequence[JointCall | None]) -> None:
         """Skip whole periods of a pipeline in its steady state."""

@@ -13,16 +13,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Final
 
-from wscc.backends.simulator.calls import POST, SEND, WAIT, Cargo, Step
+from wscc.backends.simulator.calls import Cargo
 from wscc.backends.simulator.costs import Costs, Leg
+from wscc.backends.simulator.drafts import END, PORT, POST, SEND, WAIT
 from wscc.backends.simulator.records import DieUse, Hold, Link, LinkUse
-from wscc.backends.simulator.scripts import END, PORT, Scripts
+from wscc.backends.simulator.scripts import Scripts
 from wscc.diagnostics import Code, fail
 
-# (die, step, start, end): for traces.
-OnStep = Callable[[int, Step, int, int], None]
+_BEGINS: Final = (SEND, POST)
+
+# (die, instruction, start, end): for traces.
+OnStep = Callable[[int, int, int, int], None]
 # (link, channel, start, end): for traces.
 OnLink = Callable[[Link, int, int, int], None]
 # A message on a leg: [message, leg, number of the leg, next hop that it takes, time at which its last byte gets there].
@@ -62,13 +65,8 @@ class Simulation:
     # By die: the next operation, the time since when it waits.
     _pc: list[int] = field(default_factory=list)
     _since: list[int] = field(default_factory=list)
-    # By message: when its slot was granted and its send issued, what it is, ticks of the ports at its two ends, legs
-    # that are not yet out, or there, and the time of the last of them that is.
-    _posted: list[int] = field(default_factory=list)
-    _issued: list[int] = field(default_factory=list)
-    _cargos: list[Cargo | None] = field(default_factory=list)
-    _reads: list[int] = field(default_factory=list)
-    _writes: list[int] = field(default_factory=list)
+    # By message: the time at which its slot was granted or it was sent; once it has both, the later one.
+    _begun: list[int] = field(default_factory=list)
     # By end of a message (twice its number, one more for its sender's end), as it is waited for: legs that are not yet
     # through, the last time of those that are, the time when all are, the die that waits for it.
     _legs: list[int] = field(default_factory=list)
@@ -79,18 +77,17 @@ class Simulation:
     def run(self) -> Simulation:
         """Run all scripts to their ends."""
         self._begin()
-        queue, advance, hop = self._queue, self._advance, self._hop
+        queue, advance, hop, cross = self._queue, self._advance, self._hop, self._cross
         while queue:
             time, _, event = heappop(queue)
             if type(event) is list:
                 hop(event, time)
-            elif type(event) is int:
-                advance(event, time)
+            elif type(event) is not int:
+                self._held_on(event, time)
+            elif event < 0:
+                cross(~event, time)
             else:
-                free = self._free[event.link]
-                self._free[event.link] = max(
-                    free, event.end if event.asked <= 0 else max(free, time) + event.ticks
-                )
+                advance(event, time if self._since[event] < 0 else self._resumed(event, time))
         if max(self._since, default=-1) >= 0:
             raise fail(Code.DEADLOCK, self._stuck())
         self._count()
@@ -98,10 +95,9 @@ class Simulation:
         return self
 
     def _begin(self) -> None:
-        dies, messages = len(self.scripts.dies), len(self.scripts.channels)
+        dies, messages = len(self.scripts.dies), len(self.scripts.plain)
         self._pc, self._since = [0] * dies, [-1] * dies
-        self._posted, self._issued, self._cargos = [-1] * messages, [-1] * messages, [None] * messages
-        self._reads, self._writes = [0] * messages, [0] * messages
+        self._begun = [-1] * messages
         self._legs, self._last = [0] * (2 * messages), [0] * (2 * messages)
         self._done, self._waits = [-1] * (2 * messages), [-1] * (2 * messages)
         for hold in self.held:
@@ -114,12 +110,12 @@ class Simulation:
         """Drop what only the loop needs: runs are kept by the hundred."""
         for cache in (self._free, self._trees, self._ports):
             cache.clear()
-        for table in (self._pc, self._since, self._posted, self._issued, self._cargos, self._reads,
-                      self._writes, self._legs, self._last, self._done, self._waits):  # fmt: skip
+        for table in (self._pc, self._since, self._begun, self._legs, self._last, self._done, self._waits):
             table.clear()
 
     def _push(self, time: int, event: int | _Flight | Hold) -> None:
-        """Queue an event: a die that goes on, a message at its next hop, or a hold of an earlier message."""
+        """Queue an event: a die that goes on, a message at its next hop, or a hold of an earlier message. A number
+        below zero is the complement of a message at its only link."""
         self._events += 1
         heappush(self._queue, (time, self._events, event))
 
@@ -127,48 +123,51 @@ class Simulation:
 
     def _advance(self, die: int, time: int) -> None:
         """Run a die until it waits, or until others may come before it at its HBM."""
-        ops, pc, done_at = self.scripts.lines[die].ops, self._pc[die], self._done
-        since = self._since[die]
-        if since >= 0:
-            self._since[die] = -1
-            time = self._waited(die, pc, since, time)
-            pc += 1
-            self._pc[die] = pc
+        ops, pc, done_at, begun = self.scripts.lines[die].ops, self._pc[die], self._done, self._begun
         while True:
-            lead, kind, message, _, hbm, cargo = ops[pc]
+            lead, kind, message, _, _ = ops[pc]
             if lead:
                 if self.on_step:
                     self._show_lead(die, pc, time)
                 time += lead
             if kind == WAIT:
                 done = done_at[message]
-                if done < 0:
+                if done > time:
+                    time = self._waited(die, pc, time, done)
+                elif done < 0:
                     self._waits[message] = die
                     self._since[die], self._pc[die] = time, pc
                     return
-                if done > time:
-                    time = self._waited(die, pc, time, done)
-            elif kind in (SEND, POST):
-                self._meet(kind, message, time, hbm, cargo)
+            elif kind in _BEGINS:
+                first = begun[message]
+                begun[message] = time if time > first else first
+                if first >= 0:
+                    self._start(message)
             elif kind == PORT:
                 if self._queue and self._queue[0][0] < time:
                     self._pc[die] = pc
                     self._push(time, die)
                     return
                 time = self._work(die, pc, time)
-            elif kind == END:
+            elif kind == END:  # a lead is nothing more
                 self.leave[self.scripts.dies[die]] = time
                 return
             pc += 1
 
+    def _resumed(self, die: int, time: int) -> int:
+        """End the wait of a die; returns when it goes on."""
+        since, pc = self._since[die], self._pc[die]
+        self._since[die], self._pc[die] = -1, pc + 1
+        return self._waited(die, pc, since, time)
+
     def _work(self, die: int, pc: int, time: int) -> int:
         """The time at which work with the HBM that starts at `time` is over."""
-        _, _, _, ticks, hbm, _ = self.scripts.lines[die].ops[pc]
+        _, _, _, ticks, hbm = self.scripts.lines[die].ops[pc]
         name = self.scripts.dies[die]
         end = max(time + ticks, self._port(name, time, hbm))
         self.dies[name].busy += end - time
         if self.on_step:
-            self.on_step(name, self._step(die, pc), time, end)
+            self.on_step(name, self.scripts.lines[die].places[pc], time, end)
         return end
 
     def _waited(self, die: int, pc: int, since: int, until: int) -> int:
@@ -177,15 +176,15 @@ class Simulation:
             return since
         end = self.scripts.lines[die].ops[pc][2]
         message = end >> 1
-        start = min(max(since, self._posted[message], self._issued[message]), until)
-        use, step = self.dies[self.scripts.dies[die]], self._step(die, pc)
-        if step.across:
+        start = min(max(since, self._begun[message]), until)
+        use = self.dies[self.scripts.dies[die]]
+        if self.scripts.messages.across[message]:
             use.bubble += start - since
         else:
             use.idle += start - since
-        use.exposed[step.channel] += until - start
+        use.exposed[self.scripts.messages.channels[message]] += until - start
         if self.on_step:
-            self.on_step(self.scripts.dies[die], step, since, until)
+            self.on_step(self.scripts.dies[die], self.scripts.lines[die].places[pc], since, until)
         return until
 
     def _port(self, die: int, time: int, ticks: int) -> int:
@@ -194,52 +193,77 @@ class Simulation:
         self._ports[die] = end
         return end
 
-    def _step(self, die: int, pc: int) -> Step:
-        lines = self.scripts.lines[die]
-        return lines.steps[lines.places[pc]]
-
     def _show_lead(self, die: int, pc: int, time: int) -> None:
-        """Show the steps that are the lead of an operation, which begins at `time`."""
+        """Show the instructions that are the lead of an operation, which begins at `time`."""
         assert self.on_step
         lines = self.scripts.lines[die]
         for place in range(lines.places[pc - 1] + 1 if pc else 0, lines.places[pc]):
-            step = lines.steps[place]
-            self.on_step(self.scripts.dies[die], step, time, time + step.ticks)
-            time += step.ticks
+            self.on_step(self.scripts.dies[die], place, time, time + lines.leads[place])
+            time += lines.leads[place]
 
     # -- messages -----------------------------------------------------------------------------------------
 
-    def _meet(self, kind: int, message: int, time: int, hbm: int, cargo: Cargo | None) -> None:
-        """Note that the slot of a message is granted, or that it is sent; it starts once it has both."""
-        if kind == SEND:
-            self._issued[message], self._cargos[message], self._reads[message] = time, cargo, hbm
-        else:
-            self._posted[message], self._writes[message] = time, hbm
-        if self._posted[message] >= 0 and self._cargos[message] is not None:
-            self._start(message)
-
     def _start(self, message: int) -> None:
-        cargo = self._cargos[message]
-        assert cargo is not None
-        time = max(self._posted[message], self._issued[message])
-        legs = cargo.legs
-        self._legs[2 * message] = self._legs[2 * message + 1] = len(legs)
-        for number, leg in enumerate(legs):
-            self._push(time, [message, leg, number, 0, time])
+        """Start a message whose slot is granted and that is sent."""
+        time = self._begun[message]
+        if self.scripts.plain[message]:
+            self._events += 1
+            heappush(self._queue, (time, self._events, ~message))
+        elif cargo := self.scripts.messages.cargos[message]:
+            legs = cargo.legs
+            self._legs[2 * message] = self._legs[2 * message + 1] = len(legs)
+            for number, leg in enumerate(legs):
+                self._push(time, [message, leg, number, 0, time])
+
+    def _cross(self, message: int, time: int) -> None:
+        """Move a message over its only link, as `_hop` does."""
+        leg = self.scripts.plain[message]
+        assert leg
+        link, latency = leg.links[0], self.costs.latency
+        start = self._grant(link, leg, message, time)
+        tail = start + leg.span
+        if tail < time + latency:
+            tail = time + latency
+        end = 2 * message
+        for side, through in ((end + 1, tail - latency), (end, tail)):
+            self._done[side] = through
+            if self._waits[side] >= 0:
+                self._push(through, self._waits[side])
+
+    def _grant(self, link: Link, leg: Leg, message: int, time: int) -> int:
+        """The time at which a link serves a message that asks for it."""
+        start = self._free[link]
+        if start > time:
+            use = self.links[link]
+            use.queueing += start - time
+            use.conflicts += 1
+        else:
+            start = time
+        self._free[link] = start + leg.hold
+        self.uses.append((link, time, start, leg, message))
+        if self.on_link:
+            self.on_link(link, self.scripts.messages.channels[message], start, start + leg.hold)
+        return start
+
+    def _held_on(self, hold: Hold, time: int) -> None:
+        """Let a link serve an earlier message."""
+        free = self._free[hold.link]
+        self._free[hold.link] = max(free, hold.end if hold.asked <= 0 else max(free, time) + hold.ticks)
 
     def _hop(self, flight: _Flight, time: int) -> None:
         """Move a message whose first byte is at the next link of its leg, at the slot's memory, or about to be read."""
         message, leg, number, hop, tail = flight
-        cargo = self._cargos[message]
+        m = self.scripts.messages
+        cargo = m.cargos[message]
         assert cargo is not None
         shared = None
         if cargo.tree[0] >= 0:
-            shared = self._trees[self.scripts.calls[message], cargo.source, *cargo.tree, number]
-        if not hop and self._reads[message]:
-            time, tail = self._read(message, leg, time, tail, shared)
+            shared = self._trees[m.calls[message], cargo.source, *cargo.tree, number]
+        if not hop and m.reads[message]:
+            time, tail = self._read(m.reads[message], cargo, leg, time, tail, shared)
         links = leg.links
         if hop == len(links):
-            self._fill(message, leg, time, tail)
+            self._fill(message, m.writes[message], cargo, leg, time, tail)
             return
         link = links[hop]
         latency = self.costs.latency
@@ -247,35 +271,28 @@ class Simulation:
             start, tail = shared[link]
             start, tail = max(start, time), max(tail, time + latency)
         else:
-            start = self._free[link]
-            if start < time:
-                start = time
+            start = self._grant(link, leg, message, time)
             tail = max(start + leg.span, tail + latency)
-            self._free[link] = start + leg.hold
-            self.uses.append((link, time, start, leg, message))
             if shared is not None:
                 shared[link] = start, tail
-            if self.on_link:
-                self.on_link(link, self.scripts.channels[message], start, start + leg.hold)
         if not hop:
             self._through(2 * message + 1, tail - latency)
         hop += 1
         head = tail if self.costs.links.store_and_forward else start + latency
-        if hop == len(links) and not self._writes[message]:
-            self._fill(message, leg, head, tail)
+        if hop == len(links) and not m.writes[message]:
+            self._fill(message, 0, cargo, leg, head, tail)
         else:
             flight[3], flight[4] = hop, tail
             self._push(head, flight)
 
     def _read(
-        self, message: int, leg: Leg, time: int, tail: int, shared: dict[object, tuple[int, int]] | None
-    ) -> tuple[int, int]:
-        """The times at which the first byte of the leg and the last have been read from HBM; a tree reads its bytes
-        once."""
-        cargo = self._cargos[message]
-        assert cargo is not None
+        self, whole: int, cargo: Cargo, leg: Leg, time: int, tail: int,
+        shared: dict[object, tuple[int, int]] | None,
+    ) -> tuple[int, int]:  # fmt: skip
+        """The times at which the first byte of the leg and the last have been read from HBM, whose port the message
+        takes for `whole` ticks; a tree reads its bytes once."""
         if shared is None or "read" not in shared:
-            ticks = _share(self._reads[message], leg.part, cargo.bytes)
+            ticks = _share(whole, leg.part, cargo.bytes)
             end = self._port(cargo.source, time, ticks)
             begin = end - ticks
             if shared is not None:
@@ -284,12 +301,11 @@ class Simulation:
             begin, end = shared["read"]
         return max(time, begin), max(tail, end)
 
-    def _fill(self, message: int, leg: Leg, time: int, end: int) -> None:
-        """Write the bytes of a leg that has come to its end to their part of the slot."""
-        if ticks := self._writes[message]:
-            cargo = self._cargos[message]
-            assert cargo is not None
-            port = self._port(cargo.to, time, _share(ticks, leg.part, cargo.bytes))
+    def _fill(self, message: int, whole: int, cargo: Cargo, leg: Leg, time: int, end: int) -> None:
+        """Write the bytes of a leg that has come to its end to their part of the slot; if it is in HBM, the message
+        takes the port for `whole` ticks."""
+        if whole:
+            port = self._port(cargo.to, time, _share(whole, leg.part, cargo.bytes))
             end = max(end, port)
         if not leg.links:  # from a die to itself
             self._through(2 * message + 1, end)
@@ -313,29 +329,24 @@ class Simulation:
         """The links that messages of this run held beyond a time, each with the sender."""
         for link, asked, start, leg, message in self.uses:
             if start + leg.hold > after:
-                yield Hold(link, asked, start + leg.hold, leg.hold), self.scripts.senders[message]
+                yield Hold(link, asked, start + leg.hold, leg.hold), self.scripts.messages.senders[message]
 
     def _count(self) -> None:
-        """Add up the uses of links."""
-        channels, links = self.scripts.channels, self.links
-        for link, asked, start, leg, message in self.uses:
-            use = links[link]
-            use.bytes += leg.part
-            use.channels[channels[message]] += leg.part
-            use.messages += 1
-            use.busy += leg.hold
-            if start > asked:
-                use.queueing += start - asked
-                use.conflicts += 1
+        """Complete the uses of links by what they carry at any time."""
+        for link, carried in self.scripts.traffic.items():
+            use = self.links[link]
+            use.bytes, use.messages, use.busy = carried.bytes, carried.messages, carried.busy
+            use.channels = carried.channels
 
     def _stuck(self) -> str:
         place = self.costs.wafer.coordinate
         waiting = sorted((die, n) for n, die in enumerate(self.scripts.dies) if self._since[n] >= 0)
         words = []
         for die, n in waiting[:4]:
-            step = self._step(n, self._pc[n])
+            lines, pc = self.scripts.lines[n], self._pc[n]
+            channel = self.scripts.messages.channels[lines.ops[pc][2] >> 1]
             words.append(
-                f"die {place(self.stations[die])} in instruction {step.position} waits on channel {step.channel}"
+                f"die {place(self.stations[die])} in instruction {lines.places[pc]} waits on channel {channel}"
             )
         return "dies wait for one another: " + "; ".join(words)
 

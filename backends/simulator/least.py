@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wscc.backends.simulator.calls import COMPUTE, Builder, DieCall
+from wscc.backends.simulator.calls import Builder, DieCall
+from wscc.backends.simulator.drafts import PORT
 from wscc.ir.streams.program import Address, ProgramCall, ProgramStep
 
 
@@ -29,7 +30,7 @@ def _die(b: Builder, die: int) -> int:
 
 
 def _busy(call: DieCall) -> int:
-    return sum(max(step.ticks, step.hbm) for step in call.steps if step.kind == COMPUTE)
+    return call.draft.busy + sum(max(s.ticks, s.hbm) for s in call.draft.steps if s.kind == PORT)
 
 
 def _calls(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from wscc.backends.simulator.account import origin
-from wscc.backends.simulator.calls import WAIT, Builder, Step
+from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.compose import Entry, Observer
 from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.events import Simulation
@@ -76,12 +76,13 @@ class Trace:
             die: self.profile.instructions(self.builder.streams.roles[die], self.builder.code(die, procedure))
             for die in cluster.dies
         }
+        codes = {die: self.builder.code(die, procedure).body for die in cluster.dies}
         events: list[Slice] = []
 
-        def on_step(die: int, step: Step, begin: int, end: int) -> None:
+        def on_step(die: int, position: int, begin: int, end: int) -> None:
             if end > begin:
-                word = "wait " if step.kind == WAIT else ""
-                events.append((die, begin, end, word + self._name(names[die][step.position])))
+                word = "wait " if codes[die][position].opcode == "wait" else ""
+                events.append((die, begin, end, word + self._name(names[die][position])))
 
         def on_link(link: Link, channel: int, begin: int, end: int) -> None:
             events.append((link, begin, end, self._name(origin(kinds, channel))))

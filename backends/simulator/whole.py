@@ -20,7 +20,7 @@ def whole(b: Builder) -> Simulation:
         for name, args in dynamic_calls(b.streams.steps[stage]):
             counts[name] += 1
             number = numbers.setdefault((name, counts[name]), len(numbers))
-            script.append((number, b.call(die, name, b.places(stage, name, args)).steps))
+            script.append((number, b.call(die, name, b.places(stage, name, args))))
         scripts[die] = script
     stations = dict(enumerate(b.streams.dies))
     return Simulation(b.costs, stations, Scripts.of(scripts), dict.fromkeys(scripts, 0)).run()

@@ -9,9 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from wscc.backends.simulator.calls import ALONE_TREE, POST, SEND, WAIT, Builder, Cargo, Step
+from wscc.backends.simulator.calls import ALONE_TREE, Builder, Cargo, DieCall
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import SECOND, Costs, work_of
+from wscc.backends.simulator.drafts import POST, SEND, WAIT, Part, draft_of
 from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.scripts import Scripts
 from wscc.backends.simulator.whole import whole
@@ -77,6 +78,20 @@ def test_a_message_from_and_to_hbm_moves_at_its_pace() -> None:
     assert ends(SEND_100.format(at=8192), TAKE_100.format(at=8192), CUT_THROUGH) == [100, 300]
 
 
+@pytest.mark.parametrize("order", [(0, 8192), (8192, 0)])
+@pytest.mark.parametrize("roles", ["0", "01"])
+def test_dies_of_one_code_take_what_their_own_operands_take(order: tuple[int, int], roles: str) -> None:
+    """Results in SRAM on one die and in HBM on the other: what they have in common is the code alone."""
+    text = " ".join(f"role {r} {{ procedure f(0) {{ {GEMM.format(c='$0')} }} }}" for r in roles)
+    programs, steps = parse_wsa(f"{text} step {{ call f() }}")
+    bindings = np.array([[at] for at in order])
+    of_die = (int(roles[0]), int(roles[-1]))
+    streams = Streams(programs, steps, (0, 2), of_die, bindings, (), 10**6)
+    times = {0: 1.0, 8192: 256.0}
+    now = Composer(Builder(streams, Costs.of(WAFER))).run().now
+    assert [n / NS for n in now] == [times[at] for at in order]
+
+
 @pytest.mark.parametrize("kind", LINK_MODELS)
 @pytest.mark.parametrize("side", ["sent", "received"])
 def test_a_copy_within_a_die_takes_its_hbm_and_no_link_and_hides_work(side: str, kind: str) -> None:
@@ -116,23 +131,26 @@ def one_message(size: int, kind: str, path: tuple[int, ...]) -> tuple[Simulation
     legs = costs.legs(Route.along(path), size)
     cargo = Cargo(0, 1, size, legs, ALONE_TREE)
     scripts = {
-        0: [(0, [Step(SEND, 0, 0, 0, 0, 0, True, False, cargo), Step(WAIT, 1, 0, 0, 0, 0, True)])],
-        1: [(0, [Step(POST, 0, 0, 0, 0, 0), Step(WAIT, 1, 0, 0, 0, 0)])],
+        0: [(0, call([Part(SEND, channel=0, peer=1), Part(WAIT, channel=0, sent=True)], cargo))],
+        1: [(0, call([Part(POST, channel=0, peer=0), Part(WAIT, channel=0)]))],
     }
     return Simulation(costs, {0: 0, 1: 2}, Scripts.of(scripts), {0: 0, 1: 0}).run(), len(legs)
+
+
+def call(parts: list[Part], *cargos: Cargo) -> DieCall:
+    """The call of instructions on a die; every message is from die 0."""
+    draft = draft_of("f", parts, lambda part: part)
+    return DieCall(draft, tuple((0, m.channel, False) for m in draft.messages), cargos, 0)
 
 
 def send_all(routes: list[Route], size: int, merged: bool = False) -> Simulation:
     """Die 0 sends to dies 1, 2, ... on channels 0, 1, ...; all wait."""
     costs = Costs.of(replace(WAFER, rows=2), CUT_THROUGH)
     tree = (0, 1) if merged else ALONE_TREE
-    steps = [
-        Step(SEND, i, 0, 0, 0, i, True, False, Cargo(0, i + 1, size, costs.legs(r, size), tree))
-        for i, r in enumerate(routes)
-    ]
-    scripts = {0: [(0, steps)]}
+    cargos = [Cargo(0, i + 1, size, costs.legs(r, size), tree) for i, r in enumerate(routes)]
+    scripts = {0: [(0, call([Part(SEND, channel=i, peer=i + 1) for i in range(len(routes))], *cargos))]}
     for i in range(len(routes)):
-        scripts[i + 1] = [(0, [Step(POST, 0, 0, 0, 0, i), Step(WAIT, 1, 0, 0, 0, i)])]
+        scripts[i + 1] = [(0, call([Part(POST, channel=i, peer=0), Part(WAIT, channel=i)]))]
     return Simulation(costs, {0: 0}, Scripts.of(scripts), dict.fromkeys(scripts, 0)).run()
 
 

@@ -25,8 +25,8 @@ from typing import Any, Final
 
 from tests.bench.roof_cases import CASES, Case
 from wscc.backends.simulator.account import account
-from wscc.backends.simulator.calls import COMPUTE
 from wscc.backends.simulator.compose import Composer
+from wscc.backends.simulator.drafts import PORT, Draft
 from wscc.backends.simulator.result import Result, result
 from wscc.diagnostics import CompileError
 from wscc.driver.compile import load, program_of
@@ -129,7 +129,7 @@ def _waits(composer: Composer, profile: Profile) -> tuple[Counter[str], Counter[
     for entry, times in composer.tally.items():
         procedure, die = entry.variant[0], entry.cluster.dies[0]
         many = times * len(entry.cluster.dies)
-        for op, ticks in _hbm_of(composer, profile, procedure, die, entry.cluster.calls[0].steps):
+        for op, ticks in _hbm_of(composer, profile, procedure, die, entry.cluster.calls[0].draft):
             hbm[f"{procedure}/{op}"] += many * ticks
         channels = profile.channels(procedure)
         for channel, ticks in entry.run.dies[die].exposed.items():
@@ -138,12 +138,12 @@ def _waits(composer: Composer, profile: Profile) -> tuple[Counter[str], Counter[
 
 
 def _hbm_of(
-    composer: Composer, profile: Profile, procedure: str, die: int, steps: tuple[Any, ...]
+    composer: Composer, profile: Profile, procedure: str, die: int, draft: Draft
 ) -> Iterator[tuple[str, int]]:
     builder = composer.builder
     origins = profile.instructions(builder.streams.roles[die], builder.code(die, procedure))
-    for step in steps:
-        if step.kind == COMPUTE and step.hbm > step.ticks:
+    for step in draft.steps:
+        if step.kind == PORT and step.hbm > step.ticks:
             yield origins[step.position].op, step.hbm - step.ticks
 
 

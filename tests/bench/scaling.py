@@ -1,4 +1,5 @@
-"""What real sizes cost to compile, cold: seconds, memory and size of the artifact, each in a new process.
+"""What real sizes cost to compile, cold, and to simulate: seconds, memory and size of the artifact, each in a new
+process.
 
 Seconds of the processor are shown beside those of the clock: they depend less on what else the machine does.
 """
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from tests.bench.simulating import Simulating, simulating
+
 ROOM = "--set wafer.die.hbm=2000GB"
 
 
@@ -28,12 +31,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one compilation; `refused` is the last line of the error, if it is one."""
+    """Of one compilation and the simulation of what it made; `refused` is the last line of the error, if it is one."""
 
     seconds: float
     cpu: float
     memory: int
     artifact: int
+    simulating: Simulating | None = None
     refused: str = ""
 
 
@@ -73,7 +77,10 @@ CASES = (
 
 def show_scaling(times: int) -> None:
     print(f"real sizes, cold: medians of {times}; the last column compares with the case named before")
-    print(f"{'':<22}{'seconds':>9}{'CPU s':>8}{'memory MB':>11}{'artifact MB':>13}")
+    print(
+        f"{'':<22}{'seconds':>9}{'CPU s':>8}{'memory MB':>11}{'artifact MB':>13}{'simulated CPU s':>17}"
+        f"{'us/instruction':>16}"
+    )
     known: dict[str, Cost] = {}
     for case in CASES:
         cost = known[case.name] = _median([_compile(case.options) for _ in range(times)])
@@ -82,10 +89,14 @@ def show_scaling(times: int) -> None:
             continue
         row = f"{case.name:<22}{cost.seconds:>9.2f}{cost.cpu:>8.2f}"
         row += f"{cost.memory / 1e6:>11.0f}{cost.artifact / 1e6:>13.2f}"
+        if cost.simulating:
+            row += f"{cost.simulating.cpu:>17.2f}{1e6 * cost.simulating.cpu / cost.simulating.instructions:>16.1f}"
         if case.beside:
             other = known[case.beside]
             row += f"   CPU {_more(cost.cpu, other.cpu):+.1f} %"
             row += f", artifact {_more(cost.artifact, other.artifact):+.2f} %"
+            if cost.simulating and other.simulating:
+                row += f", simulated CPU {_more(cost.simulating.cpu, other.simulating.cpu):+.1f} %"
         print(row, flush=True)
     print()
 
@@ -98,7 +109,8 @@ def _more(a: float, b: float) -> float:
 def _median(costs: list[Cost]) -> Cost:
     return Cost(
         median(c.seconds for c in costs), median(c.cpu for c in costs),
-        round(median(c.memory for c in costs)), costs[0].artifact, costs[0].refused,
+        round(median(c.memory for c in costs)), costs[0].artifact,
+        min((c.simulating for c in costs if c.simulating), key=lambda s: s.cpu, default=None), costs[0].refused,
     )  # fmt: skip
 
 
@@ -118,4 +130,5 @@ def _compile(options: str) -> Cost:
         refused = next((line for line in text.splitlines() if line.startswith("error")), "")
         assert (process.returncode != 0) == bool(refused), text
         size = sum(f.stat().st_size for f in out.rglob("*") if f.is_file()) if out.is_dir() else 0
-    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, size, refused)
+        simulated = None if refused else simulating(out)
+    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, size, simulated, refused)

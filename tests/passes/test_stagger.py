@@ -249,7 +249,7 @@ def test_messages_that_stand_in_line_outlive_the_call_that_sent_them(kind: str) 
     builder = Builder(planned().artifact.streams, Costs.of(ROW, kind))
     exact = whole(builder)
     assert max(Composer(builder).run().now) == pytest.approx(max(exact.leave.values()), rel=0.01)
-    executed = sum(len(lines.steps) for lines in exact.scripts.lines)
+    executed = sum(len(lines.leads) for lines in exact.scripts.lines)
     assert length(builder) == executed
 
 
