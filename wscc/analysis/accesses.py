@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wscc.analysis.overlaps import Index, overlapping
+from wscc.analysis.intervals.overlaps import Index, overlapping
 from wscc.analysis.statement_accesses import accessed, where_of
 from wscc.analysis.view_overlap import Dims, dims_of
 from wscc.ir.die_arrays import as_array

@@ -1,4 +1,4 @@
-"""Which of many strided regions of one buffer share a byte, on dies that have them at different places.
+"""Search for overlaps among strided regions of one buffer, on dies that have them at different places.
 
 Pairs that may are found by sweeps over sorted intervals, in time that grows with the regions on all classes of dies and
 with the pairs found; these are then compared exactly. A sweep goes over the bytes of the buffer or, for columns of
@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.analysis.interval_grid import Rows
+from wscc.analysis.intervals.grid import Rows
 from wscc.analysis.view_overlap import Dims, overlap, span
 
 Index: TypeAlias = NDArray[np.intp]
@@ -162,7 +162,7 @@ class _Compared:
 
     def _compared(self, k: Index, others: Index, strided: NDArray[np.bool_]) -> NDArray[np.bool_]:
         intersects = (self.low[k] < self.high[others]) & (self.low[others] < self.high[k])
-        overlaps: NDArray[np.bool_] = intersects.any(axis=1)
+        overlaps = np.asarray(intersects.any(axis=1))
         strided = strided & overlaps
         alike = strided & (self.stride[others] == self.stride[k]) & (self.rows[k] > 0)
         for chosen, compare in ((alike, self._matrices), (strided & ~alike, self._any)):
@@ -178,32 +178,35 @@ class _Compared:
         first, width = -self.rows[others][:, None], self.width[others][:, None]
         in_row = (column < own_width) & (first < row) & (row < own_rows)
         wrapped = (column + width > distance) & (first < row + 1) & (row + 1 < own_rows)
-        overlaps: NDArray[np.bool_] = ((in_row | wrapped) & intersects).any(axis=1)
-        return overlaps
+        return np.asarray(((in_row | wrapped) & intersects).any(axis=1))
 
     def _any(self, k: Index, others: Index, intersects: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether regions of any dimensions overlap, from distances on classes of dies where their intervals do."""
         pair, die = np.nonzero(intersects)
         shift = self.low[others[pair], die] - self.low[k[pair], die]
-        new = np.ones(len(pair), np.bool_)  # most pairs are as far apart on all dies
-        new[1:] = (pair[1:] != pair[:-1]) | (shift[1:] != shift[:-1])
-        pair, shift = pair[new], shift[new]
-        known: dict[tuple[int, int, int], bool] = {}
-        overlaps = np.zeros(len(k), np.bool_)
-        forms = zip(
-            self.form[k[pair]].tolist(), self.form[others[pair]].tolist(), shift.tolist(), strict=True
-        )
-        for n, key in zip(pair.tolist(), forms, strict=True):
-            if key not in known:
-                known[key] = overlap(self.dims[key[0]], self.dims[key[1]], key[2])
-            overlaps[n] |= known[key]
-        return overlaps
+        forms = self.form[k[pair]] * len(self.dims) + self.form[others[pair]]
+        order = np.lexsort((shift, forms))
+        forms, shift = forms[order], shift[order]
+        # Few forms are compared at few distances.
+        number = np.cumsum(_is_new(forms) | _is_new(shift)) - 1
+        first = np.flatnonzero(np.diff(number, prepend=-1))
+        compared = [
+            overlap(*(self.dims[form] for form in divmod(both, len(self.dims))), distance)
+            for both, distance in zip(forms[first].tolist(), shift[first].tolist(), strict=True)
+        ]
+        hit = pair[order[np.asarray(compared, np.bool_)[number]]]
+        return np.bincount(hit, minlength=len(k)) > 0
+
+
+def _is_new(column: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    """Whether each number differs from the one before it; the first does."""
+    return np.concatenate([np.ones(len(column[:1]), np.bool_), column[1:] != column[:-1]])
 
 
 def _distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """The different ones of many numbers, ascending."""
     keys = np.sort(keys)
-    return keys[np.concatenate([keys[:1] == keys[:1], keys[1:] != keys[:-1]])]
+    return keys[_is_new(keys)]
 
 
 def _matrix(dims: Dims) -> tuple[int, int, int]:
