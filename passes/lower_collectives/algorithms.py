@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 from wscc.analysis.cost import LinkRates, Rates
 from wscc.analysis.gather_plan import GatherPlan, Move, Part, chain, direct, ring
@@ -28,6 +28,10 @@ _MOST_DIRECT: Final = 64
 _NEARLY: Final = 1.1
 # Reshards that are in flight together: they wait for their latency at the same time, and for the links in turn.
 _IN_FLIGHT: Final = 4
+
+
+# Of each move of a round, where the positions send to, and twice the shards that a message carries.
+_Ends: TypeAlias = tuple[tuple[tuple[int, ...], int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +143,15 @@ class Algorithms:
         groups = [[self.module.dies[i] for i in g] for g in LogicalMesh(self.module.axes).groups(axis)]
         size, topology = len(groups[0]), topology_of(self.module.machine, self.module.dies)
         paths = _Paths(topology, groups)
-        in_rings, in_chains = paths.algorithm(ring(size)), paths.algorithm(chain(size))
-        neighbours = (
-            [in_chains, in_rings] if in_chains.one_hop and not in_rings.one_hop else [in_rings, in_chains]
-        )
+        neighbours = self._between_neighbours(paths, size)
         return [*neighbours, paths.algorithm(direct(size))] if self._sends_to_all(size) else neighbours
+
+    def _between_neighbours(self, paths: _Paths, size: int) -> list[Algorithm]:
+        in_rings = paths.algorithm(ring(size))
+        if in_rings.one_hop:  # a chain takes twice the rounds, with as much on the fullest link of each
+            return [in_rings]
+        in_chains = paths.algorithm(chain(size))
+        return [in_chains, in_rings] if in_chains.one_hop else [in_rings, in_chains]
 
     def _sends_to_all(self, size: int) -> bool:
         return size <= _MOST_DIRECT or self.allgather == "multicast"
@@ -155,6 +163,7 @@ class _Paths:
 
     topology: Topology
     groups: list[list[int]]
+    _known: dict[_Ends, tuple[int, float]] = field(default_factory=dict)
 
     def algorithm(self, plan: GatherPlan) -> Algorithm:
         """The algorithm of a gather plan on all groups at once."""
@@ -162,13 +171,21 @@ class _Paths:
         return Algorithm(plan, tuple(rounds), all(hops == 1 for hops, _ in rounds))
 
     def _round(self, moves: tuple[Move, ...]) -> tuple[int, float]:
+        """The hops of the farthest message and the shards on the fullest link; the same for all rounds of a ring but
+        for the last."""
+        ends = tuple((m.to, 2 if m.part is Part.WHOLE else 1) for m in moves)
+        if ends not in self._known:
+            self._known[ends] = self._measured(ends)
+        return self._known[ends]
+
+    def _measured(self, moves: _Ends) -> tuple[int, float]:
         hops, shards = 0, Counter[tuple[int, int]]()
-        for move in moves:
-            weight = 2 if move.part is Part.WHOLE else 1
+        for to, weight in moves:
             for group in self.groups:
-                for source, q in zip(group, move.to, strict=True):
+                for source, q in zip(group, to, strict=True):
                     if q != NOBODY:
                         path = live_path(self.topology, source, group[q])
                         hops = max(hops, len(path) - 1)
-                        shards.update(dict.fromkeys(pairwise(path), weight))
+                        for hop in pairwise(path):
+                            shards[hop] += weight
         return hops, max(shards.values()) / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from wscc.analysis.interval_grid import Rows, RowsIndex
+from wscc.analysis.intervals.grid import Rows, RowsIndex
 from wscc.analysis.view_overlap import dims_of, overlap, span
 from wscc.ir.types import DType
 from wscc.ir.views import View, contiguous_strides, whole_view

@@ -9,6 +9,7 @@ import numpy as np
 from wscc.ir.die_arrays import DieArray
 from wscc.ir.per_die import NOBODY
 from wscc.ir.routes import ALONE, Leg, Route
+from wscc.machine.topology import Path
 from wscc.routing.flows import Piece
 from wscc.routing.router import Routing
 
@@ -21,6 +22,7 @@ class RouteTable:
     def __init__(self) -> None:
         self._numbers: dict[Route, int] = {}
         self._trees: dict[tuple[Legs, ...], int] = {}
+        self._alone: dict[tuple[Path, int], int] = {}
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -38,12 +40,23 @@ class RouteTable:
         for piece in routing.pieces:
             pieces.setdefault(tuple(n for ends in piece.demand.flows for n in ends), []).append(piece)
         for group in pieces.values():
+            if len(group) == 1 and len(group[0].paths) == 1:
+                numbers[list(group[0].demand.flows[0])] = self._whole(group[0].paths[0], group[0].channel)
+                continue
             legs = _legs(group)
             merged = ALONE if len(legs) == 1 else self._trees.setdefault(legs, len(self._trees))
             for ends, flow_legs in zip(group[0].demand.flows, legs, strict=True):
                 route = Route(flow_legs, merged)
                 numbers[list(ends)] = self._numbers.setdefault(route, len(self._numbers))
         return numbers
+
+    def _whole(self, path: Path, channel: int) -> int:
+        """The number of the route of messages that go on one path."""
+        number = self._alone.get((path, channel))
+        if number is None:
+            route = Route.along(path, channel)
+            number = self._alone[path, channel] = self._numbers.setdefault(route, len(self._numbers))
+        return number
 
 
 def _legs(pieces: list[Piece]) -> tuple[Legs, ...]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wscc.analysis.interval_grid import IntervalGrid, Rows, RowsIndex
+from wscc.analysis.intervals.grid import IntervalGrid, Rows, RowsIndex
+from wscc.analysis.memory import occupied as occupied_module
 from wscc.analysis.memory.occupied import Occupied
 from wscc.analysis.view_overlap import byte_dims, span
 
@@ -83,18 +86,26 @@ blocks = st.tuples(st.integers(0, 9), st.integers(1, 4), st.integers(0, 12), st.
 
 
 @some
-@given(st.lists(blocks, max_size=12), blocks)
+@given(st.lists(blocks, max_size=12), st.lists(blocks, max_size=3, unique=True), blocks, st.booleans())
 def test_the_lowest_gap_is_free_and_none_is_lower(
-    items: list[tuple[int, int, int, int]], searched: tuple[int, int, int, int]
+    items: list[tuple[int, int, int, int]],
+    freed: list[tuple[int, int, int, int]],
+    searched: tuple[int, int, int, int],
+    many: bool,
 ) -> None:
     occupied, taken = Occupied(), set[tuple[int, int]]()
-    for start, size, first, length in items:
+    for start, size, first, length in (*items, *freed):
         occupied.take((start, start + size, first, first + length))
+    for start, size, first, length in items:
         taken |= {(t, b) for t in range(first, first + length + 1) for b in range(start, start + size)}
+    for start, size, first, length in freed:
+        occupied.free((start, start + size, first, first + length))
     _, size, first, length = searched
 
     def is_free(offset: int) -> bool:
         statements, bytes_ = range(first, first + length + 1), range(offset, offset + size)
         return not any((t, b) in taken for t in statements for b in bytes_)
 
-    assert occupied.lowest_gap(first, first + length, size) == next(x for x in range(99) if is_free(x))
+    with patch.object(occupied_module, "_MANY", 0 if many else 99):
+        found = occupied.lowest_gap(first, first + length, size)
+    assert found == next(x for x in range(99) if is_free(x))

@@ -57,6 +57,10 @@ CASES = (
     Case(
         "gpt3-175b 12x12", f"{GPT3} --set wafer.mesh=12x12 --set train.batch=576 --parallel dp=3,tp=6,tatp=8"
     ),
+    Case(
+        "  tp=3, tatp=16",
+        f"{GPT3} --set wafer.mesh=12x12 --set train.batch=1440 --set train.microbatch=4 --parallel dp=3,tp=3,tatp=16",
+    ),
     Case("llama2-7b 4x8", LLAMA7),
     Case("llama2-7b 6x8", f"{LLAMA7} --set wafer.mesh=6x8 --set train.batch=96 --parallel dp=6,tatp=8"),
     Case("llama2-7b 12x12", f"{LLAMA7} --set wafer.mesh=12x12 --set train.batch=144 --parallel dp=18,tatp=8"),
@@ -75,7 +79,69 @@ CASES = (
 )
 
 
+def _tiny(side: int) -> str:
+    """gpt-tiny on a square of dies, with a sequence for each."""
+    return f"samples/gpt-tiny.wsl --set wafer.mesh={side}x{side} --set train.batch={side * side}"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Compilations that differ in one size: the options for each of its values, from the smallest on. `grows` is the
+    goal for the time."""
+
+    name: str
+    grows: str
+    options: dict[int, str]
+
+
+SERIES = (
+    Series("dies, dp", "at most in proportion", {
+        n * n: f"{_tiny(n)} --set train.microbatch=1 --parallel dp={n * n}"
+        for n in (4, 8, 16, 24, 32)
+    }),
+    Series("dies, dp and tatp", "at most in proportion", {
+        n * n: f"{_tiny(n)} --set train.microbatch={n} --parallel dp={n},tatp={n}"
+        for n in (4, 8, 16, 32)
+    }),
+    Series("layers", "not at all", {n: f"{LLAMA7} {ROOM} --set model.layers={n}" for n in (8, 32, 128)}),
+    Series("tokens of a sequence", "not at all", {
+        n: f"{LLAMA7} {ROOM} --set model.seq={n} --set train.recompute=full" for n in (1024, 2048, 4096, 8192)
+    }),
+    Series("sequences of a micro-batch", "not at all", {
+        n: f"{GPT3} {ROOM} --set train.batch=256 --set train.microbatch={n}" for n in (4, 8, 16)
+    }),
+    Series("micro-batches", "not at all", {
+        n: f"{GPT3} {ROOM} --set train.batch={4 * n} --set train.microbatch=4" for n in (1, 8, 64)
+    }),
+)  # fmt: skip
+
+
 def show_scaling(times: int) -> None:
+    _show_cases(times)
+    _show_series(times)
+
+
+def _show_series(times: int) -> None:
+    print(
+        "growth of the time to compile with one size; beside it, what the size grew by since the row before"
+    )
+    print(f"{'':<30}{'CPU s':>8}{'times':>8}{'size times':>12}")
+    for series in SERIES:
+        print(f"{series.name} (goal: {series.grows})")
+        before: tuple[int, float] | None = None
+        for size, options in series.options.items():
+            cost = _median([_compile(options) for _ in range(times)])
+            row = f"  {size:<28}{cost.cpu:>8.2f}"
+            if cost.refused:
+                row += f"  refused: {cost.refused}"
+            elif before is not None:
+                row += f"{cost.cpu / before[1]:>8.2f}{size / before[0]:>12.2f}"
+            print(row, flush=True)
+            before = None if cost.refused else (size, cost.cpu)
+    print()
+
+
+def _show_cases(times: int) -> None:
     print(f"real sizes, cold: medians of {times}; the last column compares with the case named before")
     print(
         f"{'':<22}{'seconds':>9}{'CPU s':>8}{'memory MB':>11}{'artifact MB':>13}{'simulated CPU s':>17}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,12 +15,13 @@ from wscc.analysis.phase_flows import module_flows, unphased_flows
 from wscc.ir.die_arrays import DieArray, as_array
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module
-from wscc.ir.per_die import NOBODY
+from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.routes import Hop, crossings
+from wscc.ir.step import calls
 from wscc.machine.corner import is_whole, topology_of
 from wscc.machine.topology import Topology
 from wscc.routing.bound import lower_bound
-from wscc.routing.flows import Flow, Ints
+from wscc.routing.flows import Flow
 from wscc.routing.limits import Limits
 from wscc.routing.live_paths import live_path
 from wscc.routing.loads import link_numbers
@@ -110,6 +112,23 @@ def link_bytes(module: Module, transfers: Sequence[Transfer], senders: range | N
     return {link: n for link, n in zip(topology.links, carried.tolist(), strict=True) if n}
 
 
+def traffic_bytes(module: Module) -> int:
+    """Bytes that all links together carry in one step of a routed module."""
+    links = _Links(module, topology_of(module.machine, module.dies))
+    each = module.dies_used // module.stages
+    total = 0
+    for stage, step in enumerate(module.steps()):
+        own = range(stage * each, (stage + 1) * each)
+        times: dict[str, int] = {}
+        for call, count in calls(step):
+            times[call.procedure] = times.get(call.procedure, 0) + count
+        for name, count in times.items():
+            transfers = [s for s in module.procedure(name).body if isinstance(s, Transfer)]
+            if transfers:
+                total += count * int(links.carried(transfers, own).sum())
+    return total
+
+
 def _initial(topology: Topology, flows: Flows, links: _Links) -> DieArray:
     """Bytes by link on initial routes."""
     load = np.zeros(len(topology.links), np.int64)
@@ -126,30 +145,44 @@ class _Links:
         self.module = module
         self.numbers = link_numbers(topology)
         self.crossed = crossings(module.routes)
+        # The crossings of all routes that take a message whole, as columns: route and link.
+        whole = [
+            (number, self.numbers[hop])
+            for number, (route, crossed) in enumerate(zip(module.routes, self.crossed, strict=True))
+            if len(route.legs) == 1
+            for _, hop in crossed
+        ]
+        self.route, self.link = np.asarray(whole, np.int64).reshape(-1, 2).T
+        self.in_parts = [number for number, route in enumerate(module.routes) if len(route.legs) > 1]
 
     def carried(self, transfers: Sequence[Transfer], senders: range | None = None) -> DieArray:
         """Bytes by link, in the order of `Topology.links`."""
         load = np.zeros(len(self.numbers), np.int64)
         selection = slice(None) if senders is None else slice(senders.start, senders.stop)
         routes = self.module.routes
-        counts: dict[int, DieArray] = {}  # messages by size and route
+        by_amount: dict[int, Counter[Ints]] = {}
         for t in transfers:
-            route = as_array(t.route, self.module.dies_used)[selection]
-            per_route = np.bincount(route[route != NOBODY], minlength=len(routes))
-            amount = t.read.bytes
-            counts[amount] = counts[amount] + per_route if amount in counts else per_route
-        for amount, per_route in counts.items():
-            for number in np.flatnonzero(per_route).tolist():
-                parts = routes[number].parts(amount)
-                for leg, hop in self.crossed[number]:
-                    load[self.numbers[hop]] += parts[leg] * per_route[number]
+            by_amount.setdefault(t.read.bytes, Counter())[t.route] += 1
+        sent = np.zeros(len(routes), np.int64)  # bytes of whole messages
+        for amount, times in by_amount.items():
+            counts = np.zeros(len(routes), np.int64)
+            for ints, count in times.items():
+                route = as_array(ints, self.module.dies_used)[selection]
+                counts += count * np.bincount(route[route != NOBODY], minlength=len(routes))
+            sent += amount * counts
+            for number in self.in_parts:
+                if counts[number]:
+                    parts = routes[number].parts(amount)
+                    for leg, hop in self.crossed[number]:
+                        load[self.numbers[hop]] += parts[leg] * counts[number]
+        np.add.at(load, self.link, sent[self.route])
         return load
 
 
 Flows = tuple[Flow, ...]
 
 
-def least_load(topology: Topology, flows: Flows, load: Ints) -> int | None:
+def least_load(topology: Topology, flows: Flows, load: DieArray) -> int | None:
     """A lower bound in bytes of the largest load of a link under any routing of the flows; None if not computed.
 
     `load`: bytes by link of a routing, in the order of `topology.links`. Where every flow is too small to be cut, all

@@ -5,6 +5,7 @@ Exit status: 0 done, 1 the program has errors, 2 the command line has.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -146,6 +147,9 @@ def _forget_output() -> None:
 def entry() -> None:
     """Run the command line of this process. What its user reads are our words: libraries' warnings and logs are shown
     to who asks Python for them, with `-W` or PYTHONWARNINGS."""
+    # What a command makes stays until it ends, and has few circles: a search for them takes a tenth of its time.
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 50)
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
         logging.getLogger().addHandler(logging.NullHandler())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wscc.analysis.flops import hidden_model_flops, model_flops
-from wscc.analysis.link_loads import link_bytes, phase_loads, procedure_loads
+from wscc.analysis.link_loads import phase_loads, procedure_loads, traffic_bytes
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.emit import emit
@@ -26,9 +26,7 @@ from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
 from wscc.host.data_file import read_data
-from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module
-from wscc.ir.step import calls
 from wscc.ir.text.call_order import to_call_order_text
 from wscc.ir.text.print import to_text
 from wscc.passes.choices import DEFAULT, Choices
@@ -248,19 +246,6 @@ def _staggered(compiled: Compiled, planned: Module, linked: _Linked, observe: Ob
     result = linked.compiled(planned) if outcome.chosen else compiled
     report = result.report | {"stagger": outcome.report(), "compile_seconds": linked.timings.report()}
     return replace(result, artifact=replace(result.artifact, report=report))
-
-
-def traffic_bytes(routed: Module) -> int:
-    """Bytes that all links together carry in one step."""
-    each = routed.dies_used // routed.stages
-    total = 0
-    for stage, step in enumerate(routed.steps()):
-        own = range(stage * each, (stage + 1) * each)
-        for call, times in calls(step):
-            transfers = [s for s in routed.procedure(call.procedure).body if isinstance(s, Transfer)]
-            if transfers:
-                total += times * sum(link_bytes(routed, transfers, own).values())
-    return total
 
 
 def _data(path: str, graph: Module) -> bytes | None:

@@ -30,6 +30,7 @@ class Topology:
     neighbours: tuple[tuple[int, ...], ...]
     grid: tuple[int, int] | None = None
     _distances: dict[int, list[int]] = field(default_factory=dict, compare=False, repr=False)
+    _paths: dict[tuple[int, int], Path | None] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def mesh(wafer: Wafer) -> Topology:
@@ -148,8 +149,11 @@ class Topology:
         return path if alive else None
 
     def xy_or_shortest(self, a: int, b: int) -> Path | None:
-        """The XY path, or the shortest live path where that one is broken; None between islands."""
-        return self.xy_path(a, b) or self.shortest_path(a, b)
+        """The XY path, or the shortest live path where that one is broken; None between islands. It is found once:
+        every pass that looks at messages asks for those of the same ends."""
+        if (a, b) not in self._paths:
+            self._paths[a, b] = self.xy_path(a, b) or self.shortest_path(a, b)
+        return self._paths[a, b]
 
     def _measure(self, to: int) -> list[int]:
         hops = [UNREACHABLE] * self.dies

@@ -57,7 +57,7 @@ def best_block(topology: Topology, demands: Sequence[Demand], fixed: Floats) -> 
     if topology.grid is None:
         return best.prices
     arrays = _DemandArrays(topology, demands)
-    masks = _rectangles(topology.grid, max(1, min(_RECTANGLES, _WORK // arrays.ends.size)))
+    masks = _rectangles(topology.grid, max(1, min(_RECTANGLES, _WORK // (len(demands) * topology.dies))))
     ranked: list[tuple[float, int, Mask]] = []
     while batch := list(islice(masks, _BATCH)):
         for mask, amount in zip(batch, arrays.entering(np.array(batch)), strict=True):
@@ -84,19 +84,28 @@ def _climb(best: _BestCut, arrays: _DemandArrays, mask: Mask, proven: float) -> 
 
 
 class _DemandArrays:
-    """Demands as arrays; `ends` is 1 at [demand, die] where the die is a destination."""
+    """Demands as arrays: the bytes that each die sends to one other alone ([source, die]), and of the demands with
+    several destinations `ends`, 1 at [demand, die] where the die is one of them."""
 
     def __init__(self, topology: Topology, demands: Sequence[Demand]) -> None:
-        self.sizes, self.sources = _sizes(demands), _sources(demands)
-        self.ends = np.zeros((len(demands), topology.dies), np.float32)
-        for i, d in enumerate(demands):
+        self.single = np.zeros((topology.dies, topology.dies))
+        for d in demands:
+            if len(d.destinations) == 1:
+                self.single[d.source, d.destinations[0]] += d.bytes
+        several = [d for d in demands if len(d.destinations) > 1]
+        self.sizes, self.sources = _sizes(several), _sources(several)
+        self.ends = np.zeros((len(several), topology.dies), np.float32)
+        for i, d in enumerate(several):
             self.ends[i, list(d.destinations)] = 1.0
 
     def entering(self, inside: NDArray[np.bool_]) -> list[float]:
         """Bytes of the demands from outside a set with a destination in it, by set (`inside`: [sets, dies])."""
-        enters = (self.ends @ inside.T.astype(np.float32) > 0) & ~inside[:, self.sources].T
-        amounts: list[float] = (self.sizes @ enters).tolist()
-        return amounts
+        amounts = ((~inside).astype(np.float64) @ self.single * inside).sum(axis=1)
+        if len(self.sizes):
+            enters = (self.ends @ inside.T.astype(np.float32) > 0) & ~inside[:, self.sources].T
+            amounts += self.sizes @ enters
+        result: list[float] = amounts.tolist()
+        return result
 
 
 class _BestCut:

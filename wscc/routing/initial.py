@@ -76,6 +76,10 @@ class InitialRoutes:
     def _initial_column(self, number: int, demand: Demand) -> Column | None:
         """The initial routes of a demand as a column; None unless together they are one tree on one channel."""
         routes = [self.routes[demand.source, d] for d in demand.destinations]
+        if len(routes) == 1:  # a path is a tree
+            path, channel = routes[0]
+            links = self._links(path)
+            return Column(number, channel, links, (links,))
         predecessor: dict[Hop, Hop | None] = {}
         is_tree = len({v for _, v in routes}) == 1
         for path, _ in routes:
@@ -85,7 +89,7 @@ class InitialRoutes:
         if not is_tree:
             return None
         paths = tuple(self._links(path) for path, _ in routes)
-        links = paths[0] if len(paths) == 1 else np.unique(np.concatenate(paths))
+        links = np.unique(np.concatenate(paths))
         return Column(number, routes[0][1], links, paths)
 
     def _first_trees(self, demands: Sequence[Demand]) -> list[Column | None]:

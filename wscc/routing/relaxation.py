@@ -25,8 +25,9 @@ def relax(
     for low, high in zip(channel.levels, channel.levels[1:], strict=False):
         level = cost[low:high]
         if low:
-            for k in range(channel.predecessors.shape[1]):
-                np.minimum(level, cost[channel.predecessors[low:high, k]], out=level)
+            # There are many levels of few links: one stroke for all predecessors of a level.
+            before = cost[channel.predecessors[low:high]]
+            np.minimum(level, np.minimum.reduce(before, axis=1), out=level)
         level += prices[low:high, None]
         if in_tree is not None:
             level[in_tree[low:high]] = 0.0

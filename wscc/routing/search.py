@@ -18,7 +18,7 @@ from wscc.routing.flows import Demand, Floats, Ints
 from wscc.routing.relaxation import relax, trace
 from wscc.routing.trees import Trees
 
-_CHUNK = 512  # sources of one relaxation, which bounds its memory to links x _CHUNK numbers
+_CHUNK = 1024  # sources of one relaxation, which bounds its memory to links x _CHUNK numbers
 
 
 @dataclass(frozen=True, eq=False)

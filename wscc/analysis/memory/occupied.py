@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final, TypeAlias
 
-from wscc.analysis.interval_grid import IntervalGrid
+import numpy as np
+from numpy.typing import NDArray
+
+from wscc.analysis.intervals.grid import IntervalGrid
 from wscc.analysis.memory.gaps import lowest_gap
 from wscc.analysis.memory.live_ranges import LiveRange
 
-Block = tuple[int, int, int, int]  # start and end in bytes, first and last statement
+# Blocks near a range from which on a look at a table of all takes less time than one at each.
+_MANY: Final = 256
+Block: TypeAlias = tuple[int, int, int, int]  # start and end in bytes, first and last statement
 
 
 class Occupied:
@@ -17,22 +23,52 @@ class Occupied:
 
     def __init__(self) -> None:
         self._blocks: IntervalGrid[tuple[int, int]] = IntervalGrid()
+        # The same as columns: the first so many of a table, those that were added since in a list.
+        self._table, self._count = np.empty((4, 0), np.int64), 0
+        self._new: list[Block] = []
 
     def take(self, block: Block) -> None:
         """Add a block."""
         start, end, first, last = block
-        self._blocks.add(first, last, (start, end))
+        if first <= last:
+            self._blocks.add(first, last, (start, end))
+            self._new.append(block)
 
     def free(self, block: Block) -> None:
         """Remove a block that was taken."""
         start, end, first, last = block
-        self._blocks.remove(first, last, (start, end))
+        if first <= last:
+            self._blocks.remove(first, last, (start, end))
+            columns = self._columns()
+            self._count -= 1
+            at = (columns == np.asarray(block)[:, None]).all(axis=0).argmax()
+            columns[:, at] = columns[:, self._count]
 
     def lowest_gap(self, first: int, last: int, size: int) -> int:
         """The lowest offset from which `size` bytes are free of all blocks that live between two statements."""
-        alive = self._blocks.near(first, last)
-        alive.sort()
-        return lowest_gap(alive, size)
+        around = self._blocks.around(first, last)
+        if len(around) > _MANY:
+            return self._lowest_of_many(first, last, size)
+        return lowest_gap(sorted([x for low, high, x in around if low <= last and high >= first]), size)
+
+    def _lowest_of_many(self, first: int, last: int, size: int) -> int:
+        starts, ends, born, dead = self._columns()
+        alive = np.flatnonzero((born <= last) & (dead >= first))
+        alive = alive[np.argsort(starts[alive])]
+        # What is free up to each block, then up to a last one with room before it.
+        free = np.maximum.accumulate(np.concatenate([[0], ends[alive]]))
+        before = np.append(starts[alive], free[-1] + size)
+        return int(free[(before - free >= size).argmax()])
+
+    def _columns(self) -> NDArray[np.int64]:
+        """The blocks as columns [4, blocks]."""
+        count = self._count + len(self._new)
+        if self._new:
+            if count > self._table.shape[1]:
+                self._table = np.concatenate([self._table, np.empty((4, count), np.int64)], axis=1)
+            self._table[:, self._count : count] = np.asarray(self._new, np.int64).T
+            self._new, self._count = [], count
+        return self._table[:, :count]
 
 
 class Changed:

@@ -37,13 +37,18 @@ class IntervalGrid(Generic[T]):
 
     def near(self, first: int, last: int) -> list[T]:
         """The items whose intervals meet that one, in no order."""
+        return [item for low, high, item in self.around(first, last) if low <= last and high >= first]
+
+    def around(self, first: int, last: int) -> list[tuple[int, int, T]]:
+        """The items, each behind the ends of its interval, of all cells that an interval may lie in which meets that
+        one."""
         found: list[tuple[int, int, T]] = []
         for log, grid in self._grids.items():
             # An interval of this grid begins in a cell of the range, or in the one before it.
             for number in range((first >> log) - 1, (last >> log) + 1):
                 if number in grid:
                     found += grid[number]
-        return [item for low, high, item in found if low <= last and high >= first]
+        return found
 
 
 @dataclass(frozen=True, slots=True)

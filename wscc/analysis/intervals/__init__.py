@@ -1,0 +1,1 @@
+"""Search among intervals and strided regions for those that meet."""
