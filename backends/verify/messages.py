@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from wscc.backends.interpreter.load_checks import column, die_name
+from wscc.backends.verify.body import DTYPES
 from wscc.backends.verify.findings import Finding
-from wscc.backends.verify.procedure import DTYPES
 from wscc.backends.verify.views import Ints
 from wscc.ir.streams.artifact import Manifest
 from wscc.ir.streams.program import Code, Instruction, Scalar, Streams
