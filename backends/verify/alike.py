@@ -88,11 +88,12 @@ class Basis:
         """The operands that do not lie to all that they are `related` with as before."""
         x = self.places
         a, b = _pairs(related, shift)
+        near = _between(x, a, b) | _between(other, a, b)
+        a, b = a[near], b[near]
         was, now = (p.compared(a, b) + p.compared(b, a) for p in (x, other))
         known, differs = was[2], (was[0] != now[0]) | was[0] & ((was[1] != now[1]) | (was[4] != now[4]))
         changed = mask_of(np.isin(np.arange(len(shift)), a[known & differs]))
-        near = ~known & (_between(x, a, b) | _between(other, a, b))
-        for v, u in zip(a[near].tolist(), b[near].tolist(), strict=True):
+        for v, u in zip(a[~known].tolist(), b[~known].tolist(), strict=True):
             if not changed >> v & 1 and x.relation(v, u) != other.relation(v, u):
                 changed |= 1 << v
         return changed

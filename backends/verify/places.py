@@ -38,14 +38,22 @@ def mask_of(members: NDArray[np.bool_]) -> int:
     return int.from_bytes(np.packbits(members, bitorder="little").tobytes(), "little")
 
 
+def numbers_of(mask: int, count: int) -> Ints:
+    """The numbers in a set of less than `count`."""
+    packed = np.frombuffer(mask.to_bytes((count + 7) // 8, "little"), np.uint8)
+    return np.flatnonzero(np.unpackbits(packed, bitorder="little"))
+
+
 @dataclass(slots=True)
 class _Row:
-    """Of one operand, the others that share a byte with it, those that contain it, and those of which neither is
-    known."""
+    """Of one operand, the others that share a byte with it, those that contain it and those within it; the
+    `rest` with which it was not compared yet, and those of which this is `unsure` without a look at their bytes."""
 
     touching: int
     inside: int
-    unsure: int
+    around: int
+    rest: int
+    unsure: int = 0
 
 
 class Places:
@@ -111,46 +119,58 @@ class Places:
         """How the bytes of two operands lie."""
         if not self.touching(v, 1 << u):
             return False, False, False
-        return True, bool(self.inside(v) >> u & 1), bool(self.inside(u) >> v & 1)
+        return True, bool(self.inside(v) >> u & 1), bool(self.around(v) >> u & 1)
 
     def touching(self, v: int, among: int) -> int:
         """Those `among` a set that share a byte with v."""
         row = self._rows[v] or self._row(v)
+        if row.rest & among:
+            self._compare(v, row)
         if unsure := row.unsure & among:
-            self._settle(v, row, unsure)
+            self._compare_bytes(v, row, unsure)
         return row.touching & among
 
     def inside(self, v: int) -> int:
-        """All that contain v, of those that were asked for before and those of runs that lie like its own."""
+        """The operands that contain v, of those that `touching` was asked for before."""
         return (self._rows[v] or self._row(v)).inside
 
+    def around(self, v: int) -> int:
+        """The operands within v, of those that `touching` was asked for before."""
+        return (self._rows[v] or self._row(v)).around
+
     def _row(self, v: int) -> _Row:
-        """How all others lie to v."""
+        """How all others lie to v, those aside of which this takes more than to compare ends."""
         low, high = self.low[v], self.high[v]
         between = (self.low < high) & (self.high > low) & (self.low < self.high)
-        single = self.count == 1
-        members = np.stack(
-            [between & single, between & single & (self.low <= low) & (self.high >= high), single ^ single]
+        known = between & (self.count == 1) if self.count[v] == 1 else np.zeros_like(between)
+        known[v] = between[v] = not self._empty[v]
+        inside, around = (
+            known & (self.low <= low) & (self.high >= high),
+            known & (self.low >= low) & (self.high <= high),
         )
-        # Without gaps on both sides this is all.
-        rest = np.flatnonzero(between if self.count[v] != 1 else between & ~single)
-        if len(rest):
-            touching, inside, known = self.compared(v, rest)
-            members[:, rest] = touching & known, inside & known, ~known
-        members[:2, v], members[2, v] = not self._empty[v], False
-        row = self._rows[v] = _Row(*map(mask_of, members))
+        row = self._rows[v] = _Row(*map(mask_of, (known, inside, around, between & ~known)))
         return row
 
-    def _settle(self, v: int, row: _Row, unsure: int) -> None:
-        """Compare v with others byte by byte."""
+    def _compare(self, v: int, row: _Row) -> None:
+        """Compare v with the rest."""
+        rest = numbers_of(row.rest, len(self.low))
+        touching, inside, known = self.compared(v, rest)
+        _, around, _ = self.compared(rest, v)
+        members = np.zeros((4, len(self.low)), np.bool_)
+        members[:, rest] = touching & known, inside & touching & known, around & touching & known, ~known
+        found = [mask_of(m) for m in members]
+        row.touching |= found[0]
+        row.inside |= found[1]
+        row.around |= found[2]
+        row.unsure, row.rest = found[3], 0
+
+    def _compare_bytes(self, v: int, row: _Row, unsure: int) -> None:
+        """Compare v with those that it was not to be compared with otherwise."""
         for u in bits(unsure):
-            other = self._rows[u] or self._row(u)
             touches, is_inside, is_around = self._exact(v, u)
             row.touching |= touches << u
             row.inside |= is_inside << u
-            other.touching |= touches << v
-            other.inside |= is_around << v
-            other.unsure &= ~(1 << v)
+            row.around |= is_around << u
         row.unsure &= ~unsure
 
     def _exact(self, v: int, u: int) -> Relation:
@@ -160,7 +180,7 @@ class Places:
         x, y = self.runs(v), self.runs(u)
         return meets(x, y), within(x, y), within(y, x)
 
-    def compared(self, v: Ints | int, u: Ints) -> tuple[Bools, Bools, Bools]:
+    def compared(self, v: Ints | int, u: Ints | int) -> tuple[Bools, Bools, Bools]:
         """Whether operands v and u share a byte, and v is within u, where the third says that both are known: of runs
         of one stride, or without gaps. Run k of v is compared with run k - m of u, for all m at once."""
         count, width = self.count, self.width

@@ -252,14 +252,9 @@ class _Scan:
         near = places.touching(v, self.live)
         if in_place and not self._is_first(v, near):
             return
-        over = ended = 0
-        around = places.inside(v)
-        for u in bits(near):
-            if places.inside(u) >> v & 1:
-                over |= 1 << u
-            elif not around >> u & 1:
-                ended |= 1 << u
-        over |= ended
+        covered = near & places.around(v)
+        ended = near & ~covered & ~places.inside(v)
+        over = covered | ended
         self.events.append(Event(v, over))
         self.live &= ~over
         for u in bits(ended):
