@@ -109,14 +109,23 @@ def test_dies_of_a_ring_are_alike_in_memory_that_is_used_again() -> None:
         Instruction("fill", (of(-1, 32, 2),), (), (("value", 0.0),)),
         Instruction("copy", (of(-1, Column(1), 2),), (of(-1, 32, 2),)),
         Instruction("copy", (of(0, 0, 6),), (of(-1, 0, 6),)),
+        Instruction("copy", (of(0, 24, 2),), (of(-1, Column(3), 2),)),
     ]
     code, sharing = Code("f", 1, tuple(body)), ((0, 0),)
-    outcome, places, told = made(code, np.array([0, 16, 32]), sharing)
+    outcome, places, told = made(code, np.array([0, 16, 32, 0]), sharing)
     assert not told
-    for row, right in (([8, 0, 36], True), ([8, 0, 0], False), ([8, 8, 32], False), ([0, 8, 32], False)):
+    right_rows = ([8, 0, 36, 8], [8, 0, 36, 0], [0, 16, 32, 16], [0, 16, 32, 4])
+    wrong_rows = (
+        [8, 0, 0, 8],
+        [8, 8, 32, 8],
+        [0, 8, 32, 0],
+        [0, 16, 32, 24],
+        [8, 0, 36, 60],
+    )
+    for row, right in [*((r, True) for r in right_rows), *((r, False) for r in wrong_rows)]:
         _, there, wrong = made(code, np.array(row), sharing)
         assert (not wrong) == right, (row, wrong)
         assert Basis(outcome, places).is_alike(there) == right, row
     assert summary(outcome, places) == Summary(
-        (), ((0, 0, 24, DTYPES.index(DType.F32)),), (), ((0, 24), (32, 48))
+        (), ((0, 0, 32, DTYPES.index(DType.F32)),), (), ((0, 24), (32, 48))
     )
