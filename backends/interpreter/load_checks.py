@@ -78,11 +78,16 @@ def check_computer(streams: Streams, *, shadows: bool) -> None:
 def loaded(streams: Streams, manifest: Manifest) -> Routines:
     """The routines of all roles, each by name, of programs that fit themselves and the wafer. What was checked before,
     for this manifest and with these kernels (a user may register an op again), is not checked again."""
-    found = _LOADED.get(streams)
-    if found is None or found.manifest is not manifest or found.kernels != SEMANTICS:
+    if not is_loaded(streams, manifest):
         check_dies(streams, manifest)
-        found = _LOADED[streams] = _Loaded(manifest, dict(SEMANTICS), _routines(streams, manifest))
-    return found.routines
+        _LOADED[streams] = _Loaded(manifest, dict(SEMANTICS), _routines(streams, manifest))
+    return _LOADED[streams].routines
+
+
+def is_loaded(streams: Streams, manifest: Manifest) -> bool:
+    """True if the program was found to fit itself and the wafer before."""
+    found = _LOADED.get(streams)
+    return found is not None and found.manifest is manifest and found.kernels == SEMANTICS
 
 
 def _routines(streams: Streams, manifest: Manifest) -> Routines:

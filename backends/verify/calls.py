@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from wscc.backends.verify.procedure import LOCAL, Sharing
+from wscc.backends.verify.places import LOCAL, Sharing
 from wscc.ir.streams.program import ProgramCall, ProgramLoop, ProgramStep
 
 DynamicCall = tuple[str, tuple[int, ...]]

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from wscc.backends.interpreter.binding import Routine, Template
-from wscc.backends.interpreter.load_checks import check_calls, check_dies, check_memory, check_messages
+from wscc.backends.interpreter.load_checks import (
+    check_calls,
+    check_dies,
+    check_memory,
+    check_messages,
+    is_loaded,
+)
 from wscc.backends.verify.distinct import Distinct
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.diagnostics import CompileError
@@ -16,14 +22,18 @@ from wscc.ir.streams.program import Code, Streams, extreme_calls, stage_of_role
 
 
 def check_load(streams: Streams, manifest: Manifest, findings: Findings) -> bool:
-    """True if the program can be loaded, which all other checks rely on; else there are findings."""
+    """True if the program can be loaded, which all other checks rely on; else there are findings. What was loaded
+    before is not checked again."""
+    for p in streams.programs:
+        if len({c.name for c in p.procedures}) < len(p.procedures):
+            findings.add(Finding("load", f"role {p.role} has two procedures of one name"))
+    if is_loaded(streams, manifest):
+        return not findings
     if not _holds(findings, lambda: check_dies(streams, manifest)):
         return False
     distinct, checked = Distinct(), _Checked({}, {})
     routine_of: dict[int, Routine | None] = {}
     for p in streams.programs:
-        if len({c.name for c in p.procedures}) < len(p.procedures):
-            findings.add(Finding("load", f"role {p.role} has two procedures of one name"))
         for code in p.procedures:
             if (number := distinct.number(code)) not in routine_of:
                 routine_of[number] = _routine(code, checked, findings)

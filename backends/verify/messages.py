@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from wscc.backends.interpreter.load_checks import column, die_name
+from wscc.backends.verify.body import DTYPES
 from wscc.backends.verify.findings import Finding
-from wscc.backends.verify.procedure import DTYPES
 from wscc.backends.verify.views import Ints
 from wscc.ir.streams.artifact import Manifest
 from wscc.ir.streams.program import Code, Instruction, Scalar, Streams
@@ -32,13 +32,40 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """The sends, or the posts, of a procedure. Each has an entry in the arrays: its channel, ordinal, elements, number
+    of the element type, and its peer as a number in `peers`."""
+
+    channel: Ints
+    order: Ints
+    elements: Ints
+    kind: Ints
+    peer: Ints
+    peers: tuple[Scalar, ...]
+
+    @classmethod
+    def of(cls, code: Code, events: Sequence[Event], kind: int) -> Begun:
+        begun = [(e.ordinal, code.body[e.index]) for e in events if e.kind == kind]
+        peers: dict[Scalar, int] = {}
+        rows = [
+            (channel, ordinal, elements, type_, peers.setdefault(peer, len(peers)))
+            for ordinal, x in begun
+            for channel, elements, type_, peer in (_scalars(x),)
+        ]
+        channel, order, elements, types, peer_of = np.array(rows, np.int64).reshape(-1, 5).T
+        return cls(channel, order, elements, types, peer_of, tuple(peers))
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
-    """The events of the dies of one role in a procedure. `slots` is the largest number granted at once."""
+    """The events of the dies of one role in a procedure. `slots` is the largest number granted at once, `begun` are its
+    sends and its posts."""
 
     code: Code
     dies: Ints
     events: tuple[Event, ...]
     slots: int
+    begun: tuple[Begun, Begun]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +110,8 @@ def part_of(code: Code, dies: Ints) -> tuple[Part, list[tuple[int, str]]]:
         index = next(e.index for e in events if e.ordinal == n)
         verb = "sends a message" if kind == SEND else "grants a slot"
         errors.append((index, f"{verb} on channel {channel} that is not waited for when the procedure ends"))
-    return Part(code, dies, tuple(events), slots), errors
+    ends = Begun.of(code, events, SEND), Begun.of(code, events, POST)
+    return Part(code, dies, tuple(events), slots, ends), errors
 
 
 def _integer(value: object) -> int:
@@ -124,32 +152,32 @@ def _ends(parts: Sequence[Part], streams: Streams, kind: int) -> _Ends:
     """The sends (`kind` SEND) or slots (POST) of all parts."""
     columns: list[list[Ints]] = [[np.zeros(0, np.int64)] for _ in range(_FIELDS)]
     for p, part in enumerate(parts):
-        rows = streams.bindings[part.dies]
-        begun = [(part.code.body[e.index], e.ordinal) for e in part.events if e.kind == kind]
-        if not begun:
+        begun = part.begun[kind]
+        if not len(begun.peer):
             continue
-        peer_of: dict[Scalar, Ints] = {}
-        for x, _ in begun:
-            if (peer := x.attr("peer")) not in peer_of:
-                peer_of[peer] = column(peer, rows)
-        peers = np.stack([peer_of[x.attr("peer")] for x, _ in begun])
+        rows = streams.bindings[part.dies]
+        peers = np.stack([column(peer, rows) for peer in begun.peers])[begun.peer]
         own = np.broadcast_to(part.dies, peers.shape)
         pair = (own, peers) if kind == SEND else (peers, own)
         # Of each message, with an axis for the dies.
-        scalars = np.array([(*_scalars(x), p, ordinal) for x, ordinal in begun], np.int64)[:, :, None]
-        channel, elements, types, number, order = scalars.swapaxes(0, 1)
+        fields = (
+            begun.channel,
+            begun.order,
+            begun.elements,
+            begun.kind,
+            np.full_like(begun.order, p),
+            begun.order,
+        )
         place = np.arange(len(rows))
-        for c, values in zip(
-            columns, (*pair, channel, order, elements, types, number, order, place), strict=True
-        ):
+        for c, values in zip(columns, (*pair, *(f[:, None] for f in fields), place), strict=True):
             c.append(np.broadcast_to(values, peers.shape).reshape(-1))
     return _Ends(*map(np.concatenate, columns))
 
 
-def _scalars(x: Instruction) -> tuple[int, int, int]:
-    """Channel, elements and number of the element type of a message."""
+def _scalars(x: Instruction) -> tuple[int, int, int, Scalar]:
+    """Channel, elements, number of the element type, and peer of a message."""
     (o,) = (*x.writes, *x.reads)
-    return _integer(x.attr("channel")), prod(o.shape), DTYPES.index(o.dtype)
+    return _integer(x.attr("channel")), prod(o.shape), DTYPES.index(o.dtype), x.attr("peer")
 
 
 def match(

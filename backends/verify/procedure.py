@@ -1,303 +1,297 @@
-"""Hazards inside one procedure on one die, and a summary of the bytes that it needs, leaves and destroys.
+"""Hazards inside one procedure on one die.
 
 Every write makes an *object* of its bytes. Unwritten bytes may not be read. A write over a part of an object, and
 over bytes beside it, ends the object: its memory has been given to another value, and the rest of the object may not
 be read either. So two live buffers that share bytes are found without a list of buffers. A write in place (`x += y`)
 changes what it has just read, which is no new value: all objects in it live on.
+
+An object is known by the operand that wrote it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from operator import itemgetter
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wscc.backends.verify.intervals import Grid, Intervals, equal, overlap, size, within
-from wscc.backends.verify.views import Ints, Runs, repeats, view_runs
-from wscc.ir.streams.instructions import INSTRUCTIONS
-from wscc.ir.streams.program import Code, Instruction, Operand, resolve
-from wscc.ir.types import DType
+from wscc.backends.verify.body import DTYPES, Act, Action, Body
+from wscc.backends.verify.objects import NEVER, Objects
+from wscc.backends.verify.places import LOCAL, Places, bits, mask_of
+from wscc.backends.verify.views import Runs, common, minus, repeats
 
-LOCAL: Final = -1
-DTYPES: Final = tuple(DType)
-UNWRITTEN: Final = 0
-_ANY: Final = -1
-_GRANTED: Final = 1 << 14
-
-# (space of the argument, bytes to add to its offsets): arguments that share memory share a space.
-Sharing = tuple[tuple[int, int], ...]
-Range = tuple[int, int, int, int]
 Tell = Callable[[int, str], None]
 
 
-def apart(args: int) -> Sharing:
-    """The sharing of `args` arguments that share no memory."""
-    return tuple((n, 0) for n in range(args))
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Operand v is written, which ends the objects `of`; or it is read from these, while others too are `live`, and
+    some `torn`."""
+
+    v: int
+    of: int
+    live: int = 0
+    torn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """Ranges as (space, start, end, number in `DTYPES`): those read before they are written, those that hold a value
-    when the procedure ends, and those that it destroys (of no element type); `local` are ranges of its local bytes."""
+class Outcome:
+    """What a scan ends with. `written` are operands that were written, in the order of their last time, `ended` those
+    whose objects were ended; of the operands `taken` are read bytes that the caller wrote: all that are not in the set
+    with each. `clean` if nothing is wrong.
 
-    needs: tuple[Range, ...]
-    leaves: tuple[Range, ...]
-    loses: tuple[Range, ...]
-    local: tuple[tuple[int, int], ...]
+    The rest says what this is due to: the `events`; by operand, the messages `in_flight` when it was accessed; whether
+    all bytes of an operand are in the union of a set; and `traced` if the last writer of single bytes was asked for."""
+
+    written: tuple[int, ...]
+    ended: int
+    taken: tuple[tuple[int, int], ...]
+    clean: bool
+    events: list[Event]
+    in_flight: list[int]
+    covered: dict[tuple[int, int], bool]
+    traced: bool
+    good: list[int]
 
 
-def operands(x: Instruction) -> Iterator[tuple[str, Operand]]:
-    """The operands, writes first, each with its name in the declaration."""
-    return zip(INSTRUCTIONS[x.opcode].names, (*x.writes, *x.reads), strict=True)
-
-
-def accumulates(x: Instruction) -> bool:
-    """True if the instruction adds to the operand that it writes."""
-    return "accumulate" in INSTRUCTIONS[x.opcode].attr_names and bool(x.attr("accumulate"))
-
-
-def summarise(code: Code, row: Ints, sharing: Sharing, tell: Tell) -> Summary:
-    """The summary of the procedure on the die with this row of the binding table; `tell` is called with the number of
-    an instruction and the text of an error in it."""
-    return _Scan(code, row, sharing, tell).summary()
+def scan(body: Body, places: Places, tell: Tell) -> Outcome:
+    """The outcome of the procedure; `tell` is called with the number of an instruction and the text of an error in
+    it."""
+    return _Scan(body, places, tell).outcome()
 
 
 class _Scan:
-    """The state of every interval while the procedure runs: the object in it (`holds`; negative: destroyed by that
-    instruction) and the messages that use it (`busy`)."""
+    """The state while the procedure runs, as sets of operands: those whose objects are `live`; those that were `ended`,
+    and of these the `torn`, which lay inside others that live on; those `granted` to messages and being sent."""
 
-    def __init__(self, code: Code, row: Ints, sharing: Sharing, tell: Tell) -> None:
-        self.code, self.tell = code, tell
-        keys = [_place(o, row, sharing) for x in code.body for _, o in operands(x)]
-        placed = {key: _runs(*key) for key in keys}
-        self.grid = Grid((key[0], runs) for key, runs in placed.items())
-        intervals = {key: self.grid.intervals(key[0], runs) for key, runs in placed.items()}
-        count = self.grid.count
-        self.accessed = np.zeros(count, np.int8)
-        for c in intervals.values():
-            self.accessed[c] = 1
-        self.intervals = iter([intervals[key] for key in keys])
-        self.holds = np.zeros(count, np.int32)
-        self.busy = np.zeros(count, np.int16)
-        self.needs = np.zeros(count, np.int8)
-        self.objects: list[Intervals] = [slice(0, 0)]
-        self.alive = [0]
-        self.kinds = [_ANY]
-        for space in self.grid.spaces:
-            if space != LOCAL:
-                self._new(self.grid.whole(space), _ANY)
-        self.last_argument = len(self.objects) - 1
-        # By object, the argument whose value it is, of arguments that lie among the locals and of all that is written.
-        are_near = any(space == LOCAL for space, _ in sharing)
-        among_locals = self._among_locals(keys, intervals) if are_near else ()
-        self.argument_of = {self._new(near, _ANY): arg for arg, near in among_locals}
-        self.handed = list(self.argument_of)
-        self.received: dict[int, tuple[Intervals, int]] = {}
-        self.sent: dict[int, Intervals] = {}
+    def __init__(self, body: Body, places: Places, tell: Tell) -> None:
+        self.body, self.places, self._tell = body, places, tell
+        self.clean = True
+        count = len(places.low)
+        self.live, self.ended, self.torn, self.granted, self.sending = places.given, 0, 0, 0, 0
+        self.ended_by: dict[int, int] = {}
+        self.good = _good(body, places)
+        self.objects = Objects(places, self.good)
+        self.sends: Counter[int] = Counter()
+        self.in_flight: dict[tuple[Act, int], int] = {}
+        self.taken: dict[int, int] = {}
+        self.events: list[Event] = []
+        self.busy = [0] * count
+        self.traced = False
 
-    def summary(self) -> Summary:
-        for i, x in enumerate(self.code.body):
-            named = [(name, o, next(self.intervals)) for name, o in operands(x)]
-            match x.opcode:
-                case "post":
-                    ((_, o, intervals),) = named
-                    self.write(i, "slot", o, intervals)
-                    self.busy[intervals] = _GRANTED
-                    self.received[_channel(x)] = intervals, DTYPES.index(o.dtype)
-                case "send":
-                    ((_, o, intervals),) = named
-                    self.read(i, "x", o, intervals)
-                    self.busy[intervals] += 1
-                    self.sent[_channel(x)] = intervals
-                case "wait":
-                    self._wait(x)
-                case _:
-                    self._compute(i, x, named)
-        return self._result()
+    def tell(self, i: int, words: str) -> None:
+        self.clean = False
+        self._tell(i, words)
 
-    def _compute(self, i: int, x: Instruction, named: Sequence[tuple[str, Operand, Intervals]]) -> None:
-        writes, reads = named[: len(x.writes)], named[len(x.writes) :]
-        for name, o, intervals in (*reads, *(writes if accumulates(x) else ())):
-            self.read(i, name, o, intervals)
-        for n, (name, o, intervals) in enumerate(writes):
-            if repeats(o):
-                self.tell(i, f"`{name}` is written, and two elements of it share bytes")
-            conflicts = [other for other, _, theirs in writes[:n] if overlap(intervals, theirs)]
-            conflicts += [
-                other for other, p, theirs in reads if _conflict(x.opcode, (o, intervals), (p, theirs))
-            ]
-            for other in conflicts:
-                self.tell(i, f"`{name}` is written over `{other}`")
-            self.write(i, name, o, intervals, in_place=accumulates(x) or any(o == p for _, p, _ in reads))
+    def outcome(self) -> Outcome:
+        local = self.body.local
+        for i, action in enumerate(self.body.actions):
+            match action.act:
+                case Act.COMPUTE:
+                    self._compute(i, action)
+                case Act.POST:
+                    v = local[action.writes[0]]
+                    self.write(i, "slot", v)
+                    self.granted |= 0 if self.places.is_empty(v) else 1 << v
+                    self.in_flight[Act.RECEIVED, action.channel] = v
+                case Act.SEND:
+                    v = local[action.reads[0]]
+                    self.read(i, "x", v)
+                    self.sending |= 0 if self.places.is_empty(v) else 1 << v
+                    self.sends[v] += 1
+                    self.in_flight[Act.SENT, action.channel] = v
+                case Act.RECEIVED | Act.SENT:
+                    self._wait(action)
+        last = sorted((n, v) for v, n in enumerate(self.objects.born) if n != NEVER)
+        return Outcome(
+            tuple(v for _, v in last), self.ended, tuple(self.taken.items()), self.clean, self.events, self.busy,
+            self.objects.covered, self.traced, self.good,
+        )  # fmt: skip
 
-    def _wait(self, x: Instruction) -> None:
-        channel = _channel(x)
-        if x.attr("side") == "received" and channel in self.received:
-            intervals, _ = self.received.pop(channel)
-            self.busy[intervals] = 0
-        elif x.attr("side") == "sent" and channel in self.sent:
-            self.busy[self.sent.pop(channel)] -= 1
+    def _wait(self, action: Action) -> None:
+        v = self.in_flight.pop((action.act, action.channel), None)
+        if v is None:
+            return
+        if action.act is Act.RECEIVED:
+            self.granted &= ~(1 << v)
+        else:
+            self.sends[v] -= 1
+            if not self.sends[v]:
+                self.sending &= ~(1 << v)
 
-    def read(self, i: int, name: str, o: Operand, intervals: Intervals) -> None:
+    def _compute(self, i: int, action: Action) -> None:
+        local, names, count = self.body.local, action.names, len(action.writes)
+        writes, reads = [local[n] for n in action.writes], [local[n] for n in action.reads]
+        for name, v in zip(names[count:], reads, strict=True):
+            self.read(i, name, v)
+        if action.accumulates:
+            for name, v in zip(names, writes, strict=False):
+                self.read(i, name, v)
+        for n, v in enumerate(writes):
+            self._check_distinct(i, action, v, writes[:n], reads)
+            self.write(i, names[n], v, in_place=action.in_place[n])
+
+    def _check_distinct(
+        self, i: int, action: Action, v: int, earlier: Sequence[int], reads: Sequence[int]
+    ) -> None:
+        """Check that a write is not over another operand of its instruction. An elementwise instruction may write the
+        view that it reads, a product may not."""
+        others = 0
+        for u in (*earlier, *reads):
+            others |= 1 << u
+        self.busy[v] |= others
+        name = action.names[len(earlier)]
+        if repeats(self.body.operands[v]):
+            self.tell(i, f"`{name}` is written, and two elements of it share bytes")
+        if not self.places.touching(v, others):
+            return
+        conflicts = [action.names[n] for n, u in enumerate(earlier) if self.places.relation(v, u)[0]]
+        conflicts += [
+            other
+            for other, u in zip(action.names[len(action.writes) :], reads, strict=True)
+            if self.places.relation(v, u)[0] and (action.x.opcode == "gemm" or not self._same_view(v, u))
+        ]
+        for other in conflicts:
+            self.tell(i, f"`{name}` is written over `{other}`")
+
+    def _same_view(self, v: int, u: int) -> bool:
+        a, b = self.body.operands[v], self.body.operands[u]
+        return (a.shape, a.strides) == (b.shape, b.strides) and all(self.places.relation(v, u))
+
+    # ---- reads
+
+    def read(self, i: int, name: str, v: int) -> None:
         """Check the read of an operand: its bytes must be written, in one element type, and be in no granted slot."""
-        if not size(intervals):
+        places = self.places
+        if places.is_empty(v):
             return
-        held, kind = self.holds[intervals], DTYPES.index(o.dtype)
-        low, high = int(held.min()), int(held.max())
-        if int(self.busy[intervals].max()) >= _GRANTED:
+        self.busy[v] |= self.granted | self.sending
+        near = places.touching(v, self.live)
+        if places.touching(v, self.granted):
             self.tell(i, f"`{name}` reads a slot whose message has not been waited for")
-        if low <= UNWRITTEN:
-            self._tell_unwritten(i, name, intervals, held)
-        elif low <= self.last_argument or self.handed:
-            from_argument = (held <= self.last_argument) | np.isin(held, self.handed)
-            self.needs[intervals] = np.where(
-                from_argument & (self.needs[intervals] == 0), kind + 1, self.needs[intervals]
-            )
-        if self.handed:
-            self._check_side(i, name, o, held)
-        if 0 < low == high and self.kinds[low] == kind:
+        holders = self.objects.that_hold(v, near, places.touching(v, self.torn))
+        if not holders:
+            self._trace(i, name, v)
             return
-        kinds = {self.kinds[h] for h, _ in _counted(held, low, high) if h > 0}
-        if wrong := kinds - {kind, _ANY}:
-            self.tell(i, f"`{name}` reads as {o.dtype} what was written as {DTYPES[min(wrong)]}")
-
-    def _check_side(self, i: int, name: str, o: Operand, held: NDArray[np.int32]) -> None:
-        """Check that an argument is read where one was written, and a local where a local was, since what is handed on
-        lies among the locals."""
-        of_argument = np.isin(held, list(self.argument_of)) | (held <= self.last_argument)
-        if o.arg >= 0 and not of_argument.all():
-            self.tell(i, f"`{name}` reads an argument whose bytes a local has overwritten")
-        elif o.arg < 0 and (of_argument & (held > UNWRITTEN)).any():
-            self.tell(i, f"`{name}` reads as a local what was written to an argument")
-
-    def _tell_unwritten(self, i: int, name: str, intervals: Intervals, held: NDArray[np.int32]) -> None:
-        unwritten = np.flatnonzero(held <= UNWRITTEN)
-        first, state = int(unwritten[0]), int(held[unwritten[0]])
-        interval = first + intervals.start if isinstance(intervals, slice) else int(intervals[first])
-        reason = "that nothing has written"
-        if state != UNWRITTEN:
-            reason = f"of a value that instruction {-state - 1} has overwritten in part"
-        self.tell(i, f"`{name}` reads bytes from {self.grid.address(interval)} on {reason}")
-        held[unwritten] = self._new(slice(0, 0), _ANY)  # reported once
-        self.holds[intervals] = held
-
-    def write(self, i: int, name: str, o: Operand, intervals: Intervals, *, in_place: bool = False) -> None:
-        """Check the write of an operand: no message may use its bytes. It ends objects that it covers in part, unless
-        the instruction has read the same operand."""
-        if not size(intervals):
-            return
-        held, busy = self.holds[intervals], int(self.busy[intervals].max())
-        if busy >= _GRANTED:
-            self.tell(i, f"`{name}` overwrites a slot that is granted to a message")
-        elif busy:
-            self.tell(i, f"`{name}` overwrites bytes of a message that has not been waited for")
-        low, high = int(held.min()), int(held.max())
-        if in_place and low > self.last_argument:
-            return
-        for old, n in _counted(held, low, high):
-            if old > self.last_argument:
-                self.alive[old] -= n
-                if self.alive[old] > 0 and not within(intervals, self.objects[old]):
-                    self._end(i, old)
-        number = self._new(intervals, DTYPES.index(o.dtype))
-        if o.arg >= 0:
-            self.argument_of[number] = o.arg
-
-    def _end(self, i: int, old: int) -> None:
-        """End object `old`, which instruction i destroys."""
-        rest = self.objects[old]
-        held = self.holds[rest]
-        held[held == old] = -i - 1
-        self.holds[rest] = held
-        self.alive[old] = 0
-
-    def _new(self, intervals: Intervals, kind: int) -> int:
-        """The number of a new object in these intervals; `kind` is the number of its element type."""
-        number = len(self.objects)
-        self.objects.append(intervals)
-        self.kinds.append(kind)
-        self.alive.append(size(intervals))
-        self.holds[intervals] = number
-        return number
-
-    def _result(self) -> Summary:
-        kinds = np.array(self.kinds, np.int8)
-        written = self.holds > self.last_argument
-        leaves = np.where(written, kinds[np.maximum(self.holds, 0)] + 1, 0).astype(np.int8)
-        loses = (self.holds < 0).astype(np.int8)
-        handed_on: list[Range] = []
-        if LOCAL in self.grid.spaces:
-            # Of what lies among the locals, values of arguments stay, and what was handed on and is whole.
-            near = self.grid.whole(LOCAL)
-            for arg in sorted({*self.argument_of.values()} if self.handed else ()):
-                own = [n for n, a in self.argument_of.items() if a == arg and n not in self.handed]
-                mark = np.where(np.isin(self.holds, own), leaves, 0).astype(np.int8)
-                handed_on += [r for r in self._ranges(mark) if r[0] == LOCAL]
-            self.accessed[near][np.isin(self.holds[near], self.handed)] = 0
-            leaves[near] = loses[near] = 0
-        return Summary(
-            self._ranges(self.needs),
-            (*self._ranges(leaves), *handed_on),
-            self._ranges(loses),
-            tuple((a, b) for s, a, b, _ in self._ranges(self.accessed) if s == LOCAL),
+        if near & places.given:
+            self._take(v, near)
+        self.events.append(
+            Event(v, self.objects.with_parts(holders, self.live | self.torn), self.live, self.torn)
         )
 
-    def _ranges(self, mark: NDArray[np.int8]) -> tuple[Range, ...]:
-        return tuple((s, a, b, v - 1) for s in self.grid.spaces for a, b, v in self.grid.ranges(s, mark))
+    def _take(self, v: int, near: int) -> None:
+        """Note the bytes of v that nothing in the procedure has written, but its caller."""
+        own = near & ~self.places.given
+        if (
+            v not in self.taken
+            and not (own & self.places.inside(v))
+            and not (own and self.objects.cover(own, v))
+        ):
+            self.taken[v] = own
 
-    def _among_locals(
-        self, keys: Sequence[_Place], intervals: dict[_Place, Intervals]
-    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """The arguments that lie among the locals, and the intervals of each."""
-        by_argument: dict[int, list[NDArray[np.int64]]] = {}
-        numbers = np.arange(self.grid.count)
-        placed = iter(keys)
-        for x in self.code.body:
-            for _, o in operands(x):
-                key = next(placed)
-                if o.arg >= 0 and key[0] == LOCAL:
-                    by_argument.setdefault(o.arg, []).append(numbers[intervals[key]])
-        for arg, parts in by_argument.items():
-            yield arg, np.unique(np.concatenate(parts))
+    def _trace(self, i: int, name: str, v: int) -> None:
+        """Say what is wrong with the read of v, from what last wrote each of its bytes; nothing may be."""
+        self.traced = True
+        places, body = self.places, self.body
+        writers = list(self._writers(v))
+        lost = [(int(runs[0][0]), u) for u, runs in writers if u is None or self.ended >> u & 1]
+        held = [u for u, _ in writers if u is not None and not self.ended >> u & 1]
+        if lost:
+            at, u = min(lost, key=itemgetter(0))
+            reason = "that nothing has written"
+            if u is not None:
+                reason = f"of a value that instruction {self.ended_by[u]} has overwritten in part"
+            self.tell(i, f"`{name}` reads bytes from {places.address(v, at)} on {reason}")
+        elif places.given & sum(1 << u for u in held):
+            self._take(v, places.touching(v, self.live | self.ended))
+        self._check_side(i, name, v, held)
+        dtypes = {body.operands[u].dtype for u in held if not places.given >> u & 1}
+        if wrong := dtypes - {body.operands[v].dtype}:
+            written = min(wrong, key=DTYPES.index)
+            self.tell(i, f"`{name}` reads as {body.operands[v].dtype} what was written as {written}")
+        if lost:
+            self._bear(v)  # reported once
+
+    def _check_side(self, i: int, name: str, v: int, held: Sequence[int]) -> None:
+        """Check that an argument is read where one was written, and a local where a local was, since what is handed on
+        lies among the locals."""
+        if not self.places.handed:
+            return
+        of_argument = [bool(self.places.given >> u & 1) or self.body.operands[u].arg >= 0 for u in held]
+        if self.body.operands[v].arg >= 0 and not all(of_argument):
+            self.tell(i, f"`{name}` reads an argument whose bytes a local has overwritten")
+        elif self.body.operands[v].arg < 0 and any(of_argument):
+            self.tell(i, f"`{name}` reads as a local what was written to an argument")
+
+    def _writers(self, v: int) -> Iterator[tuple[int | None, Runs]]:
+        """The bytes of v by the operand that last wrote them, None if none has."""
+        rest = self.places.runs(v)
+        near = bits(self.places.touching(v, self.live | self.ended))
+        for u in sorted(near, key=lambda u: (self.objects.born[u], u), reverse=True):
+            if len((mine := common(rest, self.places.runs(u)))[0]):
+                yield u, mine
+                rest = minus(rest, mine)
+        if len(rest[0]):
+            yield None, rest
+
+    # ---- writes
+
+    def write(self, i: int, name: str, v: int, *, in_place: bool = False) -> None:
+        """Check the write of an operand: no message may use its bytes. It ends objects that it covers in part, unless
+        the instruction has read the same operand."""
+        places = self.places
+        if places.is_empty(v):
+            return
+        self.busy[v] |= self.granted | self.sending
+        if places.touching(v, self.granted):
+            self.tell(i, f"`{name}` overwrites a slot that is granted to a message")
+        elif places.touching(v, self.sending):
+            self.tell(i, f"`{name}` overwrites bytes of a message that has not been waited for")
+        near = places.touching(v, self.live)
+        if in_place and not self._is_first(v, near):
+            return
+        covered = near & places.around(v)
+        ended = near & ~covered & ~places.inside(v)
+        over = covered | ended
+        self.events.append(Event(v, over))
+        self.live &= ~over
+        for u in bits(ended):
+            self._end(i, u)
+        self._bear(v)
+
+    def _is_first(self, v: int, near: int) -> bool:
+        """True if the bytes of v are of an argument, and some are as the caller left them."""
+        own = near & ~self.places.given
+        if self.places.space[v] == LOCAL or own & self.places.inside(v):
+            return False
+        return not (own and self.objects.cover(own, v))
+
+    def _bear(self, v: int) -> None:
+        """Make the object that v holds from now on."""
+        self.live |= 1 << v
+        self.ended &= ~(1 << v)
+        self.torn &= ~(1 << v)
+        self.objects.bear(v)
+        for u in bits(self.places.touching(v, self.torn)):
+            if self.places.relation(u, v)[1]:
+                self.torn &= ~(1 << u)
+
+    def _end(self, i: int, u: int) -> None:
+        """End the object of u, which instruction i destroys."""
+        self.ended |= 1 << u
+        self.ended_by[u] = i
+        if self.places.touching(u, self.live) & self.places.inside(u):  # it leaves a hole in another object
+            self.torn |= 1 << u
 
 
-# Space, offset, and shape, strides and element size of a view.
-_Place = tuple[int, int, tuple[int, ...], tuple[int, ...], int]
-
-
-def _place(o: Operand, row: Ints, sharing: Sharing) -> _Place:
-    space, start = sharing[o.arg] if o.arg >= 0 else (LOCAL, 0)
-    return space, int(resolve(o.offset, row)) + start, o.shape, o.strides, o.dtype.size
-
-
-def _runs(_: int, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Runs:
-    starts, ends = view_runs(shape, strides, item)
-    return starts + offset, ends + offset
-
-
-def _counted(held: NDArray[np.int32], low: int, high: int) -> Iterator[tuple[int, int]]:
-    """(object, number of intervals) of each object in `held`, whose numbers are from `low` to `high`."""
-    if low == high:
-        yield low, len(held)
-    else:
-        counts = np.bincount(held - low)
-        present = np.flatnonzero(counts)
-        yield from zip((present + low).tolist(), counts[present].tolist(), strict=True)
-
-
-def _channel(x: Instruction) -> int:
-    channel = x.attr("channel")
-    assert isinstance(channel, int)
-    return channel
-
-
-def _conflict(opcode: str, write: tuple[Operand, Intervals], read: tuple[Operand, Intervals]) -> bool:
-    """True if the write overlaps the read and is not allowed to: an elementwise instruction may write the same view
-    that it reads, a product may not."""
-    (o, intervals), (p, theirs) = write, read
-    if not overlap(intervals, theirs):
-        return False
-    return opcode == "gemm" or (o.shape, o.strides) != (p.shape, p.strides) or not equal(intervals, theirs)
+def _good(body: Body, places: Places) -> list[int]:
+    """By operand, those whose objects it may read: of its element type, and on its side of what is handed on."""
+    dtypes = np.array([DTYPES.index(o.dtype) for o in body.operands], np.int64)
+    of_type = {n: places.given | mask_of(dtypes == n) for n in np.unique(dtypes).tolist()}
+    if not places.handed:
+        return [of_type[n] for n in dtypes.tolist()]
+    arguments = places.given | mask_of(body.argument >= 0)
+    sides = zip(dtypes.tolist(), (body.argument >= 0).tolist(), strict=True)
+    return [of_type[n] & (arguments if is_argument else ~arguments) for n, is_argument in sides]

@@ -9,16 +9,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from wscc.backends.interpreter.load_checks import die_name
+from wscc.backends.verify.alike import Basis
+from wscc.backends.verify.body import Actions, Body
 from wscc.backends.verify.calls import DynamicCall, distinct_calls, sharing
 from wscc.backends.verify.distinct import Distinct
 from wscc.backends.verify.findings import Finding, Findings
-from wscc.backends.verify.procedure import Sharing, Summary, Tell, summarise
-from wscc.backends.verify.views import view_runs
+from wscc.backends.verify.places import Places, Sharing
+from wscc.backends.verify.procedure import Outcome, Tell, scan
+from wscc.backends.verify.summary import Summary, summary
 from wscc.backends.verify.walk import Line, Walk
 from wscc.ir.streams.artifact import Manifest
-from wscc.ir.streams.program import Code, Column, Operand, Streams, stage_of_role
+from wscc.ir.streams.program import Code, Streams, stage_of_role
 
 Extents = tuple[tuple[tuple[int, int], ...], tuple[int, int]]
+# A procedure by its number, and its offsets on a die: dies with equal keys access the same bytes in it.
+Key = tuple[int, bytes]
 
 
 @dataclass(slots=True)
@@ -29,47 +34,47 @@ class Bodies:
     manifest: Manifest
     findings: Findings
     _distinct: Distinct = field(default_factory=Distinct)
-    _columns: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    _views: dict[int, tuple[Operand, ...]] = field(default_factory=dict)
-    _extents: dict[tuple[int, tuple[int, ...]], Extents] = field(default_factory=dict)
-    _summaries: dict[tuple[int, tuple[int, ...], Sharing], Summary] = field(default_factory=dict)
+    _actions: Actions = field(default_factory=Actions)
+    _bodies: dict[int, Body] = field(default_factory=dict)
+    _extents: dict[Key, Extents] = field(default_factory=dict)
+    _scans: dict[tuple[int, Sharing], list[Basis]] = field(default_factory=dict)
+    _summaries: dict[tuple[Key, Sharing], Summary] = field(default_factory=dict)
     _same: dict[Summary, Summary] = field(default_factory=dict)
 
-    def key(self, code: Code, die: int) -> tuple[int, tuple[int, ...]]:
-        """A key of a procedure on a die: dies with equal keys access the same bytes in it."""
+    def key(self, code: Code, die: int) -> Key:
+        """The key of a procedure on a die."""
         number = self._distinct.number(code)
-        if number not in self._views:
-            # Equal operands are mostly one object, and to hash one takes long.
-            objects = {id(o): o for x in code.body for o in (*x.writes, *x.reads)}
-            views = tuple(dict.fromkeys(objects.values()))
-            self._views[number] = views
-            self._columns[number] = tuple(
-                dict.fromkeys(o.offset.index for o in views if isinstance(o.offset, Column))
-            )
-        return number, tuple(self.streams.bindings[die, list(self._columns[number])].tolist())
+        if number not in self._bodies:
+            self._bodies[number] = Body.of(code, self._actions)
+        return number, self.streams.bindings[die, self._bodies[number].columns].tobytes()
 
-    def extents(self, code: Code, key: tuple[int, tuple[int, ...]]) -> Extents:
+    def extents(self, key: Key, die: int) -> Extents:
         """The bytes (low, high) that the procedure accesses, from the address of each argument; last, its locals."""
         if key not in self._extents:
-            row = dict(zip(self._columns[key[0]], key[1], strict=True))
-            spans: list[tuple[int, int]] = [(0, 0)] * (code.args + 1)  # argument -1 stands for locals
-            for o in self._views[key[0]]:
-                starts, ends = view_runs(o.shape, o.strides, o.dtype.size)
-                if len(starts):
-                    offset = row[o.offset.index] if isinstance(o.offset, Column) else o.offset
-                    low, high = int(starts[0]) + offset, int(ends[-1]) + offset
-                    old = spans[o.arg]
-                    spans[o.arg] = (low, high) if old == (0, 0) else (min(old[0], low), max(old[1], high))
-            self._extents[key] = tuple(spans[:-1]), spans[-1]
+            body = self._bodies[key[0]]
+            self._extents[key] = body.extents(body.offsets(self.streams.bindings[die]))
         return self._extents[key]
 
-    def summary(self, code: Code, die: int, key: tuple[int, tuple[int, ...]], sharing: Sharing) -> Summary:
+    def summary(self, key: Key, die: int, sharing: Sharing) -> Summary:
         """The summary of a procedure on a die; equal summaries are one object."""
-        cached = self._summaries.get((*key, sharing))
+        cached = self._summaries.get((key, sharing))
         if cached is None:
-            summary = summarise(code, self.streams.bindings[die], sharing, self._tell(code, die))
-            cached = self._summaries[(*key, sharing)] = self._same.setdefault(summary, summary)
+            body = self._bodies[key[0]]
+            places = Places(body, body.offsets(self.streams.bindings[die]), sharing)
+            made = summary(self._outcome(key, die, places, sharing), places)
+            cached = self._summaries[key, sharing] = self._same.setdefault(made, made)
         return cached
+
+    def _outcome(self, key: Key, die: int, places: Places, sharing: Sharing) -> Outcome:
+        """The outcome of the procedure on a die: of a scan there, or of one that would be the same."""
+        body, scans = self._bodies[key[0]], self._scans.setdefault((key[0], sharing), [])
+        for known in scans:
+            if known.is_alike(places):
+                return known.outcome
+        outcome = scan(body, places, self._tell(body.code, die))
+        if outcome.clean and not outcome.traced:
+            scans.append(Basis(outcome, places))
+        return outcome
 
     def _tell(self, code: Code, die: int) -> Tell:
         name = die_name(self.streams.dies[die], self.manifest)
@@ -90,7 +95,7 @@ def check_step(streams: Streams, manifest: Manifest, findings: Findings) -> None
         keys = {name: bodies.key(procedures[name], die) for name in called}
         step_key = (stage, *keys.values())
         if step_key not in lines:
-            lines[step_key] = tuple(_lines(bodies, die, procedures, keys, calls[stage]))
+            lines[step_key] = tuple(_lines(bodies, die, keys, calls[stage]))
         # Equal summaries are one object.
         summaries = stage, tuple(id(summary) for _, summary, _ in lines[step_key])
         if summaries not in done:
@@ -99,10 +104,9 @@ def check_step(streams: Streams, manifest: Manifest, findings: Findings) -> None
 
 
 def _lines(
-    bodies: Bodies, die: int, codes: dict[str, Code], keys: dict[str, tuple[int, tuple[int, ...]]],
-    calls: Sequence[DynamicCall],
+    bodies: Bodies, die: int, keys: dict[str, Key], calls: Sequence[DynamicCall]
 ) -> Iterator[Line]:  # fmt: skip
     """Each call with its summary and the addresses of its spaces."""
     for name, addresses in calls:
-        shared, spaces = sharing(addresses, *bodies.extents(codes[name], keys[name]))
-        yield name, bodies.summary(codes[name], die, keys[name], shared), spaces
+        shared, spaces = sharing(addresses, *bodies.extents(keys[name], die))
+        yield name, bodies.summary(keys[name], die, shared), spaces

@@ -8,9 +8,11 @@ from math import prod
 from typing import Final
 
 from wscc.backends.interpreter.host_io import FILLED
+from wscc.backends.verify.body import DTYPES
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.ledger import UNWRITTEN, Ledger, Object
-from wscc.backends.verify.procedure import DTYPES, LOCAL, Summary
+from wscc.backends.verify.places import LOCAL
+from wscc.backends.verify.summary import Summary
 from wscc.ir.array import Kind, Role
 from wscc.ir.streams.artifact import HostTensor, Manifest
 

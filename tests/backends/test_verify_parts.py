@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wscc.backends.verify.calls import distinct_calls, sharing
-from wscc.backends.verify.intervals import Grid, equal, overlap, size, within
 from wscc.backends.verify.ledger import UNWRITTEN, Ledger, Object
-from wscc.backends.verify.views import joined, view_runs
+from wscc.backends.verify.views import Runs, common, joined, meets, minus, union, view_runs, within
 from wscc.ir.step import Affine
 from wscc.ir.streams.program import (
     Address,
@@ -48,32 +47,25 @@ def test_the_runs_of_a_view_are_its_bytes(shape: list[tuple[int, int]], item: in
     assert all(a[1] < b[0] for a, b in pairwise(runs))
 
 
+def bytes_in(runs: Runs) -> set[int]:
+    return {b for low, high in zip(*(r.tolist() for r in runs), strict=True) for b in range(low, high)}
+
+
 ranges = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), min_size=1, max_size=4)
 
 
 @some
-@given(st.lists(ranges, min_size=2, max_size=5))
-def test_intervals_say_of_operands_what_their_bytes_say(drawn: list[list[tuple[int, int]]]) -> None:
-    runs = [joined(np.array([a for a, _ in r]), np.array([a + n for a, n in r])) for r in drawn]
-    held = [{b for a, n in r for b in range(a, a + n)} for r in drawn]
-    grid = Grid((0, r) for r in runs)
-    intervals = [grid.intervals(0, r) for r in runs]
-    for c, b in zip(intervals, held, strict=True):
-        assert size(c) > 0
-        mark = np.zeros(grid.count, np.int8)
-        mark[c] = 1
-        assert {x for low, high, _ in grid.ranges(0, mark) for x in range(low, high)} == b
-        for d, e in zip(intervals, held, strict=True):
-            assert within(c, d) == (b <= e)
-            assert overlap(c, d) == bool(b & e)
-            assert equal(c, d) == (b == e)
-
-
-def test_an_operand_without_bytes_has_no_intervals() -> None:
-    """A view with a size of 0, which only a changed artifact has."""
-    nothing = np.zeros(0, np.int64)
-    grid = Grid([(0, (nothing, nothing))])
-    assert (grid.count, size(grid.intervals(0, (nothing, nothing)))) == (0, 0)
+@given(ranges, ranges)
+def test_runs_are_sets_of_bytes(drawn: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
+    a, b = (
+        joined(np.array([low for low, _ in r]), np.array([low + n for low, n in r])) for r in (drawn, other)
+    )
+    held, theirs = ({x for low, n in r for x in range(low, low + n)} for r in (drawn, other))
+    assert bytes_in(union([a, b])) == held | theirs
+    assert bytes_in(minus(a, b)) == held - theirs
+    assert bytes_in(common(a, b)) == held & theirs
+    assert meets(a, b) == bool(held & theirs)
+    assert within(a, b) == (held <= theirs)
 
 
 # ---- calls

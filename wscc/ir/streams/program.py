@@ -62,7 +62,10 @@ class Instruction:
     attrs: tuple[tuple[str, Scalar], ...] = ()
 
     def attr(self, name: str) -> Scalar:
-        return next(v for k, v in self.attrs if k == name)
+        for k, v in self.attrs:
+            if k == name:
+                return v
+        raise KeyError(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def _whole(text: str, name: str) -> _Parsed:
     source = Source(name, text)
     try:
         # lark does not type the results of a transformer.
-        parsed: Any = _parser()[1].parse(text, "start")
+        parsed: Any = _parser()[1].parse(text)
     except UnexpectedInput as error:
         raise _unexpected(error, source) from error
     except CompileError as error:
@@ -85,7 +85,7 @@ def _by_lines(text: str) -> _Parsed | None:
             frame += lines[end : i + 1]
             end = lines.index("  }", i)
             bodies.append(tuple(map(instructions.__getitem__, lines[i + 1 : end])))
-        parsed: Any = _parser()[1].parse("\n".join([*frame, *lines[end:]]), "start")
+        parsed: Any = _parser()[1].parse("\n".join([*frame, *lines[end:]]))
     except (ValueError, UnexpectedInput, CompileError):
         return None
     programs, steps = cast(_Parsed, parsed)
@@ -107,12 +107,54 @@ def _filled(codes: list[Code], bodies: list[tuple[Instruction, ...]]) -> Iterato
 
 
 class _Instructions(dict[str, Instruction]):
-    """Instructions by the line that each is; ValueError for a line that is not one."""
+    """Instructions by the line that each is; ValueError for a line that is none, or is not laid out as `to_wsa` does.
+    Parts of a line are known by their places: of the grammar only the terminals are asked for."""
 
     def __missing__(self, line: str) -> Instruction:
-        parsed: Any = _parser()[1].parse(line, "body")
-        (self[line],) = parsed.children
+        match, builder = _line().fullmatch(line), _parser()[0]
+        if match is None:
+            raise ValueError(line)
+        items: list[Any] = [lark.Token("NAME", match["opcode"])]
+        if match["writes"]:
+            items.append(builder.operands(_tokens(match["writes"])))
+        if match["reads"]:
+            items.append(builder.reads([builder.operands(_tokens(match["reads"]))]))
+        for attr in _attribute().finditer(match["attrs"]):
+            kind = attr.lastgroup or ""
+            items.append(builder.attr([lark.Token("KEY", attr["KEY"]), lark.Token(kind, attr[kind])]))
+        self[line] = builder.instruction(items)
         return self[line]
+
+
+def _tokens(operands: str) -> list[lark.Token]:
+    return [lark.Token("OPERAND", text) for text in operands.split(", ")]
+
+
+@cache
+def _terminals() -> dict[str, str]:
+    return {t.name: t.pattern.to_regexp() for t in _parser()[1].terminals}
+
+
+@cache
+def _line() -> re.Pattern[str]:
+    """A line of a procedure."""
+    name, operand, attr = _terminals()["NAME"], _terminals()["OPERAND"], _ungrouped(_attribute().pattern)
+    operands = f"{operand}(?:, {operand})*"
+    return re.compile(
+        f" *(?P<opcode>{name})(?: (?P<writes>{operands}))?(?: <- (?P<reads>{operands}))?(?P<attrs>(?:{attr})*)"
+    )
+
+
+@cache
+def _attribute() -> re.Pattern[str]:
+    """An attribute; its last group is the terminal of its value, in the order in which the lexer tries them."""
+    kinds = ("FLOAT", "BOOL", "INT", "COLUMN", "STRING")
+    values = "|".join(f"(?P<{kind}>{_terminals()[kind]})" for kind in kinds)
+    return re.compile(f" (?P<KEY>{_terminals()['KEY']})(?:{values})(?= |$)")
+
+
+def _ungrouped(pattern: str) -> str:
+    return re.sub(r"\(\?P<\w+>", "(?:", pattern)
 
 
 class _Build(lark.Transformer[lark.Token, Any]):
@@ -201,7 +243,7 @@ def _parser() -> tuple[_Build, lark.Lark]:
     builder = _Build()
     return builder, lark.Lark(
         grammar.text("wsa"), parser="lalr", transformer=builder, maybe_placeholders=False,
-        start=["start", "body"],
+        start="start",
     )  # fmt: skip
 
 

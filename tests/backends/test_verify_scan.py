@@ -1,0 +1,131 @@
+"""The scan of a procedure against one byte by byte, and dies that are like one another against scans of each."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from wscc.backends.verify.alike import Basis
+from wscc.backends.verify.body import DTYPES, Actions, Body
+from wscc.backends.verify.places import Places, Sharing
+from wscc.backends.verify.procedure import Outcome, scan
+from wscc.backends.verify.summary import Summary, summary
+from wscc.ir.streams.program import Code, Column, Instruction, Operand
+from wscc.ir.types import DType
+
+COLUMNS = 3
+Bytes = frozenset[int]
+some = settings(max_examples=40, deadline=None)
+
+# A line of 16 elements, among the locals or in one of two arguments, and operands on it: rows or matrices.
+views = st.sampled_from(
+    [((4,), (1,)), ((2,), (1,)), ((8,), (1,)), ((2, 2), (4, 1)), ((3, 1), (2, 1)), ((2, 2), (2, 1))]
+)
+offsets = st.one_of(st.integers(0, 8).map(lambda n: 4 * n), st.integers(0, COLUMNS - 1).map(Column))
+operands = st.builds(
+    lambda arg, offset, view: Operand(arg, offset, *view, DType.F32),
+    st.sampled_from([-1, -1, -1, 0, 1]),
+    offsets,
+    views,
+)
+instructions = st.builds(
+    lambda y, x, in_place: Instruction("add", (y,), (y if in_place else x, x)),
+    operands,
+    operands,
+    st.booleans(),
+)
+fills = st.builds(lambda y: Instruction("fill", (y,), (), (("value", 0.0),)), operands)
+codes = st.lists(st.one_of(fills, fills, instructions), min_size=1, max_size=7).map(
+    lambda body: Code("f", 2, tuple(body))
+)
+tables = st.lists(st.integers(0, 8).map(lambda n: 4 * n), min_size=COLUMNS, max_size=COLUMNS).map(np.array)
+sharings: st.SearchStrategy[Sharing] = st.sampled_from([((0, 0), (1, 0)), ((0, 0), (0, 16))])
+
+
+def made(code: Code, row: np.ndarray, sharing: Sharing) -> tuple[Outcome, Places, list[str]]:
+    body, told = Body.of(code, Actions()), list[str]()
+    places = Places(body, body.offsets(row), sharing)
+    return scan(body, places, lambda i, words: told.append(f"{i} {words}")), places, told
+
+
+def places_of(o: Operand, row: np.ndarray, sharing: Sharing) -> Bytes:
+    space, start = sharing[o.arg] if o.arg >= 0 else (-1, 0)
+    offset = int(row[o.offset.index]) if isinstance(o.offset, Column) else o.offset
+    first = (space + 1) * 1000 + start + offset
+    elements = (sum(i * s for i, s in zip(n, o.strides, strict=True)) for n in np.ndindex(*o.shape))
+    return frozenset(first + 4 * e + b for e in elements for b in range(4))
+
+
+def first_mistake(code: Code, row: np.ndarray, sharing: Sharing) -> int | None:
+    """The first instruction that reads what nothing has written or what was overwritten in part, by the object that
+    each byte holds."""
+    holds: dict[int, int] = {}  # by byte, the object: the number of the instruction that wrote it
+    objects: dict[int, Bytes] = {}  # those of which no write has taken a part, or all at once
+    for i, x in enumerate(code.body):
+        for o in x.reads:
+            for b in places_of(o, row, sharing):
+                if (b not in holds and b < 1000) or (b in holds and holds[b] not in objects):
+                    return i
+        new = places_of(x.writes[0], row, sharing)
+        if x.writes[0] in x.reads and all(b in holds for b in new):
+            continue
+        objects = {n: old for n, old in objects.items() if not old & new or new < old}
+        objects[i] = new
+        holds |= dict.fromkeys(new, i)
+    return None
+
+
+@some
+@given(codes, tables, sharings)
+def test_a_scan_finds_what_is_wrong_byte_by_byte(code: Code, row: np.ndarray, sharing: Sharing) -> None:
+    _, _, told = made(code, row, sharing)
+    reads = [int(t.split()[0]) for t in told if "reads bytes from" in t]
+    assert (reads[0] if reads else None) == first_mistake(code, row, sharing)
+
+
+@settings(max_examples=60, deadline=None)
+@given(codes, tables, tables, sharings)
+def test_a_die_that_is_like_another_has_what_a_scan_of_it_would_say(
+    code: Code, row: np.ndarray, other: np.ndarray, sharing: Sharing
+) -> None:
+    outcome, places, told = made(code, row, sharing)
+    assume(not told and not outcome.traced)
+    again, there, wrong = made(code, other, sharing)
+    if Basis(outcome, places).is_alike(there):
+        assert not wrong
+        assert summary(outcome, there) == summary(again, there)
+
+
+def test_dies_of_a_ring_are_alike_in_memory_that_is_used_again() -> None:
+    """Two parts of a buffer are written in the order of each die, and memory that was a slot is one again."""
+
+    def of(arg: int, offset: int | Column, n: int) -> Operand:
+        return Operand(arg, offset, (n,), (1,), DType.F32)
+
+    body = [
+        Instruction("fill", (of(-1, Column(2), 4),), (), (("value", 0.0),)),
+        Instruction("copy", (of(-1, Column(0), 4),), (of(-1, Column(2), 4),)),
+        Instruction("fill", (of(-1, 32, 2),), (), (("value", 0.0),)),
+        Instruction("copy", (of(-1, Column(1), 2),), (of(-1, 32, 2),)),
+        Instruction("copy", (of(0, 0, 6),), (of(-1, 0, 6),)),
+        Instruction("copy", (of(0, 24, 2),), (of(-1, Column(3), 2),)),
+    ]
+    code, sharing = Code("f", 1, tuple(body)), ((0, 0),)
+    outcome, places, told = made(code, np.array([0, 16, 32, 0]), sharing)
+    assert not told
+    right_rows = ([8, 0, 36, 8], [8, 0, 36, 0], [0, 16, 32, 16], [0, 16, 32, 4])
+    wrong_rows = (
+        [8, 0, 0, 8],
+        [8, 8, 32, 8],
+        [0, 8, 32, 0],
+        [0, 16, 32, 24],
+        [8, 0, 36, 60],
+    )
+    for row, right in [*((r, True) for r in right_rows), *((r, False) for r in wrong_rows)]:
+        _, there, wrong = made(code, np.array(row), sharing)
+        assert (not wrong) == right, (row, wrong)
+        assert Basis(outcome, places).is_alike(there) == right, row
+    assert summary(outcome, places) == Summary(
+        (), ((0, 0, 32, DTYPES.index(DType.F32)),), (), ((0, 24), (32, 48))
+    )
