@@ -22,7 +22,9 @@ class Choices:
     adaptive from `-O2` on. `allgather`: the algorithm of each reshard, the fastest by estimate (`auto`), from
     neighbour to neighbour (`ring`), or gathers from each die to all others at once (`multicast`). `stagger`: the link
     model of the simulation that decides whether clusters of dies that share hot links start apart (empty: all start at
-    once). `call_order`: the text of a call order for the step (None: that of `stages`).
+    once). `call_order`: the text of a call order for the step (None: that of `stages`). `max_iter` and `enough` end the
+    search for routes of a phase: after so many rounds, and once no link is busy for longer than so many per cent of the
+    time that the phase computes.
     """
 
     mapper: str = DEFAULT_MAPPER
@@ -30,6 +32,8 @@ class Choices:
     allgather: str = ALLGATHERS[0]
     stagger: str = ""
     call_order: Source | None = None
+    max_iter: int = 10
+    enough: int = 0
 
 
 DEFAULT: Final = Choices()

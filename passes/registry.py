@@ -68,7 +68,11 @@ def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
         LowerCollectives(choices.allgather),
         *promotion,
         FormPhases(),
-        Route(adaptive=(choices.routing or ROUTINGS[level > 1]) == "adaptive"),
+        Route(
+            adaptive=(choices.routing or ROUTINGS[level > 1]) == "adaptive",
+            max_iter=choices.max_iter,
+            enough=choices.enough,
+        ),
         Schedule(overlap=level > 0),
         *overlap,
         PlanMemory(),

@@ -63,3 +63,13 @@ def test_an_unknown_way_to_gather_is_refused() -> None:
     with pytest.raises(CompileError) as caught:
         LowerCollectives("tree").run(module)
     assert caught.value.diagnostics[0].code is Code.OPTION
+
+
+def test_the_search_for_routes_ends_when_it_is_told_to() -> None:
+    fullest = [
+        sum(p["max_link_bytes"] for p in compiled(choices).report["phases"])
+        for choices in (Choices(), Choices(max_iter=1), Choices(routing="xy"))
+    ]
+    assert fullest[0] <= fullest[1] <= fullest[2]
+    (route,) = [p for p in default_passes(2, Choices(max_iter=3, enough=70)) if isinstance(p, Route)]
+    assert (route.max_iter, route.enough) == (3, 70)

@@ -18,7 +18,7 @@ from wscc.api.request import ALLGATHER, MAPPER, Degrees, Model, Request, Values,
 from wscc.api.results import PassModule, Picture, Placement, Run, Simulation, Verification
 from wscc.driver.compile import Compiled, compile_source, graph_of
 from wscc.driver.pipeline import Insertion, Observer
-from wscc.driver.types import Artifact, write_artifact
+from wscc.driver.types import DEFAULT, Artifact, write_artifact
 from wscc.host.data_file import DataFile, read_data
 from wscc.ir.module import Module
 from wscc.machine.links import CUT_THROUGH
@@ -181,19 +181,20 @@ def compile(
     program: Model, overrides: Values | None = None, *, parallel: Degrees | None = None, dtype: str | None = None,
     dead: Sequence[str] = (), level: int = 2, mapper: str = MAPPER, routing: str = "", allgather: str = ALLGATHER,
     stagger: bool = False, call_order: StrPath | None = None, passes: Iterable[Insertion] = (), jobs: int | None = None,
+    max_iter: int = DEFAULT.max_iter, enough: int = DEFAULT.enough,
 ) -> Program:  # fmt: skip
     """The compiled program of a `.wsl` file (its path), or of a `Train` that was built in Python.
 
     `overrides` change the program as `--set` does: `{"model.layers": 2, "wafer.mesh": "2x2"}`. `parallel` is the
     strategy, `"dp=2,tp=2"` or a dict; `dtype` is `f64`, `f32` or `bf16` for everything; `dead` has `"die:1,3"` and
     `"link:0,0-0,1"`. `level` is 0 (for debugging) to 3 (`parallel auto` is searched, with `jobs` processes, by default
-    one for each core). `mapper`, `routing` (`xy`, `adaptive`), `allgather` and `stagger` are as on the command line;
-    `call_order` is the file of a call order; `passes` are own passes, from `insert`.
+    one for each core). `mapper`, `routing` (`xy`, `adaptive`), `allgather`, `stagger`, `max_iter` and `enough` are
+    as on the command line; `call_order` is the file of a call order; `passes` are own passes, from `insert`.
     Raises `CompileError` with every mistake in the program, `UsageError` (one too) for a wrong argument.
     """
     inputs = request(
         program, overrides, parallel=parallel, dtype=dtype, dead=dead, mapper=mapper, routing=routing,
-        allgather=allgather, stagger=stagger, call_order=call_order, passes=passes,
+        allgather=allgather, stagger=stagger, call_order=call_order, passes=passes, max_iter=max_iter, enough=enough,
     )  # fmt: skip
     number = whole("level", level, 0, SEARCHED)
     return compiled(inputs, number, jobs=whole("jobs", jobs, 1, 64) if jobs is not None else cores())

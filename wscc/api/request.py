@@ -10,7 +10,7 @@ from wscc.api.arguments import each, one_of, refuse, whole
 from wscc.api.training import Train
 from wscc.diagnostics import Source
 from wscc.driver.pipeline import Insertion
-from wscc.driver.types import ALLGATHERS, DEFAULT_MAPPER, MAPPERS, ROUTINGS, Choices
+from wscc.driver.types import ALLGATHERS, DEFAULT, DEFAULT_MAPPER, MAPPERS, ROUTINGS, Choices
 from wscc.files import read_source
 from wscc.files.kinds import CALL_ORDER
 from wscc.frontend.overrides import Overrides
@@ -34,7 +34,7 @@ class Request:
 def request(
     program: Model, overrides: Values | None, *, parallel: Degrees | None, dtype: str | None, dead: Sequence[str],
     mapper: str, routing: str, allgather: str, stagger: bool, call_order: str | os.PathLike[str] | None,
-    passes: Iterable[Insertion],
+    passes: Iterable[Insertion], max_iter: int = DEFAULT.max_iter, enough: int = DEFAULT.enough,
 ) -> Request:  # fmt: skip
     """The request of these arguments. Raises `UsageError` W006, `CompileError` W002 for files that cannot be read."""
     one_of("mapper", mapper, MAPPERS)
@@ -50,7 +50,10 @@ def request(
         _optional("dtype", dtype),
     )
     order = read_source(_path("call_order", call_order), CALL_ORDER) if call_order is not None else None
-    choices = Choices(mapper, routing, allgather, CUT_THROUGH * bool(stagger), order)
+    choices = Choices(
+        mapper, routing, allgather, CUT_THROUGH * bool(stagger), order, whole("max_iter", max_iter, 1, 1000),
+        whole("enough", enough, 0, 100),
+    )  # fmt: skip
     own = each("passes", passes)
     for p in own:
         if not isinstance(p, Insertion):

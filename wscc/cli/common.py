@@ -14,7 +14,7 @@ from wscc.files import read_source
 from wscc.files.kinds import CALL_ORDER
 from wscc.frontend.overrides import Overrides
 from wscc.machine.links import CUT_THROUGH
-from wscc.passes.choices import ALLGATHERS, DEFAULT_MAPPER, MAPPERS, ROUTINGS, Choices
+from wscc.passes.choices import ALLGATHERS, DEFAULT, DEFAULT_MAPPER, MAPPERS, ROUTINGS, Choices
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,6 +49,17 @@ _MODEL_OPTIONS: Final = (
         "--routing", type=click.Choice(ROUTINGS), help="routes of messages (default: adaptive from -O2)"
     ),
     click.option(
+        "--max-iter",
+        type=click.IntRange(1, 1000),
+        help=f"rounds of the search for routes (default: {DEFAULT.max_iter})",
+    ),
+    click.option(
+        "--enough",
+        type=click.IntRange(0, 100),
+        metavar="PERCENT",
+        help="routes stay where no link is busy for more of the time that the work beside it takes (default: 0)",
+    ),
+    click.option(
         "--call-order", metavar="FILE", help="calls in the order of this table; see `wscc call-order`"
     ),
     click.option("--schedule", "old_call_order", metavar="FILE", hidden=True, help="the old spelling"),
@@ -61,19 +72,20 @@ _MODEL_OPTIONS: Final = (
 
 
 def model_options(command: F) -> F:
-    """The command with `--set --parallel --dead --dtype --mapper --routing --allgather --stagger --call-order`, which
-    it takes as one argument `options`."""
+    """The command with `--set --parallel --dead --dtype --mapper --routing --max-iter --enough --allgather --stagger
+    --call-order`, which it takes as one argument `options`."""
 
     @wraps(command)
     def collected(
         *, sets: tuple[str, ...], parallel: str | None, dead: tuple[str, ...], dtype: str | None,
         mapper: str | None, routing: str | None, allgather: str | None, stagger: bool,
-        call_order: str | None, old_call_order: str | None, **others: object,
+        call_order: str | None, old_call_order: str | None, max_iter: int | None, enough: int | None, **others: object,
     ) -> object:  # fmt: skip
         call_order = call_order or old_call_order
         values = {
             "--set": sets, "--parallel": parallel, "--dead": dead, "--dtype": dtype, "--mapper": mapper,
             "--routing": routing, "--allgather": allgather, "--stagger": stagger, "--call-order": call_order,
+            "--max-iter": max_iter, "--enough": enough,
         }  # fmt: skip
         options = ModelOptions(
             Overrides(sets=sets, parallel=parallel, dead=dead, dtype=dtype),
@@ -83,6 +95,8 @@ def model_options(command: F) -> F:
                 allgather or ALLGATHERS[0],
                 CUT_THROUGH * stagger,
                 read_call_order_file(call_order) if call_order else None,
+                max_iter or DEFAULT.max_iter,
+                enough or DEFAULT.enough,
             ),
             tuple(name for name, value in values.items() if value),
         )
