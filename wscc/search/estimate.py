@@ -18,9 +18,10 @@ from wscc.analysis.cost import Rates
 from wscc.analysis.flops import computed_flops
 from wscc.analysis.memory.array_layout import peak_array_bytes
 from wscc.analysis.op_axes import working_axes
+from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op, Reshard, Value
-from wscc.ir.step import calls
+from wscc.ir.step import Call, Loop, calls
 
 _LOCAL_SHARE: Final = 8
 _ARRAY_SHARE: Final = 2
@@ -28,16 +29,34 @@ _ARRAY_SHARE: Final = 2
 _PASSES: Final = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}
 
 
-def estimate(sharded: Module) -> float:
-    """The seconds of a step: those of the slowest stage, times (m v + p - 1) / (m v) for filling the pipeline (p
-    stages, m micro-batches, v chunks of layers on a stage)."""
+def estimate(sharded: Module, microbatches: int) -> float:
+    """The seconds of a step of so many micro-batches, of which the module has some: those of the slowest stage, times
+    (m v + p - 1) / (m v) for filling the pipeline (p stages, m micro-batches, v chunks of layers on a stage)."""
     machine = sharded.machine
     costs = _Costs(sharded, Rates.of(machine), peak_array_bytes(sharded) * _ARRAY_SHARE > machine.die.sram)
     seconds = {p.name: costs.procedure(p) for p in sharded.procedures}
-    slowest = max(sum(times * seconds[c.procedure] for c, times in calls(step)) for step in sharded.steps())
-    train = sharded.train
-    slots = train.microbatches * (train.interleave if sharded.stages > 1 else 1)
-    return slowest * (slots + sharded.stages - 1) / slots
+    more, of_tokens = microbatches / sharded.train.microbatches, _of_tokens(sharded)
+
+    def step_seconds(step: tuple[Call | Loop, ...]) -> float:
+        return sum(
+            times * seconds[c.procedure] * (1 if of_tokens.isdisjoint(ref.array for ref in c.args) else more)
+            for c, times in calls(step)
+        )
+
+    slots = microbatches * (sharded.train.interleave if sharded.stages > 1 else 1)
+    return max(map(step_seconds, sharded.steps())) * (slots + sharded.stages - 1) / slots
+
+
+def _of_tokens(module: Module) -> frozenset[str]:
+    """The arrays that calls for one micro-batch touch, and no others: inputs, and what is computed of them, but for
+    gradients of parameters that stages exchange."""
+    parameters = {a.of or a.name for a in module.arrays if a.kind is Kind.PARAM}
+    return frozenset(
+        a.name
+        for a in module.arrays
+        if a.kind in (Kind.INPUT, Kind.RESIDUAL)
+        or (a.kind is Kind.CARRIED and not (a.relation and a.relation.array in parameters))
+    )
 
 
 @dataclass(slots=True)
