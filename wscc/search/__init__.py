@@ -90,9 +90,9 @@ class _Search:
         return found
 
     def measure(self, budget: int) -> None:
-        """Compile in the order of estimates, but not what its bound rules out, and simulate the best of what compiled;
-        beyond the budget only as long as nothing has compiled. Rounds are of one size, however many processes there
-        are, so that the information in each depends on the plans alone."""
+        """Compile in the order of estimates, a plan of each strategy first, but not what its bound rules out; simulate
+        the best of what compiled. Beyond the budget, go on only until something has compiled. Rounds are of one size,
+        however many processes there are, so that the information in each depends on the plans alone."""
         result = self.result
         while result.compiled < budget or not result.simulated:
             left = budget - result.compiled
@@ -100,8 +100,9 @@ class _Search:
             pending = [c for c in result.others if c.bound.seconds < result.seconds]
             if not pending:
                 break
-            self._compile(pending[:size], budget)
-            self._simulate([c for c in pending[:size] if c.program])
+            round_ = _of_many_strategies(pending)[:size]
+            self._compile(round_, budget)
+            self._simulate([c for c in round_ if c.program])
             result.others.sort(key=self._rank)
         result.slower.sort(key=_by_least)
         result.end = self._end()
@@ -147,6 +148,12 @@ class _Search:
         if self.result.bound >= self.result.seconds:
             return End.BOUND if self.result.others or self.result.slower else End.SIMULATED
         return End.BUDGET
+
+
+def _of_many_strategies(ranked: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates, the best of each strategy before others: what one measures says little of other strategies."""
+    best = {c.strategy: c for c in reversed(ranked)}
+    return sorted(ranked, key=lambda c: best[c.strategy] is not c)
 
 
 def _by_least(c: Candidate) -> tuple[float, Plan]:

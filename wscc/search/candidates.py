@@ -140,9 +140,9 @@ class Problem:
         return resolve(self.file, replace(self.overrides, parallel=spell(ONE_DIE))).config.batch
 
     def differentiated(self, plan: Plan) -> Module:
-        """The training step under a plan, of few micro-batches: those that fill the pipeline. Plans with the same
-        replicas and settings share all but the axes. Raises `CompileError`."""
-        few = min(self.microbatches(plan), stages_of(plan.strategy))
+        """The training step under a plan, of few micro-batches: those that fill the pipeline, and two if there are.
+        Plans with the same replicas and settings share all but the axes. Raises `CompileError`."""
+        few = min(self.microbatches(plan), max(2, stages_of(plan.strategy)))
         batch = few * dies_of(replicas_of(plan.strategy)) * int(plan["microbatch"])
         shared = Plan(replicas_of(plan.strategy), (*plan.settings, ("batch", str(batch or self._batch))))
         if shared not in self._differentiated:

@@ -1,4 +1,4 @@
-"""The plans that are estimated: all of a small space; of a large one, starts of every kind, and what lies near the best.
+"""The plans that are estimated: all of a small space; of a large one, some of every kind, and what is near the best.
 
 A kind is a set of axes and a class of numbers of dies (powers of two). Of each, plans are estimated in the order of
 their bounds until one is possible: with the settings of the program, then with those that need the least memory. Then,

@@ -1,4 +1,4 @@
-"""The pins of a search, which it does not vary: `parallel auto, tatp = 8, recompute = full`, and `--pin tatp=8` of the command line."""
+"""The pins of a search, which it does not vary: `parallel auto, tatp = 8, recompute = full`, or `--pin tatp=8`."""
 
 from __future__ import annotations
 
