@@ -35,6 +35,7 @@ from wscc.search.closed_forms import Bound, ClosedForms
 from wscc.search.estimate import estimate
 from wscc.search.outcome import End, SearchResult, refusals
 from wscc.search.space import Scale, Values, spell, strategies
+from wscc.search.validate import ranks, validate
 
 MODEL = str(CASES / "search.wsl")
 AXES = ("pp", "dp", "sp", "tp", "tatp")
@@ -285,6 +286,27 @@ def test_bytes_by_hand() -> None:
 
 def values(microbatch: int = 1, recompute: str = "none", zero: int = 0, interleave: int = 1) -> Values:
     return tuple((str(v),) for v in (microbatch, recompute, zero, interleave))
+
+
+# ---- the estimate
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=8))
+def test_equal_values_share_the_mean_of_their_ranks(values_: list[int]) -> None:
+    expected = [sum(v < x for v in values_) + (1 + sum(v == x for v in values_)) / 2 for x in values_]
+    assert ranks(values_) == expected
+
+
+def test_ranks_of_estimates_agree_with_those_of_simulated_steps() -> None:
+    """Simulated by themselves; the goal of the correlation on such a small wafer."""
+    found = validate(problem("wafer.mesh=2x2", pins=("recompute=none", "zero=0")), samples=14)
+    for m in found.measured[:2]:
+        program = compile_file(MODEL, Overrides(sets=m.plan.sets, parallel=spell(m.plan.strategy)))
+        assert simulate(program.artifact).figures().step_seconds == m.step
+    assert len({m.plan for m in found.measured}) == 14
+    assert len({frozenset(a for a, _ in m.plan.strategy) for m in found.measured}) > 8
+    assert found.rank_correlation > 0.95
+    assert found.median_error < 0.3
 
 
 # ---- processes

@@ -313,6 +313,12 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
     "search": {
         **_SEARCH,
         **_under("rows[].", _ROWS_OF_SEARCH),
+        "rank_correlation": "with `--validate`: Spearman's, of estimated and simulated seconds",
+        "median_error": "with `--validate`: median of the relative errors of estimates, without their sign",
+        "worst_error": "with `--validate`: the relative error farthest from 0, as a ratio",
+        "measured[].plan": "with `--validate`: a plan that was simulated, the worst estimate first",
+        "measured[].estimate_seconds": "its estimated time",
+        "measured[].step_seconds": "its simulated time",
         "refusals[].code": "code of a refusal",
         "refusals[].count": "strategies and plans that were refused for one reason",
         "refusals[].example": "one of them",

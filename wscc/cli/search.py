@@ -16,9 +16,12 @@ from wscc.cli.common import ModelOptions, model_options
 from wscc.cli.output import json_option, show_json
 from wscc.cli.program import model_request
 from wscc.cli.progress import Progress
+from wscc.frontend.parse import parse
 from wscc.machine.links import LINK_MODELS
 from wscc.search import BUDGET
+from wscc.search.candidates import Problem
 from wscc.search.outcome import spoken
+from wscc.search.validate import SAMPLES, Validation, validate
 
 _REASONS = 6  # of refusals, that the table names; --json has all
 
@@ -36,13 +39,22 @@ _REASONS = 6  # of refusals, that the table names; --json has all
     show_default=True,
     help="plans to compile at most",
 )
+@click.option(
+    "--validate",
+    "samples",
+    type=click.IntRange(1),
+    is_flag=False,
+    flag_value=SAMPLES,
+    metavar="[N]",
+    help=f"measure the estimate instead, by N plans that are simulated (default: {SAMPLES})",
+)
 @click.option("--jobs", type=click.IntRange(1, 64), help="processes (default: one for each core)")
 @click.option("--link-model", type=click.Choice(LINK_MODELS), default=LINK_MODELS[0], show_default=True)
 @model_options
 @json_option
 def search_command(
-    model: str, top: int, pins: tuple[str, ...], budget: int, jobs: int | None, link_model: str,
-    options: ModelOptions, as_json: bool,
+    model: str, top: int, pins: tuple[str, ...], budget: int, samples: int | None, jobs: int | None,
+    link_model: str, options: ModelOptions, as_json: bool,
 ) -> int:  # fmt: skip
     """Find the plan under which a step of MODEL (a .wsl file) is shortest on its wafer.
 
@@ -53,6 +65,12 @@ def search_command(
     progress = Progress()
     request = model_request(model, options)
     request = replace(request, overrides=replace(request.overrides, pins=pins))
+    if samples is not None:
+        problem = Problem(parse(request.source), request.overrides, request.choices, link_model)
+        validation = validate(problem, samples, jobs or cores(), progress.one)
+        progress.end()
+        _show_validation(validation, top, as_json)
+        return 0
     ranking = ranked(request, budget, jobs or cores(), link_model, progress.one)
     progress.end()
     if as_json:
@@ -60,6 +78,23 @@ def search_command(
     else:
         _show(ranking, top)
     return 0
+
+
+def _show_validation(v: Validation, top: int, as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {"plan": str(m.plan), "estimate_seconds": m.estimate, "step_seconds": m.step} for m in v.measured
+        ]
+        errors = {"median_error": v.median_error, "worst_error": v.worst_error}
+        show_json({"plans": v.plans, "rank_correlation": v.rank_correlation, **errors, "measured": rows})
+        return
+    worst = v.measured[:top]
+    width = max(28, *(len(str(m.plan)) + 1 for m in worst))
+    click.echo(f"rank correlation  {v.rank_correlation:.3f} of {len(v.measured)} of {v.plans:,} plans")
+    click.echo(f"error             median {v.median_error:.1%}, worst {v.worst_error:+.1%}\n")
+    click.echo(f"{'worst estimates':<{width}}{'estimate':>12}{'simulated':>14}{'error':>9}")
+    for m in worst:
+        click.echo(f"{m.plan!s:<{width}}{f'{m.estimate:.4g} s':>12}{f'{m.step:.4g} s':>14}{m.error:>+9.1%}")
 
 
 def in_words(summary: Mapping[str, Any]) -> str:
