@@ -288,6 +288,16 @@ def values(microbatch: int = 1, recompute: str = "none", zero: int = 0, interlea
     return tuple((str(v),) for v in (microbatch, recompute, zero, interleave))
 
 
+def test_the_front_has_what_nothing_beats() -> None:
+    result = search(problem("wafer.mesh=1x2"), budget=10)
+    needs = [(c.least, c.peak_bytes_per_die_max or 0, c.dies) for c in result.simulated]
+    best = [all(any(x < y for x, y in zip(n, m, strict=True)) or n == m for m in needs) for n in needs]
+    assert [c in result.front for c in result.simulated] == best
+    assert result.best in result.front
+    assert result.best.figures is not None
+    assert isclose(sum(result.best.figures.shares.values()), 1)
+
+
 # ---- the estimate
 
 

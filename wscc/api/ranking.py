@@ -50,15 +50,17 @@ def ranked(
 
 
 def _ranking(result: SearchResult, own: Mapping[str, str]) -> Ranking:
-    rows = tuple(_row(c, own) for c in (*result.simulated, *result.slower, *result.others))
+    candidates = (*result.simulated, *result.slower, *result.others)
+    front = set(map(id, result.front))
+    rows = tuple(_row(c, own, id(c) in front) for c in candidates)
     refused = tuple(Refusal(str(r.code), r.count, r.example, r.message) for r in refusals(result))
     return Ranking(rows, refused, result.bound, summary(result))
 
 
-def _row(c: Candidate, own: Mapping[str, str]) -> Ranked:
+def _row(c: Candidate, own: Mapping[str, str], is_on_front: bool) -> Ranked:
     changed = {key: value for key, value in c.plan.settings if own[key] != value}
     return Ranked(
         spell(c.strategy), dict(c.plan.settings), changed, c.dies, c.is_given, c.bound.seconds, c.least, c.estimate,
         c.figures.step_seconds if c.figures else None, c.figures.mfu if c.figures else None,
-        c.peak_bytes_per_die_max,
+        c.peak_bytes_per_die_max, is_on_front,
     )  # fmt: skip

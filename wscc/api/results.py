@@ -271,7 +271,8 @@ class Placement:
 class Ranked:
     """A plan of a search: `strategy` is what `parallel=` takes; of `settings` of the training, `changed` are those that
     differ from the program's. Seconds are None where the search did not come so far with it: `estimate_seconds` from
-    its sharded module, `step_seconds` (with `mfu`) from a simulation; `least_seconds` is what it takes at least."""
+    its sharded module, `step_seconds` (with `mfu`) from a simulation; `least_seconds` is what it takes at least. None
+    that was simulated beats one on the `front` in time, memory of a die and dies at once."""
 
     strategy: str
     settings: Mapping[str, str]
@@ -284,6 +285,7 @@ class Ranked:
     step_seconds: float | None = None
     mfu: float | None = None
     peak_bytes_per_die_max: int | None = None
+    front: bool = False
 
     @property
     def plan(self) -> str:

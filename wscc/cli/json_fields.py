@@ -29,6 +29,8 @@ _SEARCH: Final = {
     "simulated": "compiled plans whose step was simulated",
     "refused.<code>": "strategies and plans that were refused with this code",
     "ended": "what ended the search: bounds that rule out the rest, or the budget",
+    "ruled_out": "strategies none of whose plans can be faster than the best, by closed forms",
+    "shares.<what>": "share of the time of all live dies that goes to compute, hbm, links, bubble and unused_dies",
     "best": "the strategy of the plan found, as `--parallel` takes it",
     "settings.<name>": "its value of a setting, as `--set train.NAME=` takes it",
     "step_seconds": "simulated time of a step of the best plan",
@@ -236,6 +238,7 @@ _ROWS_OF_SEARCH: Final = {
     "step_seconds": "simulated time; null where it was not simulated",
     "mfu": "FLOPs of the model over what all live dies could compute; null where it was not simulated",
     "peak_bytes_per_die_max": "bytes that the fullest die needs; null where it was not compiled",
+    "front": "whether no other simulated plan beats it in time, memory of a die and dies at once",
 }
 
 _FAULTS: Final = {

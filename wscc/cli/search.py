@@ -130,7 +130,7 @@ def _row(c: Ranked, width: int) -> str:
     if c.step_seconds is not None and c.mfu is not None:
         step, mfu = f"{c.step_seconds:.4g} s", f"{c.mfu:.2%}"
     row = f"{c.plan:<{width}}{c.dies_used:>5}{estimate:>12}{step:>14}{f'{c.bound_seconds:.4g} s':>12}"
-    return f"{row}{mfu:>9}{memory:>10}{'  given' * c.given}".rstrip()
+    return f"{row}{mfu:>9}{memory:>10}{'  front' * c.front}{'  given' * c.given}".rstrip()
 
 
 def _gap(ranking: Ranking) -> str:
@@ -145,7 +145,14 @@ def _gap(ranking: Ranking) -> str:
 
 def _facts(ranking: Ranking) -> Iterator[tuple[str, str]]:
     yield "looked at", in_words(ranking.summary)
-    yield "bound", f"no plan of these strategies takes less than {ranking.bound_seconds:.4g} s{_gap(ranking)}"
+    ruled_out = ranking.summary["ruled_out"]
+    bound = f"no plan of these strategies takes less than {ranking.bound_seconds:.4g} s{_gap(ranking)}"
+    yield "bound", bound + f"; closed forms rule out {ruled_out:,}" * (ruled_out > 0)
+    shares = sorted(ranking.summary["shares"].items(), key=lambda share: -share[1])
+    yield (
+        "binds",
+        ", ".join(f"{what.replace('_', ' ')} {share:.1%}" for what, share in shares if share >= 0.001),
+    )
     label = "refused"
     for r in ranking.refusals[:_REASONS]:
         yield label, f"{r.count} {r.code}, such as `{r.example}`: {r.message}"

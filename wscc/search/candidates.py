@@ -57,10 +57,12 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The seconds of a simulated step, and its part of the peak FLOP/s (MFU)."""
+    """The seconds of a simulated step, its part of the peak FLOP/s (MFU), and what the time of all live dies goes to,
+    in shares of 1."""
 
     step_seconds: float
     mfu: float
+    shares: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,15 @@ def compiled(problem: Problem, plan: Plan) -> Compiled | Refused:
 def simulated(problem: Problem, program: Compiled) -> Figures:
     """The figures of one simulated step of a program."""
     figures = simulate(program.artifact, problem.link_model, wafer=program.wafer).figures()
-    return Figures(figures.step_seconds, figures.mfu)
+    time = figures.time
+    shares = {
+        "compute": time["model"] + time["extra_flops"] + time["tile_rounding"],
+        "hbm": time["hbm"],
+        "links": sum(time["exposed"].values()),
+        "bubble": time["bubble"] + time["idle"] + time["delayed"],
+        "unused_dies": time["unused_dies"],
+    }
+    return Figures(figures.step_seconds, figures.mfu, shares)
 
 
 def too_large(wafer: Wafer, needed: int) -> Refused | None:

@@ -96,6 +96,16 @@ class SearchResult:
         return min([self.seconds, *unseen, *(c.bound.seconds for c in self.others)])
 
     @property
+    def ruled_out(self) -> int:
+        """The number of strategies none of whose plans can be faster than the best, by closed forms."""
+        return sum(o.bound.seconds >= self.seconds for o in self.open.values())
+
+    @property
+    def front(self) -> list[Candidate]:
+        """The simulated plans that none of the others beats in time, memory of a die and dies at once (Pareto)."""
+        return [c for c in self.simulated if not any(_beats(k, c) for k in self.simulated)]
+
+    @property
     def _refused_plans(self) -> list[Plan]:
         return [p for p, _ in self.refused if p.settings]
 
@@ -113,6 +123,12 @@ class SearchResult:
     def dies(self) -> list[int]:
         """The numbers of dies that strategies were considered of, the largest first."""
         return sorted({p.dies for p, _ in self.refused} | {Plan(s).dies for s in self.open}, reverse=True)
+
+
+def _beats(a: Candidate, b: Candidate) -> bool:
+    """Whether `a` needs no more of anything than `b`, and less of something."""
+    first, second = ((c.least, c.peak_bytes_per_die_max or 0, c.dies) for c in (a, b))
+    return first != second and all(x <= y for x, y in zip(first, second, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +188,8 @@ def summary(result: SearchResult) -> dict[str, Any]:
         "simulated": len(result.simulated),
         "refused": dict(sorted(Counter(str(r.code) for _, r in result.refused).items())),
         "ended": str(result.end),
+        "ruled_out": result.ruled_out,
+        "shares": result.best.figures.shares if result.best.figures else {},
         "best": spell(result.best.strategy),
         "settings": dict(result.best.plan.settings),
         "step_seconds": result.seconds,
