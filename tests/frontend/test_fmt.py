@@ -123,7 +123,12 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "lr_schedule": st.builds(ast.LrSchedule, tuples(st.builds(ast.Call, name(), tuples(EXPRS, 0, 2)))),
     "dtype": st.builds(ast.DTypes, tuples(st.builds(ast.Role, name(), name()))),
     **dict.fromkeys(("recompute", "decay"), name()),
-    "parallel": st.builds(ast.Strategy, tuples(st.builds(ast.Axis, name(), NUMBERS), 0)),
+    "parallel": st.builds(ast.Strategy, tuples(st.builds(ast.Axis, name(), NUMBERS), 1))
+    | st.builds(
+        ast.Strategy,
+        st.just(()),
+        tuples(st.builds(ast.Pin, name(), NUMBERS | st.builds(ast.Name, name())), 0),
+    ),
 }
 SETTINGS = st.sampled_from(sorted(VALUES)).flatmap(lambda key: line(ast.Setting, st.just(key), VALUES[key]))
 TEXTS = VALUES["data"]

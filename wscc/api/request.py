@@ -35,6 +35,7 @@ def request(
     program: Model, overrides: Values | None, *, parallel: Degrees | None, dtype: str | None, dead: Sequence[str],
     mapper: str, routing: str, allgather: str, stagger: bool, call_order: str | os.PathLike[str] | None,
     passes: Iterable[Insertion], max_iter: int = DEFAULT.max_iter, enough: int = DEFAULT.enough,
+    pins: Values | None = None,
 ) -> Request:  # fmt: skip
     """The request of these arguments. Raises `UsageError` W006, `CompileError` W002 for files that cannot be read."""
     one_of("mapper", mapper, MAPPERS)
@@ -48,6 +49,7 @@ def request(
         _degrees(parallel),
         tuple(_word("dead", d) for d in each("dead", dead)),
         _optional("dtype", dtype),
+        tuple(f"{key}={_value(key, value)}" for key, value in _items(pins)),
     )
     order = read_source(_path("call_order", call_order), CALL_ORDER) if call_order is not None else None
     choices = Choices(

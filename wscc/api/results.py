@@ -269,10 +269,14 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A strategy of a search. Seconds are None where the search did not come so far with it: `estimate_seconds` from
-    its sharded module, `step_seconds` (with `mfu`) from a simulation; `least_seconds` is what it takes at least."""
+    """A plan of a search: `strategy` is what `parallel=` takes; of `settings` of the training, `changed` are those that
+    differ from the program's. Seconds are None where the search did not come so far with it: `estimate_seconds` from
+    its sharded module, `step_seconds` (with `mfu`) from a simulation; `least_seconds` is what it takes at least. None
+    that was simulated beats one on the `front` in time, memory of a die and dies at once."""
 
     strategy: str
+    settings: Mapping[str, str]
+    changed: Mapping[str, str]
     dies_used: int
     given: bool
     bound_seconds: float
@@ -281,11 +285,23 @@ class Ranked:
     step_seconds: float | None = None
     mfu: float | None = None
     peak_bytes_per_die_max: int | None = None
+    front: bool = False
+
+    @property
+    def plan(self) -> str:
+        """The strategy, and what differs from the program's settings: `tp=2,tatp=4 microbatch=2`."""
+        return " ".join([self.strategy, *(f"{key}={value}" for key, value in self.changed.items())])
+
+    @property
+    def overrides(self) -> dict[str, str]:
+        """The changed settings as `overrides=` takes them."""
+        return {f"train.{key}": value for key, value in self.changed.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Strategies that are refused for one reason: its code, their number, and the first of them with its message."""
+    """Strategies or plans that are refused for one reason: its code, their number, and the first of them with its
+    message."""
 
     code: str
     count: int
@@ -296,7 +312,8 @@ class Refusal:
 @dataclass(frozen=True, slots=True, repr=False)
 class Ranking:
     """The ranking of a search: `rows` with the shortest simulated step first, then what was only compiled, then what
-    was only estimated. No strategy of those looked at goes below `bound_seconds`. `summary` counts what was done."""
+    was only estimated. No plan of the strategies looked at goes below `bound_seconds`; `summary` counts what was
+    done."""
 
     rows: tuple[Ranked, ...]
     refusals: tuple[Refusal, ...]
@@ -305,7 +322,7 @@ class Ranking:
 
     @property
     def best(self) -> Ranked:
-        """The winner; `best.strategy` is what `parallel=` takes."""
+        """The winner: `compile(program, best.overrides, parallel=best.strategy)` makes its program."""
         return self.rows[0]
 
     @property
@@ -325,11 +342,11 @@ class Ranking:
 
     @staticmethod
     def _head() -> tuple[str, ...]:
-        return "strategy", "dies", "estimate", "simulated", "bound", "MFU"
+        return "plan", "dies", "estimate", "simulated", "bound", "MFU"
 
 
 def _cells(r: Ranked) -> tuple[str, ...]:
     step = f"{r.step_seconds:.4g} s" if r.step_seconds is not None else ""
     estimate = f"{r.estimate_seconds:.4g} s" if r.estimate_seconds is not None else ""
     mfu = f"{r.mfu:.2%}" if r.mfu is not None else ""
-    return r.strategy, str(r.dies_used), estimate, step, f"{r.bound_seconds:.4g} s", mfu
+    return r.plan, str(r.dies_used), estimate, step, f"{r.bound_seconds:.4g} s", mfu

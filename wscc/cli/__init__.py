@@ -67,7 +67,7 @@ COMMANDS: Final = (
     Named(
         "search",
         "search",
-        "Find the strategy under which a step of MODEL (a .wsl file) is shortest on its wafer.",
+        "Find the plan under which a step of MODEL (a .wsl file) is shortest on its wafer.",
     ),
     Named("faults", "faults", "How much damage MODEL (a .wsl file) survives, and how fast it stays."),
     Named(

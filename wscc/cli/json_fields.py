@@ -23,14 +23,18 @@ _SEARCH: Final = {
     "live_dies": "dies of the wafer that are alive",
     "dies[]": "numbers of dies for which strategies were looked at",
     "strategies": "strategies that were looked at",
-    "estimated": "strategies whose step was estimated from their sharded program",
-    "compiled": "strategies that were compiled",
-    "simulated": "compiled strategies whose step was simulated",
-    "refused.<code>": "strategies that were refused with this code",
+    "plans": "plans of those that the coarse filter let pass: each with values of the settings",
+    "estimated": "plans whose step was estimated from their sharded program",
+    "compiled": "plans that were compiled",
+    "simulated": "compiled plans whose step was simulated",
+    "refused.<code>": "strategies and plans that were refused with this code",
     "ended": "what ended the search: bounds that rule out the rest, or the budget",
-    "best": "the strategy found, as `--parallel` takes it",
-    "step_seconds": "simulated time of a step of the best strategy",
-    "bound_seconds": "a time that no strategy looked at goes below",
+    "ruled_out": "strategies none of whose plans can be faster than the best, by closed forms",
+    "shares.<what>": "share of the time of all live dies that goes to compute, hbm, links, bubble and unused_dies",
+    "best": "the strategy of the plan found, as `--parallel` takes it",
+    "settings.<name>": "its value of a setting, as `--set train.NAME=` takes it",
+    "step_seconds": "simulated time of a step of the best plan",
+    "bound_seconds": "a time that no plan of the strategies looked at goes below",
 }
 
 _LINK: Final = {
@@ -223,15 +227,18 @@ _MONITOR: Final = {
 }
 
 _ROWS_OF_SEARCH: Final = {
-    "strategy": "a strategy, as `--parallel` takes it",
+    "strategy": "degrees of a plan, as `--parallel` takes them",
+    "settings.<name>": "its value of a setting, as `--set train.NAME=` takes it",
+    "changed.<name>": "the same, where the program has another",
     "dies_used": "dies that it uses",
-    "given": "whether the file or `--parallel` gives it",
+    "given": "whether it is the plan of the program",
     "estimate_seconds": "estimated time of a step; null where it was not estimated",
-    "bound_seconds": "time that no program of the strategy goes below",
+    "bound_seconds": "time that no program of the plan goes below",
     "least_seconds": "time that its compiled program does not go below; the former where it was not compiled",
     "step_seconds": "simulated time; null where it was not simulated",
     "mfu": "FLOPs of the model over what all live dies could compute; null where it was not simulated",
     "peak_bytes_per_die_max": "bytes that the fullest die needs; null where it was not compiled",
+    "front": "whether no other simulated plan beats it in time, memory of a die and dies at once",
 }
 
 _FAULTS: Final = {
@@ -309,8 +316,14 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
     "search": {
         **_SEARCH,
         **_under("rows[].", _ROWS_OF_SEARCH),
+        "rank_correlation": "with `--validate`: Spearman's, of estimated and simulated seconds",
+        "median_error": "with `--validate`: median of the relative errors of estimates, without their sign",
+        "worst_error": "with `--validate`: the relative error farthest from 0, as a ratio",
+        "measured[].plan": "with `--validate`: a plan that was simulated, the worst estimate first",
+        "measured[].estimate_seconds": "its estimated time",
+        "measured[].step_seconds": "its simulated time",
         "refusals[].code": "code of a refusal",
-        "refusals[].count": "strategies that were refused for one reason",
+        "refusals[].count": "strategies and plans that were refused for one reason",
         "refusals[].example": "one of them",
         "refusals[].message": "why it was refused",
     },

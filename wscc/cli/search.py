@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -16,38 +16,62 @@ from wscc.cli.common import ModelOptions, model_options
 from wscc.cli.output import json_option, show_json
 from wscc.cli.program import model_request
 from wscc.cli.progress import Progress
+from wscc.frontend.parse import parse
 from wscc.machine.links import LINK_MODELS
 from wscc.search import BUDGET
+from wscc.search.candidates import Problem
 from wscc.search.outcome import spoken
+from wscc.search.validate import SAMPLES, Validation, validate
 
 _REASONS = 6  # of refusals, that the table names; --json has all
 
 
 @click.command("search")
 @click.argument("model")
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="strategies to show")
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="plans to show")
+@click.option(
+    "--pin", "pins", multiple=True, metavar="NAME=VALUE", help="not varied, e.g. tatp=8, microbatch=2"
+)
 @click.option(
     "--budget",
     type=click.IntRange(1),
     default=BUDGET,
     show_default=True,
-    help="strategies to compile at most",
+    help="plans to compile at most",
+)
+@click.option(
+    "--validate",
+    "samples",
+    type=click.IntRange(1),
+    is_flag=False,
+    flag_value=SAMPLES,
+    metavar="[N]",
+    help=f"measure the estimate instead, by N plans that are simulated (default: {SAMPLES})",
 )
 @click.option("--jobs", type=click.IntRange(1, 64), help="processes (default: one for each core)")
 @click.option("--link-model", type=click.Choice(LINK_MODELS), default=LINK_MODELS[0], show_default=True)
 @model_options
 @json_option
 def search_command(
-    model: str, top: int, budget: int, jobs: int | None, link_model: str, options: ModelOptions, as_json: bool
-) -> int:
-    """Find the strategy under which a step of MODEL (a .wsl file) is shortest on its wafer.
+    model: str, top: int, pins: tuple[str, ...], budget: int, samples: int | None, jobs: int | None,
+    link_model: str, options: ModelOptions, as_json: bool,
+) -> int:  # fmt: skip
+    """Find the plan under which a step of MODEL (a .wsl file) is shortest on its wafer.
 
-    All degrees of all axes are looked at whose product is the number of live dies, and of fewer where few fit. Most are
-    only estimated; the best by estimate, and the one that the file or --parallel gives, are compiled and simulated. For
-    each the least that any program of it takes is shown: a gap between that and the simulated step is not closed.
+    A plan is the degrees of all axes, on any number of dies, with microbatch, recompute, zero and interleave. Of a
+    large space a part is estimated; the best by estimate, and the plan that the file gives, are compiled and simulated.
+    For each the least that any program of it takes is shown: a gap between that and the simulated step is not closed.
     """
     progress = Progress()
-    ranking = ranked(model_request(model, options), budget, jobs or cores(), link_model, progress.one)
+    request = model_request(model, options)
+    request = replace(request, overrides=replace(request.overrides, pins=pins))
+    if samples is not None:
+        problem = Problem(parse(request.source), request.overrides, request.choices, link_model)
+        validation = validate(problem, samples, jobs or cores(), progress.one)
+        progress.end()
+        _show_validation(validation, top, as_json)
+        return 0
+    ranking = ranked(request, budget, jobs or cores(), link_model, progress.one)
     progress.end()
     if as_json:
         show_json(_as_json(ranking, top))
@@ -56,11 +80,29 @@ def search_command(
     return 0
 
 
+def _show_validation(v: Validation, top: int, as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {"plan": str(m.plan), "estimate_seconds": m.estimate, "step_seconds": m.step} for m in v.measured
+        ]
+        errors = {"median_error": v.median_error, "worst_error": v.worst_error}
+        show_json({"plans": v.plans, "rank_correlation": v.rank_correlation, **errors, "measured": rows})
+        return
+    worst = v.measured[:top]
+    width = max(28, *(len(str(m.plan)) + 1 for m in worst))
+    click.echo(f"rank correlation  {v.rank_correlation:.3f} of {len(v.measured)} of {v.plans:,} plans")
+    click.echo(f"error             median {v.median_error:.1%}, worst {v.worst_error:+.1%}\n")
+    click.echo(f"{'worst estimates':<{width}}{'estimate':>12}{'simulated':>14}{'error':>9}")
+    for m in worst:
+        click.echo(f"{m.plan!s:<{width}}{f'{m.estimate:.4g} s':>12}{f'{m.step:.4g} s':>14}{m.error:>+9.1%}")
+
+
 def in_words(summary: Mapping[str, Any]) -> str:
     """The summary of a search in one line."""
     count = f"{summary['strategies']:,} {'strategies' if summary['strategies'] > 1 else 'strategy'}"
+    plans = f"{summary['plans']:,} plan{'s' * (summary['plans'] > 1)}"
     done = f"{summary['estimated']:,} estimated, {summary['compiled']} compiled, {summary['simulated']} simulated"
-    return f"{count} of {spoken(summary['dies'])}: {done}; {summary['ended']}"
+    return f"{count} of {spoken(summary['dies'])}, {plans}: {done}; {summary['ended']}"
 
 
 def _as_json(ranking: Ranking, top: int) -> dict[str, Any]:
@@ -70,23 +112,25 @@ def _as_json(ranking: Ranking, top: int) -> dict[str, Any]:
 
 def _show(ranking: Ranking, top: int) -> None:
     head = f"{'dies':>5}{'estimate':>12}{'simulated':>14}{'bound':>12}{'MFU':>9}{'memory':>10}"
-    click.echo(f"{'strategy':<28}{head}")
-    for c in ranking.rows[:top]:
-        click.echo(_row(c))
+    rows = ranking.rows[:top]
+    width = max(28, *(len(c.plan) + 1 for c in rows))
+    click.echo(f"{'plan':<{width}}{head}")
+    for c in rows:
+        click.echo(_row(c, width))
     click.echo()
     for label, text in _facts(ranking):
         click.echo(f"{label:<12}{text}")
 
 
-def _row(c: Ranked) -> str:
+def _row(c: Ranked, width: int) -> str:
     estimate = f"{c.estimate_seconds:.4g} s" if c.estimate_seconds is not None else ""
     step = mfu = memory = ""
     if c.peak_bytes_per_die_max is not None:
         step, memory = f">{c.least_seconds:.4g} s", format_bytes(c.peak_bytes_per_die_max)
     if c.step_seconds is not None and c.mfu is not None:
         step, mfu = f"{c.step_seconds:.4g} s", f"{c.mfu:.2%}"
-    row = f"{c.strategy:<28}{c.dies_used:>5}{estimate:>12}{step:>14}{f'{c.bound_seconds:.4g} s':>12}"
-    return f"{row}{mfu:>9}{memory:>10}{'  given' * c.given}".rstrip()
+    row = f"{c.plan:<{width}}{c.dies_used:>5}{estimate:>12}{step:>14}{f'{c.bound_seconds:.4g} s':>12}"
+    return f"{row}{mfu:>9}{memory:>10}{'  front' * c.front}{'  given' * c.given}".rstrip()
 
 
 def _gap(ranking: Ranking) -> str:
@@ -101,9 +145,20 @@ def _gap(ranking: Ranking) -> str:
 
 def _facts(ranking: Ranking) -> Iterator[tuple[str, str]]:
     yield "looked at", in_words(ranking.summary)
-    yield "bound", f"none of them takes less than {ranking.bound_seconds:.4g} s{_gap(ranking)}"
+    ruled_out = ranking.summary["ruled_out"]
+    bound = f"no plan of these strategies takes less than {ranking.bound_seconds:.4g} s{_gap(ranking)}"
+    yield "bound", bound + f"; closed forms rule out {ruled_out:,}" * (ruled_out > 0)
+    shares = sorted(ranking.summary["shares"].items(), key=lambda share: -share[1])
+    yield (
+        "binds",
+        ", ".join(f"{what.replace('_', ' ')} {share:.1%}" for what, share in shares if share >= 0.001),
+    )
     label = "refused"
     for r in ranking.refusals[:_REASONS]:
         yield label, f"{r.count} {r.code}, such as `{r.example}`: {r.message}"
         label = ""
-    yield "use", f"--parallel {ranking.best.strategy}"
+    yield "use", " ".join([f"--parallel {ranking.best.strategy}", *_sets(ranking.best)])
+
+
+def _sets(best: Ranked) -> Iterator[str]:
+    return (f"--set {key}={value}" for key, value in best.overrides.items())

@@ -275,10 +275,19 @@ class Axis(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Pin(Node):
+    """An axis or a setting that a search does not vary."""
+
+    name: Name
+    value: Number | Name
+
+
+@dataclass(frozen=True, slots=True)
 class Strategy(Node):
-    """The degrees of `parallel`; none at all is `parallel auto`."""
+    """The degrees of `parallel`; none at all is `parallel auto`, which may have pins."""
 
     axes: tuple[Axis, ...] = ()
+    pins: tuple[Pin, ...] = ()
 
     @property
     def is_auto(self) -> bool:

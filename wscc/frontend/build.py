@@ -221,6 +221,12 @@ def _several(key: str, node_type: Callable[..., ast.SettingValue]) -> Rule:
     return build
 
 
+def _parallel(b: Builder, c: Children, span: Span) -> ast.Setting:
+    axes = tuple(x for x in c if isinstance(x, ast.Axis))
+    pins = tuple(x for x in c if isinstance(x, ast.Pin))
+    return ast.Setting("parallel", ast.Strategy(axes, pins, span=span), span=span, trivia=b.trivia(span))
+
+
 def _group(b: Builder, c: Children, span: Span) -> ast.Group:
     return ast.Group(c[0], c[1], span=span, trivia=b.trivia(span))
 
@@ -253,11 +259,12 @@ RULES: Final[dict[str, Rule]] = {
     "train": _train, "train_body": Builder.body,
     **{k: _setting(k) for k in SETTINGS},
     "lr_schedule": _several("lr_schedule", ast.LrSchedule), "dtype": _several("dtype", ast.DTypes),
-    "parallel": _several("parallel", ast.Strategy), "stages": _several("stages", ast.Stages),
+    "parallel": _parallel, "stages": _several("stages", ast.Stages),
     "group": _group, "rates": Builder.body, "rate": _rate,
     "share": _quantity,
     "role": lambda b, c, span: ast.Role(c[0], c[1], span=span),
     "axis": lambda b, c, span: ast.Axis(c[0], c[1], span=span),
+    "pin": lambda b, c, span: ast.Pin(c[0], c[1], span=span),
 }  # fmt: skip
 
 BODIES: Final = frozenset({"wafer_body", "fields", "body", "train_body", "rates"})

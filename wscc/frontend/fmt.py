@@ -155,7 +155,9 @@ def _setting(value: ast.SettingValue) -> str:
         case ast.DTypes():
             return _join(f"{r.role.id} {r.dtype.id}" for r in value.roles)
         case ast.Strategy():
-            return _join(f"{a.name.id} = {a.degree.text}" for a in value.axes) or "auto"
+            if value.is_auto:
+                return _join(["auto", *(f"{p.name.id} = {expression(p.value)}" for p in value.pins)])
+            return _join(f"{a.name.id} = {a.degree.text}" for a in value.axes)
         case ast.Stages():
             return " ".join(n.text for n in value.layers) or "auto"
         case ast.Name() | ast.Number() | ast.Call():

@@ -1,4 +1,4 @@
-"""The options of the command line that change a program: `--set`, `--parallel`, `--dead`, `--dtype`.
+"""The options of the command line that change a program: `--set`, `--parallel`, `--dead`, `--dtype`; and `--pin`.
 
 Each becomes a piece of syntax tree, read by the grammar's own rules, and replaces or joins what the file
 says; so an overridden number is checked exactly as a written one, with a caret into the option.
@@ -41,12 +41,14 @@ def as_usage_error(error: CompileError) -> CompileError:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """The options as typed, without their names: `sets=("train.batch=32",)`, `dead=("die:1,3",)`."""
+    """The options as typed, without their names: `sets=("train.batch=32",)`, `dead=("die:1,3",)`. A search alone
+    reads `pins`."""
 
     sets: tuple[str, ...] = ()
     parallel: str | None = None
     dead: tuple[str, ...] = ()
     dtype: str | None = None
+    pins: tuple[str, ...] = ()
 
 
 NO_OVERRIDES: Final = Overrides()
@@ -108,6 +110,12 @@ def _unknown(
     source: Source, word: str, choices: Mapping[str, object] | tuple[str, ...], what: str
 ) -> NoReturn:
     _usage(source, f"{what} `{word}`", hint(word, choices))
+
+
+def pin(text: str) -> ast.Pin:
+    """The pin of a search written as `tatp=8`. Raises `UsageError` for anything else."""
+    written: ast.Pin = _fragment(_source(f"--pin {text}"), len("--pin "), "pin")
+    return written
 
 
 def _parallel(text: str) -> ast.Setting:

@@ -34,6 +34,7 @@ _STARTS: Final = (
     "parameter",
     "role",
     "axis",
+    "pin",
 )
 
 

@@ -18,7 +18,7 @@ from wscc.frontend.config import TrainConfig
 from wscc.frontend.evaluate import number, positive
 from wscc.frontend.machines import resolve_wafer
 from wscc.frontend.names import BATCH, NameCheck
-from wscc.frontend.overrides import NO_OVERRIDES, Overrides, as_usage_error, override
+from wscc.frontend.overrides import NO_OVERRIDES, Overrides, as_usage_error, override, pin
 from wscc.frontend.report import Report
 from wscc.frontend.select import Selection, select
 from wscc.frontend.training import check_degrees, resolve_train
@@ -61,6 +61,16 @@ def leaves_strategy_open(file: ast.File, overrides: Overrides = NO_OVERRIDES) ->
         raise as_usage_error(error) from None
     settings = selection.train.settings
     return any(isinstance(s.value, ast.Strategy) and s.value.is_auto for s in settings)
+
+
+def pins(file: ast.File, overrides: Overrides = NO_OVERRIDES) -> tuple[ast.Pin, ...]:
+    """What a search must not vary: the pins of `parallel auto`, and those of the command line. Raises as `resolve`."""
+    try:
+        selection = override(select(file), overrides)
+    except CompileError as error:
+        raise as_usage_error(error) from None
+    written = [s.value.pins for s in selection.train.settings if isinstance(s.value, ast.Strategy)]
+    return (*(p for pins in written for p in pins), *map(pin, overrides.pins))
 
 
 def _resolve(selection: Selection) -> Resolved:

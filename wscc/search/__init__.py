@@ -1,38 +1,34 @@
-"""The strategy search: which degrees of the axes make the shortest simulated step of a model on its wafer.
+"""The strategy search: which plan, degrees of the axes and settings, makes the shortest simulated step of a model.
 
-Two levels: estimates of all strategies, then simulation of the compiled programs of the best.
+Two levels: estimates of many plans, then simulation of the compiled programs of the best.
 
-Dual-level search after TEMP (arXiv 2512.14256): a cheap model ranks, and what it ranks first is measured. The cost
-model is never trusted: the winner is decided by simulated steps. Work is bounded by numbers of strategies, never by
-time, so that the outcome is the same on any machine.
+Dual-level search after TEMP (arXiv 2512.14256): a coarse filter, then a cheap model ranks, and what it ranks first is
+measured. The cost model is never trusted: the winner is decided by simulated steps. Work is bounded by numbers of
+plans, never by time, so that the outcome is the same on any machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from math import inf
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Final
 
-from wscc.diagnostics import Code, CompileError, Diagnostic, UsageError
-from wscc.driver.proposals import proposing, with_proposals
-from wscc.machine.topology import mesh_topology
-from wscc.search.candidates import Problem, Refused, compiled, estimated, refused, simulated, too_large
-from wscc.search.closed_forms import Bound, ClosedForms
+from wscc.diagnostics import Code, Diagnostic, UsageError
+from wscc.driver.proposals import with_proposals
+from wscc.search.candidates import Problem, Refused, compiled, estimated, simulated
+from wscc.search.coarse import Space
+from wscc.search.explore import Exploration
 from wscc.search.outcome import Candidate, End, SearchResult, none_fits
-from wscc.search.space import ONE_DIE, Strategy, replicas_of, strategies
+from wscc.search.space import Plan
 from wscc.search.workers import Evaluators
-from wscc.strategy import dies_of
 
 BUDGET: Final = 8
-# Strategies of fewer dies are considered until WIDE could fit; at most MOST_ESTIMATED are estimated.
-WIDE: Final = 64
 MOST_ESTIMATED: Final = 400
-# Strategies that are compiled, and programs that are simulated, in one round: all on the same information.
+# Plans that are compiled, and programs that are simulated, in one round: all on the same information.
 _COMPILED_AT_ONCE: Final = 4
 _SIMULATED_AT_ONCE: Final = 2
-# Fewer strategies are not worth starting processes for.
+# Fewer plans are not worth starting processes for.
 _FEW: Final = 12
 
 Progress = Callable[[str, int, int], None]
@@ -40,130 +36,86 @@ Progress = Callable[[str, int, int], None]
 
 def search(
     problem: Problem, budget: int = BUDGET, jobs: int = 1,
-    progress: Progress = lambda words, done, of: None,
+    progress: Progress = lambda words, done, of: None, limit: int = MOST_ESTIMATED,
 ) -> SearchResult:  # fmt: skip
-    """The strategies of a program in order of time, of which at most `budget` are compiled, by `jobs` processes.
+    """The plans of a program in order of time, of which at most `limit` are estimated and `budget` compiled, by `jobs`
+    processes.
 
-    Raises the program's own `CompileError`, W206 if no strategy fits, W006 for a call order.
+    Raises the program's own `CompileError`, W206 if no plan fits, W006 for a call order, and for pins W007, W008, W005
+    and W010.
     """
     if problem.choices.call_order is not None:
         message = "a call order is of one strategy, and the search looks at many"
         help = "leave out `--call-order`, or `parallel auto`"
         raise UsageError(Diagnostic(Code.OPTION, message, help=help))
-    space = _Space(problem)
-    result = SearchResult(space.live)
-    fitting = space.fitting(result)
-    with Evaluators(problem, jobs if len(fitting) > _FEW else 1) as workers:
-        run = _Search(result, workers, progress)
-        run.estimate(fitting)
+    space = Space(problem)
+    result = SearchResult(space.live, space.open, list(space.refused))
+    with Evaluators(problem, jobs if space.plans > _FEW else 1) as workers:
+        run = _Search(space, result, workers, progress, limit)
+        run.explore()
         run.measure(budget)
     if not result.simulated:
-        raise with_proposals(none_fits(result, space.base.machine.die), problem.trials())
+        raise with_proposals(none_fits(result, space.forms.wafer.die), problem.trials())
     return result
 
 
 @dataclass
-class _Space:
-    """The strategies of all live dies that reach each other, then of fewer."""
-
-    problem: Problem
-    forms: dict[Strategy, ClosedForms | Refused] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        with proposing(self.problem.trials(ONE_DIE)):
-            self.base = self.problem.one_die()
-        self.live = len(mesh_topology(self.base.machine).islands[0])
-
-    def fitting(self, result: SearchResult) -> list[Candidate]:
-        """Strategies whose replicas divide the batch and that may have room: the program's own, then by bound."""
-        given = self.problem.given
-        fitting: list[Candidate] = []
-        for dies in range(self.live, 0, -1):
-            if len(fitting) >= WIDE:
-                break
-            result.dies.append(dies)
-            for strategy in strategies(dies):
-                self._sort(strategy, fitting, result)
-        if given is not None and dies_of(given) not in result.dies:
-            self._sort(given, fitting, result)
-        return sorted(fitting, key=lambda c: (not c.is_given, c.bound.seconds, -c.dies, c.strategy))
-
-    def _sort(self, strategy: Strategy, fitting: list[Candidate], result: SearchResult) -> None:
-        """Add the strategy to the fitting or to the refused ones."""
-        bound = self._bound(strategy)
-        if isinstance(bound, Refused):
-            result.refused.append((strategy, bound))
-        else:
-            fitting.append(Candidate(strategy, bound, is_given=strategy == self.problem.given))
-
-    def _bound(self, strategy: Strategy) -> Bound | Refused:
-        replicas = replicas_of(strategy)
-        if replicas not in self.forms:
-            self.forms[replicas] = self._closed_forms(replicas)
-        forms = self.forms[replicas]
-        if isinstance(forms, Refused):
-            return forms
-        bound = forms.bound(strategy)
-        return too_large(self.base, bound.bytes) or bound
-
-    def _closed_forms(self, replicas: Strategy) -> ClosedForms | Refused:
-        try:
-            return ClosedForms.of(self.problem.graph(replicas), self.problem.differentiated(replicas))
-        except CompileError as error:
-            return refused(error)
-
-
-@dataclass
 class _Search:
-    """A run of the search over fitting strategies, which fills the result."""
+    """A run of the search over a space, which fills the result."""
 
+    space: Space
     result: SearchResult
     workers: Evaluators
     progress: Progress
+    limit: int
 
-    def estimate(self, fitting: list[Candidate]) -> None:
-        """Estimate and rank the strategies; those beyond `MOST_ESTIMATED` come last, without an estimate."""
-        first, rest = fitting[:MOST_ESTIMATED], fitting[MOST_ESTIMATED:]
-        ranked = []
-        results = self.workers.results(estimated, [c.strategy for c in first])
-        for candidate, seconds in zip(first, results, strict=True):
+    def explore(self) -> None:
+        """Estimate plans: the program's own, so that the search does not end with a worse one, and what is worth it."""
+        given = self.space.given()
+        exploration = Exploration(self.space, self._estimates, self.limit)
+        exploration.run([given] if given else [])
+        for plan, seconds in exploration.seconds.items():
+            if seconds is not None:
+                self.result.others.append(Candidate(plan, self.space.bound(plan), plan == given, seconds))
+        self.result.others.sort(key=self._rank)
+
+    def _estimates(self, plans: Sequence[Plan]) -> Sequence[float | None]:
+        found: list[float | None] = []
+        for plan, seconds in zip(plans, self.workers.results(estimated, plans), strict=True):
             self.result.estimated += 1
-            self.progress("estimated", self.result.estimated, len(first))
+            self.progress("estimated", self.result.estimated, min(self.space.plans, self.limit))
             if isinstance(seconds, Refused):
-                self.result.refused.append((candidate.strategy, seconds))
-            else:
-                candidate.estimate = seconds
-                ranked.append(candidate)
-        self.result.others = [*sorted(ranked, key=self._rank), *rest]
+                self.result.refused.append((plan, seconds))
+            found.append(None if isinstance(seconds, Refused) else seconds)
+        return found
 
     def measure(self, budget: int) -> None:
-        """Compile in the order of estimates, but not what its bound rules out, and simulate the best of what compiled;
-        beyond the budget only as long as nothing has compiled. Rounds are of one size, however many processes there
-        are, so that the information in each depends on the strategies alone."""
+        """Compile in the order of estimates, a plan of each strategy first, but not what its bound rules out; simulate
+        the best of what compiled. Beyond the budget, go on only until something has compiled. Rounds are of one size,
+        however many processes there are, so that the information in each depends on the plans alone."""
         result = self.result
         while result.compiled < budget or not result.simulated:
             left = budget - result.compiled
             size = min(_COMPILED_AT_ONCE, left) if left > 0 else _COMPILED_AT_ONCE
-            pending = [
-                c for c in result.others if c.estimate is not None and c.bound.seconds < result.seconds
-            ]
+            pending = [c for c in result.others if c.bound.seconds < result.seconds]
             if not pending:
                 break
-            self._compile(pending[:size], budget)
-            self._simulate([c for c in pending[:size] if c.program])
+            round_ = _of_many_strategies(pending)[:size]
+            self._compile(round_, budget)
+            self._simulate([c for c in round_ if c.program])
             result.others.sort(key=self._rank)
         result.slower.sort(key=_by_least)
         result.end = self._end()
 
     def _compile(self, round_: list[Candidate], budget: int) -> None:
         result = self.result
-        programs = self.workers.results(compiled, [c.strategy for c in round_])
+        programs = self.workers.results(compiled, [c.plan for c in round_])
         for c, program in zip(round_, programs, strict=True):
             result.compiled += 1
             result.others.remove(c)
             self.progress("compiled", result.compiled, max(budget, result.compiled))
             if isinstance(program, Refused):
-                result.refused.append((c.strategy, program))
+                result.refused.append((c.plan, program))
             else:
                 c.program, c.least = program, max(c.least, program.seconds)
                 c.peak_bytes_per_die_max = program.peak_bytes_per_die_max
@@ -184,15 +136,13 @@ class _Search:
         for c in programs:
             c.program = None  # large, and no longer needed
 
-    def _rank(self, c: Candidate) -> tuple[bool, float, int, Strategy]:
-        """The order of compilation: the program's own strategy, so that the search does not end with a worse one, then
-        by estimate, times the mean error of earlier estimates: of strategies with the same axes, or else of all."""
-        if c.estimate is None:
-            return True, inf, -c.dies, c.strategy
-        measured = [k for k in (*self.result.simulated, *self.result.slower) if k.estimate and k.least]
+    def _rank(self, c: Candidate) -> tuple[bool, float, int, Plan]:
+        """The order of compilation: the program's own plan, then by estimate, times the mean error of earlier
+        estimates: of plans with the same axes, or else of all."""
+        measured = [k for k in (*self.result.simulated, *self.result.slower) if k.least]
         alike = [k for k in measured if {a for a, _ in k.strategy} == {a for a, _ in c.strategy}]
-        factor = geometric_mean([k.least / k.estimate for k in alike or measured if k.estimate] or [1.0])
-        return not c.is_given, c.estimate * factor, -c.dies, c.strategy
+        factor = geometric_mean([k.least / k.estimate for k in alike or measured] or [1.0])
+        return not c.is_given, c.estimate * factor, -c.dies, c.plan
 
     def _end(self) -> End:
         if self.result.bound >= self.result.seconds:
@@ -200,5 +150,11 @@ class _Search:
         return End.BUDGET
 
 
-def _by_least(c: Candidate) -> tuple[float, Strategy]:
-    return c.least, c.strategy
+def _of_many_strategies(ranked: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates, the best of each strategy before others: what one measures says little of other strategies."""
+    best = {c.strategy: c for c in reversed(ranked)}
+    return sorted(ranked, key=lambda c: best[c.strategy] is not c)
+
+
+def _by_least(c: Candidate) -> tuple[float, Plan]:
+    return c.least, c.plan

@@ -1,4 +1,4 @@
-"""The evaluation of one strategy: its estimate, its compiled program and simulated figures, or its refusal."""
+"""The evaluation of one plan: its estimate, its compiled program and simulated figures, or its refusal."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ from wscc.driver.proposals import Trials
 from wscc.driver.simulate import builder_of, simulate
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
-from wscc.frontend.overrides import NO_OVERRIDES, Overrides
+from wscc.frontend.overrides import NO_OVERRIDES, Overrides, as_usage_error
 from wscc.frontend.resolve import leaves_strategy_open, resolve
+from wscc.frontend.resolve import pins as written_pins
 from wscc.ir.module import Module
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.wafer import Wafer
+from wscc.passes.base import Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.place import Place
 from wscc.search.estimate import estimate
-from wscc.search.space import ONE_DIE, Strategy, replicas_of, spell
-from wscc.strategy import mesh_axes
+from wscc.search.pins import pins_of
+from wscc.search.space import CHOICES, ONE_DIE, Pins, Plan, Strategy, plan_of, replicas_of, spell, stages_of
+from wscc.strategy import dies_of, mesh_axes
 
 LEVEL = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The refusal of a strategy. `bytes`: what a die would need, where memory is the reason; else 0."""
+    """The refusal of a plan. `bytes`: what a die would need, where memory is the reason; else 0."""
 
     code: Code
     message: str
@@ -43,8 +46,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A program, the least seconds that it takes in whatever order, and the bytes of its fullest die."""
+    """The program of a plan, the least seconds that it takes in whatever order, and the bytes of its fullest die."""
 
+    plan: Plan
     artifact: Artifact
     wafer: Wafer
     seconds: float
@@ -53,24 +57,31 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The seconds of a simulated step, and its part of the peak FLOP/s (MFU)."""
+    """The seconds of a simulated step, its part of the peak FLOP/s (MFU), and what the time of all live dies goes to,
+    in shares of 1."""
 
     step_seconds: float
     mfu: float
+    shares: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A program whose strategy is open, and how others are compiled and simulated."""
+    """A program whose plan is open, and how others are compiled and simulated."""
 
     file: ast.File
     overrides: Overrides = NO_OVERRIDES
     choices: Choices = DEFAULT
     link_model: str = CUT_THROUGH
 
-    def graph(self, strategy: Strategy) -> Module:
-        """The forward module under a strategy. Raises `CompileError`."""
-        return elaborate(resolve(self.file, replace(self.overrides, parallel=spell(strategy))))
+    def settled(self, plan: Plan) -> Overrides:
+        """The options with which the program has a plan."""
+        sets = (*self.overrides.sets, *plan.sets)
+        return replace(self.overrides, sets=sets, parallel=spell(plan.strategy))
+
+    def graph(self, plan: Plan) -> Module:
+        """The forward module under a plan. Raises `CompileError`."""
+        return elaborate(resolve(self.file, self.settled(plan)))
 
     def trials(self, strategy: Strategy | None = None) -> Trials:
         """Trials of changes of the program, under a strategy where it has none itself."""
@@ -80,7 +91,7 @@ class Problem:
     def one_die(self) -> Module:
         """The forward module on one die. Raises its `CompileError`: a mistake on one die is one of the program."""
         try:
-            return self.graph(ONE_DIE)
+            return self.graph(Plan(ONE_DIE))
         except CompileError as error:
             option = f"--parallel {spell(ONE_DIE)}"
             raise type(error)(
@@ -104,17 +115,52 @@ class Problem:
         except CompileError:
             return None  # `one_die` reports all other mistakes
 
-    def differentiated(self, strategy: Strategy) -> Module:
-        """The training step under a strategy: strategies with the same replicas share all but the axes. Raises
-        `CompileError`."""
-        replicas = replicas_of(strategy)
-        if replicas not in self._differentiated:
-            self._differentiated[replicas] = Differentiate().run(self.graph(replicas))
-        return self._differentiated[replicas].with_(axes=strategy)
+    @cached_property
+    def pins(self) -> Pins:
+        """What the plan must have. Raises `CompileError`."""
+        try:
+            return pins_of(written_pins(self.file, self.overrides))
+        except CompileError as error:
+            raise as_usage_error(error) from None
 
     @cached_property
-    def _differentiated(self) -> dict[Strategy, Module]:
+    def own_settings(self) -> dict[str, str]:
+        """The value of each choice that the program has itself."""
+        config = resolve(self.file, replace(self.overrides, parallel=spell(ONE_DIE))).config
+        return {choice.key: str(getattr(config, choice.key)) for choice in CHOICES}
+
+    def own(self, strategy: Strategy) -> Plan:
+        """The plan of a strategy with the settings that the program has."""
+        return plan_of(strategy, list(self.own_settings.values()))
+
+    def microbatches(self, plan: Plan) -> int:
+        """The micro-batches of a step, where they are whole."""
+        return self._batch // (dies_of(replicas_of(plan.strategy)) * int(plan["microbatch"]))
+
+    @cached_property
+    def _batch(self) -> int:
+        return resolve(self.file, replace(self.overrides, parallel=spell(ONE_DIE))).config.batch
+
+    def differentiated(self, plan: Plan) -> Module:
+        """The training step under a plan, of few micro-batches: those that fill the pipeline, and two if there are.
+        Plans with the same replicas and settings share all but the axes. Raises `CompileError`."""
+        few = min(self.microbatches(plan), max(2, stages_of(plan.strategy)))
+        batch = few * dies_of(replicas_of(plan.strategy)) * int(plan["microbatch"])
+        shared = Plan(replicas_of(plan.strategy), (*plan.settings, ("batch", str(batch or self._batch))))
+        if shared not in self._differentiated:
+            self._differentiated[shared] = Differentiate().run(self.graph(shared))
+        return self._differentiated[shared].with_(axes=plan.strategy)
+
+    @cached_property
+    def _differentiated(self) -> dict[Plan, Module]:
         return {}
+
+    def sharded(self, plan: Plan, last: type[Pass] | None = None) -> Module:
+        """The sharded module of a plan, of few micro-batches; behind the pass `last`. Raises `CompileError`."""
+        module = self.differentiated(plan)
+        for p in (self.sharding.until(last) if last else self.sharding).passes:
+            module = p.run(module)
+        return module
 
     @cached_property
     def sharding(self) -> Pipeline:
@@ -122,37 +168,43 @@ class Problem:
         return Pipeline.default(LEVEL, self.choices).after(Differentiate).before(Place)
 
 
-def estimated(problem: Problem, strategy: Strategy) -> float | Refused:
+def estimated(problem: Problem, plan: Plan) -> float | Refused:
     """The estimate of the seconds of a step, from the sharded module."""
     try:
-        module = problem.differentiated(strategy)
-        for p in problem.sharding.passes:
-            module = p.run(module)
+        module = problem.sharded(plan)
     except CompileError as error:
         return refused(error)
-    return too_large(module, peak_array_bytes(module)) or estimate(module)
+    return too_large(module.machine, peak_array_bytes(module)) or estimate(module, problem.microbatches(plan))
 
 
-def compiled(problem: Problem, strategy: Strategy) -> Compiled | Refused:
-    """The program of a strategy, as `--parallel` would make it."""
+def compiled(problem: Problem, plan: Plan) -> Compiled | Refused:
+    """The program of a plan, as `--parallel` and `--set` would make it."""
     try:
-        graph = problem.graph(strategy)
+        graph = problem.graph(plan)
         artifact, planned = program_of(graph, LEVEL, choices=problem.choices)
         ticks = least_ticks(builder_of(artifact, problem.link_model, wafer=graph.machine))
     except CompileError as error:
         return refused(error)
-    return Compiled(artifact, graph.machine, ticks / SECOND, memory_report(planned).peak)
+    return Compiled(plan, artifact, graph.machine, ticks / SECOND, memory_report(planned).peak)
 
 
 def simulated(problem: Problem, program: Compiled) -> Figures:
     """The figures of one simulated step of a program."""
     figures = simulate(program.artifact, problem.link_model, wafer=program.wafer).figures()
-    return Figures(figures.step_seconds, figures.mfu)
+    time = figures.time
+    shares = {
+        "compute": time["model"] + time["extra_flops"] + time["tile_rounding"],
+        "hbm": time["hbm"],
+        "links": sum(time["exposed"].values()),
+        "bubble": time["bubble"] + time["idle"] + time["delayed"],
+        "unused_dies": time["unused_dies"],
+    }
+    return Figures(figures.step_seconds, figures.mfu, shares)
 
 
-def too_large(module: Module, needed: int) -> Refused | None:
-    """The refusal of a strategy whose stored arrays alone need more than the capacity of a die, in bytes."""
-    capacity = module.machine.die.sram + module.machine.die.hbm
+def too_large(wafer: Wafer, needed: int) -> Refused | None:
+    """The refusal of a plan whose stored arrays alone need more than the capacity of a die, in bytes."""
+    capacity = wafer.die.sram + wafer.die.hbm
     if needed <= capacity:
         return None
     message = f"what rests on each die needs {format_bytes(needed)} of {format_bytes(capacity)}"

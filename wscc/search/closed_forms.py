@@ -1,6 +1,6 @@
-"""Lower bounds of a strategy from the model alone, in closed form: seconds of a step, and bytes of a die.
+"""Lower bounds of plans from the model alone, in closed form: seconds of a step, and bytes of a die.
 
-They hold for whatever the passes make of the strategy, as long as a micro-batch goes through the layers in their order,
+They hold for whatever the passes make of a plan, as long as a micro-batch goes through the layers in their order,
 there and back, and every split is even. They are used to leave candidates out, never to rank them.
 
 *compute*: FLOPs of the model at the peak of the dies used. On p stages with m micro-batches, stage k works on its first
@@ -17,6 +17,7 @@ bytes of activations, and waiting of any kind.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -28,13 +29,13 @@ from wscc.ir.module import Module
 from wscc.ir.op import Op
 from wscc.ir.step import calls
 from wscc.machine.wafer import Wafer
-from wscc.search.space import Strategy
+from wscc.search.space import CHOICES, Scale, Strategy, Values, replicas_of, stages_of
 from wscc.strategy import dies_of, policy, store
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Lower bounds of all programs of a strategy: seconds of a step, and bytes of a die."""
+    """Lower bounds of all programs of some plans: seconds of a step, and bytes of a die."""
 
     compute: float
     hbm: float
@@ -47,12 +48,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ClosedForms:
-    """The terms of the bounds that strategies with the same replicas share."""
+    """The terms of the bounds that all plans of a program share."""
 
     wafer: Wafer
-    microbatches: int
-    interleave: int
-    zero: int
+    scale: Scale
     flops: int
     # Bytes of the weights of products, in the smaller of the types in which they are stored and multiplied.
     streamed: int
@@ -60,36 +59,46 @@ class ClosedForms:
 
     @staticmethod
     def of(graph: Module, step: Module) -> ClosedForms:
-        """The terms of a forward module `graph`, and of the same differentiated, `step`."""
+        """The terms of a forward module `graph`, and of the same differentiated, `step`, both on one die."""
         sizes = array_bytes(step)
         stored = {k: sum(sizes[a.name] for a in step.arrays if a.kind is k) for k in _STORED}
-        train = graph.train
+        layers = max(times for _, times in calls(graph.step)) // graph.train.microbatches
         return ClosedForms(
-            graph.machine, train.microbatches, train.interleave, train.zero,
-            model_flops(graph) - _masked(graph), _multiplied(graph), stored,
+            graph.machine, Scale(graph.train.batch, layers), model_flops(graph) - _masked(graph),
+            _multiplied(graph), stored,
         )  # fmt: skip
 
-    def bound(self, strategy: Strategy) -> Bound:
-        """The lower bounds of one strategy."""
-        owned = {kind: amount // _shards(strategy, kind, self.zero) for kind, amount in self.stored.items()}
-        return Bound(self._compute(strategy), self._hbm(strategy, owned), sum(owned.values()))
+    def bound(self, strategy: Strategy, values: Values) -> Bound:
+        """The lower bounds of all plans of a strategy whose choices take one of these values each."""
+        of = {
+            choice.key: list(map(int, v)) for choice, v in zip(CHOICES, values, strict=True) if not _words(v)
+        }
+        zero = max(of["zero"])
+        calls_ = [max(1, self.scale.batch // (dies_of(replicas_of(strategy)) * m)) for m in of["microbatch"]]
+        owned = {kind: amount // _shards(strategy, kind, zero) for kind, amount in self.stored.items()}
+        compute = self._compute(strategy, max(calls_), max(of["interleave"]))
+        hbm = self._hbm(owned, self.streamed // _shards(strategy, Kind.PARAM, zero), min(calls_))
+        return Bound(compute, hbm, sum(owned.values()))
 
-    def _compute(self, strategy: Strategy) -> float:
-        stages = prod(n for a, n in strategy if policy(a).splits == "layers")
+    def _compute(self, strategy: Strategy, m: int, interleave: int) -> float:
+        stages = stages_of(strategy)
         plain = DieRates.of(self.wafer.die).compute(self.flops / dies_of(strategy))
-        if stages == 1 or self.interleave > 1:
+        if stages == 1 or interleave > 1:
             return plain
-        m = self.microbatches
         return float(plain * stages / (m * (1 - (1 - 1 / m) ** stages)))
 
-    def _hbm(self, strategy: Strategy, owned: dict[Kind, int]) -> float:
+    def _hbm(self, owned: dict[Kind, int], weights: int, microbatches: int) -> float:
         sram, rates = self.wafer.die.sram, DieRates.of(self.wafer.die)
         if not rates.has_hbm:
             return 0.0
-        weights = self.streamed // _shards(strategy, Kind.PARAM, self.zero)
         written = owned[Kind.PARAM] + owned[Kind.STATE]
-        passes = (*[weights] * 2 * self.microbatches, written + owned[Kind.GRAD], written)
-        return rates.hbm(sum(max(0, amount - sram) for amount in passes))
+        passed = 2 * microbatches * max(0, weights - sram)
+        return rates.hbm(passed + sum(max(0, n - sram) for n in (written + owned[Kind.GRAD], written)))
+
+
+def _words(values: Sequence[str]) -> bool:
+    """Whether the values are words, not numbers: none of the bounds depends on those."""
+    return not all(v.isdigit() for v in values)
 
 
 _STORED = (Kind.PARAM, Kind.GRAD, Kind.STATE)

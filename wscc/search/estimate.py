@@ -1,155 +1,111 @@
-"""An estimate of the seconds of a step from the sharded module alone, by which strategies are ranked.
+"""An estimate of the seconds of a step from the sharded module alone, by which plans are ranked.
 
-For each op: the longer of its FLOPs at the efficiency of its tiles, and its bytes in HBM; a stream also hides what it
-moves. Reshards are added: rounds of neighbours, on links that groups of inner axes share. A value is taken to lie in
-HBM if it is larger than an eighth of the SRAM, an array if those of its stage fill more than half of it.
+Each procedure is scheduled by itself, statement by statement, what can start first before others: work waits for the
+die, bytes in HBM for its port, messages for the links of their axis, and all for their operands. So messages and copies
+hide behind work that does not need them. What a statement takes is told by `wscc.search.statement_times`.
 
-Rates are those of the wafer (`wscc.analysis.cost`). Left out are queues for links and memories, routes and damage,
-copies into SRAM, and that reshards hide behind work.
+A step is the slowest stage times the micro-batches, the other stages once, which fills and empties the pipeline, and
+what is done once a step. Left out are queues between axes, routes and damage, and that calls overlap each other.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import isqrt, prod
-from typing import Final
 
-from wscc.analysis.cost import Rates
-from wscc.analysis.flops import computed_flops
-from wscc.analysis.memory.array_layout import peak_array_bytes
-from wscc.analysis.op_axes import working_axes
+from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
-from wscc.ir.op import Op, Reshard, Value
+from wscc.ir.op import Op, Reshard
 from wscc.ir.step import calls
+from wscc.search.statement_times import StatementTimes, Task
 
-_LOCAL_SHARE: Final = 8
-_ARRAY_SHARE: Final = 2
-# Of a group of n, the shares of the whole tensor that cross a link, per ring direction.
-_PASSES: Final = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}
+Statement = Op | Reshard
 
 
-def estimate(sharded: Module) -> float:
-    """The seconds of a step: those of the slowest stage, times (m v + p - 1) / (m v) for filling the pipeline (p
-    stages, m micro-batches, v chunks of layers on a stage)."""
-    machine = sharded.machine
-    costs = _Costs(sharded, Rates.of(machine), peak_array_bytes(sharded) * _ARRAY_SHARE > machine.die.sram)
-    seconds = {p.name: costs.procedure(p) for p in sharded.procedures}
-    slowest = max(sum(times * seconds[c.procedure] for c, times in calls(step)) for step in sharded.steps())
-    train = sharded.train
-    slots = train.microbatches * (train.interleave if sharded.stages > 1 else 1)
-    return slowest * (slots + sharded.stages - 1) / slots
+def estimate(sharded: Module, microbatches: int) -> float:
+    """The seconds of a step of so many micro-batches, of which the module has some."""
+    times_of = StatementTimes.of(sharded)
+    seconds = {p.name: _procedure(p, times_of) for p in sharded.procedures}
+    of_tokens = _of_tokens(sharded)
+    once, each = [], []
+    for step in sharded.steps():
+        parts = [0.0, 0.0]
+        for call, times in calls(step):
+            parts[not of_tokens.isdisjoint(r.array for r in call.args)] += times * seconds[call.procedure]
+        once.append(parts[0])
+        each.append(parts[1] / sharded.train.microbatches)
+    filling = (sum(each) - max(each)) / sharded.train.interleave
+    return max(once) + microbatches * max(each) + filling
+
+
+def _of_tokens(module: Module) -> frozenset[str]:
+    """The arrays that calls for one micro-batch touch, and no others: inputs, and what is computed of them, but for
+    gradients of parameters that stages exchange."""
+    parameters = {a.of or a.name for a in module.arrays if a.kind is Kind.PARAM}
+    return frozenset(
+        a.name
+        for a in module.arrays
+        if a.kind in (Kind.INPUT, Kind.RESIDUAL)
+        or (a.kind is Kind.CARRIED and not (a.relation and a.relation.array in parameters))
+    )
 
 
 @dataclass(slots=True)
-class _Costs:
-    module: Module
-    rates: Rates[float]
-    arrays_in_hbm: bool
-    hops: dict[str, int] = field(default_factory=dict)
+class _Schedule:
+    """Statements, each as early as what it needs: when values are there, and when the die, the port of its HBM and the
+    links of an axis are free, in seconds from the begin of the call."""
 
-    def __post_init__(self) -> None:
-        """The hops between peers: on an outer axis about the width of a square of the dies of the inner axes."""
-        inner = 1
-        for axis, size in reversed(self.module.axes):
-            self.hops[axis] = isqrt(inner - 1) + 1 if inner > 1 else 1
-            inner *= size
+    ready: dict[str, float]
+    die: float = 0.0
+    port: float = 0.0
+    links: dict[str, float] = field(default_factory=dict)
 
-    def procedure(self, p: Procedure) -> float:
-        arguments = {v.name for v in p.arguments}
-        return sum(
-            self._reshard(s, arguments) if isinstance(s, Reshard) else self._op(s, arguments)
-            for s in p.statements
-        )
+    def start(self, task: Task, operands: float) -> float:
+        """The earliest start of a task whose operands are there at a time."""
+        return max(operands, self.die if task.work or not task.axis else self.links.get(task.axis, 0.0))
 
-    def _op(self, op: Op, arguments: set[str]) -> float:
-        work = max(self._compute(op), self._hbm(op, arguments))
-        if op.stream is None:
-            return work
-        whole = self.module.sizes[op.stream.axis] * sum(map(self._local, self._moving(op)))
-        return max(work, self._moved(op.stream.axis, whole, 1)) + self._latency(op.stream.axis)
+    def run(self, task: Task, operands: float, fetched: float) -> float:
+        """Run a task; the time when its results are there. What lies in HBM is read from `fetched` on."""
+        start = self.start(task, operands)
+        end = start + task.work
+        if task.copies:
+            self.port = max(self.port, fetched) + task.copies
+            end = max(end, self.port)
+        if task.axis:
+            sent = max(self.links.get(task.axis, 0.0), fetched if task.work else operands) + task.messages
+            self.links[task.axis] = sent
+            end = max(end, sent + task.latency + task.work / task.chunks)
+        if task.work or not task.axis:
+            self.die = end
+        return end
 
-    # -- work on a die ----------------------------------------------------------------------------------
 
-    def _compute(self, op: Op) -> float:
-        if not op.flops:
-            return 0.0
-        split = prod(self.module.sizes[a] for a in working_axes(op))
-        flops = float(computed_flops(op, self.module)) / split
-        return self.rates.die.compute(flops / self._efficiency(op))
+def _procedure(p: Procedure, times_of: StatementTimes) -> float:
+    """The seconds of a call by itself."""
+    made = {v.name for s in p.statements for v in s.results}
+    schedule = _Schedule({v.name: 0.0 for v in p.inputs})
+    waiting = list(zip(p.statements, times_of.tasks(p), strict=True))
+    end = 0.0
+    while waiting:
+        s, task, operands = _first(waiting, schedule, made)
+        local = [schedule.ready[v.name] for v in s.operands if v.name in made]
+        done = schedule.run(task, operands, max(local, default=0.0))
+        schedule.ready.update(dict.fromkeys((v.name for v in s.results), done))
+        end = max(end, done)
+    return max(end, schedule.port)
 
-    def _efficiency(self, op: Op) -> float:
-        """Part of the peak that the products of a die reach."""
-        local: dict[str, int] = {}
-        for value, term in op.terms():
-            for factor, n in zip(term, value.type.local_shape(self.module.sizes), strict=True):
-                local[factor] = max(n, local.get(factor, 1))
-        if op.stream is not None:
-            factor = op.stream.factor
-            local[factor] = max(1, local[factor] // self.module.sizes[op.stream.axis])
-        a, b, out = op.rule.ins[0], op.rule.ins[1], op.rule.outs[0]
-        if op.definition.positional:  # products of queries, keys and widths, one for each head
-            sides = [local[a[1]], local[b[1]], local[a[-1]]]
-        else:
-            rows, columns, inner = set(a) - set(b), set(b) - set(a), (set(a) & set(b)) - set(out)
-            sides = [prod(local[f] for f in side) for side in (rows, columns, inner)]
-        return self.rates.die.efficiency(sides)
 
-    def _hbm(self, op: Op, arguments: set[str]) -> float:
-        """A turn of a stream passes over all that is not cut in chunks; what moves is read where it rests, then lies in
-        slots."""
-        turns = self.module.sizes[op.stream.axis] if op.stream else 1
-        moving = self._moving(op)
-        amounts: dict[str, int] = {}
-        for v, term in op.terms():
-            if self._in_hbm(v, arguments):
-                is_cut = op.stream is not None and op.stream.factor in term
-                amounts[v.name] = self._local(v) * (1 if v in moving or is_cut else turns)
-        if op.definition.table is not None:
-            amounts.pop(op.operands[op.definition.table].name, None)
-        return self.rates.die.hbm(sum(amounts.values()))
-
-    def _moving(self, op: Op) -> list[Value]:
-        if op.stream is None:
-            return []
-        return [
-            *(op.operands[i] for i in op.stream.moving_in),
-            *(op.results[j] for j in op.stream.moving_out),
-        ]
-
-    def _in_hbm(self, v: Value, arguments: set[str]) -> bool:
-        """Whether the value is taken to lie in HBM."""
-        if v.name in arguments and self.arrays_in_hbm:
-            return True
-        return self._local(v) * _LOCAL_SHARE > self.module.machine.die.sram
-
-    def _local(self, v: Value) -> int:
-        return prod(v.type.local_shape(self.module.sizes)) * v.type.dtype.size
-
-    # -- links ------------------------------------------------------------------------------------------
-
-    def _reshard(self, op: Reshard, arguments: set[str]) -> float:
-        ends = (op.operand, op.result)
-        memory = self.rates.die.hbm(sum(self._local(v) for v in ends if self._in_hbm(v, arguments)))
-        if op.kind in ("slice", "mask"):
-            return memory
-        axis = op.axis
-        whole = max(map(self._local, ends))
-        if op.kind in _PASSES:
-            moved = self._moved(axis, whole, _PASSES[op.kind])
-        elif op.kind == "all_to_all":
-            moved = self._over(axis, whole * self.module.sizes[axis] // 8)
-        else:
-            moved = self._over(axis, whole)
-        return max(moved, memory) + self._latency(axis)
-
-    def _moved(self, axis: str, whole: int, passes: int) -> float:
-        """Shards go round both ways; two dies exchange theirs."""
-        n = self.module.sizes[axis]
-        return self._over(axis, passes * whole * (n - 1) // n // (2 if n > 2 else 1))
-
-    def _over(self, axis: str, amount: int) -> float:
-        return self.rates.link.busy(amount * self.hops[axis])
-
-    def _latency(self, axis: str) -> float:
-        rounds = max(1, self.module.sizes[axis] // 2)
-        return rounds * self.hops[axis] * self.rates.link.latency
+def _first(
+    waiting: list[tuple[Statement, Task]], schedule: _Schedule, made: set[str]
+) -> tuple[Statement, Task, float]:
+    """Take the statement that can start first of those whose operands are known, with the time when those are there."""
+    best: tuple[float, int, float] | None = None
+    for i, (s, task) in enumerate(waiting):
+        if any(v.name in made and v.name not in schedule.ready for v in s.operands):
+            continue
+        operands = max((schedule.ready.get(v.name, 0.0) for v in s.operands), default=0.0)
+        start = schedule.start(task, operands)
+        if best is None or start < best[0]:
+            best = start, i, operands
+    assert best is not None, "no statement stands before what it reads"
+    s, task = waiting.pop(best[1])
+    return s, task, best[2]

@@ -1,4 +1,4 @@
-"""Compilation at `-O3`: the strategy that a program leaves open is searched, and the best compiled."""
+"""Compilation at `-O3`: the plan that a program leaves open is searched, and the best compiled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from wscc.passes.choices import DEFAULT, Choices
 from wscc.search import Progress, search
 from wscc.search.candidates import LEVEL, Problem
 from wscc.search.outcome import SearchResult, summary
-from wscc.search.space import spell
 
 
 def compile_searched(
@@ -24,15 +23,16 @@ def compile_searched(
     observe: Observer = lambda name, module: None, progress: Progress = lambda words, done, of: None,
     insertions: Sequence[Insertion] = (),
 ) -> Compiled:  # fmt: skip
-    """Compile a program; where it says `parallel auto`, with the best strategy of a search, of which the report
-    then has a `search`."""
+    """Compile a program; where it says `parallel auto`, with the best plan of a search, of which the report then has
+    a `search`."""
     file = parse(source)
     if not leaves_strategy_open(file, overrides):
         return compile_source(
             source, overrides, LEVEL, choices=choices, observe=observe, insertions=insertions
         )
-    result = search(Problem(file, overrides, choices), jobs=jobs, progress=progress)
-    settled = replace(overrides, parallel=spell(result.best.strategy))
+    problem = Problem(file, overrides, choices)
+    result = search(problem, jobs=jobs, progress=progress)
+    settled = problem.settled(result.best.plan)
     compiled = compile_source(source, settled, LEVEL, choices=choices, observe=observe, insertions=insertions)
     return _with_report(compiled, result)
 

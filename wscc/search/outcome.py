@@ -1,10 +1,10 @@
-"""The result of a search: strategies with their figures, a lower bound of all, and the reasons of refusals."""
+"""The result of a search: plans with their figures, a lower bound of all, and the reasons of refusals."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -16,8 +16,8 @@ from wscc.machine.wafer import Die
 from wscc.passes.plan_memory.capacity import larger_dies
 from wscc.search.candidates import Compiled, Figures, Refused
 from wscc.search.closed_forms import Bound
-from wscc.search.space import Strategy, spell
-from wscc.strategy import dies_of
+from wscc.search.coarse import Open
+from wscc.search.space import Plan, Strategy, spell
 
 _MAX_REASONS: Final = 3  # reasons in a message
 _QUARTERS: Final = (5, 6, 8, 16)  # of what rests on a die: memory that may hold what a step needs besides
@@ -35,14 +35,14 @@ class End(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """A strategy that the closed forms allow. `estimate` is the seconds estimated from its sharded module, if it was
-    partitioned; `program` is compiled, and kept until it is simulated; `least` is the seconds of a step, or a lower
-    bound before it is simulated; `is_given`: it is the program's own strategy."""
+    """A plan that is possible. `estimate` is the seconds estimated from its sharded module; `program` is compiled, and
+    kept until it is simulated; `least` is the seconds of a step, or a lower bound before it is simulated; `is_given`:
+    it is the program's own plan."""
 
-    strategy: Strategy
+    plan: Plan
     bound: Bound
-    is_given: bool = False
-    estimate: float | None = None
+    is_given: bool
+    estimate: float
     program: Compiled | None = None
     figures: Figures | None = None
     peak_bytes_per_die_max: int | None = None
@@ -52,30 +52,34 @@ class Candidate:
         self.least = self.bound.seconds
 
     @property
+    def strategy(self) -> Strategy:
+        return self.plan.strategy
+
+    @property
     def dies(self) -> int:
-        return dies_of(self.strategy)
+        return self.plan.dies
 
 
 @dataclass(slots=True)
 class SearchResult:
-    """The result. `dies` are the numbers of dies that were considered, `live` how many can reach each other. Of the
-    strategies, `simulated` come in order of time, `slower` were compiled and are slower by the bound of their
-    program, `others` were estimated, in order, or not even that; `refused` are all the rest. `compiled` counts those
-    that were tried, refused or not."""
+    """The result. `live` is how many dies can reach each other; `open` are the strategies that the coarse filter let
+    pass. Of the plans that were estimated, `simulated` come in order of time, `slower` were compiled and are slower by
+    the bound of their program, `others` are in the order of estimates. `refused` are single plans, and whole strategies
+    (plans without settings). `compiled` counts plans that were tried, refused or not."""
 
     live: int
-    dies: list[int] = field(default_factory=list)
+    open: Mapping[Strategy, Open]
+    refused: list[tuple[Plan, Refused]]
     simulated: list[Candidate] = field(default_factory=list)
     slower: list[Candidate] = field(default_factory=list)
     others: list[Candidate] = field(default_factory=list)
-    refused: list[tuple[Strategy, Refused]] = field(default_factory=list)
     estimated: int = 0
     compiled: int = 0
     end: End = End.SIMULATED
 
     @property
     def best(self) -> Candidate:
-        """The strategy of the shortest simulated step. Raises IndexError if none was simulated."""
+        """The plan of the shortest simulated step. Raises IndexError if none was simulated."""
         return self.simulated[0]
 
     @property
@@ -85,19 +89,52 @@ class SearchResult:
 
     @property
     def bound(self) -> float:
-        """A lower bound, in seconds, of the steps of all strategies considered."""
-        return min([self.seconds, *(c.bound.seconds for c in self.others)])
+        """A lower bound, in seconds, of the steps of all plans of the space, whether they were looked at or not."""
+        estimated = (*self.simulated, *self.slower, *self.others)
+        looked = Counter(p.strategy for p in (*(c.plan for c in estimated), *self._refused_plans))
+        unseen = [o.bound.seconds for s, o in self.open.items() if looked[s] < o.plans]
+        return min([self.seconds, *unseen, *(c.bound.seconds for c in self.others)])
+
+    @property
+    def ruled_out(self) -> int:
+        """The number of strategies none of whose plans can be faster than the best, by closed forms."""
+        return sum(o.bound.seconds >= self.seconds for o in self.open.values())
+
+    @property
+    def front(self) -> list[Candidate]:
+        """The simulated plans that none of the others beats in time, memory of a die and dies at once (Pareto)."""
+        return [c for c in self.simulated if not any(_beats(k, c) for k in self.simulated)]
+
+    @property
+    def _refused_plans(self) -> list[Plan]:
+        return [p for p, _ in self.refused if p.settings]
 
     @property
     def strategies(self) -> int:
         """The number of strategies considered."""
-        fitting = len(self.simulated) + len(self.slower) + len(self.others)
-        return fitting + len(self.refused)
+        return len(self.open) + len(self.refused) - len(self._refused_plans)
+
+    @property
+    def plans(self) -> int:
+        """The number of plans of the strategies that are open."""
+        return sum(o.plans for o in self.open.values())
+
+    @property
+    def dies(self) -> list[int]:
+        """The numbers of dies that strategies were considered of, the largest first."""
+        return sorted({p.dies for p, _ in self.refused} | {Plan(s).dies for s in self.open}, reverse=True)
+
+
+def _beats(a: Candidate, b: Candidate) -> bool:
+    """Whether `a` needs no more of anything than `b`, and less of something."""
+    first, second = ((c.least, c.peak_bytes_per_die_max or 0, c.dies) for c in (a, b))
+    return first != second and all(x <= y for x, y in zip(first, second, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Strategies refused with one code and the same words, but for numbers and names; and the first of them."""
+    """Strategies or plans refused with one code and the same words, but for numbers and names; the first of them is the
+    example."""
 
     code: Code
     count: int
@@ -107,10 +144,10 @@ class Refusals:
 
 def refusals(result: SearchResult) -> list[Refusals]:
     """The refusals grouped by reason, the most frequent first."""
-    alike: dict[tuple[Code, str], list[tuple[Strategy, Refused]]] = {}
-    for strategy, r in result.refused:
-        alike.setdefault((r.code, _DETAIL.sub("", r.message)), []).append((strategy, r))
-    rows = [Refusals(code, len(of), spell(of[0][0]), of[0][1].message) for (code, _), of in alike.items()]
+    alike: dict[tuple[Code, str], list[tuple[Plan, Refused]]] = {}
+    for plan, r in result.refused:
+        alike.setdefault((r.code, _DETAIL.sub("", r.message)), []).append((plan, r))
+    rows = [Refusals(code, len(of), str(of[0][0]), of[0][1].message) for (code, _), of in alike.items()]
     return sorted(rows, key=lambda r: (-r.count, r.code, r.example))
 
 
@@ -119,11 +156,12 @@ def none_fits(result: SearchResult, die: Die) -> CompileError:
     rows = refusals(result)[:_MAX_REASONS]
     words = "; ".join(f"{r.count} {r.code}, such as `{r.example}`: {r.message}" for r in rows)
     help, changes = "", list[Proposal]()
-    if short := [(r.bytes, s) for s, r in result.refused if r.bytes]:
-        needed, strategy = min(short)
-        help = f"`{spell(strategy)}` is nearest: what rests on each die needs {format_bytes(needed)}"
+    if short := [(r.bytes, p) for p, r in result.refused if r.bytes]:
+        needed, plan = min(short)
+        help = f"`{plan}` is nearest: what rests on each die needs {format_bytes(needed)}"
         larger = [larger_dies(die, needed * n // 4) for n in _QUARTERS]
-        changes = [Proposal(strategy).then(change) for change in larger]
+        nearest = Proposal(plan.strategy, tuple((f"train.{key}", value) for key, value in plan.settings))
+        changes = [nearest.then(change) for change in larger]
     return fail(
         Code.NO_STRATEGY,
         f"none of {result.strategies} strategies of {spoken(result.dies)} fits: {words}",
@@ -144,12 +182,16 @@ def summary(result: SearchResult) -> dict[str, Any]:
         "live_dies": result.live,
         "dies": result.dies,
         "strategies": result.strategies,
+        "plans": result.plans,
         "estimated": result.estimated,
         "compiled": result.compiled,
         "simulated": len(result.simulated),
         "refused": dict(sorted(Counter(str(r.code) for _, r in result.refused).items())),
         "ended": str(result.end),
+        "ruled_out": result.ruled_out,
+        "shares": result.best.figures.shares if result.best.figures else {},
         "best": spell(result.best.strategy),
+        "settings": dict(result.best.plan.settings),
         "step_seconds": result.seconds,
         "bound_seconds": result.bound,
     }

@@ -1,16 +1,124 @@
-"""The search space: strategies as products of degrees of the axes."""
+"""The search space: plans, which are strategies (products of degrees of the axes) with settings of the training.
+
+What a plan settles besides degrees is a row of `CHOICES`; all else reads that table: the space, pins, spelling, and the
+moves of the search.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Final
 
-from wscc.strategy import BATCH, POLICIES, mesh_axes, policy
+from wscc.ir.train import RECOMPUTE, ZERO
+from wscc.strategy import BATCH, POLICIES, dies_of, divisors, holds_replicas, mesh_axes, policy, stage_axes
 
 # The degrees of the axes above 1, in the order of the logical mesh.
 Strategy = tuple[tuple[str, int], ...]
+# Of each setting of `CHOICES` its value, as `--set train.KEY=VALUE` takes it, in the order of the table.
+Settings = tuple[tuple[str, str], ...]
+# Of each choice, the values that are open.
+Values = tuple[Sequence[str], ...]
 
 ONE_DIE: Final[Strategy] = ()
+_MOST_CHUNKS: Final = 4  # of layers on a stage, that are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What the values of choices depend on besides the strategy: the sequences of a step, and the layers."""
+
+    batch: int
+    layers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A setting of `train` that a plan settles: the values that may help under a strategy, in order. Where it does not
+    matter, the first of `words` is its only value, or 1. `words` are all that it may be; none: any positive integer."""
+
+    key: str
+    values: Callable[[Scale, Strategy], Sequence[str]]
+    words: tuple[str, ...] = ()
+    matters: Callable[[Strategy], bool] = lambda strategy: True
+
+    def admitted(self, scale: Scale, strategy: Strategy, pinned: str | None) -> Sequence[str]:
+        """The values to look at, of which there are none where the strategy allows none."""
+        if not self.matters(strategy):
+            return [*self.words, "1"][:1]
+        values = self.values(scale, strategy)
+        return values if pinned is None else [v for v in values if v == pinned]
+
+
+def _microbatches(scale: Scale, strategy: Strategy) -> list[str]:
+    """Whole micro-batches in the share of a replica; none if the batch is no multiple of the replicas."""
+    replicas = dies_of(replicas_of(strategy))
+    return [] if scale.batch % replicas else [str(m) for m in divisors(scale.batch // replicas)]
+
+
+def _chunks(scale: Scale, strategy: Strategy) -> list[str]:
+    """Chunks of layers on a stage, which are no more than there are layers."""
+    return [str(n) for n in range(1, max(1, min(_MOST_CHUNKS, scale.layers // stages_of(strategy))) + 1)]
+
+
+CHOICES: Final = (
+    Choice("microbatch", _microbatches),
+    Choice("recompute", lambda scale, strategy: RECOMPUTE, RECOMPUTE),
+    Choice(
+        "zero", lambda scale, strategy: tuple(map(str, ZERO)), tuple(map(str, ZERO)),
+        matters=lambda strategy: any(holds_replicas(axis) for axis, _ in strategy),
+    ),
+    Choice("interleave", _chunks, matters=lambda strategy: stages_of(strategy) > 1),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Plan:
+    """What a search settles: a strategy, and the value of each choice."""
+
+    strategy: Strategy
+    settings: Settings = ()
+
+    @property
+    def dies(self) -> int:
+        return dies_of(self.strategy)
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The settings as `--set` takes them."""
+        return tuple(f"train.{key}={value}" for key, value in self.settings)
+
+    def __getitem__(self, key: str) -> str:
+        """The value of a choice."""
+        return dict(self.settings)[key]
+
+    def __str__(self) -> str:
+        return " ".join([spell(self.strategy), *(f"{key}={value}" for key, value in self.settings)])
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """Degrees and settings that a search does not vary."""
+
+    degrees: Mapping[str, int]
+    settings: Mapping[str, str]
+
+    def admit(self, strategy: Strategy) -> bool:
+        """Whether the strategy has the pinned degrees."""
+        return all(dict(strategy).get(axis, 1) == n for axis, n in self.degrees.items())
+
+    def values(self, scale: Scale, strategy: Strategy) -> Values:
+        """Of each choice the values under a strategy: the pinned one, where the choice matters there."""
+        return tuple(choice.admitted(scale, strategy, self.settings.get(choice.key)) for choice in CHOICES)
+
+
+NO_PINS: Final = Pins({}, {})
+
+
+def plan_of(strategy: Strategy, values: Sequence[str]) -> Plan:
+    """The plan with these values of the choices, in the order of the table."""
+    return Plan(strategy, tuple(zip((choice.key for choice in CHOICES), values, strict=True)))
 
 
 def strategies(dies: int) -> Iterator[Strategy]:
@@ -23,15 +131,20 @@ def _factorisations(n: int, parts: int) -> Iterator[tuple[int, ...]]:
     if parts == 1:
         yield (n,)
         return
-    for first in range(1, n + 1):
-        if n % first == 0:
-            for rest in _factorisations(n // first, parts - 1):
-                yield first, *rest
+    for first in divisors(n):
+        for rest in _factorisations(n // first, parts - 1):
+            yield first, *rest
 
 
 def replicas_of(strategy: Strategy) -> Strategy:
     """The axes that repeat the model for sequences of their own: a graph depends on no others."""
     return tuple((axis, degree) for axis, degree in strategy if policy(axis).seed == (BATCH,))
+
+
+def stages_of(strategy: Strategy) -> int:
+    """The number of pipeline stages of a strategy."""
+    degrees = dict(strategy)
+    return prod(degrees[a] for a in stage_axes(degrees))
 
 
 def spell(strategy: Strategy) -> str:

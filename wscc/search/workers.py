@@ -1,4 +1,4 @@
-"""The evaluation of many strategies of one problem by worker processes, with results in order."""
+"""The evaluation of many plans of one problem by worker processes, with results in order."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from wscc.search.candidates import Compiled, Problem, compiled, estimated, simulated
-from wscc.search.space import Strategy, spell
+from wscc.search.space import Plan
 from wscc.workers import Answers, Workers, can_fork
 
-S = TypeVar("S", Strategy, Compiled)
+S = TypeVar("S", Plan, Compiled)
 T = TypeVar("T")
 
-# What may be done with a strategy or its program, and the words for it.
+# What may be done with a plan or its program, and the words for it.
 WORK: Final[dict[str, tuple[Callable[..., Any], str]]] = {
     "estimated": (estimated, "estimating"),
     "compiled": (compiled, "compiling"),
@@ -48,5 +48,5 @@ class Evaluators:
         return self._pool.each(name, items, lambda item: f"{WORK[name][1]} `{_spelled(item)}`")
 
 
-def _spelled(item: Strategy | Compiled) -> str:
-    return spell(item.artifact.manifest.axes if isinstance(item, Compiled) else item)
+def _spelled(item: Plan | Compiled) -> str:
+    return str(item.plan if isinstance(item, Compiled) else item)

@@ -1,0 +1,122 @@
+"""The coarse filter of a search: which strategies may have a program at all, by rules that cost no compilation.
+
+*pins* leave out what the user does not want; *divisibility* what the model cannot be split into: replicas that do not
+divide the batch, and degrees that an axis cannot have even alone; *memory* what does not fit at rest, by closed forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from wscc.diagnostics import Code, CompileError
+from wscc.driver.proposals import proposing
+from wscc.machine.topology import mesh_topology
+from wscc.passes.differentiate import Differentiate
+from wscc.passes.stages import Stages
+from wscc.search.candidates import Problem, Refused, refused, too_large
+from wscc.search.closed_forms import Bound, ClosedForms
+from wscc.search.space import ONE_DIE, Plan, Strategy, Values, plan_of, spell, stages_of, strategies
+from wscc.strategy import dies_of
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A strategy that the filter lets pass: the values that its choices may take, and a bound of all its plans."""
+
+    strategy: Strategy
+    values: Values
+    bound: Bound
+
+    @property
+    def plans(self) -> int:
+        return prod(map(len, self.values))
+
+
+@dataclass(slots=True)
+class Space:
+    """All strategies of up to as many dies as reach each other, sorted by the filter into `open` and `refused`."""
+
+    problem: Problem
+    open: dict[Strategy, Open] = field(default_factory=dict)
+    refused: list[tuple[Plan, Refused]] = field(default_factory=list)
+    live: int = field(init=False)
+    forms: ClosedForms = field(init=False)
+    _alone: dict[tuple[str, int], Refused | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises the program's own `CompileError`."""
+        with proposing(self.problem.trials(ONE_DIE)):
+            graph = self.problem.one_die()
+        self.forms = ClosedForms.of(graph, Differentiate().run(graph))
+        self.live = len(mesh_topology(graph.machine).islands[0])
+        for dies in range(self.live, 0, -1):
+            for strategy in strategies(dies):
+                if self.problem.pins.admit(strategy):
+                    self._sort(strategy)
+
+    @property
+    def plans(self) -> int:
+        """The number of plans of all strategies that are open."""
+        return sum(o.plans for o in self.open.values())
+
+    def bound(self, plan: Plan) -> Bound:
+        """The bound of one plan."""
+        return self.forms.bound(plan.strategy, tuple((value,) for _, value in plan.settings))
+
+    def _sort(self, strategy: Strategy) -> None:
+        values = self.problem.pins.values(self.forms.scale, strategy)
+        if not all(values):
+            self.refused.append((Plan(strategy), self._indivisible(strategy)))
+            return
+        bound = self.forms.bound(strategy, values)
+        why = too_large(self.forms.wafer, bound.bytes) or self._split(strategy)
+        if why is not None:
+            self.refused.append((Plan(strategy), why))
+        else:
+            self.open[strategy] = Open(strategy, values, bound)
+
+    def _indivisible(self, strategy: Strategy) -> Refused:
+        try:
+            self.problem.graph(self.problem.own(strategy))
+        except CompileError as error:
+            return refused(error)
+        message = f"`{spell(strategy)}` has no such micro-batches"
+        return Refused(Code.DEGREE, message)
+
+    def _split(self, strategy: Strategy) -> Refused | None:
+        """The refusal of a degree that its axis cannot have alone, whatever the others do: it divides nothing."""
+        return next((why for axis, n in strategy if (why := self._axis(axis, n)) is not None), None)
+
+    def _axis(self, axis: str, n: int) -> Refused | None:
+        """That of a divisor is that of its multiples."""
+        if (axis, n) not in self._alone:
+            smaller = (self._axis(axis, d) for d in range(2, n // 2 + 1) if n % d == 0)
+            found = next((why for why in smaller if why is not None), None)
+            self._alone[axis, n] = found or self._tried(((axis, n),))
+        return self._alone[axis, n]
+
+    def _tried(self, alone: Strategy) -> Refused | None:
+        """The refusal of a strategy of one axis, with as many sequences at a time as there are."""
+        values = self.problem.pins.values(self.forms.scale, alone)
+        if not all(values):
+            return None  # with the others, the pins may be met
+        if stages_of(alone) in range(2, self.forms.scale.layers + 1):
+            return None  # a layer for each stage
+        plan = plan_of(alone, [values[0][-1], *(v[0] for v in values[1:])])
+        try:
+            self.problem.sharded(plan, last=Stages)
+        except CompileError as error:
+            why = refused(error)
+            return why if why.code is Code.DEGREE else None
+        return None
+
+    def given(self) -> Plan | None:
+        """The plan of the program, if it has one that is open."""
+        strategy = self.problem.given
+        if strategy is None or strategy not in self.open:
+            return None
+        own, o = self.problem.own(strategy), self.open[strategy]
+        values = [v if v in many else many[0] for (_, v), many in zip(own.settings, o.values, strict=True)]
+        plan = plan_of(strategy, values)
+        return plan if dies_of(strategy) <= self.live else None

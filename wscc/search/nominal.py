@@ -1,0 +1,45 @@
+"""A nominal placement of a strategy, and the algorithms of its reshards there: what an estimate knows of distances.
+
+Dies lie as on a whole wafer, on the best lattice where there is one, else row by row to and fro: `place` may do
+better on odd numbers of dies, and worse among dead ones. All plans of one strategy share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from wscc.ir.module import Module
+from wscc.machine.topology import mesh_topology
+from wscc.machine.wafer import Wafer
+from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms
+from wscc.passes.place.baselines import boustrophedon
+from wscc.passes.place.lattice import best_tilings
+from wscc.passes.place.types import AxisSpec
+from wscc.strategy import Degrees, dies_of, policy
+
+_TEMPORARIES = 16  # of the SRAM, as `lower_collectives` has it
+_SPLIT = 4  # axes above 1 of which all tilings are tried: their number grows with the factorial
+
+
+def nominal(module: Module) -> Algorithms:
+    """The algorithms of a sharded module whose dies lie at their nominal places."""
+    whole = replace(module.machine, dead_dies=frozenset(), dead_links=frozenset())
+    dies = _dies(whole.rows, whole.cols, module.axes)
+    placed = module.with_(dies=dies, machine=whole)
+    return Algorithms(placed, "auto", whole.die.sram // _TEMPORARIES, _shared(whole, module.axes))
+
+
+@lru_cache(maxsize=1024)
+def _shared(wafer: Wafer, axes: Degrees) -> dict[str, tuple[Algorithm, ...]]:
+    """The algorithms by axis, which all modules with these axes fill and read."""
+    return {}
+
+
+@lru_cache(maxsize=1024)
+def _dies(rows: int, cols: int, axes: Degrees) -> tuple[int, ...]:
+    shape = [AxisSpec(a, n, policy(a).stream and policy(a).store == "shard") for a, n in axes]
+    if len(axes) <= _SPLIT and (tilings := best_tilings(shape, (rows, cols))):
+        return tuple(int(r) * cols + int(c) for r, c in tilings[0].offsets)
+    topology = mesh_topology(Wafer("nominal", rows, cols))
+    return tuple(boustrophedon(topology, topology.live)[: dies_of(axes)])

@@ -1,0 +1,245 @@
+"""The times of the statements of a sharded procedure: seconds of work, of the port of the HBM, of links and of latency.
+
+Work is FLOPs at the efficiency of the tiles of a die. A value is taken to lie in HBM if it is an argument, unless all
+arrays lie in SRAM or calls hand it on there, or a local that finds no room in SRAM beside those with more accesses for
+their time. What is added to is passed over twice; what a stream moves, also by the messages that it leaves with.
+Reshards take the algorithm of least time at nominal places of the dies (`wscc.search.nominal`).
+
+Rates are those of the wafer (`wscc.analysis.cost`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from wscc.analysis.cost import Rates
+from wscc.analysis.flops import computed_flops
+from wscc.analysis.memory.array_layout import peak_array_bytes
+from wscc.analysis.op_axes import working_axes
+from wscc.ir.array import Kind
+from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.op import Op, Reshard, Value
+from wscc.ir.step import calls
+from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms
+from wscc.search.nominal import nominal
+
+# Arrays lie in HBM if they fill more than one part in so many of the SRAM, where locals then have this part of it.
+_ARRAY_SHARE: Final = 2
+_ROOM: Final = 0.5
+# Calls hand on what is no larger than one part in so many of the SRAM; a reduction holds as much in it at once.
+_HANDED: Final = 16
+_PARTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a statement takes, in seconds: `work` of the die, `copies` through the port of the HBM, `messages` on the
+    links of `axis`, and `latency` until the last one is there; one of `chunks` parts of the work then remains."""
+
+    work: float = 0.0
+    copies: float = 0.0
+    messages: float = 0.0
+    latency: float = 0.0
+    axis: str = ""
+    chunks: int = 1
+
+
+@dataclass(slots=True)
+class StatementTimes:
+    """The times of the statements of a sharded module, whose locals have `room` bytes of SRAM. `handed`: of each
+    procedure, the arguments that calls hand on in SRAM."""
+
+    module: Module
+    rates: Rates[float]
+    algorithms: Algorithms
+    arrays_in_hbm: bool
+    room: float
+    handed: dict[str, set[str]]
+
+    @staticmethod
+    def of(sharded: Module) -> StatementTimes:
+        """The times of a sharded module."""
+        sram, arrays = sharded.machine.die.sram, peak_array_bytes(sharded)
+        in_hbm = arrays * _ARRAY_SHARE > sram
+        room = sram * _ROOM if in_hbm else sram - arrays
+        return StatementTimes(
+            sharded, Rates.of(sharded.machine), nominal(sharded), in_hbm, room, _handed(sharded)
+        )
+
+    def tasks(self, p: Procedure) -> list[Task]:
+        """What each statement of a procedure takes."""
+        slow = self._slow(p)
+        return [self._reshard(s, slow) if isinstance(s, Reshard) else self._op(s, slow) for s in p.statements]
+
+    # -- places of values
+
+    def _slow(self, p: Procedure) -> dict[str, int]:
+        """The values that are taken to lie in HBM: arguments, but what calls hand on, and locals that find no room; and
+        how often an access passes over each, which is twice for what is added to."""
+        arguments = {
+            v.name: 1 for v in p.arguments if self.arrays_in_hbm and v.name not in self.handed[p.name]
+        }
+        arguments |= {o.value.name: 2 for o in p.outputs if o.mode is Mode.ADD and o.value.name in arguments}
+        return arguments | dict.fromkeys(self._spilled(p, frozenset(v.name for v in p.arguments)), 1)
+
+    def _spilled(self, p: Procedure, arguments: frozenset[str]) -> frozenset[str]:
+        """The locals that find no room in SRAM, where those with the most accesses for their time go first."""
+        spans: dict[str, list[int]] = {}
+        values: dict[str, Value] = {}
+        for i, s in enumerate(p.statements):
+            for v in (*s.operands, *s.results):
+                if v.name not in arguments:
+                    spans.setdefault(v.name, []).append(i)
+                    values[v.name] = v
+        room = [self.room] * len(p.statements)
+        spilled = []
+        for name in sorted(
+            spans, key=lambda n: (-len(spans[n]) / (spans[n][-1] - spans[n][0] + 1), self._local(values[n]))
+        ):
+            first, last, size = spans[name][0], spans[name][-1] + 1, self._local(values[name])
+            if size <= min(room[first:last]):
+                room[first:last] = [r - size for r in room[first:last]]
+            else:
+                spilled.append(name)
+        return frozenset(spilled)
+
+    def _op(self, op: Op, slow: dict[str, int]) -> Task:
+        work, copies = self._compute(op), self.rates.die.hbm(self._hbm(op, slow))
+        if op.stream is None:
+            return Task(work, copies)
+        axis, n = op.stream.axis, self.module.sizes[op.stream.axis]
+        ring = self.algorithms.neighbours(axis)
+        latency, messages = self._message(ring, sum(map(self._local, self._moving(op))))
+        return Task(work, copies, messages, latency, axis, n)
+
+    def _message(self, algorithm: Algorithm, shard: int) -> tuple[float, float]:
+        """Seconds of latency, and of bytes on the fullest link, of shards of so many bytes."""
+        link = self.rates.link
+        on_link = link.busy(link.times().on_link(shard))
+        rounds = algorithm.rounds
+        return sum(hops for hops, _ in rounds) * link.latency, sum(shards for _, shards in rounds) * on_link
+
+    # -- work on a die ----------------------------------------------------------------------------------
+
+    def _compute(self, op: Op) -> float:
+        if not op.flops:
+            return 0.0
+        split = prod(self.module.sizes[a] for a in working_axes(op))
+        flops = float(computed_flops(op, self.module)) / split
+        return self.rates.die.compute(flops / self._efficiency(op))
+
+    def _efficiency(self, op: Op) -> float:
+        """Part of the peak that the products of a die reach."""
+        local: dict[str, int] = {}
+        for value, term in op.terms():
+            for factor, n in zip(term, value.type.local_shape(self.module.sizes), strict=True):
+                local[factor] = max(n, local.get(factor, 1))
+        if op.stream is not None:
+            factor = op.stream.factor
+            local[factor] = max(1, local[factor] // self.module.sizes[op.stream.axis])
+        a, b, out = op.rule.ins[0], op.rule.ins[1], op.rule.outs[0]
+        if op.definition.positional:  # products of queries, keys and widths, one for each head
+            sides = [local[a[1]], local[b[1]], local[a[-1]]]
+        else:
+            rows, columns, inner = set(a) - set(b), set(b) - set(a), (set(a) & set(b)) - set(out)
+            sides = [prod(local[f] for f in side) for side in (rows, columns, inner)]
+        return self.rates.die.efficiency(sides)
+
+    def _hbm(self, op: Op, slow: dict[str, int]) -> int:
+        """Bytes through the port of the HBM. A turn of a stream passes over all that is not cut in chunks; a shard that
+        leaves is read once more for each way, then lies in slots."""
+        stream = op.stream
+        turns = self.module.sizes[stream.axis] if stream else 1
+        leaving = [op.operands[i] for i in stream.moving_in] if stream else []
+        moving, ways = self._moving(op), min(2, turns - 1)
+        amounts: dict[str, int] = {}
+        for v, term in op.terms():
+            if v.name in slow:
+                is_cut = v in moving or (stream is not None and stream.factor in term)
+                passes = slow[v.name] * (1 if is_cut else turns) + ways * (v in leaving)
+                amounts[v.name] = self._local(v) * passes
+        if op.definition.table is not None:
+            amounts.pop(op.operands[op.definition.table].name, None)
+        return sum(amounts.values())
+
+    def _moving(self, op: Op) -> list[Value]:
+        if op.stream is None:
+            return []
+        return [
+            *(op.operands[i] for i in op.stream.moving_in),
+            *(op.results[j] for j in op.stream.moving_out),
+        ]
+
+    def _local(self, v: Value) -> int:
+        return prod(v.type.local_shape(self.module.sizes)) * v.type.dtype.size
+
+    # -- links ------------------------------------------------------------------------------------------
+
+    def _reshard(self, op: Reshard, slow: dict[str, int]) -> Task:
+        ends = (op.operand, op.result)
+        copies = self.rates.die.hbm(sum(self._local(v) for v in ends if v.name in slow))
+        if op.kind in ("slice", "mask"):
+            return Task(copies=copies)
+        latency, messages = self._collective(op)
+        if op.kind == "all_reduce":
+            copies += self.rates.die.hbm(self._parts(op))
+        return Task(0.0, copies, messages, latency, op.axis)
+
+    def _parts(self, op: Reshard) -> int:
+        """Bytes through the port of the HBM of the parts that an all_reduce adds, where SRAM does not hold them."""
+        size, n, whole = op.operand.type.dtype.size, self.module.sizes[op.axis], self._local(op.operand)
+        chosen = self.algorithms.reduction(op.axis, whole // size, size)
+        held = whole if chosen.scatter else n * whole
+        if held * _PARTS <= self.module.machine.die.sram:
+            return 0
+        return 7 * (n - 1) * (whole // n) if chosen.scatter else (5 * n - 3) * whole
+
+    def _collective(self, op: Reshard) -> tuple[float, float]:
+        axis, algorithms = op.axis, self.algorithms
+        n = self.module.sizes[axis]
+        match op.kind:
+            case "all_gather":
+                shard = self._local(op.operand)
+                return self._message(algorithms.gather(axis, shard), shard)
+            case "reduce_scatter":
+                shard = self._local(op.result)
+                return self._message(algorithms.scatter(axis, shard), shard)
+            case "all_reduce":
+                return self._all_reduce(op)
+            case "all_to_all":
+                shard = self._local(op.operand) // n
+                latency, messages = self._message(algorithms.neighbours(axis), shard)
+                return latency, messages * n / 2
+            case _:  # to the next peer
+                hops, shards = algorithms.neighbours(axis).rounds[0]
+                link = self.rates.link
+                return hops * link.latency, max(1.0, shards) * link.busy(self._local(op.operand))
+
+    def _all_reduce(self, op: Reshard) -> tuple[float, float]:
+        size = op.operand.type.dtype.size
+        elements = self._local(op.operand) // size
+        chosen = self.algorithms.reduction(op.axis, elements, size)
+        shard = self._local(op.operand) // (self.module.sizes[op.axis] if chosen.scatter else 1)
+        parts = [self._message(a, shard) for a in (chosen.scatter, chosen.gather) if a]
+        return sum(latency for latency, _ in parts), sum(messages for _, messages in parts)
+
+
+def _handed(module: Module) -> dict[str, set[str]]:
+    """Of each procedure, the arguments that calls hand from one to the next in SRAM."""
+    arrays = {a.name: a for a in module.arrays}
+    most = module.machine.die.sram / _HANDED
+    found: dict[str, set[str]] = {p.name: set() for p in module.procedures}
+    for call, _ in calls(module.step):
+        p = module.procedure(call.procedure)
+        found[p.name] |= {
+            v.name
+            for v, ref in zip(p.arguments, call.args, strict=True)
+            if arrays[ref.array].kind is Kind.CARRIED and _bytes(v, module) <= most
+        }
+    return found
+
+
+def _bytes(v: Value, module: Module) -> int:
+    return prod(v.type.local_shape(module.sizes)) * v.type.dtype.size
