@@ -32,14 +32,15 @@ def test_right_programs_pass_in_any_types(program: Program, tmp_path: Path) -> N
     assert verdict.ok, verdict
 
 
-@pytest.mark.parametrize("params", ["bf16", "f32"])
+@pytest.mark.parametrize(("params", "grads"), [("bf16", "f32"), ("f32", "f32"), ("bf16", "f64")])
 def test_gradients_of_weights_that_are_read_by_element_have_their_type_from_the_start(
-    params: str, tmp_path: Path
+    params: str, grads: str, tmp_path: Path
 ) -> None:
-    """They used to be rounded to bf16 on the way, and where `params` is bf16 the compiler broke off."""
+    """They used to be rounded to bf16 on the way, in norms to f32, and where `params` is bf16 the compiler broke off."""
     text = (CASES / "read_by_element.wsl").read_text(encoding="utf-8")
     model = tmp_path / "model.wsl"
-    model.write_text(text.replace("params bf16", f"params {params}"), encoding="utf-8")
+    text = text.replace("params bf16, grads f32", f"params {params}, grads {grads}")
+    model.write_text(text, encoding="utf-8")
     outcome = run(artifact_of_file(model), RunOptions(steps=2), check=True)
     assert outcome.check is not None
     assert outcome.check.ok, outcome.check

@@ -30,7 +30,8 @@ def layernorm_bwd(dx: Array, dg: Array, db: Array, x: Array, g: Array, dy: Array
     """
     dg.fill(0)
     db.fill(0)
-    for dx_block, x_block, dy_block in blocks(1, dx, x, dy):
+    for dx_block, x_narrow, dy_block in blocks(1, dx, x, dy):
+        x_block = _as_wide(x_narrow, dy)
         c, s = _centred(x_block), scratch("norm.s", x_block.shape[:-1], x_block.dtype)
         row_dot(c, c, s)
         _finish(s, x.shape[-1], eps)
@@ -43,7 +44,7 @@ def _backward(dx: Array, dg: Array, c: Array, s: Array, g: Array, dy: Array, db:
     `c` are the centred rows and s [*] their inverse deviations. Without `db` no mean is subtracted.
     """
     p, m = scratch_like("norm.p", c), scratch_like("norm.m", s)
-    weights = np.divide(g, g.shape[0], out=scratch_like("norm.weights", g))
+    weights = np.divide(g, g.shape[0], out=scratch("norm.weights", g.shape, c.dtype))
     np.multiply(dy, c, out=p)
     column_sum(p, dg, s)
     np.matmul(p, weights, out=m)
@@ -72,10 +73,21 @@ def rmsnorm_bwd(dx: Array, dg: Array, x: Array, g: Array, dy: Array, eps: float)
     As `layernorm_bwd`, with x itself in place of x - mean.
     """
     dg.fill(0)
-    for dx_block, x_block, dy_block in blocks(1, dx, x, dy):
+    for dx_block, x_narrow, dy_block in blocks(1, dx, x, dy):
+        x_block = _as_wide(x_narrow, dy)
         c, s = scratch_like("norm.c", x_block), _inverse_rms(x_block, eps)
         np.copyto(c, x_block)
         _backward(dx_block, dg, c, s, g, dy_block, None)
+
+
+def _as_wide(x: Array, dy: Array) -> Array:
+    """x [*, d] in the type of `dy` where that is wider: a gradient of a weight, in the type of gradients, that goes on
+    through the norm of a weight."""
+    if np.promote_types(x.dtype, dy.dtype) == x.dtype:
+        return x
+    wide = scratch("norm.x", x.shape, dy.dtype)
+    np.copyto(wide, x)
+    return wide
 
 
 def _centred(x: Array) -> Array:
