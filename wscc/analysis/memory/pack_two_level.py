@@ -188,4 +188,5 @@ class _FastMemory:
 
     def _shared(self, start: int, end: int) -> int:
         """The bytes of a block that others than slots might use."""
-        return min(end, self._limit[False]) - min(start, self._limit[False])
+        limit = self._limit[False]
+        return end - start if end <= limit else limit - min(start, limit)

@@ -36,11 +36,13 @@ def to_wsa(programs: Sequence[Program], steps: Sequence[ProgramStep]) -> str:
     # Roles share most of their procedures, and of their instructions, and these of their operands: those objects are
     # printed once.
     codes = {id(c): c for program in programs for c in program.procedures}
-    instructions = {id(x): x for c in codes.values() for x in c.body}
+    instructions: dict[int, Instruction] = {}
+    for c in codes.values():
+        instructions.update(zip(map(id, c.body), c.body, strict=True))
     operands = {id(o): o for x in instructions.values() for o in (*x.writes, *x.reads)}
     views = {number: operand_text(o) for number, o in operands.items()}
     texts = {n: f"    {_instruction(x, lambda o: views[id(o)])}" for n, x in instructions.items()}
-    bodies = {number: "\n".join(_code(c, texts)) for number, c in codes.items()}
+    bodies = {number: _code(c, texts) for number, c in codes.items()}
     lines = [line for program in programs for line in _program(program, bodies)]
     for step in steps:
         lines += ["step {", *_step(step, "  "), "}"]
@@ -93,10 +95,9 @@ def _program(program: Program, bodies: dict[int, str]) -> Iterator[str]:
     yield "}"
 
 
-def _code(code: Code, texts: dict[int, str]) -> Iterator[str]:
-    yield f"  procedure {_name(code.name)}({code.args}) {{"
-    yield from (texts[id(x)] for x in code.body)
-    yield "  }"
+def _code(code: Code, texts: dict[int, str]) -> str:
+    head = f"  procedure {_name(code.name)}({code.args}) {{"
+    return "\n".join([head, *map(texts.__getitem__, map(id, code.body)), "  }"])
 
 
 def _step(step: ProgramStep, indent: str) -> Iterator[str]:
