@@ -57,13 +57,17 @@ class Names:
         # An output that replaces an input has its name, and the call binds both to the same bytes.
         for number, value in enumerate(procedure.arguments):
             self._place.setdefault(value.name, (number, 0))
+        self._operands: dict[View, Operand] = {}
 
     def operand(self, view: View, table: Bindings) -> Operand:
-        """The operand for a view on one of the names."""
+        """The operand for a view on one of the names: one object for equal views, as most are both written and read."""
+        if (known := self._operands.get(view)) is not None:
+            return known
         arg, base = self._place[view.buffer]
         size = view.dtype.size
         offset = table.linear(base, view.offset, size)
-        return Operand(arg, offset, view.shape, view.strides, view.dtype)
+        operand = Operand(arg, offset, view.shape, view.strides, view.dtype)
+        return self._operands.setdefault(view, operand)
 
 
 def participants(stmt: FabricStmt, dies: int) -> Ints:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wscc.analysis.accesses import Accesses, AccessSet, accesses
 from wscc.analysis.aliases import aliases
@@ -69,27 +68,31 @@ class FormPhases(Pass):
 
 @dataclass
 class _Downstream:
-    """The regions that overlap reads and writes of the statements which depend on transfers of the current phase."""
+    """The regions that overlap reads and writes of the statements which depend on transfers of the current phase, as a
+    byte of each region: looked at one by one, and set many at a time through arrays on the same bytes."""
 
     accesses: Accesses
-    read_overlaps: NDArray[np.bool_]
-    write_overlaps: NDArray[np.bool_]
+    read_overlaps: bytearray
+    write_overlaps: bytearray
 
     @classmethod
     def empty(cls, accesses: Accesses) -> _Downstream:
         count = len(accesses.regions)
-        return cls(accesses, np.zeros(count, np.bool_), np.zeros(count, np.bool_))
+        return cls(accesses, bytearray(count), bytearray(count))
 
     def walk(self, start: int, end: int, sources: frozenset[int]) -> None:
         """Add those of statements `start` to `end` - 1 that are in `sources` (the phase) or depend on earlier ones."""
         overlapping = self.accesses.overlapping
+        overlaps_read, overlaps_write = (
+            np.frombuffer(flags, np.uint8) for flags in (self.read_overlaps, self.write_overlaps)
+        )
         for i in range(start, end):
             access = self.accesses.by_statement[i]
             if i in sources or self._depends(access):
                 for region in access.reads:
-                    self.read_overlaps[overlapping[region]] = True
+                    overlaps_read[overlapping[region]] = 1
                 for region in access.writes:
-                    self.write_overlaps[overlapping[region]] = True
+                    overlaps_write[overlapping[region]] = 1
 
     def reaches(self, span: GroupSpan) -> bool:
         """Whether a transfer of the span depends on a transfer of the phase."""
@@ -102,9 +105,5 @@ class _Downstream:
 
     def _depends(self, access: AccessSet) -> bool:
         """Whether a statement with these accesses conflicts with one of the added ones."""
-        reads, writes = list(access.reads), list(access.writes)
-        return bool(
-            self.write_overlaps[reads].any()
-            or self.write_overlaps[writes].any()
-            or self.read_overlaps[writes].any()
-        )
+        read, written = self.read_overlaps, self.write_overlaps
+        return any([written[r] for r in access.reads]) or any([read[r] or written[r] for r in access.writes])

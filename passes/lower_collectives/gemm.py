@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 from wscc.ir.views import View
@@ -71,10 +70,8 @@ def _mergeable_k(
     if not outer:
         return view, term
     order = [f for f in term if f not in k] + k
-    arranged = replace(
-        view,
-        shape=tuple(sizes[f] for f in order),
-        strides=tuple(_stride(view, term, f) for f in order),
+    arranged = view._replace(
+        shape=tuple(sizes[f] for f in order), strides=tuple(_stride(view, term, f) for f in order)
     )
     copy = build.buffer("packed", arranged.shape, arranged.dtype)
     build.kernel("copy", [copy], [arranged])
@@ -93,4 +90,4 @@ def _matrix(
             size *= sizes[f]
         shape.append(size)
         strides.append(_stride(view, term, run[-1]) if run else 1)
-    return replace(view, shape=tuple(shape), strides=tuple(strides))
+    return View(view.buffer, view.offset, tuple(shape), tuple(strides), view.dtype)

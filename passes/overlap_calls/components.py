@@ -29,7 +29,7 @@ def components(procedure: Procedure, aliases: dict[str, str]) -> Components:
     keys: list[str | int] = []
     for stmt, views in zip(procedure.body, accessed(procedure.body), strict=True):
         assert not isinstance(stmt, GraphStmt | Transfer), "only scheduled procedures have components"
-        names: list[str | int] = [aliases.get(v.buffer, v.buffer) for v, _ in views]
+        names: list[str | int] = [aliases.get(v.buffer, v.buffer) for vs in views for v in vs]
         if not isinstance(stmt, Kernel):
             names.append(stmt.channel)
         classes.union(*names)

@@ -109,7 +109,7 @@ def _renamed(
     stmt: GraphStmt | FabricStmt, procedure: str, names: dict[str, str], channels: int
 ) -> FabricStmt:
     assert not isinstance(stmt, GraphStmt | Transfer), "only scheduled procedures are merged"
-    renamed = with_views(stmt, lambda v: replace(v, buffer=names.get(v.buffer, v.buffer)))
+    renamed = with_views(stmt, lambda v: v.on(names.get(v.buffer, v.buffer)))
     if isinstance(renamed, Kernel | Send) and renamed.source:
         renamed = replace(renamed, source=f"{procedure}/{renamed.source}")
     return renamed if isinstance(renamed, Kernel) else replace(renamed, channel=renamed.channel + channels)

@@ -109,7 +109,7 @@ def promoted(procedure: Procedure, copies: list[Copy], dies: int) -> Procedure:
         for a in c.accesses:
             view = c.box.inside(a.view)
             assert view is not None
-            redirected[a.position][a.view] = replace(view, buffer=name)
+            redirected[a.position][a.view] = view.on(name)
 
     def on_copies(i: int) -> Callable[[View], View]:
         return lambda v: redirected[i].get(v, v)

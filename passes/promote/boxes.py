@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from wscc.analysis.intervals.grid import Rows, RowsIndex
 from wscc.analysis.view_overlap import dims_of, overlap, span
@@ -123,7 +123,7 @@ def _relative_to(view: View, box: View) -> View | None:
         if dim[1] < 0:
             return None
         strides.append(dim[2] * times)
-    return replace(view, offset=offset, strides=tuple(strides))
+    return view._replace(offset=offset, strides=tuple(strides))
 
 
 def _merged(view: View) -> View:
@@ -137,7 +137,7 @@ def _merged(view: View) -> View:
         else:
             dims.append((n, stride))
     shape, strides = zip(*dims, strict=True) if dims else ((1,), (1,))
-    return replace(view, shape=shape, strides=strides)
+    return view._replace(shape=shape, strides=strides)
 
 
 def _is_plain(view: View) -> bool:

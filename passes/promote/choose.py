@@ -15,7 +15,7 @@ from wscc.analysis.cost import Rates
 from wscc.analysis.memory.access_cost import CumulativeWork, cumulative_work, statement_costs
 from wscc.analysis.memory.handed import Handed
 from wscc.analysis.memory.live_ranges import LiveRange, handed_ranges
-from wscc.analysis.memory.pack_two_level import fast_offsets
+from wscc.analysis.memory.pack_two_level import names_in_fast
 from wscc.analysis.statement_accesses import Access, accesses_by_buffer
 from wscc.analysis.transfer_groups import WINDOW
 from wscc.ir.fabric import Transfer
@@ -90,7 +90,7 @@ def profitable_copies(
         profitable = [c for c in candidates if gains[c.name] > _WORTH * rates.link.latency]
         if not profitable:
             return [], 0.0
-        fits = fast_offsets((*ranges, *(_live_range(c, gains[c.name]) for c in profitable)), die.sram)
+        fits = names_in_fast((*ranges, *(_live_range(c, gains[c.name]) for c in profitable)), die.sram)
         fitted = [c for c in profitable if c.name in fits]
         spilled = sum(x.cost for x in ranges if x.name not in fits)
         return fitted, sum(seconds[c.name] for c in fitted) + spilled

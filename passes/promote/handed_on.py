@@ -131,7 +131,7 @@ class Handover:
             taken.add(name)
             elements = prod(value.type.local_shape(self.module.sizes))
             view = whole_view(value.name, (elements,), value.type.dtype)
-            copies.append(Transfer(channel + n, dies, view, replace(view, buffer=name), source=name))
+            copies.append(Transfer(channel + n, dies, view, view.on(name), source=name))
             outputs.append(Output(Value(name, value.type)))
         return replace(procedure, outputs=(*procedure.outputs, *outputs), body=(*copies, *procedure.body))
 
@@ -217,6 +217,8 @@ def _reads_first(procedure: Procedure, sides: frozenset[Argument]) -> bool:
     names = {
         procedure.arguments[i].name: i < len(procedure.inputs) for name, i in sides if name == procedure.name
     }
+    if len(set(names.values())) < 2:
+        return True  # it is handed nothing, or hands nothing on
     positions = positions_by_buffer(procedure.body)
     read = [i for name, reads in names.items() if reads for i in positions.get(name, ())]
     written = [i for name, reads in names.items() if not reads for i in positions.get(name, ())]

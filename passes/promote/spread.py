@@ -74,8 +74,7 @@ def _earliest_position(
     written = {aliases.get(v.buffer, v.buffer) for k in pieces for v in k.writes}
     read = {aliases.get(v.buffer, v.buffer) for k in pieces for v in k.reads}
     for i in range(first - 1, -1, -1):
-        for view, writes in views_of(procedure.body[i]):
-            name = aliases.get(view.buffer, view.buffer)
-            if name in written or (writes and name in read):
-                return i + 1
+        writes, reads = ({aliases.get(v.buffer, v.buffer) for v in vs} for vs in views_of(procedure.body[i]))
+        if not written.isdisjoint(writes | reads) or not read.isdisjoint(writes):
+            return i + 1
     return 0

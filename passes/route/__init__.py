@@ -12,7 +12,7 @@ from wscc.analysis.phase_flows import PhaseFlows, module_flows
 from wscc.ir.die_arrays import DieArray, as_array, as_ints
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, Procedure
-from wscc.ir.per_die import NOBODY
+from wscc.ir.per_die import NOBODY, Ints
 from wscc.machine.corner import topology_of
 from wscc.machine.wafer import Wafer
 from wscc.passes.base import Fact, Pass
@@ -64,37 +64,39 @@ class Route(Pass):
         routings = route_phases(topology, requests, module.machine.link.channels, adaptive=self.adaptive)
         table = RouteTable()
         dies = np.asarray(module.dies, np.int64)
-        routed: dict[str, dict[Transfer, Transfer]] = {}
+        routes: dict[str, dict[int, Ints]] = {p.name: {} for p in module.procedures}  # by channel
         for phase, routing in zip(phases, routings, strict=True):
             numbers = table.numbers(routing)
-            routed.setdefault(phase.procedure, {}).update(_routed(phase, numbers, dies))
+            routes[phase.procedure].update(_routes(phase, numbers, dies))
         for p in module.procedures:
             local = [s for s in p.body if isinstance(s, Transfer) and s.is_local]
-            routed.setdefault(p.name, {}).update(_local(local, table, dies))
-        procedures = tuple(_with(p, routed.get(p.name, {})) for p in module.procedures)
+            routes[p.name].update(_local(local, table, dies))
+        procedures = tuple(_with(p, routes[p.name]) for p in module.procedures)
         return module.with_(procedures=procedures, routes=table.routes)
 
 
-def _routed(phase: PhaseFlows, routes: DieArray, dies: DieArray) -> dict[Transfer, Transfer]:
-    """Each transfer of a phase with its routes, those of the flows of its messages (`routes`: by flow)."""
-    routed = {}
+def _routes(phase: PhaseFlows, routes: DieArray, dies: DieArray) -> dict[int, Ints]:
+    """The routes of each transfer of a phase, those of the flows of its messages (`routes`: by flow), by channel."""
+    by_channel = {}
     for t in phase.transfers:
         flows = phase.numbers(t, dies)
-        routed[t] = replace(t, route=as_ints(np.where(flows == NOBODY, NOBODY, routes[flows])))
-    return routed
+        by_channel[t.channel] = as_ints(np.where(flows == NOBODY, NOBODY, routes[flows]))
+    return by_channel
 
 
-def _local(transfers: list[Transfer], table: RouteTable, dies: DieArray) -> dict[Transfer, Transfer]:
-    """Each transfer from dies to themselves with its routes, of one die each."""
+def _local(transfers: list[Transfer], table: RouteTable, dies: DieArray) -> dict[int, Ints]:
+    """The routes of each transfer from dies to themselves, of one die each, by channel."""
     if not transfers:
         return {}
     numbers = table.stay(dies)
     return {
-        t: replace(t, route=as_ints(np.where(as_array(t.to, len(dies)) == NOBODY, NOBODY, numbers)))
-        for t in transfers
+        t.channel: as_ints(np.where(as_array(t.to, len(dies)) == NOBODY, NOBODY, numbers)) for t in transfers
     }
 
 
-def _with(procedure: Procedure, routed: dict[Transfer, Transfer]) -> Procedure:
-    body = tuple(routed.get(s, s) if isinstance(s, Transfer) else s for s in procedure.body)
+def _with(procedure: Procedure, routes: dict[int, Ints]) -> Procedure:
+    body = tuple(
+        replace(s, route=routes[s.channel]) if isinstance(s, Transfer) and s.channel in routes else s
+        for s in procedure.body
+    )
     return replace(procedure, body=body)

@@ -58,7 +58,8 @@ def transfer_times(procedure: Procedure, scan: Accesses, slack: Slack) -> dict[i
             # A message still on its way from the same region may end later than this kernel.
             for r in access.reads:
                 read_until[r] = max(read_until[r], 2 * i + 1)
-            written_until[list(access.writes)] = 2 * i + 1
+            for r in access.writes:
+                written_until[r] = 2 * i + 1
             continue
         (source,), (slot,) = access.reads, access.writes
         assert slot not in scan.overlapping[source], f"transfer {stmt.channel} receives into what it sends"
@@ -102,8 +103,10 @@ def _latest_waits(
             waits[i] = (2 * received, 2 * sent)
             if stmt.phase >= 0:
                 next_of_phase[stmt.phase] = i
-        next_access[[*access.reads, *access.writes]] = i
-        next_write[list(access.writes)] = i
+        for r in access.reads:
+            next_access[r] = i
+        for r in access.writes:
+            next_access[r] = next_write[r] = i
     return waits
 
 

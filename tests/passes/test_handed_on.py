@@ -127,7 +127,7 @@ def _chained(
 
 
 def _on(buffer: str) -> View:
-    return replace(_TENSOR, buffer=buffer)
+    return _TENSOR.on(buffer)
 
 
 def _kept(state: State) -> State:

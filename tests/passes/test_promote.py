@@ -151,7 +151,7 @@ def test_a_copy_is_under_way_while_the_die_works() -> None:
 def test_what_is_needed_first_is_copied_first_and_copies_have_time_one_after_the_other() -> None:
     """Twice 1.125 gemms, for two halves that are needed at once, the second one first."""
     low, high = (View("in0", start, (ELEMENTS // 2,), (1,), DTYPE) for start in (0, ELEMENTS // 2))
-    uses = [Kernel("copy", (replace(v, buffer="t2"),), (v,)) for v in (high, low)]
+    uses = [Kernel("copy", (v.on("t2"),), (v,)) for v in (high, low)]
     assert order(*[_gemm()] * 9, *uses) == [*["gemm"] * 6, "in0.near", "gemm", "in0.near.1", *["gemm"] * 2]
 
 
@@ -185,7 +185,7 @@ def test_a_copy_out_keeps_its_memory_until_it_is_over_if_there_is_room(sram: int
 def test_what_is_read_after_its_copy_out_began_keeps_its_memory(sram: int) -> None:
     """A result that was given its memory while it was still read made models silently wrong."""
     low, high = (View("out0", start, (ELEMENTS // 2,), (1,), DTYPE) for start in (0, ELEMENTS // 2))
-    written = Kernel("copy", (low,), (replace(low, buffer="in0"),))
+    written = Kernel("copy", (low,), (low.on("in0"),))
     filled = [Kernel("copy", (view(t),), (view("in0"),)) for t in ("t0", "t1")]
     module = module_of(1, [written, *filled, *[_gemm()] * 3, Kernel("copy", (high,), (low,))])
     (p,) = module.procedures
@@ -233,7 +233,7 @@ def test_an_element_is_copied_where_reading_it_would_wait_for_a_large_copy() -> 
     large, element = (
         View("in0", start, (n,), (1,), DTYPE) for start, n in ((0, ELEMENTS - 1), (ELEMENTS - 1, 1))
     )
-    reads = [Kernel("copy", (replace(v, buffer="t2"),), (v,)) for v in (large, large, large, element)]
+    reads = [Kernel("copy", (v.on("t2"),), (v,)) for v in (large, large, large, element)]
 
     def copies_of_in0(*reads: Kernel) -> list[tuple[str, str]]:
         module = reads_often(0, [*reads, *[_gemm()] * 8], arrays=100, sram=48 * ELEMENTS)

@@ -57,18 +57,21 @@ def accesses(procedure: Procedure, dies: int, aliases: dict[str, str]) -> Access
     `aliases` gives arguments their common name (`wscc.analysis.aliases`). A wait accesses what its message does.
     """
     numbers: dict[Region, int] = {}
+    of_views: dict[tuple[View, Ints], int] = {}
 
     def number(view: View, where: Ints) -> int:
+        if (known := of_views.get((view, where))) is not None:
+            return known
         buffer = aliases.get(view.buffer, view.buffer)
         region = Region(buffer, view.offset, view.dtype.size, dims_of(view), where)
-        return numbers.setdefault(region, len(numbers))
+        return of_views.setdefault((view, where), numbers.setdefault(region, len(numbers)))
 
     by_statement = []
-    for stmt, views in zip(procedure.body, accessed(procedure.body), strict=True):
-        reads_writes: tuple[list[int], list[int]] = ([], [])
-        for view, writes in views:
-            reads_writes[writes].append(number(view, where_of(stmt, dies, writes=writes)))
-        by_statement.append(AccessSet(*map(tuple, reads_writes)))
+    for stmt, (writes, reads) in zip(procedure.body, accessed(procedure.body), strict=True):
+        where = where_of(stmt, dies, writes=True) if writes else 1
+        written = tuple([number(view, where) for view in writes])
+        where = where_of(stmt, dies, writes=False) if reads else 1
+        by_statement.append(AccessSet(tuple([number(view, where) for view in reads]), written))
     regions = tuple(numbers)
     return Accesses(regions, tuple(by_statement), _overlapping(regions, dies))
 

@@ -8,8 +8,10 @@ A result that a kernel adds to counts as written only: writes impose every order
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from wscc.ir.die_arrays import present, senders
 from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, Wait
@@ -18,21 +20,27 @@ from wscc.ir.per_die import Ints
 from wscc.ir.views import View
 
 Stmt = FabricStmt | GraphStmt
-Views = tuple[tuple[View, bool], ...]  # (view, is written)
+
+
+class Views(NamedTuple):
+    """The views that a statement writes, and those that it reads."""
+
+    writes: tuple[View, ...]
+    reads: tuple[View, ...]
 
 
 def views_of(stmt: Stmt) -> Views:
-    """The views that a statement itself reads and writes, writes first; none of a wait (see `accessed`) or an op."""
+    """The views that a statement itself writes and reads; none of a wait (see `accessed`) or an op."""
     match stmt:
         case Kernel():
-            return (*((v, True) for v in stmt.writes), *((v, False) for v in stmt.reads))
+            return Views(stmt.writes, stmt.reads)
         case Transfer():
-            return (stmt.write, True), (stmt.read, False)
+            return Views((stmt.write,), (stmt.read,))
         case Post():
-            return ((stmt.write, True),)
+            return Views((stmt.write,), ())
         case Send():
-            return ((stmt.read, False),)
-    return ()
+            return Views((), (stmt.read,))
+    return Views((), ())
 
 
 def accessed(body: Iterable[Stmt]) -> Iterator[Views]:
@@ -43,13 +51,14 @@ def accessed(body: Iterable[Stmt]) -> Iterator[Views]:
     """
     in_flight: dict[tuple[int, bool], Views] = {}
     for stmt in body:
-        if isinstance(stmt, Wait):
-            yield in_flight[stmt.channel, stmt.sent]
-            continue
-        views = views_of(stmt)
-        if isinstance(stmt, Post | Send):
-            in_flight[stmt.channel, isinstance(stmt, Send)] = views
-        yield views
+        match stmt:
+            case Wait():
+                yield in_flight[stmt.channel, stmt.sent]
+            case Post() | Send():
+                views = in_flight[stmt.channel, isinstance(stmt, Send)] = views_of(stmt)
+                yield views
+            case _:
+                yield views_of(stmt)
 
 
 def where_of(stmt: Stmt, dies: int, *, writes: bool) -> Ints:
@@ -68,11 +77,10 @@ def where_of(stmt: Stmt, dies: int, *, writes: bool) -> Ints:
 
 def buffers_of(body: Iterable[Stmt]) -> set[str]:
     """Names of the buffers and arguments that some statement reads or writes."""
-    return {view.buffer for stmt in body for view, _ in views_of(stmt)}
+    return {view.buffer for stmt in body for views in views_of(stmt) for view in views}
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """A view that the statement at a position of a body reads or writes."""
 
     position: int
@@ -84,18 +92,22 @@ def accesses_by_buffer(body: Iterable[Stmt]) -> dict[str, list[Access]]:
     """The accesses to each buffer and argument in program order; of one statement, writes before reads."""
     accesses: dict[str, list[Access]] = {}
     for position, views in enumerate(accessed(body)):
-        for view, writes in views:
-            accesses.setdefault(view.buffer, []).append(Access(position, view, writes))
+        for view in views.writes:
+            accesses.setdefault(view.buffer, []).append(Access(position, view, writes=True))
+        for view in views.reads:
+            accesses.setdefault(view.buffer, []).append(Access(position, view, writes=False))
     return accesses
 
 
 def positions_by_buffer(body: Iterable[Stmt]) -> dict[str, list[int]]:
     """Positions of the statements that access each buffer and argument, ascending, one entry for each access."""
-    positions: dict[str, list[int]] = {}
-    for position, views in enumerate(accessed(body)):
-        for view, _ in views:
-            positions.setdefault(view.buffer, []).append(position)
-    return positions
+    positions: defaultdict[str, list[int]] = defaultdict(list)
+    for position, (writes, reads) in enumerate(accessed(body)):
+        for view in writes:
+            positions[view.buffer].append(position)
+        for view in reads:
+            positions[view.buffer].append(position)
+    return dict(positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +124,14 @@ def messages(body: Sequence[Stmt]) -> dict[int, Message]:
     """The messages of a scheduled body by channel, in the order of their first statements."""
     parts: dict[int, dict[str, int]] = {}
     for position, stmt in enumerate(body):
-        if isinstance(stmt, Post | Send | Wait):
-            parts.setdefault(stmt.channel, {})[_part(stmt)] = position
+        match stmt:
+            case Wait():
+                part = "sent" if stmt.sent else "received"
+            case Post():
+                part = "post"
+            case Send():
+                part = "send"
+            case _:
+                continue
+        parts.setdefault(stmt.channel, {})[part] = position
     return {channel: Message(**part) for channel, part in parts.items()}
-
-
-def _part(stmt: Post | Send | Wait) -> str:
-    if isinstance(stmt, Wait):
-        return "sent" if stmt.sent else "received"
-    return "post" if isinstance(stmt, Post) else "send"

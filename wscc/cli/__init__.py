@@ -149,7 +149,7 @@ def entry() -> None:
     to who asks Python for them, with `-W` or PYTHONWARNINGS."""
     # What a command makes stays until it ends, and has few circles: a search for them takes a tenth of its time.
     gc.freeze()
-    gc.set_threshold(200_000, 50, 50)
+    gc.set_threshold(1_000_000, 50, 50)
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
         logging.getLogger().addHandler(logging.NullHandler())

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 from wscc.ir.per_die import Ints, plus, times
 from wscc.ir.types import DType
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+# A tuple, since there are many, and all are keys of tables: it is made, hashed and compared in C.
+class View(NamedTuple):
     """A strided window on a buffer or argument; offset and strides in elements of `dtype`.
 
     A stride of 0 repeats elements (a broadcast read).
@@ -23,6 +23,10 @@ class View:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: DType
+
+    def on(self, buffer: str) -> View:
+        """The same window on another buffer."""
+        return View(buffer, self.offset, self.shape, self.strides, self.dtype)
 
     @property
     def elements(self) -> int:
@@ -83,4 +87,4 @@ def repeated(view: View, term: Sequence[str], onto: Sequence[str], shape: Sequen
 def flat(view: View) -> View:
     """A contiguous view as one dimension."""
     assert view.is_contiguous
-    return replace(view, shape=(view.elements,), strides=(1,))
+    return View(view.buffer, view.offset, (view.elements,), (1,), view.dtype)

@@ -15,8 +15,9 @@ T = TypeVar("T")
 class IntervalGrid(Generic[T]):
     """Items that each have an interval of integers, both ends included.
 
-    They lie in grids, each in the one whose cells are about as long as its interval, so that this meets two cells at
-    most. A search looks at the cells near its interval alone: it takes time in the items that lie there, not in all.
+    They lie in grids, each in the one whose cells are about as long as its interval, in the cells that this meets: two
+    at most. A search looks at the cells that meet its own interval alone: it takes time in the items that lie there,
+    not in all.
     """
 
     def __init__(self) -> None:
@@ -27,25 +28,28 @@ class IntervalGrid(Generic[T]):
         """Add an item; one with an empty interval is never found."""
         if first <= last:
             log = _STEP * max(1, -(-(last - first).bit_length() // _STEP))
-            self._grids.setdefault(log, {}).setdefault(first >> log, []).append((first, last, item))
+            grid = self._grids.setdefault(log, {})
+            low, high = first >> log, last >> log
+            grid.setdefault(low, []).append((first, last, item))
+            if high != low:
+                grid.setdefault(high, []).append((first, last, item))
 
     def remove(self, first: int, last: int, item: T) -> None:
         """Remove an item that was added with this interval."""
         if first <= last:
             log = _STEP * max(1, -(-(last - first).bit_length() // _STEP))
-            self._grids[log][first >> log].remove((first, last, item))
+            for number in {first >> log, last >> log}:
+                self._grids[log][number].remove((first, last, item))
 
-    def near(self, first: int, last: int) -> list[T]:
-        """The items whose intervals meet that one, in no order."""
-        return [item for low, high, item in self.around(first, last) if low <= last and high >= first]
+    def near(self, first: int, last: int) -> set[T]:
+        """The items whose intervals meet that one."""
+        return {item for low, high, item in self.around(first, last) if low <= last and high >= first}
 
     def around(self, first: int, last: int) -> list[tuple[int, int, T]]:
-        """The items, each behind the ends of its interval, of all cells that an interval may lie in which meets that
-        one."""
+        """The items, each behind the ends of its interval, of all cells that meet that one, some of them twice."""
         found: list[tuple[int, int, T]] = []
         for log, grid in self._grids.items():
-            # An interval of this grid begins in a cell of the range, or in the one before it.
-            for number in range((first >> log) - 1, (last >> log) + 1):
+            for number in range(first >> log, (last >> log) + 1):
                 if number in grid:
                     found += grid[number]
         return found

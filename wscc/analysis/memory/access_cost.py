@@ -46,7 +46,7 @@ def statement_costs(procedure: Procedure, die: Die) -> Iterator[tuple[int, View,
     for i, stmt in enumerate(procedure.body):
         if isinstance(stmt, Transfer) and stmt.is_local:
             continue
-        sized = [(view, distinct_bytes(view)) for view, _ in views_of(stmt)]
+        sized = [(view, distinct_bytes(view)) for views in views_of(stmt) for view in views]
         amount = sum(n for _, n in sized)
         exposed = _exposed(stmt, amount, rates) if isinstance(stmt, Kernel) else _HIDDEN
         yield from ((i, view, rates.hbm(exposed * n)) for view, n in sized)

@@ -46,8 +46,13 @@ def live_ranges(procedure: Procedure, die: Die | None = None) -> tuple[LiveRange
 
     A range is the union of those on all dies: they run the statements in one order, so it is safe on each.
     """
+    return _live_ranges(procedure, positions_by_buffer(procedure.body), die)
+
+
+def _live_ranges(
+    procedure: Procedure, positions: Mapping[str, list[int]], die: Die | None
+) -> tuple[LiveRange, ...]:
     costs = slow_costs(procedure, die) if die is not None else {}
-    positions = positions_by_buffer(procedure.body)
     start_slack: dict[str, int] = {}
     end_slack: dict[str, int] = {}
     for c in local_copies(procedure.body):
@@ -74,10 +79,11 @@ def live_ranges(procedure: Procedure, die: Die | None = None) -> tuple[LiveRange
 
 def all_ranges(procedure: Procedure, handed: HandedIn, die: Die | None = None) -> tuple[LiveRange, ...]:
     """The live ranges of the buffers, as of `live_ranges`, and of what is handed to, by, or past the procedure."""
-    ranges = live_ranges(procedure, die)
+    positions = positions_by_buffer(procedure.body)
+    ranges = _live_ranges(procedure, positions, die)
     if procedure.name not in handed:
         return ranges
-    uses = {name: (at[0], at[-1]) for name, at in positions_by_buffer(procedure.body).items()}
+    uses = {name: (at[0], at[-1]) for name, at in positions.items()}
     return *ranges, *handed_ranges(handed[procedure.name], uses, len(procedure.body))
 
 

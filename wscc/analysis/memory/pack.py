@@ -29,11 +29,12 @@ _ORDERS: Final[tuple[Callable[[LiveRange], tuple[int, ...]], ...]] = (
 )
 
 
-def pack(ranges: tuple[LiveRange, ...], *, reuse: bool = True) -> tuple[dict[str, int], int]:
+def pack(ranges: tuple[LiveRange, ...], *, reuse: bool = True, enough: int = 0) -> tuple[dict[str, int], int]:
     """The offset of each buffer by name, and the size of the region, in bytes.
 
     Invariant: buffers that are live together share no byte; without `reuse`, no two buffers do. Of packings of equal
-    size, one with the receive slots lowest is taken.
+    size, one with the receive slots lowest is taken. No smaller one is looked for than the first of at most `enough`
+    bytes.
     """
     if not reuse:
         others = [x for x in ranges if x.address < 0]
@@ -41,10 +42,10 @@ def pack(ranges: tuple[LiveRange, ...], *, reuse: bool = True) -> tuple[dict[str
         first = max((x.address + x.size for x in ranges if x.address >= 0), default=0)
         ends = np.cumsum([first, *(x.size for x in others)]).tolist()
         return placed | {x.name: offset for x, offset in zip(others, ends, strict=False)}, ends[-1]
-    bound = live_peak(ranges)
+    bound = max(live_peak(ranges), enough)
     best = current = _smallest(ranges, bound)
     for _ in range(min(_TRIES, _EFFORT // max(len(ranges), 1))):
-        if best.size == bound:
+        if best.size <= bound:
             break
         current = current.repacked()
         best = min(best, current, key=lambda packed: packed.size)
@@ -52,13 +53,14 @@ def pack(ranges: tuple[LiveRange, ...], *, reuse: bool = True) -> tuple[dict[str
 
 
 def _smallest(ranges: tuple[LiveRange, ...], bound: int) -> _Packed:
-    """The first of the smallest packings in the given orders, receive slots first and not; none is below the bound."""
+    """The first of the smallest packings in the given orders, receive slots first and not, or the first one of at most
+    `bound` bytes."""
     best: _Packed | None = None
     for slots_first, order in product((True, False), _ORDERS):
         ordered = sorted(ranges, key=lambda x: (slots_first and not x.slot, *order(x), x.name))
         packed = _first_fit(ordered, best.size if best else None)
         best = packed or best
-        if best and best.size == bound:
+        if best and best.size <= bound:
             break
     assert best is not None, "the first order has nothing to be smaller than"
     return best

@@ -5,7 +5,7 @@ The two-memory problem is a knapsack over time; the fill is greedy, by cost and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,17 +55,17 @@ def pack_two_level(ranges: tuple[LiveRange, ...], fast: int) -> Packed:
     return Packed(offsets, base + end, tuple(extended.get(x.name, x) for x in ranges))
 
 
-def fast_offsets(ranges: tuple[LiveRange, ...], fast: int) -> dict[str, int]:
-    """The offsets of the buffers that `pack_two_level` puts in the fast memory."""
-    packed = _all_fast(ranges, fast)
-    return packed.offsets if packed is not None else _best_fill(ranges, fast).offsets
+def names_in_fast(ranges: tuple[LiveRange, ...], fast: int) -> Set[str]:
+    """The names of the buffers that `pack_two_level` puts in the fast memory."""
+    packed = _all_fast(ranges, fast, enough=fast)
+    return packed.offsets.keys() if packed is not None else _best_fill(ranges, fast).blocks.keys()
 
 
-def _all_fast(ranges: tuple[LiveRange, ...], fast: int) -> Packed | None:
-    """The packing of all ranges in the fast memory; None if there is none."""
+def _all_fast(ranges: tuple[LiveRange, ...], fast: int, *, enough: int = 0) -> Packed | None:
+    """The packing of all ranges in the fast memory, the first one of at most `enough` bytes; None if there is none."""
     if live_peak(ranges) > fast:
         return None
-    offsets, size = pack(ranges)
+    offsets, size = pack(ranges, enough=enough)
     return Packed(offsets, size, ranges) if size <= fast else None
 
 
@@ -188,4 +188,5 @@ class _FastMemory:
 
     def _shared(self, start: int, end: int) -> int:
         """The bytes of a block that others than slots might use."""
-        return min(end, self._limit[False]) - min(start, self._limit[False])
+        limit = self._limit[False]
+        return end - start if end <= limit else limit - min(start, limit)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from wscc.ir.step import Affine
 from wscc.ir.streams.program import (
@@ -33,11 +33,16 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 def to_wsa(programs: Sequence[Program], steps: Sequence[ProgramStep]) -> str:
     """The `.wsa` text (`grammar/wsa.lark`): one instruction per line, a step for each stage."""
-    # Roles share most of their procedures, and of their instructions: those objects are printed once.
+    # Roles share most of their procedures, and of their instructions, and these of their operands: those objects are
+    # printed once.
     codes = {id(c): c for program in programs for c in program.procedures}
-    instructions = {id(x): x for c in codes.values() for x in c.body}
-    texts = {number: f"    {instruction_text(x)}" for number, x in instructions.items()}
-    bodies = {number: "\n".join(_code(c, texts)) for number, c in codes.items()}
+    instructions: dict[int, Instruction] = {}
+    for c in codes.values():
+        instructions.update(zip(map(id, c.body), c.body, strict=True))
+    operands = {id(o): o for x in instructions.values() for o in (*x.writes, *x.reads)}
+    views = {number: operand_text(o) for number, o in operands.items()}
+    texts = {n: f"    {_instruction(x, lambda o: views[id(o)])}" for n, x in instructions.items()}
+    bodies = {number: _code(c, texts) for number, c in codes.items()}
     lines = [line for program in programs for line in _program(program, bodies)]
     for step in steps:
         lines += ["step {", *_step(step, "  "), "}"]
@@ -46,8 +51,12 @@ def to_wsa(programs: Sequence[Program], steps: Sequence[ProgramStep]) -> str:
 
 def instruction_text(x: Instruction) -> str:
     """The text of an instruction, such as `add f32[8]@a1 <- f32[8]@a0, f32[8]@128`."""
-    writes = ", ".join(map(operand_text, x.writes))
-    reads = ", ".join(map(operand_text, x.reads))
+    return _instruction(x, operand_text)
+
+
+def _instruction(x: Instruction, text: Callable[[Operand], str]) -> str:
+    writes = ", ".join(map(text, x.writes))
+    reads = ", ".join(map(text, x.reads))
     attrs = [f"{name}={_scalar(value)}" for name, value in x.attrs]
     return " ".join([x.opcode, *([writes] if writes else []), *([f"<- {reads}"] if reads else []), *attrs])
 
@@ -86,10 +95,9 @@ def _program(program: Program, bodies: dict[int, str]) -> Iterator[str]:
     yield "}"
 
 
-def _code(code: Code, texts: dict[int, str]) -> Iterator[str]:
-    yield f"  procedure {_name(code.name)}({code.args}) {{"
-    yield from (texts[id(x)] for x in code.body)
-    yield "  }"
+def _code(code: Code, texts: dict[int, str]) -> str:
+    head = f"  procedure {_name(code.name)}({code.args}) {{"
+    return "\n".join([head, *map(texts.__getitem__, map(id, code.body)), "  }"])
 
 
 def _step(step: ProgramStep, indent: str) -> Iterator[str]:

@@ -44,6 +44,14 @@ def _ends(ints: Ints) -> tuple[int, int]:
     return (ints, ints) if isinstance(ints, int) else (min(ints.values), max(ints.values))
 
 
+@lru_cache(maxsize=8192)
+def _reach(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int, bool]:
+    """The least and the greatest element of a view from its offset on, and whether it repeats elements."""
+    spans = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
+    repeats = any(s == 0 and n > 1 for n, s in zip(shape, strides, strict=True))
+    return sum(min(0, s) for s in spans), sum(max(0, s) for s in spans), repeats
+
+
 @dataclass(frozen=True, slots=True)
 class Views:
     """The views of a procedure; `extents` has elements and element type of each of its buffers and arguments."""
@@ -76,16 +84,16 @@ class Views:
                 f"a view of {name} has sizes {list(view.shape)} and strides {list(view.strides)}"
             )
             return
-        if is_written and any(s == 0 and n > 1 for n, s in zip(view.shape, view.strides, strict=True)):
+        before, behind, repeats = _reach(view.shape, view.strides)
+        if is_written and repeats:
             yield place.wrong(f"{name} is written, and its view repeats elements")
         if wrong := wrong_ints(view.offset, self.dies):
             yield place.wrong(f"offset in {name}: {wrong}")
             return
-        spans = [(n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)]
         ends = self._offsets(view.offset, active)
         if ends is None:
             return
-        low, high = ends[0] + sum(min(0, s) for s in spans), ends[1] + sum(max(0, s) for s in spans)
+        low, high = ends[0] + before, ends[1] + behind
         if low < 0 or high >= elements:
             yield place.wrong(f"a view reaches elements {low} to {high} of {name}, which has {elements}")
 
