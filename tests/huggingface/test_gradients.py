@@ -1,4 +1,4 @@
-"""The gradients that training takes of an imported model are those of the model's own definition.
+"""The loss and the gradients of an imported model are those of the model's own definition.
 
 A step of plain gradient descent from a checkpoint is saved: what changed in each tensor, over the learning rate, is its
 gradient, under the names of Hugging Face. The oracle is the slope of `tests.oracles.huggingface.loss` along one random
@@ -23,7 +23,7 @@ RATE, STEP = 0.5, 1e-5
 
 
 @pytest.mark.parametrize("name", ROTARY)
-def test_the_gradient_of_every_tensor_is_the_slope_of_the_definition(
+def test_the_loss_and_the_gradient_of_every_tensor_are_those_of_the_definition(
     name: str,
     at: Path,  # noqa: F811
     capsys: pytest.CaptureFixture[str],
@@ -35,7 +35,11 @@ def test_the_gradient_of_every_tensor_is_the_slope_of_the_definition(
     path.write_text(text.replace("clip 1.0", "").replace("lr_schedule warmup(100)", ""))
     before = {n: x.astype(np.float64) for n, x in hf.random_checkpoint(config).items()}
     save_file(before, "model.safetensors")
-    run(capsys, "--weights", "model.safetensors", "--save", "out.safetensors", "--parallel", "sp=2,tp=2")
+    degrees = ("sp=2,tp=2", "dp=2,tatp=2")[list(ROTARY).index(name) % 2]
+    (loss,) = run(
+        capsys, "--weights", "model.safetensors", "--save", "out.safetensors", "--parallel", degrees
+    )
+    assert loss == pytest.approx(hf.loss(config, before, TOKENS), rel=1e-10)
     after = load_file("out.safetensors")
     assert after.keys() == before.keys()
     rng = np.random.default_rng(1)
