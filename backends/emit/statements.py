@@ -88,8 +88,8 @@ def instruction(stmt: FabricStmt, names: Names, table: Bindings) -> Instruction:
     """The instruction of a statement; columns that it needs are added to `table`."""
     match stmt:
         case Kernel():
-            attr_names = INSTRUCTIONS[stmt.opcode].attr_names
-            assert attr_names == tuple(k for k, _ in stmt.attrs), f"{stmt.opcode} has attributes {attr_names}"
+            attr_names = tuple(k for k, _ in stmt.attrs)
+            assert INSTRUCTIONS[stmt.opcode].takes(attr_names), f"{stmt.opcode} has attributes {attr_names}"
             return Instruction(
                 stmt.opcode,
                 tuple(names.operand(v, table) for v in stmt.writes),

@@ -12,7 +12,9 @@ from wscc.ir.streams.program import Column, Instruction, Operand
 from wscc.ir.types import DType
 
 FLAGS: Final = frozenset({"accumulate", "causal"})
-WHOLE: Final = frozenset({"channel", "peer", "route", "start", "q_start", "k_start", "limit", "time"})
+WHOLE: Final = frozenset(
+    {"channel", "peer", "route", "start", "q_start", "k_start", "limit", "time", "width"}
+)
 TEXTS: Final = frozenset({"axes", "side"})
 # Of whole numbers and addresses: sums of a few fit 64 bits, and doubles are exact.
 MOST: Final = 1 << 53
@@ -30,7 +32,7 @@ def mistakes_of(x: Instruction) -> Iterator[str]:
     if (len(x.writes), len(x.reads)) != (writes, reads):
         yield f"`{row.opcode}` writes {writes} and reads {reads} operands, no others"
         return
-    if tuple(k for k, _ in x.attrs) != row.attr_names:
+    if not row.takes(tuple(k for k, _ in x.attrs)):
         yield f"`{row.opcode}` has the attributes ({row.attrs}), in this order"
         return
     yield from _attributes(x)
@@ -72,6 +74,8 @@ def _views(x: Instruction) -> Iterator[str]:
         return
     if x.opcode == "sum" and x.writes[0].shape != _summed(x.reads[0].shape, str(x.attr("axes"))):
         yield f"`sum` of {list(x.reads[0].shape)} over `{x.attr('axes')}` is not {list(x.writes[0].shape)}"
+    if x.opcode == "rope" and (wrong := _unturnable(x)):
+        yield wrong
     distinct = [_distinct(o) for o in operands]
     for o, count in zip(operands, distinct, strict=True):
         if count * o.dtype.size > _span(o):
@@ -82,6 +86,14 @@ def _views(x: Instruction) -> Iterator[str]:
         yield f"`{x.opcode}` repeats its operands to {most:,} elements, of {max(distinct):,} that they have"
     if x.opcode == "gemm" and distinct[0] < prod(x.writes[0].shape):
         yield "`gemm` writes elements that repeat"
+
+
+def _unturnable(x: Instruction) -> str:
+    """What is wrong with the width of a `rope`, in words; the empty text if nothing is."""
+    size, width = x.reads[0].shape[-1], dict(x.attrs).get("width", 2)
+    if isinstance(width, int) and 0 < width <= size and width % 2 == 0:
+        return ""
+    return f"`rope` turns {width} elements of {size}"
 
 
 def _distinct(o: Operand) -> int:

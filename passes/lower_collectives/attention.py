@@ -309,7 +309,8 @@ def _heads_first(stats: Sequence[View], terms: Sequence[tuple[str, ...]], t: _Te
 
 def rope(s: OpInstance) -> None:
     """Append the rotation of each run of positions by the angles of its coordinates."""
+    options = s.attrs()
+    first = {name: options.pop(name) for name in s.op.definition.attrs}
     for run in s.runs(s.rule.ins[0][1]):
-        s.kernel(
-            "rope", [_run_view(s.writes[0], run)], [_run_view(s.reads[0], run)], **s.attrs(), start=run.start
-        )
+        attrs = {**first, "start": run.start, **options}
+        s.kernel("rope", [_run_view(s.writes[0], run)], [_run_view(s.reads[0], run)], **attrs)

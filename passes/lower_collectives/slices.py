@@ -22,6 +22,8 @@ _GROWING: Final = 9
 _RESIDENT: Final = 6
 # Up to so many times the bytes for temporaries, operands that every slice reads again are sure to stay there.
 _NEAR: Final = 4
+# Operands of so many times those bytes leave room for most else.
+_LITTLE: Final = 2
 
 
 def slices(s: StreamInstance) -> Slices:
@@ -97,25 +99,25 @@ def _moving(s: StreamInstance) -> tuple[Sequence[str], Sequence[int]]:
 
 
 def _fits_fast_memory(s: StreamInstance, cut: _Cut) -> bool:
-    """Whether what every slice of a cut needs fits the fast memory, beside its part of the results that stay."""
+    """Whether what every slice of a cut needs fits the fast memory, beside the results that stay.
+
+    Of these a slice needs its part alone; but operands that fill much of the memory are worth their place there only if
+    all else fits beside them.
+    """
     if not cut.resident:
         return True
     stationary = sum(v.bytes for j, v in enumerate(s.writes) if j not in s.stream.moving_out)
-    part = 0 if cut.adds_up else stationary // len(cut.spans)
-    return cut.resident + part <= _RESIDENT * s.build.fast_bytes
+    if cut.adds_up:
+        stationary = 0
+    elif cut.resident <= _LITTLE * s.build.fast_bytes:
+        stationary //= len(cut.spans)
+    return cut.resident + stationary <= _RESIDENT * s.build.fast_bytes
 
 
 def _with_sums(s: StreamInstance) -> StreamInstance:
-    """The stream with results in temporaries of the type of sums, where they have another."""
-    return replace(
-        s,
-        writes=tuple(
-            v
-            if v.dtype is v.dtype.accumulator
-            else s.build.buffer(f"{s.group}.sums", v.shape, v.dtype.accumulator)
-            for v in s.writes
-        ),
-    )
+    """The stream with results in temporaries of the type of sums."""
+    sums = (s.build.buffer(f"{s.group}.sums", v.shape, v.dtype.accumulator) for v in s.writes)
+    return replace(s, writes=tuple(sums))
 
 
 def _temporary_bytes(s: StreamInstance) -> int:
@@ -144,12 +146,12 @@ def _sliceable(s: StreamInstance) -> list[str]:
 
 
 def _takes_slices(s: StreamInstance, terms: Sequence[Sequence[str]]) -> bool:
-    """Whether slices of the streamed factor are parts of all results, or of sums that start empty."""
+    """Whether slices of the streamed factor are parts of all results, or of sums that start empty, in locals."""
     streamed = s.stream.factor
     if all(streamed in t for t in terms):
         return True
     adds_up = s.op.kind == "matmul" and not s.stream.moving_out and not any(streamed in t for t in s.outs())
-    return adds_up and not any(s.accumulate)
+    return adds_up and not any(s.accumulate) and all(v.dtype is not v.dtype.accumulator for v in s.writes)
 
 
 def _whole_tiles(s: StreamInstance, term: Sequence[str], sizes: dict[str, int], factor: str) -> int:

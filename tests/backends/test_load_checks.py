@@ -44,6 +44,15 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "argument not aligned": (EXCHANGE.replace("(1024)", "(1026)"), {}, "not aligned"),
     "shapes": (EXCHANGE.replace("copy f32[4]@a0", "copy f32[3]@a0"), {}, "`*` is [3] and [4]"),
     "argument number": (EXCHANGE.replace("copy f32[4]@a0", "copy f32[4]@a1"), {}, "argument 1 of 1"),
+    "width of rope": (
+        EXCHANGE.replace(
+            "copy f32[4]@a0 ",
+            "rope f32[1,1,4]@a0 <- f32[1,1,4]@a0 theta=9.0 sign=1.0 start=0 width=6 factor=1.0 low=1.0 high=4.0 "
+            "original=0.0 copy f32[4]@a0 ",
+        ),
+        {},
+        "turns 6 elements of 4",
+    ),
     "side": (EXCHANGE.replace('"sent"', '"gone"'), {}, "not `gone`"),
 }
 

@@ -14,7 +14,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.compile_once import artifact_of_file
-from tests.support.huggingface_configs import CONFIGS, GPT2, GRANITE, LLAMA, MISTRAL, OPT, QWEN2
+from tests.support.huggingface_configs import (
+    CONFIGS,
+    GPT2,
+    GPT_NEOX,
+    GRANITE,
+    LLAMA,
+    LLAMA3,
+    MISTRAL,
+    OPT,
+    PHI3,
+    QWEN2,
+    QWEN3,
+    STABLELM,
+)  # fmt: skip
 from tests.support.paths import CASES
 from wscc.cli import main
 from wscc.diagnostics import CompileError, Diagnostic, Source
@@ -22,9 +35,10 @@ from wscc.driver.compile import load
 from wscc.driver.report import parameters
 from wscc.frontend.fmt import fmt
 from wscc.frontend.parse import parse
+from wscc.huggingface.blocks import number
 from wscc.huggingface.config import read_config
 from wscc.huggingface.families import family_of
-from wscc.huggingface.text import imported, number
+from wscc.huggingface.text import imported
 from wscc.ir.array import Kind
 
 PUBLISHED = sorted((CASES / "configs").glob("*.json"))
@@ -73,7 +87,8 @@ def test_an_imported_program_is_canonical_and_known_by_its_names(name: str, tmp_
     (tmp_path / "m.wsl").write_text(text)
     family = family_of(a for a in load(str(tmp_path / "m.wsl")).arrays if a.kind is Kind.PARAM)
     assert family is not None
-    assert family.name == {"qwen2": "llama"}.get(CONFIGS[name]["model_type"], CONFIGS[name]["model_type"])
+    kind = CONFIGS[name]["model_type"]
+    assert family.name == ("llama" if kind in ("qwen2", "qwen3", "stablelm") else kind)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +130,20 @@ def test_samples_use_the_names_that_an_import_does(sample: str) -> None:
         ({**QWEN2, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 2}, "seq = 16"),
         ({**QWEN2, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}, "seq = 8"),
         ({**MISTRAL, "sliding_window": 8}, "seq = 8"),
+        (LLAMA3, "rope(project(h, wq), theta = 100, factor = 8, low = 1, high = 4, original = 24)"),
+        (
+            {**LLAMA, "rope_theta": None, "rope_scaling": {"type": "linear", "factor": 2.0}},
+            "h, wq), factor = 2)",
+        ),
+        (
+            {**LLAMA, "rope_parameters": {**LLAMA3["rope_scaling"], "rope_theta": 9.0}},
+            "theta = 9, factor = 8",
+        ),
+        (QWEN3, "rope(rmsnorm(project(h, wq), gq, eps = 0.01), theta = 500)"),
+        ({n: v for n, v in QWEN3.items() if n != "head_dim"}, "e = 128"),
+        ({n: v for n, v in STABLELM.items() if n != "partial_rotary_factor"}, "width = 2"),
+        ({**GPT_NEOX, "rotary_pct": 1.0}, "rope(q, theta = 500)"),
+        ({**PHI3, "sliding_window": 8}, "seq = 8"),
         ({**MISTRAL, "sliding_window": 8}, "# Attention looks back on 8 positions there"),
     ],
 )
@@ -206,13 +235,13 @@ def test_the_row_of_the_padding_token_is_said(config: dict[str, Any], row: int |
         ({**OPT, "word_embed_proj_dim": 16}, "word_embed_proj_dim"),
         ({**OPT, "enable_bias": False}, "enable_bias"),
         ({**OPT, "_remove_final_layer_norm": True}, "_remove_final_layer_norm"),
-        ({**LLAMA, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_scaling"),
-        ({**LLAMA, "rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling"),
+        ({**LLAMA, "rope_scaling": {"rope_type": "longrope", "factor": 8.0}}, "rope_scaling"),
+        ({**LLAMA3, "rope_scaling": {**LLAMA3["rope_scaling"], "low_freq_factor": 4.0}}, "low_freq_factor"),
         ({**LLAMA, "rope_scaling": {"factor": 2.0}}, "rope_scaling"),
         ({**LLAMA, "rope_parameters": {"rope_type": "yarn", "rope_theta": 1.0}}, "rope_parameters"),
         ({**LLAMA, "partial_rotary_factor": 0.5}, "partial_rotary_factor"),
         ({**LLAMA, "hidden_act": "gelu"}, "hidden_act"),
-        ({**LLAMA, "head_dim": 5}, "odd"),
+        ({**LLAMA, "head_dim": 5}, "pairs"),
         ({**QWEN2, "layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
         ({**QWEN2, "layer_types": ["full_attention", "chunked_attention"]}, "layer_types"),
         ({**MISTRAL, "attention_bias": True}, "attention_bias"),
@@ -222,7 +251,14 @@ def test_the_row_of_the_padding_token_is_said(config: dict[str, Any], row: int |
         ({**GRANITE, "embedding_multiplier": 12.0}, "embedding_multiplier"),
         ({**GRANITE, "logits_scaling": 8.0}, "logits_scaling"),
         ({**LLAMA, "pad_token_id": 128}, "pad_token_id"),
-        ({**LLAMA, "model_type": "qwen3"}, "qwen3"),
+        ({**LLAMA, "model_type": "bloom"}, "ALiBi"),
+        ({**QWEN3, "head_dim": 7}, "head_dim"),
+        ({**STABLELM, "qk_layernorm": True}, "qk_layernorm"),
+        ({**STABLELM, "partial_rotary_factor": 0.4}, "partial_rotary_factor"),
+        ({**GPT_NEOX, "rotary_pct": 0.6}, "rotary_pct"),
+        ({**GPT_NEOX, "attention_bias": False}, "attention_bias"),
+        ({**PHI3, "num_key_value_heads": 2}, "num_key_value_heads"),
+        ({**PHI3, "rope_scaling": {"type": "longrope", "short_factor": [1.0]}}, "rope_scaling"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_said_is_refused_by_name(config: dict[str, Any], field: str) -> None:
@@ -259,6 +295,7 @@ def test_an_epsilon_that_is_none_is_refused(value: object) -> None:
         ({**GPT2, "activation_function": 3}, "W011"),
         ({**GPT2, "tie_word_embeddings": "no"}, "W011"),
         ({**LLAMA, "rope_scaling": "linear"}, "W011"),
+        ({**LLAMA, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "W010"),
         ("", "W001"),
         ('{"model_type": "gpt2",}', "W001"),
         ('{"model_type": "gpt2" "n_embd": 3}', "W001"),

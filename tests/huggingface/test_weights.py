@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from tests.oracles import huggingface as hf
 from tests.support.compile_once import programs_once  # noqa: F401
-from tests.support.huggingface_configs import CONFIGS, GPT2, LLAMA, OPT
+from tests.support.huggingface_configs import CONFIGS, GPT2, LLAMA, LLAMA3, OPT, ROTARY
 from wscc.cli import main
 from wscc.diagnostics import CompileError
 from wscc.driver.compile import load
@@ -86,7 +86,7 @@ def refused(capsys: pytest.CaptureFixture[str], *options: str, code: str = "W505
 # ---- equal to the definition
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", sorted(CONFIGS.keys() - ROTARY.keys()))
 def test_a_checkpoint_has_the_loss_of_its_definition(
     name: str, at: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,14 +133,14 @@ def test_a_trained_and_saved_model_has_the_loss_that_training_has_next(
 def test_an_artifact_alone_takes_weights_and_equals_the_reference(
     at: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    imported(LLAMA)
+    imported(LLAMA3)
     assert main(["compile", "model.wsl", "-o", "out", "--dtype", "f64", *SMALL[:-2]]) == 0
     for file in ("model.wsl", "config.json"):
         Path(file).unlink()
-    tensors = hf.random_checkpoint(LLAMA)
+    tensors = hf.random_checkpoint(LLAMA3)
     save_file(tensors, "model.safetensors")
     (loss,) = run(capsys, "--weights", "model.safetensors", "--check", program="out")
-    assert loss == pytest.approx(hf.loss(LLAMA, tensors, TOKENS), rel=1e-10)
+    assert loss == pytest.approx(hf.loss(LLAMA3, tensors, TOKENS), rel=1e-10)
 
 
 # ---- what files hold besides, or not

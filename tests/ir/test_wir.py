@@ -76,6 +76,18 @@ def test_training_steps_read_back_at_both_op_levels(model, degrees, layers) -> N
     check_round_trip(Partition().run(Differentiate().run(m)))
 
 
+def test_attributes_that_may_be_left_out_read_back_and_stand_together() -> None:
+    plain, options = "sign=1.0", "width=2 factor=8.0 low=1.0 high=4.0 original=32.0"
+    text = to_text(models.llama({"tp": 2}, models.Shape(layers=1)))
+    m = read(text.replace(plain, f"{plain} {options}"))
+    check_round_trip(m)
+    derived = Differentiate().run(m)
+    check_round_trip(Partition().run(derived))
+    assert to_text(derived).count(options) == 2 * to_text(m).count(options) > 0
+    for wrong in ("width=2", options.replace("width=2", "width=3"), options.replace("=8.0", "=0.0")):
+        assert verify(read(text.replace(plain, f"{plain} {wrong}")))
+
+
 @given(st.lists(st.integers(-99, 99), max_size=12), st.integers(-9, 9), st.integers(1, 9), st.integers(0, 9))
 @example([1, 0], 2, 4, 0)
 def test_integers_by_die_read_back(block: list[int], step: int, times: int, tail: int) -> None:

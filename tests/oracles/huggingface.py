@@ -1,4 +1,6 @@
-"""GPT-2, OPT, Llama and Qwen2 as Hugging Face defines them: the tensors of a checkpoint, and its loss, in plain NumPy.
+"""Models as Hugging Face defines them: the tensors of a checkpoint, and its loss, in plain NumPy.
+
+GPT-2, OPT, Llama and Qwen2 are here, later ones with rotary positions in `huggingface_rotary`.
 
 Written from the definitions of `transformers` and sharing nothing with `wscc`: shapes and names are spelled out, a
 head is cut out of a row of `hidden_size` numbers, positions are turned by `rotate_half`.
@@ -11,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracles import huggingface_rotary as rotary
+
 A = np.ndarray
 Config = dict[str, Any]
 
@@ -18,6 +22,8 @@ Config = dict[str, Any]
 def shapes(c: Config) -> dict[str, tuple[int, ...]]:
     """The shapes of all tensors that `save_pretrained` of the model with a language head writes, by name."""
     families = {"gpt2": _gpt2_shapes, "opt": _opt_shapes, "llama": _llama_shapes, "qwen2": _llama_shapes}
+    if c["model_type"] in rotary.SHAPES or "rope_scaling" in c:
+        return rotary.shapes(c)
     out = families[c["model_type"]](c)
     if not c.get("tie_word_embeddings", c["model_type"] in ("gpt2", "opt")):
         out["lm_head.weight"] = (c["vocab_size"], c.get("n_embd") or c["hidden_size"])
@@ -104,10 +110,16 @@ def random_checkpoint(c: Config, seed: int = 0) -> dict[str, A]:
 def loss(c: Config, tensors: dict[str, A], tokens: A) -> float:
     """The mean cross entropy of one sequence [tokens], each token predicting the next, in float64."""
     t = {name: x.astype(np.float64) for name, x in tensors.items()}
+    if c["model_type"] in rotary.SHAPES or "rope_scaling" in c:
+        return _cross_entropy(rotary.logits(c, t, tokens[:-1]), tokens)
     table = next(name for name in t if name.endswith(("wte.weight", "embed_tokens.weight")))
     t.setdefault("lm_head.weight", t[table])
     kind = c["model_type"]
     logits = {"gpt2": _gpt2, "opt": _opt, "llama": _llama, "qwen2": _llama}[kind](c, t, tokens[:-1])
+    return _cross_entropy(logits, tokens)
+
+
+def _cross_entropy(logits: A, tokens: A) -> float:
     shifted = logits - logits.max(-1, keepdims=True)
     log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     return float(-np.mean([log_p[i, t] for i, t in enumerate(tokens[1:])]))

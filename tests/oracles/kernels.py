@@ -141,6 +141,18 @@ def _rope(sign: float) -> Callable[[Rng], Case]:
     return case
 
 
+def _part_rope(rng: Rng) -> Case:
+    """The first 4 of 6 elements, whose pairs turn 16 and 1.6 times in `original`: above the band, and in it."""
+    x = normal(rng, 2, 3, 4, 6)
+    y = x.copy()
+    for b, s, h, i in np.ndindex(2, 3, 4, 2):
+        angle = (7 + s) * (1.0, 0.1 * (0.2 + 0.8 / 8))[i]
+        lower, upper = x[b, s, h, i], x[b, s, h, i + 2]
+        y[b, s, h, i] = lower * cos(angle) - upper * sin(angle)
+        y[b, s, h, i + 2] = upper * cos(angle) + lower * sin(angle)
+    return Case((x,), (100.0, 1.0, 7, 4, 8.0, 1.0, 4.0, 32 * pi), (y,))
+
+
 def visible(q: int, k: int, causal: bool, q_start: int, k_start: int) -> Array:
     return np.array([[not causal or k_start + j <= q_start + i for j in range(k)] for i in range(q)])
 
@@ -340,7 +352,7 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "swiglu": (_map(lambda a, b: a / (1 + exp(-a)) * b, 2),),
     "layernorm": (_layernorm,),
     "rmsnorm": (_rmsnorm,),
-    "rope": (_rope(1.0), _rope(-1.0)),
+    "rope": (_rope(1.0), _rope(-1.0), _part_rope),
     "softmax": (_softmax(False, 0, 0), _softmax(True, 0, 0), _softmax(True, 3, 4), _softmax(True, 0, 9)),
     "merge": (_merge,),
     "probs": (_probs,),

@@ -72,8 +72,16 @@ def norm_bwd(x: A, g: A, dy: A, eps: float, center: bool) -> list[A]:
 
 
 def rope(x: A, attrs: dict[str, Any]) -> A:
+    if "width" in attrs:
+        scaled = {n: v for n, v in attrs.items() if n != "width"}
+        return np.concatenate([rope(x[..., : attrs["width"]], scaled), x[..., attrs["width"] :]], -1)
     e = x.shape[-1] // 2
-    angle = (attrs["start"] + np.arange(x.shape[1]))[:, None] * attrs["theta"] ** (-np.arange(e) / e)
+    speed = attrs["theta"] ** (-np.arange(e) / e)
+    if "factor" in attrs:
+        share = (attrs["original"] * speed / (2 * np.pi) - attrs["low"]) / (attrs["high"] - attrs["low"])
+        share = np.minimum(np.maximum(share, 0), 1)
+        speed = speed * share + speed / attrs["factor"] * (1 - share)
+    angle = (attrs["start"] + np.arange(x.shape[1]))[:, None] * speed
     angle = angle.reshape(x.shape[1], *(1,) * (x.ndim - 3), e)
     a, b = x[..., :e], x[..., e:]
     c, s = np.cos(angle), attrs["sign"] * np.sin(angle)

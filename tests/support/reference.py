@@ -103,7 +103,9 @@ def ops_page() -> str:
 
 
 def _attributes(definition: OpDef) -> str:
-    return ", ".join(f"`{name}` {kind.__name__}" for name, kind in definition.attrs.items())
+    listed = ", ".join(f"`{name}` {kind.__name__}" for name, kind in definition.attrs.items())
+    options = ", ".join(f"`{name}` {kind.__name__}" for name, kind in definition.options.items())
+    return f"{listed} (and {options})" if options else listed
 
 
 def _further(definition: OpDef) -> str:
@@ -111,16 +113,20 @@ def _further(definition: OpDef) -> str:
     told = []
     for f in fields(OpDef):
         value = getattr(definition, f.name)
-        if f.name not in ("name", "rule", "form", "attrs") and value != f.default:
+        if f.name not in ("name", "rule", "form", "attrs", "options") and value != f.default:
             told.append(f.name if value is True else f"{f.name} {value}")
     return ", ".join(told)
+
+
+def _named(d: instructions.InstructionDef) -> str:
+    return f"{d.attrs} ({d.options})" if d.options else d.attrs
 
 
 def instructions_page() -> str:
     listed = table(
         ("instruction", "writes", "reads", "attributes", "meaning"),
         (
-            (code(d.opcode), code(d.writes), code(d.reads), code(d.attrs), code(d.semantics))
+            (code(d.opcode), code(d.writes), code(d.reads), code(_named(d)), code(d.semantics))
             for d in instructions.INSTRUCTIONS.values()
         ),
     )

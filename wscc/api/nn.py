@@ -63,9 +63,18 @@ def swiglu(gate: Operand, up: Operand) -> Expression:
     return called("swiglu", gate, up)
 
 
-def rope(x: Operand, *, theta: float | None = None) -> Expression:
-    """Rotary positions of `x` `[b, s, *, e]`, half-split as in Llama; `theta` is 10000 if not given."""
-    return called("rope", x, **_options(theta=theta))
+def rope(
+    x: Operand, *, theta: float | None = None, width: int | None = None, factor: float | None = None,
+    low: float | None = None, high: float | None = None, original: float | None = None,
+) -> Expression:  # fmt: skip
+    """Rotary positions of `x` `[b, s, *, e]`, half-split as in Llama; `theta` is 10000 if not given.
+
+    `width`: only the first so many elements of a head are turned. `factor`: frequencies are divided by it; if
+    `original` is given, only those that turn less than `low` (1) times in so many positions, and between `low` and
+    `high` (4) in part, as in Llama 3.1.
+    """
+    scaling = _options(factor=factor, low=low, high=high, original=original)
+    return called("rope", x, **_options(theta=theta, width=width), **scaling)
 
 
 def transpose(x: Operand) -> Expression:

@@ -7,8 +7,8 @@ import click
 from wscc.cli.output import json_option, say, show_json
 from wscc.files import read_source, write_file
 from wscc.files.kinds import CONFIG
-from wscc.huggingface.architecture import unread
 from wscc.huggingface.config import read_config
+from wscc.huggingface.fields import unread
 from wscc.huggingface.text import imported
 
 
@@ -22,8 +22,9 @@ from wscc.huggingface.text import imported
 def import_command(config: str, output: str | None, seq: int | None, as_json: bool) -> int:
     """Turn CONFIG, the config.json of a Hugging Face checkpoint, into a .wsl file.
 
-    GPT-2, OPT, Llama, Qwen2, and what is Llama under another name (Mistral within its window, Granite without factors);
-    what cannot be said exactly is refused. The weights go to `wscc run --weights`.
+    GPT-2, OPT, GPT-NeoX (Pythia), Llama to 3.3, Qwen2 to Qwen3, Phi-3, StableLM, and what is Llama under another name
+    (Mistral within its window, Granite without factors); what cannot be said exactly is refused. The weights go to
+    `wscc run --weights`.
     """
     fields = read_config(read_source(config, CONFIG))
     program = imported(fields, seq)

@@ -173,10 +173,10 @@ Example:
 Fix: break the cycle; use `repeat` to do a thing several times.""",
     Code.CONFIG: """\
 The `config.json` of a checkpoint describes a model that this language cannot say exactly, or is not of a kind
-that `wscc import` knows: GPT-2, OPT, Llama, Qwen2, Mistral and Granite.
+that `wscc import` knows: GPT-2, OPT, GPT-NeoX, Llama, Qwen2, Qwen3, Mistral, Granite, Phi-3 and StableLM.
 
 Example:
-    "rope_scaling": {"rope_type": "llama3", "factor": 8.0}      frequencies that `rope` does not have
+    "rope_scaling": {"rope_type": "yarn", "factor": 8.0}      frequencies that `rope` does not have
 
 Fix: the message names the field. Import another variant of the model, or change the field if you mean to
 train the plain model.""",

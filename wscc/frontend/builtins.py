@@ -43,7 +43,7 @@ BUILTINS: Final[dict[str, Builtin]] = {
         _builtin("gelu_erf(x)"),
         _builtin("relu(x)"),
         _builtin("swiglu(gate, up)"),
-        _builtin("rope(x)", options="theta"),
+        _builtin("rope(x)", options="theta width factor low high original"),
         _builtin("transpose(x)"),
         _builtin("cross_entropy(logits, labels)"),
     )

@@ -181,7 +181,7 @@ class Scope:
             case "attention":
                 return (nn.attention(b, *args, causal="causal" in flags, span=span),)
             case "rope":
-                return (nn.rope(b, args[0], theta=options.get("theta", 10000.0), span=span),)
+                return (nn.rope(b, args[0], **options, span=span),)
             case "cross_entropy":
                 logits, labels = args
                 if labels is not self.frame.tensor(ast.Name("labels", span=operands[1].span)):

@@ -57,6 +57,11 @@ class Family:
     unused: re.Pattern[str]
 
     @property
+    def head(self) -> str:
+        """The name of the head in a file, which has no prefix."""
+        return self.by_name[HEAD].theirs
+
+    @property
     def by_name(self) -> Mapping[str, Mapped]:
         return {m.ours: m for m in self.tensors}
 
@@ -71,9 +76,8 @@ class Family:
 
 
 HEAD = "head"  # the output matrix where it is not the embedding; in a file it never has a prefix
-HEAD_NAME: Final = "lm_head.weight"
 EMBEDDING: Final = "wte"
-_HEAD = Mapped(HEAD, HEAD_NAME, LINEAR, optional=True)
+_HEAD = Mapped(HEAD, "lm_head.weight", LINEAR, optional=True)
 
 
 def _norm(weight: str, bias: str, theirs: str) -> tuple[Mapped, ...]:
@@ -131,25 +135,66 @@ OPT: Final = Family(
 # Query head k * groups + g shares the keys and values of head k, there as here; both turn the pair (i, i + e/2).
 _SHARED, _SHARED_BIAS = Axes("d k g e", "(k g e) d"), Axes("k g e", "(k g e)")
 LLAMA: Final = Family(
-    "llama",  # and Qwen2, Mistral and Granite, whose names are the same
+    "llama",  # and Qwen2, Qwen3, Mistral, Granite and StableLM, whose names are the same
     ("model.", ""),
     (
         Mapped(EMBEDDING, "embed_tokens.weight", TABLE),
         Mapped("block.g1", "layers.{}.input_layernorm.weight", VECTOR),
+        Mapped("block.b1", "layers.{}.input_layernorm.bias", VECTOR, optional=True),
+        Mapped("block.gq", "layers.{}.self_attn.q_norm.weight", VECTOR, optional=True),
+        Mapped("block.gk", "layers.{}.self_attn.k_norm.weight", VECTOR, optional=True),
         *_layer("wq", "bq", "layers.{}.self_attn.q_proj", _SHARED, _SHARED_BIAS, optional=True),
         *_layer("wk", "bk", "layers.{}.self_attn.k_proj", _HEADS, _HEADS_BIAS, optional=True),
         *_layer("wv", "bv", "layers.{}.self_attn.v_proj", _HEADS, _HEADS_BIAS, optional=True),
         *_layer("wo", "bo", "layers.{}.self_attn.o_proj", Axes("k g e d", "d (k g e)"), optional=True),
-        Mapped("block.g2", "layers.{}.post_attention_layernorm.weight", VECTOR),
+        Mapped("block.g2", "layers.{}.post_attention_layernorm.weight", VECTOR, optional=True),
+        Mapped("block.b2", "layers.{}.post_attention_layernorm.bias", VECTOR, optional=True),
         *_layer("wgate", "bgate", "layers.{}.mlp.gate_proj", LINEAR, optional=True),
         *_layer("wup", "bup", "layers.{}.mlp.up_proj", LINEAR, optional=True),
         *_layer("wdown", "bdown", "layers.{}.mlp.down_proj", LINEAR, optional=True),
+        Mapped("gf", "norm.weight", VECTOR),
+        Mapped("bf", "norm.bias", VECTOR, optional=True),
+        _HEAD,
+    ),
+    re.compile(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq"),
+)
+PHI3: Final = Family(
+    "phi3",
+    ("model.", ""),
+    (
+        Mapped(EMBEDDING, "embed_tokens.weight", TABLE),
+        Mapped("block.g1", "layers.{}.input_layernorm.weight", VECTOR),
+        Mapped("block.wqkv", "layers.{}.self_attn.qkv_proj.weight", Axes("d c h e", "(c h e) d")),
+        Mapped("block.wo", "layers.{}.self_attn.o_proj.weight", Axes("h e d", "d (h e)")),
+        Mapped("block.g2", "layers.{}.post_attention_layernorm.weight", VECTOR),
+        Mapped("block.wgateup", "layers.{}.mlp.gate_up_proj.weight", Axes("d c f", "(c f) d")),
+        Mapped("block.wdown", "layers.{}.mlp.down_proj.weight", LINEAR),
         Mapped("gf", "norm.weight", VECTOR),
         _HEAD,
     ),
     re.compile(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq"),
 )
-FAMILIES: Final = (GPT2, OPT, LLAMA)
+GPT_NEOX: Final = Family(
+    "gpt_neox",
+    ("gpt_neox.", ""),
+    (
+        Mapped(EMBEDDING, "embed_in.weight", TABLE),
+        *_norm("block.g1", "block.b1", "layers.{}.input_layernorm"),
+        # There, a head has its rows of queries, keys and values next to each other.
+        *_layer(
+            "wqkv", "bqkv", "layers.{}.attention.query_key_value",
+            Axes("d c h e", "(h c e) d"), Axes("c h e", "(h c e)"),
+        ),
+        *_layer("wo", "bo", "layers.{}.attention.dense", Axes("h e d", "d (h e)")),
+        *_norm("block.g2", "block.b2", "layers.{}.post_attention_layernorm"),
+        *_layer("wup", "bup", "layers.{}.mlp.dense_h_to_4h", LINEAR),
+        *_layer("wdown", "bdown", "layers.{}.mlp.dense_4h_to_h", LINEAR),
+        *_norm("gf", "bf", "final_layer_norm"),
+        Mapped(HEAD, "embed_out.weight", LINEAR, optional=True),
+    ),
+    re.compile(r"layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)"),
+)  # fmt: skip
+FAMILIES: Final = (GPT2, OPT, LLAMA, PHI3, GPT_NEOX)
 
 
 def family_of(parameters: Iterable[Parameter]) -> Family | None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import sqrt
 from typing import Final
 
 from wscc.diagnostics import Code, CompileError, Source, fail
@@ -14,8 +12,11 @@ from wscc.frontend.elaborate import elaborate
 from wscc.frontend.fmt import fmt
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
-from wscc.huggingface.architecture import Architecture, architecture, dropped_out
+from wscc.huggingface.architecture import Architecture
+from wscc.huggingface.blocks import layer, norm, norm_parameters, number, positions_comment
 from wscc.huggingface.config import Config
+from wscc.huggingface.fields import dropped_out
+from wscc.huggingface.readers import architecture
 from wscc.huggingface.setup import PRESET, Setup, length, setup
 
 _WIDTH: Final = 120
@@ -26,6 +27,10 @@ _TITLES = {
     "qwen2": "Qwen2",
     "mistral": "Mistral",
     "granite": "Granite",
+    "qwen3": "Qwen3",
+    "phi3": "Phi-3",
+    "gpt_neox": "GPT-NeoX",
+    "stablelm": "StableLM",
 }
 
 
@@ -75,11 +80,6 @@ def _notes(a: Architecture, dropout: bool) -> Iterator[str]:
         )
 
 
-def number(x: float) -> str:
-    """The shortest text that reads back as exactly this number, such as `1e-5` or `500000`."""
-    return re.sub(r"e([+-])0*(?=\d)", lambda m: "e-" if m[1] == "-" else "e", repr(x).removesuffix(".0"))
-
-
 def _opening(a: Architecture, plan: Setup, notes: tuple[str, ...]) -> str:
     lines = [
         f"# {_TITLES[a.kind]} as its config.json describes it. Keep the names of the parameters: by them `--weights`",
@@ -104,100 +104,22 @@ def _opening(a: Architecture, plan: Setup, notes: tuple[str, ...]) -> str:
 
 def _model(a: Architecture) -> str:
     sizes = {"layers": a.layers, "d": a.d, "heads": a.heads}
-    if a.gated:
+    if a.rotary and not a.fused:
         sizes["kv"] = a.kv
     if a.head_size * a.heads != a.d:
         sizes["e"] = a.head_size
     sizes |= {"ffn": a.ffn, "vocab": a.vocab, "seq": length(a)}
     w = f"init normal({number(a.std)})"
     head = "transpose(wte)" if a.tied else "head"
-    norm = "rmsnorm(x, gf" if a.gated else "layernorm(x, gf, bf"
     lines = [
         f"model {a.kind}({', '.join(f'{k} = {v}' for k, v in sizes.items())}) {{",
         "input tokens : i32[batch, seq]", "input labels : i32[batch, seq]", f"param wte : [vocab, d] {w}",
-        *([] if a.gated else [f"param wpe : [seq, d] {w}{_offset(a)}"]), "",
-        "x = embedding(tokens, wte)" + ("" if a.gated else " + wpe"), "repeat layers as block {",
-        *(_gated_block(a, w) if a.gated else _block(a, w)), "}", "",
-        "param gf : [d] init ones", *([] if a.gated else ["param bf : [d] init zeros"]),
-        *([] if a.tied else [f"param head : [d, vocab] {w}"]),
-        f"loss cross_entropy({norm}{_eps(a)}) @ {head}, labels)", "}",
+        *([] if a.rotary else [f"param wpe : [seq, d] {w}{positions_comment(a)}"]), "",
+        "x = embedding(tokens, wte)" + ("" if a.rotary else " + wpe"), "repeat layers as block {",
+        *layer(a, w), "}", "", *norm_parameters(a, "f"), *([] if a.tied else [f"param head : [d, vocab] {w}"]),
+        f"loss cross_entropy({norm(a, 'f')} @ {head}, labels)", "}",
     ]  # fmt: skip
     return "\n".join(lines)
-
-
-def _offset(a: Architecture) -> str:
-    return (
-        "  # a checkpoint has two rows more, before these, which are never looked up"
-        if a.kind == "opt"
-        else ""
-    )
-
-
-def _eps(a: Architecture) -> str:
-    return "" if a.eps == 1e-5 else f", eps = {number(a.eps)}"
-
-
-def _block(a: Architecture, w: str) -> list[str]:
-    """The lines of a layer of GPT-2 or OPT."""
-    residual_init = (
-        f"init normal({number(float(f'{a.std / sqrt(2 * a.layers):.1e}'))})" if a.kind == "gpt2" else w
-    )
-    return [
-        "param g1 : [d] init ones", "param b1 : [d] init zeros",
-        *(_fused(w) if a.kind == "gpt2" else _separate(w)),
-        f"param wo : [heads, d / heads, d] {residual_init}", "param bo : [d] init zeros",
-        f"h = layernorm(x, g1, b1{_eps(a)})",
-        *(["q, k, v = split(project(h, wqkv) + bqkv)"] if a.kind == "gpt2"
-          else [f"{t} = project(h, w{t}) + b{t}" for t in "qkv"]),
-        "x = x + project(attention(q, k, v, causal), wo) + bo", "",
-        "param g2 : [d] init ones", "param b2 : [d] init zeros",
-        f"param wup : [d, ffn] {w}", "param bup : [ffn] init zeros",
-        f"param wdown : [ffn, d] {residual_init}", "param bdown : [d] init zeros",
-        f"h = layernorm(x, g2, b2{_eps(a)})", f"x = x + {a.activation}(h @ wup + bup) @ wdown + bdown",
-    ]  # fmt: skip
-
-
-def _fused(w: str) -> list[str]:
-    return [f"param wqkv : [d, 3, heads, d / heads] {w}", "param bqkv : [3, heads, d / heads] init zeros"]
-
-
-def _separate(w: str) -> list[str]:
-    return [
-        line
-        for t in "qkv"
-        for line in (f"param w{t} : [d, heads, d / heads] {w}", f"param b{t} : [heads, d / heads] init zeros")
-    ]
-
-
-def _gated_block(a: Architecture, w: str) -> list[str]:
-    """The lines of a layer of Llama or Qwen2: head `k * heads / kv + g` of the queries is `q[k, g]`."""
-    e = "d / heads" if a.head_size * a.heads == a.d else "e"
-    theta = "" if a.theta == 10000 else f", theta = {number(a.theta)}"
-    shapes = {"wq": f"[d, kv, heads / kv, {e}]", "wk": f"[d, kv, {e}]", "wv": f"[d, kv, {e}]"}
-
-    def bias(part: str, name: str, dims: str) -> list[str]:
-        return [f"param {name} : {dims} init zeros"] if part in a.biased else []
-
-    def plus(part: str, name: str) -> str:
-        return f" + {name}" if part in a.biased else ""
-
-    heads = [
-        line
-        for name, dims in shapes.items()
-        for line in (f"param {name} : {dims} {w}", *bias("qkv", f"b{name[1]}", dims.replace("[d, ", "[")))
-    ]
-    q, k, v = (f"project(h, w{t}){plus('qkv', f'b{t}')}" for t in "qkv")
-    return [
-        "param g1 : [d] init ones", *heads, f"param wo : [kv, heads / kv, {e}, d] {w}", *bias("o", "bo", "[d]"),
-        f"h = rmsnorm(x, g1{_eps(a)})", f"q = rope({q}{theta})", f"k = rope({k}{theta})", f"v = {v}",
-        f"x = x + project(attention(q, k, v, causal), wo){plus('o', 'bo')}", "",
-        "param g2 : [d] init ones",
-        f"param wgate : [d, ffn] {w}", *bias("mlp", "bgate", "[ffn]"),
-        f"param wup : [d, ffn] {w}", *bias("mlp", "bup", "[ffn]"),
-        f"param wdown : [ffn, d] {w}", *bias("mlp", "bdown", "[d]"),
-        f"h = rmsnorm(x, g2{_eps(a)})",
-        f"x = x + swiglu(h @ wgate{plus('mlp', 'bgate')}, h @ wup{plus('mlp', 'bup')}) @ wdown{plus('mlp', 'bdown')}",
-    ]  # fmt: skip
 
 
 def _training(a: Architecture, plan: Setup) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.huggingface.axes import Axes, Shape, Tensor
 from wscc.huggingface.checkpoint import READABLE, Checkpoint, refuse_unwritable, write
-from wscc.huggingface.families import EMBEDDING, HEAD, HEAD_NAME, Family, Parameter, family_of
+from wscc.huggingface.families import EMBEDDING, HEAD, Family, Parameter, family_of
 from wscc.huggingface.parts import Parts, open_checkpoint
 
 Index = tuple[int, ...]
@@ -101,8 +101,8 @@ class Weights:
         mistakes = _mistakes(self._entries.values(), self.file, family, prefix)
         if mistakes:
             raise _misfit(path, mistakes, family)
-        if family and HEAD_NAME in self.file.shapes and (HEAD, ()) not in self._entries:
-            _refuse_another_head(self.file, self._entries[EMBEDDING, ()].theirs)
+        if family and family.head in self.file.shapes and (HEAD, ()) not in self._entries:
+            _refuse_another_head(self.file, family.head, self._entries[EMBEDDING, ()].theirs)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ def _is_unused(name: str, family: Family | None, prefix: str) -> bool:
     """True if a file may have the tensor although no parameter needs it."""
     if family is None:
         return False
-    return name == HEAD_NAME or family.unused.fullmatch(name.removeprefix(prefix)) is not None
+    return name == family.head or family.unused.fullmatch(name.removeprefix(prefix)) is not None
 
 
 def _misfit(path: Path, mistakes: dict[str, list[str]], family: Family | None) -> CompileError:
@@ -179,13 +179,13 @@ def _misfit(path: Path, mistakes: dict[str, list[str]], family: Family | None) -
     )
 
 
-def _refuse_another_head(file: Checkpoint | Parts, embedding: str) -> None:
+def _refuse_another_head(file: Checkpoint | Parts, head: str, embedding: str) -> None:
     """Raise W505 if the head in the file of a tied model is not the embedding, bit for bit."""
-    if _equal(file.read(HEAD_NAME), file.read(embedding)):
+    if _equal(file.read(head), file.read(embedding)):
         return
     raise fail(
         Code.WEIGHTS,
-        f"`{HEAD_NAME}` in `{file.path}` is not `{embedding}`, and the model has no head of its own",
+        f"`{head}` in `{file.path}` is not `{embedding}`, and the model has no head of its own",
         help=f"declare `param {HEAD} : [d, vocab]` and write `@ {HEAD}` for `@ transpose({EMBEDDING})`",
     )
 

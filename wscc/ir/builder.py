@@ -62,7 +62,8 @@ class Builder:
             )
             for i, term in enumerate(rule.outs)
         )
-        ordered = tuple((k, (attrs or {})[k]) for k in OPS[kind].attrs)
+        given, names = attrs or {}, [*OPS[kind].attrs, *(k for k in OPS[kind].options if k in (attrs or {}))]
+        ordered = tuple((k, given[k]) for k in names)
         self.ops.append(Op(kind, tuple(operands), results, rule, ordered, origin=origin, span=span))
         return results
 

@@ -7,6 +7,7 @@ may raise `ShapeMismatch`; the front end adds the span and the words.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.builder import Builder, ShapeMismatch
@@ -127,17 +128,50 @@ def norm(b: Builder, kind: str, x: Value, *params: Value, eps: float = 1e-5, spa
     return b.one(kind, [x, *params], rule, attrs={"eps": eps}, hints=[kind], span=span)
 
 
-def rope(b: Builder, x: Value, *, theta: float = 10000.0, span: Span = NO_SPAN) -> Value:
-    """Rotary position embedding of `b s heads.. e`, by the positions of dimension 1 (Su et al., arXiv 2104.09864)."""
+# Options of `rope` that scale frequencies, with the values that leave them alone (the bands are those of Llama 3.1).
+_ROPE_SCALING: Final = {"factor": 1.0, "low": 1.0, "high": 4.0, "original": 0.0}
+
+
+def rope(
+    b: Builder,
+    x: Value,
+    *,
+    theta: float = 10000.0,
+    width: float | None = None,
+    span: Span = NO_SPAN,
+    **scaling: float,
+) -> Value:
+    """Rotary position embedding of `b s heads.. e`, by the positions of dimension 1 (Su et al., arXiv 2104.09864).
+
+    `width`: how many elements of a head are turned, the first; all if it is not given. `factor`: frequencies are
+    divided by it; with `original`, only those that turn less than `low` times in so many positions, those that turn
+    more than `high` times not at all, and those between in part (Llama 3.1, `rope_type` `llama3` of `transformers`).
+    """
     if rank_of(x) < 3:
         raise ShapeMismatch(f"`rope` needs [batch, seq, ..., e], not {list(x.type.shape)}")
     if x.type.shape[-1] % 2:
         raise ShapeMismatch(f"`rope` turns the last dimension in pairs, and {x.type.shape[-1]} is odd")
+    attrs: dict[str, Attr] = {"theta": theta, "sign": 1.0}
+    if width is not None or scaling:
+        attrs |= _rope_options(x.type.shape[-1], width, {**_ROPE_SCALING, **scaling})
     heads = [f"h{n}" for n in range(rank_of(x) - 3)]
     term = " ".join(["b", "s@", *heads, "e!"])
-    return b.one(
-        "rope", [x], f"{term} -> {term}", attrs={"theta": theta, "sign": 1.0}, hints=["rope"], span=span
-    )
+    return b.one("rope", [x], f"{term} -> {term}", attrs=attrs, hints=["rope"], span=span)
+
+
+def _rope_options(size: int, width: float | None, scaling: Mapping[str, float]) -> dict[str, Attr]:
+    """The optional attributes of a `rope` of heads of `size`, none if they are neutral."""
+    turned = size if width is None else width
+    if turned != int(turned) or not 0 < turned <= size or turned % 2:
+        raise ShapeMismatch(
+            f"`rope` turns pairs: its `width` is an even number up to the {size} elements of a head, not {turned:g}"
+        )
+    if scaling["factor"] <= 0 or scaling["original"] < 0 or not 0 <= scaling["low"] < scaling["high"]:
+        raise ShapeMismatch(
+            "`rope` needs a `factor` above 0 and 0 <= `low` < `high`, and no negative `original`"
+        )
+    neutral = turned == size and scaling["factor"] == 1
+    return {} if neutral else {"width": int(turned), **scaling}
 
 
 def attention(b: Builder, q: Value, k: Value, v: Value, *, causal: bool, span: Span = NO_SPAN) -> Value:

@@ -34,7 +34,8 @@ class OpDef:
     `streamable`: its lowering can loop over chunks of a factor (`Stream`). `view`: its results name parts of its
     operand and cost nothing. `differentiable`: it may stand in a forward procedure and has a derivative.
     `moments`: of an optimizer, the names of the state that it keeps for each weight; its operands are the weight,
-    its moments, its gradient, the squared norm of all gradients and the step.
+    its moments, its gradient, the squared norm of all gradients and the step. `options`: attributes behind the others
+    that it has all of, or none where all are neutral.
     """
 
     name: str
@@ -58,6 +59,7 @@ class OpDef:
     view: bool = False
     has_weight: bool = False
     moments: tuple[str, ...] | None = None
+    options: Mapping[str, type] = field(default_factory=dict)
 
 
 def _backward(
@@ -125,6 +127,7 @@ _ALL: Final = (
         rule="b s@ * e! -> b s@ * e!",
         linear=True,
         attrs={"theta": float, "sign": float},
+        options={"width": int, "factor": float, "low": float, "high": float, "original": float},
         positional=True,
     ),
     OpDef(name="embedding", rule="*, v@ d -> * d", integers=(0,), table=1, streamable=True, has_weight=True),

@@ -46,14 +46,36 @@ def _over_rows(x: Array) -> Array:
 
 
 def _turn(op: Op, x: Array, direction: float) -> Array:
-    """Each pair (i, i + e/2), as a complex number, turned by direction x sign x position x theta^(-2i/e)."""
-    half = x.shape[-1] // 2
+    """Each pair (i, i + e/2), as a complex number, turned by direction x sign x position x theta^(-2i/e); of the first
+    `width` elements alone, if the op has that."""
+    is_part = "width" in dict(op.attrs)
+    width = int(op.attr("width")) if is_part else x.shape[-1]
+    half = width // 2
     theta, sign = float(op.attr("theta")), float(op.attr("sign"))
     speeds = theta ** (-np.arange(half) / half)
+    if is_part:
+        speeds = _slowed(op, speeds)
     angles = direction * sign * np.arange(x.shape[1])[:, None] * speeds
     unit = np.exp(1j * angles).reshape(x.shape[1], *[1] * (x.ndim - 3), half)
-    turned = (x[..., :half] + 1j * x[..., half:]) * unit
-    return np.concatenate([turned.real, turned.imag], -1).astype(x.dtype)
+    turned = (x[..., :half] + 1j * x[..., half:width]) * unit
+    return np.concatenate([turned.real, turned.imag, x[..., width:]], -1).astype(x.dtype)
+
+
+def _slowed(op: Op, speeds: Array) -> Array:
+    """Speeds scaled as for Llama 3.1, case by case of the wavelength in positions: long waves are `factor` times as
+    long, short ones stay, and what is between is weighed by the number of waves in `original` positions."""
+    factor, low, high, original = (float(op.attr(n)) for n in ("factor", "low", "high", "original"))
+    out = []
+    for speed in speeds:
+        wave = 2 * np.pi / speed
+        if wave * low >= original:
+            out.append(speed / factor)
+        elif wave * high <= original:
+            out.append(speed)
+        else:
+            weight = (original / wave - low) / (high - low)
+            out.append((1 - weight) * speed / factor + weight * speed)
+    return np.array(out)
 
 
 def _rows_of(ids: Array, count: int) -> tuple[Array, Array]:

@@ -118,13 +118,19 @@ def _finish(squares: Array, n: int, eps: float) -> Array:
     return np.reciprocal(squares, out=squares)
 
 
-def rope(y: Array, x: Array, theta: float, sign: float, start: int) -> None:
+def rope(
+    y: Array, x: Array, theta: float, sign: float, start: int, width: int | None = None, *scaling: float
+) -> None:
     """y [b, s, *, e] = x [b, s, *, e] with pairs (i, i + e/2) turned by sign (start + s) theta^(-2i/e).
 
-    Rotary positions (Su et al. 2021) in the half-split form of Llama, in f32 or f64.
+    Rotary positions (Su et al. 2021) in the half-split form of Llama, in f32 or f64. With `width`, the first elements
+    alone are turned, in its halves; `scaling` is `factor low high original` (`_scaled`).
     """
+    if width is not None and width < x.shape[-1]:
+        y[..., width:] = x[..., width:]
+        y, x = y[..., :width], x[..., :width]
     half = x.shape[-1] // 2
-    cosine, sine = _rotations(x.shape[1], half, theta, sign, start, x.dtype)
+    cosine, sine = _rotations(x.shape[1], half, theta, sign, start, x.dtype, scaling)
     shape = (x.shape[1], *[1] * (x.ndim - 3), half)
     cosine, sine = cosine.reshape(shape), sine.reshape(shape)
     for y_row, x_row in zip(y, x, strict=True):
@@ -141,9 +147,19 @@ def rope(y: Array, x: Array, theta: float, sign: float, start: int) -> None:
 
 @lru_cache(maxsize=256)
 def _rotations(
-    rows: int, half: int, theta: float, sign: float, start: int, dtype: Any
+    rows: int, half: int, theta: float, sign: float, start: int, dtype: Any, scaling: tuple[float, ...]
 ) -> tuple[Array, Array]:
     """Cosines and sines [rows, half] of every position and frequency, computed in f64."""
     frequency = theta ** (-np.arange(half) / half)
+    if scaling:
+        frequency *= _scaled(frequency, *scaling)
     angle = sign * np.multiply.outer(np.arange(start, start + rows), frequency)
     return np.cos(angle).astype(dtype), np.sin(angle).astype(dtype)
+
+
+def _scaled(frequency: Array, factor: float, low: float, high: float, original: float) -> Array:
+    """What scales each frequency: 1 / factor where it turns less than `low` times in `original` positions, 1 where it
+    does more than `high` times, and between them in proportion (Llama 3.1); 1 / factor for all if `original` is 0."""
+    kept = np.clip((original * frequency / (2 * np.pi) - low) / (high - low), 0, 1)
+    scale: Array = kept + (1 - kept) / factor
+    return scale

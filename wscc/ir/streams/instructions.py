@@ -22,6 +22,7 @@ class InstructionDef:
     An operand is a name with the names of its dimensions, `x[*,d]`; a bare name has any. `integers` names the operands
     that hold integers (indices, labels, steps); all others hold floats, unless `any_type`. `indexed` names the operand
     of which only rows, or elements, that integers name are touched. `updates`: it is the step of an optimizer.
+    `options` are attributes behind the others, all of them or none.
     """
 
     opcode: str
@@ -33,6 +34,7 @@ class InstructionDef:
     any_type: bool = False
     indexed: str = ""
     updates: bool = False
+    options: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -42,6 +44,10 @@ class InstructionDef:
     @property
     def attr_names(self) -> tuple[str, ...]:
         return _names(self.attrs)
+
+    def takes(self, names: tuple[str, ...]) -> bool:
+        """Whether these are its attributes, in order: with all `options` or without any."""
+        return names == self.attr_names or names == _names(f"{self.attrs} {self.options}")
 
 
 @cache  # programs have a million instructions, of some fifty declarations
@@ -61,9 +67,10 @@ def _row(
     any_type: bool = False,
     indexed: str = "",
     updates: bool = False,
+    options: str = "",
 ) -> InstructionDef:
     return InstructionDef(
-        opcode, writes, reads, attrs, semantics, tuple(integers.split()), any_type, indexed, updates
+        opcode, writes, reads, attrs, semantics, tuple(integers.split()), any_type, indexed, updates, options
     )
 
 
@@ -127,7 +134,10 @@ _ALL: Final = (
         "y[b,s,*,e]",
         "x[b,s,*,e]",
         "theta sign start",
-        "halves of e turned by sign (start + s) theta^(-2i/e), i < e/2 (the half-split form of Llama)",
+        "halves of e turned by sign (start + s) f, f = theta^(-2i/e), i < e/2 (the half-split form of Llama). With the "
+        "options: of the first width elements alone, width for e, by f (t + (1 - t) / factor), t = (original f / 2 pi "
+        "- low) / (high - low) within 0 and 1",
+        options="width factor low high original",
     ),
     # -- attention pieces; scores [*,q,k]
     _row(

@@ -17,6 +17,10 @@ _OWN: Final[Mapping[str, Limits]] = {
     "dim": Limits(least=0, most=2**56, whole=True),
     "eps": Limits(least=0),
     "theta": Limits(least=0, above=True),
+    "width": Limits(least=2, most=2**56, whole=True),
+    "low": Limits(least=0),
+    "high": Limits(least=0, above=True),
+    "original": Limits(least=0),
     "limit": Limits(least=0, most=2**56, whole=True),
     "time": Limits(least=0, most=2**56, whole=True),
 }
@@ -42,7 +46,10 @@ def wrong_number(kind: str, name: str, value: Any) -> str | None:
 
 
 def disagreements(kind: str, attrs: Mapping[str, Any]) -> str | None:
-    """What is wrong with the numbers of an update taken together, in words."""
+    """What is wrong with the numbers of an op taken together, in words."""
+    if kind == "rope" and "width" in attrs:
+        wrong = attrs["width"] % 2 or attrs["factor"] <= 0 or attrs["low"] >= attrs["high"]
+        return "`width` must be even, `factor` above 0, and `low` below `high`" if wrong else None
     if kind not in OPTIMIZERS:
         return None
     return next((words for _, words in LrSchedule(attrs["warmup"], attrs["decay"]).disagreements()), None)

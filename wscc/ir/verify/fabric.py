@@ -24,7 +24,7 @@ from wscc.ir.verify.views import Views, wrong_ints, wrong_mask
 from wscc.ir.views import View
 
 _MESSAGES: Final = frozenset({"post", "send", "wait"})
-_INTEGERS: Final = frozenset({"start", "q_start", "k_start", "limit", "warmup", "decay", "time"})
+_INTEGERS: Final = frozenset({"start", "q_start", "k_start", "limit", "warmup", "decay", "time", "width"})
 _FLAGS: Final = frozenset({"accumulate", "causal"})
 _TEXTS: Final = frozenset({"axes"})
 
@@ -119,7 +119,7 @@ def _operands(k: Kernel) -> Iterable[tuple[View, bool]]:
 
 def _wrong_attrs(definition: InstructionDef, k: Kernel, dies: int) -> Iterator[str]:
     names = tuple(name for name, _ in k.attrs)
-    if names != definition.attr_names:
+    if not definition.takes(names):
         yield f"its attributes are {listed(names)}, and must be {listed(definition.attr_names)}"
         return
     for name, value in k.attrs:

@@ -54,11 +54,10 @@ def _statement(level: Level, place: Place, op: GraphStmt) -> Findings:
 
 
 def _attrs(place: Place, op: Op) -> Findings:
-    declared = op.definition.attrs
-    if [k for k, _ in op.attrs] != list(declared):
-        yield place.wrong(
-            f"its attributes are {listed(k for k, _ in op.attrs)}, and must be {listed(declared)}"
-        )
+    definition, names = op.definition, [k for k, _ in op.attrs]
+    declared = {**definition.attrs, **(definition.options if definition.options.keys() & names else {})}
+    if names != list(declared):
+        yield place.wrong(f"its attributes are {listed(names)}, and must be {listed(declared)}")
         return
     for name, value in op.attrs:
         if type(value) is not declared[name]:

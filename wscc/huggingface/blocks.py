@@ -1,0 +1,150 @@
+"""The lines of a layer of an imported model, and the parts of its text that they share with the rest."""
+
+from __future__ import annotations
+
+import re
+from math import sqrt
+
+from wscc.huggingface.architecture import Architecture
+
+
+def number(x: float) -> str:
+    """The shortest text that reads back as exactly this number, such as `1e-5` or `500000`."""
+    return re.sub(r"e([+-])0*(?=\d)", lambda m: "e-" if m[1] == "-" else "e", repr(x).removesuffix(".0"))
+
+
+def layer(a: Architecture, w: str) -> list[str]:
+    """The lines of a layer whose matrices start as `w`."""
+    return _rotary(a, w) if a.rotary else _learned(a, w)
+
+
+def norm_parameters(a: Architecture, place: str) -> list[str]:
+    """The declarations of a norm's parameters; `place` ends their names."""
+    bias = [] if a.rms else [f"param b{place} : [d] init zeros"]
+    return [f"param g{place} : [d] init ones", *bias]
+
+
+def norm(a: Architecture, place: str) -> str:
+    """The norm of x."""
+    return f"rmsnorm(x, g{place}{_eps(a)})" if a.rms else f"layernorm(x, g{place}, b{place}{_eps(a)})"
+
+
+def positions_comment(a: Architecture) -> str:
+    return (
+        "  # a checkpoint has two rows more, before these, which are never looked up"
+        if a.kind == "opt"
+        else ""
+    )
+
+
+def _eps(a: Architecture) -> str:
+    return "" if a.eps == 1e-5 else f", eps = {number(a.eps)}"
+
+
+def _learned(a: Architecture, w: str) -> list[str]:
+    """The lines of a layer of GPT-2 or OPT."""
+    residual_init = (
+        f"init normal({number(float(f'{a.std / sqrt(2 * a.layers):.1e}'))})" if a.kind == "gpt2" else w
+    )
+    return [
+        *norm_parameters(a, "1"),
+        *(_fused(w) if a.kind == "gpt2" else _separate(w)),
+        f"param wo : [heads, d / heads, d] {residual_init}", "param bo : [d] init zeros",
+        f"h = {norm(a, '1')}",
+        *(["q, k, v = split(project(h, wqkv) + bqkv)"] if a.kind == "gpt2"
+          else [f"{t} = project(h, w{t}) + b{t}" for t in "qkv"]),
+        "x = x + project(attention(q, k, v, causal), wo) + bo", "",
+        *norm_parameters(a, "2"),
+        f"param wup : [d, ffn] {w}", "param bup : [ffn] init zeros",
+        f"param wdown : [ffn, d] {residual_init}", "param bdown : [d] init zeros",
+        f"h = {norm(a, '2')}", f"x = x + {a.activation}(h @ wup + bup) @ wdown + bdown",
+    ]  # fmt: skip
+
+
+def _fused(w: str) -> list[str]:
+    return [f"param wqkv : [d, 3, heads, d / heads] {w}", "param bqkv : [3, heads, d / heads] init zeros"]
+
+
+def _separate(w: str) -> list[str]:
+    return [
+        line
+        for t in "qkv"
+        for line in (f"param w{t} : [d, heads, d / heads] {w}", f"param b{t} : [heads, d / heads] init zeros")
+    ]
+
+
+def _rotary(a: Architecture, w: str) -> list[str]:
+    """The lines of a layer with rotary positions: attention, and the feed-forward part behind or beside it."""
+    attention = f"project(attention(q, k, v, causal), wo){_plus(a, 'o', 'bo')}"
+    declared, lines, result = _feed_forward(a, w)
+    if not a.shared:
+        declared, lines = [*norm_parameters(a, "2"), *declared], [f"h = {norm(a, '2')}", *lines]
+    return [
+        *norm_parameters(a, "1"), *(_fused_heads(a, w) if a.fused else _heads(a, w)),
+        f"y = {attention}" if a.parallel else f"x = x + {attention}", "",
+        *declared, *lines, f"x = x + {'y + ' if a.parallel else ''}{result}",
+    ]  # fmt: skip
+
+
+def _size(a: Architecture) -> str:
+    return "d / heads" if a.head_size * a.heads == a.d else "e"
+
+
+def _bias(a: Architecture, part: str, name: str, dims: str) -> list[str]:
+    return [f"param {name} : {dims} init zeros"] if part in a.biased else []
+
+
+def _plus(a: Architecture, part: str, name: str) -> str:
+    return f" + {name}" if part in a.biased else ""
+
+
+def _turned(a: Architecture, x: str) -> str:
+    """`rope` of x with the model's options."""
+    assert a.rotary is not None
+    options = "".join(f", {name} = {number(float(value))}" for name, value in a.rotary.options.items())
+    return f"rope({x}{options})"
+
+
+def _heads(a: Architecture, w: str) -> list[str]:
+    """Queries, keys and values by three matrices: head `k * heads / kv + g` of the queries is `q[k, g]`."""
+    e = _size(a)
+    shapes = {"wq": f"[d, kv, heads / kv, {e}]", "wk": f"[d, kv, {e}]", "wv": f"[d, kv, {e}]"}
+    matrices = [
+        line
+        for name, dims in shapes.items()
+        for line in (f"param {name} : {dims} {w}", *_bias(a, "qkv", f"b{name[1]}", dims.replace("[d, ", "[")))
+    ]
+    gains = [f"param g{t} : [{e}] init ones" for t in "qk" if a.normed]
+    q, k, v = (f"project(h, w{t}){_plus(a, 'qkv', f'b{t}')}" for t in "qkv")
+    if a.normed:
+        q, k = (f"rmsnorm({x}, g{t}{_eps(a)})" for t, x in (("q", q), ("k", k)))
+    return [
+        *matrices, *gains, f"param wo : [kv, heads / kv, {e}, d] {w}", *_bias(a, "o", "bo", "[d]"),
+        f"h = {norm(a, '1')}", f"q = {_turned(a, q)}", f"k = {_turned(a, k)}", f"v = {v}",
+    ]  # fmt: skip
+
+
+def _fused_heads(a: Architecture, w: str) -> list[str]:
+    """Queries, keys and values by one matrix."""
+    e = _size(a)
+    return [
+        f"param wqkv : [d, 3, heads, {e}] {w}", *_bias(a, "qkv", "bqkv", f"[3, heads, {e}]"),
+        f"param wo : [heads, {e}, d] {w}", *_bias(a, "o", "bo", "[d]"),
+        f"h = {norm(a, '1')}", f"q, k, v = split(project(h, wqkv){_plus(a, 'qkv', 'bqkv')})",
+        f"q = {_turned(a, 'q')}", f"k = {_turned(a, 'k')}",
+    ]  # fmt: skip
+
+
+def _feed_forward(a: Architecture, w: str) -> tuple[list[str], list[str], str]:
+    """The parameters of the feed-forward part of `h`, the lines before its result, and the result."""
+    down = [f"param wdown : [ffn, d] {w}", *_bias(a, "mlp", "bdown", "[d]")]
+    end = f" @ wdown{_plus(a, 'mlp', 'bdown')}"
+    if a.gated and a.fused:
+        split = "gate, up = split(project(h, wgateup))"
+        return [f"param wgateup : [d, 2, ffn] {w}", *down], [split], f"swiglu(gate, up){end}"
+    up = [f"param wup : [d, ffn] {w}", *_bias(a, "mlp", "bup", "[ffn]"), *down]
+    if not a.gated:
+        return up, [], f"{a.activation}(h @ wup{_plus(a, 'mlp', 'bup')}){end}"
+    gate = [f"param wgate : [d, ffn] {w}", *_bias(a, "mlp", "bgate", "[ffn]")]
+    both = (f"h @ w{name}{_plus(a, 'mlp', f'b{name}')}" for name in ("gate", "up"))
+    return [*gate, *up], [], f"swiglu({', '.join(both)}){end}"
