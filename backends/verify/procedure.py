@@ -59,6 +59,7 @@ class Outcome:
 def scan(body: Body, places: Places, tell: Tell) -> Outcome:
     """The outcome of the procedure; `tell` is called with the number of an instruction and the text of an error in
     it."""
+    places.prepare(range(len(body.operands)))
     return _Scan(body, places, tell).outcome()
 
 
