@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.backends.verify.body import Body
-from wscc.backends.verify.views import Ints, Runs, meets, relation, union, view_runs, within
+from wscc.backends.verify.views import Ints, Runs, joined, meets, relation, union, view_runs, within
 
 LOCAL: Final = -1
 # Pairs of operands that are compared at once.
@@ -223,6 +223,23 @@ class Places:
         touching = first <= last
         return touching, touching & inside, touching & around
 
+    def union(self, operands: Iterable[int]) -> Runs:
+        """The bytes that are in one of the operands. Of those with as many runs at one stride, the first runs are
+        joined before they are repeated."""
+        parts: list[Runs] = []
+        alike: dict[tuple[int, int], list[int]] = {}
+        for v in operands:
+            if count := int(self.count[v]):
+                alike.setdefault((count, int(self.stride[v])), []).append(v)
+            else:
+                parts.append(self.runs(v))
+        for (count, stride), group in alike.items():
+            low = self.low[group]
+            starts, ends = joined(low, low + self.width[group])
+            steps = np.arange(count)[:, None] * stride
+            parts.append(((starts + steps).reshape(-1), (ends + steps).reshape(-1)))
+        return union(parts)
+
     def covers(self, cover: int, v: int) -> bool:
         """True if every byte of v is in one of the set."""
-        return within(self.runs(v), union(map(self.runs, bits(cover))))
+        return within(self.runs(v), self.union(bits(cover)))
