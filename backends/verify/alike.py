@@ -7,6 +7,9 @@ its last read. The dies of a ring may take the parts of a buffer in any order, a
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -67,7 +70,12 @@ class Basis:
 
     def _read_well(self, changed: int, other: Places) -> bool:
         """True if the operands `changed` are read from whole objects there too, which then matter until they are."""
-        other.prepare(range(len(other.body.operands)))
+        reads = (
+            (e, of)
+            for e, of in zip(self.outcome.events, self.of, strict=True)
+            if e.live and changed >> e.v & 1
+        )
+        other.prepare(bits(reduce(or_, (1 << e.v | of for e, of in reads))))
         objects = Objects(other, self.outcome.good)
         of = list(self.of)
         for n, event in enumerate(self.outcome.events):
