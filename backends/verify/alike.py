@@ -7,9 +7,6 @@ its last read. The dies of a ring may take the parts of a buffer in any order, a
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,14 +67,12 @@ class Basis:
 
     def _read_well(self, changed: int, other: Places) -> bool:
         """True if the operands `changed` are read from whole objects there too, which then matter until they are."""
-        reads = (
-            (e, of)
-            for e, of in zip(self.outcome.events, self.of, strict=True)
-            if e.live and changed >> e.v & 1
-        )
-        other.prepare(bits(reduce(or_, (1 << e.v | of for e, of in reads))))
+        asked = changed
+        for event, of in zip(self.outcome.events, self.of, strict=True):
+            asked |= of if event.live and changed >> event.v & 1 else 0
+        other.prepare(bits(asked))
         objects = Objects(other, self.outcome.good)
-        of = list(self.of)
+        all_of = list(self.of)
         for n, event in enumerate(self.outcome.events):
             v = event.v
             if not event.live:
@@ -87,9 +82,9 @@ class Basis:
                 holders = objects.that_hold(v, near, other.touching(v, event.torn))
                 if not holders or holders & other.given or other.space[v] != LOCAL:
                     return False
-                of[n] |= objects.with_parts(holders, event.live | event.torn)
-        if of != self.of:
-            self.of = of
+                all_of[n] |= objects.with_parts(holders, event.live | event.torn)
+        if all_of != self.of:
+            self.of = all_of
             self.written, _ = self._mattering()
         return True
 

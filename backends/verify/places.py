@@ -19,7 +19,7 @@ from wscc.backends.verify.views import Ints, Runs, joined, meets, relation, unio
 
 LOCAL: Final = -1
 # Pairs of operands that are compared at once.
-_BLOCK: Final = 1 << 20
+_BLOCK: Final = 1 << 18
 
 # (space of the argument, bytes to add to its offsets): arguments that share memory share a space.
 Sharing = tuple[tuple[int, int], ...]
