@@ -67,8 +67,12 @@ class Basis:
 
     def _read_well(self, changed: int, other: Places) -> bool:
         """True if the operands `changed` are read from whole objects there too, which then matter until they are."""
+        asked = changed
+        for event, of in zip(self.outcome.events, self.of, strict=True):
+            asked |= of if event.live and changed >> event.v & 1 else 0
+        other.prepare(bits(asked))
         objects = Objects(other, self.outcome.good)
-        of = list(self.of)
+        all_of = list(self.of)
         for n, event in enumerate(self.outcome.events):
             v = event.v
             if not event.live:
@@ -78,9 +82,9 @@ class Basis:
                 holders = objects.that_hold(v, near, other.touching(v, event.torn))
                 if not holders or holders & other.given or other.space[v] != LOCAL:
                     return False
-                of[n] |= objects.with_parts(holders, event.live | event.torn)
-        if of != self.of:
-            self.of = of
+                all_of[n] |= objects.with_parts(holders, event.live | event.torn)
+        if all_of != self.of:
+            self.of = all_of
             self.written, _ = self._mattering()
         return True
 
@@ -90,8 +94,8 @@ class Basis:
         a, b = _pairs(related, shift)
         near = _between(x, a, b) | _between(other, a, b)
         a, b = a[near], b[near]
-        was, now = (p.compared(a, b) + p.compared(b, a) for p in (x, other))
-        known, differs = was[2], (was[0] != now[0]) | was[0] & ((was[1] != now[1]) | (was[4] != now[4]))
+        was, now = (p.compared(a, b) for p in (x, other))
+        known, differs = was[3], (was[0] != now[0]) | (was[1] != now[1]) | (was[2] != now[2])
         changed = mask_of(np.isin(np.arange(len(shift)), a[known & differs]))
         for v, u in zip(a[~known].tolist(), b[~known].tolist(), strict=True):
             if not changed >> v & 1 and x.relation(v, u) != other.relation(v, u):

@@ -36,18 +36,25 @@ class Objects:
         born = self.born
         if bad := near & ~self.good[v] | torn:
             since = max(born[u] for u in bits(bad))
-            near = sum(1 << u for u in bits(near & ~bad) if born[u] > since)
+            near = self._later(near & ~bad, since)
         if around := near & self.places.inside(v):
             newest = max(bits(around), key=born.__getitem__)
-            later = sum(1 << u for u in bits(near & ~around) if born[u] > born[newest])
+            later = self._later(near & ~around, born[newest])
             # An object around v may be older than all that v reads, and of memory that was reused.
             return later if later and self.cover(later, v) else 1 << newest
         return near if near and self.cover(near, v) else 0
 
     def with_parts(self, holders: int, among: int) -> int:
         """The objects, and those `among` a set that have been written into them since."""
-        parts, born = holders, self.born
+        parts = holders
         for h in bits(holders & ~self.places.given):
-            around = self.places.touching(h, among) & ~parts
-            parts |= sum(1 << u for u in bits(around) if born[u] > born[h])
+            parts |= self._later(self.places.touching(h, among) & ~parts, self.born[h])
         return parts
+
+    def _later(self, among: int, since: int) -> int:
+        """Those that were written after a time."""
+        later = 0
+        for u in bits(among):
+            if self.born[u] > since:
+                later |= 1 << u
+        return later

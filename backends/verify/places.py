@@ -6,7 +6,8 @@ of the procedure: all that is accessed in a space, or of an argument that lies a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.backends.verify.body import Body
-from wscc.backends.verify.views import Ints, Runs, meets, relation, union, view_runs, within
+from wscc.backends.verify.views import Ints, Runs, joined, meets, relation, union, view_runs, within
 
 LOCAL: Final = -1
+# Pairs of operands that are compared at once.
+_BLOCK: Final = 1 << 18
 
 # (space of the argument, bytes to add to its offsets): arguments that share memory share a space.
 Sharing = tuple[tuple[int, int], ...]
@@ -34,26 +37,25 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-def mask_of(members: NDArray[np.bool_]) -> int:
-    return int.from_bytes(np.packbits(members, bitorder="little").tobytes(), "little")
+def mask_of(members: Bools) -> int:
+    return next(masks_of(members[None]))
 
 
-def numbers_of(mask: int, count: int) -> Ints:
-    """The numbers in a set of less than `count`."""
-    packed = np.frombuffer(mask.to_bytes((count + 7) // 8, "little"), np.uint8)
-    return np.flatnonzero(np.unpackbits(packed, bitorder="little"))
+def masks_of(rows: Bools) -> Iterator[int]:
+    """The set of each row."""
+    packed = np.packbits(rows, axis=1, bitorder="little")
+    return (int.from_bytes(row.tobytes(), "little") for row in packed)
 
 
 @dataclass(slots=True)
 class _Row:
-    """Of one operand, the others that share a byte with it, those that contain it and those within it; the
-    `rest` with which it was not compared yet, and those of which this is `unsure` without a look at their bytes."""
+    """Of one operand, the others that share a byte with it, those that contain it and those within it; of the `unsure`
+    this takes a look at their bytes."""
 
     touching: int
     inside: int
     around: int
-    rest: int
-    unsure: int = 0
+    unsure: int
 
 
 class Places:
@@ -124,9 +126,7 @@ class Places:
     def touching(self, v: int, among: int) -> int:
         """Those `among` a set that share a byte with v."""
         row = self._rows[v] or self._row(v)
-        if row.rest & among:
-            self._compare(v, row)
-        if unsure := row.unsure & among:
+        if row.unsure and (unsure := row.unsure & among):
             self._compare_bytes(v, row, unsure)
         return row.touching & among
 
@@ -139,30 +139,43 @@ class Places:
         return (self._rows[v] or self._row(v)).around
 
     def _row(self, v: int) -> _Row:
-        """How all others lie to v, those aside of which this takes more than to compare ends."""
-        low, high = self.low[v], self.high[v]
-        between = (self.low < high) & (self.high > low) & (self.low < self.high)
-        known = between & (self.count == 1) if self.count[v] == 1 else np.zeros_like(between)
-        known[v] = between[v] = not self._empty[v]
-        inside, around = (
-            known & (self.low <= low) & (self.high >= high),
-            known & (self.low >= low) & (self.high <= high),
-        )
-        row = self._rows[v] = _Row(*map(mask_of, (known, inside, around, between & ~known)))
+        self.prepare([v])
+        row = self._rows[v]
+        assert row is not None
         return row
 
-    def _compare(self, v: int, row: _Row) -> None:
-        """Compare v with the rest."""
-        rest = numbers_of(row.rest, len(self.low))
-        touching, inside, known = self.compared(v, rest)
-        _, around, _ = self.compared(rest, v)
-        members = np.zeros((4, len(self.low)), np.bool_)
-        members[:, rest] = touching & known, inside & touching & known, around & touching & known, ~known
-        found = [mask_of(m) for m in members]
-        row.touching |= found[0]
-        row.inside |= found[1]
-        row.around |= found[2]
-        row.unsure, row.rest = found[3], 0
+    def prepare(self, asked: Iterable[int]) -> None:
+        """Find how all others lie to these operands, which takes far longer one by one. Those of the same bytes have
+        one row."""
+        numbers = np.array([v for v in asked if self._rows[v] is None], np.int64)
+        ends = (self.low, self.high, self.count, self.stride, self.width)
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for v, *key in zip(numbers.tolist(), *(x[numbers].tolist() for x in ends), strict=True):
+            alike.setdefault((*key, -1 if key[2] else v), []).append(v)
+        groups, size = list(alike.values()), 1 + _BLOCK // (1 + len(self.low))
+        for n in range(0, len(groups), size):
+            block = groups[n : n + size]
+            for group, row in zip(block, self._compare(np.array([g[0] for g in block])), strict=True):
+                for v in group:
+                    self._rows[v] = row
+
+    def _compare(self, v: Ints) -> Iterator[_Row]:
+        """The rows of operands."""
+        low, high, single = self.low, self.high, self.count == 1
+        first, last = low[v, None], high[v, None]
+        near = (low < last) & (first < high) & (low < high) & (first < last)
+        # Of two without gaps the ends say all.
+        touching = near & single & single[v, None]
+        inside, around = (
+            touching & (low <= first) & (last <= high),
+            touching & (first <= low) & (high <= last),
+        )
+        n, u = np.nonzero(near & ~touching)
+        found = self.compared(v[n], u)
+        touching[n, u], inside[n, u], around[n, u] = found[:3]
+        unsure = np.zeros_like(near)
+        unsure[n, u] = ~found[3]
+        return itertools.starmap(_Row, zip(*map(masks_of, (touching, inside, around, unsure)), strict=True))
 
     def _compare_bytes(self, v: int, row: _Row, unsure: int) -> None:
         """Compare v with those that it was not to be compared with otherwise."""
@@ -180,23 +193,53 @@ class Places:
         x, y = self.runs(v), self.runs(u)
         return meets(x, y), within(x, y), within(y, x)
 
-    def compared(self, v: Ints | int, u: Ints | int) -> tuple[Bools, Bools, Bools]:
-        """Whether operands v and u share a byte, and v is within u, where the third says that both are known: of runs
-        of one stride, or without gaps. Run k of v is compared with run k - m of u, for all m at once."""
-        count, width = self.count, self.width
-        distance = self.low[u] - self.low[v]
-        stride = np.where(count[v] > 1, self.stride[v], self.stride[u])
-        first = np.maximum((distance - width[v]) // stride + 1, 1 - count[u])
-        last = np.minimum(-(-(distance + width[u]) // stride) - 1, count[v] - 1)
-        m = -(-distance // stride)
-        around = (m <= 0) & (m >= count[v] - count[u]) & (m * stride <= distance + width[u] - width[v])
-        whole = (self.low[u] <= self.low[v]) & (self.high[u] >= self.high[v])
-        few = np.minimum(count[v], count[u])
-        known = (few == 1) & (np.maximum(count[v], count[u]) > 0) | (few > 1) & (
-            self.stride[v] == self.stride[u]
-        )
-        return first <= last, np.where(count[u] == 1, whole, around), known
+    def compared(self, v: Ints, u: Ints) -> tuple[Bools, Bools, Bools, Bools]:
+        """Whether operands v and u share a byte, v is within u, and u within v, where the last says that this is known:
+        of runs of one stride, or without gaps."""
+        a, b = self.stride[v], self.stride[u]
+        regular = self.count > 0
+        known = ((a == b) | (a == 1) | (b == 1)) & regular[v] & regular[u]  # 1: without gaps
+        stride = np.maximum(a, b)
+        after = (self.low[u] - self.low[v]) % stride
+        touching = known & ((after < self.width[v]) | (stride - after < self.width[u]))
+        found = np.zeros((3, len(v)), np.bool_)
+        found[:, touching] = self._compared_runs(v[touching], u[touching], stride[touching])
+        return found[0], found[1], found[2], known
+
+    def _compared_runs(self, v: Ints, u: Ints, stride: Ints) -> tuple[Bools, Bools, Bools]:
+        """Run k of v is compared with run k - m of u, for all m at once."""
+        several, others, width, other = self.count[v], self.count[u], self.width[v], self.width[u]
+        distance, beyond = self.low[u] - self.low[v], self.high[u] - self.high[v]
+        first = np.maximum((distance - width) // stride + 1, 1 - others)
+        last = np.minimum((distance + other - 1) // stride, several - 1)
+        # Run 0 of u begins `after` run m of v does, and `before` its run `up`.
+        m, after = np.divmod(distance, stride)
+        before = (after > 0) * (stride - after)
+        fewer, up = several - others, m + (after > 0)
+        inside = (up <= 0) & (up >= fewer) & (before + width <= other)
+        around = (m >= 0) & (m <= fewer) & (after + other <= width)
+        inside = np.where(others == 1, (distance <= 0) & (beyond >= 0), inside)
+        around = np.where(several == 1, (distance >= 0) & (beyond <= 0), around)
+        touching = first <= last
+        return touching, touching & inside, touching & around
+
+    def union(self, operands: Iterable[int]) -> Runs:
+        """The bytes that are in one of the operands. Of those with as many runs at one stride, the first runs are
+        joined before they are repeated."""
+        parts: list[Runs] = []
+        alike: dict[tuple[int, int], list[int]] = {}
+        for v in operands:
+            if count := int(self.count[v]):
+                alike.setdefault((count, int(self.stride[v])), []).append(v)
+            else:
+                parts.append(self.runs(v))
+        for (count, stride), group in alike.items():
+            low = self.low[group]
+            starts, ends = joined(low, low + self.width[group])
+            steps = np.arange(count)[:, None] * stride
+            parts.append(((starts + steps).reshape(-1), (ends + steps).reshape(-1)))
+        return union(parts)
 
     def covers(self, cover: int, v: int) -> bool:
         """True if every byte of v is in one of the set."""
-        return within(self.runs(v), union(map(self.runs, bits(cover))))
+        return within(self.runs(v), self.union(bits(cover)))

@@ -59,6 +59,7 @@ class Outcome:
 def scan(body: Body, places: Places, tell: Tell) -> Outcome:
     """The outcome of the procedure; `tell` is called with the number of an instruction and the text of an error in
     it."""
+    places.prepare(range(len(body.operands)))
     return _Scan(body, places, tell).outcome()
 
 
@@ -168,10 +169,11 @@ class _Scan:
         if places.is_empty(v):
             return
         self.busy[v] |= self.granted | self.sending
-        near = places.touching(v, self.live)
-        if places.touching(v, self.granted):
+        touched = places.touching(v, self.live | self.granted | self.torn)
+        near = touched & self.live
+        if touched & self.granted:
             self.tell(i, f"`{name}` reads a slot whose message has not been waited for")
-        holders = self.objects.that_hold(v, near, places.touching(v, self.torn))
+        holders = self.objects.that_hold(v, near, touched & self.torn)
         if not holders:
             self._trace(i, name, v)
             return
@@ -245,11 +247,12 @@ class _Scan:
         if places.is_empty(v):
             return
         self.busy[v] |= self.granted | self.sending
-        if places.touching(v, self.granted):
+        touched = places.touching(v, self.live | self.granted | self.sending)
+        near = touched & self.live
+        if touched & self.granted:
             self.tell(i, f"`{name}` overwrites a slot that is granted to a message")
-        elif places.touching(v, self.sending):
+        elif touched & self.sending:
             self.tell(i, f"`{name}` overwrites bytes of a message that has not been waited for")
-        near = places.touching(v, self.live)
         if in_place and not self._is_first(v, near):
             return
         covered = near & places.around(v)

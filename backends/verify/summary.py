@@ -10,7 +10,7 @@ import numpy as np
 from wscc.backends.verify.body import DTYPES
 from wscc.backends.verify.places import LOCAL, Places, bits
 from wscc.backends.verify.procedure import Outcome
-from wscc.backends.verify.views import Runs, joined, minus, union, within
+from wscc.backends.verify.views import Runs, minus, union
 
 Range = tuple[int, int, int, int]
 
@@ -92,21 +92,14 @@ def _last_written(outcome: Outcome, places: Places) -> Iterator[tuple[int, Runs]
 
 def _without(v: int, others: int, places: Places) -> Runs:
     runs = places.runs(v)
-    return minus(runs, union(map(places.runs, bits(others)))) if others else runs
+    return minus(runs, places.union(bits(others))) if others else runs
 
 
 def _local(outcome: Outcome, places: Places) -> Iterable[tuple[int, int]]:
     """The ranges of local bytes that are accessed, but for what was handed on and is whole."""
     count = len(places.body.operands)
-    local = np.array(places.space[:count]) == LOCAL
-    low, high = places.low[:count], places.high[:count]
-    local &= low < high
-    solid = local & (places.count[:count] == 1)
-    whole = joined(low[solid], high[solid])
-    # Most views with gaps lie in what others cover without.
-    rest = np.flatnonzero(local & ~solid).tolist()
-    gaps = [v for v in rest if not within((low[v : v + 1], high[v : v + 1]), whole)]
-    runs = union((whole, *map(places.runs, gaps)))
+    local = (np.array(places.space[:count]) == LOCAL) & (places.low[:count] < places.high[:count])
+    runs = places.union(np.flatnonzero(local).tolist())
     written = sum(1 << v for v in outcome.written)
     for h in bits(places.handed):
         over = places.touching(h, written)

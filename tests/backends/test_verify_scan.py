@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from random import Random
+
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -129,3 +132,35 @@ def test_dies_of_a_ring_are_alike_in_memory_that_is_used_again() -> None:
     assert summary(outcome, places) == Summary(
         (), ((0, 0, 32, DTYPES.index(DType.F32)),), (), ((0, 24), (32, 48))
     )
+
+
+def test_operands_lie_to_one_another_as_their_bytes_do() -> None:
+    """Views of any strides, also those whose runs are unlike or go backwards, of two sizes and in shared arguments."""
+    random = Random(5)
+    touching = 0
+    for _ in range(40):
+        views = [_any_view(random) for _ in range(10)]
+        body = Body.of(Code("f", 2, tuple(Instruction("copy", (o,), (o,)) for o in views)), Actions())
+        sharing = random.choice([((0, 0), (1, 0)), ((0, 0), (0, 16)), ((-1, 100), (0, 0))])
+        places = Places(body, body.offsets(np.zeros(0, np.int64)), sharing)
+        held = [
+            {b for low, high in zip(*places.runs(v), strict=True) for b in range(low, high)}
+            for v in range(len(places.low))
+        ]
+        for v, u in product(range(len(held)), repeat=2):
+            a, b = held[v], held[u]
+            assert places.relation(v, u) == (bool(a & b), bool(a & b) and a <= b, bool(a & b) and a >= b)
+            touching += bool(a & b)
+        some = random.sample(range(len(held)), 4)
+        assert {
+            b for low, high in zip(*places.union(some), strict=True) for b in range(low, high)
+        } == set().union(*(held[v] for v in some))
+    assert touching > 1000
+
+
+def _any_view(random: Random) -> Operand:
+    rank = random.randint(0, 3)
+    shape = tuple(random.randint(random.random() > 0.1, 4) for _ in range(rank))
+    strides = tuple(random.choice([0, 1, 2, 4, 8, 8, 8, -8]) for _ in range(rank))
+    dtype = random.choice([DType.F32, DType.BF16])
+    return Operand(random.choice([-1, -1, 0, 1]), 8 * random.randint(0, 40), shape, strides, dtype)
