@@ -18,6 +18,23 @@ gc.disable()
 
 
 @pytest.fixture(scope="module", autouse=True)
+def _reports_without_bounds(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What links must carry at least takes up to half the time of a small program. Files of tests that look at it are
+    marked `bounds`."""
+    if request.node.get_closest_marker("bounds"):
+        yield
+        return
+    # Not imported above: the process that hands out tests runs none.
+    from wscc.analysis.link_loads import phase_loads
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "wscc.driver.compile.phase_loads", lambda routed, *, bounds: phase_loads(routed, bounds=False)
+        )
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
 def _no_cycles_stay() -> Iterator[None]:
     yield
     gc.collect()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -78,14 +78,29 @@ def sources(*folders: str) -> list[Path]:
 MODULES = {module_name(path): path for path in sources()}
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """The syntax tree of a file, the module itself first; read once for all tests."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
+def calls(path: Path) -> frozenset[str]:
+    """What a file calls, as it is written there."""
+    return frozenset(ast.unparse(node.func) for node in nodes(path) if isinstance(node, ast.Call))
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
     """Every module of ours that a file imports, under `TYPE_CHECKING` and inside functions too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    found: set[str] = set()
+    for node in nodes(path):
         if isinstance(node, ast.Import):
-            yield from (a.name for a in node.names if a.name.startswith("wscc."))
+            found |= {a.name for a in node.names if a.name.startswith("wscc.")}
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "wscc":
             named = [f"{node.module}.{a.name}" for a in node.names]
-            yield from {n if n in MODULES else node.module for n in named} - {"wscc"}
+            found |= {n if n in MODULES else node.module for n in named} - {"wscc"}
+    return frozenset(found)
 
 
 def part(module: str) -> str:
@@ -132,12 +147,7 @@ MAY_OPEN = {
 
 def test_files_of_users_are_opened_at_one_door() -> None:
     """`wscc.files` refuses what could hang a reader or fill the memory; nothing goes around it."""
-    opening = {
-        str(path.relative_to(ROOT))
-        for path in sources()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and OPENS.fullmatch(ast.unparse(node.func))
-    }
+    opening = {str(path.relative_to(ROOT)) for path in sources() if any(map(OPENS.fullmatch, calls(path)))}
     assert opening == set(MAY_OPEN)
 
 
@@ -161,12 +171,7 @@ MAY_WRITE = {
 
 def test_files_of_users_and_json_are_written_at_one_door() -> None:
     """`wscc.files` replaces a good file by a whole one, and has no number that JSON has not."""
-    writing = {
-        str(path.relative_to(ROOT))
-        for path in sources()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and WRITES.fullmatch(ast.unparse(node.func))
-    }
+    writing = {str(path.relative_to(ROOT)) for path in sources() if any(map(WRITES.fullmatch, calls(path)))}
     assert writing == set(MAY_WRITE)
 
 
@@ -193,7 +198,7 @@ def test_no_import_goes_in_a_circle() -> None:
 def test_an_analysis_gives_facts() -> None:
     """Frozen ones, and nothing that is refused (it does not import diagnostics) or rewritten."""
     for path in sources("wscc/analysis"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 decorators = [ast.unparse(d) for d in node.decorator_list]
                 assert all("frozen=True" in d for d in decorators if d.startswith("dataclass")), (
@@ -228,7 +233,9 @@ def test_the_tests_mirror_the_tree() -> None:
 def test_every_module_says_what_it_computes() -> None:
     """In a sentence that begins with its subject."""
     for path in sources():
-        doc = ast.get_docstring(ast.parse(path.read_text())) or ""
+        module = nodes(path)[0]
+        assert isinstance(module, ast.Module)
+        doc = ast.get_docstring(module) or ""
         assert doc, path
         assert doc.split()[0].lower() not in ("what", "which", "how", "whether", "when", "where", "why"), path
 
@@ -249,7 +256,7 @@ def test_only_the_command_line_prints_or_exits() -> None:
     for path in sources():
         if "cli" in path.parts:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             assert not (isinstance(node, ast.Name) and node.id in ("print", "exit")), path
 
 

@@ -17,6 +17,8 @@ from tests.support.paths import ROOT
 from wscc.cli import cli
 from wscc.passes.registry import PASSES
 
+pytestmark = pytest.mark.bounds
+
 CODE = ("wscc", "passes", "backends", "grammar")
 ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 _LIVE = {"console", "diff"}

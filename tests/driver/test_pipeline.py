@@ -60,9 +60,14 @@ def test_a_pass_parts_the_pipeline_in_two(kind: type[Pass]) -> None:
 def test_parts_one_after_the_other_make_what_the_whole_makes() -> None:
     """Also where a module alone would not tell what has run: on one die there are no stages to cut and no routes."""
     for module in (graph(), gpt({}, Shape(layers=1))):
-        whole = WHOLE.run(module)
+        seen: dict[str, Module] = {}
+        whole = WHOLE.run(module, observe=seen.__setitem__)
+        rest = WHOLE
         for kind in (Partition, LowerCollectives, Promote, Route, Schedule):
-            assert WHOLE.after(kind).run(WHOLE.until(kind).run(module)) == whole
+            module = rest.until(kind).run(module)
+            assert module == seen[kind.name]
+            rest = WHOLE.after(kind)
+        assert rest.run(module) == whole
 
 
 def test_a_part_of_a_part_knows_what_came_before_both() -> None:

@@ -19,6 +19,8 @@ from wscc.frontend.parse import parse
 from wscc.frontend.select import select
 from wscc.machine.wafer import Link
 
+pytestmark = pytest.mark.bounds
+
 SAMPLES = sorted((ROOT / "samples").glob("*.wsl"))
 PUBLISHED: dict[str, Any] = json.loads((CASES / "parameters.json").read_text())
 # Phases of samples where XY is more than 5 % above the bound: there must be enough of them to see routing work.

@@ -83,8 +83,9 @@ STEPS: st.SearchStrategy[ProgramStep] = st.recursive(
 @settings(max_examples=150, deadline=None)
 def test_text_round_trip(programs: tuple[Program, ...], steps: tuple[ProgramStep, ...]) -> None:
     text = to_wsa(programs, steps)
-    assert parse_wsa(text) == (programs, steps)
-    assert to_wsa(*parse_wsa(text)) == text
+    read = parse_wsa(text)
+    assert read == (programs, steps)
+    assert to_wsa(*read) == text
 
 
 def test_an_instruction_reads_as_one_line() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from tests.oracles.semantics import apply
 from wscc.ir.array import Array, Kind
@@ -101,11 +100,12 @@ class FabricMachine:
             for b in procedure.buffers:
                 frame[b.name] = np.full(b.elements, poison(b.dtype), b.dtype.numpy)
             frames.append(frame)
-        for stmt in procedure.body:
-            if isinstance(stmt, Kernel):
-                self.kernel(stmt, frames)
-            elif isinstance(stmt, Transfer):
-                self.transfer(stmt, frames)
+        with np.errstate(all="ignore"):
+            for stmt in procedure.body:
+                if isinstance(stmt, Kernel):
+                    self.kernel(stmt, frames)
+                elif isinstance(stmt, Transfer):
+                    self.transfer(stmt, frames)
 
     def kernel(self, k: Kernel, frames: list[Tensors]) -> None:
         for i, frame in enumerate(frames):
@@ -113,8 +113,7 @@ class FabricMachine:
                 continue
             attrs = {n: v[i] if isinstance(v, PerDie) else v for n, v in k.attrs}
             writes = [window(frame, v, i) for v in k.writes]
-            with np.errstate(all="ignore"):
-                results = apply(k.opcode, [window(frame, v, i).copy() for v in k.reads], writes, attrs)
+            results = apply(k.opcode, [window(frame, v, i).copy() for v in k.reads], writes, attrs)
             for target, value in zip(writes, results, strict=True):
                 target[...] = value
 
@@ -130,8 +129,8 @@ def poison(dtype: DType) -> float:
 
 
 def window(frame: Tensors, view: View, die: int) -> np.ndarray:
-    """The elements of a view in a die's buffer; asserts that none is outside."""
+    """The elements of a view in a die's buffer; an error (of numpy) if one is outside."""
     base, offset = frame[view.buffer], at(view.offset, die)
-    last = offset + sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True))
-    assert 0 <= offset <= last < base.size, (view, die, base.size)
-    return as_strided(base[offset:], view.shape, [s * base.itemsize for s in view.strides])
+    size = base.itemsize
+    # As `as_strided` in a fifth of the time, and refused outside of the buffer.
+    return np.ndarray(view.shape, base.dtype, base, offset * size, [s * size for s in view.strides])  # type: ignore[call-overload]

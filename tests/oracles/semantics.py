@@ -5,8 +5,9 @@ Shares nothing with `wscc.backends`. Reads come as arrays; the result is the lis
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import erf, pi, sqrt
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -153,55 +154,64 @@ def swiglu_bwd(a: A, b: A, dy: A) -> list[A]:
     return [dy * b * (s + a * s * (1 - s)), dy * a * s]
 
 
+def before(olds: list[A], attrs: dict[str, Any]) -> A | float:
+    """What the result is added to."""
+    return olds[0] if attrs.get("accumulate") else 0.0
+
+
+# By op, the written arrays of what is read, what the written views held before, and the attributes.
+MEANINGS: Final[dict[str, Callable[[list[A], list[A], dict[str, Any]], Any]]] = {
+    "copy": lambda r, o, a: [r[0]],
+    "cast": lambda r, o, a: [r[0]],
+    "fill": lambda r, o, a: [np.full_like(o[0], a["value"])],
+    "gather": lambda r, o, a: [gather(r[0], r[1], a)],
+    "scatter_add": lambda r, o, a: [scatter(r[0], r[1], o[0], a)],
+    "gemm": lambda r, o, a: [before(o, a) + a["scale"] * (r[0] @ r[1])],
+    "sum": lambda r, o, a: [before(o, a) + r[0].sum(tuple(int(n) for n in a["axes"].split(",") if n))],
+    "rowdot": lambda r, o, a: [(r[0] * r[1]).sum(-1)],
+    "add": lambda r, o, a: [r[0] + r[1]],
+    "sub": lambda r, o, a: [r[0] - r[1]],
+    "mul": lambda r, o, a: [r[0] * r[1]],
+    "div": lambda r, o, a: [r[0] / r[1]],
+    "maximum": lambda r, o, a: [np.maximum(r[0], r[1])],
+    "scale": lambda r, o, a: [a["factor"] * r[0]],
+    "gelu": lambda r, o, a: [0.5 * r[0] * (1 + np.tanh(C * (r[0] + 0.044715 * r[0] ** 3)))],
+    "gelu_bwd": lambda r, o, a: [gelu_bwd(r[0], r[1])],
+    "gelu_erf": lambda r, o, a: [r[0] * phi(r[0])],
+    "gelu_erf_bwd": lambda r, o, a: [r[1] * (phi(r[0]) + r[0] * np.exp(-r[0] ** 2 / 2) / sqrt(2 * pi))],
+    "relu": lambda r, o, a: [np.maximum(r[0], 0)],
+    "relu_bwd": lambda r, o, a: [np.where(r[0] > 0, r[1], 0.0)],
+    "swiglu": lambda r, o, a: [r[0] * sigmoid(r[0]) * r[1]],
+    "swiglu_bwd": lambda r, o, a: swiglu_bwd(*r),
+    "layernorm": lambda r, o, a: [norm_parts(r[0], a["eps"], True)[0] * r[1] + r[2]],
+    "layernorm_bwd": lambda r, o, a: norm_bwd(*r, a["eps"], True),
+    "rmsnorm": lambda r, o, a: [norm_parts(r[0], a["eps"], False)[0] * r[1]],
+    "rmsnorm_bwd": lambda r, o, a: norm_bwd(*r, a["eps"], False),
+    "rope": lambda r, o, a: [rope(r[0], a)],
+    "softmax": lambda r, o, a: softmax(r[0], a),
+    "merge": lambda r, o, a: merge(*r),
+    "probs": lambda r, o, a: [probs(*r, hidden(r[0], a))],
+    "rowmean": lambda r, o, a: [rowmean(*r)],
+    "softmax_bwd": lambda r, o, a: [r[0] * (r[1] - r[2][..., None]) * a["scale"]],
+    "rowmax": lambda r, o, a: [np.where(columns(r[0], a), r[0], -np.inf).max(-1)],
+    "sumexp": lambda r, o, a: [np.where(columns(r[0], a), np.exp(r[0] - r[1][..., None]), 0).sum(-1)],
+    "sumexp_bwd": lambda r, o, a: [
+        np.where(columns(r[0], a), np.exp(r[0] - r[1][..., None]) * r[2][..., None], 0)
+    ],
+    "pick": lambda r, o, a: [(pick_bwd(r[1], np.ones(r[1].shape), r[0].shape, a) * r[0]).sum(-1)],
+    "pick_bwd": lambda r, o, a: [pick_bwd(r[0], r[1], o[0].shape, a)],
+    "nll": lambda r, o, a: [np.where(r[3] == IGNORED, 0.0, np.log(r[1]) + r[0] - r[2])],
+    "nll_bwd": lambda r, o, a: [np.where(r[1] == IGNORED, 0.0, r[2] / r[0]), np.where(r[1] == IGNORED, 0.0, -r[2])],
+    "mean": lambda r, o, a: [r[0].sum() / np.maximum(r[1], 1)],
+    "mean_bwd": lambda r, o, a: [np.full_like(o[0], r[0] / np.maximum(r[1], 1))],
+    "count": lambda r, o, a: [(r[0] != IGNORED).sum()],
+    "sqsum": lambda r, o, a: [(r[0] ** 2).sum()],
+    "tick": lambda r, o, a: [r[0] + 1],
+    "adamw": lambda r, o, a: adamw(*r, a),
+    "sgd": lambda r, o, a: sgd(*r, a),
+}  # fmt: skip
+
+
 def apply(op: str, r: list[A], olds: list[A], attrs: dict[str, Any]) -> list[A]:
     """The written arrays; `olds` are the contents of the written views before."""
-    acc = olds[0] if attrs.get("accumulate") else 0.0
-    table: dict[str, Any] = {
-        "copy": lambda: [r[0]],
-        "cast": lambda: [r[0]],
-        "fill": lambda: [np.full_like(olds[0], attrs["value"])],
-        "gather": lambda: [gather(r[0], r[1], attrs)],
-        "scatter_add": lambda: [scatter(r[0], r[1], olds[0], attrs)],
-        "gemm": lambda: [acc + attrs["scale"] * (r[0] @ r[1])],
-        "sum": lambda: [acc + r[0].sum(tuple(int(a) for a in attrs["axes"].split(",") if a))],
-        "rowdot": lambda: [(r[0] * r[1]).sum(-1)],
-        "add": lambda: [r[0] + r[1]],
-        "sub": lambda: [r[0] - r[1]],
-        "mul": lambda: [r[0] * r[1]],
-        "div": lambda: [r[0] / r[1]],
-        "maximum": lambda: [np.maximum(r[0], r[1])],
-        "scale": lambda: [attrs["factor"] * r[0]],
-        "gelu": lambda: [0.5 * r[0] * (1 + np.tanh(C * (r[0] + 0.044715 * r[0] ** 3)))],
-        "gelu_bwd": lambda: [gelu_bwd(r[0], r[1])],
-        "gelu_erf": lambda: [r[0] * phi(r[0])],
-        "gelu_erf_bwd": lambda: [r[1] * (phi(r[0]) + r[0] * np.exp(-r[0] ** 2 / 2) / sqrt(2 * pi))],
-        "relu": lambda: [np.maximum(r[0], 0)],
-        "relu_bwd": lambda: [np.where(r[0] > 0, r[1], 0.0)],
-        "swiglu": lambda: [r[0] * sigmoid(r[0]) * r[1]],
-        "swiglu_bwd": lambda: swiglu_bwd(*r),
-        "layernorm": lambda: [norm_parts(r[0], attrs["eps"], True)[0] * r[1] + r[2]],
-        "layernorm_bwd": lambda: norm_bwd(*r, attrs["eps"], True),
-        "rmsnorm": lambda: [norm_parts(r[0], attrs["eps"], False)[0] * r[1]],
-        "rmsnorm_bwd": lambda: norm_bwd(*r, attrs["eps"], False),
-        "rope": lambda: [rope(r[0], attrs)],
-        "softmax": lambda: softmax(r[0], attrs),
-        "merge": lambda: merge(*r),
-        "probs": lambda: [probs(*r, hidden(r[0], attrs))],
-        "rowmean": lambda: [rowmean(*r)],
-        "softmax_bwd": lambda: [r[0] * (r[1] - r[2][..., None]) * attrs["scale"]],
-        "rowmax": lambda: [np.where(columns(r[0], attrs), r[0], -np.inf).max(-1)],
-        "sumexp": lambda: [np.where(columns(r[0], attrs), np.exp(r[0] - r[1][..., None]), 0).sum(-1)],
-        "sumexp_bwd": lambda: [np.where(columns(r[0], attrs), np.exp(r[0] - r[1][..., None]) * r[2][..., None], 0)],
-        "pick": lambda: [(pick_bwd(r[1], np.ones(r[1].shape), r[0].shape, attrs) * r[0]).sum(-1)],
-        "pick_bwd": lambda: [pick_bwd(r[0], r[1], olds[0].shape, attrs)],
-        "nll": lambda: [np.where(r[3] == IGNORED, 0.0, np.log(r[1]) + r[0] - r[2])],
-        "nll_bwd": lambda: [np.where(r[1] == IGNORED, 0.0, r[2] / r[0]), np.where(r[1] == IGNORED, 0.0, -r[2])],
-        "mean": lambda: [r[0].sum() / np.maximum(r[1], 1)],
-        "mean_bwd": lambda: [np.full_like(olds[0], r[0] / np.maximum(r[1], 1))],
-        "count": lambda: [(r[0] != IGNORED).sum()],
-        "sqsum": lambda: [(r[0] ** 2).sum()],
-        "tick": lambda: [r[0] + 1],
-        "adamw": lambda: adamw(*r, attrs),
-        "sgd": lambda: sgd(*r, attrs),
-    }  # fmt: skip
-    return [np.asarray(x) for x in table[op]()]
+    return [np.asarray(x) for x in MEANINGS[op](r, olds, attrs)]

@@ -1,7 +1,6 @@
 """What tests compile that are about what comes after it: programs without a report, and programs shared by tests.
 
-The bounds of a report take a fifth of the time of a small program. A test that breaks the compiler on purpose, or
-looks at whether it does the same twice, shares nothing.
+A test that breaks the compiler on purpose, or looks at whether it does the same twice, shares nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from wscc.analysis.link_loads import phase_loads
 from wscc.backends.artifact.files import Artifact
 from wscc.driver import compile as driver
 from wscc.driver.compile import Compiled, load, program_of
@@ -66,6 +64,5 @@ def compile_graph(
 
 @pytest.fixture
 def programs_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile each program once, whoever asks `compile_file`: the command line, or the test. Reports have no bounds."""
+    """Compile each program once, whoever asks `compile_file`: the command line, or the test."""
     monkeypatch.setattr(driver, "compile_graph", compile_graph)
-    monkeypatch.setattr(driver, "phase_loads", lambda routed, *, bounds: phase_loads(routed, bounds=False))
