@@ -101,17 +101,19 @@ def _moving(s: StreamInstance) -> tuple[Sequence[str], Sequence[int]]:
 def _fits_fast_memory(s: StreamInstance, cut: _Cut) -> bool:
     """Whether what every slice of a cut needs fits the fast memory, beside the results that stay.
 
-    Of these a slice needs its part alone; but operands that fill much of the memory are worth their place there only if
-    all else fits beside them.
+    A slice needs its part of these alone, and of operands that have the factor; but what fills much of the memory is
+    worth its place there only if all else fits beside it.
     """
     if not cut.resident:
         return True
+    beside = 0
     stationary = sum(v.bytes for j, v in enumerate(s.writes) if j not in s.stream.moving_out)
-    if cut.adds_up:
-        stationary = 0
-    elif cut.resident <= _LITTLE * s.build.fast_bytes:
-        stationary //= len(cut.spans)
-    return cut.resident + stationary <= _RESIDENT * s.build.fast_bytes
+    if cut.resident <= _LITTLE * s.build.fast_bytes:
+        beside = stationary // len(cut.spans)
+    elif not cut.adds_up:
+        reads = sum(v.bytes for i, v in enumerate(s.reads) if i not in s.stream.moving_in)
+        beside = reads - cut.resident + stationary
+    return cut.resident + beside <= _RESIDENT * s.build.fast_bytes
 
 
 def _with_sums(s: StreamInstance) -> StreamInstance:
