@@ -70,7 +70,7 @@ def test_estimates_order_the_algorithms_as_the_simulator_does(
     for algorithm in Algorithms(module, "auto", 1 << 30)._candidates("tatp"):
         force(monkeypatch, algorithm)
         times.append((algorithm.seconds(shard, link), seconds(LowerCollectives().run(module))))
-    assert len(times) == 3
+    assert len(times) == (2 if group == "ring" else 3)  # no chain where a ring of neighbours closes
     for (a, measured_a), (b, measured_b) in combinations(times, 2):
         if not 1 / 1.1 <= measured_a / measured_b <= 1.1:
             assert (a < b) == (measured_a < measured_b), times
@@ -88,7 +88,8 @@ def test_every_algorithm_gives_all_replicas_the_same_bits(
     op = Reshard("all_reduce", "tatp", x, total, reduction=Reduction.SUM)
     module = resharding({"tatp": 4}, WHOLE, WHOLE, (elements,), dies)
     module = module.with_(procedures=(Procedure("go", (x,), (Output(total),), (op,)),))
-    algorithm = Algorithms(module, "auto", 1 << 30)._candidates("tatp")[number]
+    candidates = Algorithms(module, "auto", 1 << 30)._candidates("tatp")
+    algorithm = candidates[min(number, len(candidates) - 1)]
     chosen = TwoSteps(algorithm if in_two else None, algorithm)
     monkeypatch.setattr(Algorithms, "reduction", lambda *_: chosen)
     machine = FabricMachine(LowerCollectives().run(module))
