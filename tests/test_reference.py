@@ -12,6 +12,8 @@ from tests.support.reference import ARCHITECTURE, REFERENCE, generated
 from wscc.cli import COMMANDS, Named
 from wscc.cli.json_fields import FIELDS
 
+pytestmark = pytest.mark.bounds
+
 
 def test_every_page_says_what_the_code_says() -> None:
     for path, now in generated().items():

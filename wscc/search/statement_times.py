@@ -116,10 +116,10 @@ class StatementTimes:
 
     def _message(self, algorithm: Algorithm, shard: int) -> tuple[float, float]:
         """Seconds of latency, and of bytes on the fullest link, of shards of so many bytes."""
-        link = self.rates.link
-        on_link = link.busy(link.times().on_link(shard))
-        rounds = algorithm.rounds
-        return sum(hops for hops, _ in rounds) * link.latency, sum(shards for _, shards in rounds) * on_link
+        rates, rounds = self.rates, algorithm.rounds
+        on_link = rates.link.busy(rates.link.times().on_link(shard))
+        hops, shards = sum(h for h, _ in rounds), sum(n for _, n in rounds)
+        return hops * rates.link.latency, shards * on_link
 
     # -- work on a die ----------------------------------------------------------------------------------
 
@@ -214,8 +214,8 @@ class StatementTimes:
                 return latency, messages * n / 2
             case _:  # to the next peer
                 hops, shards = algorithms.neighbours(axis).rounds[0]
-                link = self.rates.link
-                return hops * link.latency, max(1.0, shards) * link.busy(self._local(op.operand))
+                busy = self.rates.link.busy(self._local(op.operand))
+                return hops * self.rates.link.latency, max(1.0, shards) * busy
 
     def _all_reduce(self, op: Reshard) -> tuple[float, float]:
         size = op.operand.type.dtype.size
