@@ -74,6 +74,7 @@ def validate(
     axes, drawn from a seed. Raises as `search` does for the program, and W206 if no plan compiles."""
     space = Space(problem)
     wanted = list(_drawn(list(space.open.values()), samples * _TRIED))
+    tried = len(wanted)
     measured: list[Measured] = []
     with Evaluators(problem, jobs) as workers:
         while wanted and len(measured) < samples:
@@ -83,7 +84,7 @@ def validate(
     if not measured:
         raise fail(
             Code.NO_STRATEGY,
-            f"none of {space.plans:,} plans that were tried compiles",
+            f"none of the {tried:,} plans that were tried, of {space.plans:,}, compiles",
             help="run `wscc search`",
         )
     worst_first = sorted(measured[:samples], key=lambda m: (-abs(log(m.estimate / m.step)), m.plan))
