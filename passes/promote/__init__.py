@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Set
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar, Final
@@ -13,7 +13,7 @@ import numpy as np
 from wscc.analysis.aliases import aliases
 from wscc.analysis.cost import DieRates
 from wscc.analysis.memory.array_layout import peak_array_bytes
-from wscc.analysis.memory.handed import handed_in
+from wscc.analysis.memory.handed import Handed, handed_in
 from wscc.analysis.statement_accesses import where_of
 from wscc.ir.die_arrays import as_array, as_ints
 from wscc.ir.fabric import Buffer, FabricStmt, Transfer, with_views
@@ -21,10 +21,12 @@ from wscc.ir.module import Mode, Module, Procedure
 from wscc.ir.naming import Names
 from wscc.ir.op import GraphStmt
 from wscc.ir.per_die import NOBODY, Ints
+from wscc.ir.step import calls
 from wscc.ir.views import View, whole_view
+from wscc.machine.wafer import Die
 from wscc.passes.base import Fact, Pass
 from wscc.passes.promote.boxes import Argument
-from wscc.passes.promote.choose import Copy, latest_copy_position, profitable_copies
+from wscc.passes.promote.choose import Choice, Copy, latest_copy_position, profitable_copies
 from wscc.passes.promote.handed_on import handed_on
 from wscc.passes.promote.spread import spread_pieces
 
@@ -41,8 +43,8 @@ class Promote(Pass):
     after the last that writes it. Statements access the local instead. A copy is a transfer of each die to itself: it
     takes no link, and goes on while the die computes. Nothing changes where a good part of the arrays is in SRAM
     anyway. Arguments that a call may bind to the bytes of others are left alone. What a call hands to the next stays in
-    the fast memory between the two. Pieces of a kernel that reads arguments first move up among products, which then
-    hide their copies.
+    the fast memory between the two, where that saves time. Pieces of a kernel that reads arguments first move up among
+    products, which then hide their copies.
 
     Before: gemm %a = %w, ..; gemm %b = %w, ..
     After:  transfer 0 to=[0,1] %w -> %w.near; gemm %a = %w.near, ..; gemm %b = %w.near, ..
@@ -56,16 +58,50 @@ class Promote(Pass):
         die = module.machine.die
         if not DieRates.of(die).has_hbm or peak_array_bytes(module) <= _MIN_RATIO * die.sram:
             return module
-        module = handed_on(module)
-        names, dies, handed = aliases(module), module.dies_used, handed_in(module)
-        procedures = []
-        for p in module.procedures:
-            spread = spread_pieces(p, die, names[p.name])
-            near = handed.get(p.name, ())
-            left = names[p.name].keys() | _saved(p) | {n for h in near for n in (*h.reads, *h.writes)}
-            copies = profitable_copies(spread, _arguments(spread, module, left), module.machine, near)
-            procedures.append(promoted(spread, copies, dies))
-        return module.with_(procedures=tuple(procedures))
+        estimates = _Estimates(die)
+        return estimates.promoted(handed_on(module, estimates.lost))
+
+
+# What the copies of a procedure depend on: itself, what is handed to it, and its aliases.
+_Key = tuple[int, tuple[Handed, ...], frozenset[tuple[str, str]]]
+
+
+class _Estimates:
+    """The copies of each procedure of a module, and what its calls then lose; the same procedure is looked at once."""
+
+    def __init__(self, die: Die) -> None:
+        self.die = die
+        # With the procedure itself, so that no other has its identity.
+        self._found: dict[_Key, tuple[Procedure, Procedure, Choice]] = {}
+
+    def lost(self, module: Module) -> float:
+        """The seconds that all calls of a step lose to HBM, by estimate."""
+        times: Counter[str] = Counter()
+        for call, count in calls(module.step):
+            times[call.procedure] += count
+        return sum(times[p.name] * choice.lost for p, choice in self._choices(module))
+
+    def promoted(self, module: Module) -> Module:
+        """The module with the copies."""
+        dies = module.dies_used
+        chosen = self._choices(module)
+        return module.with_(procedures=tuple(promoted(p, choice.copies, dies) for p, choice in chosen))
+
+    def _choices(self, module: Module) -> list[tuple[Procedure, Choice]]:
+        names, handed = aliases(module), handed_in(module)
+        return [self._choice(p, module, handed.get(p.name, ()), names[p.name]) for p in module.procedures]
+
+    def _choice(
+        self, p: Procedure, module: Module, near: tuple[Handed, ...], bound: dict[str, str]
+    ) -> tuple[Procedure, Choice]:
+        key = id(p), near, frozenset(bound.items())
+        if key not in self._found:
+            spread = spread_pieces(p, self.die, bound)
+            left = bound.keys() | _saved(p) | {n for h in near for n in (*h.reads, *h.writes)}
+            arguments = _arguments(spread, module, left)
+            self._found[key] = p, spread, profitable_copies(spread, arguments, module.machine, near)
+        _, spread, choice = self._found[key]
+        return spread, choice
 
 
 def _saved(procedure: Procedure) -> set[str]:
@@ -84,7 +120,7 @@ def _arguments(procedure: Procedure, module: Module, left: Set[str]) -> list[Arg
     ]
 
 
-def promoted(procedure: Procedure, copies: list[Copy], dies: int) -> Procedure:
+def promoted(procedure: Procedure, copies: Sequence[Copy], dies: int) -> Procedure:
     """The procedure with these copies, each in a local of its own."""
     if not copies:
         return procedure

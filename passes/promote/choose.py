@@ -64,9 +64,17 @@ class Copy:
         return self.argument.live_in + (self.last_write >= 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The copies that are worth their places, and the seconds that a call still loses to HBM, by estimate."""
+
+    copies: tuple[Copy, ...]
+    lost: float
+
+
 def profitable_copies(
     procedure: Procedure, arguments: list[Argument], machine: Wafer, handed: Iterable[Handed] = ()
-) -> list[Copy]:
+) -> Choice:
     """The copies that save time and fit the fast memory, beside what calls hand on and locals that save more."""
     die, rates, work = machine.die, Rates.of(machine), cumulative_work(procedure, machine.die)
     total = float(work.seconds[-1])
@@ -83,23 +91,25 @@ def profitable_copies(
     spans = _use_spans(procedure, by_buffer)
     ranges = [*_locals(procedure, spans, costs_of_locals), *handed_ranges(handed, spans, len(procedure.body))]
 
-    def fitting(exposed: float) -> tuple[list[Copy], float]:
-        """The copies that fit if this fraction of their time is exposed, and the seconds that the memory's port is then
+    accessed = {c.name: sum(costs[a.position, a.view] for a in c.accesses) for c in candidates}
+
+    def fitting(exposed: float) -> tuple[Choice, float]:
+        """The choice if this fraction of the time of copies is exposed, and the seconds that the memory's port is then
         busy."""
         gains = {c.name: gain(c, exposed) for c in candidates}
         profitable = [c for c in candidates if gains[c.name] > _WORTH * rates.link.latency]
-        if not profitable:
-            return [], 0.0
         fits = names_in_fast((*ranges, *(_live_range(c, gains[c.name]) for c in profitable)), die.sram)
         fitted = [c for c in profitable if c.name in fits]
         spilled = sum(x.cost for x in ranges if x.name not in fits)
-        return fitted, sum(seconds[c.name] for c in fitted) + spilled
+        copied = sum(seconds[c.name] for c in fitted)
+        left = sum(accessed.values()) - sum(accessed[c.name] for c in fitted)
+        return Choice(tuple(fitted), left + spilled + exposed * copied), copied + spilled
 
     first = _exposed(total, sum(seconds.values()))
-    promoted, busy = fitting(first)
+    choice, busy = fitting(first)
     # Locals that do not fit keep the port busy as well, so that less of the copies is hidden: a second round.
     second = _exposed(total, busy)
-    return fitting(second)[0] if second > first else promoted
+    return fitting(second)[0] if second > first else choice
 
 
 def _exposed(work: float, busy: float) -> float:

@@ -6,7 +6,7 @@ read the array later, the call that is handed an element saves it meanwhile, beh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
@@ -34,8 +34,12 @@ _SHARE: Final = 0.25
 Argument = tuple[str, int]
 
 
-def handed_on(module: Module) -> Module:
-    """The module with carried arrays handed on, as far as a part of the SRAM has room for them, the smallest first."""
+def handed_on(module: Module, lost: Callable[[Module], float]) -> Module:
+    """The module with carried arrays handed on, as far as a part of the SRAM has room for them, the smallest first.
+
+    An array that is handed on takes room from all else while a call runs: only one with which less time is `lost` to
+    HBM is.
+    """
     room = int(_SHARE * module.machine.die.sram)
     owners = {a.storage for a in module.arrays}
     carried = [a for a in module.arrays if a.kind is Kind.CARRIED and not a.storage and a.name not in owners]
@@ -44,7 +48,7 @@ def handed_on(module: Module) -> Module:
         if found is None:
             continue
         changed = found.applied()
-        if _end(changed) <= room:
+        if _end(changed) <= room and lost(changed) < lost(module):
             module = changed
     return module
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ from wscc.ir.views import View, whole_view
 from wscc.machine.wafer import Die, Wafer
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.plan_memory import PlanMemory
+from wscc.passes.promote import Promote
 from wscc.passes.promote.handed_on import handed_on
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
@@ -130,6 +132,11 @@ def _on(buffer: str) -> View:
     return _TENSOR.on(buffer)
 
 
+def _not_handed(module: Module) -> float:
+    """As if a second were saved by each array that is handed on."""
+    return -sum(a.handed for a in module.arrays)
+
+
 def _kept(state: State) -> State:
     """What is read after the step: gradients, and no longer what layers passed on."""
     return {n: state[n] for n in ("r", "d")}
@@ -142,7 +149,7 @@ def test_what_calls_hand_on_arrives_though_locals_have_its_bytes_meanwhile(
 ) -> None:
     module = chain(Random(seed))
     assert not list(verify(module))
-    near = handed_on(module)
+    near = handed_on(module, _not_handed)
     assert not list(verify(near))
     state = initial_state(module, seed)
     expected = _kept(run_in_order(module, state))
@@ -176,7 +183,7 @@ def test_arrays_are_handed_on_exactly_where_the_next_call_reads_them() -> None:
     seen = set()
     for seed in range(100):
         module = chain(Random(seed))
-        near = handed_on(module)
+        near = handed_on(module, _not_handed)
         assert parse(Source("m.wir", to_text(near))) == near
         handed = sorted(a.name for a in near.arrays if a.handed)
         between = "other" in {c.procedure for c, _ in calls(module.step)}
@@ -189,3 +196,30 @@ def test_arrays_are_handed_on_exactly_where_the_next_call_reads_them() -> None:
     assert (("g.handed", "x.handed"), False, False) in seen
     assert (("g.handed",), True, False) in seen
     assert ((), False, False) in seen, "some read what they are handed too late"
+
+
+@pytest.mark.parametrize(("room", "is_handed"), [(7, True), (10, False)])
+def test_what_takes_the_room_of_what_is_used_more_is_not_handed_on(room: int, *, is_handed: bool) -> None:
+    """Layers hand on 3 values, where 12 have room, and use a local of several more often."""
+    wide = room * ELEMENTS
+    value_type = TensorType((3 * ELEMENTS,), DTYPE, Layout.whole(1))
+    arrays = [Array("x", value_type, Kind.CARRIED, (5,)), Array("w", value_type, Kind.RESIDUAL, (40,))]
+    local = whole_view("t", (wide,), DTYPE)
+    x, y = (whole_view(n, (3 * ELEMENTS,), DTYPE) for n in "ab")
+    part = x.on("t")
+    adds = (Kernel("add", (local,), (local, local)) for _ in range(30))
+    body = (Kernel("copy", (part,), (x,)), *adds, Kernel("copy", (y,), (part,)))
+    a, b = (Value(n, value_type) for n in "ab")
+    layer = Procedure("layer", (a,), (Output(b),), body, (Buffer("t", wide, DTYPE),))
+    first = Procedure("first", (), (Output(b),), (Kernel("fill", (y,), (), (("value", 0.0),)),))
+    last = Procedure("last", (a,), (Output(b),), (Kernel("copy", (y,), (x,)),))
+    step = (
+        Call("first", (Ref("x", (Affine(0),)),)),
+        Loop("l", 4, (Call("layer", tuple(Ref("x", (Affine(i, (("l", 1),)),)) for i in (0, 1))),)),
+        Call("last", (Ref("x", (Affine(4),)), Ref("w", (Affine(0),)))),
+    )
+    module = Module(
+        "m", Level.FABRIC, (("a", 1),), Train(batch=1, microbatches=1), Wafer("w", 1, 1, _tight(12)),
+        tuple(arrays), (first, layer, last), step, dies=(0,),
+    )  # fmt: skip
+    assert any(a.handed for a in Promote().run(module).arrays) == is_handed
