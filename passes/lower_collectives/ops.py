@@ -17,9 +17,6 @@ from wscc.passes.lower_collectives.tiles import pieces
 
 Lowering = Callable[[OpInstance], None]
 
-# Ops whose instructions add to their results, where they accumulate, without a temporary.
-ADDING: Final = ("matmul", "sum")
-
 
 def _direct(opcode: str, indexed_factor: str = "") -> Lowering:
     """The lowering to one instruction with the op's operands and attributes, and `start` of a factor that it

@@ -16,7 +16,6 @@ from wscc.ir.logical_mesh import mask
 from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.views import View, sliced
 from wscc.passes.lower_collectives.attention import RowSums, attention_row_sums, in_two_passes
-from wscc.passes.lower_collectives.ops import ADDING
 from wscc.passes.lower_collectives.reshards import add_arrived, arriving, gathering
 from wscc.passes.lower_collectives.sliced_reshards import SlicedReshard, with_operands, with_results
 from wscc.passes.lower_collectives.slices import Slices
@@ -85,8 +84,6 @@ def _gather_as_it_goes(s: StreamInstance) -> Iterator[None]:
     """Append the rounds that gather operands, and the kernels on the chunks that have arrived: a chunk at a time."""
     plan = s.groups.plan
     events = _events(plan)
-    results = s.writes
-    s = replace(s, writes=_with_sums_of_chunks(s))
     slot_by_shard, slots = _allocate_slots(plan, events)
     moving = {
         i: s.build.buffer(f"{s.group}.slots{i}", (slots, *s.reads[i].shape), s.reads[i].dtype, slot=True)
@@ -117,25 +114,6 @@ def _gather_as_it_goes(s: StreamInstance) -> Iterator[None]:
         )
         s.run(shards, reads, writes, accumulate)
         yield
-    for result, sums in zip(results, s.writes, strict=True):
-        if result != sums:
-            s.build.kernel("cast", [result], [sums])
-
-
-def _with_sums_of_chunks(s: StreamInstance) -> tuple[View, ...]:
-    """The views of the results; small ones to which every chunk adds are temporaries of the type of sums."""
-
-    def is_small_sum(v: View, term: tuple[str, ...]) -> bool:
-        size = v.elements * v.dtype.accumulator.size
-        adds = s.op.kind in ADDING and s.stream.factor not in term
-        return adds and v.dtype is not v.dtype.accumulator and size <= s.build.fast_bytes
-
-    return tuple(
-        s.build.buffer(f"{s.group}.sums", v.shape, v.dtype.accumulator)
-        if is_small_sum(v, t) and not adds
-        else v
-        for v, t, adds in zip(s.writes, s.outs(), s.accumulate, strict=True)
-    )
 
 
 def _events(plan: GatherPlan) -> list[Event]:

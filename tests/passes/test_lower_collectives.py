@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from math import prod
 
@@ -269,24 +268,6 @@ def test_a_gradient_is_accumulated_in_its_array(degrees: dict[str, int]) -> None
             # What others contributed on the way still has to be added where weights stream.
             assert {k.opcode for k in writers} == ({"gemm", "add"} if "tatp" in degrees else {"gemm"})
     assert len(accumulations) == 4
-
-
-@pytest.mark.parametrize("family", [gpt, llama])
-def test_chunks_of_a_sum_are_rounded_once(family: Callable[..., Module]) -> None:
-    """A product whose operands come chunk by chunk along what it sums over adds up in f32, whatever its own type."""
-    modules = compile_graph(family({"tatp": 4}, dtype=DType.BF16)).modules
-    sharded, body = (modules[name].procedure("block.fwd") for name in ("place", "lower_collectives"))
-    sums = {
-        op.results[0].name
-        for op in sharded.ops
-        if op.kind == "matmul" and op.stream and op.stream.factor not in op.rule.outs[0]
-    }
-    kernels = [k for k in body.body if isinstance(k, Kernel) and k.source in sums]
-    gemms = [k for k in kernels if k.opcode == "gemm"]
-    assert sums
-    assert len(gemms) >= 4 * len(sums)
-    assert {v.dtype for k in gemms for v in k.writes} == {DType.F32}
-    assert [k.opcode for k in kernels if k.opcode == "cast"] == ["cast"] * len(sums)
 
 
 # 2 kB of SRAM for the temporaries of an op.
