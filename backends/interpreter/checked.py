@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from wscc.backends.interpreter.binding import DieMemory, Place, Routine, Template
 from wscc.backends.interpreter.kernels.views import Prepared
 from wscc.backends.interpreter.messages import BLOCKED, End, Outcome
+from wscc.backends.interpreter.roundings import with_f64_beside
 from wscc.diagnostics import Code, fail
 from wscc.ir.streams.instructions import INSTRUCTIONS
 
@@ -116,7 +117,8 @@ class Shadow:
         writes, reads = operands[: t.writes], operands[t.writes :]
         if "accumulate" in INSTRUCTIONS[t.opcode].attr_names and t.attrs[-1]:
             reads = reads + writes
-        return self._compute, (reads, writes, inner)
+        views, attrs = self._memory.views(t, args), self._memory.attrs(t)
+        return self._compute, (reads, writes, with_f64_beside(t, views, attrs, inner))
 
     def _view(self, p: Place, args: tuple[int, ...]) -> Tags:
         """The tags of an operand: its dimensions of nonzero stride, and the bytes of an element as the last."""

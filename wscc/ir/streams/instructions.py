@@ -20,9 +20,10 @@ class InstructionDef:
     """An opcode: `reads` and `writes` name the operands in order, `attrs` the scalars, in order.
 
     An operand is a name with the names of its dimensions, `x[*,d]`; a bare name has any. `integers` names the operands
-    that hold integers (indices, labels, steps); all others hold floats, unless `any_type`. `indexed` names the operand
-    of which only rows, or elements, that integers name are touched. `updates`: it is the step of an optimizer.
-    `options` are attributes behind the others, all of them or none.
+    that hold integers (indices, labels, steps); all others hold floats, unless `any_type`. `statistics` names those
+    that are f32 or f64 in a computation in bf16 as well. `indexed` names the operand of which only rows, or elements,
+    that integers name are touched. `updates`: it is the step of an optimizer. `options` are attributes behind the
+    others, all of them or none.
     """
 
     opcode: str
@@ -35,6 +36,7 @@ class InstructionDef:
     indexed: str = ""
     updates: bool = False
     options: str = ""
+    statistics: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,10 +70,12 @@ def _row(
     indexed: str = "",
     updates: bool = False,
     options: str = "",
+    statistics: str = "",
 ) -> InstructionDef:
     return InstructionDef(
-        opcode, writes, reads, attrs, semantics, tuple(integers.split()), any_type, indexed, updates, options
-    )
+        opcode, writes, reads, attrs, semantics, tuple(integers.split()), any_type, indexed, updates, options,
+        tuple(statistics.split()),
+    )  # fmt: skip
 
 
 _ALL: Final = (
@@ -147,6 +151,7 @@ _ALL: Final = (
         "causal q_start k_start",
         "rows of p = softmax(s), m their maximum, z their sum of exp(s - m); causal hides k_start+k > q_start+q; an "
         "all-hidden row gives p = 0, m = -inf, z = 0; p may be s itself",
+        statistics="p m z s",
     ),
     _row(
         "merge",
@@ -154,6 +159,7 @@ _ALL: Final = (
         "o[*,e] m[*] z[*] o2[*,e] m2[*] z2[*]",
         "",
         "online softmax: join two normalised chunks",
+        statistics="m z m2 z2",
     ),
     _row(
         "probs",
@@ -161,6 +167,7 @@ _ALL: Final = (
         "s[*,q,k] m[*,q] z[*,q]",
         "causal q_start k_start",
         "p = exp(s - m) / z, as softmax gave it; hidden entries 0",
+        statistics="p s m z",
     ),
     _row(
         "rowmean",
@@ -168,12 +175,27 @@ _ALL: Final = (
         "p[*,k] x[*,k] d[*]",
         "",
         "d = sum over k of p x in rows where p sums to one, but for 4 roundings; others stay",
+        statistics="d p x",
     ),
-    _row("softmax_bwd", "ds[*,q,k]", "p[*,q,k] dp[*,q,k] delta[*,q]", "scale", "ds = p (dp - delta) scale"),
+    _row(
+        "softmax_bwd",
+        "ds[*,q,k]",
+        "p[*,q,k] dp[*,q,k] delta[*,q]",
+        "scale",
+        "ds = p (dp - delta) scale",
+        statistics="ds p dp delta",
+    ),
     # -- cross entropy pieces; columns from `limit` on (global, 0: none) are pads and never read
-    _row("rowmax", "m[*]", "x[*,v]", "limit start"),
-    _row("sumexp", "z[*]", "x[*,v] m[*]", "limit start", "sum over v of exp(x - m)"),
-    _row("sumexp_bwd", "dx[*,v]", "x[*,v] m[*] dz[*]", "limit start", "exp(x - m) dz; pads give 0"),
+    _row("rowmax", "m[*]", "x[*,v]", "limit start", statistics="m"),
+    _row("sumexp", "z[*]", "x[*,v] m[*]", "limit start", "sum over v of exp(x - m)", statistics="z m"),
+    _row(
+        "sumexp_bwd",
+        "dx[*,v]",
+        "x[*,v] m[*] dz[*]",
+        "limit start",
+        "exp(x - m) dz; pads give 0",
+        statistics="m dz",
+    ),
     _row(
         "pick",
         "p[*]",
@@ -182,13 +204,30 @@ _ALL: Final = (
         "x[y - start], or 0 where y is elsewhere",
         integers="y",
         indexed="x",
+        statistics="p",
     ),
     _row("pick_bwd", "dx[*,v]", "y[*] dp[*]", "start", "dp at column y - start, 0 elsewhere", integers="y"),
-    _row("nll", "l", "m z p y", "", "log z + (m - p); 0 where the label y is -100", integers="y"),
-    _row("nll_bwd", "dz dp", "z y dl", "", "dl / z and -dl; 0 where the label is -100", integers="y"),
-    _row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)"),
-    _row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere"),
-    _row("count", "n[]", "y", "", "labels that are not -100", integers="y"),
+    _row(
+        "nll",
+        "l",
+        "m z p y",
+        "",
+        "log z + (m - p); 0 where the label y is -100",
+        integers="y",
+        statistics="l m z p",
+    ),
+    _row(
+        "nll_bwd",
+        "dz dp",
+        "z y dl",
+        "",
+        "dl / z and -dl; 0 where the label is -100",
+        integers="y",
+        statistics="dz dp z dl",
+    ),
+    _row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)", statistics="s x n"),
+    _row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere", statistics="dx ds n"),
+    _row("count", "n[]", "y", "", "labels that are not -100", integers="y", statistics="n"),
     # -- the update; norm2 is the squared global gradient norm, t the step from 1
     _row("sqsum", "s[]", "x", "", "sum of x^2, in f64"),
     _row("tick", "t[]", "t[]", "", "t + 1", integers="t"),
