@@ -20,10 +20,10 @@ class InstructionDef:
     """An opcode: `reads` and `writes` name the operands in order, `attrs` the scalars, in order.
 
     An operand is a name with the names of its dimensions, `x[*,d]`; a bare name has any. `integers` names the operands
-    that hold integers (indices, labels, steps); all others hold floats, unless `any_type`. `statistics` names those
-    that are f32 or f64 in a computation in bf16 as well. `indexed` names the operand of which only rows, or elements,
-    that integers name are touched. `updates`: it is the step of an optimizer. `options` are attributes behind the
-    others, all of them or none.
+    that hold integers (indices, labels, steps); all others hold floats, unless `any_type`. `scores` names those that
+    are f32 or f64 whatever the types of a module. `indexed` names the operand of which only rows, or elements, that
+    integers name are touched. `updates`: it is the step of an optimizer. `options` are attributes behind the others,
+    all of them or none.
     """
 
     opcode: str
@@ -36,7 +36,7 @@ class InstructionDef:
     indexed: str = ""
     updates: bool = False
     options: str = ""
-    statistics: tuple[str, ...] = ()
+    scores: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,11 +70,11 @@ def _row(
     indexed: str = "",
     updates: bool = False,
     options: str = "",
-    statistics: str = "",
+    scores: str = "",
 ) -> InstructionDef:
     return InstructionDef(
         opcode, writes, reads, attrs, semantics, tuple(integers.split()), any_type, indexed, updates, options,
-        tuple(statistics.split()),
+        tuple(scores.split()),
     )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ _ALL: Final = (
         "causal q_start k_start",
         "rows of p = softmax(s), m their maximum, z their sum of exp(s - m); causal hides k_start+k > q_start+q; an "
         "all-hidden row gives p = 0, m = -inf, z = 0; p may be s itself",
-        statistics="p m z s",
+        scores="p s",
     ),
     _row(
         "merge",
@@ -159,7 +159,6 @@ _ALL: Final = (
         "o[*,e] m[*] z[*] o2[*,e] m2[*] z2[*]",
         "",
         "online softmax: join two normalised chunks",
-        statistics="m z m2 z2",
     ),
     _row(
         "probs",
@@ -167,7 +166,7 @@ _ALL: Final = (
         "s[*,q,k] m[*,q] z[*,q]",
         "causal q_start k_start",
         "p = exp(s - m) / z, as softmax gave it; hidden entries 0",
-        statistics="p s m z",
+        scores="p s",
     ),
     _row(
         "rowmean",
@@ -175,7 +174,7 @@ _ALL: Final = (
         "p[*,k] x[*,k] d[*]",
         "",
         "d = sum over k of p x in rows where p sums to one, but for 4 roundings; others stay",
-        statistics="d p x",
+        scores="d p x",
     ),
     _row(
         "softmax_bwd",
@@ -183,19 +182,12 @@ _ALL: Final = (
         "p[*,q,k] dp[*,q,k] delta[*,q]",
         "scale",
         "ds = p (dp - delta) scale",
-        statistics="ds p dp delta",
+        scores="ds p dp delta",
     ),
     # -- cross entropy pieces; columns from `limit` on (global, 0: none) are pads and never read
-    _row("rowmax", "m[*]", "x[*,v]", "limit start", statistics="m"),
-    _row("sumexp", "z[*]", "x[*,v] m[*]", "limit start", "sum over v of exp(x - m)", statistics="z m"),
-    _row(
-        "sumexp_bwd",
-        "dx[*,v]",
-        "x[*,v] m[*] dz[*]",
-        "limit start",
-        "exp(x - m) dz; pads give 0",
-        statistics="m dz",
-    ),
+    _row("rowmax", "m[*]", "x[*,v]", "limit start"),
+    _row("sumexp", "z[*]", "x[*,v] m[*]", "limit start", "sum over v of exp(x - m)"),
+    _row("sumexp_bwd", "dx[*,v]", "x[*,v] m[*] dz[*]", "limit start", "exp(x - m) dz; pads give 0"),
     _row(
         "pick",
         "p[*]",
@@ -204,30 +196,13 @@ _ALL: Final = (
         "x[y - start], or 0 where y is elsewhere",
         integers="y",
         indexed="x",
-        statistics="p",
     ),
     _row("pick_bwd", "dx[*,v]", "y[*] dp[*]", "start", "dp at column y - start, 0 elsewhere", integers="y"),
-    _row(
-        "nll",
-        "l",
-        "m z p y",
-        "",
-        "log z + (m - p); 0 where the label y is -100",
-        integers="y",
-        statistics="l m z p",
-    ),
-    _row(
-        "nll_bwd",
-        "dz dp",
-        "z y dl",
-        "",
-        "dl / z and -dl; 0 where the label is -100",
-        integers="y",
-        statistics="dz dp z dl",
-    ),
-    _row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)", statistics="s x n"),
-    _row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere", statistics="dx ds n"),
-    _row("count", "n[]", "y", "", "labels that are not -100", integers="y", statistics="n"),
+    _row("nll", "l", "m z p y", "", "log z + (m - p); 0 where the label y is -100", integers="y"),
+    _row("nll_bwd", "dz dp", "z y dl", "", "dl / z and -dl; 0 where the label is -100", integers="y"),
+    _row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)"),
+    _row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere"),
+    _row("count", "n[]", "y", "", "labels that are not -100", integers="y"),
     # -- the update; norm2 is the squared global gradient norm, t the step from 1
     _row("sqsum", "s[]", "x", "", "sum of x^2, in f64"),
     _row("tick", "t[]", "t[]", "", "t + 1", integers="t"),
