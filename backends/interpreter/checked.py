@@ -117,8 +117,7 @@ class Shadow:
         writes, reads = operands[: t.writes], operands[t.writes :]
         if "accumulate" in INSTRUCTIONS[t.opcode].attr_names and t.attrs[-1]:
             reads = reads + writes
-        views, attrs = self._memory.views(t, args), self._memory.attrs(t)
-        return self._compute, (reads, writes, with_f64_beside(t, views, attrs, inner))
+        return self._compute, (reads, writes, with_f64_beside(t, self._memory, args, inner))
 
     def _view(self, p: Place, args: tuple[int, ...]) -> Tags:
         """The tags of an operand: its dimensions of nonzero stride, and the bytes of an element as the last."""

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from wscc.backends.interpreter.binding import MESSAGES, Template
+from wscc.backends.interpreter.binding import MESSAGES, DieMemory, Template
 from wscc.backends.interpreter.kernels.scratch import Array
 from wscc.backends.interpreter.kernels.table import SEMANTICS
 from wscc.backends.interpreter.kernels.views import Prepared
@@ -37,16 +37,16 @@ _LOST: Final = 2.0**-140  # of an element: what lies below the least numbers of 
 _KEPT: Final = frozenset({("rowmean", "p")})
 
 
-def with_f64_beside(t: Template, views: list[Array], attrs: list[Any], inner: Prepared) -> Prepared:
-    """The prepared instruction, which raises `CompileError` W504 where it rounds more than its types say."""
-    row = INSTRUCTIONS[t.opcode]
-    types = tuple(_TYPES[v.dtype] for v in views)
+def with_f64_beside(t: Template, memory: DieMemory, args: tuple[int, ...], inner: Prepared) -> Prepared:
+    """The prepared instruction of a call with these arguments, which raises `CompileError` W504 where it rounds more
+    than its types say."""
+    row, types = INSTRUCTIONS[t.opcode], tuple(_TYPES[p.dtype] for p in t.places)
     has_f64_alone = all(d in (DType.F64, DType.I32) for d in types)
     if t.opcode in MESSAGES or row.updates or has_f64_alone:
         return inner
     wide = tuple(d.is_float and (t.opcode, n) not in _KEPT for d, n in zip(types, row.names, strict=True))
-    beside = _Beside(t.opcode, t.writes, tuple(views), types, wide, tuple(attrs))
-    return beside.run, inner
+    views, attrs = tuple(memory.views(t, args)), tuple(memory.attrs(t))
+    return _Beside(t.opcode, t.writes, views, types, wide, attrs).run, inner
 
 
 _TYPES: Final = {d.numpy: d for d in DType}

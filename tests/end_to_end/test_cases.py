@@ -85,7 +85,7 @@ C2 = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dim", [1, 2, 5, 6, 10])
+@pytest.mark.parametrize("dim", [1, 5, 6])
 @by(*C2)
 def test_c2_a_width_that_does_not_divide(dim: int, degrees: dict[str, int], tmp_path: Path) -> None:
     """The hidden width over one axis and over two at once. The other side of the matrices divides, so that the
@@ -294,7 +294,7 @@ def test_c13_operands_are_not_exchanged(op: str, degrees: dict[str, int], tmp_pa
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_c13_operands_that_lie_on_different_axes(op: str, seed: int, tmp_path: Path) -> None:
     """With any legal split of every op, drawn, so that operands come together from all axes and parts of sums."""
     path = tmp_path / "m.wsl"
