@@ -9,7 +9,6 @@ but for what is handed to it there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -122,9 +121,9 @@ class Shadow:
     def _view(self, p: Place, args: tuple[int, ...]) -> Tags:
         """The tags of an operand: its dimensions of nonzero stride, and the bytes of an element as the last."""
         address = self._memory.address(p, args)
-        dims = [(n, s) for n, s in zip(p.sizes, p.strides, strict=True) if s]
-        if (p.low, p.high) == (0, p.dtype.itemsize * prod(n for n, _ in dims)):
+        if p.dense:
             return self._tags[address : address + p.high]
+        dims = [(n, s) for n, s in zip(p.sizes, p.strides, strict=True) if s]
         sizes = (*(n for n, _ in dims), p.dtype.itemsize)
         return np.ndarray(sizes, np.uint8, self._tags.data, address, (*(s for _, s in dims), 1))
 
