@@ -105,6 +105,13 @@ def test_numbers_at_the_ends_of_f32_pass(scale: float) -> None:
     loaded("mul f32[64]@a2 <- f32[64]@a0, f32[64]@a1", x, x).run_step()
 
 
+def test_what_overflows_inside_is_no_rounding() -> None:
+    """The variance is infinite in f32, and the row 0: that the run diverges is said after the step."""
+    x = numbers(0) * np.float32(1e25)
+    text = "layernorm f32[8,8]@a2 <- f32[8,8]@a0, f32[8]@a1, f32[8]@a1 eps=0.00001"
+    loaded(text, x, numbers(1)).run_step()
+
+
 def test_probabilities_that_sum_to_one_in_f32_do_not_have_to_in_f64() -> None:
     """`rowmean` looks for the rounding of its own type; where the sum is not one, it leaves what was there."""
     p = np.abs(numbers(0)).reshape(8, 8)
