@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ MESSAGES = frozenset({"post", "send", "wait"})
 class Place:
     """A view without its address: `arg` and `offset` as in `Operand`, strides in bytes.
 
-    The view covers bytes `low` to `high` (exclusive) counted from its address.
+    The view covers bytes `low` to `high` (exclusive) counted from its address, all of them if it is `dense`.
     """
 
     arg: int
@@ -43,6 +44,7 @@ class Place:
     dtype: np.dtype[Any]
     low: int
     high: int
+    dense: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,10 @@ def _shape(o: Operand) -> Shape:
 
 
 def _place(o: Operand, s: Shape) -> Place:
-    return Place(o.arg, o.offset, s.sizes, s.strides, o.dtype.numpy, *extent(s.sizes, s.strides, s.item))
+    low, high = extent(s.sizes, s.strides, s.item)
+    count = prod(n for n, stride in zip(s.sizes, s.strides, strict=True) if stride)
+    dense = (low, high) == (0, s.item * count)
+    return Place(o.arg, o.offset, s.sizes, s.strides, o.dtype.numpy, low, high, dense)
 
 
 @dataclass(frozen=True, slots=True)

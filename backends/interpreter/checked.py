@@ -9,7 +9,6 @@ but for what is handed to it there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from wscc.backends.interpreter.binding import DieMemory, Place, Routine, Template
 from wscc.backends.interpreter.kernels.views import Prepared
 from wscc.backends.interpreter.messages import BLOCKED, End, Outcome
+from wscc.backends.interpreter.roundings import with_f64_beside
 from wscc.diagnostics import Code, fail
 from wscc.ir.streams.instructions import INSTRUCTIONS
 
@@ -116,14 +116,14 @@ class Shadow:
         writes, reads = operands[: t.writes], operands[t.writes :]
         if "accumulate" in INSTRUCTIONS[t.opcode].attr_names and t.attrs[-1]:
             reads = reads + writes
-        return self._compute, (reads, writes, inner)
+        return self._compute, (reads, writes, with_f64_beside(t, self._memory, args, inner))
 
     def _view(self, p: Place, args: tuple[int, ...]) -> Tags:
         """The tags of an operand: its dimensions of nonzero stride, and the bytes of an element as the last."""
         address = self._memory.address(p, args)
-        dims = [(n, s) for n, s in zip(p.sizes, p.strides, strict=True) if s]
-        if (p.low, p.high) == (0, p.dtype.itemsize * prod(n for n, _ in dims)):
+        if p.dense:
             return self._tags[address : address + p.high]
+        dims = [(n, s) for n, s in zip(p.sizes, p.strides, strict=True) if s]
         sizes = (*(n for n, _ in dims), p.dtype.itemsize)
         return np.ndarray(sizes, np.uint8, self._tags.data, address, (*(s for _, s in dims), 1))
 

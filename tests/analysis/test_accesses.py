@@ -54,7 +54,7 @@ def matrices(stride: int) -> st.SearchStrategy[Kernel]:
     return st.builds(kernel, offsets, where, sides)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=60)
 @given(st.integers(2, 4).flatmap(lambda stride: st.lists(matrices(stride), min_size=2, max_size=6)))
 def test_parts_of_one_matrix_depend_on_one_another_where_they_share_a_byte(body: list[Kernel]) -> None:
     dependences_agree(Procedure("p", (), (), tuple(body)), 3)

@@ -87,7 +87,7 @@ def test_a_scan_finds_what_is_wrong_byte_by_byte(code: Code, row: np.ndarray, sh
     assert (reads[0] if reads else None) == first_mistake(code, row, sharing)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(codes, tables, tables, sharings)
 def test_a_die_that_is_like_another_has_what_a_scan_of_it_would_say(
     code: Code, row: np.ndarray, other: np.ndarray, sharing: Sharing

@@ -149,7 +149,7 @@ def put(trainer: Trainer, die: int, address: int, value: float) -> np.ndarray:
     return before
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data(), value=st.sampled_from([np.nan, np.inf, -np.inf]))
 def test_one_number_is_found_where_it_is(trained: Trainer, data: st.DataObject, value: float) -> None:
     everywhere = list(places(trained))

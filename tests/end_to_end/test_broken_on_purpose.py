@@ -301,7 +301,7 @@ def edited(streams: Streams, role: int, proc: int, at: int, new: tuple[Instructi
 
 @pytest.mark.parametrize(("axis", "degree"), [("tatp", 2), ("tp", 2)])
 def test_a_corrupted_stream_is_caught_or_changes_no_bit(axis: str, degree: int) -> None:
-    """70 random corruptions: refused at load, stopped in checked mode, stuck with its cycle named, or wrong
+    """40 random corruptions: refused at load, stopped in checked mode, stuck with its cycle named, or wrong
     beyond the limits; what is none of these computes the very same bits."""
     module, made = compiled("gpt", axis, degree, 4)
     shape, artifact = Shape(batch=4), made.artifact
@@ -314,7 +314,7 @@ def test_a_corrupted_stream_is_caught_or_changes_no_bit(axis: str, degree: int) 
         for i in range(len(code.body))
     ]
     harmless = 0
-    for _ in range(35):
+    for _ in range(20):
         r, p, i = places[rng.integers(len(places))]
         choices = list(edits(artifact.streams.programs[r].procedures[p].body[i]))
         what, new = choices[rng.integers(len(choices))]
@@ -324,4 +324,4 @@ def test_a_corrupted_stream_is_caught_or_changes_no_bit(axis: str, degree: int) 
         harmless += 1
         again = list(Trainer(broken, RunOptions(steps=2, checked=True, threads=1)).steps())
         assert np.array(again).tobytes() == np.array(right).tobytes(), (r, p, i, what)
-    assert harmless < 14
+    assert harmless < 8

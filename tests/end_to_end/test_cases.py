@@ -85,7 +85,7 @@ C2 = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dim", [1, 2, 5, 6, 10])
+@pytest.mark.parametrize("dim", [1, 5, 6])
 @by(*C2)
 def test_c2_a_width_that_does_not_divide(dim: int, degrees: dict[str, int], tmp_path: Path) -> None:
     """The hidden width over one axis and over two at once. The other side of the matrices divides, so that the
@@ -176,7 +176,7 @@ def test_c6_no_cut_of_the_batch_changes_the_gradient(mask: str, tmp_path: Path) 
     """Sequences with different numbers of valid labels; in the second, micro-batches without any. Gradients of
     all cuts are those of the first, which equals one device. Not clipped: a clipped gradient has no scale."""
     runs: list[Sequence[StepResult]] = []
-    for degrees, micro in C6:
+    for degrees, micro in C6 if mask == "uneven" else C6[::2]:
         p = Program(degrees=degrees, layers=2, batch=8, micro=micro, optimizer="sgd(lr = 0.1)", clip="")
         found = holds(EQUAL, p, tmp_path, mask=mask)
         runs.append(found.steps)
@@ -294,7 +294,7 @@ def test_c13_operands_are_not_exchanged(op: str, degrees: dict[str, int], tmp_pa
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_c13_operands_that_lie_on_different_axes(op: str, seed: int, tmp_path: Path) -> None:
     """With any legal split of every op, drawn, so that operands come together from all axes and parts of sums."""
     path = tmp_path / "m.wsl"

@@ -23,12 +23,13 @@ from wscc.ir.types import DType
     ("case", "recompute"),
     [
         pytest.param(c, mode, id=f"{name(c)} {mode}")
-        for c, left_out in zip(cases(), cycle(RECOMPUTE), strict=False)
+        for i, (c, left_out) in enumerate(zip(cases(), cycle(RECOMPUTE), strict=False))
         for mode in [left_out if "dead" in c[0] else RECOMPUTE[RECOMPUTE.index(left_out) - 1]]
+        if i % 2 or "dead" not in c[0]
     ],
 )
 def test_every_strategy_equals_one_device_in_f64(case: tuple[str, dict[str, int]], recompute: str) -> None:
-    """In one recompute mode, in turn, another one with a dead die; `make fuzz-all` has all."""
+    """In one recompute mode, in turn; every other one, in another mode, with a dead die. `make fuzz-all` has all."""
     check = in_f64(case, recompute)
     assert check.ok, check
 

@@ -94,7 +94,7 @@ def test_gpt3_needs_no_more_than_48_dies() -> None:
 @pytest.mark.parametrize("name", ["gpt-tiny.wsl", "llama-tiny.wsl"])
 def test_a_tiny_sample_learns(name: str) -> None:
     """Cross entropy falls below what single-byte frequencies give (about 3 nats) within a few dozen steps."""
-    small = Overrides(sets=("model.layers=2", "model.seq=32"))
+    small = Overrides(sets=("model.layers=2", "model.seq=16", "train.batch=8"))
     losses = run(artifact_of_file(ROOT / "samples" / name, small), RunOptions(steps=40, threads=1)).losses
     assert losses[0] == pytest.approx(5.6, abs=0.3)
     assert losses[-1] < 3.3

@@ -147,7 +147,7 @@ ITEMS = st.one_of(
 ).map(without_blank)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.builds(ast.File, tuples(ITEMS, 0, 3), tuples(COMMENTS, 0, 2)))
 def test_a_printed_tree_parses_to_itself_and_prints_the_same(file: ast.File) -> None:
     text = fmt(file)
@@ -174,7 +174,7 @@ def comments(text: str) -> list[str]:
     return sorted(line[line.index("#") :].strip() for line in text.splitlines() if "#" in line)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.dictionaries(st.integers(0, len(CODE)), st.sampled_from(["\n", "#a\n", "\n#b\n", "\n\n# c\n#d\n"])))
 def test_comments_anywhere_survive_and_change_nothing(breaks: dict[int, str]) -> None:
     text = "".join(f"{breaks.get(i, ' ')}{word} " for i, word in enumerate(CODE)) + breaks.get(len(CODE), "")

@@ -179,7 +179,7 @@ def test_a_sound_option_that_cannot_be_satisfied_is_an_error_of_the_program(
     assert error.diagnostics[0].code is code
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(["train.", "model.", "wafer.die.", "wafer.", "train.optimizer.", "train.parallel.", ""]),
     st.sampled_from(["batch", "d", "lr", "dp", "mesh", "sram", "data", "x"]),

@@ -142,7 +142,7 @@ def _kept(state: State) -> State:
     return {n: state[n] for n in ("r", "d")}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**32), st.integers(4, 16), st.booleans())
 def test_what_calls_hand_on_arrives_though_locals_have_its_bytes_meanwhile(
     seed: int, rows: int, overlap: bool

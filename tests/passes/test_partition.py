@@ -41,7 +41,7 @@ def partitioned(module: Module) -> Module:
     return Partition().run(Differentiate().run(module))
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     family=st.sampled_from(FAMILIES),
     degrees=st.fixed_dictionaries({a: st.sampled_from([1, 2, 4]) for a in ("dp", "tp", "tatp")}).filter(
@@ -77,7 +77,7 @@ def random_choice(seed: int, density: float):  # type: ignore[no-untyped-def]
     return choose
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     family=st.sampled_from(FAMILIES),
     degrees=st.sampled_from(

@@ -40,7 +40,7 @@ def neighbours(wafer: Wafer, a: int, b: int) -> bool:
     return abs(ra - rb) + abs(ca - cb) == 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(wafer=WAFERS, degrees=DEGREES)
 def test_the_program_keeps_its_meaning_and_each_die_its_place(wafer: Wafer, degrees: dict[str, int]) -> None:
     """Placing changes `dies` only; dies are distinct and alive; consecutive members of a tatp group, the last

@@ -15,10 +15,13 @@ from __future__ import annotations
 import io
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -70,8 +73,9 @@ def pictures(root: Path) -> dict[str, str]:
 
 
 def changes_code(page: str) -> bool:
-    """True for a page that has the reader change sources; every other only looks at what they do."""
-    return any(b.kind == "diff" or b.path for b in blocks(page))
+    """True for a page that has the reader change sources; every other only looks at what they do. Scripts beside the
+    folders of sources change none."""
+    return any(b.kind == "diff" or "/" in b.path for b in blocks(page))
 
 
 def regenerated(page: str, folder: Path) -> str:
@@ -156,10 +160,17 @@ def _pattern(line: str) -> str:
 _OURS = re.compile(r"wscc ((?:[^|;&<>$`\n]|\\\n)*?)(?: \| (.*))?", re.DOTALL)
 
 
+_SCRIPT = re.compile(r"python (\w+\.py)")
+
+
 def _run(command: str, folder: Path, *, fails: bool) -> str:
     """What the command prints, from this process where that is possible: starting one takes longer than most."""
-    ours = None if (folder / "wscc").exists() else _OURS.fullmatch(command)
-    if ours is None:
+    own_code = (folder / "wscc").exists()
+    ours = None if own_code else _OURS.fullmatch(command)
+    script = None if own_code else _SCRIPT.fullmatch(command)
+    if script is not None:
+        status, printed = _forked(script[1], folder)
+    elif ours is None:
         status, printed = _in_shell(command, folder)
     else:
         status, printed, messages = _called(
@@ -185,6 +196,27 @@ def _called(arguments: list[str], folder: Path, *, apart: bool) -> tuple[int, st
     ):
         status = wscc(arguments)
     return status, out.getvalue(), messages.getvalue() if apart else ""
+
+
+def _forked(script: str, folder: Path) -> tuple[int, str]:
+    """Status and output of a script in a fork of this process: it has imported all, and keeps what it registers."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as out:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                sys.stdout = sys.stderr = out
+                os.chdir(folder)
+                runpy.run_path(script, run_name="__main__")
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                out.flush()
+                os._exit(status)
+        _, ended = os.waitpid(child, 0)
+        out.seek(0)
+        return os.waitstatus_to_exitcode(ended), out.read()
 
 
 def _in_shell(command: str, folder: Path, given: str = "") -> tuple[int, str]:

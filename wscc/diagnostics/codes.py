@@ -292,8 +292,8 @@ Fix: the message gives the sizes, or the array with its first wrong element. A v
 text; 128 takes plain ASCII. Arrays are [rows, positions] for each input, integers of any width; only labels
 may be -100, where they do not count.""",
     Code.CHECK: """\
-Checked mode found a program that reads memory which nothing has written, or touches memory that a message is
-using. Its results cannot be trusted.
+Checked mode found a program that reads memory which nothing has written, touches memory that a message is
+using, or rounds numbers more often than their types say. Its results cannot be trusted.
 
 Example:
     die (0, 1), `block.fwd` instruction 12: `a` reads bytes that nothing has written

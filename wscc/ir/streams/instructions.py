@@ -20,9 +20,10 @@ class InstructionDef:
     """An opcode: `reads` and `writes` name the operands in order, `attrs` the scalars, in order.
 
     An operand is a name with the names of its dimensions, `x[*,d]`; a bare name has any. `integers` names the operands
-    that hold integers (indices, labels, steps); all others hold floats, unless `any_type`. `indexed` names the operand
-    of which only rows, or elements, that integers name are touched. `updates`: it is the step of an optimizer.
-    `options` are attributes behind the others, all of them or none.
+    that hold integers (indices, labels, steps); all others hold floats, unless `any_type`. `scores` names those that
+    are f32 or f64 whatever the types of a module. `indexed` names the operand of which only rows, or elements, that
+    integers name are touched. `updates`: it is the step of an optimizer. `options` are attributes behind the others,
+    all of them or none.
     """
 
     opcode: str
@@ -35,6 +36,7 @@ class InstructionDef:
     indexed: str = ""
     updates: bool = False
     options: str = ""
+    scores: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,10 +70,12 @@ def _row(
     indexed: str = "",
     updates: bool = False,
     options: str = "",
+    scores: str = "",
 ) -> InstructionDef:
     return InstructionDef(
-        opcode, writes, reads, attrs, semantics, tuple(integers.split()), any_type, indexed, updates, options
-    )
+        opcode, writes, reads, attrs, semantics, tuple(integers.split()), any_type, indexed, updates, options,
+        tuple(scores.split()),
+    )  # fmt: skip
 
 
 _ALL: Final = (
@@ -147,6 +151,7 @@ _ALL: Final = (
         "causal q_start k_start",
         "rows of p = softmax(s), m their maximum, z their sum of exp(s - m); causal hides k_start+k > q_start+q; an "
         "all-hidden row gives p = 0, m = -inf, z = 0; p may be s itself",
+        scores="p s",
     ),
     _row(
         "merge",
@@ -161,6 +166,7 @@ _ALL: Final = (
         "s[*,q,k] m[*,q] z[*,q]",
         "causal q_start k_start",
         "p = exp(s - m) / z, as softmax gave it; hidden entries 0",
+        scores="p s",
     ),
     _row(
         "rowmean",
@@ -168,8 +174,16 @@ _ALL: Final = (
         "p[*,k] x[*,k] d[*]",
         "",
         "d = sum over k of p x in rows where p sums to one, but for 4 roundings; others stay",
+        scores="d p x",
     ),
-    _row("softmax_bwd", "ds[*,q,k]", "p[*,q,k] dp[*,q,k] delta[*,q]", "scale", "ds = p (dp - delta) scale"),
+    _row(
+        "softmax_bwd",
+        "ds[*,q,k]",
+        "p[*,q,k] dp[*,q,k] delta[*,q]",
+        "scale",
+        "ds = p (dp - delta) scale",
+        scores="ds p dp delta",
+    ),
     # -- cross entropy pieces; columns from `limit` on (global, 0: none) are pads and never read
     _row("rowmax", "m[*]", "x[*,v]", "limit start"),
     _row("sumexp", "z[*]", "x[*,v] m[*]", "limit start", "sum over v of exp(x - m)"),
