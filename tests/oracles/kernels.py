@@ -153,8 +153,16 @@ def _part_rope(rng: Rng) -> Case:
     return Case((x,), (100.0, 1.0, 7, 4, 8.0, 1.0, 4.0, 32 * pi), (y,))
 
 
-def visible(q: int, k: int, causal: bool, q_start: int, k_start: int) -> Array:
-    return np.array([[not causal or k_start + j <= q_start + i for j in range(k)] for i in range(q)])
+def visible(q: int, k: int, causal: bool, q_start: int, k_start: int, limit: int = 0) -> Array:
+    return np.array(
+        [
+            [
+                (not causal or k_start + j <= q_start + i) and (not limit or k_start + j < limit)
+                for j in range(k)
+            ]
+            for i in range(q)
+        ]
+    )
 
 
 def softmax(s: Array, seen: Array) -> tuple[Array, Array, Array]:
@@ -165,11 +173,11 @@ def softmax(s: Array, seen: Array) -> tuple[Array, Array, Array]:
     return e / np.where(z == 0, 1, z)[..., None], m, z
 
 
-def _softmax(causal: bool, q_start: int, k_start: int) -> Callable[[Rng], Case]:
+def _softmax(causal: bool, q_start: int, k_start: int, *limit: int) -> Callable[[Rng], Case]:
     def case(rng: Rng) -> Case:
         s = 3 * normal(rng, 2, 3, 4, 5)
-        p, m, z = softmax(s, visible(4, 5, causal, q_start, k_start))
-        return Case((s,), (causal, q_start, k_start), (p, m, z))
+        p, m, z = softmax(s, visible(4, 5, causal, q_start, k_start, *limit))
+        return Case((s,), (causal, q_start, k_start, *limit), (p, m, z))
 
     return case
 
@@ -187,12 +195,16 @@ def _merge(rng: Rng) -> Case:
     return Case((*first, *second), (), whole, first)
 
 
-def _probs(rng: Rng) -> Case:
+def _probs(*limit: int) -> Callable[[Rng], Case]:
+    return lambda rng: _probs_below(rng, *limit)
+
+
+def _probs_below(rng: Rng, *limit: int) -> Case:
     s, m, z = normal(rng, 2, 3, 4, 5), normal(rng, 2, 3, 4), 1 + rng.random((2, 3, 4))
     m[..., 0], z[..., 0] = -np.inf, 0  # row 0 sees nothing, here or anywhere
     level, total = np.where(np.isinf(m), 0, m)[..., None], np.where(z == 0, 1, z)[..., None]
-    p = np.exp(s - level) / total * visible(4, 5, True, 1, 2)
-    return Case((s, m, z), (True, 1, 2), (p,))
+    p = np.exp(s - level) / total * visible(4, 5, True, 1, 2, *limit)
+    return Case((s, m, z), (True, 1, 2, *limit), (p,))
 
 
 def _rowmean(rng: Rng) -> Case:
@@ -353,9 +365,18 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "layernorm": (_layernorm,),
     "rmsnorm": (_rmsnorm,),
     "rope": (_rope(1.0), _rope(-1.0), _part_rope),
-    "softmax": (_softmax(False, 0, 0), _softmax(True, 0, 0), _softmax(True, 3, 4), _softmax(True, 0, 9)),
+    "softmax": (
+        _softmax(False, 0, 0),
+        _softmax(True, 0, 0),
+        _softmax(True, 3, 4),
+        _softmax(True, 0, 9),
+        _softmax(False, 0, 4, 6),
+        _softmax(True, 3, 2, 4),
+        _softmax(False, 0, 8, 8),
+        _softmax(False, 0, 0, 5),
+    ),
     "merge": (_merge,),
-    "probs": (_probs,),
+    "probs": (_probs(), _probs(4)),
     "rowmean": (_rowmean,),
     "softmax_bwd": (_softmax_bwd,),
     "rowmax": (_rowmax,),

@@ -27,7 +27,8 @@ def sigmoid(x: A) -> A:
 def hidden(s: A, attrs: dict[str, Any]) -> A:
     q = attrs["q_start"] + np.arange(s.shape[-2])[:, None]
     k = attrs["k_start"] + np.arange(s.shape[-1])[None]
-    return (k > q) if attrs["causal"] else np.zeros(s.shape[-2:], bool)
+    future = (k > q) if attrs["causal"] else np.zeros(s.shape[-2:], bool)
+    return future | ((k >= attrs["limit"]) if attrs.get("limit") else False)
 
 
 def softmax(s: A, attrs: dict[str, Any]) -> list[A]:

@@ -32,6 +32,21 @@ def split(x: Operand) -> Expression:
     return called("split", x)
 
 
+def mean(x: Operand) -> Expression:
+    """The mean of `x` `[b, s, *]` over its positions: `[b, *]`."""
+    return called("mean", x)
+
+
+def first(x: Operand) -> Expression:
+    """What `x` `[b, s, *]` has at its first position: `[b, *]`."""
+    return called("first", x)
+
+
+def concat(x: Operand, y: Operand) -> Expression:
+    """Positions of `y` behind those of `x`, each `[b, s, *]`, or `[s, *]` for all of the batch: `[b, s + s', *]`."""
+    return called("concat", x, y)
+
+
 def project(x: Operand, weight: Operand) -> Expression:
     """Product over the trailing dimensions of `x` that lead those of `weight`: `[b, s, k]`, `[k, *]` -> `[b, s, *]`."""
     return called("project", x, weight)

@@ -37,6 +37,9 @@ BUILTINS: Final[dict[str, Builtin]] = {
         _builtin("layernorm(x, gain, bias)", options="eps"),
         _builtin("rmsnorm(x, gain)", options="eps"),
         _builtin("split(x)", results=None),
+        _builtin("mean(x)"),
+        _builtin("concat(x, y)"),
+        _builtin("first(x)"),
         _builtin("project(x, weight)"),
         _builtin("attention(q, k, v)", flags="causal"),
         _builtin("gelu(x)"),
@@ -65,4 +68,4 @@ SETTINGS: Final = (
 )  # fmt: skip
 # Older spelling -> the setting: accepted, never printed or suggested.
 OLDER_SPELLINGS: Final = {"schedule": "lr_schedule"}
-INPUT_DTYPES: Final = ("i32",)
+INPUT_DTYPES: Final = ("i32", "f32")

@@ -256,9 +256,10 @@ class _SegmentBuilder:
         return self._bind(key, array, (Affine(version, terms),))
 
     def _bind(self, key: str, array: Array, index: tuple[Affine, ...]) -> Value:
-        """The argument for an array element; parameters are converted to the type of computation once."""
+        """The argument for an array element; parameters and floats of the data are converted to the type of
+        computation once."""
         value = self._argument(key, array, index)
-        if array.kind is Kind.PARAM:
+        if array.kind is Kind.PARAM or (array.kind is Kind.INPUT and array.type.dtype.is_float):
             value = nn.cast(self.builder, value, self.model.resolved.config.dtypes.compute, span=array.span)
         self._bound[key] = value
         return value

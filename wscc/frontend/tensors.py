@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from wscc.diagnostics import Code, CompileError, Label, fail
 from wscc.frontend import ast
@@ -15,6 +15,11 @@ from wscc.frontend.shape_errors import Operand, shape_error
 from wscc.ir import construct as nn
 from wscc.ir.builder import Builder, ShapeMismatch
 from wscc.ir.op import Value
+
+# The constructors of operations that take tensors alone and give one.
+_PLAIN: Final[Mapping[str, Callable[..., Value]]] = {
+    "embedding": nn.embedding, "project": nn.project, "mean": nn.mean, "concat": nn.concat, "first": nn.first,
+}  # fmt: skip
 
 
 class Frame(Protocol):
@@ -169,15 +174,13 @@ class Scope:
             args = [read(a, call) for read, a in zip(readers, operands, strict=True)]
         else:
             args = [self.floats(a) for a in operands]
+        if name in _PLAIN:
+            return (_PLAIN[name](b, *args, span=span),)
         match name:
-            case "embedding":
-                return (nn.embedding(b, *args, span=span),)
             case "layernorm" | "rmsnorm":
                 return (nn.norm(b, name, *args, eps=options.get("eps", 1e-5), span=span),)
             case "split":
                 return nn.split(b, args[0], results, hints=hints, span=span)
-            case "project":
-                return (nn.project(b, *args, span=span),)
             case "attention":
                 return (nn.attention(b, *args, causal="causal" in flags, span=span),)
             case "rope":

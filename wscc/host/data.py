@@ -57,7 +57,7 @@ class Batches:
 
     def _random(self, step: int) -> Batch:
         """Windows of `positions` tokens, each with the token after its last; floats are standard normal."""
-        window = max(i.positions for i in self.inputs) + 1
+        window = max((i.positions for i in self.inputs if not i.dtype.is_float), default=0) + 1
         return {i.name: _cut(i, self._random_rows(i, step, window)) for i in self.inputs}
 
     def _random_rows(self, item: Input, step: int, window: int) -> NDArray[Any]:

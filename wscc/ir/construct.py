@@ -115,6 +115,43 @@ def split(
     )
 
 
+def mean(b: Builder, x: Value, *, span: Span = NO_SPAN) -> Value:
+    """The mean over the positions, dimension 1: `b s d -> b d`."""
+    if rank_of(x) < 2:
+        raise ShapeMismatch(f"`mean` is over dimension 1, the positions, and {list(x.type.shape)} has none")
+    term = leading(rank_of(x))
+    rest = " ".join([term[0], *term[2:]])
+    total = b.one("sum", [x], f"{' '.join(term)} -> {rest}", hints=["mean.sum"], span=span)
+    return scale(b, total, 1 / x.type.shape[1], span=span)
+
+
+def concat(b: Builder, *parts: Value, span: Span = NO_SPAN) -> Value:
+    """Positions of one part behind those of another, in dimension 1: `t! d, b s! d -> b u! d`. A part without the
+    batch is the same for each of its sequences."""
+    rank = max(map(rank_of, parts))
+    if rank < 3 or any(rank_of(x) < rank - 1 for x in parts) or all(rank_of(x) < rank for x in parts):
+        shapes = " and ".join(str(list(x.type.shape)) for x in parts)
+        raise ShapeMismatch(f"`concat` joins [batch, s, d], or [s, d] for all of the batch, not {shapes}")
+    rest = [f"d{n}" for n in range(rank - 2)]
+    batch = [[] if rank_of(x) < rank else ["b"] for x in parts]
+    terms = [" ".join([*lead, f"s{n}!", *rest]) for n, lead in enumerate(batch)]
+    size = sum(x.type.shape[len(lead)] for x, lead in zip(parts, batch, strict=True))
+    rule = f"{', '.join(terms)} -> {' '.join(['b', 'u!', *rest])}"
+    return b.one("concat", parts, rule, sizes={"u": size}, attrs={"dim": 1}, hints=["concat"], span=span)
+
+
+def first(b: Builder, x: Value, *, span: Span = NO_SPAN) -> Value:
+    """What stands at the first position, index 0 of dimension 1: `b s d -> b d`."""
+    if rank_of(x) < 2:
+        raise ShapeMismatch(f"`first` is of dimension 1, the positions, and {list(x.type.shape)} has none")
+    rest = [f"d{n}" for n in range(rank_of(x) - 2)]
+    term, part = (" ".join(["b", f"{s}!", *rest]) for s in "ut")
+    cut = b.one(
+        "cut", [x], f"{term} -> {part}", sizes={"t": 1}, attrs={"dim": 1}, hints=["first.cut"], span=span
+    )
+    return b.one("sum", [cut], f"{part} -> {' '.join(['b', *rest])}", hints=["first"], span=span)
+
+
 def embedding(b: Builder, ids: Value, table: Value, *, span: Span = NO_SPAN) -> Value:
     """Rows of `table` [v, d] by number: `b s, v@ d -> b s d`."""
     rows = " ".join(leading(rank_of(ids)))

@@ -145,8 +145,9 @@ _ALL: Final = (
         "p[*,q,k] m[*,q] z[*,q]",
         "s[*,q,k]",
         "causal q_start k_start",
-        "rows of p = softmax(s), m their maximum, z their sum of exp(s - m); causal hides k_start+k > q_start+q; an "
-        "all-hidden row gives p = 0, m = -inf, z = 0; p may be s itself",
+        "rows of p = softmax(s), m their maximum, z their sum of exp(s - m); causal hides k_start+k > q_start+q, limit "
+        "k_start+k >= limit; an all-hidden row gives p = 0, m = -inf, z = 0; p may be s itself",
+        options="limit",
     ),
     _row(
         "merge",
@@ -161,6 +162,7 @@ _ALL: Final = (
         "s[*,q,k] m[*,q] z[*,q]",
         "causal q_start k_start",
         "p = exp(s - m) / z, as softmax gave it; hidden entries 0",
+        options="limit",
     ),
     _row(
         "rowmean",
