@@ -304,6 +304,21 @@ def _nll(b: Backward, dys: Grads) -> Grads:
     return [None, dz, dp, None]
 
 
+def _rowsum(b: Backward, dys: Grads) -> Grads:
+    (term,), (out,) = b.op.rule.ins, b.op.rule.outs
+    return b.emit(
+        "rowsum_bwd", [_result_gradient(dys)], [out], [term], [b.op.operands[0].type.dtype], dict(b.op.attrs)
+    )
+
+
+def _zloss(b: Backward, dys: Grads) -> Grads:
+    """That of z alone: through the maximum nothing changes, as in `_rowmax`."""
+    term, (_, z, _) = b.op.rule.ins[0], b.op.operands
+    operands = [*(b.tape.forward(x) for x in b.op.operands), _result_gradient(dys)]
+    grad = b.emit("zloss_bwd", operands, [term] * 4, [term], [z.type.dtype], dict(b.op.attrs))
+    return [None, *grad, None]
+
+
 def _mean(b: Backward, dys: Grads) -> Grads:
     x, count = b.op.operands
     rule = b.op.rule
@@ -338,7 +353,9 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "attention": _attention,
     "rowmax": _rowmax,
     "sumexp": _sumexp,
+    "rowsum": _rowsum,
     "pick": _pick,
     "nll": _nll,
+    "zloss": _zloss,
     "mean": _mean,
 }

@@ -184,6 +184,8 @@ SPECIAL: Final[dict[str, Lowering]] = {
     "rowmax": _indexed_by_last("rowmax"),
     "sumexp": _indexed_by_last("sumexp"),
     "sumexp_bwd": _indexed_by_last("sumexp_bwd"),
+    "rowsum": _indexed_by_last("rowsum"),
+    "rowsum_bwd": _indexed_by_last("rowsum_bwd"),
     "pick": _indexed_by_last("pick"),
     "pick_bwd": _indexed_by_last("pick_bwd"),
     "adamw": _direct("adamw"),

@@ -133,7 +133,7 @@ class _Rewriter:
         """The attributes of an op; of one that knows pads, with the number of columns or keys that are none."""
         if op.definition.limits is None:
             return op.attrs
-        operand, dim = op.definition.limits
-        value = op.operands[operand]
+        place, dim = op.definition.limits
+        value = (*op.operands, *op.results)[place]
         size, _ = self.grown.get((procedure, value.name, dim % len(value.type.shape)), (0, 0))
         return tuple({**dict(op.attrs), "limit": size}.items()) if size else op.attrs

@@ -69,6 +69,7 @@ KEEPS: Final[dict[str, Callable[[Op, str], bool]]] = {
     "attention": _in_every_operand,
     "rowmax": _columns,
     "sumexp": _columns,
+    "rowsum": _columns,
     "pick": _columns,
 }
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.oracles.vit import logits, vit_text
 from tests.support.compile_once import artifact_of_file
 from tests.support.paths import ROOT
 from tests.support.verdict import EQUAL, verdict
-from tests.support.vit_model import logits, vit_text
 from wscc.driver.train import RunOptions, Trainer
 from wscc.frontend.overrides import Overrides
 from wscc.ir.array import Kind

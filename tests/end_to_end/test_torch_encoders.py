@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.end_to_end.test_torch import compare
+from tests.oracles.vit import vit_text
 from tests.support.compile_once import artifact_of_file
 from tests.support.paths import ROOT
 from tests.support.verdict import MASKS, trained
-from tests.support.vit_model import vit_text
 from wscc.driver.train import Trainer, initial_parameters
 from wscc.frontend.overrides import Overrides
 
@@ -29,7 +29,9 @@ _BERT = (
 )  # fmt: skip
 
 
-def in_torch(model: str, trainer: Trainer) -> tuple[list[float], dict[str, Any], dict[str, Any]]:
+def in_torch(
+    model: str, trainer: Trainer, smoothing: float = 0.0, z: float = 0.0
+) -> tuple[list[float], dict[str, Any], dict[str, Any]]:
     """Losses, first gradients and last weights of two steps on the trainer's batches from its weights."""
     import torch  # here, for it is an optional extra
 
@@ -48,7 +50,13 @@ def in_torch(model: str, trainer: Trainer) -> tuple[list[float], dict[str, Any],
         }
         update.zero_grad()
         logits = getattr(torch_encoders, model)(weights, batch)
-        loss = torch.nn.functional.cross_entropy(logits, batch["labels"].flatten(), ignore_index=-100)
+        labels = batch["labels"].flatten()
+        each = torch.nn.functional.cross_entropy(
+            logits, labels, ignore_index=-100, label_smoothing=smoothing, reduction="none"
+        )
+        counts = labels != -100
+        each = (each + z * logits.logsumexp(-1) ** 2 * counts) * batch.get("weights", torch.ones(1)).flatten()
+        loss = each.sum() / counts.sum()
         loss.backward()
         losses.append(float(loss.detach()))
         grads = grads or {n: w.grad.numpy().copy() for n, w in weights.items() if w.grad is not None}
@@ -74,3 +82,13 @@ def test_bert_equals_pytorch(parallel: str) -> None:
     artifact = artifact_of_file(ROOT / "samples" / "bert-base.wsl", Overrides(sets=sets, dtype="f64"))
     trainer, done = trained(artifact, MASKS["uneven"], checked=True)
     compare(trainer, done, *in_torch("bert", trainer))
+
+
+@pytest.mark.parametrize("parallel", ["dp = 2, tp = 2, sp = 2", "tatp = 2, tp = 4"])
+def test_smoothing_z_loss_and_weights_of_labels_equal_pytorch(parallel: str, tmp_path: Path) -> None:
+    """10 classes by tp = 4 are padded to 12, which no share of a label and no sum may see."""
+    path = tmp_path / "m.wsl"
+    text = vit_text(parallel).replace(", labels)", ", labels, weights, smoothing = 0.2, z_loss = 0.05)")
+    path.write_text(text.replace("i32[batch]", "i32[batch]  input weights : f32[batch]"))
+    trainer, done = trained(artifact_of_file(path), MASKS["uneven"], checked=True)
+    compare(trainer, done, *in_torch("vit", trainer, 0.2, 0.05))

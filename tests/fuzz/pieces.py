@@ -129,6 +129,7 @@ POOLS: Final[dict[str, tuple[str, str]]] = {
 LOSSES: Final = (
     "cross_entropy({x}, labels)",
     "cross_entropy({x}, labels) * 0.5",
+    "cross_entropy({x}, labels, smoothing = 0.2, z_loss = 1e-2)",
     "cross_entropy({x}, labels) + cross_entropy({y}, labels) / 4",
     "-(cross_entropy({y}, labels) / 2 - cross_entropy({x}, labels))",
 )

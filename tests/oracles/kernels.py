@@ -278,6 +278,30 @@ def _nll_bwd(rng: Rng) -> Case:
     return Case((z, y, dl), (), (dz, np.where(y == -100, 0, -dl)))
 
 
+def _rowsum(rng: Rng) -> Case:
+    x, _ = _logits(rng)
+    return Case((x,), (15, 10), (np.array([sum(row[:5]) for row in x.reshape(-1, 8)]).reshape(3, 4),))
+
+
+def _rowsum_bwd(rng: Rng) -> Case:
+    ds = normal(rng, 3, 4)
+    return Case((ds,), (15, 10), (ds[..., None] * (np.arange(8) < 5),))
+
+
+def _zloss(rng: Rng) -> Case:
+    m, z, y = normal(rng, 3, 4), np.exp(normal(rng, 3, 4)), _labels(rng)
+    z[y == -100] = 0
+    loss = [0.3 * (log(z[a]) + m[a]) ** 2 if y[a] != -100 else 0.0 for a in np.ndindex(3, 4)]
+    return Case((m, z, y), (0.3,), (np.array(loss).reshape(3, 4),))
+
+
+def _zloss_bwd(rng: Rng) -> Case:
+    m, z, y, dl = normal(rng, 3, 4), np.exp(normal(rng, 3, 4)), _labels(rng), normal(rng, 3, 4)
+    z[y == -100] = 0
+    dz = [0.6 * (log(z[a]) + m[a]) / z[a] * dl[a] if y[a] != -100 else 0.0 for a in np.ndindex(3, 4)]
+    return Case((m, z, y, dl), (0.3,), (np.array(dz).reshape(3, 4),))
+
+
 def _mean(n: int) -> Callable[[Rng], Case]:
     def case(rng: Rng) -> Case:
         x = normal(rng, 3, 4)
@@ -386,6 +410,10 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "pick_bwd": (_pick_bwd,),
     "nll": (_nll,),
     "nll_bwd": (_nll_bwd,),
+    "rowsum": (_rowsum,),
+    "rowsum_bwd": (_rowsum_bwd,),
+    "zloss": (_zloss,),
+    "zloss_bwd": (_zloss_bwd,),
     "mean": (_mean(5), _mean(0)),
     "mean_bwd": (_of(np.array(0.6), np.array(4, np.int32), expected=np.full((3, 4), 0.15)),),
     "count": (_count,),

@@ -46,6 +46,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "embedding_bwd": ("*#, * d -> v@ d",),
     "pick": ("* v@, *# -> *",),
     "pick_bwd": ("*#, * -> * v@",),
+    "zloss": ("*, *, *# -> *",),
+    "zloss_bwd": ("*, *, *#, * -> *",),
     "nll": ("*, *, *, *# -> *",),
     "nll_bwd": ("*, *#, * -> *, *",),
     "count": ("*# -> ",),

@@ -186,7 +186,7 @@ class Scope:
             case "rope":
                 return (nn.rope(b, args[0], **options, span=span),)
             case "cross_entropy":
-                logits, labels = args
+                logits, labels, *weights = args
                 if labels is not self.frame.tensor(ast.Name("labels", span=operands[1].span)):
                     raise fail(
                         Code.STRUCTURE,
@@ -194,7 +194,12 @@ class Scope:
                         operands[1].span,
                         help="give the input `labels`",
                     )
-                return (nn.cross_entropy(b, logits, labels, self.frame.count(), span=span),)
+                return (
+                    nn.cross_entropy(
+                        b, logits, labels, self.frame.count(), weights=next(iter(weights), None),
+                        smoothing=options.get("smoothing", 0.0), z_loss=options.get("z_loss", 0.0), span=span,
+                    ),
+                )  # fmt: skip
             case "transpose":
                 raise fail(
                     Code.SHAPE, "`transpose` is a view: it stands to the right of `@`", span,

@@ -237,23 +237,35 @@ def attention(b: Builder, q: Value, k: Value, v: Value, *, causal: bool, span: S
 
 
 def cross_entropy(
-    b: Builder, logits: Value, labels: Value, count: Value, *, limit: int = 0, span: Span = NO_SPAN
-) -> Value:
-    """Mean over the `count` valid labels of the whole batch; label -100 is ignored. Statistics are never bf16."""
-    stats = count.type.dtype
-    rows = " ".join(leading(rank_of(labels)))
-    m = b.one("rowmax", [logits], f"{rows} v@ -> {rows}", dtypes=[stats], attrs={"limit": limit}, span=span)
-    z = b.one(
-        "sumexp",
-        [logits, m],
-        f"{rows} v@, {rows} -> {rows}",
-        dtypes=[stats],
-        attrs={"limit": limit},
-        span=span,
-    )
+    b: Builder, logits: Value, labels: Value, count: Value, *, weights: Value | None = None, limit: int = 0,
+    smoothing: float = 0.0, z_loss: float = 0.0, span: Span = NO_SPAN,
+) -> Value:  # fmt: skip
+    """Mean over the `count` valid labels of the whole batch; label -100 is ignored. Statistics are never bf16.
+
+    `smoothing`: that share of each label is spread over all classes (Szegedy et al., arXiv 1512.00567). `z_loss`: the
+    factor of the squared logarithm of the sum of exponentials, which is added (Chowdhery et al., arXiv 2204.02311).
+    `weights`: a factor for the loss of each label.
+    """
+    if not 0 <= smoothing < 1 or z_loss < 0:
+        raise ShapeMismatch("`cross_entropy` needs 0 <= `smoothing` < 1 and no negative `z_loss`")
+    stats, rows = count.type.dtype, " ".join(leading(rank_of(labels)))
+    columns = {"dtypes": [stats], "attrs": {"limit": limit}, "span": span}
+    m = b.one("rowmax", [logits], f"{rows} v@ -> {rows}", **columns)
+    z = b.one("sumexp", [logits, m], f"{rows} v@, {rows} -> {rows}", **columns)
     p = b.one("pick", [logits, labels], f"{rows} v@, {rows} -> {rows}", dtypes=[stats], span=span)
-    nll = b.one("nll", [m, z, p, labels], f"{rows}, {rows}, {rows}, {rows} -> {rows}", span=span)
-    return b.one("mean", [nll, count], f"{rows}, ->", hints=["loss"], span=span)
+    if smoothing:
+        total = b.one("rowsum", [logits], f"{rows} v@ -> {rows}", **columns)
+        share = scale(b, total, smoothing / (limit or logits.type.shape[-1]), span=span)
+        p = binary(b, "add", scale(b, p, 1 - smoothing, span=span), share, span=span)
+    loss = b.one("nll", [m, z, p, labels], f"{rows}, {rows}, {rows}, {rows} -> {rows}", span=span)
+    if z_loss:
+        large = b.one(
+            "zloss", [m, z, labels], f"{rows}, {rows}, {rows} -> {rows}", attrs={"factor": z_loss}, span=span
+        )
+        loss = binary(b, "add", loss, large, span=span)
+    if weights is not None:
+        loss = binary(b, "mul", loss, cast(b, weights, stats, span=span), span=span)
+    return b.one("mean", [loss, count], f"{rows}, ->", hints=["loss"], span=span)
 
 
 def _output_names(count: int) -> list[str]:

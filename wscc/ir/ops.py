@@ -32,9 +32,10 @@ class OpDef:
     integers number are read. `has_weight`: an operand may be a large weight, and then decides how the op is split.
     `ignores`: among its integers, `IGNORED` takes no part.
     `streamable`: its lowering can loop over chunks of a factor (`Stream`). `view`: its results name parts of its
-    operand and cost nothing. `makes_positions`: dimension 1 of its result is a sequence that no input has, which axes
-    of tokens split as they do an input's. `limits`: operand and dimension of which its attribute `limit` hides what
-    follows the first so many (0: nothing). `differentiable`: it may stand in a forward procedure and has a derivative.
+    operand and cost nothing. `makes_positions`: dimension 1 of its result is a sequence that no input has, which
+    axes of tokens split as they do an input's. `limits`: operand (or result, numbered behind them) and dimension of
+    which its attribute `limit` hides what follows the first so many (0: nothing). `differentiable`: it may stand in
+    a forward procedure and has a derivative.
     `moments`: of an optimizer, the names of the state that it keeps for each weight; its operands are the weight,
     its moments, its gradient, the squared norm of all gradients and the step. `options`: attributes behind the others
     that it has all of, or none where all are neutral.
@@ -173,10 +174,14 @@ _ALL: Final = (
     OpDef(name="rowmax", rule="* v@ -> *", combine=Reduction.MAX, attrs={"limit": int}, limits=(0, -1)),
     OpDef(name="sumexp", rule="* v@, * -> *", attrs={"limit": int}, limits=(0, -1)),
     _backward("sumexp_bwd", "* v@, *, * -> * v@", attrs={"limit": int}, limits=(0, -1)),
+    OpDef(name="rowsum", rule="* v@ -> *", attrs={"limit": int}, limits=(0, -1)),
+    _backward("rowsum_bwd", "* -> * v@", attrs={"limit": int}, limits=(1, -1)),
     OpDef(name="pick", rule="* v@, * -> *", integers=(1,), table=0, ignores=True),
     _backward("pick_bwd", "*, * -> * v@", integers=(0,)),
     OpDef(name="nll", rule="*, *, *, * -> *", integers=(3,), ignores=True),
     _backward("nll_bwd", "*, *, * -> *, *", integers=(1,)),
+    OpDef(name="zloss", rule="*, *, * -> *", integers=(2,), ignores=True, attrs={"factor": float}),
+    _backward("zloss_bwd", "*, *, *, * -> *", integers=(2,), attrs={"factor": float}),
     OpDef(name="mean", rule="*, -> "),
     _backward("mean_bwd", ", -> *"),
     OpDef(name="count", rule="* -> ", integers=(0,), ignores=True, differentiable=False),
