@@ -81,7 +81,10 @@ def _pieces(op: Op, rule: Rule, whole: Term, parts: tuple[Term, ...]) -> str | N
         own.append(others[0])
     if split := [f for f in (factor, *own) if f not in rule.whole]:
         return f"factor `{split[0]}` must be whole (`{split[0]}!`)"
-    sizes = op.sizes
+    # Ranks are not checked yet.
+    sizes = {f: n for v, term in op.terms() for f, n in zip(term, v.type.shape, strict=False)}
+    if not sizes.keys() >= {factor, *own}:
+        return None
     if sum(sizes[f] for f in own) > sizes[factor]:
         return f"its parts have {sum(sizes[f] for f in own)} indices, and the whole {sizes[factor]}"
     return None
