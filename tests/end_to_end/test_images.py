@@ -41,10 +41,14 @@ def test_a_vision_transformer_equals_one_device(
     assert found.what == EQUAL, found.why
 
 
-def test_positions_that_no_degree_divides_are_split_with_pads(tmp_path: Path) -> None:
-    """Not replicated: each of 4 dies has 4 of 16 positions, of which 13 are the model's; work is repeated nowhere but
-    behind the class token."""
-    found = verdict(vit_text("sp = 4"), tmp_path)
+@pytest.mark.parametrize("with_table", [True, False])
+def test_positions_that_no_degree_divides_are_split_with_pads(with_table: bool, tmp_path: Path) -> None:
+    """Each of 4 dies has 4 of 16 positions, 13 of which are the model's, whether a table of positions is added or they
+    go to the layers as they are: only what stands behind the class token is done more than once."""
+    text = vit_text("sp = 4")
+    if not with_table:
+        text = text.replace(") + wpe", ")").replace("param wpe : [patches + 1, d] init normal(0.3)", "")
+    found = verdict(text, tmp_path)
     assert found.what == EQUAL, found.why
     assert {n.split("/")[0] for n in found.report["replicated_flops"]} <= {"epilogue.fwd", "epilogue.bwd"}
 
