@@ -187,6 +187,32 @@ def _stack(b: Backward, dys: Grads) -> Grads:
     return [b.sum_to(g, part, part, dtype) for g, dtype in zip(parts, b.grad_dtypes(), strict=True)]
 
 
+def _sum(b: Backward, dys: Grads) -> Grads:
+    return b.emit("expand", [_result_gradient(dys)], [b.op.rule.outs[0]], [b.op.rule.ins[0]], b.grad_dtypes())
+
+
+def _cut(b: Backward, dys: Grads) -> Grads:
+    (whole,), parts = b.op.rule.ins, b.op.rule.outs
+    pieces = [
+        dy if dy is not None else _zeros_like(b, v, part)
+        for dy, v, part in zip(dys, b.op.results, parts, strict=True)
+    ]
+    return b.emit("concat", pieces, parts, [whole], b.grad_dtypes(), dict(b.op.attrs))
+
+
+def _concat(b: Backward, dys: Grads) -> Grads:
+    dy, whole = _result_gradient(dys), b.op.rule.outs[0]
+    dim = int(b.op.attr("dim"))
+    # An operand repeats along what it lacks: its part of the gradient has all factors, and is summed.
+    own = [next(f for f in term if f not in whole) for term in b.op.rule.ins]
+    parts = [(*whole[:dim], f, *whole[dim + 1 :]) for f in own]
+    pieces = b.emit("cut", [dy], [whole], parts, [dy.type.dtype] * len(parts), dict(b.op.attrs))
+    return [
+        b.sum_to(g, part, term, dtype)
+        for g, part, term, dtype in zip(pieces, parts, b.op.rule.ins, b.grad_dtypes(), strict=True)
+    ]
+
+
 def _zeros_like(b: Backward, value: Value, term: tuple[str, ...]) -> Value:
     return b.emit("fill", [], [()], [term], [value.type.dtype], {"value": 0.0})[0]
 
@@ -278,6 +304,21 @@ def _nll(b: Backward, dys: Grads) -> Grads:
     return [None, dz, dp, None]
 
 
+def _rowsum(b: Backward, dys: Grads) -> Grads:
+    (term,), (out,) = b.op.rule.ins, b.op.rule.outs
+    return b.emit(
+        "rowsum_bwd", [_result_gradient(dys)], [out], [term], [b.op.operands[0].type.dtype], dict(b.op.attrs)
+    )
+
+
+def _zloss(b: Backward, dys: Grads) -> Grads:
+    """That of z alone: through the maximum nothing changes, as in `_rowmax`."""
+    term, (_, z, _) = b.op.rule.ins[0], b.op.operands
+    operands = [*(b.tape.forward(x) for x in b.op.operands), _result_gradient(dys)]
+    grad = b.emit("zloss_bwd", operands, [term] * 4, [term], [z.type.dtype], dict(b.op.attrs))
+    return [None, *grad, None]
+
+
 def _mean(b: Backward, dys: Grads) -> Grads:
     x, count = b.op.operands
     rule = b.op.rule
@@ -298,6 +339,9 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "partial_sum": _partial_sum,
     "split": _split,
     "stack": _stack,
+    "sum": _sum,
+    "cut": _cut,
+    "concat": _concat,
     "gelu": _pointwise("gelu_bwd"),
     "gelu_erf": _pointwise("gelu_erf_bwd"),
     "relu": _pointwise("relu_bwd"),
@@ -309,7 +353,9 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "attention": _attention,
     "rowmax": _rowmax,
     "sumexp": _sumexp,
+    "rowsum": _rowsum,
     "pick": _pick,
     "nll": _nll,
+    "zloss": _zloss,
     "mean": _mean,
 }

@@ -23,7 +23,7 @@ from wscc.passes.choices import ALLGATHERS
 from wscc.passes.lower_collectives.algorithms import Algorithms
 from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.passes.lower_collectives.op_instance import OpInstance
-from wscc.passes.lower_collectives.ops import LOWERINGS
+from wscc.passes.lower_collectives.ops import LOWERINGS, part_view
 from wscc.passes.lower_collectives.reshards import axis_groups, lower_reshard
 from wscc.passes.lower_collectives.sliced_reshards import Sliceable, SlicedReshard, reshards_of
 from wscc.passes.lower_collectives.slices import slices
@@ -238,10 +238,8 @@ class _ProcedureLowering:
 
     def _op(self, op: Op) -> None:
         if op.definition.view:
-            dim = op.attr("dim")
-            assert isinstance(dim, int)
             for i, v in enumerate(op.results):
-                self.env[v.name] = indexed(self.env[op.operands[0].name], dim, i)
+                self.env[v.name] = part_view(op, i, self.env[op.operands[0].name])
         elif op.stream is None:
             LOWERINGS[op.kind](self._instance(op))
         elif not self._sliced_stream(op, op.stream):

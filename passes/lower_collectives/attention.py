@@ -124,7 +124,7 @@ def _attend_tile(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) -> Non
         scratch.like(w, f"{r.name}.part") if s.accumulate[0] else w
         for w, r in zip(s.writes, s.op.results, strict=True)
     )
-    attrs: dict[str, KernelAttr] = {"causal": s.op.attr("causal"), **pair.starts}
+    attrs = _mask(s.op, pair)
     s.build.kernel("softmax", [scores, *_heads_first(stats, s.rule.outs[1:], t)], [scores], attrs)
     gemm(s.build, scores, t.scores, s.reads[2], t.k, out, t.q)
     if s.accumulate[0]:
@@ -201,7 +201,7 @@ def _attend_bwd_tile(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) ->
 def _probs(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) -> View:
     """Probabilities P of a tile, [b, h.., q, k], recomputed."""
     probs = _scores(s, t, scratch)
-    attrs: dict[str, KernelAttr] = {"causal": s.op.attr("causal"), **pair.starts}
+    attrs = _mask(s.op, pair)
     s.build.kernel("probs", [probs], [probs, *_heads_first(s.reads[4:6], s.rule.ins[4:6], t)], attrs)
     return probs
 
@@ -294,6 +294,13 @@ def _scores(s: OpInstance, t: _Terms, scratch: Scratch) -> View:
     out = scratch.buffer(f"{s.op.results[0].name}.scores", tuple(sizes[f] for f in t.scores), _score_dtype(s))
     gemm(s.build, s.reads[0], t.q, s.reads[1], t.k, out, t.scores, scale=_scale(s.op))
     return out
+
+
+def _mask(op: Op, pair: _Pair) -> dict[str, KernelAttr]:
+    """The attributes of a kernel that hides keys: from queries before them, and those from `limit` on from all."""
+    given = dict(op.attrs)
+    limit = {"limit": given["limit"]} if "limit" in given else {}
+    return {"causal": given["causal"], **pair.starts, **limit}
 
 
 def _scale(op: Op) -> float:

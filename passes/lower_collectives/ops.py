@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from wscc.ir.op import Op
 from wscc.ir.ops import OPS
-from wscc.ir.views import arranged, indexed, repeated
+from wscc.ir.views import View, arranged, indexed, repeated, sliced
 from wscc.passes.lower_collectives.attention import attention, attention_bwd, rope
 from wscc.passes.lower_collectives.gemm import gemm
 from wscc.passes.lower_collectives.op_instance import Masked, OpInstance
@@ -108,6 +109,37 @@ def _stack(s: OpInstance) -> None:
             s.kernel("copy", [part], [view])
 
 
+def _expand(s: OpInstance) -> None:
+    (term,), (out,) = s.rule.ins, s.rule.outs
+    s.kernel("copy", s.writes, [repeated(s.reads[0], term, out, s.writes[0].shape)])
+
+
+def _concat(s: OpInstance) -> None:
+    dim, (out,) = int(s.op.attr("dim")), s.rule.outs
+    start = 0
+    for view, term in zip(s.reads, s.rule.ins, strict=True):
+        part = sliced(s.writes[0], dim, start, view.shape[_own(term, out)])
+        onto = tuple(next(f for f in term if f not in out) if d == dim else f for d, f in enumerate(out))
+        s.kernel("copy", [part], [repeated(view, term, onto, part.shape)])
+        start += part.shape[dim]
+    if rest := s.writes[0].shape[dim] - start:
+        s.kernel("fill", [sliced(s.writes[0], dim, start, rest)], [], value=0.0)
+
+
+def _own(term: tuple[str, ...], whole: tuple[str, ...]) -> int:
+    """The place of the factor of a part that the whole lacks."""
+    return next(i for i, f in enumerate(term) if f not in whole)
+
+
+def part_view(op: Op, i: int, whole: View) -> View:
+    """Result `i` of an op that costs nothing, as a part of its operand."""
+    dim = int(op.attr("dim"))
+    if op.kind == "split":
+        return indexed(whole, dim, i)
+    sizes = [v.type.shape[dim] for v in op.results]
+    return sliced(whole, dim, sum(sizes[:i]), sizes[i])
+
+
 def _embedding(s: OpInstance) -> None:
     part = s.temporary(0)
     s.kernel("gather", [part], s.reads, start=s.start(s.rule.ins[1][0]))
@@ -138,6 +170,8 @@ SPECIAL: Final[dict[str, Lowering]] = {
     "cast": _cast,
     "partial_sum": _partial_sum,
     "stack": _stack,
+    "expand": _expand,
+    "concat": _concat,
     "fill": _fill,
     "rope": rope,
     "embedding": _embedding,
@@ -147,6 +181,8 @@ SPECIAL: Final[dict[str, Lowering]] = {
     "rowmax": _indexed_by_last("rowmax"),
     "sumexp": _indexed_by_last("sumexp"),
     "sumexp_bwd": _indexed_by_last("sumexp_bwd"),
+    "rowsum": _indexed_by_last("rowsum"),
+    "rowsum_bwd": _indexed_by_last("rowsum_bwd"),
     "pick": _indexed_by_last("pick"),
     "pick_bwd": _indexed_by_last("pick_bwd"),
     "adamw": _direct("adamw"),

@@ -8,12 +8,13 @@ from fractions import Fraction
 from typing import ClassVar, Final
 
 from wscc.analysis.equal_dims import Dim, equal_dims
+from wscc.analysis.sequence_dims import token_dims
 from wscc.ir.array import Array
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Attr, Op, Value
 from wscc.passes.base import Fact, Pass
-from wscc.passes.pad.classes import paddable
-from wscc.strategy import Degrees, policy, store
+from wscc.passes.pad.classes import paddable, paddable_positions
+from wscc.strategy import SEQUENCE, Degrees, policy, store
 
 # The most that a dimension grows so that axes divide it which share out its storage alone: its pads are work added,
 # and what is won is an operand that travels in chunks of rows instead of columns.
@@ -29,6 +30,9 @@ class Pad(Pass):
     for the vocabulary, the width between two products, and heads with their keys and values; not for what a norm
     counts. `limit` is the most that it may grow, in percent of its size; beyond it, the dimension stays as it is.
 
+    Positions that the model makes (a class token and its patches) grow likewise for the axes that split them, if their
+    pads are seen nowhere (`unseen`); keys in pads are hidden by `limit`.
+
     The host fills and reads the model's part of an array, `Array.unpadded`.
 
     Before: array %wte : f32[50257,768] kind=param
@@ -42,13 +46,17 @@ class Pad(Pass):
     limit: int = 25
 
     def run(self, module: Module) -> Module:
-        degrees = [*_degrees(module.axes, module.train.zero, Fraction(self.limit, 100))]
-        if not degrees:
+        limit = Fraction(self.limit, 100)
+        of_weights = [*_degrees(module.axes, module.train.zero, limit)]
+        of_positions = [*_position_degrees(module, limit)]
+        if not of_weights and not of_positions:
             return module
         classes = equal_dims(module)
+        found = [(of_weights, paddable(module, classes)), (of_positions, paddable_positions(module, classes))]
         grown = {
             root: (size, padded)
-            for root, size in paddable(module, classes).items()
+            for degrees, sizes in found
+            for root, size in sizes.items()
             if (padded := _rounded_up(size, degrees)) > size
         }
         if not grown:
@@ -62,6 +70,14 @@ def _degrees(axes: Degrees, zero: int, limit: Fraction) -> Iterator[tuple[int, F
     first the axes that split the work, then those that shard what is stored."""
     yield from ((n, limit) for a, n in axes if policy(a).splits == "weights")
     yield from ((n, min(limit, _STORAGE_LIMIT)) for a, n in axes if store(a, zero) == "shard")
+
+
+def _position_degrees(module: Module, limit: Fraction) -> Iterator[tuple[int, Fraction]]:
+    """The same for positions: first the axes that split those of inputs, then those that split the positions of norms
+    beside weights."""
+    dims = token_dims(module)
+    yield from ((module.sizes[a], limit) for a, dim in dims.items() if dim == SEQUENCE)
+    yield from ((n, min(limit, _STORAGE_LIMIT)) for a, n in module.axes if policy(a).splits == "weights")
 
 
 def _rounded_up(size: int, degrees: list[tuple[int, Fraction]]) -> int:
@@ -114,9 +130,10 @@ class _Rewriter:
         )
 
     def _attrs(self, procedure: str, op: Op) -> tuple[tuple[str, Attr], ...]:
-        """The attributes of an op; of one that knows pad columns, with the number of those that are none."""
-        if "limit" not in op.definition.attrs:
+        """The attributes of an op; of one that knows pads, with the number of columns or keys that are none."""
+        if op.definition.limits is None:
             return op.attrs
-        logits = op.operands[0]
-        size, _ = self.grown.get((procedure, logits.name, len(logits.type.shape) - 1), (0, 0))
-        return tuple((name, size or value if name == "limit" else value) for name, value in op.attrs)
+        place, dim = op.definition.limits
+        value = (*op.operands, *op.results)[place]
+        size, _ = self.grown.get((procedure, value.name, dim % len(value.type.shape)), (0, 0))
+        return tuple({**dict(op.attrs), "limit": size}.items()) if size else op.attrs

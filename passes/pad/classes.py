@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from wscc.analysis.equal_dims import Dim
+from wscc.analysis.sequence_dims import made_positions
 from wscc.disjoint_sets import DisjointSets
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.naming import FORWARD
+from wscc.ir.op import Op
 from wscc.ir.step import calls
+from wscc.passes.pad.unseen import hides_pads
 from wscc.passes.pad.zeros import keeps_zeros
 
 
@@ -18,7 +21,7 @@ def paddable(module: Module, classes: DisjointSets[Dim]) -> dict[Dim, int]:
 
     A weight has two dimensions or more: what only vectors have, such as gains, is not split.
     """
-    unfit = {classes[dim] for dim in _unfit(module)}
+    unfit = {classes[dim] for dim in (*_fixed(module), *_unfit(module))}
     return {
         classes["", a.name, d]: n
         for a in module.arrays
@@ -28,15 +31,37 @@ def paddable(module: Module, classes: DisjointSets[Dim]) -> dict[Dim, int]:
     }
 
 
-def _unfit(module: Module) -> Iterator[Dim]:
-    """A dimension of each class whose pads could be seen, or would not stay zeros."""
-    arrays = {a.name: a for a in module.arrays}
+def paddable_positions(module: Module, classes: DisjointSets[Dim]) -> dict[Dim, int]:
+    """The size of each class of positions that the model makes and whose pads nobody sees."""
+    unfit = {classes[dim] for dim in (*_fixed(module), *_refused(module, hides_pads))}
+    sizes = {(p.name, v.name): v.type.shape for p in module.procedures for op in p.ops for v in op.results}
+    return {
+        classes[dim]: sizes[dim[:2]][dim[2]] for dim in made_positions(module) if classes[dim] not in unfit
+    }
+
+
+def _fixed(module: Module) -> Iterator[Dim]:
+    """The dimensions of arrays whose sizes stay: of inputs, and of what has pads."""
     for a in module.arrays:
         if a.kind is Kind.INPUT or a.unpadded:
             yield from (("", a.name, d) for d in range(len(a.type.shape)))
+
+
+def _refused(module: Module, allows: Callable[[Op, str], bool]) -> Iterator[Dim]:
+    """The dimensions of forward procedures that an op of it does not allow pads in."""
+    for p in module.procedures:
+        for op in p.ops if p.name.endswith(FORWARD) else ():
+            for v, term in op.terms():
+                yield from ((p.name, v.name, d) for d, factor in enumerate(term) if not allows(op, factor))
+
+
+def _unfit(module: Module) -> Iterator[Dim]:
+    """A dimension of each class whose pads would not stay zeros, or could be seen as a row of a statistic."""
+    arrays = {a.name: a for a in module.arrays}
+    yield from _refused(module, keeps_zeros)
     for p in module.procedures:
         if p.name.endswith(FORWARD):
-            yield from _seen(p)
+            yield from _read_with_statistics(p)
     for call, _ in calls(module.step):
         p = module.procedure(call.procedure)
         statistics = _statistics(p)
@@ -45,15 +70,13 @@ def _unfit(module: Module) -> Iterator[Dim]:
                 yield from ((p.name, v.name, d) for d in range(len(v.type.shape)))
 
 
-def _seen(p: Procedure) -> Iterator[Dim]:
-    """The dimensions of a forward procedure that an op of it does not keep zeros in."""
+def _read_with_statistics(p: Procedure) -> Iterator[Dim]:
+    """The dimensions of what an op of a forward procedure reads or gives, if it reads statistics."""
     statistics = _statistics(p)
     for op in p.ops:
-        reads_statistics = any(v.name in statistics for v in op.operands)
-        for v, term in op.terms():
-            for d, factor in enumerate(term):
-                if reads_statistics or not keeps_zeros(op, factor):
-                    yield p.name, v.name, d
+        if any(v.name in statistics for v in op.operands):
+            for v, _ in op.terms():
+                yield from ((p.name, v.name, d) for d in range(len(v.type.shape)))
 
 
 def _statistics(p: Procedure) -> set[str]:

@@ -25,6 +25,11 @@ def _in_every_operand(op: Op, factor: str) -> bool:
     return all(factor in term for term in op.rule.ins)
 
 
+def _in_result(op: Op, factor: str) -> bool:
+    """The gradient of a sum repeats along the factor, into its pads."""
+    return factor in op.rule.outs[0]
+
+
 def _undivided(op: Op, factor: str) -> bool:
     """Zeros would divide zeros."""
     return factor not in op.rule.ins[1]
@@ -51,6 +56,9 @@ KEEPS: Final[dict[str, Callable[[Op, str], bool]]] = {
     "cast": _always,
     "split": _always,
     "stack": _always,
+    "sum": _in_result,
+    "concat": _in_every_operand,
+    "cut": _always,
     "gelu": _always,
     "gelu_erf": _always,
     "relu": _always,
@@ -61,6 +69,7 @@ KEEPS: Final[dict[str, Callable[[Op, str], bool]]] = {
     "attention": _in_every_operand,
     "rowmax": _columns,
     "sumexp": _columns,
+    "rowsum": _columns,
     "pick": _columns,
 }
 

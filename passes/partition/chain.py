@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 
+from wscc.analysis.sequence_dims import token_dims
 from wscc.diagnostics import Code, Proposal, fail
 from wscc.ir.array import Array, Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.naming import FORWARD
 from wscc.ir.op import Op, Value
 from wscc.ir.step import Call, Loop
-from wscc.strategy import Degrees, divisors, policy, with_degree
+from wscc.strategy import SEQUENCE, Degrees, divisors, policy, with_degree
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,36 +125,42 @@ def is_weight_op(op: Op, weights: set[str]) -> bool:
 
 
 def seeds(module: Module, chain: Chain) -> dict[str, dict[str, int]]:
-    """By input array and axis, the dimension that the axis splits. Fails with W201 for a degree that divides none."""
+    """By input array and axis, the dimension that the axis splits; and, by result of an op that makes positions of its
+    own, where axes split those. Fails with W201 for a degree that divides no dimension of the inputs."""
     inputs = [a for a in module.arrays if a.kind is Kind.INPUT]
     split_dims: dict[str, dict[str, int]] = {a.name: {} for a in inputs}
-    for axis, degree in module.axes:
-        dims = policy(axis).seed
-        if not dims or not inputs:
-            continue
-        seed_dim = next(
-            (d for d in dims if all(_divides(a, d, degree, split_dims[a.name], module) for a in inputs)), None
-        )
-        if seed_dim is None:
-            raise _no_seed(axis, degree, inputs[0], split_dims[inputs[0].name], module)
+    for axis, dim in token_dims(module).items():
+        if dim is None:
+            raise _no_seed(axis, inputs, split_dims, module)
         for a in inputs:
-            split_dims[a.name][axis] = seed_dim
-    return {n: split_dims.get(n, {}) for n in {*chain.inputs, *split_dims}}
+            if dim < len(a.type.shape):
+                split_dims[a.name][axis] = dim
+    sequence = [a for a, dim in token_dims(module).items() if dim == SEQUENCE]
+    made = {
+        i.results[0]: dict.fromkeys(sequence, SEQUENCE)
+        for i in chain.instances
+        if i.op.definition.makes_positions
+    }
+    return {n: split_dims.get(n, {}) for n in {*chain.inputs, *split_dims}} | made
 
 
-def _divides(array: Array, dim: int, degree: int, split_dims: dict[str, int], module: Module) -> bool:
-    if dim >= len(array.type.shape):
-        return False
-    split = prod(module.sizes[a] for a, d in split_dims.items() if d == dim)
-    return array.type.shape[dim] % (split * degree) == 0
-
-
-def _no_seed(axis: str, degree: int, array: Array, split_dims: dict[str, int], module: Module) -> Exception:
+def _no_seed(
+    axis: str, inputs: list[Array], split_dims: dict[str, dict[str, int]], module: Module
+) -> Exception:
+    """The W201 of an axis, by the input of most dimensions."""
+    array, degree = max(inputs, key=lambda a: len(a.type.shape)), module.sizes[axis]
     names = ("the batch", "the sequence")
     sizes = {
-        names[dim]: array.type.shape[dim] // prod(module.sizes[a] for a, d in split_dims.items() if d == dim)
+        names[dim]: array.type.shape[dim]
+        // prod(module.sizes[a] for a, d in split_dims[array.name].items() if d == dim)
         for dim in policy(axis).seed
+        if dim < len(array.type.shape)
     }
+    if not sizes:
+        return fail(
+            Code.DEGREE, f"`{axis} = {degree}` splits a sequence, and no input has one", array.span,
+            candidates=[Proposal(with_degree(module.axes, axis, 1))],
+        )  # fmt: skip
     return fail(
         Code.DEGREE,
         f"`{axis} = {degree}` does not divide {' or '.join(f'{n} of {size}' for n, size in sizes.items())} per die",

@@ -159,7 +159,7 @@ class Search:
         rule = instance.op.rule
         if policy(axis).splits == "tokens":
             for name, term in zip(instance.operands, rule.ins, strict=False):
-                state = self._state_of(axis, name, live)
+                state = self._followed(axis, name, live)
                 if name not in self.chain.weights and isinstance(state, int) and term[state] in allowed:
                     return [term[state]]
             return [None]
@@ -204,6 +204,12 @@ class Search:
         if name in live:
             return live[name].native
         return self.seeds[name].get(axis) if name in self.seeds else None
+
+    def _followed(self, axis: str, name: str, live: dict[str, LiveValue]) -> State:
+        """The sharding that an axis of tokens follows: that of the value; of positions that an op makes, which no die
+        had before, that of an input."""
+        state = self._state_of(axis, name, live)
+        return self.seeds[name].get(axis) if state is None and name in self.seeds else state
 
     def _operand_state(self, instance: OpInstance, i: int, choice: Choice) -> State:
         if choice == PARTIAL:

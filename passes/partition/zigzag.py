@@ -46,7 +46,9 @@ def _split(array: Array) -> tuple[tuple[str, ...], ...]:
 def _is_legal(module: Module, axis: str, sequences: SequenceDims) -> bool:
     """Whether zigzag order along the axis is legal: it splits all inputs, is the first to split whatever sequence it
     splits, and only attention sees the order."""
-    inputs = [_split(a)[SEQUENCE] for a in module.arrays if a.kind is Kind.INPUT]
+    inputs = [
+        _split(a)[SEQUENCE] for a in module.arrays if a.kind is Kind.INPUT and len(a.type.shape) > SEQUENCE
+    ]
     split = [_split(a)[d] for a in module.arrays for d in sequences.arrays[a.name]]
     if not all(axis in axes for axes in inputs) or any(axis in axes[1:] for axes in split):
         return False

@@ -50,6 +50,7 @@ def test_draws_are_various() -> None:
         "tile",
         "level",
         "mask",
+        "pool",
         "optimizer",
         "is_tied",
     ):

@@ -34,16 +34,17 @@ def shrunk(path: Path) -> tuple[str, ...]:
     Each size stays divisible by what its own strategy splits it by: heads by `tp`, the rest by `tp * tatp`.
     """
     graph = load(str(path))
+    has = {p.name.id for p in select(parse(read_source(str(path)))).model.parameters}
     if parameters(graph) < LARGE:
-        return ("model.layers=2", "model.seq=16")
+        return tuple(f"model.{name}={size}" for name, size in (("layers", 2), ("seq", 16)) if name in has)
     degree = dict(graph.axes)
     tp, dp = degree.get("tp", 1), degree.get("dp", 1)
     d = 2 * tp * 8
     layers = 2 if graph.dies_used <= 16 else 1
     small = {
         "layers": layers, "d": d, "heads": 2 * tp, "kv": tp, "ffn": 2 * d, "vocab": 256, "seq": 16,
+        "patches": 16, "pixels": 2 * d,
     }  # fmt: skip
-    has = {p.name.id for p in select(parse(read_source(str(path)))).model.parameters}
     model = tuple(f"model.{name}={size}" for name, size in small.items() if name in has)
     return (*model, f"train.batch={2 * dp}", "train.microbatch=2")
 

@@ -353,6 +353,7 @@ def test_every_operation_of_the_design_can_be_called() -> None:
     q, k, v = split(x)
     x = attention(q, k, v, causal) + attention(q, k, v) - x * x / x
     x = layernorm(x, g, g, eps = 1e-6) @ transpose(w)
+    x = mean(concat(x, x)) + first(x)
     x = rmsnorm(gelu(relu(gelu_erf(x))), g) + rope(swiglu(x, x), theta = 10000) + project(x, w)
     """
     assert run(program(body + LOSS))

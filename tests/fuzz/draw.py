@@ -9,7 +9,7 @@ from itertools import count, pairwise
 from math import prod
 from typing import Final
 
-from tests.fuzz.pieces import BLOCK, LOSSES, PARAMS, PIECES, Piece
+from tests.fuzz.pieces import BLOCK, LOSSES, PARAMS, PIECES, POOLS, Piece
 from tests.support.verdict import MASKS
 
 Coordinate = tuple[int, int]
@@ -89,6 +89,7 @@ class Draw:
     tile: int = 128  # small ones make zigzag order pay
     level: int = 2
     mask: str = "none"
+    pool: str = ""
 
     @property
     def _memory(self) -> str:
@@ -100,7 +101,7 @@ class Draw:
     @property
     def sizes(self) -> dict[str, int]:
         names = ("d", "f", "kv", "group", "e", "vocab", "seq")
-        return {**{n: getattr(self, n) for n in names}, "heads": self.kv * self.group, "3": 3}
+        return {**{n: getattr(self, n) for n in names}, "heads": self.kv * self.group, "3": 3, "1": 1}
 
     @property
     def batch(self) -> int:
@@ -120,11 +121,16 @@ class Draw:
                 name = f"{key}_all" if line.is_shared else f"{key}{n}"
                 found[name] = (key, 1 if line.is_shared else max(part.layers, 1))
             found.update({f"mlp{n}.{key}": (key, max(part.layers, 1)) for key in line.of.hidden})
+        found.update({f"pool_{key}": (key, 1) for key in self._pool.params})
         found.update({"z0": ("w", 1)} if self._uses("z") else {})
         found.update({"t0": ("sum", 1)} if self._uses("t") else {})
         for name, (key, copies) in found.items():
             shape = tuple((sizes or self.sizes)[d] for d in PARAMS[key].dims)
             yield name, shape, PARAMS[key].is_multiplied, copies
+
+    @property
+    def _pool(self) -> Piece:
+        return Piece(POOLS[self.pool][0])
 
     def _lines(self) -> Iterator[tuple[Part, Line, int]]:
         n = count()
@@ -134,8 +140,9 @@ class Draw:
 
     @property
     def _more_inputs(self) -> str:
-        uses = any("kinds" in line.of.text for _, line, _ in self._lines())
-        return "input kinds : i32[batch, seq]" if uses else ""
+        texts = " ".join(line.of.text for _, line, _ in self._lines())
+        kinds = "input kinds : i32[batch, seq]" if "kinds" in texts else ""
+        return kinds + ("  input images : f32[batch, seq, f]" if "images" in texts else "")
 
     def _uses(self, name: str) -> bool:
         return any(line.of.uses(name) for _, line, _ in self._lines())
@@ -146,7 +153,7 @@ class Draw:
     def text(self) -> str:
         dead = [f"dead die {at}" for at in sorted(self.dead_dies)]
         dead += [f"dead link {a} - {b}" for a, b in sorted(self.dead_links)]
-        sizes = ", ".join(f"{n} = {size}" for n, size in self.sizes.items() if n != "3")
+        sizes = ", ".join(f"{n} = {size}" for n, size in self.sizes.items() if not n.isdigit())
         body = [*self._declared(), "x = embedding(tokens, wte)", "y = x * 0.5"]
         body += ["z = x @ z0"] if self._uses("z") else []
         body += ["t = t0 / 2"] if self._uses("t") else []
@@ -158,8 +165,11 @@ class Draw:
                 if part.layers
                 else lines
             )
+        names = {key: f"pool_{key}" for key in self._pool.params}
+        body += [*(_declaration(key, name) for key, name in names.items()), self._pool.text.format(**names)]
         head = "transpose(wte)" if self.is_tied else "transpose(head)"
-        logits = {n: f"rmsnorm({n}, gf) @ {head}" for n in ("x", "y")}
+        pooled = {n: f"{POOLS[self.pool][1]}({n})" if self.pool else n for n in ("x", "y")}
+        logits = {n: f"rmsnorm({pooled[n]}, gf) @ {head}" for n in pooled}
         options = [f"zero {self.zero}"] * (self.zero > 0) + [f"interleave {self.interleave}"] * (
             self.interleave > 0
         )
@@ -173,7 +183,7 @@ class Draw:
 }}
 {block}model m({sizes}) {{
   input tokens : i32[batch, seq]
-  input labels : i32[batch, seq]
+  input labels : i32[{"batch" if self.pool else "batch, seq"}]
   {self._more_inputs}
   {chr(10).join(f"  {s}" for s in body).lstrip()}
   loss {self.loss.format(**logits)}
@@ -253,6 +263,7 @@ def drawn(rng: random.Random) -> Draw:
         level=rng.choice([0, 1, 2, 2]),
         mask=rng.choice([*MASKS, "none", "none"]),
         is_slow=rng.random() < 0.4,
+        pool=rng.choice(["", "", "", "mean", "token"]),
     )  # fmt: skip
     return replace(draw, stages=_stages(rng, draw)) if rng.random() < 0.5 else draw
 

@@ -41,6 +41,7 @@ PARAMS: Final[dict[str, Param]] = {
     "b": Param(("d",), "zeros", False),
     "c": Param(("f",), "normal(0.1)", False),
     "pos": Param(("seq", "d"), "normal(0.3)", False),
+    "cls": Param(("1", "d"), "normal(0.3)", False),
 }
 
 
@@ -90,6 +91,7 @@ PIECES: Final[dict[str, Piece]] = {
     "made_positions": Piece("x = x + ({pos} * 0.5 + {pos})"),
     "lookup": Piece("x = x + embedding(tokens, {table})"),
     "shared_up_and_down": Piece("x = x + gelu(x @ {w}) @ transpose({w})"),
+    "float_input": Piece("x = x + images @ {v}"),
     "second_input": Piece("x = x + embedding(kinds, {table})"),
     "sum_of_weights": Piece("x = x + gelu(x @ ({m} + {n})) @ {v}"),
     "scaled_weight": Piece("x = x + gelu(x @ ({m} * 0.5)) @ {v}"),
@@ -112,9 +114,22 @@ PIECES: Final[dict[str, Piece]] = {
     "negative": Piece("x = -(y - x) * 0.5"),
 }
 
+# What becomes of `x` where a whole sequence has one label: the mean, or a class token that attention has told the rest.
+# By name, the lines in front of the loss, with parameters in braces, and the operation that leaves one position.
+POOLS: Final[dict[str, tuple[str, str]]] = {
+    "": ("", ""),
+    "mean": ("", "mean"),
+    "token": (
+        "x = concat({cls}, x)\n    q, k, v = split(project(x, {wqkv}))\n    x = x + project(attention(q, k, v), {wo})\n"
+        "    y = concat(y, x)",
+        "first",
+    ),
+}
+
 LOSSES: Final = (
     "cross_entropy({x}, labels)",
     "cross_entropy({x}, labels) * 0.5",
+    "cross_entropy({x}, labels, smoothing = 0.2, z_loss = 1e-2)",
     "cross_entropy({x}, labels) + cross_entropy({y}, labels) / 4",
     "-(cross_entropy({y}, labels) / 2 - cross_entropy({x}, labels))",
 )

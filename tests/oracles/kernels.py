@@ -153,8 +153,16 @@ def _part_rope(rng: Rng) -> Case:
     return Case((x,), (100.0, 1.0, 7, 4, 8.0, 1.0, 4.0, 32 * pi), (y,))
 
 
-def visible(q: int, k: int, causal: bool, q_start: int, k_start: int) -> Array:
-    return np.array([[not causal or k_start + j <= q_start + i for j in range(k)] for i in range(q)])
+def visible(q: int, k: int, causal: bool, q_start: int, k_start: int, limit: int = 0) -> Array:
+    return np.array(
+        [
+            [
+                (not causal or k_start + j <= q_start + i) and (not limit or k_start + j < limit)
+                for j in range(k)
+            ]
+            for i in range(q)
+        ]
+    )
 
 
 def softmax(s: Array, seen: Array) -> tuple[Array, Array, Array]:
@@ -165,11 +173,11 @@ def softmax(s: Array, seen: Array) -> tuple[Array, Array, Array]:
     return e / np.where(z == 0, 1, z)[..., None], m, z
 
 
-def _softmax(causal: bool, q_start: int, k_start: int) -> Callable[[Rng], Case]:
+def _softmax(causal: bool, q_start: int, k_start: int, *limit: int) -> Callable[[Rng], Case]:
     def case(rng: Rng) -> Case:
         s = 3 * normal(rng, 2, 3, 4, 5)
-        p, m, z = softmax(s, visible(4, 5, causal, q_start, k_start))
-        return Case((s,), (causal, q_start, k_start), (p, m, z))
+        p, m, z = softmax(s, visible(4, 5, causal, q_start, k_start, *limit))
+        return Case((s,), (causal, q_start, k_start, *limit), (p, m, z))
 
     return case
 
@@ -187,12 +195,16 @@ def _merge(rng: Rng) -> Case:
     return Case((*first, *second), (), whole, first)
 
 
-def _probs(rng: Rng) -> Case:
+def _probs(*limit: int) -> Callable[[Rng], Case]:
+    return lambda rng: _probs_below(rng, *limit)
+
+
+def _probs_below(rng: Rng, *limit: int) -> Case:
     s, m, z = normal(rng, 2, 3, 4, 5), normal(rng, 2, 3, 4), 1 + rng.random((2, 3, 4))
     m[..., 0], z[..., 0] = -np.inf, 0  # row 0 sees nothing, here or anywhere
     level, total = np.where(np.isinf(m), 0, m)[..., None], np.where(z == 0, 1, z)[..., None]
-    p = np.exp(s - level) / total * visible(4, 5, True, 1, 2)
-    return Case((s, m, z), (True, 1, 2), (p,))
+    p = np.exp(s - level) / total * visible(4, 5, True, 1, 2, *limit)
+    return Case((s, m, z), (True, 1, 2, *limit), (p,))
 
 
 def _rowmean(rng: Rng) -> Case:
@@ -264,6 +276,30 @@ def _nll_bwd(rng: Rng) -> Case:
     z[y == -100] = 0
     dz = np.array([dl[a] / z[a] if y[a] != -100 else 0.0 for a in np.ndindex(3, 4)]).reshape(3, 4)
     return Case((z, y, dl), (), (dz, np.where(y == -100, 0, -dl)))
+
+
+def _rowsum(rng: Rng) -> Case:
+    x, _ = _logits(rng)
+    return Case((x,), (15, 10), (np.array([sum(row[:5]) for row in x.reshape(-1, 8)]).reshape(3, 4),))
+
+
+def _rowsum_bwd(rng: Rng) -> Case:
+    ds = normal(rng, 3, 4)
+    return Case((ds,), (15, 10), (ds[..., None] * (np.arange(8) < 5),))
+
+
+def _zloss(rng: Rng) -> Case:
+    m, z, y = normal(rng, 3, 4), np.exp(normal(rng, 3, 4)), _labels(rng)
+    z[y == -100] = 0
+    loss = [0.3 * (log(z[a]) + m[a]) ** 2 if y[a] != -100 else 0.0 for a in np.ndindex(3, 4)]
+    return Case((m, z, y), (0.3,), (np.array(loss).reshape(3, 4),))
+
+
+def _zloss_bwd(rng: Rng) -> Case:
+    m, z, y, dl = normal(rng, 3, 4), np.exp(normal(rng, 3, 4)), _labels(rng), normal(rng, 3, 4)
+    z[y == -100] = 0
+    dz = [0.6 * (log(z[a]) + m[a]) / z[a] * dl[a] if y[a] != -100 else 0.0 for a in np.ndindex(3, 4)]
+    return Case((m, z, y, dl), (0.3,), (np.array(dz).reshape(3, 4),))
 
 
 def _mean(n: int) -> Callable[[Rng], Case]:
@@ -353,9 +389,18 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "layernorm": (_layernorm,),
     "rmsnorm": (_rmsnorm,),
     "rope": (_rope(1.0), _rope(-1.0), _part_rope),
-    "softmax": (_softmax(False, 0, 0), _softmax(True, 0, 0), _softmax(True, 3, 4), _softmax(True, 0, 9)),
+    "softmax": (
+        _softmax(False, 0, 0),
+        _softmax(True, 0, 0),
+        _softmax(True, 3, 4),
+        _softmax(True, 0, 9),
+        _softmax(False, 0, 4, 6),
+        _softmax(True, 3, 2, 4),
+        _softmax(False, 0, 8, 8),
+        _softmax(False, 0, 0, 5),
+    ),
     "merge": (_merge,),
-    "probs": (_probs,),
+    "probs": (_probs(), _probs(4)),
     "rowmean": (_rowmean,),
     "softmax_bwd": (_softmax_bwd,),
     "rowmax": (_rowmax,),
@@ -365,6 +410,10 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "pick_bwd": (_pick_bwd,),
     "nll": (_nll,),
     "nll_bwd": (_nll_bwd,),
+    "rowsum": (_rowsum,),
+    "rowsum_bwd": (_rowsum_bwd,),
+    "zloss": (_zloss,),
+    "zloss_bwd": (_zloss_bwd,),
     "mean": (_mean(5), _mean(0)),
     "mean_bwd": (_of(np.array(0.6), np.array(4, np.int32), expected=np.full((3, 4), 0.15)),),
     "count": (_count,),

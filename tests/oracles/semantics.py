@@ -27,7 +27,8 @@ def sigmoid(x: A) -> A:
 def hidden(s: A, attrs: dict[str, Any]) -> A:
     q = attrs["q_start"] + np.arange(s.shape[-2])[:, None]
     k = attrs["k_start"] + np.arange(s.shape[-1])[None]
-    return (k > q) if attrs["causal"] else np.zeros(s.shape[-2:], bool)
+    future = (k > q) if attrs["causal"] else np.zeros(s.shape[-2:], bool)
+    return future | ((k >= attrs["limit"]) if attrs.get("limit") else False)
 
 
 def softmax(s: A, attrs: dict[str, Any]) -> list[A]:
@@ -202,6 +203,12 @@ MEANINGS: Final[dict[str, Callable[[list[A], list[A], dict[str, Any]], Any]]] = 
     "pick_bwd": lambda r, o, a: [pick_bwd(r[0], r[1], o[0].shape, a)],
     "nll": lambda r, o, a: [np.where(r[3] == IGNORED, 0.0, np.log(r[1]) + r[0] - r[2])],
     "nll_bwd": lambda r, o, a: [np.where(r[1] == IGNORED, 0.0, r[2] / r[0]), np.where(r[1] == IGNORED, 0.0, -r[2])],
+    "rowsum": lambda r, o, a: [np.where(columns(r[0], a), r[0], 0).sum(-1)],
+    "rowsum_bwd": lambda r, o, a: [np.where(columns(o[0], a), r[0][..., None], 0.0)],
+    "zloss": lambda r, o, a: [np.where(r[2] == IGNORED, 0.0, a["factor"] * (np.log(r[1]) + r[0]) ** 2)],
+    "zloss_bwd": lambda r, o, a: [
+        np.where(r[2] == IGNORED, 0.0, 2 * a["factor"] * (np.log(r[1]) + r[0]) * r[3] / r[1])
+    ],
     "mean": lambda r, o, a: [r[0].sum() / np.maximum(r[1], 1)],
     "mean_bwd": lambda r, o, a: [np.full_like(o[0], r[0] / np.maximum(r[1], 1))],
     "count": lambda r, o, a: [(r[0] != IGNORED).sum()],

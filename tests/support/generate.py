@@ -34,6 +34,9 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "partial_sum": ("b s, b s, b s -> b s", ", -> "),
     "split": ("b c! h -> b h, b h",),
     "stack": ("b h, b h -> b c! h",),
+    "expand": ("b d -> b s d", "d -> b d"),
+    "concat": ("s! d, b t! d -> b c! d", "b s! d -> b c! d"),
+    "cut": ("b c! d -> b s! d, b t! d",),
     "attention": (f"{_ATTENTION[0]} -> b q h e, b q h, b q h", f"{_ATTENTION[1]} -> b q h g e, b q h g, b q h g"),
     "attention_bwd": (
         f"{_ATTENTION[0]}, b q h e, b q h, b q h, b q h e -> b q h e, b k h e, b k h e",
@@ -43,6 +46,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "embedding_bwd": ("*#, * d -> v@ d",),
     "pick": ("* v@, *# -> *",),
     "pick_bwd": ("*#, * -> * v@",),
+    "zloss": ("*, *, *# -> *",),
+    "zloss_bwd": ("*, *, *#, * -> *",),
     "nll": ("*, *, *, *# -> *",),
     "nll_bwd": ("*, *#, * -> *, *",),
     "count": ("*# -> ",),
@@ -95,6 +100,9 @@ class Body:
             whole = rule.ins[0] if kind == "split" else rule.outs[0]
             attrs["dim"] = whole.index("c")
             sizes["c"] = 2
+        if kind in ("concat", "cut"):
+            attrs["dim"] = 1
+            sizes["c"] = sum(sizes.get(f, 0) for f in "st") + self.dice.choice((0, 1))
         floats = self.dice.choice((DType.F64, DType.F32, DType.BF16))
         ins = [] if kind == "fill" else list(rule.ins)
         layouts = self._layouts(kind, rule, sizes, attrs)

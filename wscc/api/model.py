@@ -92,11 +92,11 @@ class Model(Body):
     def __init__(self, word: str, **sizes: Operand) -> None:
         super().__init__(word, _sizes(sizes))
 
-    def input(self, word: str, *dims: Operand) -> Expression:
-        """An input of i32 numbers `[dims]`, `batch` first: `m.input("tokens", m.batch, m.seq)`.
+    def input(self, word: str, *dims: Operand, dtype: str = "i32") -> Expression:
+        """An input `[dims]` of "i32" or "f32", `batch` first: `m.input("tokens", m.batch, m.seq)`.
         Raises `CompileError` W001 for a name that is none."""
         shape = tuple(wrapped(d).node for d in dims)
-        return self._add(ast.Input(ast.Name(name(word)), ast.Name("i32"), shape), word)
+        return self._add(ast.Input(ast.Name(name(word)), ast.Name(dtype), shape), word)
 
     @contextmanager
     def repeat(self, word: str, count: Operand) -> Iterator[None]:

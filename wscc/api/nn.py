@@ -32,6 +32,21 @@ def split(x: Operand) -> Expression:
     return called("split", x)
 
 
+def mean(x: Operand) -> Expression:
+    """The mean of `x` `[b, s, *]` over its positions: `[b, *]`."""
+    return called("mean", x)
+
+
+def first(x: Operand) -> Expression:
+    """What `x` `[b, s, *]` has at its first position: `[b, *]`."""
+    return called("first", x)
+
+
+def concat(x: Operand, y: Operand) -> Expression:
+    """Positions of `y` behind those of `x`, each `[b, s, *]`, or `[s, *]` for all of the batch: `[b, s + s', *]`."""
+    return called("concat", x, y)
+
+
 def project(x: Operand, weight: Operand) -> Expression:
     """Product over the trailing dimensions of `x` that lead those of `weight`: `[b, s, k]`, `[k, *]` -> `[b, s, *]`."""
     return called("project", x, weight)
@@ -82,9 +97,15 @@ def transpose(x: Operand) -> Expression:
     return called("transpose", x)
 
 
-def cross_entropy(logits: Operand, labels: Operand) -> Expression:
-    """Mean loss of `logits` `[b, s, v]` over the valid `labels` `[b, s]` (-100 is ignored): a scalar."""
-    return called("cross_entropy", logits, labels)
+def cross_entropy(
+    logits: Operand, labels: Operand, weights: Operand | None = None, *, smoothing: float | None = None,
+    z_loss: float | None = None,
+) -> Expression:  # fmt: skip
+    """Mean loss of `logits` `[*, v]` over the valid `labels` `[*]` (-100 is ignored): a scalar. `weights` `[*]` are
+    factors of the loss of each label; `smoothing` is the share of each label that is spread over all v; `z_loss` the
+    factor of the squared logarithm of the sum of exponentials, which is added."""
+    more = () if weights is None else (weights,)
+    return called("cross_entropy", logits, labels, *more, **_options(smoothing=smoothing, z_loss=z_loss))
 
 
 def _options(**options: float | None) -> dict[str, Operand]:

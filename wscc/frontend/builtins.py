@@ -17,17 +17,21 @@ class Builtin:
     flags: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     results: int | None = 1  # None: as many as the caller names
+    more: tuple[str, ...] = ()  # arguments that may be left out, behind the others
     defaults: Mapping[str, float] = field(default_factory=dict)
     rows: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join([*self.args, *self.flags, *(f'{o} = ...' for o in self.options)])})"
+        more = [f"[{a}]" for a in self.more]
+        return f"{self.name}({', '.join([*self.args, *more, *self.flags, *(f'{o} = ...' for o in self.options)])})"
 
 
-def _builtin(call: str, flags: str = "", options: str = "", results: int | None = 1) -> Builtin:
+def _builtin(
+    call: str, flags: str = "", options: str = "", results: int | None = 1, more: str = ""
+) -> Builtin:
     name, _, args = call.partition("(")
     listed = tuple(a.strip() for a in args.rstrip(")").split(","))
-    return Builtin(name, listed, tuple(flags.split()), tuple(options.split()), results)
+    return Builtin(name, listed, tuple(flags.split()), tuple(options.split()), results, tuple(more.split()))
 
 
 BUILTINS: Final[dict[str, Builtin]] = {
@@ -37,6 +41,9 @@ BUILTINS: Final[dict[str, Builtin]] = {
         _builtin("layernorm(x, gain, bias)", options="eps"),
         _builtin("rmsnorm(x, gain)", options="eps"),
         _builtin("split(x)", results=None),
+        _builtin("mean(x)"),
+        _builtin("concat(x, y)"),
+        _builtin("first(x)"),
         _builtin("project(x, weight)"),
         _builtin("attention(q, k, v)", flags="causal"),
         _builtin("gelu(x)"),
@@ -45,7 +52,7 @@ BUILTINS: Final[dict[str, Builtin]] = {
         _builtin("swiglu(gate, up)"),
         _builtin("rope(x)", options="theta width factor low high original"),
         _builtin("transpose(x)"),
-        _builtin("cross_entropy(logits, labels)"),
+        _builtin("cross_entropy(logits, labels)", options="smoothing z_loss", more="weights"),
     )
 }
 INTEGERS: Final = {"embedding": 0, "cross_entropy": 1}  # op -> position of its argument of integers
@@ -65,4 +72,4 @@ SETTINGS: Final = (
 )  # fmt: skip
 # Older spelling -> the setting: accepted, never printed or suggested.
 OLDER_SPELLINGS: Final = {"schedule": "lr_schedule"}
-INPUT_DTYPES: Final = ("i32",)
+INPUT_DTYPES: Final = ("i32", "f32")

@@ -256,9 +256,10 @@ class _SegmentBuilder:
         return self._bind(key, array, (Affine(version, terms),))
 
     def _bind(self, key: str, array: Array, index: tuple[Affine, ...]) -> Value:
-        """The argument for an array element; parameters are converted to the type of computation once."""
+        """The argument for an array element; parameters and floats of the data are converted to the type of
+        computation once."""
         value = self._argument(key, array, index)
-        if array.kind is Kind.PARAM:
+        if array.kind is Kind.PARAM or (array.kind is Kind.INPUT and array.type.dtype.is_float):
             value = nn.cast(self.builder, value, self.model.resolved.config.dtypes.compute, span=array.span)
         self._bound[key] = value
         return value
@@ -316,9 +317,9 @@ class _SegmentBuilder:
                 span,
                 help="use the input under its own name",
             )
-        if value in self.inputs or value in self._carried_out:
+        if value in self.inputs or value in self._carried_out or self._makes_positions(value):
             # An alias of an input or of an earlier output: a copy goes out, so that each element has a writer of
-            # its own.
+            # its own. Positions that an op makes are whole, and axes split them where they are read: in the copy.
             value = nn.scale(self.builder, value, 1.0)
         self._carried_out.append(value)
         if not self.layers:
@@ -326,6 +327,9 @@ class _SegmentBuilder:
             return Output(value), Ref(carried.name, (Affine(version),))
         carried, first = self.model.add_versions(name, value, span, self.layers, is_read=name in self._bound)
         return Output(value), Ref(carried.name, (Affine(first, ((LAYER, 1),)),))
+
+    def _makes_positions(self, value: Value) -> bool:
+        return any(op.definition.makes_positions and value in op.results for op in self.builder.ops)
 
     def _span_of(self, name: str) -> Span:
         spans = [

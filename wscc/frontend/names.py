@@ -237,11 +237,13 @@ class NameCheck:
         misused = [f for f in flags if f.id not in builtin.flags]
         ordered = call.args[len(call.args) - len(flags) :] == tuple(flags)
         count = len(call.args) - len(flags)
-        if count != len(builtin.args) or misused or not ordered or len(set(flags)) != len(flags):
-            message = f"`{builtin.name}` takes {_count(len(builtin.args), 'tensor')}, not {count}"
+        least, most = len(builtin.args), len(builtin.args) + len(builtin.more)
+        if not least <= count <= most or misused or not ordered or len(set(flags)) != len(flags):
+            many = f" or {most}" * (most > least)
+            message = f"`{builtin.name}` takes {_count(least, 'tensor')}{many}, not {count}"
             if misused:
                 message = f"`{builtin.name}` has no flag `{misused[0].id}`"
-            elif count == len(builtin.args):
+            elif least <= count <= most:
                 message = f"the flags of `{builtin.name}` come last, each once"
             self.report.add(Code.ARGUMENTS, message, call.span, "", f"write {builtin}")
         self._keywords(call, builtin.options, str(builtin))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from wscc.diagnostics import Code, CompileError, Label, fail
 from wscc.frontend import ast
@@ -15,6 +15,11 @@ from wscc.frontend.shape_errors import Operand, shape_error
 from wscc.ir import construct as nn
 from wscc.ir.builder import Builder, ShapeMismatch
 from wscc.ir.op import Value
+
+# The constructors of operations that take tensors alone and give one.
+_PLAIN: Final[Mapping[str, Callable[..., Value]]] = {
+    "embedding": nn.embedding, "project": nn.project, "mean": nn.mean, "concat": nn.concat, "first": nn.first,
+}  # fmt: skip
 
 
 class Frame(Protocol):
@@ -169,21 +174,19 @@ class Scope:
             args = [read(a, call) for read, a in zip(readers, operands, strict=True)]
         else:
             args = [self.floats(a) for a in operands]
+        if name in _PLAIN:
+            return (_PLAIN[name](b, *args, span=span),)
         match name:
-            case "embedding":
-                return (nn.embedding(b, *args, span=span),)
             case "layernorm" | "rmsnorm":
                 return (nn.norm(b, name, *args, eps=options.get("eps", 1e-5), span=span),)
             case "split":
                 return nn.split(b, args[0], results, hints=hints, span=span)
-            case "project":
-                return (nn.project(b, *args, span=span),)
             case "attention":
                 return (nn.attention(b, *args, causal="causal" in flags, span=span),)
             case "rope":
                 return (nn.rope(b, args[0], **options, span=span),)
             case "cross_entropy":
-                logits, labels = args
+                logits, labels, *weights = args
                 if labels is not self.frame.tensor(ast.Name("labels", span=operands[1].span)):
                     raise fail(
                         Code.STRUCTURE,
@@ -191,7 +194,12 @@ class Scope:
                         operands[1].span,
                         help="give the input `labels`",
                     )
-                return (nn.cross_entropy(b, logits, labels, self.frame.count(), span=span),)
+                return (
+                    nn.cross_entropy(
+                        b, logits, labels, self.frame.count(), weights=next(iter(weights), None),
+                        smoothing=options.get("smoothing", 0.0), z_loss=options.get("z_loss", 0.0), span=span,
+                    ),
+                )  # fmt: skip
             case "transpose":
                 raise fail(
                     Code.SHAPE, "`transpose` is a view: it stands to the right of `@`", span,

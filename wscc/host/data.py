@@ -57,7 +57,7 @@ class Batches:
 
     def _random(self, step: int) -> Batch:
         """Windows of `positions` tokens, each with the token after its last; floats are standard normal."""
-        window = max(i.positions for i in self.inputs) + 1
+        window = max((i.positions for i in self.inputs if not i.dtype.is_float), default=0) + 1
         return {i.name: _cut(i, self._random_rows(i, step, window)) for i in self.inputs}
 
     def _random_rows(self, item: Input, step: int, window: int) -> NDArray[Any]:
@@ -65,14 +65,15 @@ class Batches:
             places = np.arange(item.batch * item.positions, dtype=np.uint64)
             return normals(key("data", self.seed, step, item.name), places).astype(item.dtype.numpy)
         places = np.arange(item.batch * window, dtype=np.uint64)
-        tokens = integers(key("data", self.seed, step), places, self._vocabulary).reshape(-1, window)
+        below = item.below or self._vocabulary
+        tokens = integers(key("data", self.seed, step), places, below).reshape(-1, window)
         shift = int(item.name == LABELS)
         return np.ascontiguousarray(tokens[:, shift : shift + item.positions], np.int32)
 
     @property
     def _vocabulary(self) -> int:
-        """Tokens from the seed are below this: the smallest table that they number rows of, or the columns of logits
-        if they are fewer."""
+        """Integers from the seed that number nothing are below this: the smallest table of tokens, or columns of
+        logits."""
         sizes = [i.below for i in self.inputs if i.below]
         if not sizes:
             raise fail(

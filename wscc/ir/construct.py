@@ -115,6 +115,43 @@ def split(
     )
 
 
+def mean(b: Builder, x: Value, *, span: Span = NO_SPAN) -> Value:
+    """The mean over the positions, dimension 1: `b s d -> b d`."""
+    if rank_of(x) < 2:
+        raise ShapeMismatch(f"`mean` is over dimension 1, the positions, and {list(x.type.shape)} has none")
+    term = leading(rank_of(x))
+    rest = " ".join([term[0], *term[2:]])
+    total = b.one("sum", [x], f"{' '.join(term)} -> {rest}", hints=["mean.sum"], span=span)
+    return scale(b, total, 1 / x.type.shape[1], span=span)
+
+
+def concat(b: Builder, *parts: Value, span: Span = NO_SPAN) -> Value:
+    """Positions of one part behind those of another, in dimension 1: `t! d, b s! d -> b u! d`. A part without the
+    batch is the same for each of its sequences."""
+    rank = max(map(rank_of, parts))
+    if rank < 3 or any(rank_of(x) < rank - 1 for x in parts) or all(rank_of(x) < rank for x in parts):
+        shapes = " and ".join(str(list(x.type.shape)) for x in parts)
+        raise ShapeMismatch(f"`concat` joins [batch, s, d], or [s, d] for all of the batch, not {shapes}")
+    rest = [f"d{n}" for n in range(rank - 2)]
+    batch = [[] if rank_of(x) < rank else ["b"] for x in parts]
+    terms = [" ".join([*lead, f"s{n}!", *rest]) for n, lead in enumerate(batch)]
+    size = sum(x.type.shape[len(lead)] for x, lead in zip(parts, batch, strict=True))
+    rule = f"{', '.join(terms)} -> {' '.join(['b', 'u!', *rest])}"
+    return b.one("concat", parts, rule, sizes={"u": size}, attrs={"dim": 1}, hints=["concat"], span=span)
+
+
+def first(b: Builder, x: Value, *, span: Span = NO_SPAN) -> Value:
+    """What stands at the first position, index 0 of dimension 1: `b s d -> b d`."""
+    if rank_of(x) < 2:
+        raise ShapeMismatch(f"`first` is of dimension 1, the positions, and {list(x.type.shape)} has none")
+    rest = [f"d{n}" for n in range(rank_of(x) - 2)]
+    term, part = (" ".join(["b", f"{s}!", *rest]) for s in "ut")
+    cut = b.one(
+        "cut", [x], f"{term} -> {part}", sizes={"t": 1}, attrs={"dim": 1}, hints=["first.cut"], span=span
+    )
+    return b.one("sum", [cut], f"{part} -> {' '.join(['b', *rest])}", hints=["first"], span=span)
+
+
 def embedding(b: Builder, ids: Value, table: Value, *, span: Span = NO_SPAN) -> Value:
     """Rows of `table` [v, d] by number: `b s, v@ d -> b s d`."""
     rows = " ".join(leading(rank_of(ids)))
@@ -200,23 +237,35 @@ def attention(b: Builder, q: Value, k: Value, v: Value, *, causal: bool, span: S
 
 
 def cross_entropy(
-    b: Builder, logits: Value, labels: Value, count: Value, *, limit: int = 0, span: Span = NO_SPAN
-) -> Value:
-    """Mean over the `count` valid labels of the whole batch; label -100 is ignored. Statistics are never bf16."""
-    stats = count.type.dtype
-    rows = " ".join(leading(rank_of(labels)))
-    m = b.one("rowmax", [logits], f"{rows} v@ -> {rows}", dtypes=[stats], attrs={"limit": limit}, span=span)
-    z = b.one(
-        "sumexp",
-        [logits, m],
-        f"{rows} v@, {rows} -> {rows}",
-        dtypes=[stats],
-        attrs={"limit": limit},
-        span=span,
-    )
+    b: Builder, logits: Value, labels: Value, count: Value, *, weights: Value | None = None, limit: int = 0,
+    smoothing: float = 0.0, z_loss: float = 0.0, span: Span = NO_SPAN,
+) -> Value:  # fmt: skip
+    """Mean over the `count` valid labels of the whole batch; label -100 is ignored. Statistics are never bf16.
+
+    `smoothing`: that share of each label is spread over all classes (Szegedy et al., arXiv 1512.00567). `z_loss`: the
+    factor of the squared logarithm of the sum of exponentials, which is added (Chowdhery et al., arXiv 2204.02311).
+    `weights`: a factor for the loss of each label.
+    """
+    if not 0 <= smoothing < 1 or z_loss < 0:
+        raise ShapeMismatch("`cross_entropy` needs 0 <= `smoothing` < 1 and no negative `z_loss`")
+    stats, rows = count.type.dtype, " ".join(leading(rank_of(labels)))
+    columns = {"dtypes": [stats], "attrs": {"limit": limit}, "span": span}
+    m = b.one("rowmax", [logits], f"{rows} v@ -> {rows}", **columns)
+    z = b.one("sumexp", [logits, m], f"{rows} v@, {rows} -> {rows}", **columns)
     p = b.one("pick", [logits, labels], f"{rows} v@, {rows} -> {rows}", dtypes=[stats], span=span)
-    nll = b.one("nll", [m, z, p, labels], f"{rows}, {rows}, {rows}, {rows} -> {rows}", span=span)
-    return b.one("mean", [nll, count], f"{rows}, ->", hints=["loss"], span=span)
+    if smoothing:
+        total = b.one("rowsum", [logits], f"{rows} v@ -> {rows}", **columns)
+        share = scale(b, total, smoothing / (limit or logits.type.shape[-1]), span=span)
+        p = binary(b, "add", scale(b, p, 1 - smoothing, span=span), share, span=span)
+    loss = b.one("nll", [m, z, p, labels], f"{rows}, {rows}, {rows}, {rows} -> {rows}", span=span)
+    if z_loss:
+        large = b.one(
+            "zloss", [m, z, labels], f"{rows}, {rows}, {rows} -> {rows}", attrs={"factor": z_loss}, span=span
+        )
+        loss = binary(b, "add", loss, large, span=span)
+    if weights is not None:
+        loss = binary(b, "mul", loss, cast(b, weights, stats, span=span), span=span)
+    return b.one("mean", [loss, count], f"{rows}, ->", hints=["loss"], span=span)
 
 
 def _output_names(count: int) -> list[str]:

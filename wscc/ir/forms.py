@@ -5,8 +5,10 @@ contraction      `b s k, k n -> b s n`: factors that no result has are summed
 reduction        `b s k -> s`: the same of one operand
 contraction_add  `b s k!, k! n, n -> b s n`: a contraction, plus a term that repeats along what it lacks
 broadcast        `b s d, d -> b s d`: operands repeat along what they lack
+expansion        `b d -> b s d`: an operand that repeats along what it lacks
 same             `b s, b s, b s -> b s`: any number of operands
 split, stack     `b c! h -> b h, b h` and back: attribute `dim` is the place of `c`
+cut, concat      `b u! d -> b t! d, b s! d` and back, where an operand may lack factors, along which it repeats
 attention        `b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b q@ h g, b q@ h g`; `g` may
                  be absent
 attention_bwd    q, k, v, the three results, dO -> dq, dk, dv, in the factors of `attention`
@@ -21,6 +23,7 @@ from typing import Final
 
 from wscc.ir.op import Op
 from wscc.ir.ops import OpDef
+from wscc.ir.part_forms import PART_FORMS
 from wscc.ir.rule import Rule
 from wscc.ir.templates import bind
 
@@ -149,39 +152,18 @@ def _broadcast(op: Op, rule: Rule) -> str | None:
     return _missing_factor(rule)
 
 
+def _expansion(op: Op, rule: Rule) -> str | None:
+    if len(rule.ins) != 1 or len(rule.outs) != 1:
+        return "it takes 1 operand and gives one result"
+    if extra := rule.contracted:
+        return f"factor `{extra[0]}` is in the operand but not in the result"
+    return None
+
+
 def _same(op: Op, rule: Rule) -> str | None:
     if len(rule.outs) != 1:
         return "it gives one result"
     return None if set(rule.ins) == {rule.outs[0]} else "all operands and the result have the same factors"
-
-
-def _split(op: Op, rule: Rule) -> str | None:
-    if len(rule.ins) != 1:
-        return "it takes one operand"
-    return _parts(op, rule, rule.ins[0], rule.outs, "result")
-
-
-def _stack(op: Op, rule: Rule) -> str | None:
-    if len(rule.outs) != 1:
-        return "it gives one result"
-    return _parts(op, rule, rule.outs[0], rule.ins, "operand")
-
-
-def _parts(op: Op, rule: Rule, whole: Term, parts: tuple[Term, ...], word: str) -> str | None:
-    """A split of `whole` into `parts` along `dim`, or a stack of them; `word` names a part."""
-    dim = next((v for k, v in op.attrs if k == "dim"), None)
-    if type(dim) is not int or not 0 <= dim < len(whole):
-        return f"`dim` must be one of its {len(whole)} dimensions, from 0"
-    if set(parts) != {whole[:dim] + whole[dim + 1 :]}:
-        return f"each {word} has the factors of the whole but for dimension {dim}"
-    if whole[dim] not in rule.whole:
-        return f"factor `{whole[dim]}` must be whole (`{whole[dim]}!`)"
-    value = op.operands[0] if word == "result" else op.results[0]
-    if dim < len(value.type.shape) and value.type.shape[dim] != len(parts):
-        return (
-            f"dimension {dim} of `%{value.name}` is {value.type.shape[dim]}, and there are {len(parts)} parts"
-        )
-    return None
 
 
 _ATTENTION_RULE: Final = "b q@ h g e!, b k~@ h e!, b k~@ h e! -> b q@ h g e!, b q@ h g, b q@ h g"
@@ -226,8 +208,8 @@ _FORMS: Final[dict[str, Callable[[Op, Rule], str | None]]] = {
     "contraction_add": _contraction_add,
     "broadcast": _broadcast,
     "same": _same,
-    "split": _split,
-    "stack": _stack,
+    "expansion": _expansion,
+    **PART_FORMS,
     "attention": _attention,
     "attention_bwd": _attention_bwd,
 }

@@ -32,7 +32,10 @@ class OpDef:
     integers number are read. `has_weight`: an operand may be a large weight, and then decides how the op is split.
     `ignores`: among its integers, `IGNORED` takes no part.
     `streamable`: its lowering can loop over chunks of a factor (`Stream`). `view`: its results name parts of its
-    operand and cost nothing. `differentiable`: it may stand in a forward procedure and has a derivative.
+    operand and cost nothing. `makes_positions`: dimension 1 of its result is a sequence that no input has, which
+    axes of tokens split as they do an input's. `limits`: operand (or result, numbered behind them) and dimension of
+    which its attribute `limit` hides what follows the first so many (0: nothing). `differentiable`: it may stand in
+    a forward procedure and has a derivative.
     `moments`: of an optimizer, the names of the state that it keeps for each weight; its operands are the weight,
     its moments, its gradient, the squared norm of all gradients and the step. `options`: attributes behind the others
     that it has all of, or none where all are neutral.
@@ -54,6 +57,8 @@ class OpDef:
     any_dtype: bool = False
     differentiable: bool = True
     streamable: bool = False
+    makes_positions: bool = False
+    limits: tuple[int, int] | None = None
     table: int | None = None
     ignores: bool = False
     view: bool = False
@@ -69,6 +74,7 @@ def _backward(
     attrs: Mapping[str, type] | None = None,
     integers: tuple[int, ...] = (),
     streamable: bool = False,
+    limits: tuple[int, int] | None = None,
 ) -> OpDef:
     """An op that occurs in backward procedures only."""
     return OpDef(
@@ -77,6 +83,7 @@ def _backward(
         attrs=attrs or {},
         integers=integers,
         streamable=streamable,
+        limits=limits,
         differentiable=False,
     )
 
@@ -98,7 +105,8 @@ _ALL: Final = (
     OpDef(name="matmul", form="contraction", heavy=True, streamable=True, has_weight=True),
     # Made by `fuse`: contracted factors whole.
     OpDef(name="matmul_add", form="contraction_add", heavy=True, has_weight=True, differentiable=False),
-    OpDef(name="sum", form="reduction", linear=True, differentiable=False),
+    OpDef(name="sum", form="reduction", linear=True),
+    OpDef(name="expand", form="expansion", linear=True, differentiable=False),
     OpDef(name="add", form="broadcast", linear=True),
     OpDef(name="sub", form="broadcast", linear=True),
     OpDef(name="mul", form="broadcast"),
@@ -108,6 +116,8 @@ _ALL: Final = (
     OpDef(name="partial_sum", form="same", linear=True),
     OpDef(name="split", form="split", linear=True, attrs={"dim": int}, view=True),
     OpDef(name="stack", form="stack", linear=True, attrs={"dim": int}),
+    OpDef(name="concat", form="concat", linear=True, attrs={"dim": int}, makes_positions=True),
+    OpDef(name="cut", form="cut", linear=True, attrs={"dim": int}, view=True),
     OpDef(
         name="fill", rule=" -> *", attrs={"value": float}, nullary=True, any_dtype=True, differentiable=False
     ),
@@ -143,6 +153,8 @@ _ALL: Final = (
         flops=4,
         positional=True,
         streamable=True,
+        limits=(1, 1),
+        options={"limit": int},
         has_weight=True,
     ),
     OpDef(
@@ -154,16 +166,22 @@ _ALL: Final = (
         positional=True,
         differentiable=False,
         streamable=True,
+        limits=(1, 1),
+        options={"limit": int},
         has_weight=True,
     ),
     # -- cross entropy: every piece is elementwise or a contraction over `v`; `limit` hides pad columns
-    OpDef(name="rowmax", rule="* v@ -> *", combine=Reduction.MAX, attrs={"limit": int}),
-    OpDef(name="sumexp", rule="* v@, * -> *", attrs={"limit": int}),
-    _backward("sumexp_bwd", "* v@, *, * -> * v@", attrs={"limit": int}),
+    OpDef(name="rowmax", rule="* v@ -> *", combine=Reduction.MAX, attrs={"limit": int}, limits=(0, -1)),
+    OpDef(name="sumexp", rule="* v@, * -> *", attrs={"limit": int}, limits=(0, -1)),
+    _backward("sumexp_bwd", "* v@, *, * -> * v@", attrs={"limit": int}, limits=(0, -1)),
+    OpDef(name="rowsum", rule="* v@ -> *", attrs={"limit": int}, limits=(0, -1)),
+    _backward("rowsum_bwd", "* -> * v@", attrs={"limit": int}, limits=(1, -1)),
     OpDef(name="pick", rule="* v@, * -> *", integers=(1,), table=0, ignores=True),
     _backward("pick_bwd", "*, * -> * v@", integers=(0,)),
     OpDef(name="nll", rule="*, *, *, * -> *", integers=(3,), ignores=True),
     _backward("nll_bwd", "*, *, * -> *, *", integers=(1,)),
+    OpDef(name="zloss", rule="*, *, * -> *", integers=(2,), ignores=True, attrs={"factor": float}),
+    _backward("zloss_bwd", "*, *, *, * -> *", integers=(2,), attrs={"factor": float}),
     OpDef(name="mean", rule="*, -> "),
     _backward("mean_bwd", ", -> *"),
     OpDef(name="count", rule="* -> ", integers=(0,), ignores=True, differentiable=False),

@@ -96,6 +96,59 @@ def _split(op: Op, xs: Sequence[Array]) -> list[Array]:
     return [np.take(xs[0], i, _dim(op)) for i in range(len(op.results))]
 
 
+def _edges(op: Op, parts: Sequence[Array]) -> list[int]:
+    """The first index of each part behind the first, and of what follows the last."""
+    return [
+        int(n)
+        for n in np.cumsum([x.shape[t.index(_own(op, t))] for x, t in zip(parts, _terms(op), strict=True)])
+    ]
+
+
+def _terms(op: Op) -> Sequence[Term]:
+    return op.rule.ins if op.kind == "concat" else op.rule.outs
+
+
+def _own(op: Op, term: Term) -> str:
+    """The factor of a part that stands for a dimension of the whole."""
+    whole = op.rule.outs[0] if op.kind == "concat" else op.rule.ins[0]
+    return next(f for f in term if f not in whole)
+
+
+def _concat(op: Op, xs: Sequence[Array]) -> list[Array]:
+    dim, out, sizes = _dim(op), op.rule.outs[0], op.sizes
+    parts = []
+    for x, term in zip(xs, op.rule.ins, strict=True):
+        wide = (*out[:dim], _own(op, term), *out[dim + 1 :])
+        parts.append(repeat(x, term, wide, sizes))
+    left = sizes[out[dim]] - sum(p.shape[dim] for p in parts)
+    shape = [left if d == dim else n for d, n in enumerate(parts[0].shape)]
+    return [np.concatenate([*parts, np.zeros(shape, xs[0].dtype)], dim)]
+
+
+def _concat_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
+    dim, out = _dim(op), op.rule.outs[0]
+    parts = np.split(dys[0], _edges(op, xs), dim)[: len(xs)]
+    return [
+        _total(p, (*out[:dim], _own(op, t), *out[dim + 1 :]), t)
+        for p, t in zip(parts, op.rule.ins, strict=True)
+    ]
+
+
+def _cut(op: Op, xs: Sequence[Array]) -> list[Array]:
+    sizes = [v.type.shape[_dim(op)] for v in op.results]
+    return np.split(xs[0], [int(n) for n in np.cumsum(sizes)], _dim(op))[: len(sizes)]
+
+
+def _cut_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
+    grad = np.zeros_like(xs[0])
+    first = 0
+    for dy in dys:
+        after = first + dy.shape[_dim(op)]
+        grad[(*[slice(None)] * _dim(op), slice(first, after))] = dy
+        first = after
+    return [grad]
+
+
 def _fill(op: Op, xs: Sequence[Array]) -> list[Array]:
     return [np.full(op.results[0].type.shape, float(op.attr("value")))]
 
@@ -105,6 +158,7 @@ _ONE: Final = np.ones((), np.float32)
 SEMANTICS: Final[dict[str, Semantics]] = {
     "matmul": Semantics(_contraction, _contraction_vjp),
     "sum": Semantics(_contraction, _contraction_vjp),
+    "expand": Semantics(_contraction, _contraction_vjp),
     "add": _binary(lambda x, y: x + y, lambda x, y: (_ONE, _ONE)),
     "sub": _binary(lambda x, y: x - y, lambda x, y: (_ONE, -_ONE)),
     "mul": _binary(lambda x, y: x * y, lambda x, y: (y, x)),
@@ -120,5 +174,7 @@ SEMANTICS: Final[dict[str, Semantics]] = {
         lambda op, xs: [np.stack(xs, _dim(op))],
         lambda op, xs, ys, dys: [np.take(dys[0], i, _dim(op)) for i in range(len(xs))],
     ),
+    "concat": Semantics(_concat, _concat_vjp),
+    "cut": Semantics(_cut, _cut_vjp),
     "fill": Semantics(_fill, no_gradient),
 }

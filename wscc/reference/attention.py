@@ -43,6 +43,8 @@ def _softmax(op: Op, q: Array, k: Array) -> tuple[Array, Array, Array]:
     if op.attr("causal"):
         future = np.arange(k.shape[1]) > np.arange(q.shape[1])[:, None]
         scores = np.where(future, -np.inf, scores)
+    if limit := int(dict(op.attrs).get("limit", 0)):
+        scores[..., limit:] = -np.inf
     maxima = scores.max(-1, keepdims=True)
     weights = np.exp(scores - maxima)
     return weights, maxima, weights.sum(-1, keepdims=True)

@@ -70,6 +70,22 @@ def _nll_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Arr
     return [dl, dl / xs[1], -dl, None]
 
 
+def _rowsum_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
+    real = np.arange(xs[0].shape[-1]) < _real_columns(op, xs[0])
+    return [np.where(real, dys[0][..., None], 0)]
+
+
+def _zloss(op: Op, xs: Sequence[Array]) -> list[Array]:
+    m, z, labels = xs
+    return [np.where(labels == IGNORED, 0, float(op.attr("factor")) * np.square(np.log(z) + m))]
+
+
+def _zloss_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array | None]:
+    m, z, labels = xs
+    slope = np.where(labels == IGNORED, 0, 2 * float(op.attr("factor")) * (np.log(z) + m)) * dys[0]
+    return [slope, slope / z, None]
+
+
 def _divisor(count: Array) -> float:
     return max(float(count), 1.0)
 
@@ -81,6 +97,8 @@ def _mean_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Ar
 SEMANTICS: Final[dict[str, Semantics]] = {
     "rowmax": Semantics(lambda op, xs: [xs[0][..., : _real_columns(op, xs[0])].max(-1)], _rowmax_vjp),
     "sumexp": Semantics(lambda op, xs: [_exponentials(op, *xs).sum(-1)], _sumexp_vjp),
+    "rowsum": Semantics(lambda op, xs: [xs[0][..., : _real_columns(op, xs[0])].sum(-1)], _rowsum_vjp),
+    "zloss": Semantics(_zloss, _zloss_vjp),
     "pick": Semantics(_pick, _pick_vjp),
     "nll": Semantics(_nll, _nll_vjp),
     "mean": Semantics(lambda op, xs: [xs[0].sum(dtype=np.float64) / _divisor(xs[1])], _mean_vjp),

@@ -17,13 +17,17 @@ from wscc.backends.interpreter.kernels.scratch import Array, blocks, scratch, sc
 WHOLE: Final = 4
 
 
-def softmax(p: Array, m: Array, z: Array, s: Array, causal: bool, q_start: int, k_start: int) -> None:
+def softmax(
+    p: Array, m: Array, z: Array, s: Array, causal: bool, q_start: int, k_start: int, limit: int = 0
+) -> None:
     """p [*, q, k] = softmax over k of scores s [*, q, k], with maximum m and sum of exp(s - m) z [*, q] of each row.
 
-    f32 or f64; p may be s itself. Query i sees key j where k_start + j <= q_start + i or not `causal`; a row that
-    sees nothing gives p = 0, m = -inf and z = 0.
+    f32 or f64; p may be s itself. Query i sees key j where k_start + j <= q_start + i or not `causal`, and where
+    k_start + j < limit (0: no limit); a row that sees nothing gives p = 0, m = -inf and z = 0.
     """
-    mask = _causal_mask(causal, s.shape[-2], s.shape[-1], q_start - k_start, s.dtype)
+    mask = _mask(
+        causal, s.shape[-2], s.shape[-1], q_start - k_start, limit - k_start if limit else None, s.dtype
+    )
     for p_block, m_block, z_block, s_block in blocks(2, p, m, z, s):
         highest, total = _row_stat("softmax.max", s_block), _row_stat("softmax.sum", s_block)
         if mask is not None:
@@ -36,9 +40,13 @@ def softmax(p: Array, m: Array, z: Array, s: Array, causal: bool, q_start: int, 
         _divide(p_block, total)
 
 
-def probs(p: Array, s: Array, m: Array, z: Array, causal: bool, q_start: int, k_start: int) -> None:
+def probs(
+    p: Array, s: Array, m: Array, z: Array, causal: bool, q_start: int, k_start: int, limit: int = 0
+) -> None:
     """p [*, q, k] = exp(s [*, q, k] - m [*, q]) / z [*, q], f32 or f64, as `softmax` gave it; masked entries are 0."""
-    mask = _causal_mask(causal, s.shape[-2], s.shape[-1], q_start - k_start, s.dtype)
+    mask = _mask(
+        causal, s.shape[-2], s.shape[-1], q_start - k_start, limit - k_start if limit else None, s.dtype
+    )
     for p_block, s_block, m_block, z_block in blocks(2, p, s, m, z):
         highest, total = _row_stat("softmax.max", s_block), _row_stat("softmax.sum", s_block)
         np.copyto(highest, m_block)
@@ -114,13 +122,18 @@ def _row_stat(name: str, s: Array) -> Array:
 
 
 @lru_cache(maxsize=256)
-def _causal_mask(causal: bool, q: int, k: int, ahead: int, dtype: Any) -> Array | None:
-    """Bounds of scores [q, k]: minus infinity where k > q + ahead, else infinity; None if every query sees every key.
+def _mask(causal: bool, q: int, k: int, ahead: int, limit: int | None, dtype: Any) -> Array | None:
+    """Bounds of scores [q, k]: minus infinity where k > q + ahead under a causal mask, or k >= limit, else infinity;
+    None if every query sees every key.
 
     Not a sum: an infinite score plus minus infinity is no number.
     """
-    if not causal or ahead >= k - 1:
+    causal = causal and ahead < k - 1
+    if not causal and (limit is None or limit >= k):
         return None
     mask = np.full((q, k), np.inf, dtype)
-    mask[np.arange(k) > np.arange(q)[:, None] + ahead] = -np.inf
+    if causal:
+        mask[np.arange(k) > np.arange(q)[:, None] + ahead] = -np.inf
+    if limit is not None:
+        mask[:, max(limit, 0) :] = -np.inf
     return mask

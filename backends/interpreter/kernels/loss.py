@@ -37,6 +37,18 @@ def sumexp_bwd(dx: Array, x: Array, m: Array, dz: Array, limit: int, start: int)
         np.multiply(t, dz_block[..., None], out=dx_block)
 
 
+def rowsum(s: Array, x: Array, limit: int, start: int) -> None:
+    """s [*] = sum over v of x [*, v], pads left out."""
+    row_sum(_without_pads(x, limit, start), s)
+
+
+def rowsum_bwd(dx: Array, ds: Array, limit: int, start: int) -> None:
+    """dx [*, v] = ds [*]; 0 at pads."""
+    real = _without_pads(dx, limit, start)
+    dx[..., real.shape[-1] :] = 0
+    np.copyto(real, ds[..., None])
+
+
 def _without_pads(x: Array, limit: int, start: int) -> Array:
     """View of the columns of x [*, v] that are no pads."""
     return x if limit == 0 else x[..., : max(0, limit - start)]
@@ -77,6 +89,32 @@ def nll_bwd(dz: Array, dp: Array, z: Array, y: Array, dl: Array) -> None:
     dp[ignored] = 0
     np.divide(dl, z, out=dz)
     dz[ignored] = 0
+
+
+def zloss(l: Array, m: Array, z: Array, y: Array, factor: float) -> None:  # noqa: E741
+    """l [*] = factor (log z [*] + m [*])^2; 0 where label y [*] is -100."""
+    t = _log_total(m, z)
+    t *= t
+    t *= factor
+    t[y == IGNORED] = 0
+    np.copyto(l, t)
+
+
+def zloss_bwd(dz: Array, m: Array, z: Array, y: Array, dl: Array, factor: float) -> None:
+    """dz [*] = 2 factor (log z [*] + m [*]) dl [*] / z [*]; 0 where label y [*] is -100."""
+    t = _log_total(m, z)
+    t *= 2 * factor
+    t *= dl
+    t /= z
+    t[y == IGNORED] = 0
+    np.copyto(dz, t)
+
+
+def _log_total(m: Array, z: Array) -> Array:
+    """log z [*] + m [*], in scratch."""
+    t = np.log(z, out=scratch_like("zloss", z))
+    t += m
+    return t
 
 
 def mean(s: Array, x: Array, n: Array) -> None:

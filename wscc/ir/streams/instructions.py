@@ -149,8 +149,9 @@ _ALL: Final = (
         "p[*,q,k] m[*,q] z[*,q]",
         "s[*,q,k]",
         "causal q_start k_start",
-        "rows of p = softmax(s), m their maximum, z their sum of exp(s - m); causal hides k_start+k > q_start+q; an "
-        "all-hidden row gives p = 0, m = -inf, z = 0; p may be s itself",
+        "rows of p = softmax(s), m their maximum, z their sum of exp(s - m); causal hides k_start+k > q_start+q, limit "
+        "k_start+k >= limit; an all-hidden row gives p = 0, m = -inf, z = 0; p may be s itself",
+        options="limit",
         scores="p s",
     ),
     _row(
@@ -166,6 +167,7 @@ _ALL: Final = (
         "s[*,q,k] m[*,q] z[*,q]",
         "causal q_start k_start",
         "p = exp(s - m) / z, as softmax gave it; hidden entries 0",
+        options="limit",
         scores="p s",
     ),
     _row(
@@ -188,6 +190,8 @@ _ALL: Final = (
     _row("rowmax", "m[*]", "x[*,v]", "limit start"),
     _row("sumexp", "z[*]", "x[*,v] m[*]", "limit start", "sum over v of exp(x - m)"),
     _row("sumexp_bwd", "dx[*,v]", "x[*,v] m[*] dz[*]", "limit start", "exp(x - m) dz; pads give 0"),
+    _row("rowsum", "s[*]", "x[*,v]", "limit start", "sum over v of x"),
+    _row("rowsum_bwd", "dx[*,v]", "ds[*]", "limit start", "ds; pads give 0"),
     _row(
         "pick",
         "p[*]",
@@ -200,6 +204,15 @@ _ALL: Final = (
     _row("pick_bwd", "dx[*,v]", "y[*] dp[*]", "start", "dp at column y - start, 0 elsewhere", integers="y"),
     _row("nll", "l", "m z p y", "", "log z + (m - p); 0 where the label y is -100", integers="y"),
     _row("nll_bwd", "dz dp", "z y dl", "", "dl / z and -dl; 0 where the label is -100", integers="y"),
+    _row("zloss", "l", "m z y", "factor", "factor (log z + m)^2; 0 where the label y is -100", integers="y"),
+    _row(
+        "zloss_bwd",
+        "dz",
+        "m z y dl",
+        "factor",
+        "2 factor (log z + m) dl / z; 0 where y is -100",
+        integers="y",
+    ),
     _row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)"),
     _row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere"),
     _row("count", "n[]", "y", "", "labels that are not -100", integers="y"),
