@@ -13,7 +13,7 @@ from wscc.passes.partition.body_writer import BodyWriter, Target
 from wscc.passes.partition.chain import Chain, forward_calls
 from wscc.passes.partition.layouts import Assignment
 from wscc.passes.partition.storage_sharding import StorageSharding
-from wscc.strategy import policy
+from wscc.strategy import nesting_order, policy
 
 
 class ModuleWriter:
@@ -145,7 +145,7 @@ class ModuleWriter:
 
 def _input_layout(array: Array, split_dims: dict[str, int], module: Module) -> Layout:
     dims = tuple(
-        tuple(a for a in module.sizes if split_dims.get(a) == d and policy(a).seed)
+        tuple(a for a in nesting_order(module.sizes) if split_dims.get(a) == d and policy(a).seed)
         for d in range(len(array.type.shape))
     )
     return Layout(dims)

@@ -249,6 +249,10 @@ class _SegmentBuilder:
             self._count = self._argument("count", self.model.arrays["count"], ())
         return self._count
 
+    @property
+    def sequences(self) -> int:
+        return self.model.resolved.config.batch
+
     def _bind_carried(self, key: str) -> Value:
         carried, version = self.model.current[key]
         terms = ((LAYER, 1),) if key in self._carried_in else ()
