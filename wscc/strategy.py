@@ -90,6 +90,16 @@ def holds_replicas(axis: str) -> bool:
     return words.store == "used" and bool(words.seed)
 
 
+def repeats_model(axis: str) -> bool:
+    """Whether each place on the axis takes sequences of its own, `microbatch` of them for a call."""
+    return POLICIES[axis].seed == (BATCH,) and POLICIES[axis].splits == "tokens"
+
+
+def splits_experts(axis: str) -> bool:
+    """Whether the axis shares out experts, and the sequences of a call."""
+    return POLICIES[axis].splits == "experts"
+
+
 def store(axis: str, zero: int) -> Store:
     """Storage sharding of parameters over the axis: the policy's or, for an axis of replicas, that of `zero`."""
     return _ZERO[zero] if holds_replicas(axis) else POLICIES[axis].store

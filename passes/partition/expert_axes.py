@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
+from wscc.analysis.expert_factors import expert_factors
 from wscc.diagnostics import Code, CompileError, Proposal, fail
 from wscc.ir.module import Module
 from wscc.passes.partition.chain import Chain, OpInstance, lower_degrees
 from wscc.strategy import policy, with_degree
 
 
-def expert_factors(instance: OpInstance, chain: Chain) -> list[str]:
-    """Factors of a weight of a product that its activation and its result have too: each index of one has a matrix of
-    its own, as experts have."""
-    if not instance.op.definition.heavy:
-        return []
-    rule = instance.op.rule
-    operands = list(zip(instance.operands, rule.ins, strict=False))
-    weights = [term for name, term in operands if name in chain.weights]
-    others = [term for name, term in operands if name not in chain.weights]
-    if not weights or not others:
-        return []
-    return [f for f in weights[0] if all(f in term for term in (*others, *rule.outs))]
+def factors_of(instance: OpInstance, chain: Chain) -> list[str]:
+    """The factors of an instance that are experts."""
+    return expert_factors(instance.op, instance.operands, chain.weights)
 
 
 def check_experts(module: Module, chain: Chain) -> None:
     """Fail with W201 where a degree does not divide the experts of a product, or there are none."""
-    products = [(i, factors[0]) for i in chain.instances if (factors := expert_factors(i, chain))]
+    products = [(i, factors[0]) for i in chain.instances if (factors := factors_of(i, chain))]
     counts = {i.op.sizes[factor] for i, factor in products}
     for axis, degree in module.axes:
         if policy(axis).splits != "experts":

@@ -16,7 +16,7 @@ from math import prod
 
 from wscc.ir.types import Reduction
 from wscc.passes.partition.chain import Boundary, Chain, OpInstance
-from wscc.passes.partition.expert_axes import expert_factors
+from wscc.passes.partition.expert_axes import factors_of
 from wscc.passes.partition.layouts import PARTIAL, can_shard
 from wscc.passes.partition.prices import Prices
 from wscc.strategy import policy, search_order, store
@@ -157,7 +157,7 @@ class Search:
         """The factors of the op that `axis` may split; None stands for replicated work."""
         allowed = self.splittable(axis, instance)
         rule = instance.op.rule
-        if policy(axis).splits == "experts" and (experts := expert_factors(instance, self.chain)):
+        if policy(axis).splits == "experts" and (experts := factors_of(instance, self.chain)):
             return [f for f in experts if f in allowed]
         if policy(axis).splits != "weights":
             return self._following(axis, instance, live, allowed)

@@ -36,6 +36,10 @@ PARAMS: Final[dict[str, Param]] = {
     "m": Param(("d", "f"), is_multiplied=False),
     "n": Param(("d", "f"), is_multiplied=False),
     "sum": Param(("d", "d"), is_multiplied=False),
+    "router": Param(("d", "experts")),
+    "up": Param(("experts", "d", "f")),
+    "gate": Param(("experts", "d", "f")),
+    "down": Param(("experts", "f", "d")),
     "k": Param(("f",), "ones", False),
     "g": Param(("d",), "ones", False),
     "b": Param(("d",), "zeros", False),
@@ -58,6 +62,10 @@ class Piece:
     @property
     def uses_rope(self) -> bool:
         return "rope" in self.text
+
+    @property
+    def has_experts(self) -> bool:
+        return "experts(" in self.text
 
     def uses(self, name: str) -> bool:
         """Whether it reads or sets `z` or `t`, which then are set before it."""
@@ -111,6 +119,20 @@ PIECES: Final[dict[str, Piece]] = {
     "product_with_t": Piece("x = x - gelu(y @ ({s} @ t )) / 2"),
     "negative": Piece("x = -(y - x) * 0.5"),
 }
+
+EXPERTS: Final = {
+    "mixture": Piece(
+        "l = router(rmsnorm(x, {g}), {router})\n    gates, slots = route(l, renormalise, k = 1, capacity = 1.25)\n"
+        "    r = dispatch(x, slots)\n"
+        "    x = x + combine(experts(swiglu(experts(r, {gate}), experts(r, {up})), {down}), gates, slots)"
+    ),
+    "mixture_full": Piece(
+        "l = router(x, {router})\n    gates, slots = route(l, k = experts)\n"
+        "    x = x + combine(experts(gelu(experts(dispatch(x, slots), {up})), {down}), gates, slots)\n"
+        "    loss 0.1 * balance(l, k = experts) + 0.01 * z_loss(l)"
+    ),
+}
+PIECES.update(EXPERTS)
 
 LOSSES: Final = (
     "cross_entropy({x}, labels)",
