@@ -36,7 +36,7 @@ class ModuleWriter:
                 self.layouts[a.name] = _input_layout(a, split[a.name], module)
             elif a.kind is Kind.PARAM:
                 self.layouts[a.name] = storage.layout(a.name)
-            elif a.kind is Kind.SCALAR:
+            elif a.kind in (Kind.SCALAR, Kind.STATISTIC):
                 self.layouts[a.name] = Layout.whole(len(a.type.shape))
         self._add_gradients_and_moments(storage)
         # Every procedure has one static call.
@@ -115,7 +115,7 @@ class ModuleWriter:
         layout = self.layouts.get(array)
         if layout is None and a.kind is Kind.CARRIED:
             layout = self._related_layout(array)
-        sums = a.kind in (Kind.GRAD, Kind.SCALAR) and layout is not None
+        sums = a.kind in (Kind.GRAD, Kind.SCALAR, Kind.STATISTIC) and layout is not None
         return Target(layout, open_=sums)
 
     def _record(self, array: str, layout: Layout) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.oracles.experts import routed
 from tests.support.compile_once import artifact_of, artifact_of_file
 from tests.support.expert_models import loss_in_torch, text
 from tests.support.verdict import EQUAL, verdict
 from wscc.driver.compile import load
-from wscc.driver.train import RunOptions, Trainer, initial_parameters
+from wscc.driver.train import RunOptions, Trainer, initial_parameters, run
 from wscc.host.data import Batches
 from wscc.host.inputs import inputs_of
 from wscc.reference.training import evaluate
@@ -117,6 +118,28 @@ def test_what_is_dropped_depends_on_no_later_token(tmp_path: Path) -> None:
     other["tokens"][..., 4:] = (other["tokens"][..., 4:] + 7) % 20
     losses = [evaluate(graph, initial_parameters(graph, 0), b).loss for b in (batch, other)]
     assert losses[0] == losses[1]
+
+
+def test_the_load_of_experts_is_that_of_the_choices_whatever_the_strategy(tmp_path: Path) -> None:
+    """Counted choice by choice from the weights and tokens of the first layer, whose input is the embedding alone."""
+    path = tmp_path / "m.wsl"
+    outcomes = []
+    for parallel in ("dp = 1", "pp = 2, ep = 2, tp = 2"):
+        path.write_text(text(parallel, capacity=", capacity = 0.8"))
+        outcomes.append(run(artifact_of_file(path), RunOptions(steps=2, threads=1)).experts)
+    for one, other in zip(*outcomes, strict=True):
+        assert (one.router, one.step) == (other.router, other.step)
+        assert np.array_equal(one.chosen, other.chosen)
+        assert np.array_equal(one.dropped, other.dropped)
+    graph = load(str(path))
+    weights, batch = initial_parameters(graph, 0), Batches(inputs_of(graph), 0).batch(0)
+    h = weights["wte"][batch["tokens"].reshape(-1, 8)]
+    logits = h / np.sqrt((h**2).mean(-1, keepdims=True) + 1e-5) @ weights["block.wr"][0]
+    _, slots, chosen, dropped = routed(logits, 2, 4, True)
+    assert slots.min() < 0
+    assert outcomes[0][0].chosen[0].tolist() == chosen.tolist()
+    assert outcomes[0][0].dropped[0].tolist() == dropped.tolist()
+    assert outcomes[0][0].chosen.sum() == 2 * 8 * 8 * 2
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="the optional extra `torch` is not installed")

@@ -29,6 +29,9 @@ class Frame(Protocol):
     def count(self) -> Value:
         """The number of valid labels of the whole batch."""
 
+    def count_tokens(self, chosen: Value, dropped: Value) -> None:
+        """Add to the statistics of a step, of each expert the tokens that chose it and those that it dropped."""
+
     @property
     def sequences(self) -> int:
         """The number of sequences of the whole batch."""
@@ -226,7 +229,11 @@ class Scope:
             case "combine":
                 return (moe.combine(b, first, *others, span=span),)
             case "route":
-                return moe.route(b, first, renormalise="renormalise" in flags, span=span, **options)
+                gates, slots, *counts = moe.route(
+                    b, first, renormalise="renormalise" in flags, span=span, **options
+                )
+                self.frame.count_tokens(*counts)
+                return gates, slots
             case "balance":
                 return (moe.balance(b, first, sequences=sequences, span=span, **options),)
             case _:

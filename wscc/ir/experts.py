@@ -48,14 +48,15 @@ def route(
     capacity: float | None = None,
     renormalise: bool = False,
     span: Span = NO_SPAN,
-) -> tuple[Value, Value]:
+) -> tuple[Value, Value, Value, Value]:
     """Gates and slots [batch, seq, k] of the k largest of softmax(logits [batch, seq, experts]), of equals the lower
-    expert. `capacity`: the factor of `slots_of`. `renormalise`: the gates of a token are divided by their sum."""
+    expert; and of each expert, the tokens that chose it and those that it dropped. `capacity`: the factor of
+    `slots_of`. `renormalise`: the gates of a token are divided by their sum."""
     _, seq, experts = _logits("route", logits)
     count = _choices("route", k, experts)
     if capacity is not None and not capacity > 0:
         raise ShapeMismatch(f"the `capacity` of `route` is above 0, not {capacity:g}")
-    gates, slots, _, _ = b.emit(
+    gates, slots, chosen, dropped = b.emit(
         "route",
         [logits],
         "b s! e! -> b s! k!, b s! k!, e!, e!",
@@ -65,7 +66,7 @@ def route(
         hints=["gates", "slots", "chosen", "dropped"],
         span=span,
     )
-    return gates, slots
+    return gates, slots, chosen, dropped
 
 
 def _logits(name: str, x: Value) -> tuple[int, int, int]:
