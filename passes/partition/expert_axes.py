@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wscc.analysis.expert_factors import expert_factors
+from wscc.analysis.experts import expert_factors
 from wscc.diagnostics import Code, CompileError, Proposal, fail
 from wscc.ir.module import Module
 from wscc.passes.partition.chain import Chain, OpInstance, lower_degrees

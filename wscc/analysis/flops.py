@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import prod
 from typing import Final
 
-from wscc.analysis.occupied_slots import occupied_shares
+from wscc.analysis.experts import occupied_shares
 from wscc.analysis.op_axes import split_axes, working_axes
 from wscc.ir.fabric import Kernel
 from wscc.ir.module import Module, Procedure

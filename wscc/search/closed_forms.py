@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from wscc.analysis.cost import DieRates
-from wscc.analysis.expert_factors import expert_counts
+from wscc.analysis.experts import expert_counts
 from wscc.analysis.flops import model_flops
 from wscc.analysis.memory.array_layout import array_bytes
 from wscc.ir.array import Kind
