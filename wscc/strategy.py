@@ -1,8 +1,10 @@
 """The axes of a strategy, each described by a policy of four words; nothing else knows an axis by its name.
 
 `seed`: the dimensions of a model input that the axis may split, tried in order. `splits`: with `tokens`, ops follow
-the activations that they read; with `weights`, an op with a weight must split one of its factors; with `layers`, the
-chain of segments is cut into stages. `store` is the storage sharding of parameters: that of their use (`used`); the
+the activations that they read, and one that needs whole what they split has the choice of its other factors; with
+`experts`, so do all ops but those whose weight has a factor of both activation and result, which they must split
+(GShard, arXiv 2006.16668); with `weights`, an op with a weight must split one of its factors; with `layers`, the chain
+of segments is cut into stages. `store` is the storage sharding of parameters: that of their use (`used`); the
 same, and the optimizer's state is sharded over the axis (`state`); or parameters and all that belongs to them are
 sharded over it (`shard`). `stream`: an operand that would be gathered, or a result that would be reduce-scattered,
 travels round the axis in chunks while the op runs (TATP, arXiv 2512.14256; of keys and values, ring attention, arXiv
@@ -11,7 +13,7 @@ travels round the axis in chunks while the op runs (TATP, arXiv 2512.14256; of k
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import isqrt, prod
@@ -31,7 +33,7 @@ class Policy:
     """The four words of one axis; the module's docstring says what each means."""
 
     seed: tuple[int, ...] = ()
-    splits: Literal["tokens", "weights", "layers"] = "tokens"
+    splits: Literal["tokens", "experts", "weights", "layers"] = "tokens"
     store: Store = "used"
     stream: bool = False
 
@@ -40,6 +42,7 @@ class Policy:
 POLICIES: Final[dict[str, Policy]] = {
     "pp": Policy(splits="layers"),
     "dp": Policy(seed=(BATCH,)),
+    "ep": Policy(seed=(BATCH,), splits="experts"),
     "sp": Policy(seed=(SEQUENCE,), stream=True),
     "tp": Policy(splits="weights"),
     "tatp": Policy(seed=(BATCH, SEQUENCE), store="shard", stream=True),
@@ -63,17 +66,38 @@ def stage_axes(axes: Iterable[str]) -> list[str]:
 def nesting_order(axes: Iterable[str]) -> list[str]:
     """The axes in the order in which they split one dimension, major first.
 
-    Axes that follow tokens come first: they stay on a dimension from op to op. Those that split weights split the
-    tokens of some ops and are gathered for others, which leaves the rest in place only at the minor end.
+    Axes that follow tokens come first: they stay on a dimension from op to op. Those of experts go from tokens to
+    experts and back, those that split weights split the tokens of some ops and are gathered for others; both leave the
+    rest in place only at the minor end.
     """
+    return _in_order(axes, ("layers", "tokens", "experts", "weights"))
+
+
+def search_order(axes: Iterable[str]) -> list[str]:
+    """The axes in the order in which their splits are chosen: those of experts have no choice there, those that follow
+    tokens have one at few ops, and those that split weights see what is left."""
+    return _in_order(axes, ("layers", "experts", "tokens", "weights"))
+
+
+def _in_order(axes: Iterable[str], splits: Sequence[str]) -> list[str]:
     order = list(POLICIES)
-    return sorted(axes, key=lambda a: (POLICIES[a].splits == "weights", order.index(a)))
+    return sorted(axes, key=lambda a: (splits.index(POLICIES[a].splits), order.index(a)))
 
 
 def holds_replicas(axis: str) -> bool:
     """Whether dies along the axis hold equal parameters, which `zero` shares out: it splits data and nothing else."""
     words = POLICIES[axis]
     return words.store == "used" and bool(words.seed)
+
+
+def repeats_model(axis: str) -> bool:
+    """Whether each place on the axis takes sequences of its own, `microbatch` of them for a call."""
+    return POLICIES[axis].seed == (BATCH,) and POLICIES[axis].splits == "tokens"
+
+
+def splits_experts(axis: str) -> bool:
+    """Whether the axis shares out experts, and the sequences of a call."""
+    return POLICIES[axis].splits == "experts"
 
 
 def store(axis: str, zero: int) -> Store:

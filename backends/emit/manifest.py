@@ -14,7 +14,7 @@ from wscc.ir.streams.artifact import HostPart, HostTensor, Manifest
 
 # The name of the data file inside the artifact.
 DATA: Final = "data.bin"
-HOST_KINDS: Final = (Kind.PARAM, Kind.GRAD, Kind.STATE, Kind.INPUT, Kind.SCALAR)
+HOST_KINDS: Final = (Kind.PARAM, Kind.GRAD, Kind.STATE, Kind.INPUT, Kind.SCALAR, Kind.STATISTIC)
 
 
 def manifest_of(module: Module) -> Manifest:

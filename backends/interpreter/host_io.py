@@ -21,7 +21,7 @@ Tensor = NDArray[np.generic]
 Slices = tuple[slice, ...]
 
 # Kinds of array that the host fills before the first step; the rest is written by the program itself.
-FILLED: Final = (Kind.PARAM, Kind.STATE, Kind.SCALAR)
+FILLED: Final = (Kind.PARAM, Kind.STATE, Kind.SCALAR, Kind.STATISTIC)
 
 
 def tensor(manifest: Manifest, name: str) -> HostTensor:

@@ -11,10 +11,13 @@ from wscc.ir.streams.instructions import INSTRUCTIONS, InstructionDef
 from wscc.ir.streams.program import Column, Instruction, Operand
 from wscc.ir.types import DType
 
-FLAGS: Final = frozenset({"accumulate", "causal"})
+FLAGS: Final = frozenset({"accumulate", "causal", "renormalise"})
 WHOLE: Final = frozenset(
-    {"channel", "peer", "route", "start", "q_start", "k_start", "limit", "time", "width"}
-)
+    {
+        "channel", "peer", "route", "start", "q_start", "k_start", "e_start", "c_start", "capacity", "k", "limit",
+        "time", "width",
+    }
+)  # fmt: skip
 TEXTS: Final = frozenset({"axes", "side"})
 # Of whole numbers and addresses: sums of a few fit 64 bits, and doubles are exact.
 MOST: Final = 1 << 53
@@ -55,7 +58,9 @@ def _attributes(x: Instruction) -> Iterator[str]:
             yield f"`{x.opcode}` has {name}={value!r}" + (
                 ": a channel is a number, the same on all dies" if name == "channel" else ""
             )
-        elif name in ("channel", "limit") and isinstance(value, int) and value < 0:
+        elif name in ("capacity", "k") and value == 0:
+            yield f"`{x.opcode}` has {name}=0"
+        elif name in ("channel", "limit", "capacity", "k") and isinstance(value, int) and value < 0:
             yield f"`{x.opcode}` has {name}={value}, which is negative"
 
 
@@ -78,6 +83,8 @@ def _views(x: Instruction) -> Iterator[str]:
         yield f"`sum` of {list(x.reads[0].shape)} over `{x.attr('axes')}` is not {list(x.writes[0].shape)}"
     if x.opcode == "rope" and (wrong := _unturnable(x)):
         yield wrong
+    if x.opcode == "route" and x.writes[0].shape[-1:] > x.reads[0].shape[-1:]:
+        yield f"`route` chooses {x.writes[0].shape[-1]} of {x.reads[0].shape[-1]} experts"
     distinct = [_distinct(o) for o in operands]
     for o, count in zip(operands, distinct, strict=True):
         if count * o.dtype.size > _span(o):

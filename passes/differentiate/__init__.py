@@ -141,7 +141,9 @@ class _StepBuilder:
         outputs = dict(zip(s.procedure.outputs, s.call.args[len(s.procedure.inputs) :], strict=True))
         differentiable = [v for v in s.procedure.inputs if self._has_grad(inputs[v.name].array)]
         params = {n for n, ref in inputs.items() if self.arrays[ref.array].kind is Kind.PARAM}
-        result = backward_procedure(s.procedure, differentiable, params, self.module.train)
+        differentiated = [o for o in s.procedure.outputs if self._has_part_in_loss(outputs[o])]
+        primal = replace(s.procedure, outputs=tuple(differentiated))
+        result = backward_procedure(primal, differentiable, params, self.module.train)
         residuals = [self._residual(s, v) for v in result.residuals]
         forward = replace(
             s.procedure,
@@ -160,6 +162,9 @@ class _StepBuilder:
         self.procedures += [forward, replace(result.procedure, outputs=gradients)]
         reversed_args = tuple(s.reversed(r) for r in args)
         self.backward.insert(0, s.over_layers(Call(result.procedure.name, reversed_args)))
+
+    def _has_part_in_loss(self, ref: Ref) -> bool:
+        return self.arrays[ref.array].kind is not Kind.STATISTIC
 
     def _residual(self, s: Segment, value: Value) -> Ref:
         name = self.names.of((s.procedure.name, value), f"{s.procedure.name}.{value.name}")

@@ -41,7 +41,8 @@ def _chain(module: Module, chain: Loop) -> Findings:
         procedure = module.procedure(call.procedure)
         yield from _ops(procedure)
         yield from _outputs(module, place, procedure, call)
-        losses += sum(o.mode is Mode.ADD for o in procedure.outputs)
+        refs = call.args[len(procedure.inputs) :]
+        losses += sum(module.array(ref.array).kind is Kind.SCALAR for ref in refs)
     if not losses:
         yield Place(f"loop `{chain.variable}`", chain.span).wrong("nothing in it adds to a loss")
     if any(isinstance(stmt, Stage) for stmt in module.step):
@@ -58,13 +59,13 @@ def _outputs(module: Module, place: Place, procedure: Procedure, call: Call) -> 
     inputs = len(procedure.inputs)
     for out, ref in zip(procedure.outputs, call.args[inputs:], strict=True):
         array = module.array(ref.array)
-        if (out.mode is Mode.ADD) != (array.kind is Kind.SCALAR):
+        if (out.mode is Mode.ADD) != (array.kind in (Kind.SCALAR, Kind.STATISTIC)):
             yield place.wrong(f"`%{ref.array}` must be {'a loss' if out.mode is Mode.ADD else 'written'}")
         elif out.mode is Mode.WRITE and array.kind is not Kind.CARRIED:
             yield place.wrong(
                 f"`%{ref.array}` is {array.kind}, and a forward procedure writes carried values"
             )
-        elif out.mode is Mode.ADD and out.value.type.shape:
+        elif array.kind is Kind.SCALAR and out.value.type.shape:
             yield in_procedure(procedure).wrong(f"`%{out.value.name}` is a loss, and more than one number")
     for ref in call.args:
         if any(i.modulus for i in ref.index) or len(ref.index) > 1:

@@ -71,6 +71,18 @@ def one_instruction(opcode: str) -> Lowering:
     return _in_pieces(_direct(opcode))
 
 
+def _slots(opcode: str) -> Lowering:
+    """The lowering of an op that finds tokens in slots of experts, of which a die may have some."""
+
+    def lower(s: OpInstance) -> None:
+        parts = [s.temporary(j) for j in range(len(s.writes))]
+        s.kernel(opcode, parts, s.reads, **s.attrs(), e_start=s.start("e"), c_start=s.start("c"))
+        for j, part in enumerate(parts):
+            s.settle(j, part)
+
+    return _in_pieces(lower)
+
+
 def _matmul(s: OpInstance) -> None:
     (ta, tb), (tc,) = s.rule.ins, s.rule.outs
     masked = Masked(s)
@@ -185,6 +197,10 @@ SPECIAL: Final[dict[str, Lowering]] = {
     "rowsum_bwd": _indexed_by_last("rowsum_bwd"),
     "pick": _indexed_by_last("pick"),
     "pick_bwd": _indexed_by_last("pick_bwd"),
+    "dispatch": _slots("dispatch"),
+    "dispatch_bwd": _slots("dispatch_bwd"),
+    "combine": _slots("combine"),
+    "combine_bwd": _slots("combine_bwd"),
     "adamw": _direct("adamw"),
     "sgd": _direct("sgd"),
 }

@@ -11,6 +11,7 @@ from wscc.ir.module import Module
 from wscc.passes.base import Fact, Pass
 from wscc.passes.partition.chain import Chain, OpInstance, build_chain, lower_degrees, seeds
 from wscc.passes.partition.complete_partials import complete_arrays
+from wscc.passes.partition.expert_axes import check_experts
 from wscc.passes.partition.layouts import Assignment
 from wscc.passes.partition.module_writer import ModuleWriter
 from wscc.passes.partition.prices import Prices
@@ -56,6 +57,7 @@ class Partition(Pass):
         chain = build_chain(module)
         split = seeds(module, chain)
         _refuse_indivisible(module, chain)
+        check_experts(module, chain)
         inside = {a: n for a, n in module.sizes.items() if a not in stage_axes(module.sizes)}
         prices = Prices.of(module.machine, module.train.compute.size)
         search = Search(chain, inside, split, prices, module.train.zero)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 
 from wscc.analysis.reshard_steps import cost, plan, reshard
 from wscc.ir.module import Mode, Output, Procedure
@@ -24,7 +25,8 @@ from wscc.strategy import policy
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The layout that an output must have; None: that of its op, but without partial sums.
+    """The layout that an output must have; None: that of its op, but without partial sums, or that in which all its
+    readers read it if shards are as large: what is saved is saved for the gradients of those.
 
     With `open_`, partial sums over axes that split nothing may stay, beside those of `layout`.
     """
@@ -56,6 +58,7 @@ class BodyWriter:
         self._assignment = assignment
         self._forward_layout = forward_layout
         self._targets = targets
+        self._read: dict[str, set[Layout]] = {}
         self._names: set[str] = {v.name for v in procedure.inputs}
         self._names |= {v.name for op in procedure.ops for v in op.results}
         # The copies of each value, the first one that of its op; without those that are gathered again for each use.
@@ -84,6 +87,8 @@ class BodyWriter:
             needs, gives = self._gradient_sum_layouts(op, natives)
         else:
             needs, gives = self._layouts(op, natives, target_layouts)
+        for v, lay in zip(op.operands, needs, strict=True):
+            self._read.setdefault(v.name, set()).add(lay)
         operands = tuple(self.resharded(v.name, lay) for v, lay in zip(op.operands, needs, strict=True))
         results = tuple(
             Value(v.name, v.type.with_layout(lay)) for v, lay in zip(op.results, gives, strict=True)
@@ -144,12 +149,26 @@ class BodyWriter:
         self._names.add(name)
         return name
 
+    def _as_read(self, name: str, copies: list[Value]) -> Value | None:
+        """The copy that all readers of a value read, if its shards are as large as those of the first."""
+        layouts = self._read.get(name, set())
+        for copy in copies if len(layouts) == 1 else ():
+            if copy.type.layout in layouts and self._shards(copy) == self._shards(copies[0]):
+                return copy
+        return None
+
+    def _shards(self, value: Value) -> int:
+        assert value.type.layout is not None
+        return prod(self.sizes[a] for dim in value.type.layout.dims for a in dim)
+
     def _output(self, output: Output, target: Target) -> Value:
         copies = self._copies[output.value.name]
         native = copies[0].type.layout
         assert native is not None
         if target.layout is None:
             complete = [p for p in copies if p.type.layout is not None and not p.type.layout.partial]
+            if as_read := self._as_read(output.value.name, complete):
+                return as_read
             return complete[0] if complete else self.resharded(output.value.name, native.completed())
         layout = target.layout
         if target.open_:

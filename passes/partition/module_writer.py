@@ -13,7 +13,7 @@ from wscc.passes.partition.body_writer import BodyWriter, Target
 from wscc.passes.partition.chain import Chain, forward_calls
 from wscc.passes.partition.layouts import Assignment
 from wscc.passes.partition.storage_sharding import StorageSharding
-from wscc.strategy import policy
+from wscc.strategy import nesting_order, policy
 
 
 class ModuleWriter:
@@ -36,7 +36,7 @@ class ModuleWriter:
                 self.layouts[a.name] = _input_layout(a, split[a.name], module)
             elif a.kind is Kind.PARAM:
                 self.layouts[a.name] = storage.layout(a.name)
-            elif a.kind is Kind.SCALAR:
+            elif a.kind in (Kind.SCALAR, Kind.STATISTIC):
                 self.layouts[a.name] = Layout.whole(len(a.type.shape))
         self._add_gradients_and_moments(storage)
         # Every procedure has one static call.
@@ -115,7 +115,7 @@ class ModuleWriter:
         layout = self.layouts.get(array)
         if layout is None and a.kind is Kind.CARRIED:
             layout = self._related_layout(array)
-        sums = a.kind in (Kind.GRAD, Kind.SCALAR) and layout is not None
+        sums = a.kind in (Kind.GRAD, Kind.SCALAR, Kind.STATISTIC) and layout is not None
         return Target(layout, open_=sums)
 
     def _record(self, array: str, layout: Layout) -> None:
@@ -145,7 +145,7 @@ class ModuleWriter:
 
 def _input_layout(array: Array, split_dims: dict[str, int], module: Module) -> Layout:
     dims = tuple(
-        tuple(a for a in module.sizes if split_dims.get(a) == d and policy(a).seed)
+        tuple(a for a in nesting_order(module.sizes) if split_dims.get(a) == d and policy(a).seed)
         for d in range(len(array.type.shape))
     )
     return Layout(dims)

@@ -16,9 +16,10 @@ from math import prod
 
 from wscc.ir.types import Reduction
 from wscc.passes.partition.chain import Boundary, Chain, OpInstance
+from wscc.passes.partition.expert_axes import factors_of
 from wscc.passes.partition.layouts import PARTIAL, can_shard
 from wscc.passes.partition.prices import Prices
-from wscc.strategy import nesting_order, policy, store
+from wscc.strategy import policy, search_order, store
 
 # Sharding of a value along one axis: the dimension split, None (replicated), or partial sums or maxima.
 State = int | None | Reduction
@@ -86,8 +87,7 @@ class Search:
         }  # fmt: skip
 
     def run(self) -> Assigned:
-        # Axes that split tokens have no choice; those that have one come last, and see the dimensions that are left.
-        for axis in nesting_order(self.sizes):
+        for axis in search_order(self.sizes):
             for key, choice in self._search_axis(axis):
                 if choice is not None:
                     self.assigned[key][axis] = choice
@@ -157,12 +157,10 @@ class Search:
         """The factors of the op that `axis` may split; None stands for replicated work."""
         allowed = self.splittable(axis, instance)
         rule = instance.op.rule
-        if policy(axis).splits == "tokens":
-            for name, term in zip(instance.operands, rule.ins, strict=False):
-                state = self._followed(axis, name, live)
-                if name not in self.chain.weights and isinstance(state, int) and term[state] in allowed:
-                    return [term[state]]
-            return [None]
+        if policy(axis).splits == "experts" and (experts := factors_of(instance, self.chain)):
+            return [f for f in experts if f in allowed]
+        if policy(axis).splits != "weights":
+            return self._following(axis, instance, live, allowed)
         weights = [
             (term, value.type.shape)
             for name, value, term in zip(instance.operands, instance.op.operands, rule.ins, strict=False)
@@ -176,6 +174,19 @@ class Search:
             ]
             return roomy_factors or own_factors or [None]
         return [*allowed, None, *([PARTIAL] if instance.op.definition.linear else [])]
+
+    def _following(
+        self, axis: str, instance: OpInstance, live: dict[str, LiveValue], allowed: list[Choice]
+    ) -> list[Choice]:
+        """The factor in which the axis splits the first activation of the op that may stay so; if it splits some that
+        may not, any other factor, or none."""
+        split = [
+            term[state]
+            for name, term in zip(instance.operands, instance.op.rule.ins, strict=False)
+            if name not in self.chain.weights and isinstance(state := self._followed(axis, name, live), int)
+        ]
+        follows: list[Choice] = [f for f in split if f in allowed]
+        return follows[:1] or [*(allowed if split else []), None]
 
     def splittable(self, axis: str, instance: OpInstance) -> list[Choice]:
         """Factors of the op that the degree of `axis` divides, beside the axes that split them already."""

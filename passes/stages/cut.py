@@ -10,7 +10,7 @@ from typing import Final, Literal
 from wscc.analysis.op_times import procedure_seconds
 from wscc.diagnostics import Code, Proposal, fail
 from wscc.ir.array import Array, Kind, Role
-from wscc.ir.module import Module
+from wscc.ir.module import Mode, Module
 from wscc.ir.naming import BACKWARD, FORWARD
 from wscc.ir.step import Call, Loop, Ref
 from wscc.passes.stages.balance import Balance
@@ -289,6 +289,19 @@ def accessed_intervals(chunks: list[Chunk], module: Module) -> dict[str, dict[in
                 interval = intervals.setdefault(root, {}).get(c, (low, high))
                 intervals[root][c] = min(low, interval[0]), max(high, interval[1])
     return intervals
+
+
+def added_numbers(chunks: list[Chunk], module: Module) -> list[str]:
+    """Storages of the numbers, such as the loss, that the work of chunks adds to."""
+    found: dict[str, None] = {}
+    for chunk in chunks:
+        for piece in chunk.pieces:
+            procedure = module.procedure(piece.call.procedure)
+            for out, ref in zip(procedure.outputs, piece.call.args[len(procedure.inputs) :], strict=True):
+                array = module.array(ref.array)
+                if out.mode is Mode.ADD and array.kind is Kind.SCALAR:
+                    found[array.storage or array.name] = None
+    return list(found)
 
 
 def messages(chunks: list[Chunk], module: Module) -> list[Message]:

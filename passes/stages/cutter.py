@@ -75,6 +75,9 @@ class Cutter:
     def _after_chain(self, step: Step) -> None:
         self.exchanges.sum_shared_gradients(self.bodies)
         after = [s for s in step if not isinstance(s, Stage)]
+        for scalar in self.parts.sums:
+            if scalar not in _written(self.module, after):
+                self.exchanges.sum_over_stages(scalar, self.bodies)
         for position, stmt in enumerate(after):
             self._outside(stmt, after=True)
             for scalar in self._completed_scalars(after, position) if self.stages > 1 else ():

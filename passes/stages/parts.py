@@ -8,7 +8,7 @@ from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Module
 from wscc.ir.naming import Names
 from wscc.ir.step import Affine, Ref
-from wscc.passes.stages.cut import Chunk, accessed_intervals
+from wscc.passes.stages.cut import Chunk, accessed_intervals, added_numbers
 from wscc.passes.stages.slots import Slots
 
 # Kinds that are live between the forward and the backward work of a micro-batch, with an element for each.
@@ -37,7 +37,7 @@ class Parts:
     """The parts of all arrays, by array and key.
 
     The key is the chunk for arrays that have an element for each layer or are in flight, and the stage for others. An
-    array without parts is on all stages.
+    array without parts is on all stages; so are the `sums`, numbers to which work of several stages adds.
     """
 
     module: Module
@@ -46,11 +46,18 @@ class Parts:
     slots: list[Slots]
     of: dict[str, dict[int, Part]] = field(default_factory=dict)
     names: Names = field(init=False)
+    sums: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = Names(a.name for a in self.module.arrays)
-        for root, by_chunk in accessed_intervals(self.chunks, self.module).items():
-            for a in self.module.arrays:
+        intervals = accessed_intervals(self.chunks, self.module)
+        self.sums = tuple(
+            name
+            for name in added_numbers(self.chunks, self.module)
+            if len({c % self.stages for c in intervals[name]}) > 1
+        )
+        for root, by_chunk in intervals.items():
+            for a in self.module.arrays if root not in self.sums else ():
                 if root in (a.name, a.storage):
                     self.of[a.name] = self._split(a, by_chunk)
 

@@ -42,7 +42,7 @@ def test_a_slip_is_named(kind: str, word: str, meant: str) -> None:
         ("op", "silu selu celu elu prelu relu6 geglu reglu glu softmax groupnorm gelu_new"),
         ("optimizer", "adam adamax nadam radam lion lamb sgdm"),
         ("type", "f16 fp16 tf32 f8 int8 f31"),
-        ("axis", "cp ep fsdp hsdp xp vpp"),
+        ("axis", "cp fsdp hsdp xp vpp"),
         ("setting", "microbatches epochs"),
         ("wafer", "temp-4x9 temp-8x4 wse1 wse4"),
     ],

@@ -63,6 +63,8 @@ def test_draws_are_various() -> None:
 
 PLAIN = Draw(rows=2, cols=4, parts=(Part(2, (Line("mlp"),)),))
 
+MIXTURE = (Part(2, (Line("mixture"),)),)
+
 
 @pytest.mark.parametrize(
     ("changes", "codes"),
@@ -80,6 +82,9 @@ PLAIN = Draw(rows=2, cols=4, parts=(Part(2, (Line("mlp"),)),))
         ({"degrees": (("tatp", 4),), "dead_dies": frozenset({(0, 0), (1, 1), (0, 2), (1, 3)})}, {"W302"}),
         ({"degrees": (("tatp", 5),), "rows": 3, "cols": 3, "seq": 5, "d": 5, "vocab": 5,
           "dead_dies": frozenset({(0, 0), (0, 2), (2, 0), (2, 2)})}, {"W303"}),
+        ({"degrees": (("ep", 2),), "micro": 2}, {"W201"}),  # no experts
+        ({"degrees": (("ep", 2), ("tp", 2)), "micro": 2, "parts": MIXTURE}, set()),
+        ({"degrees": (("ep", 2),), "micro": 2, "experts": 3, "parts": MIXTURE}, {"W201"}),
         ({"sram": 1000}, {"W401"}),
     ],
     ids=lambda v: " ".join(f"{k}={sorted(x) if isinstance(x, frozenset) else x}" for k, x in v.items())

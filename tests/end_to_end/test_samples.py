@@ -38,15 +38,15 @@ def shrunk(path: Path) -> tuple[str, ...]:
     if parameters(graph) < LARGE:
         return tuple(f"model.{name}={size}" for name, size in (("layers", 2), ("seq", 16)) if name in has)
     degree = dict(graph.axes)
-    tp, dp = degree.get("tp", 1), degree.get("dp", 1)
+    tp, dp, ep = (degree.get(a, 1) for a in ("tp", "dp", "ep"))
     d = 2 * tp * 8
-    layers = 2 if graph.dies_used <= 16 else 1
+    layers = max(2 if graph.dies_used <= 16 else 1, degree.get("pp", 1))
     small = {
-        "layers": layers, "d": d, "heads": 2 * tp, "kv": tp, "ffn": 2 * d, "vocab": 256, "seq": 16,
+        "layers": layers, "d": d, "heads": 2 * tp, "kv": tp, "e": 8, "ffn": 2 * d, "vocab": 256, "seq": 16,
         "patches": 16, "pixels": 2 * d,
     }  # fmt: skip
     model = tuple(f"model.{name}={size}" for name, size in small.items() if name in has)
-    return (*model, f"train.batch={2 * dp}", "train.microbatch=2")
+    return (*model, f"train.batch={2 * dp * ep}", f"train.microbatch={2 * ep}")
 
 
 def above_bound(report: dict[str, Any], link: Link) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ def test_gpt3_needs_no_more_than_48_dies() -> None:
     assert machine.rows * machine.cols <= 48
 
 
-@pytest.mark.parametrize("name", ["gpt-tiny.wsl", "llama-tiny.wsl"])
+@pytest.mark.parametrize("name", ["gpt-tiny.wsl", "llama-tiny.wsl", "moe-tiny.wsl"])
 def test_a_tiny_sample_learns(name: str) -> None:
     """Cross entropy falls below what single-byte frequencies give (about 3 nats) within a few dozen steps."""
     small = Overrides(sets=("model.layers=2", "model.seq=16", "train.batch=8"))

@@ -355,9 +355,12 @@ def test_every_operation_of_the_design_can_be_called() -> None:
     x = layernorm(x, g, g, eps = 1e-6) @ transpose(w)
     x = mean(concat(x, x)) + first(x)
     x = rmsnorm(gelu(relu(gelu_erf(x))), g) + rope(swiglu(x, x), theta = 10000) + project(x, w)
+    gates, slots = route(router(x, w), renormalise, k = 1, capacity = 2)
+    x = combine(experts(dispatch(x, slots), w), gates, slots)
     """
-    assert run(program(body + LOSS))
-    called = set(re.findall(r"(\w+)\(", body + LOSS))
+    body += LOSS + " + balance(x, k = 1) + z_loss(x)"
+    assert run(program(body))
+    called = set(re.findall(r"(\w+)\(", body))
     assert called == set(BUILTINS)
 
 

@@ -15,7 +15,7 @@ from tests.support.verdict import MASKS
 Coordinate = tuple[int, int]
 
 # What is drawn from. A new axis of strategy needs its rule in `predicate`, then its name here.
-AXES: Final = ("pp", "dp", "sp", "tp", "tatp")
+AXES: Final = ("pp", "dp", "ep", "sp", "tp", "tatp")
 ZERO: Final = (0, 0, 1, 3)
 INTERLEAVE: Final = (0, 0, 0, 2)
 DTYPES: Final = {
@@ -71,6 +71,7 @@ class Draw:
     e: int = 4
     vocab: int = 8
     seq: int = 4
+    experts: int = 2
     is_tied: bool = True
     loss: str = LOSSES[0]
     parts: tuple[Part, ...] = ()
@@ -100,7 +101,7 @@ class Draw:
 
     @property
     def sizes(self) -> dict[str, int]:
-        names = ("d", "f", "kv", "group", "e", "vocab", "seq")
+        names = ("d", "f", "kv", "group", "e", "vocab", "seq", "experts")
         return {**{n: getattr(self, n) for n in names}, "heads": self.kv * self.group, "3": 3, "1": 1}
 
     @property
@@ -159,7 +160,7 @@ class Draw:
         body += ["t = t0 / 2"] if self._uses("t") else []
         n = count()
         for i, part in enumerate(self.parts):
-            lines = [text for line in part.lines for text in _written(line, next(n))]
+            lines = [text for line in part.lines for text in _written(line, next(n), part.layers)]
             body += (
                 [f"repeat {part.layers} as part{i} {{", *(f"  {s}" for s in lines), "}"]
                 if part.layers
@@ -211,12 +212,13 @@ train m on w {{
             yield _declaration(key, f"{key}_all")
 
 
-def _written(line: Line, n: int) -> Iterator[str]:
-    """The statement after the declarations of its own parameters."""
+def _written(line: Line, n: int, layers: int) -> Iterator[str]:
+    """The statement after the declarations of its own parameters; straight code (0 layers) adds to no loss."""
     names = {key: f"{key}_all" if line.is_shared else f"{key}{n}" for key in line.of.params}
     if not line.is_shared:
         yield from (_declaration(key, name) for key, name in names.items())
-    yield line.of.text.format(**names)
+    statements = line.of.text.format(**names).split("\n")
+    yield "\n".join(s for s in statements if layers or not s.lstrip().startswith("loss "))
 
 
 def _declaration(key: str, name: str) -> str:
@@ -239,7 +241,8 @@ def drawn(rng: random.Random) -> Draw:
     texts = [line.of.text for part in parts for line in part.lines]
     # In few bits a sum near zero takes either sign, and relu then has either slope; and two losses that nearly
     # cancel leave little but their rounding: no error of rounding bounds either.
-    is_smooth = not any("relu" in text for text in texts) and "-(" not in loss
+    # So does a choice between two experts that are nearly as likely.
+    is_smooth = not any("relu" in text or "route(" in text for text in texts) and "-(" not in loss
     has_attention = any("attention" in text for text in texts)
     links = [((r, c), (r + i, c + 1 - i)) for r in range(rows) for c in range(cols) for i in (0, 1)]
     links = [k for k in links if k[1][0] < rows and k[1][1] < cols]
@@ -250,9 +253,10 @@ def drawn(rng: random.Random) -> Draw:
         d=rng.choice([8, 16] if even else [6, 8, 10, 12]), f=rng.choice([8, 16] if even else [5, 6, 12, 20]),
         kv=rng.choice([1, 2, 2, 4] if even else [1, 2, 3]), group=rng.choice([1, 2, 2, 4] if even else [1, 2, 3]),
         e=e, vocab=rng.choice([8, 16, 15, 17] if even else [5, 12, 17, 41, 67]),
+        experts=rng.choice([2, 4, 4] if even else [2, 3, 6]),
         seq=(seq := rng.choice([1, 4, 8, 8] if even else [1, 3, 5, 6, 7])),
         is_tied=rng.random() < 0.5, loss=loss,
-        parts=parts, degrees=_degrees(rng, rows * cols),
+        parts=parts, degrees=_degrees(rng, rows * cols, any("route(" in text for text in texts)),
         micro=rng.choice([1, 1, 2, 4]), calls=rng.choice([1, 2, 3]), extra=int(rng.random() < 0.02),
         optimizer=rng.choice(OPTIMIZERS), clip=rng.choice(["", "clip 0.5", "clip 100"]),
         lr_schedule=rng.choice(["", "lr_schedule warmup(2)", "lr_schedule warmup(1), cosine(9, 0.1)"]),
@@ -265,7 +269,10 @@ def drawn(rng: random.Random) -> Draw:
         is_slow=rng.random() < 0.4,
         pool=rng.choice(["", "", "", "mean", "token"]),
     )  # fmt: skip
-    return replace(draw, stages=_stages(rng, draw)) if rng.random() < 0.5 else draw
+    draw = replace(draw, stages=_stages(rng, draw)) if rng.random() < 0.5 else draw
+    # Most axes of experts divide these and the sequences of a call.
+    shares = dict(draw.degrees).get("ep", 1) if rng.random() < 0.8 else 1
+    return replace(draw, experts=draw.experts * shares, micro=max(draw.micro, shares))
 
 
 def _stages(rng: random.Random, draw: Draw) -> tuple[int, ...]:
@@ -290,11 +297,12 @@ def _parts(rng: random.Random, e: int) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _degrees(rng: random.Random, dies: int) -> tuple[tuple[str, int], ...]:
-    """Mostly of no more dies than the mesh has."""
+def _degrees(rng: random.Random, dies: int, has_experts: bool) -> tuple[tuple[str, int], ...]:
+    """Mostly of no more dies than the mesh has; an axis of experts seldom where there are none."""
     left = dies if rng.random() < 0.93 else 2 * dies
     degrees = []
-    for axis in rng.sample(AXES, len(AXES)):
+    axes = AXES if has_experts or rng.random() < 0.03 else [a for a in AXES if a != "ep"]
+    for axis in rng.sample(axes, len(axes)):
         fitting = [n for n in (1, 2, 2, 3, 4, 4, 8) if n <= left]
         degrees.append((axis, rng.choice(fitting)))
         left //= degrees[-1][1]

@@ -36,6 +36,10 @@ PARAMS: Final[dict[str, Param]] = {
     "m": Param(("d", "f"), is_multiplied=False),
     "n": Param(("d", "f"), is_multiplied=False),
     "sum": Param(("d", "d"), is_multiplied=False),
+    "router": Param(("d", "experts")),
+    "up": Param(("experts", "d", "f")),
+    "gate": Param(("experts", "d", "f")),
+    "down": Param(("experts", "f", "d")),
     "k": Param(("f",), "ones", False),
     "g": Param(("d",), "ones", False),
     "b": Param(("d",), "zeros", False),
@@ -59,6 +63,10 @@ class Piece:
     @property
     def uses_rope(self) -> bool:
         return "rope" in self.text
+
+    @property
+    def has_experts(self) -> bool:
+        return "experts(" in self.text
 
     def uses(self, name: str) -> bool:
         """Whether it reads or sets `z` or `t`, which then are set before it."""
@@ -125,6 +133,19 @@ POOLS: Final[dict[str, tuple[str, str]]] = {
         "first",
     ),
 }
+EXPERTS: Final = {
+    "mixture": Piece(
+        "l = router(rmsnorm(x, {g}), {router})\n    gates, slots = route(l, renormalise, k = 1, capacity = 1.25)\n"
+        "    r = dispatch(x, slots)\n"
+        "    x = x + combine(experts(swiglu(experts(r, {gate}), experts(r, {up})), {down}), gates, slots)"
+    ),
+    "mixture_full": Piece(
+        "l = router(x, {router})\n    gates, slots = route(l, k = experts)\n"
+        "    x = x + combine(experts(gelu(experts(dispatch(x, slots), {up})), {down}), gates, slots)\n"
+        "    loss 0.1 * balance(l, k = experts) + 0.01 * z_loss(l)"
+    ),
+}
+PIECES.update(EXPERTS)
 
 LOSSES: Final = (
     "cross_entropy({x}, labels)",

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.oracles import experts
+
 Array = NDArray[Any]
 Rng = np.random.Generator
 
@@ -421,5 +423,9 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "tick": (_of(np.array(6, np.int32), expected=np.array(7, np.int32)),),
     "adamw": (_adamw(1, 0.0), _adamw(4, 1.5), _adamw(9, 100.0)),
     "sgd": (_sgd,),
+    **{
+        opcode: tuple((lambda rng, draw=draw: Case(*draw(rng))) for draw in draws)
+        for opcode, draws in experts.CASES.items()
+    },
     "delay": (lambda rng: Case((), (5,), ()),),
 }

@@ -15,10 +15,11 @@ from math import prod
 from tests.fuzz.draw import Coordinate, Draw
 
 # Axes by what they split: dimensions of the tokens in turn, or one dimension of each multiplied weight.
-SEEDS = {"dp": ("rows",), "sp": ("seq",), "tatp": ("rows", "seq")}
+SEEDS = {"dp": ("rows",), "ep": ("rows",), "sp": ("seq",), "tatp": ("rows", "seq")}
 SPLIT_WEIGHTS = ("tp",)
 SHARDED = ("tatp",)  # stored weights are also split along these
-REPLICAS = ("dp", "sp")  # and along these if the program asks for it
+EXPERTS = "ep"  # splits the first dimension of weights of experts
+REPLICAS = ("dp", "ep", "sp")  # and along these if the program asks for it
 WALKS = ("tatp",)  # groups of these are walks of neighbours
 # Dimensions that may have pads, and how much of them: in all, and for axes that split stored weights alone.
 PADDED = ("f", "vocab", "heads", "kv")
@@ -46,7 +47,9 @@ class Expected:
 
 def expected(draw: Draw) -> Expected:
     """The outcomes that are right for a program; one with several faults may be refused for any of them."""
-    exact = frozenset((*_shapes(draw), *_batch(draw), *_stages(draw), *_tokens(draw), *_wafer(draw)))
+    exact = frozenset(
+        (*_shapes(draw), *_batch(draw), *_stages(draw), *_tokens(draw), *_experts(draw), *_wafer(draw))
+    )
     weights = frozenset(_weights(draw, _padded(draw)))
     # A width that a norm counts has no pads, nor has one that is the same through a shared parameter.
     unpadded = frozenset(_weights(draw, draw.sizes)) if _norms_a_width(draw) else weights
@@ -119,15 +122,30 @@ def _tokens(draw: Draw) -> Iterator[str]:
         remaining[fits[0]] //= n
 
 
+def _experts(draw: Draw) -> Iterator[str]:
+    degree = dict(draw.degrees).get(EXPERTS, 1)
+    has_experts = any(line.of.has_experts for part in draw.parts for line in part.lines)
+    if degree > 1 and (not has_experts or draw.experts % degree):
+        yield "W201"
+
+
+def _is_of_experts(name: str) -> bool:
+    return name.startswith(("up", "gate", "down"))
+
+
 def _weights(draw: Draw, sizes: dict[str, int]) -> Iterator[str]:
     degrees = dict(draw.degrees)
-    for _, shape, is_multiplied, _ in draw.params(sizes):
+    for name, shape, is_multiplied, _ in draw.params(sizes):
         if not is_multiplied:
             continue
+        sharding = _sharding(draw)
+        if _is_of_experts(name):
+            shape = (shape[0] // degrees.get(EXPERTS, 1), *shape[1:])
+            sharding = tuple(a for a in sharding if a != EXPERTS)
         splits = [degrees[a] for a in SPLIT_WEIGHTS if degrees.get(a, 1) > 1]
         if not _can_split(shape, splits):
             yield "W201"
-        elif not _can_split(shape, splits + [degrees[a] for a in _sharding(draw) if degrees.get(a, 1) > 1]):
+        elif not _can_split(shape, splits + [degrees[a] for a in sharding if degrees.get(a, 1) > 1]):
             yield "W202"
 
 
@@ -230,11 +248,12 @@ def _memory(draw: Draw) -> tuple[int, int]:
     degrees, unit = dict(draw.degrees), BYTES[draw.dtype]
     weights = unit * sum(prod(shape) * copies for _, shape, _, copies in draw.params())
     copies_kept = 4 if draw.optimizer.startswith("adamw") else 2
-    shares = prod(n for a, n in degrees.items() if a in (*SPLIT_WEIGHTS, *SHARDED, "pp"))
+    shares = prod(n for a, n in degrees.items() if a in (*SPLIT_WEIGHTS, *SHARDED, EXPERTS, "pp"))
     if draw.zero:
         shares *= prod(degrees.get(a, 1) for a in REPLICAS)
     tokens = degrees.get("dp", 1) * draw.micro * draw.seq
-    widest = max(3 * draw.d, draw.f, draw.vocab, 3 * draw.kv * draw.group * max(draw.e, draw.seq))
+    experts = draw.experts * max(draw.d, draw.f)
+    widest = max(experts, 3 * draw.d, draw.f, draw.vocab, 3 * draw.kv * draw.group * max(draw.e, draw.seq))
     in_flight = degrees.get("pp", 1) * max(draw.interleave, 1)
     layers = 2 + sum(max(p.layers, 1) * len(p.lines) for p in draw.parts)
     padded = unit * sum(prod(shape) * copies for _, shape, _, copies in draw.params(_padded(draw)))

@@ -232,6 +232,9 @@ class Case:
 
 _LABELS = np.array([[0, -100, 4], [2, 2, 1]], np.int32)
 _Q, _K = (2, 3, 2, 4), (2, 3, 2, 4)
+ROUTE = "b s! e! -> b s! k!, b s! k!, e!, e!"
+# Two choices of each of four tokens among three experts of two slots each; negative: dropped.
+_SLOTS = np.array([[[0, 2], [1, 4], [3, -1], [5, -2]], [[2, 0], [-3, 1], [4, 3], [5, -1]]], np.int32)
 
 # Three pairs that turn 3.8, 1.04 and 0.3 times in 24 positions: in the band twice, and below it.
 PART: dict[str, Attr] = {
@@ -283,6 +286,14 @@ CASES = [
     Case("zloss", "b s, b s, b s -> b s", [(2, 3), np.full((2, 3), 2.5), _LABELS], {"factor": 0.3}),
     Case("pick", "b s v@, b s -> b s", [(2, 3, 5), _LABELS]),
     Case("nll", "b s, b s, b s, b s -> b s", [(2, 3), np.full((2, 3), 2.5), (2, 3), _LABELS]),
+    Case("route", ROUTE, [(2, 4, 5)], {"capacity": 2, "renormalise": False}, {"k": 2}),
+    Case("route", ROUTE, [(2, 4, 5)], {"capacity": 1, "renormalise": True}, {"k": 3}),
+    Case("dispatch", "b s! d, b s! k! -> e@ b c@ d", [(2, 4, 3), _SLOTS], {"capacity": 2}, {"e": 3, "c": 2}),
+    Case(
+        "combine", "b s! k!, b s! k!, e@ b c@ d -> b s! d", [(2, 4, 2), _SLOTS, (3, 2, 2, 3)], {"capacity": 2}
+    ),
+    Case("balance", "b s! e! -> ", [(2, 4, 5)], {"k": 2, "scale": 0.3}),
+    Case("z_loss", "b s e! -> ", [(2, 4, 5)], {"scale": 0.3}),
     Case("mean", "b s, -> ", [(2, 3), np.array(4.0)], constant=(1,)),
     Case("count", "b s -> ", [_LABELS]),
 ]  # fmt: skip

@@ -98,13 +98,13 @@ def test_strategies_are_all_products_once(dies: int) -> None:
     products = list(strategies(dies))
     assert len(products) == len(set(products))
     assert all(prod(n for _, n in s) == dies and all(n > 1 for _, n in s) for s in products)
-    # Each prime factor in turn goes to one of five axes, equal ones in no order.
+    # Each prime factor in turn goes to one of six axes, equal ones in no order.
     count, n = 1, dies
     for p in range(2, dies + 1):
         power = 0
         while n % p == 0:
             n, power = n // p, power + 1
-        count = count * prod(range(power + 1, power + 5)) // 24
+        count = count * prod(range(power + 1, power + 6)) // 120
     assert len(products) == count
 
 

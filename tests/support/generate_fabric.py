@@ -27,7 +27,8 @@ from wscc.machine.wafer import Wafer, are_neighbours, dead_link
 _OPCODES: Final = sorted(set(INSTRUCTIONS) - {"post", "send", "wait"})
 _ATTR_TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("start", "q_start", "k_start", "limit", "warmup", "decay", "time"), int),
-    **dict.fromkeys(("accumulate", "causal"), bool),
+    **dict.fromkeys(("e_start", "c_start", "capacity", "k"), int),
+    **dict.fromkeys(("accumulate", "causal", "renormalise"), bool),
 }
 
 

@@ -8,9 +8,10 @@ from fractions import Fraction
 from math import prod
 from typing import Final
 
+from wscc.analysis.experts import occupied_shares
 from wscc.analysis.op_axes import split_axes, working_axes
 from wscc.ir.fabric import Kernel
-from wscc.ir.module import Module
+from wscc.ir.module import Module, Procedure
 from wscc.ir.naming import FORWARD
 from wscc.ir.op import Op
 from wscc.ir.step import calls
@@ -130,8 +131,11 @@ def computed_fraction(op: Op, sharded: Module) -> Fraction:
 
 def model_flops(graph: Module) -> int:
     """FLOPs of contractions and attention in a training step of a forward module: those of the forward pass, and twice
-    as many for the backward pass; recomputation does not count."""
-    forward = sum(
-        times * op.flops for call, times in calls(graph.step) for op in graph.procedure(call.procedure).ops
-    )
-    return 3 * forward
+    as many for the backward pass; neither recomputation nor work on slots of experts that stay empty counts."""
+    return 3 * sum(times * _token_flops(graph.procedure(call.procedure)) for call, times in calls(graph.step))
+
+
+def _token_flops(procedure: Procedure) -> int:
+    shares = occupied_shares(procedure)
+    of_ops = (op.flops * shares.get(op.results[0].name, 1) for op in procedure.ops)
+    return int(sum(of_ops))

@@ -131,6 +131,7 @@ class Program:
         return Run(
             np.array(outcome.losses, np.float64), outcome.weights, outcome.gradients, outcome.seconds_per_step,
             outcome.peak_bytes_per_die_max, outcome.data, outcome.validation, outcome.check, outcome.notes,
+            outcome.experts,
         )  # fmt: skip
 
     def simulate(self, link_model: str = CUT_THROUGH, *, trace: bool = False) -> Simulation:

@@ -16,6 +16,7 @@ from wscc.ir.module import Module
 from wscc.ir.text.print import to_text
 
 if TYPE_CHECKING:  # what is run, simulated or verified brings these; a program that is compiled needs none
+    from wscc.driver.expert_load import ExpertLoad
     from wscc.driver.loaded import Finding, Result
     from wscc.driver.run_data import DataUse
     from wscc.host.verdict import Check
@@ -87,6 +88,7 @@ class Run:
     verdict of the comparison with one device, None if it was not asked for. `seconds_per_step` of this computer;
     `peak_bytes_per_die_max` the most bytes of memory that a die has used. `data`: what was read. `validation`: the
     loss of the rows that are held out, by the number of steps before it. `notes`: what of a file of weights is unread.
+    `experts`: the load of each router of each step.
     """
 
     losses: NDArray[np.float64]
@@ -98,6 +100,7 @@ class Run:
     validation: dict[int, float]
     check: Check | None = None
     notes: tuple[str, ...] = ()
+    experts: tuple[ExpertLoad, ...] = ()
 
     def __repr__(self) -> str:
         return table(self._rows())

@@ -127,6 +127,12 @@ _COMPILE: Final = {
 
 _RUN: Final = {
     "losses[]": "loss of each step",
+    "experts[].router": "its `repeat`, or part of the model",
+    "experts[].step": "from 1",
+    "experts[].chosen": "choices of each expert, by layer where there are layers",
+    "experts[].dropped": "those of them that found no slot",
+    "experts[].dropped_share": "the share of all choices that were dropped",
+    "experts[].imbalance": "choices of the busiest expert of a layer over the mean of the layer, the most of any",
     "validation[].step": "number of steps after which the rows that are held out were looked at",
     "validation[].loss": "their loss then: the mean over all their labels that count",
     "data.source": "what was trained on: `arrays`, a `text`, or tokens from the `seed`",

@@ -84,6 +84,8 @@ def _as_json(outcome: Run) -> dict[str, Any]:
         "peak_bytes_per_die_max": outcome.peak_bytes_per_die_max,
         "notes": list(outcome.notes),
     }
+    if outcome.experts:
+        out["experts"] = [load.as_json() for load in outcome.experts]
     if outcome.check is not None:
         out["check"] = asdict(outcome.check) | {"dtype": str(outcome.check.dtype)}
     return out
@@ -99,6 +101,9 @@ def _show(outcome: Run) -> None:
     click.echo(
         f"{outcome.seconds_per_step:.4f} s per step, {outcome.peak_bytes_per_die_max:,} bytes per die at most"
     )
+    for load in outcome.experts:
+        if load.step == len(outcome.losses):
+            click.echo(str(load))
     c = outcome.check
     if c is not None:
         click.echo(

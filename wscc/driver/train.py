@@ -19,6 +19,7 @@ from wscc.backends.interpreter import host_io
 from wscc.backends.interpreter.machine import Machine
 from wscc.driver.check import Checker, StepResult
 from wscc.driver.divergence import LOSS, Diverged, Watch
+from wscc.driver.expert_load import ExpertLoad, loads
 from wscc.driver.run_data import DataUse, LabelCount, require_validation, rows_of_run
 from wscc.host.data import Batch, Batches, counted
 from wscc.host.init import initial
@@ -177,7 +178,8 @@ def _weights(
 class Outcome:
     """The result of a run: losses by step, those of validation by the number of steps before them and, with
     `RunOptions.arrays`, the weights after the last step and the gradients of the first, before clipping, by the name
-    of the parameter, `[*extents, *shape]`. `notes` say what of a file of weights was left out."""
+    of the parameter, `[*extents, *shape]`.
+    `experts`: the load of each router of each step. `notes` say what of a file of weights was left out."""
 
     losses: tuple[float, ...]
     data: DataUse
@@ -187,6 +189,7 @@ class Outcome:
     check: Check | None = None
     weights: Tensors = field(default_factory=dict)
     gradients: Tensors = field(default_factory=dict)
+    experts: tuple[ExpertLoad, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -210,6 +213,7 @@ def _run(trainer: Trainer, check: bool, on_step: OnStep, on_validation: OnStep) 
     losses: list[float] = []
     validation: dict[int, float] = {}
     grads: Tensors = {}
+    experts: list[ExpertLoad] = []
     with_arrays = trainer.options.arrays
     checker = trainer.checker() if check else None
     seconds, started = 0.0, time.perf_counter()
@@ -217,6 +221,7 @@ def _run(trainer: Trainer, check: bool, on_step: OnStep, on_validation: OnStep) 
         for i, loss in enumerate(trainer.steps()):
             seconds += time.perf_counter() - started
             losses.append(loss)
+            experts += loads(i + 1, trainer.arrays(Kind.STATISTIC))
             on_step(i + 1, loss)
             if with_arrays and i == 0:
                 grads = trainer.gradients()
@@ -238,6 +243,7 @@ def _run(trainer: Trainer, check: bool, on_step: OnStep, on_validation: OnStep) 
         seconds_per_step=seconds / max(len(losses), 1), peak_bytes_per_die_max=peak, 
         check=checker.check() if checker else None,
         weights=trainer.arrays(Kind.PARAM) if with_arrays else {}, gradients=grads,
+        experts=tuple(experts),
         notes=trainer.weights.notes if isinstance(trainer.weights, Weights) else (),
     )  # fmt: skip
 

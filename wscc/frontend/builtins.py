@@ -51,11 +51,23 @@ BUILTINS: Final[dict[str, Builtin]] = {
         _builtin("relu(x)"),
         _builtin("swiglu(gate, up)"),
         _builtin("rope(x)", options="theta width factor low high original"),
+        _builtin("router(x, weight)"),
+        _builtin("route(logits)", flags="renormalise", options="k capacity", results=2),
+        _builtin("dispatch(x, slots)"),
+        _builtin("experts(x, weight)"),
+        _builtin("combine(y, gates, slots)"),
+        _builtin("balance(logits)", options="k"),
+        _builtin("z_loss(logits)"),
         _builtin("transpose(x)"),
         _builtin("cross_entropy(logits, labels)", options="smoothing z_loss", more="weights"),
     )
 }
-INTEGERS: Final = {"embedding": 0, "cross_entropy": 1}  # op -> position of its argument of integers
+INTEGERS: Final = {
+    "embedding": 0,
+    "cross_entropy": 1,
+    "dispatch": 1,
+    "combine": 2,
+}  # op -> position of its argument of integers
 FLAGS: Final = frozenset(f for b in BUILTINS.values() for f in b.flags)
 OPTIMIZERS: Final = {
     "adamw": ("lr", "beta1", "beta2", "eps", "weight_decay"),

@@ -87,6 +87,7 @@ class _Model:
         )  # fmt: skip
         step = (
             start,
+            *self._statistics_from_zero({s.name for s in segments}),
             Loop(MICROBATCH, config.calls, (prepare,)),
             Loop(MICROBATCH, config.calls, tuple(body)),
         )
@@ -159,6 +160,33 @@ class _Model:
         argument = Ref("labels", (Affine(0, ((MICROBATCH, 1),)),))
         return Call(start, (Ref("loss"), Ref("count"))), Call(prepare, (argument, Ref("count")))
 
+    def _statistics_from_zero(self, segments: set[str]) -> list[Call | Loop]:
+        """Calls that zero the statistics of a step, layer by layer."""
+        statistics = [a for a in self.arrays.values() if a.kind is Kind.STATISTIC]
+        statements: list[Call | Loop] = []
+        for extents in dict.fromkeys(a.extents for a in statistics):
+            group = [a for a in statistics if a.extents == extents]
+            name = fresh("start.statistics", segments | {p.name for p in self.procedures})
+            b = Builder()
+            zeros = [
+                b.one(
+                    "fill",
+                    [],
+                    " -> e",
+                    sizes={"e": n},
+                    dtypes=[a.type.dtype],
+                    attrs={"value": 0.0},
+                    hints=[a.name],
+                )
+                for a in group
+                for n in a.type.shape
+            ]
+            self.procedures.append(Procedure(name, (), tuple(map(Output, zeros)), tuple(b.ops)))
+            index = (Affine(0, ((LAYER, 1),)),) if extents else ()
+            call = Call(name, tuple(Ref(a.name, index) for a in group))
+            statements.append(Loop(LAYER, extents[0], (call,)) if extents else call)
+        return statements
+
     def add_versions(
         self, name: str, value: Value, span: Span, count: int = 1, *, is_read: bool = False
     ) -> tuple[_Carried, int]:
@@ -220,6 +248,7 @@ class _SegmentBuilder:
         self._bound: dict[str, Value] = {}
         self._count: Value | None = None  # not among the names of the program, which may have a `count` too
         self._carried_out: list[Value] = []
+        self._statistics: list[tuple[Value, Ref]] = []
         self.layers = 0
         if segment.repeat is not None:
             self.layers = integer(segment.repeat.count, model.sizes)
@@ -248,6 +277,17 @@ class _SegmentBuilder:
         if self._count is None:
             self._count = self._argument("count", self.model.arrays["count"], ())
         return self._count
+
+    @property
+    def sequences(self) -> int:
+        return self.model.resolved.config.batch
+
+    def count_tokens(self, chosen: Value, dropped: Value) -> None:
+        extents = (self.layers,) if self.layers else ()
+        for value, what in ((chosen, "chosen"), (dropped, "dropped")):
+            name = fresh(f"{self.segment.name}.{what}", {*self.model.arrays, *RESERVED})
+            self.model.add(Array(name, value.type, Kind.STATISTIC, extents))
+            self._statistics.append((value, Ref(name, (Affine(0, ((LAYER, 1),)),) if self.layers else ())))
 
     def _bind_carried(self, key: str) -> Value:
         carried, version = self.model.current[key]
@@ -302,6 +342,8 @@ class _SegmentBuilder:
             out, ref = self._output(name)
             outputs.insert(len(outputs) - len([r for r in out_refs if r.array == "loss"]), out)
             out_refs.insert(len(out_refs) - len([r for r in out_refs if r.array == "loss"]), ref)
+        outputs += [Output(value, Mode.ADD) for value, _ in self._statistics]
+        out_refs += [ref for _, ref in self._statistics]
         procedure = Procedure(self.segment.name, tuple(self.inputs), tuple(outputs), tuple(self.builder.ops))
         self.model.procedures.append(procedure)
         call = Call(procedure.name, (*self.refs, *out_refs))

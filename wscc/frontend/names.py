@@ -121,8 +121,8 @@ class NameCheck:
                 self._declare(s.name, scope, tensor=False)
                 self._body(s.body, scope.inner(), s)
             case ast.Loss():
-                if not in_model:
-                    self._misplaced(s, "`loss` stands in a model, outside `repeat`", "move it to the end")
+                if isinstance(owner, ast.Block):
+                    self._misplaced(s, "`loss` stands in a model or a `repeat`", "return what it adds")
                 self._expr(s.value, scope)
             case ast.Return():
                 if not isinstance(owner, ast.Block):

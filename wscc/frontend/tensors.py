@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from wscc.diagnostics import Code, CompileError, Label, fail
+from wscc.diagnostics import Code, CompileError, Label, Span, fail
 from wscc.frontend import ast
 from wscc.frontend.builtins import BUILTINS, FLAGS, INTEGERS
 from wscc.frontend.evaluate import integer, number
 from wscc.frontend.fmt import expression
 from wscc.frontend.shape_errors import Operand, shape_error
 from wscc.ir import construct as nn
+from wscc.ir import experts as moe
 from wscc.ir.builder import Builder, ShapeMismatch
 from wscc.ir.op import Value
 
@@ -32,6 +33,13 @@ class Frame(Protocol):
 
     def count(self) -> Value:
         """The number of valid labels of the whole batch."""
+
+    def count_tokens(self, chosen: Value, dropped: Value) -> None:
+        """Add to the statistics of a step, of each expert the tokens that chose it and those that it dropped."""
+
+    @property
+    def sequences(self) -> int:
+        """The number of sequences of the whole batch."""
 
 
 class Scope:
@@ -84,7 +92,8 @@ class Scope:
         if not value.type.dtype.is_float:
             raise fail(
                 Code.SHAPE,
-                f"`{expression(e)}` holds integers: only `embedding` and the labels of `cross_entropy` take them",
+                f"`{expression(e)}` holds integers: only `embedding`, the labels of `cross_entropy` and the slots of "
+                "`dispatch` and `combine` are such",
                 e.span,
                 help=f"write `{call}`",
             )
@@ -185,6 +194,8 @@ class Scope:
                 return (nn.attention(b, *args, causal="causal" in flags, span=span),)
             case "rope":
                 return (nn.rope(b, args[0], **options, span=span),)
+            case "router" | "route" | "dispatch" | "experts" | "combine" | "balance" | "z_loss":
+                return self._of_experts(name, args, options, flags, span)
             case "cross_entropy":
                 logits, labels, *weights = args
                 if labels is not self.frame.tensor(ast.Name("labels", span=operands[1].span)):
@@ -209,6 +220,32 @@ class Scope:
                 own = BUILTINS[name]
                 attrs = {**own.defaults, **options}
                 return (nn.elementwise(b, name, *args, attrs=attrs, rows=own.rows, span=span),)
+
+    def _of_experts(
+        self, name: str, args: list[Value], options: Mapping[str, float], flags: set[str], span: Span
+    ) -> tuple[Value, ...]:
+        """The ops of a mixture of experts."""
+        b, sequences = self.frame.builder, self.frame.sequences
+        first, *others = args
+        match name:
+            case "router":
+                return (moe.router(b, first, *others, span=span),)
+            case "experts":
+                return (moe.experts(b, first, *others, span=span),)
+            case "dispatch":
+                return (moe.dispatch(b, first, *others, span=span),)
+            case "combine":
+                return (moe.combine(b, first, *others, span=span),)
+            case "route":
+                gates, slots, *counts = moe.route(
+                    b, first, renormalise="renormalise" in flags, span=span, **options
+                )
+                self.frame.count_tokens(*counts)
+                return gates, slots
+            case "balance":
+                return (moe.balance(b, first, sequences=sequences, span=span, **options),)
+            case _:
+                return (moe.z_loss(b, first, sequences=sequences, span=span),)
 
     def _block(self, e: ast.Call, block: ast.Block) -> tuple[Value, ...]:
         """The block's body in place of the call, with parameters of its own under the block's name."""

@@ -7,6 +7,16 @@ from dataclasses import dataclass
 from wscc.huggingface.rotary import Rotary
 
 
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture of `count` experts in place of the feed-forward part, of which a token goes through `chosen`;
+    `renormalise`: their gates sum to one."""
+
+    count: int
+    chosen: int
+    renormalise: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
     """Sizes and choices of a transformer.
@@ -17,7 +27,8 @@ class Architecture:
     are both of SwiGLU. `normed`: queries and keys have norms of their own. `parallel`: the feed-forward part reads
     what attention reads, not what attention made; `shared`: by the same norm. `window`: the positions that
     attention looks back on, itself among them, if there is a limit. `padding`: the token whose row of the embedding
-    gets no gradient in PyTorch, if there is one. `seq`: the length asked for.
+    gets no gradient in PyTorch, if there is one. `experts`: if there are any, `ffn` is the width of each.
+    `seq`: the length asked for.
     """
 
     kind: str
@@ -43,6 +54,7 @@ class Architecture:
     shared: bool = False
     window: int | None = None
     padding: int | None = None
+    experts: Experts | None = None
     seq: int | None = None
 
     @property
@@ -53,8 +65,8 @@ class Architecture:
     @property
     def weights(self) -> int:
         """The number of elements of all matrices and tables."""
-        per_layer = 2 * self.d * self.head_size * (self.heads + self.kv) + self.d * self.ffn * (
-            3 if self.gated else 2
-        )
+        networks = self.experts.count if self.experts else 1
+        per_layer = 2 * self.d * self.head_size * (self.heads + self.kv)
+        per_layer += networks * self.d * self.ffn * (3 if self.gated else 2)
         tables = self.vocab * (1 if self.tied else 2) + (0 if self.rotary else self.positions)
         return self.layers * per_layer + tables * self.d

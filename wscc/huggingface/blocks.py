@@ -86,6 +86,24 @@ def _rotary(a: Architecture, w: str) -> list[str]:
     ]  # fmt: skip
 
 
+def _mixture(a: Architecture, w: str) -> tuple[list[str], list[str], str]:
+    """The same of a mixture of experts, which drops no token."""
+    assert a.experts is not None
+    declared = [
+        f"param wr : [d, experts] {w}",
+        f"param wgate : [experts, d, ffn] {w}",
+        f"param wup : [experts, d, ffn] {w}",
+        f"param wdown : [experts, ffn, d] {w}",
+    ]
+    flag = ", renormalise" if a.experts.renormalise else ""
+    lines = [
+        f"gates, slots = route(router(h, wr){flag}, k = {a.experts.chosen})",
+        "y = dispatch(h, slots)",
+        "y = experts(swiglu(experts(y, wgate), experts(y, wup)), wdown)",
+    ]
+    return declared, lines, "combine(y, gates, slots)"
+
+
 def _size(a: Architecture) -> str:
     return "d / heads" if a.head_size * a.heads == a.d else "e"
 
@@ -137,6 +155,8 @@ def _fused_heads(a: Architecture, w: str) -> list[str]:
 
 def _feed_forward(a: Architecture, w: str) -> tuple[list[str], list[str], str]:
     """The parameters of the feed-forward part of `h`, the lines before its result, and the result."""
+    if a.experts:
+        return _mixture(a, w)
     down = [f"param wdown : [ffn, d] {w}", *_bias(a, "mlp", "bdown", "[d]")]
     end = f" @ wdown{_plus(a, 'mlp', 'bdown')}"
     if a.gated and a.fused:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from wscc.diagnostics import Code, fail
-from wscc.huggingface.architecture import Architecture
+from wscc.huggingface.architecture import Architecture, Experts
 from wscc.huggingface.config import Config
 from wscc.huggingface.fields import activation, head_size, layer_types, padding, refuse_variants, window_of
 from wscc.huggingface.rotary import rotary
@@ -21,8 +21,8 @@ _REASONS: Final = {
     "gemma2": "its attention caps scores",
     "gemma3": "it reads images",
     "gemma3_text": "the rotary positions of its layers differ",
-    "mixtral": "its feed-forward part is a mixture of experts",
-    "qwen3_moe": "its feed-forward part is a mixture of experts",
+    "qwen2_moe": "its shared expert has a sigmoid for a gate",
+    "olmoe": "its norms of queries and keys are over all heads",
 }
 
 
@@ -125,6 +125,48 @@ def _mistral(config: Config) -> Architecture:
     if window is None and "sliding_attention" in layer_types(config):
         config.refuse("layer_types", "`layer_types` asks for a window, and `sliding_window` gives none")
     return replace(_gated(config, "mistral", frozenset(), kv_default=8), window=window)
+
+
+def _mixtral(config: Config) -> Architecture:
+    """Mistral, whose feed-forward part is a mixture of experts with gates that sum to one."""
+    _without(config, "router_jitter_noise", "the router reads what it is given, without noise")
+    a = _mistral(config)
+    return replace(a, kind="mixtral", experts=_experts(config, "num_local_experts", 8, 2, renormalise=True))
+
+
+def _qwen3_moe(config: Config) -> Architecture:
+    """Qwen3 with a mixture of experts in every layer."""
+    if config.size("decoder_sparse_step", default=1) != 1:
+        config.refuse("decoder_sparse_step", "`decoder_sparse_step`: all layers of a `repeat` are alike")
+    _without(config, "mlp_only_layers", "all layers of a `repeat` are alike")
+    a = _qwen3(config)
+    experts = _experts(config, "num_experts", 128, 8, renormalise=config.flag("norm_topk_prob", False))
+    return replace(
+        a, kind="qwen3_moe", experts=experts, ffn=config.size("moe_intermediate_size", default=768)
+    )
+
+
+def _without(config: Config, name: str, why: str) -> None:
+    """Refuse a field that is there and neither 0 nor empty."""
+    config.asked.add(name)
+    if config.fields.get(name):
+        config.refuse(name, f"`{name}` cannot be said: {why}")
+
+
+def _experts(config: Config, name: str, count: int, chosen: int, *, renormalise: bool) -> Experts:
+    """The experts of a config, whose defaults are `count` and `chosen`."""
+    config.only(
+        "output_router_logits", False, "it adds a loss of all layers together, which is no sum over layers"
+    )
+    config.asked.update(("router_aux_loss_coef",))
+    found = Experts(
+        config.size(name, default=count), config.size("num_experts_per_tok", default=chosen), renormalise
+    )
+    if found.chosen > found.count:
+        config.refuse(
+            "num_experts_per_tok", f"`num_experts_per_tok` is {found.chosen} of {found.count} experts"
+        )
+    return found
 
 
 def _granite(config: Config) -> Architecture:
@@ -230,6 +272,8 @@ READERS: Final[dict[str, Callable[[Config], Architecture]]] = {
     "qwen2": _qwen2,
     "mistral": _mistral,
     "granite": _granite,
+    "mixtral": _mixtral,
+    "qwen3_moe": _qwen3_moe,
     "qwen3": _qwen3,
     "phi3": _phi3,
     "gpt_neox": _gpt_neox,

@@ -27,6 +27,8 @@ _TITLES = {
     "qwen2": "Qwen2",
     "mistral": "Mistral",
     "granite": "Granite",
+    "mixtral": "Mixtral",
+    "qwen3_moe": "Qwen3-MoE",
     "qwen3": "Qwen3",
     "phi3": "Phi-3",
     "gpt_neox": "GPT-NeoX",
@@ -70,6 +72,8 @@ def imported(config: Config, seq: int | None = None) -> Imported:
 
 def _notes(a: Architecture, dropout: bool) -> Iterator[str]:
     """What a person who trains the program should know."""
+    if a.experts:
+        yield "weights of its checkpoints are not read: each expert is a tensor of its own there"
     if dropout:
         yield "the config asks for dropout; training here has none"
     if a.padding is not None:
@@ -82,8 +86,9 @@ def _notes(a: Architecture, dropout: bool) -> Iterator[str]:
 
 def _opening(a: Architecture, plan: Setup, notes: tuple[str, ...]) -> str:
     lines = [
-        f"# {_TITLES[a.kind]} as its config.json describes it. Keep the names of the parameters: by them `--weights`",
-        "# and `--save` of `wscc run` know which tensors of a checkpoint they are.",
+        f"# {_TITLES[a.kind]} as its config.json describes it."
+        + ("" if a.experts else " Keep the names of the parameters: by them `--weights`"),
+        *([] if a.experts else ["# and `--save` of `wscc run` know which tensors of a checkpoint they are."]),
     ]
     lines += [
         f"# {line}" for note in notes for line in textwrap.wrap(f"{note[:1].upper()}{note[1:]}.", _WIDTH - 2)
@@ -108,6 +113,8 @@ def _model(a: Architecture) -> str:
         sizes["kv"] = a.kv
     if a.head_size * a.heads != a.d:
         sizes["e"] = a.head_size
+    if a.experts:
+        sizes["experts"] = a.experts.count
     sizes |= {"ffn": a.ffn, "vocab": a.vocab, "seq": length(a)}
     w = f"init normal({number(a.std)})"
     head = "transpose(wte)" if a.tied else "head"

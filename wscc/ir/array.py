@@ -22,6 +22,7 @@ class Kind(StrEnum):
     CARRIED = "carried"  # loop-carried: from one segment, or layer, to the next
     RESIDUAL = "residual"  # saved by a forward procedure for the backward one
     SCALAR = "scalar"
+    STATISTIC = "statistic"  # added up over a step for who looks on; nothing depends on it
 
 
 @dataclass(frozen=True, slots=True)

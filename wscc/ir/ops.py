@@ -185,6 +185,38 @@ _ALL: Final = (
     OpDef(name="mean", rule="*, -> "),
     _backward("mean_bwd", ", -> *"),
     OpDef(name="count", rule="* -> ", integers=(0,), ignores=True, differentiable=False),
+    # -- mixture of experts: a token of a sequence chooses `k` experts `e`, each with `c` slots for the sequence
+    # (`wscc.ir.experts`); further results of `route` are tokens by expert, those that chose it and those it dropped
+    OpDef(
+        name="route",
+        rule="b s! e! -> b s! k!, b s! k!, e!, e!",
+        integer_results=(1,),
+        attrs={"capacity": int, "renormalise": bool},
+    ),
+    _backward(
+        "route_bwd",
+        "b s! e!, b s! k!, b s! k! -> b s! e!",
+        attrs={"capacity": int, "renormalise": bool},
+        integers=(1,),
+    ),
+    OpDef(name="dispatch", rule="b s! d, b s! k! -> e@ b c@ d", integers=(1,), attrs={"capacity": int}),
+    _backward("dispatch_bwd", "e@ b c@ d, b s! k! -> b s! d", integers=(1,), attrs={"capacity": int}),
+    OpDef(
+        name="combine",
+        rule="b s! k!, b s! k!, e@ b c@ d -> b s! d",
+        integers=(1,),
+        attrs={"capacity": int},
+    ),
+    _backward(
+        "combine_bwd",
+        "b s! k!, b s! k!, e@ b c@ d, b s! d -> b s! k!, e@ b c@ d",
+        integers=(1,),
+        attrs={"capacity": int},
+    ),
+    OpDef(name="balance", rule="b s! e! -> ", attrs={"k": int, "scale": float}),
+    _backward("balance_bwd", "b s! e!, -> b s! e!", attrs={"k": int, "scale": float}),
+    OpDef(name="z_loss", rule="b s e! -> ", attrs={"scale": float}),
+    _backward("z_loss_bwd", "b s e!, -> b s e!", attrs={"scale": float}),
     # -- the update
     OpDef(name="sqsum", rule="* -> ", differentiable=False),
     OpDef(name="tick", rule=" -> ", integers=(0,), integer_results=(0,), differentiable=False),

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from wscc.analysis.cost import DieRates
+from wscc.analysis.experts import expert_counts
 from wscc.analysis.flops import model_flops
 from wscc.analysis.memory.array_layout import array_bytes
 from wscc.ir.array import Kind
@@ -64,7 +65,8 @@ class ClosedForms:
         stored = {k: sum(sizes[a.name] for a in step.arrays if a.kind is k) for k in _STORED}
         layers = max(times for _, times in calls(graph.step)) // graph.train.microbatches
         return ClosedForms(
-            graph.machine, Scale(graph.train.batch, layers), model_flops(graph) - _masked(graph),
+            graph.machine, Scale(graph.train.batch, layers, gcd(*expert_counts(graph)) or 1),
+            model_flops(graph) - _masked(graph),
             _multiplied(graph), stored,
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ from wscc.passes.stages import Stages
 from wscc.search.candidates import Problem, Refused, refused, too_large
 from wscc.search.closed_forms import Bound, ClosedForms
 from wscc.search.space import ONE_DIE, Plan, Strategy, Values, plan_of, spell, stages_of, strategies
-from wscc.strategy import dies_of
+from wscc.strategy import dies_of, splits_experts
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,13 @@ class Space:
         self.live = len(mesh_topology(graph.machine).islands[0])
         for dies in range(self.live, 0, -1):
             for strategy in strategies(dies):
-                if self.problem.pins.admit(strategy):
+                if self.problem.pins.admit(strategy) and self._has_experts_for(strategy):
                     self._sort(strategy)
+
+    def _has_experts_for(self, strategy: Strategy) -> bool:
+        """Whether the model has experts, or the strategy no axis of them but what is pinned."""
+        axes = {axis for axis, _ in strategy if splits_experts(axis)}
+        return self.forms.scale.experts > 1 or axes <= self.problem.pins.degrees.keys()
 
     @property
     def plans(self) -> int:

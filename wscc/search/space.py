@@ -12,7 +12,16 @@ from math import prod
 from typing import Final
 
 from wscc.ir.train import RECOMPUTE, ZERO
-from wscc.strategy import BATCH, POLICIES, dies_of, divisors, holds_replicas, mesh_axes, policy, stage_axes
+from wscc.strategy import (
+    POLICIES,
+    dies_of,
+    divisors,
+    holds_replicas,
+    mesh_axes,
+    repeats_model,
+    splits_experts,
+    stage_axes,
+)
 
 # The degrees of the axes above 1, in the order of the logical mesh.
 Strategy = tuple[tuple[str, int], ...]
@@ -27,10 +36,12 @@ _MOST_CHUNKS: Final = 4  # of layers on a stage, that are looked at
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What the values of choices depend on besides the strategy: the sequences of a step, and the layers."""
+    """What the values of choices depend on besides the strategy: the sequences of a step, the layers, and the experts
+    (1: none) that axes may share out."""
 
     batch: int
     layers: int
+    experts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +63,13 @@ class Choice:
 
 
 def _microbatches(scale: Scale, strategy: Strategy) -> list[str]:
-    """Whole micro-batches in the share of a replica; none if the batch is no multiple of the replicas."""
+    """Whole micro-batches in the share of a replica, which axes of experts share out; none if the batch is no multiple
+    of the replicas, or the experts are none of those axes."""
     replicas = dies_of(replicas_of(strategy))
-    return [] if scale.batch % replicas else [str(m) for m in divisors(scale.batch // replicas)]
+    shares = prod(degree for axis, degree in strategy if splits_experts(axis))
+    if scale.batch % replicas or scale.experts % shares:
+        return []
+    return [str(m) for m in divisors(scale.batch // replicas) if m % shares == 0]
 
 
 def _chunks(scale: Scale, strategy: Strategy) -> list[str]:
@@ -138,7 +153,7 @@ def _factorisations(n: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 def replicas_of(strategy: Strategy) -> Strategy:
     """The axes that repeat the model for sequences of their own: a graph depends on no others."""
-    return tuple((axis, degree) for axis, degree in strategy if policy(axis).seed == (BATCH,))
+    return tuple((axis, degree) for axis, degree in strategy if repeats_model(axis))
 
 
 def stages_of(strategy: Strategy) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from wscc.backends.interpreter.kernels import attention as attention
 from wscc.backends.interpreter.kernels import elementwise as elementwise
+from wscc.backends.interpreter.kernels import experts as experts
 from wscc.backends.interpreter.kernels import gemm as contraction
 from wscc.backends.interpreter.kernels import loss as loss
 from wscc.backends.interpreter.kernels import memory as memory
@@ -74,6 +75,16 @@ SEMANTICS: Final[dict[str, Kernel]] = {
     "mean": loss.mean,
     "mean_bwd": loss.mean_bwd,
     "count": loss.count,
+    "route": experts.route,
+    "route_bwd": experts.route_bwd,
+    "dispatch": experts.dispatch,
+    "dispatch_bwd": experts.dispatch_bwd,
+    "combine": experts.combine,
+    "combine_bwd": experts.combine_bwd,
+    "balance": experts.balance,
+    "balance_bwd": experts.balance_bwd,
+    "z_loss": experts.z_loss,
+    "z_loss_bwd": experts.z_loss_bwd,
     "sqsum": loss.sqsum,
     "tick": update.tick,
     "adamw": update.adamw,

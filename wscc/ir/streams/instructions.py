@@ -216,6 +216,66 @@ _ALL: Final = (
     _row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)"),
     _row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere"),
     _row("count", "n[]", "y", "", "labels that are not -100", integers="y"),
+    # -- mixture of experts: the slot of a token at expert e is e capacity + its place in the queue, or -1 - e if that
+    # is full; `e_start` and `c_start` are the first expert and place of y
+    _row(
+        "route",
+        "gates[b,s,k] slots[b,s,k] chosen[e] dropped[e]",
+        "x[b,s,e]",
+        "capacity renormalise",
+        "the k largest of softmax(x) (divided by their sum if renormalise), of equals the lower e; queues are filled "
+        "in order of s, for each b anew",
+        integers="slots",
+    ),
+    _row(
+        "route_bwd",
+        "dx[b,s,e]",
+        "x[b,s,e] slots[b,s,k] dgates[b,s,k]",
+        "capacity renormalise",
+        integers="slots",
+    ),
+    _row(
+        "dispatch",
+        "y[e,b,c,d]",
+        "x[b,s,d] slots[b,s,k]",
+        "capacity e_start c_start",
+        "y = the row of x that has the slot, 0 in empty ones",
+        integers="slots",
+    ),
+    _row(
+        "dispatch_bwd",
+        "dx[b,s,d]",
+        "dy[e,b,c,d] slots[b,s,k]",
+        "capacity e_start c_start",
+        "sum over k of dy in the slots; slots elsewhere give 0",
+        integers="slots",
+    ),
+    _row(
+        "combine",
+        "z[b,s,d]",
+        "gates[b,s,k] slots[b,s,k] y[e,b,c,d]",
+        "capacity e_start c_start",
+        "sum over k of gates y in the slots; slots elsewhere give 0",
+        integers="slots",
+    ),
+    _row(
+        "combine_bwd",
+        "dgates[b,s,k] dy[e,b,c,d]",
+        "gates[b,s,k] slots[b,s,k] y[e,b,c,d] dz[b,s,d]",
+        "capacity e_start c_start",
+        integers="slots",
+    ),
+    _row(
+        "balance",
+        "l[]",
+        "x[b,s,e]",
+        "k scale",
+        "scale times the sum over b of e sum over e of f p: the share f of the k s choices that are of e, and the mean "
+        "over s of softmax(x)",
+    ),
+    _row("balance_bwd", "dx[b,s,e]", "x[b,s,e] dl[]", "k scale"),
+    _row("z_loss", "l[]", "x[b,s,e]", "scale", "scale times the sum of (log sum exp x)^2 over b and s"),
+    _row("z_loss_bwd", "dx[b,s,e]", "x[b,s,e] dl[]", "scale"),
     # -- the update; norm2 is the squared global gradient norm, t the step from 1
     _row("sqsum", "s[]", "x", "", "sum of x^2, in f64"),
     _row("tick", "t[]", "t[]", "", "t + 1", integers="t"),

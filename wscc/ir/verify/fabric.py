@@ -24,8 +24,13 @@ from wscc.ir.verify.views import Views, wrong_ints, wrong_mask
 from wscc.ir.views import View
 
 _MESSAGES: Final = frozenset({"post", "send", "wait"})
-_INTEGERS: Final = frozenset({"start", "q_start", "k_start", "limit", "warmup", "decay", "time", "width"})
-_FLAGS: Final = frozenset({"accumulate", "causal"})
+_INTEGERS: Final = frozenset(
+    {
+        "start", "q_start", "k_start", "e_start", "c_start", "capacity", "k", "limit", "warmup", "decay", "time",
+        "width",
+    }
+)  # fmt: skip
+_FLAGS: Final = frozenset({"accumulate", "causal", "renormalise"})
 _TEXTS: Final = frozenset({"axes"})
 
 
