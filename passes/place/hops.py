@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from wscc.machine.topology import Topology
+from wscc.machine.wafer import OPEN
 from wscc.passes.place.types import IntArray, Shape, axis_groups, axis_pairs, closing_pairs, least_hops
 
 # Above this many live dies a full table of hops would take longer than placement may; damage is then ignored
@@ -24,8 +25,10 @@ class Hops:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether every die and link of the grid is live, so that hops are row plus column distance."""
+        """Whether this is a mesh, with every die and link live, so that hops are row plus column distance."""
         assert self.topology.grid is not None
+        if self.topology.torus != OPEN:
+            return False
         rows, cols = self.topology.grid
         live_links = sum(len(n) for n in self.topology.neighbours)
         return live_links == 2 * (rows * (cols - 1) + cols * (rows - 1))
@@ -99,4 +102,9 @@ class Price:
     def least(self) -> float:
         """A lower bound of the price of any placement: every pair is a hop apart at least."""
         groups = [len(axis_groups(self.shape, i)) for i in range(len(self.shape))]
-        return float(sum(a.weight * g * least_hops(a) for a, g in zip(self.shape, groups, strict=True)))
+        two = self.hops.topology.colours is not None
+        return float(
+            sum(
+                a.weight * g * least_hops(a, two_colours=two) for a, g in zip(self.shape, groups, strict=True)
+            )
+        )

@@ -196,9 +196,17 @@ class Block(Line):
 
 
 @dataclass(frozen=True, slots=True)
+class Torus(Node):
+    """`torus`, or `torus along rows`."""
+
+    along: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Mesh(Line):
     rows: int
     columns: int
+    torus: Torus | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,11 @@ def _preset_wafer(b: Builder, c: Children, span: Span) -> ast.Wafer:
 
 def _mesh(b: Builder, c: Children, span: Span) -> ast.Mesh:
     rows, columns = (int(n[:_MAX_DIGITS]) for n in c[0].split("x"))
-    return ast.Mesh(rows, columns, span=span, trivia=b.trivia(span))
+    return ast.Mesh(rows, columns, c[1] if len(c) > 1 else None, span=span, trivia=b.trivia(span))
+
+
+def _torus(b: Builder, c: Children, span: Span) -> ast.Torus:
+    return ast.Torus(c[0] if c else None, span=span)
 
 
 def _fields(kind: str) -> Rule:
@@ -246,6 +250,7 @@ RULES: Final[dict[str, Rule]] = {
     "start": _file,
     # the wafer
     "wafer": _wafer, "preset_wafer": _preset_wafer, "wafer_body": Builder.body, "mesh": _mesh,
+    "torus": _torus,
     "die": _fields("die"), "link": _fields("link"), "fields": Builder.body, "field": _field,
     "quantity": _quantity, "coord": _coord, "dead_die": _dead_die, "dead_link": _dead_link,
     # the model

@@ -61,7 +61,7 @@ def _simple(node: ast.Line) -> str:
     """The text of a line node without a body."""
     match node:
         case ast.Mesh():
-            return f"mesh {node.rows} x {node.columns}"
+            return f"mesh {node.rows} x {node.columns}{_torus(node.torus)}"
         case ast.Field():
             rate = f" at {_quantity(node.rate)}" if node.rate else ""
             return f"{node.name.id} {_quantity(node.value)}{rate}"
@@ -87,6 +87,12 @@ def _simple(node: ast.Line) -> str:
             return f"{node.name.id} {'x ' if node.times else ''}{expression(node.value)}"
         case _:
             raise AssertionError(f"{type(node).__name__} has no text")
+
+
+def _torus(torus: ast.Torus | None) -> str:
+    if torus is None:
+        return ""
+    return f" torus along {torus.along.id}" if torus.along else " torus"
 
 
 def _braced(head: str, body: ast.Body[ast.Line] | None) -> list[str]:

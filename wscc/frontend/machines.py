@@ -12,7 +12,7 @@ from wscc.frontend import ast
 from wscc.frontend.report import Report, hint
 from wscc.frontend.units import EXAMPLES, UNITS, Dimension
 from wscc.machine.presets import PRESETS, preset
-from wscc.machine.wafer import MAX_DIES, Coordinate, Die, Link, Wafer, are_neighbours, dead_link
+from wscc.machine.wafer import MAX_DIES, OPEN, Coordinate, Die, Link, Torus, Wafer, dead_link
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ _LINK: Final = {
 SPECS: Final[Mapping[str, Mapping[str, _Spec]]] = {"die": _DIE, "link": _LINK}
 # No attribute of a link is called as one of a die.
 _LIMITS: Final = {**limits_of(Die), **limits_of(Link)}
+_ALONG: Final = {"rows": Torus(rows=True), "columns": Torus(cols=True)}
 _NO_HBM: Final = Die(hbm=0, hbm_bandwidth=0)
 
 
@@ -59,11 +60,11 @@ def resolve_wafer(wafer: ast.Wafer, report: Report) -> Wafer | None:
     without_preset = wafer.preset is None
     die = _values(sections.get("die"), _DIE, without_preset, report)
     link = _values(sections.get("link"), _LINK, without_preset, report)
-    rows, cols = _mesh(entries, base, report)
+    rows, cols, torus = _mesh(entries, base, report)
     if len(report.diagnostics) > mistakes:  # `Wafer` refuses impossible numbers itself, without a span
         return None
     result = replace(
-        base, name=wafer.name.id, rows=rows, cols=cols,
+        base, name=wafer.name.id, rows=rows, cols=cols, torus=torus,
         die=replace(base.die, **die), link=replace(base.link, **link),
     )  # fmt: skip
     result = _damage(result, entries, report)
@@ -181,18 +182,35 @@ def _whole(dimension: Dimension) -> str:
 # ---- mesh and damage
 
 
-def _mesh(entries: tuple[ast.WaferEntry, ...], base: Wafer, report: Report) -> tuple[int, int]:
+def _mesh(entries: tuple[ast.WaferEntry, ...], base: Wafer, report: Report) -> tuple[int, int, Torus]:
     mesh = next((e for e in entries if isinstance(e, ast.Mesh)), None)
     if mesh is None:
-        return base.rows, base.cols
+        return base.rows, base.cols, base.torus
     if min(mesh.rows, mesh.columns) < 1:
         report.add(Code.NUMBER, "a mesh has at least one row and one column", mesh.span)
     elif mesh.rows * mesh.columns > MAX_DIES:
         message = f"a mesh of {mesh.rows * mesh.columns} dies is too large"
         report.add(Code.LIMIT, message, mesh.span, "", f"the limit is {MAX_DIES:,}")
     else:
-        return mesh.rows, mesh.columns
-    return base.rows, base.cols
+        return mesh.rows, mesh.columns, _torus(mesh.torus, report)
+    return base.rows, base.cols, base.torus
+
+
+def _torus(torus: ast.Torus | None, report: Report) -> Torus:
+    if torus is None:
+        return OPEN
+    if torus.along is None:
+        return Torus(rows=True, cols=True)
+    if torus.along.id not in _ALONG:
+        message = f"a torus is not closed along `{torus.along.id}`"
+        report.add(
+            Code.CHOICE,
+            message,
+            torus.along.span,
+            "",
+            "write `torus`, `torus along rows` or `torus along columns`",
+        )
+    return _ALONG.get(torus.along.id, OPEN)
 
 
 def _damage(wafer: Wafer, entries: tuple[ast.WaferEntry, ...], report: Report) -> Wafer:
@@ -213,9 +231,9 @@ def _damage(wafer: Wafer, entries: tuple[ast.WaferEntry, ...], report: Report) -
         elif isinstance(entry, ast.DeadLink):
             if not (on_mesh(entry.a, entry.span) and on_mesh(entry.b, entry.span)):
                 continue
-            if not are_neighbours(_coordinate(entry.a), _coordinate(entry.b)):
+            if not wafer.joins(_coordinate(entry.a), _coordinate(entry.b)):
                 message = f"{_coordinate(entry.a)} and {_coordinate(entry.b)} are not neighbours"
-                report.add(Code.OFF_MESH, message, entry.span, "", "a link joins dies that share an edge")
+                report.add(Code.OFF_MESH, message, entry.span, "", wafer.what_links_join())
                 continue
             links.add(dead_link(_coordinate(entry.a), _coordinate(entry.b)))
     return replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))

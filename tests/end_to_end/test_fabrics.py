@@ -1,0 +1,55 @@
+"""Programs on tori equal one device, and their artifacts keep what `verify` asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.strategies import judged, reference
+from tests.support.compile_once import artifact_of, compile_graph
+from tests.support.models import Shape, gpt, llama
+from wscc.backends.artifact.files import write_artifact
+from wscc.backends.artifact.load import load_artifact
+from wscc.backends.verify import verify_program
+from wscc.driver.simulate import simulate
+from wscc.machine.wafer import Torus, Wafer
+
+BOTH = Torus(rows=True, cols=True)
+SHAPE = Shape(batch=8, calls=2)
+TORI = {
+    "3 x 4, dp x tp": (Wafer("torus", 3, 4, torus=BOTH, dead_dies=frozenset({(1, 1)})), gpt, {"dp": 2, "tp": 4}),
+    "4 x 3 columns, tp x tatp": (Wafer("barrel", 4, 3, torus=Torus(cols=True)), llama, {"tp": 2, "tatp": 4}),
+    "3 x 3, pp x sp": (Wafer("odd", 3, 3, torus=BOTH), llama, {"pp": 2, "sp": 4}),
+    "1 x 5 with a dead link, sp": (
+        Wafer("cut", 1, 5, torus=BOTH, dead_links=frozenset({((0, 1), (0, 2))})), gpt, {"sp": 4}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TORI)
+def test_a_program_on_a_torus_equals_one_device(case: str) -> None:
+    wafer, family, degrees = TORI[case]
+    module = family(degrees, SHAPE, wafer=wafer)
+    check = judged(module, reference(family, SHAPE, "adamw"))
+    assert check.ok, check
+    assert not verify_program(artifact_of(module)).findings
+
+
+@pytest.mark.parametrize("size", [5, 6])
+def test_a_row_of_a_torus_is_a_ring_of_any_length(size: int) -> None:
+    """On a mesh it is a chain, which takes longer."""
+    seconds = {}
+    for torus in (BOTH, Torus()):
+        wafer = Wafer("row", 1, size, torus=torus)
+        shape = Shape(batch=2 * size, calls=2, layers=1, d=4 * size, ffn=4 * size, vocab=8 * size)
+        compiled = compile_graph(gpt({"tatp": size}, shape, wafer=wafer))
+        seconds[torus] = simulate(compiled.artifact).account.seconds
+    assert seconds[BOTH] < seconds[Torus()]
+
+
+def test_an_artifact_says_that_its_mesh_is_a_torus(tmp_path: Path) -> None:
+    wafer, family, degrees = TORI["3 x 4, dp x tp"]
+    artifact = artifact_of(family(degrees, SHAPE, wafer=wafer))
+    write_artifact(tmp_path / "a", artifact)
+    assert load_artifact(tmp_path / "a").manifest.torus == BOTH
