@@ -19,15 +19,16 @@ TABLE_LIMIT = 1500
 
 @dataclass(frozen=True)
 class Hops:
-    """Distances in hops within one island."""
+    """Distances in hops within one island; a link between wafers counts for several (`Topology.lengths`)."""
 
     topology: Topology
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether this is a mesh, with every die and link live, so that hops are row plus column distance."""
+        """Whether this is a mesh of links of one kind, with every die and link live, so that hops are row plus column
+        distance."""
         assert self.topology.grid is not None
-        if self.topology.torus != OPEN:
+        if self.topology.torus != OPEN or self.topology.slow:
             return False
         rows, cols = self.topology.grid
         live_links = sum(len(n) for n in self.topology.neighbours)
@@ -37,7 +38,7 @@ class Hops:
     def _table(self) -> IntArray:
         """Hops between live dies, by their position among them: most dies may be dead."""
         live = np.array(self.topology.live)
-        return np.array([np.array(self.topology.distances(die))[live] for die in self.topology.live])
+        return np.array([np.array(self.topology.lengths(die))[live] for die in self.topology.live])
 
     @cached_property
     def _position(self) -> IntArray:

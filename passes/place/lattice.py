@@ -60,7 +60,8 @@ def best_tilings(shape: Shape, grid: Cell, torus: Torus = OPEN) -> list[Tiling]:
 
 
 def live_corners(topology: Topology, extent: Cell) -> npt.NDArray[np.bool_]:
-    """Whether all dies of a box of that extent are live, by its upper left corner: [rows, columns]."""
+    """Whether all dies of a box of that extent are live, by its upper left corner: [rows, columns]. A box that a wafer
+    of a system has room for lies on one."""
     assert topology.grid is not None
     (rows, cols), (height, width) = topology.grid, extent
     live = np.zeros(rows * cols, np.int64)
@@ -69,7 +70,12 @@ def live_corners(topology: Topology, extent: Cell) -> npt.NDArray[np.bool_]:
     sums = np.zeros((rows + 1, cols + 1), np.int64)
     sums[1:, 1:] = live.reshape(rows, cols).cumsum(0).cumsum(1)
     count = sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]
-    return np.asarray(count == height * width)
+    fits = np.asarray(count == height * width)
+    wafer = topology.wafers
+    if wafer is not None and height <= wafer[0] and width <= wafer[1]:
+        fits &= (np.arange(len(fits)) % wafer[0] + height <= wafer[0])[:, None]
+        fits &= (np.arange(fits.shape[1]) % wafer[1] + width <= wafer[1])[None, :]
+    return fits
 
 
 def _there_and_back(start: int, stop: int, row: int) -> Sequence[int]:

@@ -1,7 +1,8 @@
-"""Programs on tori equal one device, and their artifacts keep what `verify` asks."""
+"""Programs on tori and systems of wafers equal one device, and their artifacts keep what `verify` asks."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from wscc.backends.artifact.files import write_artifact
 from wscc.backends.artifact.load import load_artifact
 from wscc.backends.verify import verify_program
 from wscc.driver.simulate import simulate
-from wscc.machine.wafer import Torus, Wafer
+from wscc.machine.wafer import Joint, Link, Torus, Wafer
 
 BOTH = Torus(rows=True, cols=True)
 SHAPE = Shape(batch=8, calls=2)
@@ -26,14 +27,32 @@ TORI = {
     ),
 }  # fmt: skip
 
+PAIR = Wafer("pair", 2, 4, joint=Joint(2, 2, Link(bandwidth=10**12, latency=1.5e-6)))
+CORNER = replace(
+    PAIR, joint=Joint(2, 2, Link(bandwidth=10**12, latency=1.5e-6), (0,)), torus=Torus(rows=True)
+)
+# Every axis leads from one wafer of 2 x 2 dies to the other.
+SYSTEMS = {
+    "dp across": (PAIR, gpt, {"dp": 2, "tatp": 4}),
+    "pp across": (PAIR, llama, {"pp": 2, "tp": 4}),
+    "sp across": (CORNER, gpt, {"sp": 8}),
+    "tatp across": (PAIR, llama, {"tatp": 8}),
+    "tp across": (CORNER, gpt, {"tp": 8}),
+}
+FABRICS = TORI | SYSTEMS
 
-@pytest.mark.parametrize("case", TORI)
-def test_a_program_on_a_torus_equals_one_device(case: str) -> None:
-    wafer, family, degrees = TORI[case]
+
+@pytest.mark.parametrize("case", FABRICS)
+def test_a_program_equals_one_device(case: str) -> None:
+    wafer, family, degrees = FABRICS[case]
     module = family(degrees, SHAPE, wafer=wafer)
     check = judged(module, reference(family, SHAPE, "adamw"))
     assert check.ok, check
-    assert not verify_program(artifact_of(module)).findings
+    artifact = artifact_of(module)
+    assert not verify_program(artifact).findings
+    if case in SYSTEMS:
+        wafers = [die % wafer.cols // 2 for die in artifact.streams.dies]
+        assert wafers in ([0] * 4 + [1] * 4, [1] * 4 + [0] * 4) or len(degrees) == 1
 
 
 @pytest.mark.parametrize("size", [5, 6])

@@ -247,6 +247,33 @@ WaferEntry = Mesh | Fields | DeadDie | DeadLink
 
 
 @dataclass(frozen=True, slots=True)
+class Wafers(Line):
+    """`wafers 2 x 2 of temp`, or with a `torus`."""
+
+    rows: int
+    columns: int
+    wafer: Name
+    torus: Torus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ports(Line):
+    """`ports 0, 3`: places along an edge; `word` is `corners` or `all`, or empty."""
+
+    word: str
+    places: tuple[Number, ...] = ()
+
+
+SystemEntry = Wafers | Fields | Ports | DeadDie | DeadLink
+
+
+@dataclass(frozen=True, slots=True)
+class System(Line):
+    name: Name
+    body: Body[SystemEntry]
+
+
+@dataclass(frozen=True, slots=True)
 class Wafer(Line):
     """`body` is missing only where a preset is taken as it is."""
 
@@ -352,7 +379,7 @@ class Train(Line):
         return tuple(s for s in self.body.lines if isinstance(s, Group))
 
 
-Item = Wafer | Model | Block | Train
+Item = Wafer | System | Model | Block | Train
 
 
 @dataclass(frozen=True, slots=True)

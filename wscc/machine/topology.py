@@ -7,10 +7,12 @@ ties broken by the order in which neighbours are listed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from heapq import heappop, heappush
 from itertools import pairwise, product
+from math import ceil
 
 from wscc.machine.wafer import OPEN, Coordinate, Torus, Wafer, dead_link, ends_around
 
@@ -20,20 +22,34 @@ Path = tuple[int, ...]
 Hop = tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Slowness:
+    """How many times as long as on the wafer's own links a byte takes on a link, and the first byte (its latency)."""
+
+    byte: float
+    latency: float
+
+    @property
+    def hops(self) -> int:
+        """For how many hops the link counts where dies are placed."""
+        return max(1, ceil(self.byte), ceil(self.latency))
+
+
 @dataclass(frozen=True)
 class Topology:
     """`neighbours[d]` are the dies with a live link to d, in the order in which paths prefer them.
 
     `grid` is (rows, columns) where dies lie on one, so that XY paths exist; die d is then row-major, and `torus` says
-    which ends of the grid are joined. `slowness` has the links whose bandwidth is not that of the wafer's own: how
-    many times as long they take for a byte.
+    which ends of the grid are joined. `wafers` is the extent of one wafer of a system, and `slow` the links between
+    them.
     """
 
     live: tuple[int, ...]
     neighbours: tuple[tuple[int, ...], ...]
     grid: tuple[int, int] | None = None
     torus: Torus = OPEN
-    slowness: tuple[tuple[Hop, float], ...] = ()
+    wafers: tuple[int, int] | None = None
+    slow: tuple[tuple[Hop, Slowness], ...] = ()
     _distances: dict[int, list[int]] = field(default_factory=dict, compare=False, repr=False)
     _paths: dict[tuple[int, int], Path | None] = field(default_factory=dict, compare=False, repr=False)
 
@@ -53,8 +69,10 @@ class Topology:
                 live.append(die := wafer.number(coordinate))
                 neighbours[die] = _mesh_neighbours(wafer, coordinate, (rows, cols))
         torus = Torus(wafer.torus.rows and cols == wafer.cols, wafer.torus.cols and rows == wafer.rows)
-        slowness = _slowness(wafer, live, neighbours)
-        return Topology(tuple(live), tuple(neighbours), (rows, wafer.cols), torus, slowness)
+        joint = wafer.joint
+        extent = None if joint is None else (joint.rows, joint.cols)
+        slow = _slow(wafer, live, neighbours)
+        return Topology(tuple(live), tuple(neighbours), (rows, wafer.cols), torus, extent, slow)
 
     def part(self, dies: Collection[int]) -> Topology:
         """The same machine with all dies but `dies` dead."""
@@ -65,8 +83,8 @@ class Topology:
         neighbours: list[tuple[int, ...]] = [()] * self.dies
         for die in live:
             neighbours[die] = tuple(n for n in self.neighbours[die] if n in alive)
-        slowness = tuple((hop, n) for hop, n in self.slowness if alive.issuperset(hop))
-        return Topology(live, tuple(neighbours), self.grid, self.torus, slowness)
+        slow = tuple((hop, s) for hop, s in self.slow if alive.issuperset(hop))
+        return Topology(live, tuple(neighbours), self.grid, self.torus, self.wafers, slow)
 
     @property
     def dies(self) -> int:
@@ -83,13 +101,17 @@ class Topology:
         return tuple(sorted((a, b) for a in self.live for b in self.neighbours[a]))
 
     @cached_property
+    def slowness(self) -> Mapping[Hop, Slowness]:
+        """The links that are not as those of the wafer itself."""
+        return dict(self.slow)
+
+    @cached_property
     def byte_times(self) -> tuple[float, ...] | None:
         """By link, in the order of `links`: how long a byte takes, in byte times of the wafer's own links; None where
         all take one."""
-        if not self.slowness:
+        if all(s.byte == 1 for _, s in self.slow):
             return None
-        slow = dict(self.slowness)
-        return tuple(slow.get(link, 1.0) for link in self.links)
+        return tuple(self.slowness[link].byte if link in self.slowness else 1.0 for link in self.links)
 
     @cached_property
     def islands(self) -> tuple[tuple[int, ...], ...]:
@@ -145,6 +167,21 @@ class Topology:
     def distance(self, a: int, b: int) -> int:
         """Hops from `a` to `b`, or `UNREACHABLE`."""
         return self.distances(b)[a]
+
+    def lengths(self, to: int) -> list[int]:
+        """As `distances`, where a link between wafers counts for as many hops as it is slower."""
+        if not self.slow:
+            return self.distances(to)
+        lengths = [UNREACHABLE] * self.dies
+        queue = [(0, to)] if self.is_live(to) else []
+        while queue:
+            length, die = heappop(queue)
+            if lengths[die] == UNREACHABLE:
+                lengths[die] = length
+                for n in self.neighbours[die]:
+                    slow = self.slowness.get((n, die))
+                    heappush(queue, (length + (slow.hops if slow else 1), n))
+        return lengths
 
     def shortest_path(self, a: int, b: int) -> Path | None:
         """The dies of a shortest live path, both ends included; the first by the order of neighbours."""
@@ -213,14 +250,18 @@ def _mesh_neighbours(wafer: Wafer, die: Coordinate, extent: tuple[int, int]) -> 
     )
 
 
-def _slowness(
+def _slow(
     wafer: Wafer, live: list[int], neighbours: list[tuple[int, ...]]
-) -> tuple[tuple[Hop, float], ...]:
-    if wafer.joint is None or wafer.joint.link.bandwidth == wafer.link.bandwidth:
+) -> tuple[tuple[Hop, Slowness], ...]:
+    if wafer.joint is None:
         return ()
-    ratio = wafer.link.bandwidth / wafer.joint.link.bandwidth
+    own, *others = wafer.links
+    ratios = [
+        Slowness(own.bandwidth / link.bandwidth, link.latency / own.latency if own.latency else 1.0)
+        for link in others
+    ]
     hops = ((a, b) for a in live for b in neighbours[a])
-    return tuple((h, ratio) for h in hops if wafer.is_across(*map(wafer.coordinate, h)))
+    return tuple((h, ratios[c - 1]) for h in hops if (c := wafer.link_class(*h)))
 
 
 def _xy(a: Coordinate, b: Coordinate, grid: tuple[int, int], torus: Torus) -> Path:

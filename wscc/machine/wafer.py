@@ -64,17 +64,41 @@ OPEN: Final = Torus()
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """Where wafers of `rows` x `cols` dies meet edge to edge: `link` is one link between them, and `ports` the places
-    along every edge, counted from 0, whose dies have one (empty: all of them)."""
+    """Where wafers of `rows` x `cols` dies meet edge to edge. `link` is all that joins two edges, whose bandwidth its
+    ports share; `ports` are the places along every edge whose dies have one, counted from 0, or from -1 backwards
+    (empty: all of them)."""
 
     rows: Annotated[int, Limits(least=1, most=MAX_DIES)]
     cols: Annotated[int, Limits(least=1, most=MAX_DIES)]
     link: Link = Link()
-    ports: tuple[int, ...] = ()
+    ports: tuple[Annotated[int, Limits(least=-MAX_DIES, most=MAX_DIES)], ...] = ()
+
+    def places(self, edge: int) -> frozenset[int]:
+        """The places with a port on an edge of so many dies."""
+        return (
+            frozenset(p % edge for p in self.ports if -edge <= p < edge)
+            if self.ports
+            else frozenset(range(edge))
+        )
 
     def has_port(self, a: Coordinate, b: Coordinate) -> bool:
         """Whether the edges of two wafers have a link at these neighbouring dies."""
-        return not self.ports or (a[0] % self.rows if a[0] == b[0] else a[1] % self.cols) in self.ports
+        if not self.ports:
+            return True
+        return (
+            a[0] % self.rows in self.places(self.rows)
+            if a[0] == b[0]
+            else a[1] % self.cols in self.places(self.cols)
+        )
+
+    @property
+    def links(self) -> tuple[Link, Link]:
+        """One link of a port: on an edge beside which a row goes on, and on one beside which a column does."""
+        side, end = (len(self.places(edge)) or 1 for edge in (self.rows, self.cols))
+        return self._shared(side), self._shared(end)
+
+    def _shared(self, ports: int) -> Link:
+        return replace(self.link, bandwidth=max(1, self.link.bandwidth // ports))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +145,13 @@ class Wafer:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """The classes of links: that of the wafer first."""
-        return (self.link,) if self.joint is None else (self.link, self.joint.link)
+        """The classes of links: that of the wafer first, then those that join wafers in a row, and in a column."""
+        return (self.link,) if self.joint is None else (self.link, *self.joint.links)
 
     @property
     def channels(self) -> int:
         """The virtual channels that every link has."""
         return min(link.channels for link in self.links)
-
-    def is_uniform(self) -> bool:
-        """Whether all links are alike, and none joins the ends of a row or column."""
-        return self.joint is None and self.torus == OPEN
 
     def joins(self, a: Coordinate, b: Coordinate) -> bool:
         """Whether the machine has a link between two coordinates on the mesh, dead or alive."""
@@ -152,7 +172,10 @@ class Wafer:
 
     def link_class(self, a: int, b: int) -> int:
         """The class of the link between two neighbouring dies: its place in `links`."""
-        return int(self.joint is not None and self.is_across(self.coordinate(a), self.coordinate(b)))
+        if self.joint is None:
+            return 0
+        ends = self.coordinate(a), self.coordinate(b)
+        return 0 if not self.is_across(*ends) else 1 if ends[0][0] == ends[1][0] else 2
 
     def unbuilt_links(self) -> Iterator[DeadLink]:
         """Neighbours on the mesh that no link joins: edges of wafers without a port."""
@@ -210,8 +233,10 @@ class Wafer:
             return
         if self.rows % self.joint.rows or self.cols % self.joint.cols:
             yield "mesh", f"of {self.joint.rows} x {self.joint.cols} dies does not divide that of the system"
-        if any(not 0 <= p < max(self.joint.rows, self.joint.cols) for p in self.joint.ports):
-            yield "ports", f"must be below {max(self.joint.rows, self.joint.cols)}"
+        many_rows, many_cols = self.rows > self.joint.rows, self.cols > self.joint.cols
+        for is_joined, edge in ((many_cols, self.joint.rows), (many_rows, self.joint.cols)):
+            if is_joined and not self.joint.places(edge):
+                yield "ports", f"are none of an edge of {edge} dies"
 
     def _damage_mistakes(self) -> Iterator[Diagnostic]:
         extent = f"rows are 0 to {self.rows - 1}, columns 0 to {self.cols - 1}"
