@@ -65,9 +65,10 @@ class Conflicts:
         longest = Fraction(0)
         for transfers in self._phases(procedures):
             loads = self._loads(transfers, clusters, dies)
-            peak = max((sum(bytes_by_cluster.values()) for bytes_by_cluster in loads.values()), default=0)
+            busy = {hop: self._busy(hop, sum(by_cluster.values())) for hop, by_cluster in loads.items()}
+            peak = max(busy.values(), default=Fraction(0))
             for hop, bytes_by_cluster in loads.items():
-                if len(bytes_by_cluster) > 1 and sum(bytes_by_cluster.values()) >= HOT * peak:
+                if len(bytes_by_cluster) > 1 and busy[hop] >= HOT * peak:
                     longest = max(longest, self._seconds(hop, max(bytes_by_cluster.values())))
                     for cluster in bytes_by_cluster:
                         conflicts[cluster] |= bytes_by_cluster.keys() - {cluster}
@@ -113,9 +114,17 @@ class Conflicts:
     def _crossed(self) -> tuple[tuple[tuple[int, Hop], ...], ...]:
         return crossings(self.module.routes)
 
+    @cached_property
+    def _rates(self) -> Rates[Fraction]:
+        return Rates.exact(self.module.machine)
+
+    def _busy(self, hop: Hop, amount: int) -> Fraction:
+        """The seconds that `amount` bytes occupy a link."""
+        return self._rates.between(*hop).busy(amount)
+
     def _seconds(self, hop: Hop, amount: int) -> Fraction:
-        """The seconds that messages of `amount` bytes occupy a link."""
-        rates = Rates.exact(self.module.machine).between(*hop)
+        """The seconds that a message of `amount` bytes occupies a link."""
+        rates = self._rates.between(*hop)
         return rates.busy(rates.times().hold(amount))
 
 

@@ -14,6 +14,7 @@ from wscc.backends.artifact.files import write_artifact
 from wscc.backends.artifact.load import load_artifact
 from wscc.backends.verify import verify_program
 from wscc.driver.simulate import simulate
+from wscc.machine.presets import PRESETS
 from wscc.machine.wafer import Joint, Link, Torus, Wafer
 
 BOTH = Torus(rows=True, cols=True)
@@ -65,6 +66,19 @@ def test_a_row_of_a_torus_is_a_ring_of_any_length(size: int) -> None:
         compiled = compile_graph(gpt({"tatp": size}, shape, wafer=wafer))
         seconds[torus] = simulate(compiled.artifact).account.seconds
     assert seconds[BOTH] < seconds[Torus()]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_part_of_each_preset_is_compiled_and_simulated(name: str) -> None:
+    whole = PRESETS[name]
+    shape = Shape(batch=4, calls=1, seq=4, d=8, heads=2, kv=1, ffn=8, vocab=8, layers=1)
+    compiled = compile_graph(gpt({"tatp": 4}, shape, wafer=replace(whole, rows=1, cols=4)))
+    account = simulate(compiled.artifact).account
+    assert account.seconds >= whole.link.latency * 2
+    carried = sum(use.bytes for use in account.links.values())
+    assert account.energy()["links"] == pytest.approx(8 * carried * whole.link.energy)
+    around = {link for link in account.links if abs(link[0] - link[1]) == 3}
+    assert bool(around) == whole.torus.rows
 
 
 def test_an_artifact_says_that_its_mesh_is_a_torus(tmp_path: Path) -> None:

@@ -258,9 +258,9 @@ class Wafers(Line):
 
 @dataclass(frozen=True, slots=True)
 class Ports(Line):
-    """`ports 0, 3`: places along an edge; `word` is `corners` or `all`, or empty."""
+    """`ports 0, 3`: places along an edge; or a word for them, `corners` or `all`."""
 
-    word: str
+    word: Name | None
     places: tuple[Number, ...] = ()
 
 

@@ -110,7 +110,7 @@ def _ports(b: Builder, c: Children, span: Span) -> ast.Ports:
     for n in c:
         if isinstance(n, ast.Number) and n.value.denominator != 1:
             b.mistake(Code.NUMBER, f"a place is an integer, not `{n.text}`", n.span)
-    word = "" if c and isinstance(c[0], ast.Number) else str(c[0])
+    word = c[0] if isinstance(c[0], ast.Name) else None
     return ast.Ports(word, () if word else tuple(c), span=span, trivia=b.trivia(span))
 
 

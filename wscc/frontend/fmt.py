@@ -92,7 +92,7 @@ def _of_machine(node: ast.WaferEntry | ast.SystemEntry | ast.Field) -> str:
         case ast.Wafers():
             return f"wafers {node.rows} x {node.columns} of {node.wafer.id}{_torus(node.torus)}"
         case ast.Ports():
-            return f"ports {node.word or _join(p.text for p in node.places)}"
+            return f"ports {node.word.id if node.word else _join(p.text for p in node.places)}"
         case ast.Field():
             rate = f" at {_quantity(node.rate)}" if node.rate else ""
             return f"{node.name.id} {_quantity(node.value)}{rate}"

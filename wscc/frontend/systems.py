@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from typing import Final
 
 from wscc.diagnostics import Code
 from wscc.frontend import ast
 from wscc.frontend.machines import JOINED, add_damage, torus_of, values_of
-from wscc.frontend.report import Report
+from wscc.frontend.report import Report, hint
 from wscc.machine.wafer import MAX_DIES, OPEN, Joint, Wafer, dead_link
 
 
@@ -45,7 +46,8 @@ def resolve_system(system: ast.System, wafer: Wafer, report: Report) -> Wafer | 
     return wafer if len(report.diagnostics) == mistakes else None
 
 
-_KINDS = {ast.Wafers: "wafers", ast.Fields: "joined", ast.Ports: "ports"}
+_PLACES: Final = {"all": (), "corners": (0, -1)}
+_KINDS: Final = {ast.Wafers: "wafers", ast.Fields: "joined", ast.Ports: "ports"}
 
 
 def _check_wafers(wafers: ast.Wafers, wafer: Wafer, report: Report) -> None:
@@ -63,10 +65,13 @@ def _check_wafers(wafers: ast.Wafers, wafer: Wafer, report: Report) -> None:
 
 
 def _places(ports: ast.Ports | None, report: Report) -> tuple[int, ...]:
-    if ports is None or ports.word == "all":
+    if ports is None:
         return ()
-    if ports.word == "corners":
-        return (0, -1)
+    if ports.word is not None:
+        if ports.word.id not in _PLACES:
+            help = hint(ports.word.id, _PLACES, "write `ports corners`, `ports all`, or places: `ports 0, 3`")
+            report.add(Code.CHOICE, f"`{ports.word.id}` are no ports", ports.word.span, "", help)
+        return _PLACES.get(ports.word.id, ())
     for place in ports.places:
         if place.value >= MAX_DIES:
             report.add(Code.NUMBER, "no edge is so long", place.span)
