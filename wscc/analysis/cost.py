@@ -87,6 +87,10 @@ class LinkRates(Generic[N]):
         """Seconds that so many bytes occupy a link, without latency and not rounded to flits."""
         return amount / self.bandwidth
 
+    def flight(self, amount: N | int) -> N:
+        """Seconds from the start of so many bytes on a link to the arrival of the last."""
+        return self.latency + self.busy(amount)
+
     def capacity(self, seconds: N) -> N:
         """Bytes that a link carries in so many seconds."""
         return seconds * self.bandwidth

@@ -48,9 +48,13 @@ class StatementTimes:
         for s in procedure.body:
             work.append(_work(s, in_hbm, rates.die) if isinstance(s, Kernel) else 0.0)
             send = sends.get(s.channel) if isinstance(s, Wait) and not s.sent else None
-            link = None if send is None else _slowest_link(send, module, rates)
-            busy.append(0.0 if send is None or link is None else link.busy(send.read.bytes))
-            messages.append(0.0 if link is None else link.latency + busy[-1])
+            if send is None:
+                busy.append(0.0)
+                messages.append(0.0)
+            else:
+                slowest = _slowest_link(send, module, rates)
+                busy.append(slowest.busy(send.read.bytes))
+                messages.append(slowest.flight(send.read.bytes))
         return StatementTimes(tuple(work), tuple(messages), tuple(busy))
 
 
@@ -61,7 +65,7 @@ def _slowest_link(send: Send, module: Module, rates: Rates[float]) -> LinkRates[
     taken = (module.routes[r] for r in np.unique(routes[routes != NOBODY]).tolist())
     hops = {hop for route in taken for leg in route.legs for hop in leg.hops}
     links = {module.machine.link_class(*hop) for hop in hops}
-    return max((rates.links[c] for c in links), key=lambda k: k.latency + k.busy(send.read.bytes))
+    return max((rates.links[c] for c in links), key=lambda k: k.flight(send.read.bytes))
 
 
 def _work(kernel: Kernel, in_hbm: set[str], die: DieRates[float]) -> float:
