@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from wscc.collectives.plan import COPY, Link, Plan
-from wscc.machine.links import CUT_THROUGH, STORE_AND_FORWARD, LinkTimes, exact
+from wscc.machine.links import CUT_THROUGH, STORE_AND_FORWARD, LinkTimes, exact, joint_times
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
 
@@ -39,12 +39,9 @@ class LinkModel(LinkTimes[float]):
         if wafer.joint is None:
             return self
         models = [
-            replace(
-                self, latency=float(exact(link.latency) * self.bandwidth), flit=link.flit,
-                byte=self.bandwidth / link.bandwidth, early_relays=False,
-            )
-            for link in wafer.joint.links
-        ]  # fmt: skip
+            replace(self, byte=byte, latency=latency, flit=flit, early_relays=False)
+            for byte, latency, flit in joint_times(wafer)
+        ]
         links = mesh_topology(wafer).links
         across = {k: models[c - 1] for k in links if (c := wafer.link_class(*k))}
         return replace(self, across=across, early_relays=False)
