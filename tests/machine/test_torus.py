@@ -87,7 +87,7 @@ def test_every_xy_path_is_shortest_and_has_a_channel_free_of_deadlock(wafer: Waf
     assert len(paths) == wafer.dies * (wafer.dies - 1)
     assert all(len(p) - 1 == nx.shortest_path_length(graph, p[0], p[-1]) for p in paths)
     assert all(graph.has_edge(*hop) for p in paths for hop in pairwise(p))
-    channels = make_channels(topology, numbers, paths, 4)
+    channels = make_channels(topology, numbers, [], 4)  # for whatever is sent
     assert len(channels) == (4 if wafer.torus == Torus(True, True) else 2)
     waits = nx.DiGraph()
     for path in paths:
