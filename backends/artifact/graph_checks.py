@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from wscc.backends.artifact.mistake import Mistake
+from wscc.backends.emit.manifest import dead_links_of
 from wscc.diagnostics import CompileError, Source
 from wscc.ir.array import Kind
 from wscc.ir.module import Level, Module
@@ -59,10 +60,8 @@ def _mistakes(graph: Module, m: Manifest) -> Iterator[str]:
         "axes": (graph.axes, m.axes),
         "mesh": ((wafer.rows, wafer.cols), (m.rows, m.columns)),
         "dead dies": (sorted(map(wafer.number, wafer.dead_dies)), sorted(m.dead_dies)),
-        "dead links": (
-            sorted(tuple(map(wafer.number, link)) for link in wafer.dead_links),
-            sorted(m.dead_links),
-        ),
+        "torus": (wafer.torus, m.torus),
+        "dead links": (dead_links_of(wafer), tuple(sorted(m.dead_links))),
         "training": (replace(graph.train, data=""), replace(m.train, data="")),
     }
     for what, (ours, theirs) in facts.items():

@@ -53,7 +53,9 @@ def _scalar(value: Json) -> str:
 def encode(value: Any) -> Json:
     """The JSON value of a dataclass: dataclasses become objects, tuples lists, enums their values."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: encode(getattr(value, name)) for name in _names(type(value))}
+        left_out = _left_out(type(value))
+        held = {name: getattr(value, name) for name in _names(type(value))}
+        return {k: encode(v) for k, v in held.items() if k not in left_out or v != left_out[k]}
     if isinstance(value, tuple):
         return [encode(v) for v in value]
     if isinstance(value, Enum):
@@ -100,8 +102,9 @@ def _decode_fields(kind: type, value: Json, where: str) -> Any:
     hints = _hints(kind)
     if not isinstance(value, Mapping):
         raise ValueError(f"{_at(where)} is {_shown(value)}, not an object")
-    if value.keys() != hints.keys():
-        missing, surplus = sorted(hints.keys() - value.keys()), sorted(value.keys() - hints.keys())
+    missing = sorted(hints.keys() - value.keys() - _left_out(kind).keys())
+    surplus = sorted(value.keys() - hints.keys())
+    if missing or surplus:
         words = [f"has no field `{missing[0]}`"] if missing else []
         words += [f"has a field {_shown(surplus[0])}, which is none"] if surplus else []
         raise ValueError(f"{_at(where)} {' and '.join(words)}")
@@ -109,6 +112,7 @@ def _decode_fields(kind: type, value: Json, where: str) -> Any:
         **{
             name: _decode(hint, value[name], f"{where}.{name}" if where else name, limit)
             for name, (hint, limit) in hints.items()
+            if name in value
         }
     )
     for name, problem in beyond_limits(made):
@@ -119,6 +123,12 @@ def _decode_fields(kind: type, value: Json, where: str) -> Any:
 def _names(kind: Any) -> list[str]:
     """The fields that make two values equal or not: places in a text, for one, do not."""
     return [f.name for f in fields(kind) if f.compare]
+
+
+@cache
+def _left_out(kind: type) -> Mapping[str, Any]:
+    """The fields that are left out where they have their default, with that."""
+    return {f.name: f.default for f in fields(kind) if f.metadata.get("left_out")}
 
 
 @cache

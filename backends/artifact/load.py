@@ -37,7 +37,7 @@ def _check(artifact: Artifact) -> None:
         raise Mistake(DATA, "`program.host.data_file`, `train.data` and the file do not agree")
     check_steps(streams, manifest, graph)
     try:
-        check_routes(streams, manifest, graph.machine.link.channels)
+        check_routes(streams, manifest, graph.machine.channels)
     except CompileError as error:
         raise Mistake(ROUTES, error.diagnostics[0].message) from None
     try:

@@ -11,6 +11,7 @@ from wscc.ir.array import Array, Kind
 from wscc.ir.memory import Placement
 from wscc.ir.module import Module
 from wscc.ir.streams.artifact import HostPart, HostTensor, Manifest
+from wscc.machine.wafer import Wafer
 
 # The name of the data file inside the artifact.
 DATA: Final = "data.bin"
@@ -40,11 +41,18 @@ def manifest_of(module: Module) -> Manifest:
         wafer.rows,
         wafer.cols,
         tuple(sorted(number(d) for d in wafer.dead_dies)),
-        tuple(sorted((number(a), number(b)) for a, b in wafer.dead_links)),
+        dead_links_of(wafer),
         tensors,
         replace(module.train, data=PurePath(module.train.data).name),
         DATA if module.train.data else "",
+        wafer.torus,
     )
+
+
+def dead_links_of(wafer: Wafer) -> tuple[tuple[int, int], ...]:
+    """The links of the mesh that are dead or were never built, as numbers of dies."""
+    links = (*wafer.dead_links, *wafer.unbuilt_links())
+    return tuple(sorted((wafer.number(a), wafer.number(b)) for a, b in links))
 
 
 def _tensor(name: str, held: list[tuple[Array, Placement]]) -> HostTensor:

@@ -294,4 +294,12 @@ def _are_neighbours(a: int, b: int, manifest: Manifest) -> bool:
     if not all(0 <= d < manifest.rows * manifest.columns for d in (a, b)):
         return False
     (ra, ca), (rb, cb) = divmod(a, manifest.columns), divmod(b, manifest.columns)
-    return abs(ra - rb) + abs(ca - cb) == 1
+    down, right = abs(ra - rb), abs(ca - cb)
+    if min(down, right):
+        return False
+    around_row, around_column = manifest.columns - 1, manifest.rows - 1
+    return (
+        down + right == 1
+        or (manifest.torus.rows and right == around_row > 1)
+        or (manifest.torus.cols and down == around_column > 1)
+    )

@@ -67,21 +67,22 @@ class Account:
         return {
             "compute": max(d.ideal + d.tiling for d in self.dies),
             "hbm": max(self.costs.hbm(d.hbm_bytes) for d in self.dies),
-            "links": max((self._link_bound(u) for u in self.links.values()), default=0),
+            "links": max((self._link_bound(k, u) for k, u in self.links.items()), default=0),
         }
 
     def energy(self) -> dict[str, float]:
         """Joules of contractions and of links; a machine has no figure for its memories."""
-        die, link = self.costs.wafer.die, self.costs.wafer.link
+        wafer = self.costs.wafer
         flops = sum(d.flops for d in self.dies)
-        return {
-            "compute": flops / die.efficiency,
-            "links": 8 * sum(u.bytes for u in self.links.values()) * link.energy,
-        }
+        carried = [0] * len(wafer.links)
+        for link, use in self.links.items():
+            carried[wafer.link_class(*link)] += use.bytes
+        links = sum(8 * n * link.energy for n, link in zip(carried, wafer.links, strict=True))
+        return {"compute": flops / wafer.die.efficiency, "links": links}
 
-    def _link_bound(self, use: LinkTotal) -> int:
+    def _link_bound(self, link: Link, use: LinkTotal) -> int:
         """Ticks that a link needs for its bytes alone."""
-        return int(self.costs.rates.link.busy(use.bytes) * SECOND)
+        return int(self.costs.rates.between(*link).busy(use.bytes) * SECOND)
 
 
 def account(composer: Composer, profile: Profile) -> Account:

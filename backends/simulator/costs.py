@@ -105,34 +105,45 @@ def _reach(o: Operand, amount: int) -> Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
-    """A path of a message in times: `links` are pairs of dies, `part` the bytes that it carries."""
+class LinkTicks:
+    """Ticks that a message takes on a link, which it keeps for `hold`; its last byte arrives `span` after its start;
+    `latency` is that of the link."""
 
-    links: tuple[tuple[int, int], ...]
-    part: int
     hold: int
     span: int
+    latency: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """A path of a message in times: `links` are pairs of dies, `ticks` its times on each, `part` the bytes that it
+    carries."""
+
+    links: tuple[tuple[int, int], ...]
+    ticks: tuple[LinkTicks, ...]
+    part: int
 
 
 @dataclass
 class Costs:
-    """Durations on one wafer under one link model; `latency` is that of a link. Dies of a program are much alike, so
-    durations are remembered by size."""
+    """Durations on one wafer under one link model; `links` by class. Dies of a program are much alike, so durations are
+    remembered by size."""
 
     wafer: Wafer
     rates: Rates[Fraction]
-    links: LinkTimes[Fraction]
-    latency: int = field(init=False)
+    links: tuple[LinkTimes[Fraction], ...]
     _compute: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
     _hbm: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        self.latency = self._link(self.links.latency)
 
     @staticmethod
     def of(wafer: Wafer, kind: str = CUT_THROUGH) -> Costs:
         rates = Rates.exact(wafer)
-        return Costs(wafer, rates, rates.link.times(kind))
+        return Costs(wafer, rates, tuple(link.times(kind) for link in rates.links))
+
+    @property
+    def store_and_forward(self) -> bool:
+        """Whether a die passes a message on after its last byte."""
+        return self.links[0].store_and_forward
 
     def compute(self, flops: int) -> int:
         if flops not in self._compute:
@@ -148,9 +159,13 @@ class Costs:
     def legs(self, route: Route, amount: int) -> tuple[Leg, ...]:
         """A message of so many bytes on a route."""
         return tuple(
-            Leg(tuple(leg.hops), n, self._link(self.links.hold(n)), self._link(self.links.span(n)))
-            for leg, n in zip(route.legs, route.parts(amount), strict=True)
+            self._leg(tuple(leg.hops), n) for leg, n in zip(route.legs, route.parts(amount), strict=True)
         )
+
+    def _leg(self, hops: tuple[tuple[int, int], ...], amount: int) -> Leg:
+        classes = [self.wafer.link_class(*hop) for hop in hops]
+        ticks = {c: self._on_link(c, amount) for c in dict.fromkeys(classes)}
+        return Leg(hops, tuple(ticks[c] for c in classes), amount)
 
     def in_hbm(self, r: Reach, base: int) -> int:
         """The bytes of an operand at `base` that are above the SRAM; in proportion, if it is in both memories."""
@@ -160,6 +175,6 @@ class Costs:
             return 0
         return r.bytes if low >= sram else r.bytes * (high - sram) // (high - low)
 
-    def _link(self, time: Fraction) -> int:
-        """Byte times in ticks."""
-        return ticks(self.rates.link.busy(time))
+    def _on_link(self, link_class: int, amount: int) -> LinkTicks:
+        times, busy = self.links[link_class], self.rates.links[link_class].busy
+        return LinkTicks(*(ticks(busy(t)) for t in (times.hold(amount), times.span(amount), times.latency)))

@@ -31,8 +31,8 @@ OnLink = Callable[[Link, int, int, int], None]
 # A message on a leg: [message, leg, number of the leg, next hop that it takes, time at which its last byte gets there].
 # A list, since most events are flights.
 _Flight = list[Any]
-# The use of a link by a message: (link, time at which it asked, start, leg, message).
-_Use = tuple[Link, int, int, Leg, int]
+# The use of a link by a message: (link, time at which it asked, start, how long it keeps it, message).
+_Use = tuple[Link, int, int, int, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -219,9 +219,10 @@ class Simulation:
         """Move a message over its only link, as `_hop` does."""
         leg = self.scripts.plain[message]
         assert leg
-        link, latency = leg.links[0], self.costs.latency
-        start = self._grant(link, leg, message, time)
-        tail = start + leg.span
+        ticks = leg.ticks[0]
+        latency = ticks.latency
+        start = self._grant(leg.links[0], ticks.hold, message, time)
+        tail = start + ticks.span
         if tail < time + latency:
             tail = time + latency
         end = 2 * message
@@ -230,8 +231,8 @@ class Simulation:
             if self._waits[side] >= 0:
                 self._push(through, self._waits[side])
 
-    def _grant(self, link: Link, leg: Leg, message: int, time: int) -> int:
-        """The time at which a link serves a message that asks for it."""
+    def _grant(self, link: Link, hold: int, message: int, time: int) -> int:
+        """The time at which a link serves a message that asks for it, and keeps it for `hold`."""
         start = self._free[link]
         if start > time:
             use = self.links[link]
@@ -239,10 +240,10 @@ class Simulation:
             use.conflicts += 1
         else:
             start = time
-        self._free[link] = start + leg.hold
-        self.uses.append((link, time, start, leg, message))
+        self._free[link] = start + hold
+        self.uses.append((link, time, start, hold, message))
         if self.on_link:
-            self.on_link(link, self.scripts.messages.channels[message], start, start + leg.hold)
+            self.on_link(link, self.scripts.messages.channels[message], start, start + hold)
         return start
 
     def _held_on(self, hold: Hold, time: int) -> None:
@@ -265,20 +266,20 @@ class Simulation:
         if hop == len(links):
             self._fill(message, m.writes[message], cargo, leg, time, tail)
             return
-        link = links[hop]
-        latency = self.costs.latency
+        link, ticks = links[hop], leg.ticks[hop]
+        latency = ticks.latency
         if shared is not None and link in shared:
             start, tail = shared[link]
             start, tail = max(start, time), max(tail, time + latency)
         else:
-            start = self._grant(link, leg, message, time)
-            tail = max(start + leg.span, tail + latency)
+            start = self._grant(link, ticks.hold, message, time)
+            tail = max(start + ticks.span, tail + latency)
             if shared is not None:
                 shared[link] = start, tail
         if not hop:
             self._through(2 * message + 1, tail - latency)
         hop += 1
-        head = tail if self.costs.links.store_and_forward else start + latency
+        head = tail if self.costs.store_and_forward else start + latency
         if hop == len(links) and not m.writes[message]:
             self._fill(message, 0, cargo, leg, head, tail)
         else:
@@ -327,9 +328,9 @@ class Simulation:
 
     def holds(self, after: int = -1) -> Iterator[tuple[Hold, int]]:
         """The links that messages of this run held beyond a time, each with the sender."""
-        for link, asked, start, leg, message in self.uses:
-            if start + leg.hold > after:
-                yield Hold(link, asked, start + leg.hold, leg.hold), self.scripts.messages.senders[message]
+        for link, asked, start, hold, message in self.uses:
+            if start + hold > after:
+                yield Hold(link, asked, start + hold, hold), self.scripts.messages.senders[message]
 
     def _count(self) -> None:
         """Complete the uses of links by what they carry at any time."""

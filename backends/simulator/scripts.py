@@ -99,7 +99,7 @@ class Scripts:
         m = self.messages
         for call, channel, cargo in zip(m.calls, m.channels, m.cargos, strict=True):
             for number, leg in enumerate(cargo.legs if cargo else ()):
-                for link in leg.links:
+                for link, ticks in zip(leg.links, leg.ticks, strict=True):
                     if cargo and cargo.tree[0] >= 0:
                         key = call, cargo.source, cargo.tree, number, link
                         if key in trees:
@@ -110,7 +110,7 @@ class Scripts:
                         use = links[link] = LinkUse()
                     use.bytes += leg.part
                     use.messages += 1
-                    use.busy += leg.hold
+                    use.busy += ticks.hold
                     use.channels[channel] += leg.part
         return links
 

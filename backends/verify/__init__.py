@@ -58,7 +58,7 @@ def verify_program(artifact: Artifact) -> Verdict:
     depth: int | None = None
     messages = 0
     if check_load(streams, artifact.manifest, findings):
-        channels = graph_module(artifact.graph).machine.link.channels
+        channels = graph_module(artifact.graph).machine.channels
         for f in check_routes(streams.routes, artifact.manifest.columns, channels):
             findings.add(f)
         matched = _check_messages(artifact, findings)

@@ -37,11 +37,12 @@ _Ends: TypeAlias = tuple[tuple[tuple[int, ...], int], ...]
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """A gather plan on all groups of an axis at once. `rounds`: of each round the hops of the farthest message, and the
-    shards that the fullest link carries, on initial routes. `one_hop`: all messages go to neighbours. `replicated`:
-    routers may replicate what a die sends to several others."""
+    shards that the fullest link carries, on initial routes; a link between wafers counts in both by how much slower it
+    is. `one_hop`: all messages go to neighbours. `replicated`: routers may replicate what a die sends to several
+    others."""
 
     plan: GatherPlan
-    rounds: tuple[tuple[int, float], ...]
+    rounds: tuple[tuple[float, float], ...]
     one_hop: bool
     replicated: bool = False
 
@@ -163,29 +164,33 @@ class _Paths:
 
     topology: Topology
     groups: list[list[int]]
-    _known: dict[_Ends, tuple[int, float]] = field(default_factory=dict)
+    _known: dict[_Ends, tuple[int, float, float]] = field(default_factory=dict)
 
     def algorithm(self, plan: GatherPlan) -> Algorithm:
         """The algorithm of a gather plan on all groups at once."""
         rounds = [self._round(moves) for moves in plan.rounds]
-        return Algorithm(plan, tuple(rounds), all(hops == 1 for hops, _ in rounds))
+        return Algorithm(plan, tuple(r[1:] for r in rounds), all(links == 1 for links, _, _ in rounds))
 
-    def _round(self, moves: tuple[Move, ...]) -> tuple[int, float]:
-        """The hops of the farthest message and the shards on the fullest link; the same for all rounds of a ring but
-        for the last."""
+    def _round(self, moves: tuple[Move, ...]) -> tuple[int, float, float]:
+        """The most links of a message, the hops that those of one count for, and the shards on the fullest link; the
+        same for all rounds of a ring but for the last."""
         ends = tuple((m.to, 2 if m.part is Part.WHOLE else 1) for m in moves)
         if ends not in self._known:
             self._known[ends] = self._measured(ends)
         return self._known[ends]
 
-    def _measured(self, moves: _Ends) -> tuple[int, float]:
-        hops, shards = 0, Counter[tuple[int, int]]()
+    def _measured(self, moves: _Ends) -> tuple[int, float, float]:
+        links, hops, shards, slow = 0, 0.0, Counter[tuple[int, int]](), self.topology.slowness
         for to, weight in moves:
             for group in self.groups:
                 for source, q in zip(group, to, strict=True):
                     if q != NOBODY:
                         path = live_path(self.topology, source, group[q])
-                        hops = max(hops, len(path) - 1)
-                        for hop in pairwise(path):
+                        links = max(links, len(path) - 1)
+                        taken = [*pairwise(path)]
+                        late = sum(slow[hop].latency - 1 for hop in taken if hop in slow) if slow else 0
+                        hops = max(hops, len(taken) + late)
+                        for hop in taken:
                             shards[hop] += weight
-        return hops, max(shards.values()) / 2
+        most = max(n * slow[hop].byte if hop in slow else n for hop, n in shards.items())
+        return links, hops, most / 2

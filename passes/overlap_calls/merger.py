@@ -38,7 +38,7 @@ class Merger:
         """The estimated times of its statements."""
         if procedure not in self._times:
             p = self.procedures[procedure]
-            self._times[procedure] = StatementTimes.of(p, self._module.machine, in_sram=self._in_sram)
+            self._times[procedure] = StatementTimes.of(p, self._module, in_sram=self._in_sram)
         return self._times[procedure]
 
     def components(self, procedure: str) -> Components:

@@ -41,7 +41,7 @@ def boxes(topology: Topology, shape: Shape, closed: bool, is_valid: IsValid) -> 
             inner = tuple(i for i in split if i not in outer)
             count = prod(shape[i].size for i in outer)
             small = [shape[i] for i in inner]
-            for tiling in best_tilings(small, topology.grid)[:_TILINGS]:
+            for tiling in best_tilings(small, topology.grid, topology.torus)[:_TILINGS]:
                 if closed and tiling.open:
                     break
                 fitting = _boxes(topology, tiling, count, lambda dies, s=small: is_valid(s, dies))  # type: ignore[misc]

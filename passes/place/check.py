@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from math import prod
 
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import Wafer, ends_around
 from wscc.passes.place.types import GroupKind, Placement, Shape
 
 
@@ -44,7 +44,7 @@ def _kind(wafer: Wafer, group: list[tuple[int, int]]) -> GroupKind:
 
 def _are_adjacent(wafer: Wafer, a: tuple[int, int], b: tuple[int, int]) -> bool:
     """Whether a live link joins two live dies."""
-    if sorted((abs(a[0] - b[0]), abs(a[1] - b[1]))) != [0, 1] or {a, b} & wafer.dead_dies:
+    if not wafer.joins(a, b) or {a, b} & wafer.dead_dies:
         return False
     return not {(a, b), (b, a)} & wafer.dead_links
 
@@ -54,10 +54,9 @@ def _check_connected(wafer: Wafer, dies: list[tuple[int, int]]) -> None:
     # The nearest first, and no further than the last of them: the wafer may be much larger.
     reached, frontier, missing = {dies[0]}, deque([dies[0]]), set(dies[1:])
     while frontier and missing:
-        r, c = frontier.popleft()
-        for n in ((r + 1, c), (r - 1, c), (r, c + 1), (r, c - 1)):
-            on_mesh = 0 <= n[0] < wafer.rows and 0 <= n[1] < wafer.cols
-            if on_mesh and n not in reached and _are_adjacent(wafer, (r, c), n):
+        die = frontier.popleft()
+        for n in ends_around(wafer, die):
+            if n not in reached and _are_adjacent(wafer, die, n):
                 reached.add(n)
                 frontier.append(n)
                 missing.discard(n)

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from wscc.machine.topology import Topology
+from wscc.machine.wafer import OPEN
 from wscc.passes.place.types import IntArray, Shape, axis_groups, axis_pairs, closing_pairs, least_hops
 
 # Above this many live dies a full table of hops would take longer than placement may; damage is then ignored
@@ -18,14 +19,17 @@ TABLE_LIMIT = 1500
 
 @dataclass(frozen=True)
 class Hops:
-    """Distances in hops within one island."""
+    """Distances in hops within one island; a link between wafers counts for several (`Topology.lengths`)."""
 
     topology: Topology
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether every die and link of the grid is live, so that hops are row plus column distance."""
+        """Whether this is a mesh of links of one kind, with every die and link live, so that hops are row plus column
+        distance."""
         assert self.topology.grid is not None
+        if self.topology.torus != OPEN or self.topology.slow:
+            return False
         rows, cols = self.topology.grid
         live_links = sum(len(n) for n in self.topology.neighbours)
         return live_links == 2 * (rows * (cols - 1) + cols * (rows - 1))
@@ -34,7 +38,7 @@ class Hops:
     def _table(self) -> IntArray:
         """Hops between live dies, by their position among them: most dies may be dead."""
         live = np.array(self.topology.live)
-        return np.array([np.array(self.topology.distances(die))[live] for die in self.topology.live])
+        return np.array([np.array(self.topology.lengths(die))[live] for die in self.topology.live])
 
     @cached_property
     def _position(self) -> IntArray:
@@ -99,4 +103,9 @@ class Price:
     def least(self) -> float:
         """A lower bound of the price of any placement: every pair is a hop apart at least."""
         groups = [len(axis_groups(self.shape, i)) for i in range(len(self.shape))]
-        return float(sum(a.weight * g * least_hops(a) for a, g in zip(self.shape, groups, strict=True)))
+        two = self.hops.topology.colours is not None
+        return float(
+            sum(
+                a.weight * g * least_hops(a, two_colours=two) for a, g in zip(self.shape, groups, strict=True)
+            )
+        )

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wscc.machine.topology import Topology
+from wscc.machine.wafer import OPEN, Torus
 from wscc.passes.place.types import IntArray, Shape, dies_of
 
 Cell = tuple[int, int]
@@ -44,22 +45,23 @@ def walk_grid(height: int, width: int) -> Cells:
     return tuple((r, c) for r in range(height) for c in _there_and_back(0, width, r))
 
 
-def best_tilings(shape: Shape, grid: Cell) -> list[Tiling]:
+def best_tilings(shape: Shape, grid: Cell, torus: Torus = OPEN) -> list[Tiling]:
     """Every tiling that fits the grid: fewest open rings first, then cheapest, then flattest, then that with
-    the last axis innermost."""
+    the last axis innermost. On a torus a walk through a whole row or column is closed."""
     split = [i for i, a in enumerate(shape) if a.size > 1]
     nestings = [
         dict(zip(order, grids, strict=True))
         for order in permutations(reversed(split))
         for grids in product(*(list(_grids(shape[i].size, grid)) for i in order))
     ]
-    evaluated = [(_evaluate(shape, nesting, grid), nesting) for nesting in nestings]
+    evaluated = [(_evaluate(shape, nesting, grid, torus), nesting) for nesting in nestings]
     ranked = sorted((j, n) for n, (j, _) in enumerate(evaluated) if j is not None)
     return [Tiling(j[2], _offsets(shape, evaluated[n][1]), j[0], j[1]) for j, n in ranked]
 
 
 def live_corners(topology: Topology, extent: Cell) -> npt.NDArray[np.bool_]:
-    """Whether all dies of a box of that extent are live, by its upper left corner: [rows, columns]."""
+    """Whether all dies of a box of that extent are live, by its upper left corner: [rows, columns]. A box that a wafer
+    of a system has room for lies on one."""
     assert topology.grid is not None
     (rows, cols), (height, width) = topology.grid, extent
     live = np.zeros(rows * cols, np.int64)
@@ -68,7 +70,12 @@ def live_corners(topology: Topology, extent: Cell) -> npt.NDArray[np.bool_]:
     sums = np.zeros((rows + 1, cols + 1), np.int64)
     sums[1:, 1:] = live.reshape(rows, cols).cumsum(0).cumsum(1)
     count = sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]
-    return np.asarray(count == height * width)
+    fits = np.asarray(count == height * width)
+    wafer = topology.wafers
+    if wafer is not None and height <= wafer[0] and width <= wafer[1]:
+        fits &= (np.arange(len(fits)) % wafer[0] + height <= wafer[0])[:, None]
+        fits &= (np.arange(fits.shape[1]) % wafer[1] + width <= wafer[1])[None, :]
+    return fits
 
 
 def _there_and_back(start: int, stop: int, row: int) -> Sequence[int]:
@@ -81,7 +88,7 @@ def _grids(size: int, limit: Cell) -> Iterator[Cell]:
             yield height, size // height
 
 
-def _evaluate(shape: Shape, nesting: Nesting, limit: Cell) -> tuple[int, float, Cell] | None:
+def _evaluate(shape: Shape, nesting: Nesting, limit: Cell, torus: Torus) -> tuple[int, float, Cell] | None:
     """(open rings, price, extent); None if a ring axis steps over blocks, or the box does not fit."""
     high, wide, open_rings, price = 1, 1, 0, 0.0
     total = dies_of(shape)
@@ -89,14 +96,23 @@ def _evaluate(shape: Shape, nesting: Nesting, limit: Cell) -> tuple[int, float, 
         axis, steps = shape[i], _steps(grid)
         if axis.ring and ((steps.down and high > 1) or (steps.right and wide > 1)):
             return None
-        open_rings += axis.ring and axis.size > 2 and sum(steps.closing) != 1
-        hops = (steps.down + axis.closing * steps.closing[0]) * high
-        hops += (steps.right + axis.closing * steps.closing[1]) * wide
+        back = (
+            _back(steps.closing[0] * high, limit[0], torus.cols),
+            _back(steps.closing[1] * wide, limit[1], torus.rows),
+        )
+        open_rings += axis.ring and axis.size > 2 and sum(back) != 1
+        hops = steps.down * high + axis.closing * back[0]
+        hops += steps.right * wide + axis.closing * back[1]
         price += axis.weight * (total // axis.size) * hops
         high, wide = high * grid[0], wide * grid[1]
         if high > limit[0] or wide > limit[1]:
             return None
     return open_rings, price, (high, wide)
+
+
+def _back(distance: int, extent: int, closed: bool) -> int:
+    """The hops of a closing step, the shorter way around."""
+    return min(distance, extent - distance) if closed else distance
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def partly_tiled(
     if topology.grid is None or spec.size == 1 or obstacle(topology, spec):
         return
     axis = AxisSpec("", spec.size, ring=True)
-    tilings = [t for t in best_tilings([axis], topology.grid) if not (spec.closed and t.open)]
+    tilings = [t for t in best_tilings([axis], topology.grid, topology.torus) if not (spec.closed and t.open)]
     for tiling in sorted(tilings, key=lambda t: abs(t.extent[0] - t.extent[1]))[:_TILINGS]:
         boxed = most_boxes(topology, tiling, spec.count, lambda dies: is_valid([axis], dies)).tolist()
         missing = replace(spec, count=spec.count - len(boxed))

@@ -16,8 +16,8 @@ from wscc.passes.place.errors import no_place, too_many
 from wscc.passes.place.search import NORMAL, Limits, Search
 from wscc.passes.place.types import AxisSpec, Placement, Shape, dies_of
 
-# For the numbers of groups that a refusal names.
-_QUICK = Limits(joint_dies=0, search_time=0.2, tries=8, improved=0)
+# For the numbers of groups that a refusal names, and estimates.
+QUICK = Limits(joint_dies=0, search_time=0.2, tries=8, improved=0)
 
 
 def place_on(
@@ -60,7 +60,7 @@ def solve(topology: Topology, shape: Shape, *, limits: Limits = NORMAL, seed: in
 @lru_cache(maxsize=256)
 def _solve(topology: Topology, shape: tuple[AxisSpec, ...], limits: Limits, seed: int) -> Placement:
     def fits(smaller: Shape) -> Placement | None:
-        placement = _search(topology, smaller, _QUICK, seed)
+        placement = _search(topology, smaller, QUICK, seed)
         return None if isinstance(placement, str) else placement
 
     islands = [part for part in topology.islands if len(part) >= dies_of(shape)]

@@ -119,13 +119,13 @@ def closing_pairs(shape: Shape, axis: int) -> IntArray:
     return axis_groups(shape, axis)[:, [-1, 0]]
 
 
-def least_hops(axis: AxisSpec) -> float:
+def least_hops(axis: AxisSpec, *, two_colours: bool = True) -> float:
     """The least hops of one group over its consecutive pairs, the closing one by its share.
 
-    A mesh has no circuits of odd length, so one pair of an odd group is two hops apart."""
+    With `two_colours`, as on a mesh, no circuit has an odd length, so one pair of an odd group is two hops apart."""
     if axis.size <= 2:
         return axis.size - 1
-    odd = min(axis.closing, 1.0) if axis.size % 2 else 0.0
+    odd = min(axis.closing, 1.0) if axis.size % 2 and two_colours else 0.0
     return axis.size - 1 + axis.closing + odd
 
 

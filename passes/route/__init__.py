@@ -61,7 +61,7 @@ class Route(Pass):
         topology = topology_of(module.machine, module.dies)
         phases = module_flows(module)
         requests = [(p.flows, self._limits(p, module.machine)) for p in phases]
-        routings = route_phases(topology, requests, module.machine.link.channels, adaptive=self.adaptive)
+        routings = route_phases(topology, requests, module.machine.channels, adaptive=self.adaptive)
         table = RouteTable()
         dies = np.asarray(module.dies, np.int64)
         routes: dict[str, dict[int, Ints]] = {p.name: {} for p in module.procedures}  # by channel

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from wscc.analysis.link_loads import Flows
 from wscc.machine.topology import Topology
-from wscc.routing.channels import CHANNELS, Channel, make_channels
+from wscc.routing.channels import Channel, make_channels
 from wscc.routing.limits import Limits
 from wscc.routing.live_paths import live_path
 from wscc.routing.loads import link_numbers
@@ -20,7 +20,7 @@ def route_phases(
 
     The channels are the same for all phases: one may begin on some dies while another ends elsewhere. Raises
     `CompileError` W302 where no live path is left."""
-    shared = _shared_channels(topology, (flows for flows, _ in phases), min(channels, CHANNELS))
+    shared = _shared_channels(topology, (flows for flows, _ in phases), channels)
     routings: dict[tuple[Flows, Limits], Routing] = {}
     for flows, limits in phases:
         if (flows, limits) not in routings:

@@ -48,7 +48,7 @@ class SpreadMessages(Pass):
             if live_peak(all_ranges(p, handed)) > die.sram:
                 procedures.append(p)
                 continue
-            times = StatementTimes.of(p, module.machine, in_sram=in_sram)
+            times = StatementTimes.of(p, module, in_sram=in_sram)
             spread = _spread(p, times, module.dies_used, names[p.name])
             fits = spread is not p and locals_fit_sram(spread, die, handed) and locals_fit(module, [spread])
             procedures.append(spread if fits else p)

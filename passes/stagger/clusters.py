@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from wscc.analysis.cost import LinkRates
+from wscc.analysis.cost import Rates
 from wscc.disjoint_sets import DisjointSets
 from wscc.ir.die_arrays import DieArray, as_array
 from wscc.ir.fabric import Transfer
@@ -65,10 +65,11 @@ class Conflicts:
         longest = Fraction(0)
         for transfers in self._phases(procedures):
             loads = self._loads(transfers, clusters, dies)
-            peak = max((sum(bytes_by_cluster.values()) for bytes_by_cluster in loads.values()), default=0)
-            for bytes_by_cluster in loads.values():
-                if len(bytes_by_cluster) > 1 and sum(bytes_by_cluster.values()) >= HOT * peak:
-                    longest = max(longest, self._seconds(max(bytes_by_cluster.values())))
+            busy = {hop: self._busy(hop, sum(by_cluster.values())) for hop, by_cluster in loads.items()}
+            peak = max(busy.values(), default=Fraction(0))
+            for hop, bytes_by_cluster in loads.items():
+                if len(bytes_by_cluster) > 1 and busy[hop] >= HOT * peak:
+                    longest = max(longest, self._seconds(hop, max(bytes_by_cluster.values())))
                     for cluster in bytes_by_cluster:
                         conflicts[cluster] |= bytes_by_cluster.keys() - {cluster}
         colours = _greedy(conflicts)
@@ -113,9 +114,17 @@ class Conflicts:
     def _crossed(self) -> tuple[tuple[tuple[int, Hop], ...], ...]:
         return crossings(self.module.routes)
 
-    def _seconds(self, amount: int) -> Fraction:
-        """The seconds that messages of `amount` bytes occupy a link."""
-        rates = LinkRates.exact(self.module.machine.link)
+    @cached_property
+    def _rates(self) -> Rates[Fraction]:
+        return Rates.exact(self.module.machine)
+
+    def _busy(self, hop: Hop, amount: int) -> Fraction:
+        """The seconds that `amount` bytes occupy a link."""
+        return self._rates.between(*hop).busy(amount)
+
+    def _seconds(self, hop: Hop, amount: int) -> Fraction:
+        """The seconds that a message of `amount` bytes occupies a link."""
+        rates = self._rates.between(*hop)
         return rates.busy(rates.times().hold(amount))
 
 

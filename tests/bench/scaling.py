@@ -45,6 +45,7 @@ FULL = "--set train.recompute=full"
 GPT3, LLAMA7, LLAMA70 = "samples/gpt3-175b.wsl", "samples/llama2-7b.wsl", "samples/llama2-70b.wsl"
 CASES = (
     Case("gpt3-175b 6x8", GPT3),
+    Case("gpt3-175b 2x2 wafers of 4x8", GPT3.replace(".wsl", "-4wafers.wsl")),
     Case("  with room", f"{GPT3} {ROOM}"),
     Case("  192 layers", f"{GPT3} {ROOM} --set model.layers=192", "  with room"),
     Case("  8 micro-batches", f"{GPT3} {ROOM} --set train.batch=32 --set train.microbatch=4"),

@@ -25,7 +25,7 @@ from wscc.diagnostics import Code, CompileError
 from wscc.driver.check import StepResult
 from wscc.driver.compile import load
 from wscc.host.compare import relative_errors
-from wscc.machine.wafer import Coordinate, Wafer, are_neighbours
+from wscc.machine.wafer import Coordinate, Wafer
 from wscc.passes.partition import Partition
 from wscc.passes.place.solver import place_on
 from wscc.passes.place.types import AxisSpec, GroupKind
@@ -265,7 +265,7 @@ def test_c11_a_ring_where_there_is_one_else_a_path_else_a_refusal(
     placement = place_on(wafer, shape)
     assert sorted(map(wafer.coordinate, placement.dies)) == sorted({*np.ndindex(rows, cols)} - dead)
     steps = [*pairwise(placement.dies), *([(placement.dies[-1], placement.dies[0])] if ring else [])]
-    assert all(are_neighbours(wafer.coordinate(a), wafer.coordinate(b)) for a, b in steps)
+    assert all(wafer.joins(wafer.coordinate(a), wafer.coordinate(b)) for a, b in steps)
     assert placement.axis("tatp").kind is (GroupKind.RING if ring else GroupKind.PATH)
 
 

@@ -55,6 +55,7 @@ run small.wsl --steps 1 --weights small.safetensors --set train.batch=1 --set tr
 route --mesh 2x2 --flows flows.txt
 collective all_reduce --mesh 2x2 --bytes 4KiB --check
 collective all_gather --mesh 1x3 --bytes 4KiB --sweep
+collective all_reduce --mesh 2x2 --wafers 1x2 --bytes 64KiB
 opt out/graph.wir
 passes place
 explain W201

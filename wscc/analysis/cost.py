@@ -87,6 +87,10 @@ class LinkRates(Generic[N]):
         """Seconds that so many bytes occupy a link, without latency and not rounded to flits."""
         return amount / self.bandwidth
 
+    def flight(self, amount: N | int) -> N:
+        """Seconds from the start of so many bytes on a link to the arrival of the last."""
+        return self.latency + self.busy(amount)
+
     def capacity(self, seconds: N) -> N:
         """Bytes that a link carries in so many seconds."""
         return seconds * self.bandwidth
@@ -99,17 +103,28 @@ class LinkRates(Generic[N]):
 
 @dataclass(frozen=True, slots=True)
 class Rates(Generic[N]):
-    """The rates of a wafer, all of whose dies are alike, and all of whose links."""
+    """The rates of a wafer, all of whose dies are alike, and of its links by class: those of the wafer itself first,
+    then those of the joints of a system."""
 
+    wafer: Wafer
     die: DieRates[N]
-    link: LinkRates[N]
+    links: tuple[LinkRates[N], ...]
 
     @staticmethod
     def of(wafer: Wafer) -> Rates[float]:
         """The rates of a wafer in doubles."""
-        return Rates(DieRates.of(wafer.die), LinkRates.of(wafer.link))
+        return Rates(wafer, DieRates.of(wafer.die), tuple(map(LinkRates.of, wafer.links)))
 
     @staticmethod
     def exact(wafer: Wafer) -> Rates[Fraction]:
         """The rates of a wafer in fractions."""
-        return Rates(DieRates.exact(wafer.die), LinkRates.exact(wafer.link))
+        return Rates(wafer, DieRates.exact(wafer.die), tuple(map(LinkRates.exact, wafer.links)))
+
+    @property
+    def link(self) -> LinkRates[N]:
+        """The rates of the wafer's own links."""
+        return self.links[0]
+
+    def between(self, a: int, b: int) -> LinkRates[N]:
+        """The rates of the link between two neighbouring dies."""
+        return self.links[self.wafer.link_class(a, b)]

@@ -24,7 +24,7 @@ from wscc.routing.bound import lower_bound
 from wscc.routing.flows import Flow
 from wscc.routing.limits import Limits
 from wscc.routing.live_paths import live_path
-from wscc.routing.loads import link_numbers
+from wscc.routing.loads import in_byte_times, link_numbers
 from wscc.routing.router import Routing
 
 # Links x sources of all phases of which the bound is computed: a second or two on 2 cores for each million.
@@ -35,7 +35,8 @@ _WORK: Final = 4_000_000
 class PhaseLoad:
     """Loads of one phase of one procedure (`name` is `procedure/phase`), for one call of it.
 
-    `max_link_bytes` is the load of the most loaded directed link, `xy_max_link_bytes` the same on initial routes,
+    `max_link_bytes` is the load of the most loaded directed link (bytes of a link with another bandwidth than the
+    wafer's own count by their time), `xy_max_link_bytes` the same on initial routes,
     `lp_bound_bytes` a lower bound of it for any routing, rounded down, and `gap_percent` how far the load is above the
     bound; these two are None where the bound was not computed.
     """
@@ -55,7 +56,7 @@ def phase_loads(module: Module, *, bounds: bool = False) -> tuple[PhaseLoad, ...
     topology = topology_of(module.machine, module.dies)
     links = _Links(module, topology)
     phases = module_flows(module)
-    carried = {p.flows: links.carried(p.transfers) for p in phases}
+    carried = {p.flows: links.loads(p.transfers) for p in phases}
     initial = {flows: int(_initial(topology, flows, links).max()) for flows in carried}
     bounds_by_flows = _bounds(module, topology, carried, _WORK) if bounds else {}
     loads = []
@@ -101,7 +102,7 @@ def procedure_loads(module: Module, phases: Sequence[PhaseLoad]) -> tuple[Proced
         name = phase.name.rpartition("/")[0]
         sums[name] = sums.get(name, 0) + phase.max_link_bytes
     procedures = unphased_flows(module)
-    bounds = _bounds(module, topology, {p.flows: links.carried(p.transfers) for p in procedures}, _WORK // 4)
+    bounds = _bounds(module, topology, {p.flows: links.loads(p.transfers) for p in procedures}, _WORK // 4)
     return tuple(ProcedureLoad(p.procedure, sums[p.procedure], bounds.get(p.flows)) for p in procedures)
 
 
@@ -130,19 +131,19 @@ def traffic_bytes(module: Module) -> int:
 
 
 def _initial(topology: Topology, flows: Flows, links: _Links) -> DieArray:
-    """Bytes by link on initial routes."""
+    """Byte times by link on initial routes."""
     load = np.zeros(len(topology.links), np.int64)
     for flow in flows:
         path = live_path(topology, flow.source, flow.destination)
         load[[links.numbers[hop] for hop in pairwise(path)]] += flow.bytes
-    return load
+    return in_byte_times(topology, load)
 
 
 class _Links:
     """The directed links of a wafer by number, and the links that each route of a module crosses."""
 
     def __init__(self, module: Module, topology: Topology) -> None:
-        self.module = module
+        self.module, self.topology = module, topology
         self.numbers = link_numbers(topology)
         self.crossed = crossings(module.routes)
         # The crossings of all routes that take a message whole, as columns: route and link.
@@ -154,6 +155,10 @@ class _Links:
         ]
         self.route, self.link = np.asarray(whole, np.int64).reshape(-1, 2).T
         self.in_parts = [number for number, route in enumerate(module.routes) if len(route.legs) > 1]
+
+    def loads(self, transfers: Sequence[Transfer]) -> DieArray:
+        """Byte times by link, in the order of `Topology.links`."""
+        return in_byte_times(self.topology, self.carried(transfers))
 
     def carried(self, transfers: Sequence[Transfer], senders: range | None = None) -> DieArray:
         """Bytes by link, in the order of `Topology.links`."""
@@ -185,10 +190,11 @@ Flows = tuple[Flow, ...]
 def least_load(topology: Topology, flows: Flows, load: DieArray) -> int | None:
     """A lower bound in bytes of the largest load of a link under any routing of the flows; None if not computed.
 
-    `load`: bytes by link of a routing, in the order of `topology.links`. Where every flow is too small to be cut, all
-    loads are multiples of the greatest common divisor of the flows, and so is the bound.
+    `load`: byte times by link of a routing, in the order of `topology.links`. Where every flow is too small to be cut,
+    and all links are alike, loads are multiples of the greatest common divisor of the flows, and so is the bound.
     """
-    unit = gcd(*(f.bytes for f in flows)) if all(f.bytes < 2 * Limits().part_bytes for f in flows) else 1
+    is_whole = topology.byte_times is None and all(f.bytes < 2 * Limits().part_bytes for f in flows)
+    unit = gcd(*(f.bytes for f in flows)) if is_whole else 1
     proof = lower_bound(Routing(topology, flows, (), (), load, load), unit)
     if proof is None:
         return None

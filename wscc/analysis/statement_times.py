@@ -1,8 +1,8 @@
-"""Estimated seconds of the statements of a scheduled procedure, without addresses or routes.
+"""Estimated seconds of the statements of a scheduled procedure, without addresses.
 
 Times are at the rates of the wafer. A kernel takes the longer of its products at the peak and its bytes in HBM; a
-message takes the latency and bytes of one link, whatever the distance. Left out are tiles that are not full, queues for
-links and memories, and the bytes in HBM of messages and copies.
+message takes the latency and bytes of one link, the slowest of its route, whatever the distance. Left out are tiles
+that are not full, queues for links and memories, and the bytes in HBM of messages and copies.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from wscc.analysis.cost import DieRates, Rates
+import numpy as np
+
+from wscc.analysis.cost import DieRates, LinkRates, Rates
 from wscc.analysis.flops import gemm_flops
 from wscc.analysis.memory.access_cost import distinct_bytes
+from wscc.ir.die_arrays import as_array
 from wscc.ir.fabric import Kernel, Send, Wait
-from wscc.ir.module import Procedure
-from wscc.machine.wafer import Wafer
+from wscc.ir.module import Module, Procedure
+from wscc.ir.per_die import NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +38,34 @@ class StatementTimes:
         return tuple(w + m - b for w, m, b in zip(self.work, self.messages, self.busy, strict=True))
 
     @staticmethod
-    def of(procedure: Procedure, wafer: Wafer, *, in_sram: bool) -> StatementTimes:
+    def of(procedure: Procedure, module: Module, *, in_sram: bool) -> StatementTimes:
         """The times of a scheduled procedure. Locals are taken to lie in SRAM, arguments as well if `in_sram`, else in
         HBM."""
         in_hbm = set() if in_sram else {v.name for v in procedure.arguments}
-        sent = {s.channel: s.read.bytes for s in procedure.body if isinstance(s, Send) and not s.is_local}
-        rates = Rates.of(wafer)
+        sends = {s.channel: s for s in procedure.body if isinstance(s, Send) and not s.is_local}
+        rates = Rates.of(module.machine)
         work, messages, busy = [], [], []
         for s in procedure.body:
             work.append(_work(s, in_hbm, rates.die) if isinstance(s, Kernel) else 0.0)
-            amount = sent.get(s.channel) if isinstance(s, Wait) and not s.sent else None
-            busy.append(0.0 if amount is None else rates.link.busy(amount))
-            messages.append(0.0 if amount is None else rates.link.latency + busy[-1])
+            send = sends.get(s.channel) if isinstance(s, Wait) and not s.sent else None
+            if send is None:
+                busy.append(0.0)
+                messages.append(0.0)
+            else:
+                slowest = _slowest_link(send, module, rates)
+                busy.append(slowest.busy(send.read.bytes))
+                messages.append(slowest.flight(send.read.bytes))
         return StatementTimes(tuple(work), tuple(messages), tuple(busy))
+
+
+def _slowest_link(send: Send, module: Module, rates: Rates[float]) -> LinkRates[float]:
+    if len(rates.links) == 1:
+        return rates.link
+    routes = as_array(send.route, module.dies_used)
+    taken = (module.routes[r] for r in np.unique(routes[routes != NOBODY]).tolist())
+    hops = {hop for route in taken for leg in route.legs for hop in leg.hops}
+    links = {module.machine.link_class(*hop) for hop in hops}
+    return max((rates.links[c] for c in links), key=lambda k: k.flight(send.read.bytes))
 
 
 def _work(kernel: Kernel, in_hbm: set[str], die: DieRates[float]) -> float:

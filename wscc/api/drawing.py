@@ -49,7 +49,11 @@ DRAWINGS: Final[dict[str, Callable[[Artifact], str]]] = {
 
 
 def _mesh(wafer: Wafer) -> Mesh:
-    return Mesh(wafer.rows, wafer.cols, wafer.dead_dies, wafer.dead_links)
+    joint = wafer.joint
+    return Mesh(
+        wafer.rows, wafer.cols, wafer.dead_dies, wafer.dead_links, wafer.torus.rows, wafer.torus.cols,
+        (joint.rows, joint.cols) if joint else None, frozenset(wafer.unbuilt_links()),
+    )  # fmt: skip
 
 
 def _strategy(graph: Module) -> str:

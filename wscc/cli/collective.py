@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import click
 
 from wscc.backends.collective.run import Execution, execute
-from wscc.cli.link_option import read_bytes, read_die, read_link, read_wafer
+from wscc.cli.link_option import read_bytes, read_die, read_link, read_system, read_wafer
 from wscc.cli.output import json_option, show_json
 from wscc.cli.sweep import plot_sweep, show_sweep, sweep
-from wscc.collectives.algorithms import ALGORITHMS
+from wscc.collectives.algorithms import ALGORITHMS, HIERARCHICAL
 from wscc.collectives.choose import AUTO, Outcome, collective, make_request
-from wscc.collectives.plan import Op
+from wscc.collectives.plan import Op, Request
 from wscc.collectives.plan_file import plan_lines
 from wscc.collectives.timing import LinkModel
-from wscc.diagnostics import Code, Diagnostic, UsageError, fail
+from wscc.diagnostics import Code, CompileError, Diagnostic, UsageError, fail
 from wscc.files import write_file
 from wscc.machine.links import LINK_MODELS
 from wscc.machine.topology import mesh_topology
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import Link, Wafer
 
 OPS: Final = [str(op) for op in Op]
 
@@ -29,8 +30,12 @@ OPS: Final = [str(op) for op in Op]
 @click.option("--mesh", required=True, metavar="RxC", help="rows x columns of dies")
 @click.option("--bytes", "size", required=True, metavar="N", help="e.g. 64MB or 1KiB; see below")
 @click.option("--link", default="", metavar="FIELDS", help="e.g. bandwidth=256B/ns,latency=1ns,flit=256B")
+@click.option("--wafers", metavar="RxC", help="a system of so many wafers, each a mesh of its own")
+@click.option("--joined", default="", metavar="FIELDS", help="as --link, of two edges of wafers that meet")
 @click.option("--link-model", type=click.Choice(LINK_MODELS), default=LINK_MODELS[0], show_default=True)
-@click.option("--algorithm", type=click.Choice([AUTO, *ALGORITHMS]), default=AUTO, show_default=True)
+@click.option(
+    "--algorithm", type=click.Choice([AUTO, *ALGORITHMS, HIERARCHICAL]), default=AUTO, show_default=True
+)
 @click.option("--dead", multiple=True, metavar="WHAT", help="die:R,C or link:R,C-R,C; may be repeated")
 @click.option("--root", metavar="R,C", help="who sends a broadcast or p2p (default: the first live die)")
 @click.option("--to", "target", metavar="R,C", help="who receives a p2p (default: the last live die)")
@@ -41,11 +46,11 @@ OPS: Final = [str(op) for op in Op]
 @click.option("--plot", metavar="FILE", help="draw the table of --sweep; needs matplotlib")
 @json_option
 def collective_command(
-    op: str, mesh: str, size: str, link: str, link_model: str, algorithm: str, dead: tuple[str, ...],
-    root: str | None, target: str | None, check: bool, plan: str | None, old_plan: str | None, sweeping: bool,
-    plot: str | None, as_json: bool,
+    op: str, mesh: str, size: str, link: str, wafers: str | None, joined: str, link_model: str, algorithm: str,
+    dead: tuple[str, ...], root: str | None, target: str | None, check: bool, plan: str | None,
+    old_plan: str | None, sweeping: bool, plot: str | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Plan the collective OP over all live dies of a mesh, and show its time against a lower bound.
+    """Plan the collective OP over all live dies of a mesh or system, and show its time against a lower bound.
 
     N is the whole vector for all_gather, reduce_scatter and all_reduce, the message for broadcast and p2p, and
     what each die holds for all_to_all. `--check` runs the messages on dies with memories of their own, on whole
@@ -54,9 +59,9 @@ def collective_command(
     if check and (sweeping or plot):
         message = "`--check` executes one plan, not those of a table"
         raise UsageError(Diagnostic(Code.OPTION, message, help="leave out `--sweep` and `--plot`"))
-    wafer = read_wafer(mesh, dead)
+    wafer = _machine(mesh, dead, link, wafers, joined)
     topology = mesh_topology(wafer)
-    model = _model(link, link_model)
+    model = _model(link, link_model).with_system(wafer)
     ends = [None if text is None else _number(wafer, text, name) for name, text in
             (("--root", root), ("--to", target))]  # fmt: skip
     request = make_request(Op(op), topology, read_bytes(size), *ends)
@@ -70,16 +75,47 @@ def collective_command(
             show_sweep(rows)
         return 0
     outcome = collective(request, model, algorithm)
+    rings = _flat_ring(request, model) if outcome.algorithm == HIERARCHICAL else None
     for path in filter(None, (plan, old_plan)):
         _write(path, outcome)
     executed = execute(request, outcome.timed.plan) if check else None
     if as_json:
-        show_json({**_as_json(outcome, wafer), **({"check": _check(executed, wafer)} if executed else {})})
+        flat = {"ring_seconds": rings.timed.seconds} if rings else {}
+        checked = {"check": _check(executed, wafer)} if executed else {}
+        show_json({**_as_json(outcome, wafer), **flat, **checked})
     else:
         _show(outcome, wafer)
+        if rings:
+            click.echo(f"{'flat ring':<18}{rings.timed.seconds:.6g} s, ratio {rings.ratio:.4f}")
         if executed:
             _show_check(executed, outcome, wafer)
     return 0 if executed is None or executed.ok else 1
+
+
+def _machine(mesh: str, dead: tuple[str, ...], link: str, wafers: str | None, joined: str) -> Wafer:
+    if wafers is None:
+        if joined:
+            message = "`--joined` is of the edges of wafers"
+            raise UsageError(Diagnostic(Code.OPTION, message, help="add `--wafers 2x2`"))
+        return read_wafer(mesh, dead)
+    if dead:
+        message = "`--dead` is of one wafer, and the plans of a system are of whole ones"
+        raise UsageError(Diagnostic(Code.OPTION, message, help="leave out `--dead` or `--wafers`"))
+    bandwidth, latency, flit = read_link(link)
+    own = replace(read_wafer(mesh, ()), link=Link(bandwidth, float(latency), flit))
+    wafer = read_system(wafers, joined, own)
+    if wafer.joint and any(k.bandwidth > bandwidth or k.latency < latency for k in wafer.joint.links):
+        message = "a port of an edge is faster than a link of the wafers, and the bounds of plans hold for slower ones"
+        raise UsageError(Diagnostic(Code.OPTION, message, help="change `--joined` or `--link`"))
+    return wafer
+
+
+def _flat_ring(request: Request, model: LinkModel) -> Outcome | None:
+    """The ring through all dies, to compare with; None where there is none."""
+    try:
+        return collective(request, model, "ring")
+    except CompileError:
+        return None
 
 
 def _check(executed: Execution, wafer: Wafer) -> dict[str, Any]:

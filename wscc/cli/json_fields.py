@@ -289,6 +289,7 @@ _COLLECTIVE: Final = {
     "why": "what the rest of the time goes to; empty where the bound is met",
     "max_link_bytes": "bytes over the busiest link",
     "messages": "messages of the plan",
+    "ring_seconds": "on a system (`--wafers`), time of a ring through all dies",
     "check.ok": "whether each die ends with what it should (`--check`)",
     "check.elements": "numbers that the plan was executed with",
     "check.wrong[][]": "row and column of each die that ends with something else",

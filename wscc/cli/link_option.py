@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final, NoReturn
 
@@ -11,7 +12,7 @@ from wscc.diagnostics import Code, Diagnostic, UsageError, fail
 from wscc.frontend.ast import Coord, DeadDie
 from wscc.frontend.overrides import dead as read_dead
 from wscc.frontend.units import EXAMPLES, UNITS, Dimension
-from wscc.machine.wafer import Coordinate, Link, Wafer, dead_links
+from wscc.machine.wafer import Coordinate, Joint, Link, Wafer, dead_links
 
 _QUANTITY: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z/]*)")
 _MESH: Final = re.compile(r"([0-9]{1,6})x([0-9]{1,6})")
@@ -19,6 +20,7 @@ _DIE: Final = re.compile(r"([0-9]{1,6}),([0-9]{1,6})")
 _FIELDS: Final = {
     "bandwidth": Dimension.BANDWIDTH, "latency": Dimension.TIME, "flit": Dimension.BYTES
 }  # fmt: skip
+_LINK: Final = Link()
 _EXAMPLE: Final = "--link bandwidth=256B/ns,latency=1ns,flit=256B"
 # The most bytes of a collective: beyond it byte times are not exact in a double.
 MAX_BYTES: Final = 1 << 50
@@ -67,23 +69,40 @@ def read_bytes(text: str) -> int:
     return int(value)
 
 
-def read_link(text: str) -> tuple[int, Fraction, int]:
-    """Bandwidth (B/s), latency (s) and flit (bytes) of `--link`; fields not named have the defaults of a wafer.
+def read_system(wafers: str, joined: str, wafer: Wafer) -> Wafer:
+    """The system of `--wafers` wafers, RxC of them, whose edges are joined as `--joined` says; what that leaves out is
+    as on the links of the wafer. Damage is of the whole system.
+
+    Raises `UsageError` if either is malformed, `CompileError` W003 for a system of too many dies."""
+    match = _MESH.fullmatch(wafers.strip().lower())
+    if not match or "0" in match.groups():
+        _refuse(f"`--wafers {wafers}` is not ROWSxCOLUMNS", "write rows x columns of wafers: `--wafers 2x2`")
+    rows, cols = int(match[1]) * wafer.rows, int(match[2]) * wafer.cols
+    if rows * cols > MAX_DIES:
+        raise fail(
+            Code.LIMIT, f"a system of {rows} x {cols} dies is too large: the limit is {MAX_DIES:,} dies"
+        )
+    bandwidth, latency, flit = read_link(joined, "--joined", wafer.link)
+    joint = Joint(wafer.rows, wafer.cols, Link(bandwidth, float(latency), flit))
+    return replace(wafer, name="system", rows=rows, cols=cols, joint=joint)
+
+
+def read_link(text: str, option: str = "--link", link: Link = _LINK) -> tuple[int, Fraction, int]:
+    """Bandwidth (B/s), latency (s) and flit (bytes) of `--link`; fields not named are those of `link`.
 
     Raises `UsageError` if it is malformed."""
-    link = Link()
     values = {
         "bandwidth": Fraction(link.bandwidth), "latency": Fraction(repr(link.latency)), "flit": Fraction(link.flit)
     }  # fmt: skip
     for part in filter(None, text.split(",")):
         name, equals, value = part.partition("=")
         if name not in _FIELDS or not equals:
-            _refuse(f"`{part}` is no field of `--link`", f"write `{_EXAMPLE}`")
-        number, dimension = _quantity(value, f"--link {name}")
+            _refuse(f"`{part}` is no field of `{option}`", f"write `{_EXAMPLE}`")
+        number, dimension = _quantity(value, f"{option} {name}")
         if dimension is not _FIELDS[name]:
-            _refuse(f"`--link {name}={value}` needs a unit of {_FIELDS[name]}", f"write `{_EXAMPLE}`")
+            _refuse(f"`{option} {name}={value}` needs a unit of {_FIELDS[name]}", f"write `{_EXAMPLE}`")
         if name != "latency" and (number < 1 or number.denominator != 1):
-            _refuse(f"`--link {name}={value}` is not a whole number above 0", f"write `{_EXAMPLE}`")
+            _refuse(f"`{option} {name}={value}` is not a whole number above 0", f"write `{_EXAMPLE}`")
         values[name] = number
     return int(values["bandwidth"]), values["latency"], int(values["flit"])
 

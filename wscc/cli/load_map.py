@@ -7,9 +7,10 @@ from itertools import zip_longest
 from math import prod
 
 from wscc.ir.module import Module
+from wscc.machine.topology import Hop
 from wscc.machine.wafer import Wafer
 from wscc.routing.flows import Ints
-from wscc.routing.loads import Hop, LinkLoad
+from wscc.routing.loads import LinkLoad
 
 _WIDTH = 100  # columns of a terminal
 _LARGEST = 24  # rows of a mesh that is drawn
@@ -21,7 +22,7 @@ def heat_maps(wafer: Wafer, links: Sequence[Hop], before: Ints, after: Ints) -> 
     large to draw. Between two dies stands the larger load of the two directions in tenths of the largest load before,
     `.` for none."""
     maps = [heat_map(wafer, links, load, int(before.max(initial=0))) for load in (before, after)]
-    width = 4 * wafer.cols - 3
+    width = 4 * wafer.cols - 3 + 4 * wafer.torus.rows
     if width > _WIDTH or wafer.rows > _LARGEST or wafer.dies == 1:
         return []
     if 2 * width + 6 > _WIDTH:
@@ -31,18 +32,26 @@ def heat_maps(wafer: Wafer, links: Sequence[Hop], before: Ints, after: Ints) -> 
 
 
 def heat_map(wafer: Wafer, links: Sequence[Hop], load: Ints, top: int) -> list[str]:
-    """A map of loads in tenths of `top`: `o` a die, `X` a dead one, a blank where no live link is."""
-    rows = [[" "] * (4 * wafer.cols - 3) for _ in range(2 * wafer.rows - 1)]
+    """A map of loads in tenths of `top`: `o` a die, `X` a dead one, a blank where no live link is. A link around a
+    torus stands at both ends of its row or column."""
+    top_rows, left = int(wafer.torus.cols), 2 * wafer.torus.rows
+    rows = [[" "] * (4 * wafer.cols - 3 + 2 * left) for _ in range(2 * wafer.rows - 1 + 2 * top_rows)]
     for die in range(wafer.dies):
         r, c = wafer.coordinate(die)
-        rows[2 * r][4 * c] = "X" if (r, c) in wafer.dead_dies else "o"
+        rows[2 * r + top_rows][4 * c + left] = "X" if (r, c) in wafer.dead_dies else "o"
     larger: dict[Hop, int] = {}
     for (a, b), amount in zip(links, load.tolist(), strict=True):
         pair = (min(a, b), max(a, b))
         larger[pair] = max(larger.get(pair, 0), amount)
     for (a, b), amount in larger.items():
+        mark = "." if not amount else str(min(9, 10 * amount // top))
         (r, c), (r2, c2) = wafer.coordinate(a), wafer.coordinate(b)
-        rows[r + r2][2 * (c + c2)] = "." if not amount else str(min(9, 10 * amount // top))
+        if abs(r - r2) + abs(c - c2) == 1:
+            rows[r + r2 + top_rows][2 * (c + c2) + left] = mark
+        elif r == r2:
+            rows[2 * r + top_rows][0] = rows[2 * r + top_rows][-1] = mark
+        else:
+            rows[0][4 * c + left] = rows[-1][4 * c + left] = mark
     return ["".join(row).rstrip() for row in rows]
 
 

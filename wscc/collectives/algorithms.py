@@ -9,13 +9,15 @@ from typing import Final
 from wscc.collectives.arrange import Arc, Route, arrange
 from wscc.collectives.cuts import least_cut, unit_flow
 from wscc.collectives.exchanges import exchanges
-from wscc.collectives.family import Family, piece_counts, pipelined
+from wscc.collectives.family import BUDGET, MOST_PIECES, Family, piece_counts, pipelined
 from wscc.collectives.gathers import gathers, matched_plan
+from wscc.collectives.hierarchy import system_trees
 from wscc.collectives.packing import pack
 from wscc.collectives.plan import (
     COPY,
     REDUCE,
     Chunk,
+    Link,
     Op,
     Plan,
     Request,
@@ -29,14 +31,24 @@ from wscc.collectives.trees import GUIDES, OutTree, broadcast_route, path_route,
 from wscc.machine.topology import Topology
 
 ALGORITHMS: Final = ("ring", "chain", "tree", "packing", "direct")
+# Of systems alone: for all_reduce.
+HIERARCHICAL: Final = "hierarchical"
 
 Families = Iterator[Family]
 # A chunk each, whatever its size: where pieces of one route follow one another.
 _ONE_LIMIT: Final = (1,)
+# Hops of chunks of a plan for a system: a longer pipeline takes more pieces to fill.
+_SYSTEM_HOPS: Final = 1 << 21
+# Pieces for each that it takes to fill the pipeline: what that takes is then a few per cent.
+_FILLED: Final = 96
 
 
 def families(request: Request, model: LinkModel, algorithm: str) -> Families:
     """Families of plans of one algorithm; none if it does not exist on this mesh (a ring through all dies)."""
+    if algorithm == HIERARCHICAL:
+        if request.op is Op.ALL_REDUCE and request.topology.wafers is not None:
+            yield from _hierarchical(request, model)
+        return
     match request.op:
         case Op.ALL_GATHER:
             yield from gathers(request, model, algorithm)
@@ -71,6 +83,25 @@ def _all_reduces(request: Request, model: LinkModel, algorithm: str) -> Families
         yield family.changed(reduce_then_gather)
 
 
+def _hierarchical(request: Request, model: LinkModel) -> Families:
+    trees = system_trees(request.topology, model)
+    if trees:
+        routes = [up_and_down(tree) for tree in trees]
+        busy: dict[Link, float] = {}
+        for a in (arc for route in routes for arc in route.arcs):
+            busy[a.src, a.dst] = busy.get((a.src, a.dst), 0.0) + model.on((a.src, a.dst)).byte
+        filled = max(_span(route, model) for route in routes) / max(busy.values())
+        yield _piped(request, model, HIERARCHICAL, trees, _SYSTEM_HOPS, int(_FILLED * filled))
+
+
+def _span(route: Route, model: LinkModel) -> float:
+    """Byte times of a byte along the longest chain of hops of a route."""
+    at: dict[int, float] = {}
+    for a in route.arcs:
+        at[a.dst] = max(at.get(a.dst, 0.0), at.get(a.src, 0.0) + model.on((a.src, a.dst)).byte)
+    return max(at.values(), default=0.0)
+
+
 def _depths(tree: OutTree) -> dict[int, int]:
     """Hops from the root of a tree to each other die."""
     depth: dict[int, int] = {}
@@ -79,7 +110,10 @@ def _depths(tree: OutTree) -> dict[int, int]:
     return depth
 
 
-def _piped(request: Request, model: LinkModel, name: str, trees: Sequence[OutTree]) -> Family:
+def _piped(
+    request: Request, model: LinkModel, name: str, trees: Sequence[OutTree], budget: int = BUDGET,
+    most: int = MOST_PIECES,
+) -> Family:  # fmt: skip
     """The vector in equal parts, one for each tree, each cut in pieces that follow one another up and down."""
     routes = [up_and_down(tree) for tree in trees] or [Route(())]
     everyone = frozenset(request.dies)
@@ -94,7 +128,8 @@ def _piped(request: Request, model: LinkModel, name: str, trees: Sequence[OutTre
         messages = arrange(paths, [c.bytes for c in chunks], waves, model, limit)
         return Plan(name, tuple(chunks), messages)
 
-    counts = piece_counts(sum(len(r.arcs) for r in routes) or 1, request.bytes // len(routes), model)
+    hops = sum(len(r.arcs) for r in routes) or 1
+    counts = piece_counts(hops, request.bytes // len(routes), model, most, budget)
     crossed = [{link for a in r.arcs if (link := (a.src, a.dst))} for r in routes]
     fullest = max((sum(link in links for links in crossed) for link in request.topology.links), default=0)
     part = request.bytes // len(routes)

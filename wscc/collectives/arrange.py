@@ -143,11 +143,12 @@ class _Arranging:
             hops.append((c, hop))
             size += sizes[c]
         self.messages.append(Message(*self.links[link], op, tuple([c for c, _ in hops])))
-        self.busy_until[link] = free = now + self.model.hold(size)
+        model = self.model.on(self.links[link])
+        self.busy_until[link] = free = now + model.hold(size)
         if queue:
             heappush(self.events, (free, -1, 0, link))
         early = self.model.passes_early(op)
-        arrival = now + (self.model.latency if early else self.model.span(size))
+        arrival = now + (model.latency if early else model.span(size))
         for c, hop in hops:
             if self.routes[c].followers[hop]:
                 heappush(self.events, (arrival, c, hop, link))

@@ -18,6 +18,7 @@ from typing import Final
 
 from wscc.collectives.cuts import entry_links, least_cut, least_entered
 from wscc.collectives.flows import balance, pair_flows
+from wscc.collectives.hierarchy import partition_bound
 from wscc.collectives.packing import pack
 from wscc.collectives.plan import Op, Request
 from wscc.collectives.timing import LinkModel
@@ -40,7 +41,10 @@ def bound(request: Request, model: LinkModel) -> Bound:
         or (request.op is Op.P2P and request.root == request.target)
     ):
         return Bound(0.0, "nothing moves")
-    kind, carried = _BANDWIDTH[request.op](request)
+    if model.across and request.op is Op.ALL_REDUCE:
+        kind, carried = "partition", partition_bound(request, model)
+    else:
+        kind, carried = _BANDWIDTH[request.op](request)
     bounds = [Bound(carried + model.latency, kind) if carried else Bound(0.0, kind)]
     bounds.append(Bound(_latency(request, model), "latency"))
     return max(bounds, key=lambda b: b.time)

@@ -69,9 +69,10 @@ def _link_faults(request: Request, timed: Timed) -> list[str]:
         start, end, size = timed.starts[i], timed.ends[i], sum(sizes[c] for c in m.chunks)
         if not request.topology.are_adjacent(m.src, m.dst):
             faults.append(f"message {i} crosses no live link: {m.src} to {m.dst}")
-        if start < 0 or abs(end - start - model.span(size)) > _SLACK * max(end, 1.0):
+        on = model.on((m.src, m.dst))
+        if start < 0 or abs(end - start - on.span(size)) > _SLACK * max(end, 1.0):
             faults.append(f"message {i} takes {end - start} byte times for {size} bytes")
-        by_link.setdefault((m.src, m.dst), []).append((start, start + model.hold(size)))
+        by_link.setdefault((m.src, m.dst), []).append((start, start + on.hold(size)))
     for link, times in by_link.items():
         times.sort()
         for (_, free), (start, _) in itertools.pairwise(times):
@@ -126,4 +127,5 @@ def _times(model: LinkModel, m: Message, start: float, end: float, offset: int) 
     """Times at which a chunk `offset` bytes into a message is read at its sender and may leave its receiver."""
     if model.store_and_forward:
         return start, end
-    return start + offset, end if m.op == REDUCE else start + model.latency + offset
+    is_whole = m.op == REDUCE or not model.early_relays
+    return start + offset, end if is_whole else start + model.latency + offset

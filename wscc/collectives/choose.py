@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from wscc.collectives.algorithms import ALGORITHMS, families
+from wscc.collectives.algorithms import ALGORITHMS, HIERARCHICAL, families
 from wscc.collectives.bounds import Bound, bound
 from wscc.collectives.plan import Link, Op, Request
 from wscc.collectives.search import HillClimb
@@ -108,7 +108,8 @@ def collective(request: Request, model: LinkModel, algorithm: str = AUTO) -> Out
     enough = _ENOUGH * least.time
     best: Timed | None = None
     work = 0
-    for name in _ORDER if algorithm == AUTO else (algorithm,):
+    order = (HIERARCHICAL,) if model.across and request.op is Op.ALL_REDUCE else _ORDER
+    for name in order if algorithm == AUTO else (algorithm,):
         for family in families(request, model, name):
             if best is None or (family.floor < best.end and work < _WORK):
                 climb = HillClimb(family, model, enough, _WORK - work)
@@ -154,7 +155,7 @@ def _holds(timed: Timed) -> dict[Link, float]:
     """Byte times for which messages hold each link."""
     sizes, held = timed.plan.sizes, dict[Link, float]()
     for m in timed.plan.messages:
-        hold = timed.model.hold(sum(sizes[c] for c in m.chunks))
+        hold = timed.model.on((m.src, m.dst)).hold(sum(sizes[c] for c in m.chunks))
         held[m.src, m.dst] = held.get((m.src, m.dst), 0.0) + hold
     return held
 

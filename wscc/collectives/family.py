@@ -10,7 +10,7 @@ from wscc.collectives.plan import COPY, Plan
 from wscc.collectives.timing import LinkModel
 
 # Hops of chunks that a candidate may have: what keeps planning to seconds.
-_BUDGET: Final = 1 << 17
+BUDGET: Final = 1 << 17
 _PIECES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST_PIECES: Final = _PIECES[-1]
 
@@ -52,11 +52,11 @@ def pipelined(size: int, hops: int, model: LinkModel, op: str) -> int:
     return max(1, int((size * hops / overhead) ** 0.5))
 
 
-def piece_counts(hops: int, smallest: int, model: LinkModel, most: int = MOST_PIECES) -> list[int]:
-    """Numbers of pieces that stay within the budget and keep a piece of `smallest` bytes above a flit."""
-    return [
-        p for p in _PIECES if p == 1 or (p <= most and p * hops <= _BUDGET and p * model.flit <= smallest)
-    ]
+def piece_counts(
+    hops: int, smallest: int, model: LinkModel, most: int = MOST_PIECES, budget: int = BUDGET
+) -> list[int]:
+    """Numbers of pieces that stay within the budget of hops and keep a piece of `smallest` bytes above a flit."""
+    return [p for p in _PIECES if p == 1 or (p <= most and p * hops <= budget and p * model.flit <= smallest)]
 
 
 def message_limits(smallest: int, model: LinkModel, largest: int) -> tuple[int, ...]:

@@ -78,7 +78,7 @@ class _Balancing:
         dies, links = topology.live, len(topology.links)
         self.demands = [_to_all_others(dies, d) for d in dies]
         self.search = ScatterSearch(topology, self.demands)
-        self.pool = Pool(len(dies), topology.links)
+        self.pool = Pool(len(dies), topology)
         self.amounts, self.free = np.ones(len(dies)), np.zeros(links)
         first = best_response(self.search, self.pool, self.amounts, self.free, np.full(links, 1 / links))
         self.load: Floats = np.maximum(first.load, 1e-9)

@@ -48,11 +48,11 @@ def pack(topology: Topology) -> TreePacking:
         count = min(range(1, _MOST_TREES + 1), key=lambda k: (Fraction(ceil(k * strength), k), k))
         packing = _Packing(topology.live, links, count, ceil(count * strength))
         if packing.obstacle is None:
-            return TreePacking(tuple(_from_centre(tree) for tree in packing.trees), strength)
+            return TreePacking(tuple(rooted_at_centre(tree) for tree in packing.trees), strength)
         strength = packing.obstacle
 
 
-def _from_centre(links: Tree) -> OutTree:
+def rooted_at_centre(links: Tree) -> OutTree:
     """The tree rooted at its centre, the middle of a longest path, which gives it the least height."""
     neighbours: dict[int, list[int]] = {}
     for a, b in sorted(links):

@@ -196,9 +196,17 @@ class Block(Line):
 
 
 @dataclass(frozen=True, slots=True)
+class Torus(Node):
+    """`torus`, or `torus along rows`."""
+
+    along: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Mesh(Line):
     rows: int
     columns: int
+    torus: Torus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +244,33 @@ class DeadLink(Line):
 
 
 WaferEntry = Mesh | Fields | DeadDie | DeadLink
+
+
+@dataclass(frozen=True, slots=True)
+class Wafers(Line):
+    """`wafers 2 x 2 of temp`, or with a `torus`."""
+
+    rows: int
+    columns: int
+    wafer: Name
+    torus: Torus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ports(Line):
+    """`ports 0, 3`: places along an edge; or a word for them, `corners` or `all`."""
+
+    word: Name | None
+    places: tuple[Number, ...] = ()
+
+
+SystemEntry = Wafers | Fields | Ports | DeadDie | DeadLink
+
+
+@dataclass(frozen=True, slots=True)
+class System(Line):
+    name: Name
+    body: Body[SystemEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +379,7 @@ class Train(Line):
         return tuple(s for s in self.body.lines if isinstance(s, Group))
 
 
-Item = Wafer | Model | Block | Train
+Item = Wafer | System | Model | Block | Train
 
 
 @dataclass(frozen=True, slots=True)

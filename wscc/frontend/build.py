@@ -93,7 +93,29 @@ def _preset_wafer(b: Builder, c: Children, span: Span) -> ast.Wafer:
 
 def _mesh(b: Builder, c: Children, span: Span) -> ast.Mesh:
     rows, columns = (int(n[:_MAX_DIGITS]) for n in c[0].split("x"))
-    return ast.Mesh(rows, columns, span=span, trivia=b.trivia(span))
+    return ast.Mesh(rows, columns, c[1] if len(c) > 1 else None, span=span, trivia=b.trivia(span))
+
+
+def _system(b: Builder, c: Children, span: Span) -> ast.System:
+    return ast.System(c[0], c[1], span=span, trivia=b.trivia(span))
+
+
+def _wafers(b: Builder, c: Children, span: Span) -> ast.Wafers:
+    rows, columns = (int(n[:_MAX_DIGITS]) for n in c[0].split("x"))
+    torus = c[2] if len(c) > 2 else None
+    return ast.Wafers(rows, columns, c[1], torus, span=span, trivia=b.trivia(span))
+
+
+def _ports(b: Builder, c: Children, span: Span) -> ast.Ports:
+    for n in c:
+        if isinstance(n, ast.Number) and n.value.denominator != 1:
+            b.mistake(Code.NUMBER, f"a place is an integer, not `{n.text}`", n.span)
+    word = c[0] if isinstance(c[0], ast.Name) else None
+    return ast.Ports(word, () if word else tuple(c), span=span, trivia=b.trivia(span))
+
+
+def _torus(b: Builder, c: Children, span: Span) -> ast.Torus:
+    return ast.Torus(c[0] if c else None, span=span)
 
 
 def _fields(kind: str) -> Rule:
@@ -246,6 +268,8 @@ RULES: Final[dict[str, Rule]] = {
     "start": _file,
     # the wafer
     "wafer": _wafer, "preset_wafer": _preset_wafer, "wafer_body": Builder.body, "mesh": _mesh,
+    "torus": _torus, "system": _system, "system_body": Builder.body, "wafers": _wafers,
+    "joined": _fields("joined"), "ports": _ports,
     "die": _fields("die"), "link": _fields("link"), "fields": Builder.body, "field": _field,
     "quantity": _quantity, "coord": _coord, "dead_die": _dead_die, "dead_link": _dead_link,
     # the model
@@ -267,9 +291,12 @@ RULES: Final[dict[str, Rule]] = {
     "pin": lambda b, c, span: ast.Pin(c[0], c[1], span=span),
 }  # fmt: skip
 
-BODIES: Final = frozenset({"wafer_body", "fields", "body", "train_body", "rates"})
+BODIES: Final = frozenset({"wafer_body", "system_body", "fields", "body", "train_body", "rates"})
 LINES: Final = frozenset(
     {"wafer", "preset_wafer", "mesh", "die", "link", "field", "dead_die", "dead_link", "model", "block"}
+    | {"system", "wafers", "joined", "ports"}
     | {"input", "param", "assign", "repeat", "loss", "return", "train", "group", "rate", *SETTINGS}
 )
-WITHOUT_BLANKS: Final = frozenset({"field", "rate", "wafer", "preset_wafer", "model", "block", "train"})
+WITHOUT_BLANKS: Final = frozenset(
+    {"field", "rate", "wafer", "preset_wafer", "system", "model", "block", "train"}
+)

@@ -40,6 +40,8 @@ def _code(node: ast.Line) -> list[str]:
         case ast.Wafer():
             preset = f' = preset "{node.preset.value}"' if node.preset else ""
             return _braced(f"wafer {node.name.id}{preset}", node.body)
+        case ast.System():
+            return _braced(f"system {node.name.id}", node.body)
         case ast.Model() if not node.parameters:
             return _braced(f"model {node.name.id}", node.body)
         case ast.Model() | ast.Block():
@@ -50,7 +52,7 @@ def _code(node: ast.Line) -> list[str]:
         case ast.Train():
             return _braced(f"train {node.model.id} on {node.wafer.id}", node.body)
         case ast.Fields():
-            return _list(node.kind, node.body)
+            return _list("joined edge to edge" if node.kind == "joined" else node.kind, node.body)
         case ast.Group():
             return _list(f'group "{node.pattern.value}"', node.body)
         case _:
@@ -59,16 +61,9 @@ def _code(node: ast.Line) -> list[str]:
 
 def _simple(node: ast.Line) -> str:
     """The text of a line node without a body."""
+    if isinstance(node, ast.WaferEntry | ast.SystemEntry | ast.Field):
+        return _of_machine(node)
     match node:
-        case ast.Mesh():
-            return f"mesh {node.rows} x {node.columns}"
-        case ast.Field():
-            rate = f" at {_quantity(node.rate)}" if node.rate else ""
-            return f"{node.name.id} {_quantity(node.value)}{rate}"
-        case ast.DeadDie():
-            return f"dead die {_coord(node.die)}"
-        case ast.DeadLink():
-            return f"dead link {_coord(node.a)} - {_coord(node.b)}"
         case ast.Input():
             return f"input {node.name.id} : {node.dtype.id}{_dims(node.dims)}"
         case ast.Param():
@@ -87,6 +82,32 @@ def _simple(node: ast.Line) -> str:
             return f"{node.name.id} {'x ' if node.times else ''}{expression(node.value)}"
         case _:
             raise AssertionError(f"{type(node).__name__} has no text")
+
+
+def _of_machine(node: ast.WaferEntry | ast.SystemEntry | ast.Field) -> str:
+    """The text of a line of a wafer or a system."""
+    match node:
+        case ast.Mesh():
+            return f"mesh {node.rows} x {node.columns}{_torus(node.torus)}"
+        case ast.Wafers():
+            return f"wafers {node.rows} x {node.columns} of {node.wafer.id}{_torus(node.torus)}"
+        case ast.Ports():
+            return f"ports {node.word.id if node.word else _join(p.text for p in node.places)}"
+        case ast.Field():
+            rate = f" at {_quantity(node.rate)}" if node.rate else ""
+            return f"{node.name.id} {_quantity(node.value)}{rate}"
+        case ast.DeadDie():
+            return f"dead die {_coord(node.die)}"
+        case ast.DeadLink():
+            return f"dead link {_coord(node.a)} - {_coord(node.b)}"
+        case ast.Fields():
+            raise AssertionError("sections have lines of their own")
+
+
+def _torus(torus: ast.Torus | None) -> str:
+    if torus is None:
+        return ""
+    return f" torus along {torus.along.id}" if torus.along else " torus"
 
 
 def _braced(head: str, body: ast.Body[ast.Line] | None) -> list[str]:

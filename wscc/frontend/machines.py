@@ -12,11 +12,11 @@ from wscc.frontend import ast
 from wscc.frontend.report import Report, hint
 from wscc.frontend.units import EXAMPLES, UNITS, Dimension
 from wscc.machine.presets import PRESETS, preset
-from wscc.machine.wafer import MAX_DIES, Coordinate, Die, Link, Wafer, are_neighbours, dead_link
+from wscc.machine.wafer import MAX_DIES, OPEN, Coordinate, Die, Link, Torus, Wafer, dead_link
 
 
 @dataclass(frozen=True, slots=True)
-class _Spec:
+class Spec:
     """A field of `die` or `link`: what it measures, the attribute it sets, that of the rate behind `at`."""
 
     dimension: Dimension
@@ -26,22 +26,24 @@ class _Spec:
 
 
 _DIE: Final = {
-    "peak": _Spec(Dimension.COMPUTE, "peak", required=True),
-    "sram": _Spec(Dimension.BYTES, "sram", required=True),
-    "hbm": _Spec(Dimension.BYTES, "hbm", rate="hbm_bandwidth"),
-    "tile": _Spec(Dimension.NONE, "tile"),
-    "efficiency": _Spec(Dimension.EFFICIENCY, "efficiency"),
+    "peak": Spec(Dimension.COMPUTE, "peak", required=True),
+    "sram": Spec(Dimension.BYTES, "sram", required=True),
+    "hbm": Spec(Dimension.BYTES, "hbm", rate="hbm_bandwidth"),
+    "tile": Spec(Dimension.NONE, "tile"),
+    "efficiency": Spec(Dimension.EFFICIENCY, "efficiency"),
 }
 _LINK: Final = {
-    "bandwidth": _Spec(Dimension.BANDWIDTH, "bandwidth", required=True),
-    "latency": _Spec(Dimension.TIME, "latency", required=True),
-    "flit": _Spec(Dimension.BYTES, "flit"),
-    "energy": _Spec(Dimension.ENERGY, "energy"),
-    "channels": _Spec(Dimension.NONE, "channels"),
+    "bandwidth": Spec(Dimension.BANDWIDTH, "bandwidth", required=True),
+    "latency": Spec(Dimension.TIME, "latency", required=True),
+    "flit": Spec(Dimension.BYTES, "flit"),
+    "energy": Spec(Dimension.ENERGY, "energy"),
+    "channels": Spec(Dimension.NONE, "channels"),
 }
-SPECS: Final[Mapping[str, Mapping[str, _Spec]]] = {"die": _DIE, "link": _LINK}
+JOINED: Final = {name: spec for name, spec in _LINK.items() if name != "channels"}
+SPECS: Final[Mapping[str, Mapping[str, Spec]]] = {"die": _DIE, "link": _LINK}
 # No attribute of a link is called as one of a die.
 _LIMITS: Final = {**limits_of(Die), **limits_of(Link)}
+_ALONG: Final = {"rows": Torus(rows=True), "columns": Torus(cols=True)}
 _NO_HBM: Final = Die(hbm=0, hbm_bandwidth=0)
 
 
@@ -57,16 +59,16 @@ def resolve_wafer(wafer: ast.Wafer, report: Report) -> Wafer | None:
     sections = {e.kind: e for e in reversed(entries) if isinstance(e, ast.Fields)}
     _check_once(wafer, entries, report)
     without_preset = wafer.preset is None
-    die = _values(sections.get("die"), _DIE, without_preset, report)
-    link = _values(sections.get("link"), _LINK, without_preset, report)
-    rows, cols = _mesh(entries, base, report)
+    die = values_of(sections.get("die"), _DIE, without_preset, report)
+    link = values_of(sections.get("link"), _LINK, without_preset, report)
+    rows, cols, torus = _mesh(entries, base, report)
     if len(report.diagnostics) > mistakes:  # `Wafer` refuses impossible numbers itself, without a span
         return None
     result = replace(
-        base, name=wafer.name.id, rows=rows, cols=cols,
+        base, name=wafer.name.id, rows=rows, cols=cols, torus=torus,
         die=replace(base.die, **die), link=replace(base.link, **link),
     )  # fmt: skip
-    result = _damage(result, entries, report)
+    result = add_damage(result, entries, report)
     return result if len(report.diagnostics) == mistakes else None
 
 
@@ -104,8 +106,8 @@ def _kind(entry: ast.Mesh | ast.Fields) -> str:
 # ---- die and link
 
 
-def _values(
-    section: ast.Fields | None, specs: Mapping[str, _Spec], without_preset: bool, report: Report
+def values_of(
+    section: ast.Fields | None, specs: Mapping[str, Spec], without_preset: bool, report: Report
 ) -> dict[str, Any]:
     """Values of a section by attribute, for `replace`; the dataclass has their types."""
     if section is None:
@@ -130,7 +132,7 @@ def _values(
 
 
 def _field(
-    field: ast.Field, spec: _Spec, values: dict[str, Any], without_preset: bool, report: Report
+    field: ast.Field, spec: Spec, values: dict[str, Any], without_preset: bool, report: Report
 ) -> None:
     name = field.name.id
     value = _quantity(field.value, spec.dimension, name, _LIMITS[spec.attribute], report)
@@ -181,21 +183,40 @@ def _whole(dimension: Dimension) -> str:
 # ---- mesh and damage
 
 
-def _mesh(entries: tuple[ast.WaferEntry, ...], base: Wafer, report: Report) -> tuple[int, int]:
+def _mesh(entries: tuple[ast.WaferEntry, ...], base: Wafer, report: Report) -> tuple[int, int, Torus]:
     mesh = next((e for e in entries if isinstance(e, ast.Mesh)), None)
     if mesh is None:
-        return base.rows, base.cols
+        return base.rows, base.cols, base.torus
     if min(mesh.rows, mesh.columns) < 1:
         report.add(Code.NUMBER, "a mesh has at least one row and one column", mesh.span)
     elif mesh.rows * mesh.columns > MAX_DIES:
         message = f"a mesh of {mesh.rows * mesh.columns} dies is too large"
         report.add(Code.LIMIT, message, mesh.span, "", f"the limit is {MAX_DIES:,}")
     else:
-        return mesh.rows, mesh.columns
-    return base.rows, base.cols
+        return mesh.rows, mesh.columns, torus_of(mesh.torus, report)
+    return base.rows, base.cols, base.torus
 
 
-def _damage(wafer: Wafer, entries: tuple[ast.WaferEntry, ...], report: Report) -> Wafer:
+def torus_of(torus: ast.Torus | None, report: Report) -> Torus:
+    """Which ends are joined; open ones without a `torus`."""
+    if torus is None:
+        return OPEN
+    if torus.along is None:
+        return Torus(rows=True, cols=True)
+    if torus.along.id not in _ALONG:
+        message = f"a torus is not closed along `{torus.along.id}`"
+        report.add(
+            Code.CHOICE,
+            message,
+            torus.along.span,
+            "",
+            "write `torus`, `torus along rows` or `torus along columns`",
+        )
+    return _ALONG.get(torus.along.id, OPEN)
+
+
+def add_damage(wafer: Wafer, entries: tuple[ast.WaferEntry | ast.SystemEntry, ...], report: Report) -> Wafer:
+    """The wafer with the dead dies and links among the entries, those off the mesh noted."""
     dies, links = set(wafer.dead_dies), set(wafer.dead_links)
     size = (
         f"the mesh is {wafer.rows} x {wafer.cols}: rows 0 to {wafer.rows - 1}, columns 0 to {wafer.cols - 1}"
@@ -213,9 +234,9 @@ def _damage(wafer: Wafer, entries: tuple[ast.WaferEntry, ...], report: Report) -
         elif isinstance(entry, ast.DeadLink):
             if not (on_mesh(entry.a, entry.span) and on_mesh(entry.b, entry.span)):
                 continue
-            if not are_neighbours(_coordinate(entry.a), _coordinate(entry.b)):
+            if not wafer.joins(_coordinate(entry.a), _coordinate(entry.b)):
                 message = f"{_coordinate(entry.a)} and {_coordinate(entry.b)} are not neighbours"
-                report.add(Code.OFF_MESH, message, entry.span, "", "a link joins dies that share an edge")
+                report.add(Code.OFF_MESH, message, entry.span, "", wafer.what_links_join())
                 continue
             links.add(dead_link(_coordinate(entry.a), _coordinate(entry.b)))
     return replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))

@@ -250,7 +250,12 @@ def _with_setting(selection: Selection, setting: ast.Setting) -> Selection:
 
 
 def _with_wafer(selection: Selection, entry: ast.WaferEntry) -> Selection:
-    """The selection with an entry of the wafer: a mesh or section replaces that of the file, damage is added."""
+    """The selection with an entry of the wafer: a mesh or section replaces that of the file, damage is added, to the
+    system if there is one."""
+    if selection.system is not None and isinstance(entry, ast.DeadDie | ast.DeadLink):
+        within = selection.system.body
+        damaged = replace(within, lines=(*within.lines, entry))
+        return replace(selection, system=replace(selection.system, body=damaged))
     wafer = selection.wafer
     body: ast.Body[ast.WaferEntry] = wafer.body or ast.Body()
 

@@ -23,7 +23,7 @@ from wscc.frontend.mistakes import Stop, diagnose
 from wscc.frontend.scan import WORDS, check_text
 
 _MAX_ERRORS: Final = 8
-_ITEM: Final = re.compile(r"(?:wafer|model|block|train)\s+[A-Za-z_]")
+_ITEM: Final = re.compile(r"(?:wafer|system|model|block|train)\s+[A-Za-z_]")
 _STARTS: Final = (
     "start",
     "setting",

@@ -21,6 +21,7 @@ from wscc.frontend.names import BATCH, NameCheck
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides, as_usage_error, override, pin
 from wscc.frontend.report import Report
 from wscc.frontend.select import Selection, select
+from wscc.frontend.systems import resolve_system
 from wscc.frontend.training import check_degrees, resolve_train
 from wscc.machine.wafer import Wafer
 
@@ -76,6 +77,8 @@ def pins(file: ast.File, overrides: Overrides = NO_OVERRIDES) -> tuple[ast.Pin, 
 def _resolve(selection: Selection) -> Resolved:
     report = Report()
     wafer = resolve_wafer(selection.wafer, report)
+    if wafer is not None and selection.system is not None:
+        wafer = resolve_system(selection.system, wafer, report)
     config = resolve_train(selection.train, report)
     _check_names(selection, report)
     sizes = _sizes(selection.model, report)

@@ -20,7 +20,7 @@ WORDS: Final = re.compile(
     r'#[^\r\n]*|"[^"\x00-\x1f]*"?|[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|\S'
 )
 _CLOSER: Final = {"(": ")", "[": "]", "{": "}"}
-_ITEM: Final = re.compile(r"(?:wafer|model|block|train)[ \t]+[A-Za-z_]")
+_ITEM: Final = re.compile(r"(?:wafer|system|model|block|train)[ \t]+[A-Za-z_]")
 
 
 def span_at(source: Source, start: int, end: int) -> Span:

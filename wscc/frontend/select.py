@@ -11,17 +11,19 @@ from wscc.frontend import ast
 from wscc.frontend.builtins import BUILTINS
 from wscc.frontend.report import Report, hint
 
-Named = TypeVar("Named", ast.Model, ast.Wafer)
+Named = TypeVar("Named", ast.Model, ast.Wafer, ast.System)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One training run as written: the train section, what it names, and every block."""
+    """One training run as written: the train section, what it names, and every block. On a system, `wafer` is what it
+    is made of."""
 
     train: ast.Train
     model: ast.Model
     wafer: ast.Wafer
     blocks: Mapping[str, ast.Block]
+    system: ast.System | None = None
 
 
 def select(file: ast.File) -> Selection:
@@ -30,21 +32,39 @@ def select(file: ast.File) -> Selection:
     trains = [i for i in file.items if isinstance(i, ast.Train)]
     models = [i for i in file.items if isinstance(i, ast.Model)]
     wafers = [i for i in file.items if isinstance(i, ast.Wafer)]
+    systems = [i for i in file.items if isinstance(i, ast.System)]
     blocks = [i for i in file.items if isinstance(i, ast.Block)]
-    for named, what in ((models, "model"), (wafers, "wafer"), (blocks, "block")):
-        report.unique(((n.name.id, n.name.span) for n in named), what)
+    for names, what in (
+        ([m.name for m in models], "model"),
+        ([*(w.name for w in wafers), *(s.name for s in systems)], "wafer"),
+        ([b.name for b in blocks], "block"),
+    ):
+        report.unique(((n.id, n.span) for n in names), what)
     for b in blocks:
         if b.name.id in BUILTINS:
             message = f"`{b.name.id}` is an operation already"
             report.add(Code.DUPLICATE, message, b.name.span, "", "give the block another name")
     train = _only_train(file, trains, report)
     model = _named(train.model, models, "model", report) if train else None
-    wafer = _named(train.wafer, wafers, "wafer", report) if train else None
+    system = next((s for s in systems if train and s.name.id == train.wafer.id), None)
+    wafer = _wafer_of(system or train, wafers, report) if train else None
     report.finish()
     assert train is not None
     assert model is not None
     assert wafer is not None
-    return Selection(train, model, wafer, {b.name.id: b for b in blocks})
+    return Selection(train, model, wafer, {b.name.id: b for b in blocks}, system)
+
+
+def _wafer_of(of: ast.Train | ast.System, wafers: Iterable[ast.Wafer], report: Report) -> ast.Wafer | None:
+    """The wafer that a system is made of, or that is trained on."""
+    if isinstance(of, ast.Train):
+        return _named(of.wafer, wafers, "wafer", report)
+    entry = next((e for e in of.body.lines if isinstance(e, ast.Wafers)), None)
+    if entry is None:
+        example = "add, for example, `wafers 2 x 2 of temp`"
+        report.add(Code.MISSING, f"system `{of.name.id}` has no `wafers`", of.name.span, "", example)
+        return None
+    return _named(entry.wafer, wafers, "wafer", report)
 
 
 def _only_train(file: ast.File, trains: Sequence[ast.Train], report: Report) -> ast.Train | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Generic, TypeVar
 
+from wscc.machine.wafer import Wafer
+
 STORE_AND_FORWARD: Final = "store-and-forward"
 CUT_THROUGH: Final = "cut-through"
 LINK_MODELS: Final = (CUT_THROUGH, STORE_AND_FORWARD)
@@ -41,6 +43,15 @@ class LinkTimes(Generic[N]):
     def span(self, size: int) -> N:
         """Byte times from the start of a message to the arrival of its last byte."""
         return self.on_link(size) + self.latency
+
+
+def joint_times(wafer: Wafer) -> tuple[tuple[float, float, int], ...]:
+    """Of the links between wafers of a system, by class: what a byte takes, and the latency, both in byte times of the
+    wafer's own links; and the flit. The first is class 1 (`Wafer.link_class`)."""
+    own = wafer.link.bandwidth
+    return tuple(
+        (own / link.bandwidth, float(exact(link.latency) * own), link.flit) for link in wafer.links[1:]
+    )
 
 
 def exact(seconds: Fraction | float) -> Fraction:

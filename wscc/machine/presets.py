@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from wscc.diagnostics import Code, fail
 from wscc.diagnostics.spelling import did_you_mean
-from wscc.machine.wafer import Die, Link, Wafer
+from wscc.machine.wafer import OPEN, Die, Link, Torus, Wafer
 
 Facts = Mapping[str, Any]
 
@@ -53,7 +53,9 @@ def _wafer(name: str, facts: Facts) -> Wafer:
             latency=facts["hop_latency_s"],
             flit=facts.get("flit_bytes", link.flit),
             energy=facts["link_pj_per_bit"] / 1e12 if "link_pj_per_bit" in facts else link.energy,
+            channels=facts.get("channels", link.channels),
         ),
+        torus=Torus(rows=True, cols=True) if facts.get("torus") else OPEN,
     )
 
 

@@ -7,28 +7,49 @@ ties broken by the order in which neighbours are listed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from heapq import heappop, heappush
 from itertools import pairwise, product
+from math import ceil
 
-from wscc.machine.wafer import Coordinate, Wafer, dead_link
+from wscc.machine.wafer import OPEN, Coordinate, Torus, Wafer, dead_link, ends_around
 
 UNREACHABLE = -1
 
 Path = tuple[int, ...]
+Hop = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Slowness:
+    """How many times as long as on the wafer's own links a byte takes on a link, and the first byte (its latency)."""
+
+    byte: float
+    latency: float
+
+    @property
+    def hops(self) -> int:
+        """For how many hops the link counts where dies are placed."""
+        return max(1, ceil(self.byte), ceil(self.latency))
 
 
 @dataclass(frozen=True)
 class Topology:
     """`neighbours[d]` are the dies with a live link to d, in the order in which paths prefer them.
 
-    `grid` is (rows, columns) where dies lie on one, so that XY paths exist; die d is then row-major.
+    `grid` is (rows, columns) where dies lie on one, so that XY paths exist; die d is then row-major, and `torus` says
+    which ends of the grid are joined. `wafers` is the extent of one wafer of a system, and `slow` the links between
+    them.
     """
 
     live: tuple[int, ...]
     neighbours: tuple[tuple[int, ...], ...]
     grid: tuple[int, int] | None = None
+    torus: Torus = OPEN
+    wafers: tuple[int, int] | None = None
+    slow: tuple[tuple[Hop, Slowness], ...] = ()
     _distances: dict[int, list[int]] = field(default_factory=dict, compare=False, repr=False)
     _paths: dict[tuple[int, int], Path | None] = field(default_factory=dict, compare=False, repr=False)
 
@@ -47,7 +68,11 @@ class Topology:
             if coordinate not in wafer.dead_dies:
                 live.append(die := wafer.number(coordinate))
                 neighbours[die] = _mesh_neighbours(wafer, coordinate, (rows, cols))
-        return Topology(tuple(live), tuple(neighbours), (rows, wafer.cols))
+        torus = Torus(wafer.torus.rows and cols == wafer.cols, wafer.torus.cols and rows == wafer.rows)
+        joint = wafer.joint
+        extent = None if joint is None else (joint.rows, joint.cols)
+        slow = _slow(wafer, live, neighbours)
+        return Topology(tuple(live), tuple(neighbours), (rows, wafer.cols), torus, extent, slow)
 
     def part(self, dies: Collection[int]) -> Topology:
         """The same machine with all dies but `dies` dead."""
@@ -58,7 +83,8 @@ class Topology:
         neighbours: list[tuple[int, ...]] = [()] * self.dies
         for die in live:
             neighbours[die] = tuple(n for n in self.neighbours[die] if n in alive)
-        return Topology(live, tuple(neighbours), self.grid)
+        slow = tuple((hop, s) for hop, s in self.slow if alive.issuperset(hop))
+        return Topology(live, tuple(neighbours), self.grid, self.torus, self.wafers, slow)
 
     @property
     def dies(self) -> int:
@@ -73,6 +99,19 @@ class Topology:
     def links(self) -> tuple[tuple[int, int], ...]:
         """Every live link in each of its two directions, sorted."""
         return tuple(sorted((a, b) for a in self.live for b in self.neighbours[a]))
+
+    @cached_property
+    def slowness(self) -> Mapping[Hop, Slowness]:
+        """The links that are not as those of the wafer itself."""
+        return dict(self.slow)
+
+    @cached_property
+    def byte_times(self) -> tuple[float, ...] | None:
+        """By link, in the order of `links`: how long a byte takes, in byte times of the wafer's own links; None where
+        all take one."""
+        if all(s.byte == 1 for _, s in self.slow):
+            return None
+        return tuple(self.slowness[link].byte if link in self.slowness else 1.0 for link in self.links)
 
     @cached_property
     def islands(self) -> tuple[tuple[int, ...], ...]:
@@ -90,7 +129,7 @@ class Topology:
     def colours(self) -> tuple[int, ...] | None:
         """A 2-colouring: 0 or 1 for each die (dead dies: 0), different at both ends of a link; None if there is none.
 
-        A mesh has one: rings have an even number of dies, and paths alternate.
+        A mesh has one: rings have an even number of dies, and paths alternate. So has a torus of even rows and columns.
         """
         colour = [UNREACHABLE] * self.dies
         for island in self.islands:
@@ -129,6 +168,21 @@ class Topology:
         """Hops from `a` to `b`, or `UNREACHABLE`."""
         return self.distances(b)[a]
 
+    def lengths(self, to: int) -> list[int]:
+        """As `distances`, where a link between wafers counts for as many hops as it is slower."""
+        if not self.slow:
+            return self.distances(to)
+        lengths = [UNREACHABLE] * self.dies
+        queue = [(0, to)] if self.is_live(to) else []
+        while queue:
+            length, die = heappop(queue)
+            if lengths[die] == UNREACHABLE:
+                lengths[die] = length
+                for n in self.neighbours[die]:
+                    slow = self.slowness.get((n, die))
+                    heappush(queue, (length + (slow.hops if slow else 1), n))
+        return lengths
+
     def shortest_path(self, a: int, b: int) -> Path | None:
         """The dies of a shortest live path, both ends included; the first by the order of neighbours."""
         hops = self.distances(b)
@@ -141,10 +195,11 @@ class Topology:
         return tuple(path)
 
     def xy_path(self, a: int, b: int) -> Path | None:
-        """The path along the row, then along the column; None where a die or link on it is dead, or without a grid."""
+        """The path along the row, then along the column, the shorter way around a torus; None where a die or link on it
+        is dead, or without a grid."""
         if self.grid is None:
             return None
-        path = _xy(self.coordinate(a), self.coordinate(b), self.grid[1])
+        path = _xy(self.coordinate(a), self.coordinate(b), self.grid, self.torus)
         alive = self.is_live(a) and all(self.are_adjacent(x, y) for x, y in pairwise(path))
         return path if alive else None
 
@@ -185,19 +240,39 @@ def mesh_topology(wafer: Wafer) -> Topology:
 
 
 def _mesh_neighbours(wafer: Wafer, die: Coordinate, extent: tuple[int, int]) -> tuple[int, ...]:
-    r, c = die
     return tuple(
         wafer.number(n)
-        for n in ((r, c - 1), (r, c + 1), (r - 1, c), (r + 1, c))
-        if 0 <= n[0] < extent[0]
-        and 0 <= n[1] < extent[1]
+        for n in ends_around(wafer, die)
+        if n[0] < extent[0]
+        and n[1] < extent[1]
         and n not in wafer.dead_dies
-        and dead_link((r, c), n) not in wafer.dead_links
+        and dead_link(die, n) not in wafer.dead_links
     )
 
 
-def _xy(a: Coordinate, b: Coordinate, cols: int) -> Path:
-    (ra, ca), (rb, cb) = a, b
-    right, down = (1 if cb >= ca else -1), (1 if rb >= ra else -1)
-    row = [ra * cols + c for c in range(ca, cb, right)]
-    return (*row, *(r * cols + cb for r in range(ra, rb, down)), rb * cols + cb)
+def _slow(
+    wafer: Wafer, live: list[int], neighbours: list[tuple[int, ...]]
+) -> tuple[tuple[Hop, Slowness], ...]:
+    if wafer.joint is None:
+        return ()
+    own, *others = wafer.links
+    ratios = [
+        Slowness(own.bandwidth / link.bandwidth, link.latency / own.latency if own.latency else 1.0)
+        for link in others
+    ]
+    hops = ((a, b) for a in live for b in neighbours[a])
+    return tuple((h, ratios[c - 1]) for h in hops if (c := wafer.link_class(*h)))
+
+
+def _xy(a: Coordinate, b: Coordinate, grid: tuple[int, int], torus: Torus) -> Path:
+    (ra, ca), (rb, cb), cols = a, b, grid[1]
+    row = [ra * cols + c for c in _steps(ca, cb, cols, torus.rows)]
+    return (*row, *(r * cols + cb for r in _steps(ra, rb, grid[0], torus.cols)), rb * cols + cb)
+
+
+def _steps(a: int, b: int, extent: int, closed: bool) -> Iterable[int]:
+    """The positions from `a` on to `b`, which is left out; the shorter way where the ends are joined."""
+    step = 1 if b >= a else -1
+    if closed and 2 * abs(b - a) > extent:
+        return [(a - step * i) % extent for i in range(extent - abs(b - a))]
+    return range(a, b, step)

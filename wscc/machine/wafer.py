@@ -1,9 +1,10 @@
-"""Wafers: meshes of dies joined by links, some of them dead. SI units throughout."""
+"""Wafers: meshes of dies joined by links, some of them dead; tori, and systems of wafers. SI units throughout."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Annotated, Final
 
 from wscc.diagnostics import Code, CompileError, Diagnostic
@@ -50,8 +51,62 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Torus:
+    """Whether a link joins both ends of each row, and of each column. Where there are two dies or fewer it would join
+    what a link joins already, and there is none."""
+
+    rows: bool = False
+    cols: bool = False
+
+
+OPEN: Final = Torus()
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """Where wafers of `rows` x `cols` dies meet edge to edge. `link` is all that joins two edges, whose bandwidth its
+    ports share; `ports` are the places along every edge whose dies have one, counted from 0, or from -1 backwards
+    (empty: all of them)."""
+
+    rows: Annotated[int, Limits(least=1, most=MAX_DIES)]
+    cols: Annotated[int, Limits(least=1, most=MAX_DIES)]
+    link: Link = Link()
+    ports: tuple[Annotated[int, Limits(least=-MAX_DIES, most=MAX_DIES)], ...] = ()
+
+    def places(self, edge: int) -> frozenset[int]:
+        """The places with a port on an edge of so many dies."""
+        return (
+            frozenset(p % edge for p in self.ports if -edge <= p < edge)
+            if self.ports
+            else frozenset(range(edge))
+        )
+
+    def has_port(self, a: Coordinate, b: Coordinate) -> bool:
+        """Whether the edges of two wafers have a link at these neighbouring dies."""
+        if not self.ports:
+            return True
+        return (
+            a[0] % self.rows in self.places(self.rows)
+            if a[0] == b[0]
+            else a[1] % self.cols in self.places(self.cols)
+        )
+
+    @property
+    def links(self) -> tuple[Link, Link]:
+        """One link of a port: on an edge beside which a row goes on, and on one beside which a column does."""
+        side, end = (len(self.places(edge)) or 1 for edge in (self.rows, self.cols))
+        return self._shared(side), self._shared(end)
+
+    def _shared(self, ports: int) -> Link:
+        return replace(self.link, bandwidth=max(1, self.link.bandwidth // ports))
+
+
+@dataclass(frozen=True, slots=True)
 class Wafer:
     """Dies are numbered row * cols + column; a dead link is the sorted pair of its ends (see `dead_link`).
+
+    With a `joint` it is a system: the mesh is cut into wafers, and links that lead from one to another are those of
+    the joint. With a `torus` its ends are joined; those of a system by links of the joint.
 
     Raises `CompileError` with every mistake: W005 a number out of range, W003 a mesh beyond `MAX_DIES`,
     W304 damage that is not on the mesh.
@@ -64,6 +119,8 @@ class Wafer:
     link: Link = Link()
     dead_dies: frozenset[Coordinate] = frozenset()
     dead_links: frozenset[DeadLink] = frozenset()
+    torus: Torus = OPEN
+    joint: Joint | None = None
 
     def __post_init__(self) -> None:
         if mistakes := [*self._number_mistakes()] or [*self._damage_mistakes()]:
@@ -82,13 +139,61 @@ class Wafer:
     def live_links(self) -> int:
         """Live links between neighbours, each of its two directions counted."""
         around = {
-            dead_link((r, c), n)
-            for r, c in self.dead_dies
-            for n in ((r, c - 1), (r, c + 1), (r - 1, c), (r + 1, c))
-            if self._is_on_mesh(n)
+            dead_link(die, n) for die in self.dead_dies for n in ends_around(self, die) if self.joins(die, n)
         }
-        built = self.rows * (self.cols - 1) + self.cols * (self.rows - 1)
-        return 2 * (built - len(self.dead_links | around))
+        return 2 * (self._built_links() - len(self.dead_links | around))
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The classes of links: that of the wafer first, then those that join wafers in a row, and in a column."""
+        return (self.link,) if self.joint is None else (self.link, *self.joint.links)
+
+    @property
+    def channels(self) -> int:
+        """The virtual channels that every link has."""
+        return min(link.channels for link in self.links)
+
+    def joins(self, a: Coordinate, b: Coordinate) -> bool:
+        """Whether the machine has a link between two coordinates on the mesh, dead or alive."""
+        down, right = abs(a[0] - b[0]), abs(a[1] - b[1])
+        is_row = down == 0 and (right == 1 or (self.torus.rows and right == self.cols - 1 > 1))
+        is_column = right == 0 and (down == 1 or (self.torus.cols and down == self.rows - 1 > 1))
+        if not (is_row or is_column):
+            return False
+        return self.joint is None or not self.is_across(a, b) or self.joint.has_port(a, b)
+
+    def is_across(self, a: Coordinate, b: Coordinate) -> bool:
+        """Whether the link between two neighbours leads from a wafer of a system to another, or around it."""
+        if self.joint is None:
+            return False
+        rows, cols = self.joint.rows, self.joint.cols
+        is_far = abs(a[0] - b[0]) + abs(a[1] - b[1]) > 1
+        return is_far or (a[0] // rows, a[1] // cols) != (b[0] // rows, b[1] // cols)
+
+    def link_class(self, a: int, b: int) -> int:
+        """The class of the link between two neighbouring dies: its place in `links`."""
+        if self.joint is None:
+            return 0
+        ends = self.coordinate(a), self.coordinate(b)
+        return 0 if not self.is_across(*ends) else 1 if ends[0][0] == ends[1][0] else 2
+
+    def unbuilt_links(self) -> Iterator[DeadLink]:
+        """Neighbours on the mesh that no link joins: edges of wafers without a port."""
+        if self.joint is not None and self.joint.ports:
+            for die in product(range(self.rows), range(self.cols)):
+                for n in ((die[0], die[1] + 1), (die[0] + 1, die[1])):
+                    if self._is_on_mesh(n) and not self.joins(die, n):
+                        yield (die, n)
+
+    def _built_links(self) -> int:
+        wraps = (self.torus.rows and self.cols > 2) * self.rows + (
+            self.torus.cols and self.rows > 2
+        ) * self.cols
+        mesh = self.rows * (self.cols - 1) + self.cols * (self.rows - 1)
+        if self.joint is None or not self.joint.ports:
+            return mesh + wraps
+        dies = product(range(self.rows), range(self.cols))
+        return sum(self.joins(die, n) for die in dies for n in ends_around(self, die)) // 2
 
     def number(self, coordinate: Coordinate) -> int:
         """The number of the die at (row, column)."""
@@ -96,7 +201,12 @@ class Wafer:
 
     def with_faster_links(self, factor: int) -> Wafer:
         """The same wafer with links of so many times the bandwidth."""
-        return replace(self, link=replace(self.link, bandwidth=self.link.bandwidth * factor))
+
+        def faster(link: Link) -> Link:
+            return replace(link, bandwidth=link.bandwidth * factor)
+
+        joint = self.joint and replace(self.joint, link=faster(self.joint.link))
+        return replace(self, link=faster(self.link), joint=joint)
 
     def coordinate(self, die: int) -> Coordinate:
         """(row, column) of a die."""
@@ -110,9 +220,23 @@ class Wafer:
             yield Diagnostic(Code.LIMIT, f"{mesh}; the largest has {MAX_DIES}", help="use a smaller mesh")
         mistakes = [("die", m) for m in (*beyond_limits(self.die), *self.die.disagreements())]
         mistakes += [("link", m) for m in beyond_limits(self.link)]
+        mistakes += [("joint", m) for m in self._joint_mistakes()]
         for section, (name, words) in mistakes:
             message = f"wafer `{self.name}`: {section} {name.replace('_', ' ')} {words}"
             yield Diagnostic(Code.NUMBER, message)
+
+    def _joint_mistakes(self) -> Iterator[tuple[str, str]]:
+        if self.joint is None:
+            return
+        yield from (*beyond_limits(self.joint), *beyond_limits(self.joint.link))
+        if self.joint.rows < 1 or self.joint.cols < 1:
+            return
+        if self.rows % self.joint.rows or self.cols % self.joint.cols:
+            yield "mesh", f"of {self.joint.rows} x {self.joint.cols} dies does not divide that of the system"
+        many_rows, many_cols = self.rows > self.joint.rows, self.cols > self.joint.cols
+        for is_joined, edge in ((many_cols, self.joint.rows), (many_rows, self.joint.cols)):
+            if is_joined and not self.joint.places(edge):
+                yield "ports", f"are none of an edge of {edge} dies"
 
     def _damage_mistakes(self) -> Iterator[Diagnostic]:
         extent = f"rows are 0 to {self.rows - 1}, columns 0 to {self.cols - 1}"
@@ -125,11 +249,17 @@ class Wafer:
             strays = [end for end in (a, b) if not self._is_on_mesh(end)]
             if strays:
                 yield Diagnostic(Code.OFF_MESH, f"{link}: die {strays[0]} {off}", help=extent)
-            elif not are_neighbours(a, b):
+            elif not self.joins(a, b):
                 message = f"{link} does not join two neighbours"
-                yield Diagnostic(Code.OFF_MESH, message, help="name two dies that share an edge")
+                yield Diagnostic(Code.OFF_MESH, message, help=self.what_links_join())
             else:
                 assert a < b, "dead links are sorted pairs: make them with `dead_link`"
+
+    def what_links_join(self) -> str:
+        """Words for whoever names a link that does not exist."""
+        ends = " or the two ends of a closed row or column" if self.torus != OPEN else ""
+        ports = "; between wafers, dies with a port" if self.joint and self.joint.ports else ""
+        return f"name two dies that share an edge{ends}{ports}"
 
     def _is_on_mesh(self, coordinate: Coordinate) -> bool:
         return 0 <= coordinate[0] < self.rows and 0 <= coordinate[1] < self.cols
@@ -145,6 +275,12 @@ def dead_links(pairs: Iterable[tuple[Coordinate, Coordinate]]) -> frozenset[Dead
     return frozenset(dead_link(a, b) for a, b in pairs)
 
 
-def are_neighbours(a: Coordinate, b: Coordinate) -> bool:
-    """Whether two coordinates share an edge."""
-    return abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1
+def ends_around(wafer: Wafer, die: Coordinate) -> Iterator[Coordinate]:
+    """The coordinates where links of a die end: left, right, up and down, around the ends of a torus; dead or not."""
+    (r, c), (rows, cols) = die, (wafer.rows, wafer.cols)
+    around = wafer.torus.rows and cols > 2, wafer.torus.cols and rows > 2
+    for n_r, n_c in ((r, c - 1), (r, c + 1), (r - 1, c), (r + 1, c)):
+        if (0 <= n_r < rows or around[1]) and (0 <= n_c < cols or around[0]):
+            end = (n_r % rows, n_c % cols)
+            if wafer.joint is None or wafer.joins(die, end):
+                yield end

@@ -9,12 +9,30 @@ Place = tuple[int, int]  # row, column of a die
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """A mesh of `rows` x `cols` dies with its damage; each of `dead_links` joins two places, in any order."""
+    """A mesh of `rows` x `cols` dies with its damage; each of `dead_links` joins two places, in any order.
+
+    `closed_rows`, `closed_cols`: links join both ends of each row or column. `wafer` is the extent of one wafer of a
+    system, and `unbuilt` are the neighbours in it that no link joins."""
 
     rows: int
     cols: int
     dead_dies: frozenset[Place] = frozenset()
     dead_links: frozenset[tuple[Place, Place]] = frozenset()
+    closed_rows: bool = False
+    closed_cols: bool = False
+    wafer: Place | None = None
+    unbuilt: frozenset[tuple[Place, Place]] = frozenset()
+
+    def is_around(self, a: Place, b: Place) -> bool:
+        """Whether a link around the mesh joins two places."""
+        down, right = abs(a[0] - b[0]), abs(a[1] - b[1])
+        is_row = self.closed_rows and down == 0 and right == self.cols - 1 > 1
+        return is_row or (self.closed_cols and right == 0 and down == self.rows - 1 > 1)
+
+    def is_across(self, a: Place, b: Place) -> bool:
+        """Whether neighbours lie on different wafers."""
+        w = self.wafer
+        return w is not None and (a[0] // w[0], a[1] // w[1]) != (b[0] // w[0], b[1] // w[1])
 
 
 @dataclass(frozen=True, slots=True)

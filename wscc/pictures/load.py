@@ -27,6 +27,7 @@ _PITCH: Final = 66.0
 _SIDE: Final = 28.0  # of a die
 _EDGE: Final = 22.0
 _APART: Final = 4.0  # of the two directions of a link, from the middle
+_STUB: Final = 13.0  # of a link around a torus, at both of its ends
 _LEAST: Final = 480.0
 # From little to much; the first is for what carries anything at all.
 _SCALE: Final = ("#fde68a", "#fbbf24", "#f97316", "#dc2626", "#7f1d1d")
@@ -78,11 +79,19 @@ def _dies(facts: LoadMap) -> Iterator[str]:
 def _link(load: LinkLoad, most: int) -> str:
     (x1, y1), (x2, y2) = _centre(load.source), _centre(load.target)
     dx, dy = (x2 > x1) - (x2 < x1), (y2 > y1) - (y2 < y1)
+    if is_far := abs(x2 - x1) + abs(y2 - y1) > 1.5 * _PITCH:  # around a torus: it leaves on the other side
+        dx, dy = -dx, -dy
     sx, sy = -dy * _APART, dx * _APART
     reach = _SIDE / 2
-    ends = (x1 + sx + dx * reach, y1 + sy + dy * reach, x2 + sx - dx * reach, y2 + sy - dy * reach)
+    start, end = (x1 + sx + dx * reach, y1 + sy + dy * reach), (x2 + sx - dx * reach, y2 + sy - dy * reach)
+    stub = (dx * _STUB, dy * _STUB)
+    ends = (
+        [(*start, start[0] + stub[0], start[1] + stub[1]), (end[0] - stub[0], end[1] - stub[1], *end)]
+        if is_far
+        else [(*start, *end)]
+    )
     colour = _colour(load.bytes, most)
-    shape = line(*ends, colour, 5 if load.bytes else 2)
+    shape = "".join(line(*e, colour, 5 if load.bytes else 2) for e in ends)
     return titled(shape, f"{load.source} to {load.target}: {load.bytes:,} bytes")
 
 

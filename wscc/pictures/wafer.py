@@ -64,7 +64,8 @@ def _numbers(mesh: Mesh) -> Iterator[str]:
 
 
 def _links(mesh: Mesh) -> Iterator[str]:
-    """A short line between neighbours that can talk; a cross where the link between them is dead."""
+    """A short line between neighbours that can talk, a thick one between wafers, a stub at both ends of a link around
+    a torus; a cross where the link between them is dead."""
     dead = {frozenset(pair) for pair in mesh.dead_links}
     for r in range(mesh.rows):
         for c in range(mesh.cols):
@@ -74,8 +75,28 @@ def _links(mesh: Mesh) -> Iterator[str]:
                 (x1, y1), (x2, y2) = _centre((r, c)), _centre(other)
                 if frozenset({(r, c), other}) in dead:
                     yield _cross((x1 + x2) / 2, (y1 + y2) / 2, 4)
-                else:
-                    yield line(x1, y1, x2, y2, "#d1d5db", 2)
+                elif ((r, c), other) not in mesh.unbuilt:
+                    yield line(
+                        x1, y1, x2, y2, *(("#9ca3af", 5) if mesh.is_across((r, c), other) else ("#d1d5db", 2))
+                    )
+    yield from _around(mesh, dead)
+
+
+def _around(mesh: Mesh, dead: set[frozenset[Place]]) -> Iterator[str]:
+    """The stubs of links around a torus."""
+    rows = [((r, 0), (r, mesh.cols - 1)) for r in range(mesh.rows) if mesh.closed_rows and mesh.cols > 2]
+    columns = [((0, c), (mesh.rows - 1, c)) for c in range(mesh.cols) if mesh.closed_cols and mesh.rows > 2]
+    for first, last in (*rows, *columns):
+        if not mesh.dead_dies & {first, last} and frozenset({first, last}) not in dead:
+            yield _stub(first, first[0] == last[0], -1)
+            yield _stub(last, first[0] == last[0], 1)
+
+
+def _stub(place: Place, in_row: bool, step: int, colour: str = "#d1d5db") -> str:
+    """A line that leaves the mesh from a die."""
+    x, y = _centre(place)
+    dx, dy = (step * (_WIDE / 2 + _GAP * 0.7), 0.0) if in_row else (0.0, step * (_HIGH / 2 + _GAP * 0.7))
+    return line(x, y, x + dx, y + dy, colour, 3 if colour == ACCENT else 2)
 
 
 def _cross(x: float, y: float, size: float) -> str:
@@ -121,10 +142,10 @@ def _labels(facts: WaferMap) -> Iterator[str]:
 
 def _rings(facts: WaferMap) -> Iterator[str]:
     for ring in facts.rings:
-        yield from _ring(ring)
+        yield from _ring(ring, facts.mesh)
 
 
-def _ring(ring: Ring) -> Iterator[str]:
+def _ring(ring: Ring, mesh: Mesh) -> Iterator[str]:
     """Hops between neighbours are whole lines, longer ones dashed; a dot on each die, a larger one on the first."""
     points = [(_centre(p)[0], _corner(p)[1] + _HIGH * _RING_AT) for p in ring.places]
     hops = [*pairwise(ring.places)]
@@ -133,6 +154,10 @@ def _ring(ring: Ring) -> Iterator[str]:
     for a, b in hops:
         (x1, y1), (x2, y2) = (_centre(p) for p in (a, b))
         shift = _HIGH * (_RING_AT - 0.5)
+        if mesh.is_around(a, b):
+            in_row = a[0] == b[0]
+            yield from (_stub(p, in_row, 1 if p == max(a, b) else -1, ACCENT) for p in (a, b))
+            continue
         near = abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1
         more = {} if near else {"stroke_dasharray": "5 4", "opacity": 0.6}
         yield line(x1, y1 + shift, x2, y2 + shift, ACCENT, 3, stroke_linecap="round", **more)

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from wscc.machine.topology import Topology
 from wscc.routing.certificate import Certificate, certify
 from wscc.routing.columns import Pool
 from wscc.routing.cuts import best_block, best_simple_cut
@@ -50,21 +51,26 @@ def lower_bound(routing: Routing, unit: int = 1) -> Certificate | None:
 
 def _candidates(routing: Routing) -> Iterator[list[int]]:
     """Whole link lengths that may prove a good bound, the cheapest to compute first."""
-    yield from (whole_lengths(p) for p in routing.prices)
+    yield from (_lengths(routing.topology, p) for p in routing.prices)
     demands = merged_demands(routing.flows)
-    fixed = _pinned_bytes(routing)
+    fixed = _pinned_load(routing)
     if fixed.any():
         yield [int(i == fixed.argmax()) for i in range(len(fixed))]
     if demands:
-        yield whole_lengths(best_simple_cut(routing.topology, demands, fixed).prices)
-        yield whole_lengths(best_block(routing.topology, demands, fixed).prices)
-        yield whole_lengths(_unrestricted_prices(routing, demands, fixed))
+        yield _lengths(routing.topology, best_simple_cut(routing.topology, demands, fixed).prices)
+        yield _lengths(routing.topology, best_block(routing.topology, demands, fixed).prices)
+        yield _lengths(routing.topology, _unrestricted_prices(routing, demands, fixed))
+
+
+def _lengths(topology: Topology, prices: Floats) -> list[int]:
+    """Whole lengths of links for a byte, from prices for a byte time."""
+    return whole_lengths(prices if topology.byte_times is None else prices * np.array(topology.byte_times))
 
 
 def _unrestricted_prices(routing: Routing, demands: Sequence[Demand], fixed: Floats) -> Floats:
     """Link prices of the best bound by column generation over all paths, to the farthest destination of each demand."""
     search = UnrestrictedSearch(routing.topology, demands)
-    pool = Pool(len(demands), routing.topology.links)
+    pool = Pool(len(demands), routing.topology)
     amounts = np.array([d.bytes for d in demands], float)
     load, best = negotiate(search, pool, amounts, fixed, routing.initial_load.astype(float), _RESPONSES)
     for _ in range(_ROUNDS):
@@ -80,14 +86,15 @@ def _unrestricted_prices(routing: Routing, demands: Sequence[Demand], fixed: Flo
     return best.prices
 
 
-def _pinned_bytes(routing: Routing) -> Floats:
-    """Bytes of pinned flows by link."""
+def _pinned_load(routing: Routing) -> Floats:
+    """Byte times of pinned flows by link."""
     numbers = link_numbers(routing.topology)
     fixed = np.zeros(len(numbers))
     for f in routing.flows:
         if f.pinned:
             fixed[numbers[f.source, f.destination]] += f.bytes
-    return fixed
+    slow = routing.topology.byte_times
+    return fixed if slow is None else fixed * np.array(slow)
 
 
 def whole_lengths(prices: Floats) -> list[int]:

@@ -2,14 +2,16 @@
 
 For any lengths of links that are not negative, bytes x length summed over links is at least the bytes of every
 demand times the length of its shortest path; so the largest load is at least that, divided by the sum of the
-lengths (the dual of the maximum concurrent flow, F. Shahrokhi, D. Matula, J. ACM 37(2), 1990). This file shares
-nothing with the router: whole numbers, one source after the other.
+lengths, each by the byte times that a byte takes on its link (the dual of the maximum concurrent flow,
+F. Shahrokhi, D. Matula, J. ACM 37(2), 1990). This file shares nothing with the router: whole numbers, one source
+after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from heapq import heappop, heappush
 
 from wscc.machine.topology import Topology
@@ -18,7 +20,8 @@ from wscc.routing.flows import Flow
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """`lengths`, by link in the order of `topology.links`, prove that some link carries `bytes` or more."""
+    """`lengths`, by link in the order of `topology.links`, prove that some link carries `bytes` or more, counted in
+    byte times of the wafer's own links where not all are alike."""
 
     lengths: tuple[int, ...]
     bytes: int
@@ -39,8 +42,11 @@ def certify(topology: Topology, flows: Sequence[Flow], lengths: Sequence[int]) -
     for source, groups in contents.items():
         distance = _distances(topology, length, source)
         total += sum(size * max(distance[d] for d in ends) for size, ends in groups.values())
-    length_sum = sum(lengths)
-    return Certificate(tuple(lengths), total // length_sum if length_sum else 0)
+    slow = topology.byte_times
+    length_sum: int | Fraction = sum(lengths)
+    if slow is not None:
+        length_sum = sum((n / Fraction(t) for n, t in zip(lengths, slow, strict=True)), Fraction())
+    return Certificate(tuple(lengths), int(total // length_sum) if length_sum else 0)
 
 
 def _distances(topology: Topology, length: dict[tuple[int, int], int], source: int) -> dict[int, int]:

@@ -4,6 +4,10 @@ A message keeps one channel, and each branch of a multicast waits for itself alo
 take only allowed turns is free of routing deadlock. On a whole mesh channel 0 is west-first and channel 1
 east-first: every path that goes west (or east) only at its beginning, hence every shortest one and every detour of
 a column to the side. Damage leaves room for other turns, which are added while no cycle closes.
+
+On a torus each channel is cut open elsewhere, one at the ends and one half-way, so that a shortest path around a ring
+crosses the cut of one of them at most (the two channels of a dateline, but a message keeps its own). Where rows and
+columns are rings, four channels have every shortest path.
 """
 
 from __future__ import annotations
@@ -15,9 +19,9 @@ from typing import Final
 
 import numpy as np
 
-from wscc.machine.topology import Path, Topology
+from wscc.machine.topology import Hop, Path, Topology
+from wscc.machine.wafer import OPEN, Torus
 from wscc.routing.flows import Ints
-from wscc.routing.loads import Hop
 from wscc.routing.turns import (
     Rule,
     Turn,
@@ -29,6 +33,8 @@ from wscc.routing.turns import (
 )  # fmt: skip
 
 CHANNELS: Final = 2
+# Of a torus by channel, whether rows and columns are cut open half-way or at their ends.
+_CUTS: Final = ((0, 0), (1, 1), (0, 1), (1, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,15 +94,15 @@ def make_channels(
     topology: Topology, numbers: dict[Hop, int], paths: Iterable[Path], count: int = CHANNELS,
     detours: Iterable[Path] = (),
 ) -> tuple[Channel, ...]:  # fmt: skip
-    """`count` (1 or 2) channels that together join the ends of all `paths`.
+    """At most `count` channels that together join the ends of all `paths`: no more than have a use.
 
     On a whole mesh they allow every XY path. On a damaged one each path is added to the first channel on which its
     turns close no cycle, one path after the other (T. Skeie, O. Lysne, I. Theiss, "Layered Shortest Path Routing in
     Irregular System Area Networks", IPDPS 2002); then the turns of the `detours`, the first of them first, and last
     every other turn that closes none.
     """
-    assert count in (1, 2)
-    rules = [_rule(topology, v) for v in range(count)]
+    assert count >= 1
+    rules = [_rule(topology, v) for v in range(min(count, useful_channels(topology)))]
     candidates = all_turns(topology, numbers)
     ruled = [[(numbers[a], numbers[b]) for a, b in candidates if rule(a, b)] for rule in rules]
     turns_by_path = [turns_of(path, numbers) for path in dict.fromkeys(paths)]
@@ -124,15 +130,22 @@ def channel_of(channels: tuple[Channel, ...], turns: Iterable[Turn]) -> int | No
     return next((v for v, channel in enumerate(channels) if needed <= channel.turns), None)
 
 
+def useful_channels(topology: Topology) -> int:
+    """The number of channels beyond which more have no use: every shortest path has one."""
+    return 2 * CHANNELS if topology.torus == Torus(rows=True, cols=True) else CHANNELS
+
+
 def _rule(topology: Topology, channel: int) -> Rule:
     if topology.grid is None:
         return up_down_rule(topology, -channel)
-    return first_direction_rule(topology, 1 if channel else -1)
+    (rows, cols), (half_row, half_col) = topology.grid, _CUTS[channel]
+    cut = (half_row * topology.torus.cols * (rows // 2), half_col * topology.torus.rows * (cols // 2))
+    return first_direction_rule(topology, 1 if channel % 2 else -1, cut)
 
 
 def is_whole(topology: Topology) -> bool:
-    """Whether the topology is a mesh without damage."""
-    if topology.grid is None:
+    """Whether the topology is a mesh without damage, open at its ends."""
+    if topology.grid is None or topology.torus != OPEN:
         return False
     rows, cols = topology.grid
     return len(topology.links) == 2 * (rows * (cols - 1) + cols * (rows - 1))

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wscc.machine.topology import Path, Topology
+from wscc.machine.topology import Hop, Path, Topology
 from wscc.routing.flows import Floats, Ints
-from wscc.routing.loads import Hop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
     """A path or tree of demand number `demand` on a virtual channel. `links` are the distinct links it loads, by
-    their number in `topology.links`; `paths[i]` are the links, in order, to the demand's i-th destination. A link
-    carries the demand's bytes once or, where every destination gets bytes of its own, as often as `times` says."""
+    their number in `topology.links`; `paths[i]` are the links, in order, to the demand's i-th destination. Each byte
+    of the demand loads a link with one byte time or, where links are not alike or every destination gets bytes of its
+    own, with as many as `times` says."""
 
     demand: int
     channel: int
     links: Ints
     paths: tuple[Ints, ...]
-    times: Ints | None = None
+    times: Floats | None = None
 
     def die_paths(self, topology: Topology) -> tuple[Path, ...]:
         """The paths as dies, both ends included."""
@@ -34,17 +34,26 @@ class Column:
 
 @dataclass(eq=False)
 class Pool:
-    """The columns generated so far; `by_demand[d]` are the indices in `columns` of those of demand d. `links` are
-    those of the topology."""
+    """The columns generated so far; `by_demand[d]` are the indices in `columns` of those of demand d."""
 
     demands: int
-    links: Sequence[Hop]
+    topology: Topology
     columns: list[Column] = field(default_factory=list)
     by_demand: list[list[int]] = field(init=False)
     _keys: set[tuple[int, bytes]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.by_demand = [[] for _ in range(self.demands)]
+
+    def weighed(self, columns: Iterable[Column]) -> tuple[Column, ...]:
+        """Columns of a search as they load the links of the topology."""
+        byte_times = self.topology.byte_times
+        if byte_times is None:
+            return tuple(columns)
+        slow = np.array(byte_times)
+        return tuple(
+            replace(c, times=slow[c.links] if c.times is None else slow[c.links] * c.times) for c in columns
+        )
 
     def add(self, columns: Iterable[Column]) -> int:
         """Add the columns whose paths no column of the same demand has; returns how many were added.
@@ -56,7 +65,7 @@ class Pool:
             key = (column.demand, b"".join(path.tobytes() for path in column.paths))
             if key not in self._keys:
                 self._keys.add(key)
-                if not is_simple(column, self.links):
+                if not is_simple(column, self.topology.links):
                     continue
                 self.by_demand[column.demand].append(len(self.columns))
                 self.columns.append(column)
@@ -84,5 +93,5 @@ def loads_of(columns: Sequence[Column], amounts: Floats, links: int) -> Floats:
     return load
 
 
-def _times(column: Column) -> Ints:
-    return np.ones(len(column.links), np.int64) if column.times is None else column.times
+def _times(column: Column) -> Floats:
+    return np.ones(len(column.links)) if column.times is None else column.times

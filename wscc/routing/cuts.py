@@ -27,7 +27,7 @@ _STEPS: Final = 50
 def best_simple_cut(topology: Topology, demands: Sequence[Demand], fixed: Floats) -> Prices:
     """The cut that proves most among: one die, all dies but one, and on a grid one side of a straight line.
 
-    `fixed`: bytes by link of pinned flows. Takes time in proportion to the demands."""
+    `fixed`: byte times by link of pinned flows. Takes time in proportion to the demands."""
     best = _BestCut(topology, fixed)
     sizes, sources = _sizes(demands), _sources(demands)
     ends = np.array([end for d in demands for end in d.destinations], np.int64)
@@ -113,16 +113,18 @@ class _BestCut:
 
     def __init__(self, topology: Topology, fixed: Floats) -> None:
         self.tails, self.heads = np.array(topology.links, np.int64).reshape(-1, 2).T
-        self.fixed = fixed
+        # Byte times of pinned flows; what a link carries in a byte time, and what of pinned flows it does.
+        slow = np.ones(len(fixed)) if topology.byte_times is None else np.array(topology.byte_times)
+        self.capacity, self.fixed = 1 / slow, fixed / slow
         self.prices = Prices(np.zeros(len(fixed)), 0.0)
 
     def offer(self, mask: Mask, enters: float) -> float:
         """The bound that a set of dies proves, which `enters` bytes have to enter; kept if it is the best."""
         into = mask[self.heads] & ~mask[self.tails]
-        links = int(into.sum())
-        proven = (enters + float(self.fixed[into].sum())) / links if links else 0.0
+        capacity = float(self.capacity[into].sum())
+        proven = (enters + float(self.fixed[into].sum())) / capacity if capacity else 0.0
         if proven > self.prices.bound:
-            self.prices = Prices(into / links, proven)
+            self.prices = Prices(into * self.capacity / capacity, proven)
         return proven
 
 

@@ -14,12 +14,12 @@ from typing import Final
 
 import numpy as np
 
-from wscc.machine.topology import Path, Topology
+from wscc.machine.topology import Hop, Path, Topology
 from wscc.routing.channels import Channel, channel_of, make_channels
 from wscc.routing.columns import Column, Pool, is_simple
 from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, merged_demands, single_demands
 from wscc.routing.live_paths import live_path
-from wscc.routing.loads import Hop, link_numbers
+from wscc.routing.loads import link_numbers
 from wscc.routing.negotiation import negotiate
 from wscc.routing.search import Search
 from wscc.routing.split import split
@@ -105,7 +105,7 @@ def initial_routes(
 ) -> InitialRoutes:
     """The initial routes of flows that `check_flows` lets pass, over `channels`.
 
-    These are a number (1 or 2) of virtual channels to make, which allow the turns of the `detours` besides where
+    These are a number of virtual channels to make at most, which allow the turns of the `detours` besides where
     they close no cycle; or channels that join the ends of all flows."""
     demands = single_demands(flows)
     numbers = link_numbers(topology)
@@ -142,7 +142,7 @@ def candidate_detours(
 
     Demands with several destinations count with the farthest. `load`: bytes by link to start from, `fixed` of them
     of pinned flows. Empty where the candidates are too many for a linear programme."""
-    pool = Pool(len(demands), topology.links)
+    pool = Pool(len(demands), topology)
     amounts = np.array([d.bytes for d in demands], float)
     load, _ = negotiate(UnrestrictedSearch(topology, demands), pool, amounts, fixed, load, _RESPONSES)
     columns = pool.columns

@@ -8,10 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from wscc.machine.topology import Topology
+from wscc.machine.topology import Hop, Topology
 from wscc.routing.flows import Ints, Piece
-
-Hop = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +36,21 @@ def link_numbers(topology: Topology) -> dict[Hop, int]:
     return {link: i for i, link in enumerate(topology.links)}
 
 
-def link_bytes(pieces: Iterable[Piece], numbers: dict[Hop, int]) -> Ints:
-    """Bytes by link, in the order of `topology.links`; a link shared by paths of one piece counts once."""
+def link_loads(topology: Topology, pieces: Iterable[Piece], numbers: dict[Hop, int]) -> Ints:
+    """Byte times by link, in the order of `topology.links`; a link shared by paths of one piece counts once."""
     load = np.zeros(len(numbers), np.int64)
     for piece in pieces:
         crossed = {hop for path in piece.paths for hop in pairwise(path)}
         load[[numbers[hop] for hop in crossed]] += piece.bytes
-    return load
+    return in_byte_times(topology, load)
+
+
+def in_byte_times(topology: Topology, load: Ints) -> Ints:
+    """Bytes by link, in the order of `topology.links`, in byte times of the wafer's own links, rounded up: bytes as
+    they are where all links have the same bandwidth."""
+    if topology.byte_times is None:
+        return load
+    return np.asarray(np.ceil(load * np.array(topology.byte_times)), np.int64)
 
 
 def load_map(topology: Topology, pieces: Sequence[Piece]) -> tuple[LinkLoad, ...]:

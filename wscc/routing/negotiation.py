@@ -29,8 +29,8 @@ _LEAST_PRICE: Final = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Link prices (they sum to 1), and the bound they prove: no routing over the paths that were searched loads every
-    link with less than `bound` bytes."""
+    """Link prices of a byte time (they sum to 1), and the bound they prove: no routing over the paths that were
+    searched loads every link with less than `bound` byte times. Where all links are alike a byte takes one."""
 
     prices: Floats
     bound: float
@@ -73,10 +73,12 @@ def best_response(
     """Add the cheapest column of every demand to the pool. `prices` by link, none negative, not all zero."""
     prices = np.maximum(prices, _LEAST_PRICE * prices.max())
     prices /= prices.sum()
-    cheapest = search.cheapest(prices)
-    pool.add(cheapest.columns)
+    byte_times = pool.topology.byte_times
+    cheapest = search.cheapest(prices if byte_times is None else prices * np.array(byte_times))
+    columns = pool.weighed(cheapest.columns)
+    pool.add(columns)
     bound = float(cheapest.costs @ amounts + prices @ fixed)
-    return BestResponse(fixed + loads_of(cheapest.columns, amounts, len(fixed)), Prices(prices, bound))
+    return BestResponse(fixed + loads_of(columns, amounts, len(fixed)), Prices(prices, bound))
 
 
 def soft_prices(load: Floats, sharpness: float) -> Floats:

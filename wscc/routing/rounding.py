@@ -100,7 +100,7 @@ def _choose_whole(
         total = 1.0 if shares is None or len(columns) == 1 else sum(shares[j] for j in columns)
         for j in columns:
             part = 1.0 if shares is None or len(columns) == 1 else shares[j] / total
-            load[pool.columns[j].links] += amounts[d] * part
+            load[pool.columns[j].links] += amounts[d] * part * _times(pool.columns[j])
     order = sorted(unsplit, key=lambda d: (-amounts[d], d))
     for _ in range(_PASSES):
         limit = _HOT * load.max()
@@ -109,15 +109,23 @@ def _choose_whole(
             column = pool.columns[choices[d][0]]
             if load[column.links].max() < limit:
                 continue
-            load[column.links] -= amounts[d]
+            load[column.links] -= amounts[d] * _times(column)
             weight = np.exp(_SHARPNESS * np.minimum(load / scale - 1, 8.0))
-            costs = [weight[pool.columns[j].links].sum() for j in pool.by_demand[d]]
+            costs = [_cost(pool.columns[j], weight) for j in pool.by_demand[d]]
             best = pool.by_demand[d][int(np.argmin(costs))]
             moved |= best != choices[d][0]
             choices[d][0] = best
-            load[pool.columns[best].links] += amounts[d]
+            load[pool.columns[best].links] += amounts[d] * _times(pool.columns[best])
         if not moved:
             break
+
+
+def _times(column: Column) -> Floats | float:
+    return 1.0 if column.times is None else column.times
+
+
+def _cost(column: Column, weight: Floats) -> float:
+    return float((weight[column.links] * _times(column)).sum())
 
 
 def _to_bytes(columns: Sequence[Column], shares: Floats, sizes: Sequence[int], limits: Limits) -> list[Part]:

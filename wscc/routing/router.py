@@ -17,14 +17,14 @@ from typing import Final
 
 import numpy as np
 
-from wscc.machine.topology import Topology
+from wscc.machine.topology import Hop, Topology
 from wscc.routing.channels import CHANNELS, Channel, is_whole
 from wscc.routing.columns import Column, Pool
 from wscc.routing.cuts import best_simple_cut
 from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, check_flows
 from wscc.routing.initial import InitialRoutes, candidate_detours, initial_routes
 from wscc.routing.limits import Limits
-from wscc.routing.loads import Hop, link_bytes
+from wscc.routing.loads import link_loads
 from wscc.routing.negotiation import Prices, best_response, negotiate
 from wscc.routing.rounding import fractional_load, round_shares
 from wscc.routing.search import Search
@@ -49,8 +49,9 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Routing:
-    """Routes for all flows. `load` and `initial_load` are bytes by link, in the order of `topology.links`;
-    `prices` are link prices of the search that `bound.lower_bound` starts from."""
+    """Routes for all flows. `load` and `initial_load` are by link, in the order of `topology.links`: bytes, or byte
+    times of the wafer's own links where not all are alike (`loads.in_byte_times`); `prices`
+    are link prices of the search that `bound.lower_bound` starts from."""
 
     topology: Topology
     flows: tuple[Flow, ...]
@@ -76,13 +77,13 @@ def route(
 ) -> Routing:  # fmt: skip
     """Route the flows; never worse than the initial routes, which are the result unless `adaptive`.
 
-    Every path is one of live links on a virtual channel out of `channels` (1 or 2 to make, or channels that join the
-    ends of all flows) whose dependencies have no cycle. Raises `CompileError` as `check_flows` does. The same
+    Every path is one of live links on a virtual channel out of `channels` (how many to make at most, or channels that
+    join the ends of all flows) whose dependencies have no cycle. Raises `CompileError` as `check_flows` does. The same
     arguments give the same result.
     """
     check_flows(topology, flows)
     initial = initial_routes(topology, flows, channels)
-    load = link_bytes(initial.pieces, initial.numbers)
+    load = link_loads(topology, initial.pieces, initial.numbers)
     plain = Routing(topology, tuple(flows), initial.pieces, initial.pieces, load, load)
     demands, columns = initial.candidates(flows) if adaptive else ((), [])
     if not demands:
@@ -96,7 +97,7 @@ def route(
     detours = candidate_detours(topology, demands, rounds.fixed, rounds.load)
     initial = initial_routes(topology, flows, channels, detours)
     plain = replace(plain, initial=initial.pieces, pieces=initial.pieces)
-    if not np.array_equal(link_bytes(initial.pieces, initial.numbers), load):
+    if not np.array_equal(link_loads(topology, initial.pieces, initial.numbers), load):
         return best
     second = _Rounds(plain, initial, *initial.candidates(flows), limits).run()
     return min(best, second, key=lambda routing: routing.max_link_bytes)
@@ -118,10 +119,10 @@ class _Rounds:
         self.sizes = [d.bytes for d in demands]
         self.amounts = np.array(self.sizes, float)
         self.pinned = tuple(p for p in initial.pieces if plain.flows[p.demand.flows[0][0]].pinned)
-        self.fixed = link_bytes(self.pinned, initial.numbers).astype(float)
+        self.fixed = link_loads(initial.topology, self.pinned, initial.numbers).astype(float)
         self.search = Search(initial.channels, demands)
-        self.pool = Pool(len(demands), initial.links)
-        self.pool.add(columns)
+        self.pool = Pool(len(demands), initial.topology)
+        self.pool.add(self.pool.weighed(columns))
         self.cut = best_simple_cut(initial.topology, demands, self.fixed)
         self.proof = self.cut
         self.initial_load = plain.load
@@ -138,7 +139,7 @@ class _Rounds:
             hottest = self.initial.links[int(self.best.load.argmax())]
             self._respond()
             pieces = self._rounded()
-            load = link_bytes(pieces, self.initial.numbers)
+            load = link_loads(self.initial.topology, pieces, self.initial.numbers)
             reached = int(load.max())
             if accepted := (reached, int(load.sum())) < (before, int(self.best.load.sum())):
                 self.best = replace(self.best, pieces=pieces, load=load)

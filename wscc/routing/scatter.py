@@ -44,4 +44,4 @@ def _column(number: int, demand: Demand, order: Ints, parent: Ints, link: Ints) 
         if demand.destinations
         else (np.empty(0, np.int64),) * 2
     )
-    return Column(number, 0, crossed, by_destination, times)
+    return Column(number, 0, crossed, by_destination, times.astype(float))

@@ -28,7 +28,7 @@ _PARAMETERS: Final = "initial_basis: MAROS"
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """`shares` by column, `load` the largest of a link in bytes, `prices` the dual values of links (they sum to
+    """`shares` by column, `load` the largest of a link in byte times, `prices` the dual values of links (they sum to
     about 1)."""
 
     shares: Floats
@@ -64,12 +64,12 @@ def split(
     for j, column in enumerate(columns):
         weight = float(amounts[column.demand]) / scale
         model.add_term_to_constraint(column.demand, j, 1.0)
-        crossings = len(column.links)
+        crossings: float = len(column.links)
         if column.times is None:
             for link in column.links.tolist():
                 model.add_term_to_constraint(demands + link, j, weight)
         else:
-            crossings = int(column.times.sum())
+            crossings = float(column.times.sum())
             for link, times in zip(column.links.tolist(), column.times.tolist(), strict=True):
                 model.add_term_to_constraint(demands + link, j, weight * times)
         cost = _MEAN * weight * crossings / links + (0.0 if penalty is None else float(penalty[j]))

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from wscc.machine.topology import Path, Topology
-from wscc.routing.loads import Hop
+from wscc.machine.topology import Hop, Path, Topology
 
 # Two links, by their number in `topology.links`; the second starts where the first ends.
 Turn = tuple[int, int]
@@ -115,22 +114,30 @@ def turns_of(path: Path, numbers: dict[Hop, int]) -> list[Turn]:
     return [(numbers[a, b], numbers[b, c]) for a, b, c in zip(path, path[1:], path[2:], strict=False)]
 
 
-def first_direction_rule(topology: Topology, step: int) -> Rule:
+def first_direction_rule(topology: Topology, step: int, cut: tuple[int, int] = (0, 0)) -> Rule:
     """The rule that a path may move along its row by `step` (-1 west, 1 east) only before any other move.
 
     The west-first turn model (C. Glass, L. Ni, "The Turn Model for Adaptive Routing", ISCA 1992, section 4) and
-    its mirror image: acyclic, and on a whole mesh not one more turn would be.
+    its mirror image: acyclic, and on a whole mesh not one more turn would be. On a torus the row and the column `cut`
+    are where it begins: no path passes from there to the end on the other side.
     """
+    assert topology.grid is not None
+    rows, cols = topology.grid
+
+    def move(hop: Hop) -> tuple[int, int]:
+        (r, c), (to_r, to_c) = topology.coordinate(hop[0]), topology.coordinate(hop[1])
+        return (
+            (to_r - cut[0]) % rows - (r - cut[0]) % rows,
+            (to_c - cut[1]) % cols - (c - cut[1]) % cols,
+        )
 
     def is_allowed(first: Hop, second: Hop) -> bool:
-        return not _moves(topology, second, step) or _moves(topology, first, step)
+        before, after = move(first), move(second)
+        if max(map(abs, (*before, *after))) > 1:
+            return False
+        return after != (0, step) or before == (0, step)
 
     return is_allowed
-
-
-def _moves(topology: Topology, hop: Hop, step: int) -> bool:
-    (r, c), (to_r, to_c) = topology.coordinate(hop[0]), topology.coordinate(hop[1])
-    return r == to_r and to_c - c == step
 
 
 def up_down_rule(topology: Topology, end: int) -> Rule:

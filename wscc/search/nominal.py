@@ -9,23 +9,30 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from wscc.diagnostics import CompileError
 from wscc.ir.module import Module
 from wscc.machine.topology import mesh_topology
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import Torus, Wafer
 from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms
 from wscc.passes.place.baselines import boustrophedon
 from wscc.passes.place.lattice import best_tilings
+from wscc.passes.place.solver import QUICK, solve
 from wscc.passes.place.types import AxisSpec
 from wscc.strategy import Degrees, dies_of, policy
 
 _TEMPORARIES = 16  # of the SRAM, as `lower_collectives` has it
+_ACROSS, _LIGHT = ("pp", "dp"), 0.1  # axes whose peers exchange little, and how little beside others
 _SPLIT = 4  # axes above 1 of which all tilings are tried: their number grows with the factorial
 
 
 def nominal(module: Module) -> Algorithms:
     """The algorithms of a sharded module whose dies lie at their nominal places."""
     whole = replace(module.machine, dead_dies=frozenset(), dead_links=frozenset())
-    dies = _dies(whole.rows, whole.cols, module.axes)
+    dies = (
+        _on_system(whole, module.axes)
+        if whole.joint
+        else _dies(whole.rows, whole.cols, whole.torus, module.axes)
+    )
     placed = module.with_(dies=dies, machine=whole)
     return Algorithms(placed, "auto", whole.die.sram // _TEMPORARIES, _shared(whole, module.axes))
 
@@ -37,9 +44,24 @@ def _shared(wafer: Wafer, axes: Degrees) -> dict[str, tuple[Algorithm, ...]]:
 
 
 @lru_cache(maxsize=1024)
-def _dies(rows: int, cols: int, axes: Degrees) -> tuple[int, ...]:
+def _on_system(whole: Wafer, axes: Degrees) -> tuple[int, ...]:
+    """The dies on a system as `place` finds them, where tokens and layers pass from wafer to wafer rather than parts of
+    what a layer computes."""
+    shape = tuple(
+        AxisSpec(a, n, policy(a).stream and policy(a).store == "shard", _LIGHT if a in _ACROSS else 1.0)
+        for a, n in axes
+    )
+    topology = mesh_topology(whole)
+    try:
+        return solve(topology, shape, limits=QUICK).dies
+    except CompileError:
+        return tuple(boustrophedon(topology, topology.live)[: dies_of(axes)])
+
+
+@lru_cache(maxsize=1024)
+def _dies(rows: int, cols: int, torus: Torus, axes: Degrees) -> tuple[int, ...]:
     shape = [AxisSpec(a, n, policy(a).stream and policy(a).store == "shard") for a, n in axes]
-    if len(axes) <= _SPLIT and (tilings := best_tilings(shape, (rows, cols))):
+    if len(axes) <= _SPLIT and (tilings := best_tilings(shape, (rows, cols), torus)):
         return tuple(int(r) * cols + int(c) for r, c in tilings[0].offsets)
     topology = mesh_topology(Wafer("nominal", rows, cols))
     return tuple(boustrophedon(topology, topology.live)[: dies_of(axes)])

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from wscc.ir.array import Init, Kind, Relation, Role
 from wscc.ir.train import Train
 from wscc.ir.types import TensorType
+from wscc.machine.wafer import OPEN, Torus
+
+# Marks a field that files leave out where it has its default.
+LEFT_OUT: Final[Mapping[str, bool]] = {"left_out": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,8 @@ class HostTensor:
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """`axes`: the logical mesh, first axis major; `stages` equal blocks of its dies are pipeline stages.
-    `rows`, `columns`, `dead_links` describe the wafer."""
+    `rows`, `columns`, `torus` and `dead_links` describe the wafer; edges of wafers of a system without a port count as
+    dead links. A mesh that is no torus leaves that out."""
 
     name: str
     axes: tuple[tuple[str, int], ...]
@@ -63,6 +70,7 @@ class Manifest:
     tensors: tuple[HostTensor, ...]
     train: Train
     data_file: str
+    torus: Torus = field(default=OPEN, metadata=LEFT_OUT)
 
     def related(self, role: Role) -> dict[str, str]:
         """By the name of an array, that of its gradient or incomplete sum."""

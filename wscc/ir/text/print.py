@@ -18,7 +18,7 @@ from wscc.ir.step import Affine, Call, Loop, Ref, Step
 from wscc.ir.text.die_text import spell_ints
 from wscc.ir.text.print_fabric import buffer_line, fabric_line
 from wscc.ir.text.words import spell_name, spell_scalar, spell_type, spell_word
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import OPEN, Wafer
 
 _WIDTH = 110
 
@@ -69,6 +69,12 @@ def _machine(w: Wafer) -> Iterator[str]:
     yield f"wafer {spell_word(w.name)} rows={w.rows} cols={w.cols}"
     yield f"die {record(w.die)}"
     yield f"link {record(w.link)}"
+    if w.torus != OPEN:
+        yield f"torus {record(w.torus)}"
+    if w.joint is not None:
+        yield f"joint rows={w.joint.rows} cols={w.joint.cols} {record(w.joint.link)}"
+        if w.joint.ports:
+            yield f"ports {' '.join(map(str, w.joint.ports))}"
     for row, col in sorted(w.dead_dies):
         yield f"dead die {row}, {col}"
     for (ra, ca), (rb, cb) in sorted(w.dead_links):

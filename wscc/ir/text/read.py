@@ -17,7 +17,17 @@ from wscc.ir.text.read_body import read_procedure
 from wscc.ir.text.reading import Node, Reading, T, nodes, tokens
 from wscc.ir.text.words import read_scalar
 from wscc.ir.train import LrSchedule, Optimizer, Rates, Train
-from wscc.machine.wafer import Coordinate, DeadLink, Die, Link, Wafer, dead_link
+from wscc.machine.wafer import (
+    OPEN,
+    Coordinate,
+    DeadLink,
+    Die,
+    Joint,
+    Link,
+    Torus,
+    Wafer,
+    dead_link,
+)
 
 _MAX_LOOPS = 32
 # Kinds of arrays as texts of earlier versions spell them.
@@ -90,6 +100,8 @@ def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
         r, Wafer, node, name=r.word(tokens(node)[0]),
         die=_record(r, Die, by_rule["die"]), link=_record(r, Link, by_rule["link"]),
         dead_dies=frozenset(), dead_links=frozenset(),
+        torus=_record(r, Torus, by_rule["torus"]) if "torus" in by_rule else OPEN,
+        joint=_joint(r, by_rule),
     )  # fmt: skip
     dies: set[Coordinate] = set()
     links: set[DeadLink] = set()
@@ -103,6 +115,19 @@ def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
         links.add(dead_link((a, b), (c, d)))
         r.at(tokens(dead)[0], partial(replace, wafer, dead_links=frozenset({dead_link((a, b), (c, d))})))
     return replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))
+
+
+def _joint(r: Reading, by_rule: dict[str, Node]) -> Joint | None:
+    if "joint" not in by_rule:
+        if "ports" in by_rule:
+            raise r.wrong(tokens(by_rule["ports"])[0], "ports are those of a joint, and there is none")
+        return None
+    node = by_rule["joint"]
+    shape = [a for a in nodes(node, "attr") if r.attr(a)[0] in ("rows", "cols")]
+    end = tokens(node)[-1]
+    link = r.record(Link, [a for a in nodes(node, "attr") if a not in shape], end)
+    ports = tuple(map(r.integer, tokens(by_rule["ports"])[:-1])) if "ports" in by_rule else ()
+    return r.record(Joint, shape, end, link=link, ports=ports)
 
 
 def _dies(r: Reading, node: Node | None) -> tuple[int, ...]:

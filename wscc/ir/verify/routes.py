@@ -15,7 +15,7 @@ from wscc.ir.module import Level, Module
 from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.routes import ALONE, Hop, Route
 from wscc.ir.verify.finding import Findings, Place
-from wscc.machine.wafer import Wafer, are_neighbours, dead_link
+from wscc.machine.wafer import Wafer, dead_link, ends_around
 
 
 def check_dies(m: Module) -> Findings:
@@ -62,8 +62,8 @@ def _check_route(w: Wafer, place: Place, route: Route) -> Findings:
             yield place.wrong(f"die {dead[0]} is dead or not on the mesh of `{w.name}`")
         elif (path[0], path[-1]) != route.ends:
             yield place.wrong("its paths do not join the same two dies")
-        elif not 0 <= leg.channel < w.link.channels:
-            yield place.wrong(f"a link has {w.link.channels} channels, and not channel {leg.channel}")
+        elif not 0 <= leg.channel < w.channels:
+            yield place.wrong(f"a link has {w.channels} channels, and not channel {leg.channel}")
         elif leg.share < 1:
             yield place.wrong(f"a path carries {leg.share} shares")
         for a, b in pairwise(path):
@@ -108,12 +108,12 @@ def _is_live(w: Wafer, die: int) -> bool:
 def is_hop(w: Wafer, a: int, b: int) -> bool:
     """Whether a live link joins two live dies."""
     ends = w.coordinate(a), w.coordinate(b)
-    return are_neighbours(*ends) and dead_link(*ends) not in w.dead_links
+    return w.joins(*ends) and dead_link(*ends) not in w.dead_links
 
 
 @lru_cache(maxsize=8)
 def _live_hops(w: Wafer) -> frozenset[Hop]:
-    near = ((a, b) for a in range(w.dies) for b in (a - w.cols, a - 1, a + 1, a + w.cols) if 0 <= b < w.dies)
+    near = ((a, w.number(b)) for a in range(w.dies) for b in ends_around(w, w.coordinate(a)))
     return frozenset((a, b) for a, b in near if _is_live(w, a) and _is_live(w, b) and is_hop(w, a, b))
 
 

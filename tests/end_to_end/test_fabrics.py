@@ -1,0 +1,90 @@
+"""Programs on tori and systems of wafers equal one device, and their artifacts keep what `verify` asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.strategies import judged, reference
+from tests.support.compile_once import artifact_of, compile_graph
+from tests.support.models import Shape, gpt, llama
+from wscc.backends.artifact.files import write_artifact
+from wscc.backends.artifact.load import load_artifact
+from wscc.backends.verify import verify_program
+from wscc.driver.simulate import simulate
+from wscc.machine.presets import PRESETS
+from wscc.machine.wafer import Joint, Link, Torus, Wafer
+
+BOTH = Torus(rows=True, cols=True)
+SHAPE = Shape(batch=8, calls=1)
+TORI = {
+    "3 x 4, dp x tp": (Wafer("torus", 3, 4, torus=BOTH, dead_dies=frozenset({(1, 1)})), gpt, {"dp": 2, "tp": 4}),
+    "3 x 3, pp x sp": (Wafer("odd", 3, 3, torus=BOTH), llama, {"pp": 2, "sp": 4}),
+    "1 x 5 with a dead link, sp": (
+        Wafer("cut", 1, 5, torus=BOTH, dead_links=frozenset({((0, 1), (0, 2))})), gpt, {"sp": 4}
+    ),
+}  # fmt: skip
+
+PAIR = Wafer("pair", 2, 4, joint=Joint(2, 2, Link(bandwidth=10**12, latency=1.5e-6)))
+CORNER = replace(
+    PAIR, joint=Joint(2, 2, Link(bandwidth=10**12, latency=1.5e-6), (0,)), torus=Torus(rows=True)
+)
+# Every axis leads from one wafer of 2 x 2 dies to the other.
+SYSTEMS = {
+    "dp across": (PAIR, gpt, {"dp": 2, "tatp": 4}),
+    "pp across": (PAIR, llama, {"pp": 2, "tp": 4}),
+    "sp across": (CORNER, gpt, {"sp": 8}),
+    "tatp across": (PAIR, llama, {"tatp": 8}),
+    "tp across": (CORNER, gpt, {"tp": 8}),
+}
+FABRICS = TORI | SYSTEMS
+
+
+@pytest.mark.parametrize("case", FABRICS)
+def test_a_program_equals_one_device(case: str) -> None:
+    wafer, family, degrees = FABRICS[case]
+    module = family(degrees, SHAPE, wafer=wafer)
+    check = judged(module, reference(family, SHAPE, "adamw"), checked=False)
+    assert check.ok, check
+    artifact = artifact_of(module)
+    assert not verify_program(artifact).findings
+    if case in SYSTEMS:
+        wafers = [die % wafer.cols // 2 for die in artifact.streams.dies]
+        assert wafers in ([0] * 4 + [1] * 4, [1] * 4 + [0] * 4) or len(degrees) == 1
+
+
+@pytest.mark.parametrize("size", [5])
+def test_a_row_of_a_torus_is_a_ring_of_any_length(size: int) -> None:
+    """On a mesh it is a chain, which takes longer."""
+    seconds = {}
+    for torus in (BOTH, Torus()):
+        wafer = Wafer("row", 1, size, torus=torus)
+        shape = Shape(batch=2 * size, calls=2, layers=1, d=4 * size, ffn=4 * size, vocab=8 * size)
+        compiled = compile_graph(gpt({"tatp": size}, shape, wafer=wafer))
+        seconds[torus] = simulate(compiled.artifact).account.seconds
+    assert seconds[BOTH] < seconds[Torus()]
+
+
+UNLIKE = [n for n in PRESETS if not n.startswith("temp-6") and not n.endswith(("-shared", "3", "v5p-16x16"))]
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_a_part_of_each_preset_is_compiled_and_simulated(name: str) -> None:
+    whole = PRESETS[name]
+    shape = Shape(batch=4, calls=1, seq=4, d=8, heads=2, kv=1, ffn=8, vocab=8, layers=1)
+    compiled = compile_graph(gpt({"tatp": 4}, shape, wafer=replace(whole, rows=1, cols=4)))
+    account = simulate(compiled.artifact).account
+    assert account.seconds >= whole.link.latency * 2
+    carried = sum(use.bytes for use in account.links.values())
+    assert account.energy()["links"] == pytest.approx(8 * carried * whole.link.energy)
+    around = {link for link in account.links if abs(link[0] - link[1]) == 3}
+    assert bool(around) == whole.torus.rows
+
+
+def test_an_artifact_says_that_its_mesh_is_a_torus(tmp_path: Path) -> None:
+    wafer, family, degrees = TORI["3 x 4, dp x tp"]
+    artifact = artifact_of(family(degrees, SHAPE, wafer=wafer))
+    write_artifact(tmp_path / "a", artifact)
+    assert load_artifact(tmp_path / "a").manifest.torus == BOTH

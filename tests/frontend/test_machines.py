@@ -1,0 +1,102 @@
+"""Tori and systems in the language: what they mean, how they are written again, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from wscc.diagnostics import Code, CompileError, Source
+from wscc.frontend.fmt import fmt
+from wscc.frontend.overrides import NO_OVERRIDES, Overrides
+from wscc.frontend.parse import parse
+from wscc.frontend.resolve import resolve
+from wscc.machine.wafer import Joint, Torus, Wafer
+
+DIE = (
+    "die { peak 1 TFLOP/s, sram 1 MB }  link { bandwidth 4 TB/s, latency 200 ns, energy 3 pJ/bit, flit 32 B }"
+)
+MODEL = """
+model m(d = 4) {
+  input tokens : i32[batch, d]  input labels : i32[batch, d]
+  param w : [8, 8] init zeros
+  loss cross_entropy(embedding(tokens, w) @ w, labels)
+}
+train m on %s { batch 1  microbatch 1  optimizer sgd(lr = 0.1)  parallel dp = 1 }
+"""
+JOINED = "joined edge to edge { bandwidth 9 TB/s, latency 1.5 us }"
+
+
+def machine(text: str, name: str = "w", overrides: Overrides | None = None) -> Wafer:
+    file = parse(Source("t.wsl", text + MODEL % name))
+    assert fmt(parse(Source("t.wsl", fmt(file)))) == fmt(file)
+    return resolve(file, overrides or NO_OVERRIDES).wafer
+
+
+def refusal(text: str, name: str = "pod") -> tuple[Code, str]:
+    with pytest.raises(CompileError) as refused:
+        machine(text, name)
+    (found,) = refused.value.diagnostics
+    return found.code, f"{found.message} {found.help}"
+
+
+@pytest.mark.parametrize(
+    ("words", "torus"),
+    [("", Torus()), ("torus", Torus(True, True)), ("torus along rows", Torus(rows=True)),
+     ("torus along columns", Torus(cols=True))],
+)  # fmt: skip
+def test_a_torus_joins_the_ends_of_rows_and_columns(words: str, torus: Torus) -> None:
+    assert machine(f"wafer w {{ mesh 4 x 8 {words} {DIE} }}").torus == torus
+    changed = Overrides(sets=(f"wafer.mesh=3x5 {words}",))
+    wafer = machine(f"wafer w {{ mesh 4 x 8 {DIE} }}", overrides=changed)
+    assert (wafer.rows, wafer.cols, wafer.torus) == (3, 5, torus)
+
+
+def test_a_link_around_a_torus_can_be_dead() -> None:
+    wafer = machine(f"wafer w {{ mesh 2 x 4 torus {DIE} dead link (1, 3) - (1, 0) }}")
+    assert wafer.dead_links == {((1, 0), (1, 3))}
+    code, words = refusal(f"wafer w {{ mesh 2 x 4 {DIE} dead link (1, 3) - (1, 0) }}", "w")
+    assert code is Code.OFF_MESH
+    assert "share an edge" in words
+
+
+def test_a_system_is_a_mesh_of_wafers_with_their_damage() -> None:
+    body = f"wafers 2 x 2 of w torus along rows {JOINED} ports corners dead die (0, 5)"
+    wafer = machine(f"wafer w {{ mesh 3 x 4 {DIE} dead die (1, 1) }} system pod {{ {body} }}", "pod")
+    assert (wafer.name, wafer.rows, wafer.cols, wafer.torus) == ("pod", 6, 8, Torus(rows=True))
+    assert wafer.dead_dies == {(1, 1), (1, 5), (4, 1), (4, 5), (0, 5)}
+    assert isinstance(wafer.joint, Joint)
+    assert (wafer.joint.rows, wafer.joint.cols, wafer.joint.ports) == (3, 4, (0, -1))
+    edge = wafer.joint.link
+    assert (edge.bandwidth, edge.latency, edge.energy, edge.flit) == (9 * 10**12, 1.5e-6, 3e-12, 32)
+    more = machine(
+        f"wafer w {{ mesh 3 x 4 {DIE} }} system pod {{ {body} }}", "pod", Overrides(dead=("die:5,7",))
+    )
+    assert more.dead_dies == {(0, 5), (5, 7)}
+
+
+def test_a_system_of_one_wafer_is_that_wafer() -> None:
+    wafer = f"wafer w {{ mesh 3 x 4 {DIE} dead die (1, 1) }}"
+    assert machine(f"{wafer} system pod {{ wafers 1 x 1 of w {JOINED} }}", "pod") == machine(wafer)
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"),
+    [
+        ("wafers 1 x 2 of w", Code.MISSING, "joined"),
+        (f"{JOINED}", Code.MISSING, "wafers"),
+        (f"wafers 1 x 2 of v {JOINED}", Code.UNKNOWN_NAME, "`v`"),
+        (f"wafers 0 x 2 of w {JOINED}", Code.NUMBER, "at least one"),
+        (f"wafers 999 x 999 of w {JOINED}", Code.LIMIT, "1,048,576"),
+        (f"wafers 1 x 2 of w {JOINED} ports 3", Code.OFF_MESH, "0 to 2"),
+        (f"wafers 1 x 2 of w {JOINED} ports corner", Code.CHOICE, "corners"),
+        (f"wafers 1 x 2 of ring {JOINED}", Code.CHOICE, "torus"),
+        (f"wafers 1 x 2 of w torus along lines {JOINED}", Code.CHOICE, "columns"),
+        (f"wafers 1 x 2 of w {JOINED} {JOINED}", Code.DUPLICATE, "joined"),
+        (f"wafers 1 x 2 of w {JOINED} ports 0 dead link (1, 3) - (1, 4)", Code.OFF_MESH, "port"),
+        ("wafers 1 x 2 of w joined edge to edge { bandwidth 9 TB/s }", Code.MISSING, "latency"),
+    ],
+)
+def test_a_system_that_cannot_be_is_refused(body: str, code: Code, words: str) -> None:
+    wafers = f"wafer w {{ mesh 3 x 4 {DIE} }} wafer ring {{ mesh 1 x 4 torus {DIE} }}"
+    found, message = refusal(f"{wafers} system pod {{ {body} }}")
+    assert found is code
+    assert words in message
