@@ -52,7 +52,7 @@ def search(
     result = SearchResult(space.live, space.open, list(space.refused))
     with Evaluators(problem, jobs if space.plans > _FEW else 1) as workers:
         run = _Search(space, result, workers, progress, limit)
-        run.explore()
+        run.explore(budget)
         run.measure(budget)
     if not result.simulated:
         raise with_proposals(none_fits(result, space.forms.wafer.die), problem.trials())
@@ -69,15 +69,31 @@ class _Search:
     progress: Progress
     limit: int
 
-    def explore(self) -> None:
-        """Estimate plans: the program's own, so that the search does not end with a worse one, and what is worth it."""
+    def explore(self, budget: int) -> None:
+        """Estimate plans: the program's own, so that the search does not end with a worse one, and what is worth it.
+        Of a large space, what begins best is measured early: its step rules out all that has a higher bound."""
         given = self.space.given()
         exploration = Exploration(self.space, self._estimates, self.limit)
-        exploration.run([given] if given else [])
+        exploration.begin([given] if given else [])
+        self._take(exploration, given)
+        if self.space.plans <= self.limit:
+            return
+        if budget > 1 and self.result.others:
+            self.measure(1)
+        exploration.go_on(self.result.seconds)
+        self._take(exploration, given)
+
+    def _take(self, exploration: Exploration, given: Plan | None) -> None:
+        """Make candidates of the plans that were estimated, and note the refusals of those that were left out."""
+        result = self.result
+        known = {c.plan for c in (*result.simulated, *result.slower, *result.others)} | {
+            p for p, _ in result.refused
+        }
         for plan, seconds in exploration.seconds.items():
-            if seconds is not None:
-                self.result.others.append(Candidate(plan, self.space.bound(plan), plan == given, seconds))
-        self.result.others.sort(key=self._rank)
+            if seconds is not None and plan not in known:
+                result.others.append(Candidate(plan, self.space.bound(plan), plan == given, seconds))
+        result.refused += [(p, why) for p, why in exploration.left_out.items() if p not in known]
+        result.others.sort(key=self._rank)
 
     def _estimates(self, plans: Sequence[Plan]) -> Sequence[float | None]:
         found: list[float | None] = []
@@ -86,6 +102,7 @@ class _Search:
             self.progress("estimated", self.result.estimated, min(self.space.plans, self.limit))
             if isinstance(seconds, Refused):
                 self.result.refused.append((plan, seconds))
+                self.space.learn(plan, seconds)
             found.append(None if isinstance(seconds, Refused) else seconds)
         return found
 

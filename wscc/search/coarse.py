@@ -2,6 +2,8 @@
 
 *pins* leave out what the user does not want; *divisibility* what the model cannot be split into: replicas that do not
 divide the batch, and degrees that an axis cannot have even alone; *memory* what does not fit at rest, by closed forms.
+Single plans are left out too: where interleaved chunks lack micro-batches, by the closed forms of the plan, and where
+a plan that stores no more was estimated and does not fit.
 """
 
 from __future__ import annotations
@@ -16,8 +18,19 @@ from wscc.passes.differentiate import Differentiate
 from wscc.passes.stages import Stages
 from wscc.search.candidates import Problem, Refused, refused, too_large
 from wscc.search.closed_forms import Bound, ClosedForms
-from wscc.search.space import ONE_DIE, Plan, Strategy, Values, plan_of, spell, stages_of, strategies
-from wscc.strategy import dies_of
+from wscc.search.space import (
+    ONE_DIE,
+    Plan,
+    Strategy,
+    Values,
+    is_leaner,
+    plan_of,
+    spell,
+    stages_of,
+    strategies,
+    whole_rounds,
+)
+from wscc.strategy import dies_of, stage_axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +56,13 @@ class Space:
     live: int = field(init=False)
     forms: ClosedForms = field(init=False)
     _alone: dict[tuple[str, int], Refused | None] = field(default_factory=dict)
+    _too_large: dict[Strategy, list[tuple[Plan, Refused]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises the program's own `CompileError`."""
         with proposing(self.problem.trials(ONE_DIE)):
             graph = self.problem.one_die()
-        self.forms = ClosedForms.of(graph, Differentiate().run(graph))
+        self.forms = ClosedForms.of(graph, Differentiate().run(graph), self.problem.saved())
         self.live = len(mesh_topology(graph.machine).islands[0])
         for dies in range(self.live, 0, -1):
             for strategy in strategies(dies):
@@ -63,6 +77,23 @@ class Space:
     def bound(self, plan: Plan) -> Bound:
         """The bound of one plan."""
         return self.forms.bound(plan.strategy, tuple((value,) for _, value in plan.settings))
+
+    def refusal(self, plan: Plan) -> Refused | None:
+        """The refusal of a single plan of a strategy that is open, by what is known without looking at it."""
+        if not whole_rounds(self.forms.scale, plan):
+            rounds = (
+                f"a multiple of `{' x '.join(stage_axes(dict(plan.strategy)))} = {stages_of(plan.strategy)}`"
+            )
+            there = self.problem.microbatches(plan)
+            message = f"`interleave {plan['interleave']}` needs {rounds} micro-batches, and there are {there}"
+            return Refused(Code.DEGREE, message)
+        larger = (why for p, why in self._too_large.get(plan.strategy, ()) if is_leaner(p, plan))
+        return next(larger, None) or too_large(self.forms.wafer, self.bound(plan).bytes)
+
+    def learn(self, plan: Plan, why: Refused) -> None:
+        """Note that a plan was refused: one that stores no less is then refused alike."""
+        if why.bytes:
+            self._too_large.setdefault(plan.strategy, []).append((plan, why))
 
     def _sort(self, strategy: Strategy) -> None:
         values = self.problem.pins.values(self.forms.scale, strategy)

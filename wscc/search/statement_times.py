@@ -148,18 +148,15 @@ class StatementTimes:
         return self.rates.die.efficiency(sides)
 
     def _hbm(self, op: Op, slow: dict[str, int]) -> int:
-        """Bytes through the port of the HBM. A turn of a stream passes over all that is not cut in chunks; a shard that
-        leaves is read once more for each way, then lies in slots."""
+        """Bytes through the port of the HBM. A stream is done in slices of which all turns find room in SRAM; a shard
+        that leaves is read once more for each way, then lies in slots."""
         stream = op.stream
-        turns = self.module.sizes[stream.axis] if stream else 1
         leaving = [op.operands[i] for i in stream.moving_in] if stream else []
-        moving, ways = self._moving(op), min(2, turns - 1)
+        ways = min(2, self.module.sizes[stream.axis] - 1) if stream else 0
         amounts: dict[str, int] = {}
-        for v, term in op.terms():
+        for v, _ in op.terms():
             if v.name in slow:
-                is_cut = v in moving or (stream is not None and stream.factor in term)
-                passes = slow[v.name] * (1 if is_cut else turns) + ways * (v in leaving)
-                amounts[v.name] = self._local(v) * passes
+                amounts[v.name] = self._local(v) * (slow[v.name] + ways * (v in leaving))
         if op.definition.table is not None:
             amounts.pop(op.operands[op.definition.table].name, None)
         return sum(amounts.values())
