@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
-from wscc.diagnostics import Code, CompileError
+from wscc.diagnostics import Code, CompileError, fail
 from wscc.driver.proposals import proposing
 from wscc.machine.topology import mesh_topology
 from wscc.passes.differentiate import Differentiate
@@ -24,6 +24,7 @@ from wscc.search.space import (
     Strategy,
     Values,
     is_leaner,
+    microbatches,
     plan_of,
     spell,
     stages_of,
@@ -64,15 +65,22 @@ class Space:
             graph = self.problem.one_die()
         self.forms = ClosedForms.of(graph, Differentiate().run(graph), self.problem.saved())
         self.live = len(mesh_topology(graph.machine).islands[0])
+        self._check_pins()
         for dies in range(self.live, 0, -1):
             for strategy in strategies(dies):
                 if self.problem.pins.admit(strategy):
                     self._sort(strategy)
 
-    @property
-    def plans(self) -> int:
-        """The number of plans of all strategies that are open."""
-        return sum(o.plans for o in self.open.values())
+    def _check_pins(self) -> None:
+        """Fail where a pinned number of sequences is no micro-batch on one die: then it is none anywhere."""
+        pinned, values = self.problem.pins.settings.get("microbatch"), microbatches(self.forms.scale, ONE_DIE)
+        if pinned is not None and pinned not in values:
+            batch = self.forms.scale.batch
+            raise fail(
+                Code.DEGREE,
+                f"a batch of {batch} has no micro-batches of {pinned}",
+                help=f"pin `microbatch` to one of {', '.join(values)}, which divide it",
+            )
 
     def bound(self, plan: Plan) -> Bound:
         """The bound of one plan."""

@@ -25,7 +25,7 @@ from wscc.strategy import POLICIES, dies_of, divisors, mesh_axes
 # Plans whose neighbours are estimated in one round.
 _AROUND: Final = 4
 # Times the best estimate: the neighbours of what takes longer are not worth a look.
-_NEAR: Final = 1.3
+_NEAR: Final = 1.15
 _STARTS: Final = 6  # rounds in which a kind may find a plan that is possible
 _PRIMES: Final = (2, 3, 5, 7)  # by which a degree grows
 
@@ -48,13 +48,14 @@ class Exploration:
     seconds: dict[Plan, float | None] = field(default_factory=dict)
     left_out: dict[Plan, Refused] = field(default_factory=dict)
     _kinds: dict[Kind, list[Plan]] = field(default_factory=dict)
+    _around: set[Plan] = field(default_factory=set)
 
-    def begin(self, first: Sequence[Plan]) -> None:
-        """Estimate the `first` plans, and all of a small space; of a large one, some with the most dies."""
-        self._estimate(first)
-        if self.space.plans <= self.limit:
-            self._estimate([p for o in self.space.open.values() for p in all_plans(o)])
-            return
+    def all(self) -> None:
+        """Estimate all plans."""
+        self.look([p for o in self.space.open.values() for p in all_plans(o)])
+
+    def begin(self) -> None:
+        """Estimate some plans of each kind with the most dies, then what is near the best."""
         for o in sorted(
             self.space.open.values(), key=lambda o: (o.bound.seconds, _widest(o.strategy), o.strategy)
         ):
@@ -62,21 +63,24 @@ class Exploration:
             self._kinds.setdefault(kind, []).extend((self._near_own(o), _lean(o)))
         most = max((size for size, _ in self._kinds), default=0)
         self._start({kind for kind in self._kinds if kind[0] == most})
+        self._look_around()
 
-    def go_on(self, enough: float) -> None:
-        """Estimate some of all other kinds, then what is near the best, but nothing that takes at least `enough`."""
-        self.enough = enough
+    def go_on(self) -> None:
+        """Estimate some plans of all other kinds, then what is near the best."""
         self._start(set(self._kinds))
-        around: set[Plan] = set()
-        while self._left > 0 and (centres := self._centres(around)):
-            around.update(centres)
-            self._estimate([n for c in centres for n in self._neighbours(c)])
+        self._look_around()
+
+    def _look_around(self) -> None:
+        while self._left > 0 and (centres := self._centres()):
+            self._around.update(centres)
+            self.look([n for c in centres for n in self._neighbours(c)])
 
     @property
     def _left(self) -> int:
         return self.limit + len(self.left_out) - len(self.seconds)
 
-    def _estimate(self, wanted: Sequence[Plan]) -> None:
+    def look(self, wanted: Sequence[Plan]) -> None:
+        """Estimate the plans that may win, that no rule refuses, and that were not estimated yet."""
         fresh = [p for p in dict.fromkeys(wanted) if p not in self.seconds and self._may_win(p)]
         why = {p: self.space.refusal(p) for p in fresh}
         possible = [p for p in fresh if why[p] is None][: max(0, self._left)]
@@ -94,7 +98,7 @@ class Exploration:
             heads = {kind: of for kind, of in self._kinds.items() if kind in kinds and of}
             for kind, of in heads.items():
                 heads[kind] = self._possible(of)
-            self._estimate([head for of in heads.values() for head in of[:1]])
+            self.look([head for of in heads.values() for head in of[:1]])
             for kind, of in heads.items():
                 if of and self.seconds.get(of.pop(0)) is not None:
                     self._kinds[kind] = []
@@ -110,14 +114,14 @@ class Exploration:
         own = self.space.problem.own_settings
         return plan_of(o.strategy, [_nearest(own[c.key], v) for c, v in zip(CHOICES, o.values, strict=True)])
 
-    def _centres(self, around: set[Plan]) -> list[Plan]:
+    def _centres(self) -> list[Plan]:
         """The best plans that were not looked around: those that are the best of their strategy first."""
         known = {p: s for p, s in self.seconds.items() if s is not None}
         near = _NEAR * min(known.values(), default=0.0)
         ranked = sorted((s, p) for p, s in known.items() if s <= near)
         best = {p.strategy: p for _, p in reversed(ranked)}
         ordered = sorted(ranked, key=lambda r: (best[r[1].strategy] != r[1], r))
-        return [p for _, p in ordered if p not in around][:_AROUND]
+        return [p for _, p in ordered if p not in self._around][:_AROUND]
 
     def _neighbours(self, plan: Plan) -> Iterator[Plan]:
         values = self.space.open[plan.strategy].values

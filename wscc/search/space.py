@@ -53,7 +53,7 @@ class Choice:
         return values if pinned is None else [v for v in values if v == pinned]
 
 
-def _microbatches(scale: Scale, strategy: Strategy) -> list[str]:
+def microbatches(scale: Scale, strategy: Strategy) -> list[str]:
     """Whole micro-batches in the share of a replica; none if the batch is no multiple of the replicas."""
     replicas = dies_of(replicas_of(strategy))
     return [] if scale.batch % replicas else [str(m) for m in divisors(scale.batch // replicas)]
@@ -65,11 +65,11 @@ def _chunks(scale: Scale, strategy: Strategy) -> list[str]:
 
 
 CHOICES: Final = (
-    Choice("microbatch", _microbatches, leaner=-1),
+    Choice("microbatch", microbatches, leaner=-1),
     Choice("recompute", lambda scale, strategy: RECOMPUTE, RECOMPUTE, leaner=1),
     Choice(
         "zero", lambda scale, strategy: tuple(map(str, ZERO)), tuple(map(str, ZERO)),
-        matters=lambda strategy: any(holds_replicas(axis) for axis, _ in strategy), leaner=1,
+        matters=lambda strategy: any(holds_replicas(axis) for axis, _ in strategy),
     ),
     Choice("interleave", _chunks, matters=lambda strategy: stages_of(strategy) > 1),
 )  # fmt: skip
