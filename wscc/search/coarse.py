@@ -82,6 +82,11 @@ class Space:
                 help=f"pin `microbatch` to one of {', '.join(values)}, which divide it",
             )
 
+    @property
+    def plans(self) -> int:
+        """The number of plans of all strategies that are open."""
+        return sum(o.plans for o in self.open.values())
+
     def bound(self, plan: Plan) -> Bound:
         """The bound of one plan."""
         return self.forms.bound(plan.strategy, tuple((value,) for _, value in plan.settings))
