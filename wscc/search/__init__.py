@@ -120,9 +120,9 @@ class _Search:
         return found
 
     def measure(self, budget: int) -> None:
-        """Compile in the order of estimates, a plan of each strategy first, but not what its bound rules out; simulate
-        the best of what compiled. Beyond the budget, go on only until something has compiled. Rounds are of one size,
-        however many processes there are, so that the information in each depends on the plans alone."""
+        """Compile in the order of estimates, but not what its bound rules out; simulate the best of what compiled.
+        Beyond the budget, go on only until something has compiled. Rounds are of one size, however many processes there
+        are, so that the information in each depends on the plans alone."""
         result = self.result
         while result.compiled < budget or not result.simulated:
             left = budget - result.compiled
@@ -130,12 +130,25 @@ class _Search:
             pending = [c for c in result.others if self._may_win(c)]
             if not pending:
                 break
-            round_ = _of_many_strategies(pending)[:size]
+            round_ = self._round(pending, size)
             self._compile(round_, budget)
             self._simulate([c for c in round_ if c.program])
             result.others.sort(key=self._rank)
         result.slower.sort(key=_by_least)
         result.end = self._end(budget)
+
+    def _round(self, ranked: Sequence[Candidate], size: int) -> list[Candidate]:
+        """So many candidates: in turn the best, and the best of a strategy that was not measured: estimates are farther
+        off between strategies than between settings of one."""
+        known = {c.strategy for c in (*self.result.simulated, *self.result.slower)}
+        round_: list[Candidate] = []
+        while len(round_) < min(size, len(ranked)):
+            left = [c for c in ranked if c not in round_]
+            new = (c for c in left if c.strategy not in known)
+            chosen = next(new, left[0]) if len(round_) % 2 else left[0]
+            round_.append(chosen)
+            known.add(chosen.strategy)
+        return round_
 
     def _may_win(self, c: Candidate) -> bool:
         best = self.result.seconds
@@ -191,12 +204,6 @@ def _hope(dies: int) -> float:
     """The times of the best step up to which a corrected estimate is worth compiling: what that costs grows with the
     dies, and estimates are no worse for many."""
     return 1 + 1 / dies
-
-
-def _of_many_strategies(ranked: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates, the best of each strategy before others: what one measures says little of other strategies."""
-    best = {c.strategy: c for c in reversed(ranked)}
-    return sorted(ranked, key=lambda c: best[c.strategy] is not c)
 
 
 def _by_least(c: Candidate) -> tuple[float, Plan]:
