@@ -49,32 +49,33 @@ class Pair:
         return Overrides(sets=self.sets, parallel="auto", dead=self.dead, pins=self.pins)
 
 
+# Large enough that more than one die is worth it.
 _WIDE: Final = ("model.d=512", "model.ffn=2048", "model.seq=128")
+_FIVE: Final = ("die:1,1", "die:0,2", "die:2,0", "die:2,2", "die:1,2")
 _ZERO: Final = ("recompute=none", "microbatch=2", "interleave=1")
 _RECOMPUTED: Final = ("zero=0", "interleave=1")
-_SMALL: Final = ("wafer.die.sram=64 kB",)
 
 PAIRS: Final = (
-    Pair("mlp 1x3", MLP, ("wafer.mesh=1x3", "train.batch=12")),
-    Pair("mlp 2x3", MLP, ("wafer.mesh=2x3", "train.batch=12")),
-    Pair("mlp 1x5", MLP, ("wafer.mesh=1x5", "train.batch=10")),
-    Pair("mlp 2x3 die (0,1) dead", MLP, ("wafer.mesh=2x3",), ("die:0,1",)),
-    Pair("mlp 2x3 link dead", MLP, ("wafer.mesh=2x3",), ("link:0,0-0,1",)),
-    Pair("mlp 3x3 centre dead", MLP, ("wafer.mesh=3x3",), ("die:1,1",)),
-    Pair("mlp 2x2 zero", MLP, ("wafer.mesh=2x2",), pins=_ZERO),
-    Pair("mlp 2x2 recompute", MLP, ("wafer.mesh=2x2",), pins=_RECOMPUTED),
-    Pair("mlp wide 2x2", MLP, ("wafer.mesh=2x2", *_WIDE)),
-    Pair("mlp wide 2x3", MLP, ("wafer.mesh=2x3", "train.batch=12", *_WIDE)),
-    Pair("mlp wide 2x2, small SRAM", MLP, ("wafer.mesh=2x2", "wafer.die.sram=256 kB", *_WIDE)),
-    Pair("mlp wide 2x3, small SRAM, die dead", MLP, ("wafer.mesh=2x3", "wafer.die.sram=512 kB", *_WIDE), ("die:1,2",)),
-    Pair("mlp 2x2, small SRAM and HBM", MLP, ("wafer.mesh=2x2", "wafer.die.sram=8 kB", "wafer.die.hbm=80 kB")),
-    Pair("mlp 1x4, slow links", MLP, ("wafer.mesh=1x4", "wafer.link.bandwidth=10 GB/s", *_WIDE)),
-    Pair("mlp 1x3, slow dies", MLP, ("wafer.mesh=1x3", "wafer.die.peak=10 GFLOP/s", "wafer.die.tile=4")),
+    Pair("mlp 1x3", MLP, ("wafer.mesh=1x3", "train.batch=12", *_WIDE)),
+    Pair("mlp 1x5", MLP, ("wafer.mesh=1x5", "train.batch=10", *_WIDE)),
+    Pair("mlp 2x2", MLP, ("wafer.mesh=2x2", *_WIDE)),
+    Pair("mlp 2x3", MLP, ("wafer.mesh=2x3", "train.batch=12", *_WIDE)),
+    Pair("mlp 2x3, die dead", MLP, ("wafer.mesh=2x3", *_WIDE), ("die:0,1",)),
+    Pair("mlp 2x2, link dead", MLP, ("wafer.mesh=2x2", *_WIDE), ("link:0,0-0,1",)),
+    Pair("mlp 3x3, five dead", MLP, ("wafer.mesh=3x3", *_WIDE), _FIVE),
+    Pair("mlp 2x2, zero", MLP, ("wafer.mesh=2x2", *_WIDE), pins=_ZERO),
+    Pair("mlp 2x2, recompute", MLP, ("wafer.mesh=2x2", *_WIDE), pins=_RECOMPUTED),
+    Pair("mlp 2x2, small SRAM", MLP, ("wafer.mesh=2x2", "wafer.die.sram=256 kB", *_WIDE)),
+    Pair("mlp 1x3, small SRAM", MLP, ("wafer.mesh=1x3", "train.batch=6", "wafer.die.sram=512 kB", *_WIDE)),
+    Pair("mlp 2x2, small HBM", MLP, ("wafer.mesh=2x2", "wafer.die.sram=1 MB", "wafer.die.hbm=12 MB", *_WIDE)),
+    Pair("mlp 1x4, slow links", MLP, ("wafer.mesh=1x4", "wafer.link.bandwidth=100 GB/s", *_WIDE)),
+    Pair("mlp 1x3, slow dies", MLP, ("wafer.mesh=1x3", "wafer.die.peak=10 TFLOP/s", *_WIDE)),
+    Pair("mlp tiny 2x3, die dead", MLP, ("wafer.mesh=2x3",), ("die:0,1",)),
     Pair("gpt-tiny 1x3", GPT, ("wafer.mesh=1x3", "train.batch=12")),
     Pair("gpt-tiny 2x2", GPT, ("wafer.mesh=2x2", "train.batch=8")),
-    Pair("gpt-tiny 2x3", GPT, ("wafer.mesh=2x3", "train.batch=12")),
+    Pair("gpt-tiny 2x2, slow dies", GPT, ("wafer.mesh=2x2", "train.batch=8", "wafer.die.peak=10 TFLOP/s")),
     Pair("gpt-tiny 2x2, small SRAM", GPT, ("wafer.mesh=2x2", "train.batch=8", "wafer.die.sram=256 kB")),
-    Pair("gpt-tiny 3x2 die dead, slow links", GPT,
+    Pair("gpt-tiny 3x2, die dead, slow links", GPT,
          ("wafer.mesh=3x2", "train.batch=10", "wafer.link.bandwidth=100 GB/s"), ("die:2,1",)),
 )  # fmt: skip
 
