@@ -18,7 +18,6 @@ from wscc.cli.program import model_request
 from wscc.cli.progress import Progress
 from wscc.frontend.parse import parse
 from wscc.machine.links import LINK_MODELS
-from wscc.search import BUDGET
 from wscc.search.candidates import Problem
 from wscc.search.outcome import spoken
 from wscc.search.validate import SAMPLES, Validation, validate
@@ -35,7 +34,7 @@ _REASONS = 6  # of refusals, that the table names; --json has all
 @click.option(
     "--budget",
     type=click.IntRange(1),
-    help=f"plans to compile (default: those that are near by their estimates, at most {BUDGET})",
+    help="plans to compile (default: some that are near by their estimates)",
 )
 @click.option(
     "--validate",

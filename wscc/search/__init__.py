@@ -24,8 +24,10 @@ from wscc.search.outcome import Candidate, End, SearchResult, none_fits
 from wscc.search.space import Plan
 from wscc.search.workers import Evaluators
 
-# Plans that are compiled at most, unless a budget is given.
+# Plans that are compiled at most, unless a budget is given: more of few dies, where one costs little, and where damage,
+# which estimates do not know, weighs most.
 BUDGET: Final = 8
+_DIES_COMPILED: Final = 64
 MOST_ESTIMATED: Final = 400
 # Plans that are compiled, and programs that are simulated, in one round: all on the same information.
 _COMPILED_AT_ONCE: Final = 2
@@ -41,7 +43,7 @@ def search(
     progress: Progress = lambda words, done, of: None, limit: int = MOST_ESTIMATED,
 ) -> SearchResult:  # fmt: skip
     """The plans of a program in order of time, of which at most `limit` are estimated and `budget` compiled, by `jobs`
-    processes; without a budget, up to `BUDGET` whose estimates are near the best step.
+    processes; without a budget, only those whose estimates are near the best step.
 
     Raises the program's own `CompileError`, W206 if no plan fits, W006 for a call order, and for pins W007, W008, W005
     and W010.
@@ -54,8 +56,9 @@ def search(
     result = SearchResult(space.live, space.open, list(space.refused))
     with Evaluators(problem, jobs if space.plans > _FEW else 1) as workers:
         run = _Search(space, result, workers, progress, limit, inf if budget else _hope(space.live))
-        run.explore(budget or BUDGET)
-        run.measure(budget or BUDGET)
+        most = budget or max(BUDGET, _DIES_COMPILED // space.live)
+        run.explore(most)
+        run.measure(most)
     if not result.simulated:
         raise with_proposals(none_fits(result, space.forms.wafer.die), problem.trials())
     return result
