@@ -14,7 +14,8 @@ from wscc.ir.naming import BACKWARD, FORWARD
 from wscc.ir.op import Op, Value
 from wscc.ir.train import Train
 from wscc.ir.types import DType
-from wscc.passes.differentiate.rules import DERIVATIVES, Backward
+from wscc.passes.differentiate.rules import DERIVATIVES
+from wscc.passes.differentiate.tape import Backward
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,91 +7,19 @@ for each operand (None: not needed). Backward ops have the factor names of their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
-from wscc.ir.builder import Builder
-from wscc.ir.op import Attr, Op, Value
-from wscc.ir.rule import Rule
-from wscc.ir.types import DType
-
-Grads = Sequence[Value | None]
-
-
-class Tape(Protocol):
-    """The interface through which a rule reads forward values and emits ops of the backward procedure."""
-
-    builder: Builder
-
-    def forward(self, value: Value) -> Value:
-        """The forward value in the backward procedure: an argument, a residual, or recomputed."""
-
-    def needs_grad(self, value: Value) -> bool: ...
-
-    def grad_dtype(self, value: Value) -> DType:
-        """Element type of the gradient of `value`: `Train.grads` for weights, else that of `value`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backward:
-    """Emitter of the backward ops of one forward op."""
-
-    tape: Tape
-    op: Op
-    origin: str
-
-    def emit(
-        self,
-        kind: str,
-        operands: Sequence[Value],
-        ins: Sequence[tuple[str, ...]],
-        outs: Sequence[tuple[str, ...]],
-        dtypes: Sequence[DType],
-        attrs: dict[str, Attr] | None = None,
-    ) -> tuple[Value, ...]:
-        """The results of a new op with terms `ins` and `outs`; its factors keep the marks of the forward rule."""
-        rule = replace(self.op.rule, ins=tuple(ins), outs=tuple(outs))
-        return self.tape.builder.emit(
-            kind, operands, _with_own_marks(rule), sizes=self.op.sizes, dtypes=dtypes, attrs=attrs,
-            hints=[f"d.{v.name}" for v in self.op.operands], origin=self.origin, span=self.op.span,
-        )  # fmt: skip
-
-    def sum_to(self, dy: Value, from_: tuple[str, ...], to: tuple[str, ...], dtype: DType) -> Value:
-        """The sum of `dy` over the factors of `from_` that `to` lacks, in `dtype`: the gradient of a broadcast."""
-        if from_ == to:
-            return dy if dy.type.dtype is dtype else self.emit("cast", [dy], [from_], [to], [dtype])[0]
-        return self.emit("sum", [dy], [from_], [to], [dtype])[0]
-
-    def grad_dtypes(self) -> list[DType]:
-        """The element types of the gradients of all operands."""
-        return [self.tape.grad_dtype(v) for v in self.op.operands]
-
-    def before_sum(self, i: int, dy: Value) -> DType:
-        """The element type of the gradient of operand i as large as the result: its own if nothing is to be summed."""
-        rule = self.op.rule
-        return self.tape.grad_dtype(self.op.operands[i]) if rule.ins[i] == rule.outs[0] else dy.type.dtype
-
-
-def _with_own_marks(rule: Rule) -> Rule:
-    factors = set(rule.factors)
-    return replace(
-        rule, whole=rule.whole & factors, streamed=rule.streamed & factors, indexed=rule.indexed & factors
-    )
-
-
-def _result_gradient(dys: Grads) -> Value:
-    dy = dys[0]
-    assert dy is not None
-    return dy
-
+from wscc.ir.op import Value
+from wscc.passes.differentiate.expert_rules import combine, dispatch, of_logits, route
+from wscc.passes.differentiate.tape import Backward, Grads, result_gradient
 
 # ------------------------------------------------------------------------------------------------ the rules
 
 
 def _matmul(b: Backward, dys: Grads) -> Grads:
     rule, (x, w) = b.op.rule, b.op.operands
-    dy, out = _result_gradient(dys), b.op.rule.outs[0]
+    dy, out = result_gradient(dys), b.op.rule.outs[0]
     grads: list[Value | None] = [None, None]
     if b.tape.needs_grad(x):
         (grads[0],) = b.emit(
@@ -106,7 +34,7 @@ def _matmul(b: Backward, dys: Grads) -> Grads:
 
 def _linear_pair(sign: float) -> Callable[[Backward, Grads], Grads]:
     def rule(b: Backward, dys: Grads) -> Grads:
-        dy, out = _result_gradient(dys), b.op.rule.outs[0]
+        dy, out = result_gradient(dys), b.op.rule.outs[0]
         grads: list[Value | None] = []
         for i, (value, term, factor) in enumerate(
             zip(b.op.operands, b.op.rule.ins, (1.0, sign), strict=True)
@@ -124,7 +52,7 @@ def _linear_pair(sign: float) -> Callable[[Backward, Grads], Grads]:
 
 
 def _mul(b: Backward, dys: Grads) -> Grads:
-    dy, rule = _result_gradient(dys), b.op.rule
+    dy, rule = result_gradient(dys), b.op.rule
     out = rule.outs[0]
     grads: list[Value | None] = []
     for i, value in enumerate(b.op.operands):
@@ -140,7 +68,7 @@ def _mul(b: Backward, dys: Grads) -> Grads:
 
 
 def _div(b: Backward, dys: Grads) -> Grads:
-    dy, rule, (x, y) = _result_gradient(dys), b.op.rule, b.op.operands
+    dy, rule, (x, y) = result_gradient(dys), b.op.rule, b.op.operands
     out = rule.outs[0]
     (by_y,) = b.emit("div", [dy, b.tape.forward(y)], [out, rule.ins[1]], [out], [b.before_sum(0, dy)])
     grads: list[Value | None] = [None, None]
@@ -156,19 +84,19 @@ def _div(b: Backward, dys: Grads) -> Grads:
 
 
 def _scale(b: Backward, dys: Grads) -> Grads:
-    dy, term = _result_gradient(dys), b.op.rule.ins[0]
+    dy, term = result_gradient(dys), b.op.rule.ins[0]
     return b.emit("scale", [dy], [term], [term], b.grad_dtypes(), dict(b.op.attrs))
 
 
 def _cast(b: Backward, dys: Grads) -> Grads:
-    dy, term, x = _result_gradient(dys), b.op.rule.ins[0], b.op.operands[0]
+    dy, term, x = result_gradient(dys), b.op.rule.ins[0], b.op.operands[0]
     if dy.type.dtype is b.tape.grad_dtype(x):
         return [dy]
     return b.emit("cast", [dy], [term], [term], [b.tape.grad_dtype(x)])
 
 
 def _partial_sum(b: Backward, dys: Grads) -> Grads:
-    return [_result_gradient(dys)] * len(b.op.operands)
+    return [result_gradient(dys)] * len(b.op.operands)
 
 
 def _split(b: Backward, dys: Grads) -> Grads:
@@ -181,14 +109,14 @@ def _split(b: Backward, dys: Grads) -> Grads:
 
 
 def _stack(b: Backward, dys: Grads) -> Grads:
-    dy, part = _result_gradient(dys), b.op.rule.ins[0]
+    dy, part = result_gradient(dys), b.op.rule.ins[0]
     n = len(b.op.operands)
     parts = b.emit("split", [dy], [b.op.rule.outs[0]], [part] * n, [dy.type.dtype] * n, dict(b.op.attrs))
     return [b.sum_to(g, part, part, dtype) for g, dtype in zip(parts, b.grad_dtypes(), strict=True)]
 
 
 def _sum(b: Backward, dys: Grads) -> Grads:
-    return b.emit("expand", [_result_gradient(dys)], [b.op.rule.outs[0]], [b.op.rule.ins[0]], b.grad_dtypes())
+    return b.emit("expand", [result_gradient(dys)], [b.op.rule.outs[0]], [b.op.rule.ins[0]], b.grad_dtypes())
 
 
 def _cut(b: Backward, dys: Grads) -> Grads:
@@ -201,7 +129,7 @@ def _cut(b: Backward, dys: Grads) -> Grads:
 
 
 def _concat(b: Backward, dys: Grads) -> Grads:
-    dy, whole = _result_gradient(dys), b.op.rule.outs[0]
+    dy, whole = result_gradient(dys), b.op.rule.outs[0]
     dim = int(b.op.attr("dim"))
     # An operand repeats along what it lacks: its part of the gradient has all factors, and is summed.
     own = [next(f for f in term if f not in whole) for term in b.op.rule.ins]
@@ -224,7 +152,7 @@ def _pointwise(kind: str) -> Callable[[Backward, Grads], Grads]:
         term = b.op.rule.ins[0]
         xs = [b.tape.forward(v) for v in b.op.operands]
         n = len(xs)
-        return b.emit(kind, [*xs, _result_gradient(dys)], [term] * (n + 1), [term] * n, b.grad_dtypes())
+        return b.emit(kind, [*xs, result_gradient(dys)], [term] * (n + 1), [term] * n, b.grad_dtypes())
 
     return rule
 
@@ -236,7 +164,7 @@ def _norm(kind: str) -> Callable[[Backward, Grads], Grads]:
         x, gain, *_ = b.op.operands
         terms = b.op.rule.ins
         return b.emit(
-            kind, [b.tape.forward(x), b.tape.forward(gain), _result_gradient(dys)], [terms[0], terms[1], terms[0]],
+            kind, [b.tape.forward(x), b.tape.forward(gain), result_gradient(dys)], [terms[0], terms[1], terms[0]],
             terms, b.grad_dtypes(), dict(b.op.attrs),
         )  # fmt: skip
 
@@ -244,7 +172,7 @@ def _norm(kind: str) -> Callable[[Backward, Grads], Grads]:
 
 
 def _rope(b: Backward, dys: Grads) -> Grads:
-    dy, term = _result_gradient(dys), b.op.rule.ins[0]
+    dy, term = result_gradient(dys), b.op.rule.ins[0]
     sign = b.op.attr("sign")
     assert isinstance(sign, float)
     return b.emit("rope", [dy], [term], [term], b.grad_dtypes(), {**dict(b.op.attrs), "sign": -sign})
@@ -254,7 +182,7 @@ def _embedding(b: Backward, dys: Grads) -> Grads:
     ids, table = b.op.operands
     rule = b.op.rule
     grad = b.emit(
-        "embedding_bwd", [b.tape.forward(ids), _result_gradient(dys)], [rule.ins[0], rule.outs[0]], [rule.ins[1]],
+        "embedding_bwd", [b.tape.forward(ids), result_gradient(dys)], [rule.ins[0], rule.outs[0]], [rule.ins[1]],
         [b.tape.grad_dtype(table)],
     )  # fmt: skip
     return [None, *grad]
@@ -264,7 +192,7 @@ def _attention(b: Backward, dys: Grads) -> Grads:
     """One backward op for q, k and v, since keys, values and their gradients travel together."""
     rule = b.op.rule
     tq, tk, tv = rule.ins
-    operands = [*(b.tape.forward(x) for x in (*b.op.operands, *b.op.results)), _result_gradient(dys)]
+    operands = [*(b.tape.forward(x) for x in (*b.op.operands, *b.op.results)), result_gradient(dys)]
     return b.emit(
         "attention_bwd", operands, [tq, tk, tv, *rule.outs, tq], [tq, tk, tv],
         b.grad_dtypes(), dict(b.op.attrs),
@@ -280,7 +208,7 @@ def _sumexp(b: Backward, dys: Grads) -> Grads:
     x, m = b.op.operands
     rule = b.op.rule
     grad = b.emit(
-        "sumexp_bwd", [b.tape.forward(x), b.tape.forward(m), _result_gradient(dys)], [*rule.ins, rule.outs[0]],
+        "sumexp_bwd", [b.tape.forward(x), b.tape.forward(m), result_gradient(dys)], [*rule.ins, rule.outs[0]],
         [rule.ins[0]], [x.type.dtype], dict(b.op.attrs),
     )  # fmt: skip
     return [*grad, None]
@@ -290,7 +218,7 @@ def _pick(b: Backward, dys: Grads) -> Grads:
     x, labels = b.op.operands
     rule = b.op.rule
     grad = b.emit(
-        "pick_bwd", [b.tape.forward(labels), _result_gradient(dys)], [rule.ins[1], rule.outs[0]], [rule.ins[0]],
+        "pick_bwd", [b.tape.forward(labels), result_gradient(dys)], [rule.ins[1], rule.outs[0]], [rule.ins[0]],
         [x.type.dtype],
     )  # fmt: skip
     return [*grad, None]
@@ -299,7 +227,7 @@ def _pick(b: Backward, dys: Grads) -> Grads:
 def _nll(b: Backward, dys: Grads) -> Grads:
     _, z, p, labels = b.op.operands
     term = b.op.rule.ins[0]
-    operands = [b.tape.forward(z), b.tape.forward(labels), _result_gradient(dys)]
+    operands = [b.tape.forward(z), b.tape.forward(labels), result_gradient(dys)]
     dz, dp = b.emit("nll_bwd", operands, [term] * 3, [term] * 2, [z.type.dtype, p.type.dtype])
     return [None, dz, dp, None]
 
@@ -307,14 +235,14 @@ def _nll(b: Backward, dys: Grads) -> Grads:
 def _rowsum(b: Backward, dys: Grads) -> Grads:
     (term,), (out,) = b.op.rule.ins, b.op.rule.outs
     return b.emit(
-        "rowsum_bwd", [_result_gradient(dys)], [out], [term], [b.op.operands[0].type.dtype], dict(b.op.attrs)
+        "rowsum_bwd", [result_gradient(dys)], [out], [term], [b.op.operands[0].type.dtype], dict(b.op.attrs)
     )
 
 
 def _zloss(b: Backward, dys: Grads) -> Grads:
     """That of z alone: through the maximum nothing changes, as in `_rowmax`."""
     term, (_, z, _) = b.op.rule.ins[0], b.op.operands
-    operands = [*(b.tape.forward(x) for x in b.op.operands), _result_gradient(dys)]
+    operands = [*(b.tape.forward(x) for x in b.op.operands), result_gradient(dys)]
     grad = b.emit("zloss_bwd", operands, [term] * 4, [term], [z.type.dtype], dict(b.op.attrs))
     return [None, *grad, None]
 
@@ -323,48 +251,9 @@ def _mean(b: Backward, dys: Grads) -> Grads:
     x, count = b.op.operands
     rule = b.op.rule
     grad = b.emit(
-        "mean_bwd", [_result_gradient(dys), b.tape.forward(count)], [(), ()], [rule.ins[0]], [x.type.dtype]
+        "mean_bwd", [result_gradient(dys), b.tape.forward(count)], [(), ()], [rule.ins[0]], [x.type.dtype]
     )
     return [*grad, None]
-
-
-def _route(b: Backward, dys: Grads) -> Grads:
-    """Of the gates alone: slots and counts are numbers of tokens, which a small step does not change."""
-    (x,), (_, slots, *_) = b.op.operands, b.op.results
-    terms = b.op.rule.ins[0], b.op.rule.outs[1], b.op.rule.outs[0]
-    operands = [b.tape.forward(x), b.tape.forward(slots), _result_gradient(dys)]
-    return b.emit("route_bwd", operands, terms, terms[:1], b.grad_dtypes(), dict(b.op.attrs))
-
-
-def _dispatch(b: Backward, dys: Grads) -> Grads:
-    x, slots = b.op.operands
-    rule, operands = b.op.rule, [_result_gradient(dys), b.tape.forward(slots)]
-    dtypes = [b.tape.grad_dtype(x)]
-    grad = b.emit(
-        "dispatch_bwd", operands, [rule.outs[0], rule.ins[1]], rule.ins[:1], dtypes, dict(b.op.attrs)
-    )
-    return [*grad, None]
-
-
-def _combine(b: Backward, dys: Grads) -> Grads:
-    gates, _, y = b.op.operands
-    rule = b.op.rule
-    dgates, dy = b.emit(
-        "combine_bwd", [*map(b.tape.forward, b.op.operands), _result_gradient(dys)], [*rule.ins, *rule.outs],
-        [rule.ins[0], rule.ins[2]], [b.tape.grad_dtype(gates), b.tape.grad_dtype(y)], dict(b.op.attrs),
-    )  # fmt: skip
-    return [dgates, None, dy]
-
-
-def _of_logits(kind: str) -> Callable[[Backward, Grads], Grads]:
-    """The rule of an op from logits to a number: `kind` reads both."""
-
-    def rule(b: Backward, dys: Grads) -> Grads:
-        (x,), (term,) = b.op.operands, b.op.rule.ins
-        operands = [b.tape.forward(x), _result_gradient(dys)]
-        return b.emit(kind, operands, [term, ()], [term], b.grad_dtypes(), dict(b.op.attrs))
-
-    return rule
 
 
 DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
@@ -397,9 +286,9 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "nll": _nll,
     "zloss": _zloss,
     "mean": _mean,
-    "route": _route,
-    "dispatch": _dispatch,
-    "combine": _combine,
-    "balance": _of_logits("balance_bwd"),
-    "z_loss": _of_logits("z_loss_bwd"),
+    "route": route,
+    "dispatch": dispatch,
+    "combine": combine,
+    "balance": of_logits("balance_bwd"),
+    "z_loss": of_logits("z_loss_bwd"),
 }

@@ -3,7 +3,8 @@
 A strategy is written as the options that make it, `tp=2,tatp=16 microbatch=4 recompute=selective zero=1`. `ours` is the
 best that was found by hand among all axes. The others keep to what a published system has: `megatron` dp, tp and pp
 (Narayanan et al., arXiv 2104.04473), with the sequence split in norms; `mesp` sp and tp; `fsdp` dp with zero 3. `seed`
-is a configuration as it was published, with its goal.
+is a configuration as it was published, with its goal. `RIVALS` says the same by pins, for the best that a search finds
+of each.
 """
 
 from __future__ import annotations
@@ -13,6 +14,13 @@ from typing import Final
 
 GPT, LLAMA_7B, LLAMA_70B = (f"samples/{name}.wsl" for name in ("gpt3-175b", "llama2-7b", "llama2-70b"))
 OURS, MEGATRON, MESP, FSDP, SEED = "ours", "megatron", "mesp", "fsdp", "seed"
+# What the search does not vary, by who competes.
+RIVALS: Final = {
+    OURS: (),
+    MEGATRON: ("sp=1", "tatp=1"),
+    MESP: ("pp=1", "dp=1", "tatp=1"),
+    FSDP: ("pp=1", "sp=1", "tp=1", "tatp=1", "zero=3"),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def in_torch(
     """Losses, first gradients and last weights of two steps on the trainer's batches from its weights."""
     import torch  # here, for it is an optional extra
 
-    from tests.support import torch_encoders
+    from tests.support import torch_models
 
     start = initial_parameters(trainer.graph, trainer.seed)
     weights = {n: torch.tensor(np.asarray(w), requires_grad=True) for n, w in start.items()}
@@ -49,7 +49,7 @@ def in_torch(
             for n, x in trainer.batches.batch(step).items()
         }
         update.zero_grad()
-        logits = getattr(torch_encoders, model)(weights, batch)
+        logits = getattr(torch_models, model)(weights, batch)
         labels = batch["labels"].flatten()
         each = torch.nn.functional.cross_entropy(
             logits, labels, ignore_index=-100, label_smoothing=smoothing, reduction="none"

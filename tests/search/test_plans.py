@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.search.test_search import DEGREES, MODEL, problem
-from wscc.diagnostics import Source
+from wscc.analysis.memory.array_layout import peak_array_bytes
+from wscc.diagnostics import Code, CompileError, Source
 from wscc.driver.compile import compile_file
 from wscc.driver.simulate import simulate
 from wscc.files import read_source
@@ -19,7 +20,7 @@ from wscc.frontend.parse import parse
 from wscc.search import search
 from wscc.search.candidates import Problem
 from wscc.search.outcome import End
-from wscc.search.space import spell
+from wscc.search.space import Pins, Scale, is_leaner, plan_of, spell, whole_rounds
 from wscc.search.validate import ranks, validate
 
 
@@ -80,6 +81,42 @@ def test_a_large_space_is_looked_at_in_part_and_alike_by_any_number_of_processes
     assert one.end is End.BUDGET
 
 
+def test_an_early_measurement_is_alike_by_any_number_of_processes() -> None:
+    """What it rules out depends on no process, and neither do the rounds behind it."""
+    one, two = (search(problem("wafer.mesh=3x5", pins=()), budget=3, jobs=jobs, limit=40) for jobs in (1, 2))
+    assert one.compiled == two.compiled == 3
+    assert [(c.plan, c.least) for c in one.simulated] == [(c.plan, c.least) for c in two.simulated]
+    assert [(c.plan, c.estimate) for c in one.others] == [(c.plan, c.estimate) for c in two.others]
+    assert all(c.bound.seconds < one.simulated[-1].least for c in one.others)
+
+
+def test_chunks_without_whole_rounds_are_refused_before_they_are_estimated() -> None:
+    sets, pins = ("wafer.mesh=1x2", "model.layers=4"), ("pp=2", "recompute=none", "interleave=2")
+    result = search(problem(*sets, pins=pins), budget=9)
+    expected = set()
+    for m in (1, 2, 4, 8):
+        try:
+            compile_file(MODEL, Overrides((*sets, f"train.microbatch={m}", "train.interleave=2"), "pp=2"))
+        except CompileError as error:
+            expected.add((str(m), error.diagnostics[0].code))
+    assert {(p["microbatch"], r.code) for p, r in result.refused} == expected == {("8", Code.DEGREE)}
+    assert result.removed["plans_divisibility"] == 1
+    assert (result.estimated, len(result.simulated) + len(result.slower)) == (3, 3)
+
+
+def test_leaner_settings_store_no_more() -> None:
+    """Of all plans of two strategies, in the sharded program: the search leaves out what stores more than too much."""
+    one = problem("model.layers=4", pins=())
+    for strategy in ((("pp", 2), ("dp", 2)), (("dp", 2), ("tp", 2))):
+        values = Pins({}, {}).values(Scale(8, 4), strategy)
+        plans = [plan_of(strategy, v) for v in product(*values)]
+        plans = [p for p in plans if whole_rounds(Scale(8, 4), p) and int(p["interleave"]) < 3]
+        stored = {p: peak_array_bytes(one.sharded(p)) for p in plans}
+        pairs = [(a, b) for a in plans for b in plans if a != b and is_leaner(a, b)]
+        assert len(pairs) > len(plans)
+        assert all(stored[a] <= stored[b] for a, b in pairs)
+
+
 def test_the_front_has_what_nothing_beats() -> None:
     result = search(problem("wafer.mesh=1x2"), budget=10)
     needs = [(c.least, c.peak_bytes_per_die_max or 0, c.dies) for c in result.simulated]
@@ -99,6 +136,12 @@ def test_equal_values_share_the_mean_of_their_ranks(values_: list[int]) -> None:
     assert ranks(values_) == expected
 
 
+def test_ranks_of_two_plans_say_nothing() -> None:
+    found = validate(problem("wafer.mesh=1x2", pins=("recompute=none", "zero=0")), samples=2)
+    assert len(found.measured) == 2
+    assert found.rank_correlation is None
+
+
 def test_ranks_of_estimates_agree_with_those_of_simulated_steps() -> None:
     """Simulated by themselves; the goal of the correlation on such a small wafer."""
     found = validate(problem("wafer.mesh=2x2", pins=("recompute=none", "zero=0")), samples=14)
@@ -107,5 +150,6 @@ def test_ranks_of_estimates_agree_with_those_of_simulated_steps() -> None:
         assert simulate(program.artifact).figures().step_seconds == m.step
     assert len({m.plan for m in found.measured}) == 14
     assert len({frozenset(a for a, _ in m.plan.strategy) for m in found.measured}) > 8
+    assert found.rank_correlation is not None
     assert found.rank_correlation > 0.95
     assert found.median_error < 0.3

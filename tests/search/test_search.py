@@ -223,6 +223,21 @@ def test_bytes_by_hand() -> None:
     )
 
 
+def test_bytes_and_layers_of_stages_by_hand() -> None:
+    """Two stages share 8 MB and have two and one micro-batches of 4 MB in flight, with half of the layers each: the
+    fuller holds no less than where both hold as much, 8 MB and 6 MB for halves. Three layers are two and one."""
+    wafer = Wafer("w", 1, 2, die=Die(peak=10**6, sram=10**9))
+    stored = {Kind.PARAM: 8_000_000, Kind.GRAD: 0, Kind.STATE: 0}
+    scale = Scale(4, 3)
+    saved = {"none": 4_000_000, "full": 1_000_000}
+    forms = ClosedForms(wafer, scale, 3_000_000, 0, stored, saved, layered=3_000_000)
+    two = (("pp", 2),)
+    assert isclose(forms.bound(two, values()).bytes, 2 / (1 / 8e6 + 1 / 6e6), rel_tol=1e-6)
+    assert forms.bound((), values()).bytes == 12_000_000
+    assert isclose(forms.bound(two, values(recompute="full")).bytes, 2 / (1 / 5e6 + 1 / 4.5e6), rel_tol=1e-6)
+    assert isclose(forms.bound(two, values(interleave=2)).compute, 2.0)
+
+
 def values(microbatch: int = 1, recompute: str = "none", zero: int = 0, interleave: int = 1) -> Values:
     return tuple((str(v),) for v in (microbatch, recompute, zero, interleave))
 
@@ -305,6 +320,7 @@ def test_o3_compiles_the_winner(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["search", "--parallel", "xp=2"], 2, ["xp"]),
         (["search", "--pin", "xp=2"], 2, ["xp", "microbatch"]),
         (["search", "--pin", "recompute=ful"], 2, ["did you mean `full`"]),
+        (["search", "--pin", "microbatch=3"], 1, ["W201", "a batch of 8", "1, 2, 4, 8"]),
         (["search", "--pin", "tp=0.5"], 2, ["`tp`", "integer"]),
         (["search", "--pin", "tp"], 2, ["W001"]),
         (["search", "--parallel", "auto,tp=2,tp=4"], 2, ["W007", "tp"]),

@@ -10,7 +10,6 @@ from wscc.api.request import ALLGATHER, MAPPER, Degrees, Model, Request, Values,
 from wscc.api.results import Ranked, Ranking, Refusal
 from wscc.frontend.parse import parse
 from wscc.machine.links import CUT_THROUGH
-from wscc.search import BUDGET
 from wscc.search import search as find
 from wscc.search.candidates import Problem
 from wscc.search.outcome import Candidate, SearchResult, refusals, summary
@@ -20,13 +19,13 @@ from wscc.search.space import spell
 def search(
     program: Model, overrides: Values | None = None, *, parallel: Degrees | None = None, dtype: str | None = None,
     dead: Sequence[str] = (), pins: Values | None = None, mapper: str = MAPPER, routing: str = "",
-    allgather: str = ALLGATHER, budget: int = BUDGET, jobs: int | None = None, link_model: str = CUT_THROUGH,
+    allgather: str = ALLGATHER, budget: int | None = None, jobs: int | None = None, link_model: str = CUT_THROUGH,
 ) -> Ranking:  # fmt: skip
     """The ranking of the plans of a program by the seconds of a step on its wafer.
 
-    `pins` are degrees and settings that are not varied: `{"tatp": 8, "microbatch": 2}`. `budget` plans are compiled at
-    most, of those that are estimated, in `jobs` processes (default: one for each
-    core); other arguments are those of `compile`. Raises the program's own `CompileError`, W206 if no plan fits,
+    `pins` are degrees and settings that are not varied: `{"tatp": 8, "microbatch": 2}`. `budget` plans are compiled,
+    in `jobs` processes (default: those near the best by their estimates; one process for each core); other
+    arguments are those of `compile`. Raises the program's own `CompileError`, W206 if no plan fits,
     `UsageError` W006 for a wrong argument.
     """
     inputs = request(
@@ -34,12 +33,14 @@ def search(
         allgather=allgather, stagger=False, call_order=None, passes=(), pins=pins,
     )  # fmt: skip
     number = whole("jobs", jobs, 1, 64) if jobs is not None else cores()
-    return ranked(inputs, whole("budget", budget, 1), number, link_model_of(link_model))
+    return ranked(
+        inputs, whole("budget", budget, 1) if budget is not None else None, number, link_model_of(link_model)
+    )
 
 
 def ranked(
     inputs: Request,
-    budget: int,
+    budget: int | None,
     jobs: int,
     link_model: str,
     progress: Progress = lambda words, done, of: None,

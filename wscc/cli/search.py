@@ -18,7 +18,6 @@ from wscc.cli.program import model_request
 from wscc.cli.progress import Progress
 from wscc.frontend.parse import parse
 from wscc.machine.links import LINK_MODELS
-from wscc.search import BUDGET
 from wscc.search.candidates import Problem
 from wscc.search.outcome import spoken
 from wscc.search.validate import SAMPLES, Validation, validate
@@ -35,9 +34,7 @@ _REASONS = 6  # of refusals, that the table names; --json has all
 @click.option(
     "--budget",
     type=click.IntRange(1),
-    default=BUDGET,
-    show_default=True,
-    help="plans to compile at most",
+    help="plans to compile (default: some that are near by their estimates)",
 )
 @click.option(
     "--validate",
@@ -53,7 +50,7 @@ _REASONS = 6  # of refusals, that the table names; --json has all
 @model_options
 @json_option
 def search_command(
-    model: str, top: int, pins: tuple[str, ...], budget: int, samples: int | None, jobs: int | None,
+    model: str, top: int, pins: tuple[str, ...], budget: int | None, samples: int | None, jobs: int | None,
     link_model: str, options: ModelOptions, as_json: bool,
 ) -> int:  # fmt: skip
     """Find the plan under which a step of MODEL (a .wsl file) is shortest on its wafer.
@@ -90,7 +87,12 @@ def _show_validation(v: Validation, top: int, as_json: bool) -> None:
         return
     worst = v.measured[:top]
     width = max(28, *(len(str(m.plan)) + 1 for m in worst))
-    click.echo(f"rank correlation  {v.rank_correlation:.3f} of {len(v.measured)} of {v.plans:,} plans")
+    ranks = (
+        "undefined: too few plans, or all alike;"
+        if v.rank_correlation is None
+        else f"{v.rank_correlation:.3f}"
+    )
+    click.echo(f"rank correlation  {ranks} of {len(v.measured)} of {v.plans:,} plans")
     click.echo(f"error             median {v.median_error:.1%}, worst {v.worst_error:+.1%}\n")
     click.echo(f"{'worst estimates':<{width}}{'estimate':>12}{'simulated':>14}{'error':>9}")
     for m in worst:
@@ -145,9 +147,9 @@ def _gap(ranking: Ranking) -> str:
 
 def _facts(ranking: Ranking) -> Iterator[tuple[str, str]]:
     yield "looked at", in_words(ranking.summary)
-    ruled_out = ranking.summary["ruled_out"]
+    yield "left out", _removed(ranking.summary["removed"])
     bound = f"no plan of these strategies takes less than {ranking.bound_seconds:.4g} s{_gap(ranking)}"
-    yield "bound", bound + f"; closed forms rule out {ruled_out:,}" * (ruled_out > 0)
+    yield "bound", bound
     shares = sorted(ranking.summary["shares"].items(), key=lambda share: -share[1])
     yield (
         "binds",
@@ -158,6 +160,19 @@ def _facts(ranking: Ranking) -> Iterator[tuple[str, str]]:
         yield label, f"{r.count} {r.code}, such as `{r.example}`: {r.message}"
         label = ""
     yield "use", " ".join([f"--parallel {ranking.best.strategy}", *_sets(ranking.best)])
+
+
+def _removed(removed: Mapping[str, int]) -> str:
+    """What each rule of the coarse filter removed, in one line."""
+    rules = {
+        "divisibility": "divisibility",
+        "memory": "memory",
+        "work": "work beyond the best step",
+        "hbm": "reads from HBM",
+    }
+    strategies = ", ".join(f"{removed[key]:,} by {words}" for key, words in rules.items())
+    plans = f"{removed['plans_divisibility']:,} by divisibility, {removed['plans_memory']:,} by memory"
+    return f"strategies: {strategies}; plans of the others: {plans}"
 
 
 def _sets(best: Ranked) -> Iterator[str]:

@@ -20,7 +20,8 @@ from wscc.frontend.builtins import BUILTINS, Builtin
 from wscc.ir.op import Op, Value
 from wscc.ir.ops import OPS, OpDef
 from wscc.ir.streams.instructions import INSTRUCTIONS, InstructionDef
-from wscc.passes.differentiate.rules import DERIVATIVES, Backward
+from wscc.passes.differentiate.rules import DERIVATIVES
+from wscc.passes.differentiate.tape import Backward
 from wscc.passes.lower_collectives.ops import LOWERINGS, one_instruction
 from wscc.reference import tape as reference
 from wscc.reference.semantics import Semantics

@@ -108,6 +108,8 @@ class Module:
     routes: tuple[Route, ...] = ()
     memory: Memory | None = None
     spans: HeaderSpans = field(default=HeaderSpans(), compare=False, repr=False)
+    # Filled by the first look-up, as most modules between two passes see none; many stages have many arrays.
+    _by_name: dict[str, Array] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -143,7 +145,9 @@ class Module:
 
     def array(self, name: str) -> Array:
         """The array of this name."""
-        return next(a for a in self.arrays if a.name == name)
+        if not self._by_name:
+            self._by_name.update({a.name: a for a in reversed(self.arrays)})
+        return self._by_name[name]
 
     def rates_of(self, parameter: Array) -> Rates:
         """What the optimizer uses for a parameter."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import geometric_mean
 from typing import Final
 
@@ -23,10 +24,13 @@ from wscc.search.outcome import Candidate, End, SearchResult, none_fits
 from wscc.search.space import Plan
 from wscc.search.workers import Evaluators
 
+# Plans that are compiled at most, unless a budget is given: more of few dies, where one costs little, and where damage,
+# which estimates do not know, weighs most.
 BUDGET: Final = 8
+_DIES_COMPILED: Final = 64
 MOST_ESTIMATED: Final = 400
 # Plans that are compiled, and programs that are simulated, in one round: all on the same information.
-_COMPILED_AT_ONCE: Final = 4
+_COMPILED_AT_ONCE: Final = 2
 _SIMULATED_AT_ONCE: Final = 2
 # Fewer plans are not worth starting processes for.
 _FEW: Final = 12
@@ -35,11 +39,11 @@ Progress = Callable[[str, int, int], None]
 
 
 def search(
-    problem: Problem, budget: int = BUDGET, jobs: int = 1,
+    problem: Problem, budget: int | None = None, jobs: int = 1,
     progress: Progress = lambda words, done, of: None, limit: int = MOST_ESTIMATED,
 ) -> SearchResult:  # fmt: skip
     """The plans of a program in order of time, of which at most `limit` are estimated and `budget` compiled, by `jobs`
-    processes.
+    processes; without a budget, only those whose estimates are near the best step.
 
     Raises the program's own `CompileError`, W206 if no plan fits, W006 for a call order, and for pins W007, W008, W005
     and W010.
@@ -51,9 +55,10 @@ def search(
     space = Space(problem)
     result = SearchResult(space.live, space.open, list(space.refused))
     with Evaluators(problem, jobs if space.plans > _FEW else 1) as workers:
-        run = _Search(space, result, workers, progress, limit)
-        run.explore()
-        run.measure(budget)
+        run = _Search(space, result, workers, progress, limit, inf if budget else _hope(space.live))
+        most = budget or max(BUDGET, _DIES_COMPILED // space.live)
+        run.explore(most)
+        run.measure(most)
     if not result.simulated:
         raise with_proposals(none_fits(result, space.forms.wafer.die), problem.trials())
     return result
@@ -68,16 +73,43 @@ class _Search:
     workers: Evaluators
     progress: Progress
     limit: int
+    hope: float  # times the best step: what is not worth compiling by its corrected estimate
 
-    def explore(self) -> None:
-        """Estimate plans: the program's own, so that the search does not end with a worse one, and what is worth it."""
+    def explore(self, budget: int) -> None:
+        """Estimate plans: the program's own, so that the search does not end with a worse one, and what is worth it.
+        Of a large space, the program's own or what begins best is measured early: it rules out what has a higher
+        bound."""
         given = self.space.given()
         exploration = Exploration(self.space, self._estimates, self.limit)
-        exploration.run([given] if given else [])
+        exploration.look([given] if given else [])
+        if self.space.plans <= self.limit:
+            exploration.all()
+        else:
+            self._measure_early(exploration, given, budget)
+            exploration.begin()
+            self._measure_early(exploration, given, budget)
+            exploration.go_on()
+        self._take(exploration, given)
+
+    def _measure_early(self, exploration: Exploration, given: Plan | None, budget: int) -> None:
+        self._take(exploration, given)
+        if budget > 1 and self.result.others and not self.result.simulated:
+            self.measure(1)
+            exploration.enough = self.result.seconds
+
+    def _take(self, exploration: Exploration, given: Plan | None) -> None:
+        """Make candidates of the plans that were estimated, and note the refusals of those that were left out."""
+        result = self.result
+        known = {c.plan for c in (*result.simulated, *result.slower, *result.others)} | {
+            p for p, _ in result.refused
+        }
         for plan, seconds in exploration.seconds.items():
-            if seconds is not None:
-                self.result.others.append(Candidate(plan, self.space.bound(plan), plan == given, seconds))
-        self.result.others.sort(key=self._rank)
+            if seconds is not None and plan not in known:
+                result.others.append(Candidate(plan, self.space.bound(plan), plan == given, seconds))
+        left_out = [(p, why) for p, why in exploration.left_out.items() if p not in known]
+        result.refused += left_out
+        result.left_out.update(why.code for _, why in left_out)
+        result.others.sort(key=self._rank)
 
     def _estimates(self, plans: Sequence[Plan]) -> Sequence[float | None]:
         found: list[float | None] = []
@@ -86,26 +118,44 @@ class _Search:
             self.progress("estimated", self.result.estimated, min(self.space.plans, self.limit))
             if isinstance(seconds, Refused):
                 self.result.refused.append((plan, seconds))
+                self.space.learn(plan, seconds)
             found.append(None if isinstance(seconds, Refused) else seconds)
         return found
 
     def measure(self, budget: int) -> None:
-        """Compile in the order of estimates, a plan of each strategy first, but not what its bound rules out; simulate
-        the best of what compiled. Beyond the budget, go on only until something has compiled. Rounds are of one size,
-        however many processes there are, so that the information in each depends on the plans alone."""
+        """Compile in the order of estimates, but not what its bound rules out; simulate the best of what compiled.
+        Beyond the budget, go on only until something has compiled. Rounds are of one size, however many processes there
+        are, so that the information in each depends on the plans alone."""
         result = self.result
         while result.compiled < budget or not result.simulated:
             left = budget - result.compiled
             size = min(_COMPILED_AT_ONCE, left) if left > 0 else _COMPILED_AT_ONCE
-            pending = [c for c in result.others if c.bound.seconds < result.seconds]
+            pending = [c for c in result.others if self._may_win(c)]
             if not pending:
                 break
-            round_ = _of_many_strategies(pending)[:size]
+            round_ = self._round(pending, size)
             self._compile(round_, budget)
             self._simulate([c for c in round_ if c.program])
             result.others.sort(key=self._rank)
         result.slower.sort(key=_by_least)
-        result.end = self._end()
+        result.end = self._end(budget)
+
+    def _round(self, ranked: Sequence[Candidate], size: int) -> list[Candidate]:
+        """So many candidates: in turn the best, and the best of a strategy that was not measured: estimates are farther
+        off between strategies than between settings of one."""
+        known = {c.strategy for c in (*self.result.simulated, *self.result.slower)}
+        round_: list[Candidate] = []
+        while len(round_) < min(size, len(ranked)):
+            left = [c for c in ranked if c not in round_]
+            new = (c for c in left if c.strategy not in known)
+            chosen = next(new, left[0]) if len(round_) % 2 else left[0]
+            round_.append(chosen)
+            known.add(chosen.strategy)
+        return round_
+
+    def _may_win(self, c: Candidate) -> bool:
+        best = self.result.seconds
+        return c.bound.seconds < best and (c.is_given or self._corrected(c) < self.hope * best)
 
     def _compile(self, round_: list[Candidate], budget: int) -> None:
         result = self.result
@@ -137,23 +187,26 @@ class _Search:
             c.program = None  # large, and no longer needed
 
     def _rank(self, c: Candidate) -> tuple[bool, float, int, Plan]:
-        """The order of compilation: the program's own plan, then by estimate, times the mean error of earlier
-        estimates: of plans with the same axes, or else of all."""
+        """The order of compilation: the program's own plan, then by corrected estimate."""
+        return not c.is_given, self._corrected(c), -c.dies, c.plan
+
+    def _corrected(self, c: Candidate) -> float:
+        """The estimate times the mean error of earlier ones: of plans with the same axes, or else of all."""
         measured = [k for k in (*self.result.simulated, *self.result.slower) if k.least]
         alike = [k for k in measured if {a for a, _ in k.strategy} == {a for a, _ in c.strategy}]
-        factor = geometric_mean([k.least / k.estimate for k in alike or measured] or [1.0])
-        return not c.is_given, c.estimate * factor, -c.dies, c.plan
+        return c.estimate * geometric_mean([k.least / k.estimate for k in alike or measured] or [1.0])
 
-    def _end(self) -> End:
-        if self.result.bound >= self.result.seconds:
-            return End.BOUND if self.result.others or self.result.slower else End.SIMULATED
-        return End.BUDGET
+    def _end(self, budget: int) -> End:
+        result = self.result
+        if result.bound >= result.seconds:
+            return End.BOUND if result.others or result.slower else End.SIMULATED
+        return End.BUDGET if result.compiled >= budget else End.ESTIMATES
 
 
-def _of_many_strategies(ranked: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates, the best of each strategy before others: what one measures says little of other strategies."""
-    best = {c.strategy: c for c in reversed(ranked)}
-    return sorted(ranked, key=lambda c: best[c.strategy] is not c)
+def _hope(dies: int) -> float:
+    """The times of the best step up to which a corrected estimate is worth compiling: what that costs grows with the
+    dies, and estimates are no worse for many."""
+    return 1 + 1 / dies
 
 
 def _by_least(c: Candidate) -> tuple[float, Plan]:

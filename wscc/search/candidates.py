@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from wscc.analysis.memory.array_layout import peak_array_bytes
+from wscc.analysis.memory.array_layout import array_bytes, peak_array_bytes
 from wscc.analysis.memory.report import format_bytes, memory_report
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.simulator.costs import SECOND
@@ -20,7 +20,9 @@ from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides, as_usage_error
 from wscc.frontend.resolve import leaves_strategy_open, resolve
 from wscc.frontend.resolve import pins as written_pins
+from wscc.ir.array import Kind
 from wscc.ir.module import Module
+from wscc.ir.train import RECOMPUTE
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.wafer import Wafer
 from wscc.passes.base import Pass
@@ -132,6 +134,17 @@ class Problem:
     def own(self, strategy: Strategy) -> Plan:
         """The plan of a strategy with the settings that the program has."""
         return plan_of(strategy, list(self.own_settings.values()))
+
+    def saved(self) -> dict[str, int]:
+        """The bytes that the forward pass of one sequence more saves for the backward one, by what is recomputed."""
+        return {r: self._saved(2, r) - self._saved(1, r) for r in RECOMPUTE}
+
+    def _saved(self, sequences: int, recompute: str) -> int:
+        n = str(sequences)
+        settings = (("microbatch", n), ("batch", n), ("interleave", "1"), ("recompute", recompute))
+        module = Differentiate().run(self.graph(Plan(ONE_DIE, settings)))
+        sizes = array_bytes(module)
+        return sum(sizes[a.name] for a in module.arrays if a.kind in (Kind.RESIDUAL, Kind.CARRIED))
 
     def microbatches(self, plan: Plan) -> int:
         """The micro-batches of a step, where they are whole."""

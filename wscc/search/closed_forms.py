@@ -6,10 +6,15 @@ there and back, and every split is even. They are used to leave candidates out, 
 *compute*: FLOPs of the model at the peak of the dies used. On p stages with m micro-batches, stage k works on its first
 after the stages before it, which end after its last: step >= w_1 + .. + w_(k-1) + m w_k for the seconds w of a
 micro-batch, forward and backward. However W = w_1 + .. + w_p is divided, one of these is at least
-W / (1 - (1 - 1 / m)^p); for equal stages it is W (m + p - 1) / p (GPipe, arXiv 1811.06965, section 2.3).
+W / (1 - (1 - 1 / m)^p); for equal stages it is W (m + p - 1) / p (GPipe, arXiv 1811.06965, section 2.3). Of L layers,
+which are never cut, some stage has at least L / p, rounded up.
 
 *hbm*: a pass over X bytes reads at least X - SRAM of them from HBM. Each micro-batch passes over the weights of its
 products forward and backward; the update reads weights, gradients and state, and writes weights and state.
+
+*bytes*: of W bytes that rest on all stages, and S that the forward pass of a micro-batch saves, stage k holds its part
+w_k of W + f_k S, where f_k = min(p - k, m) micro-batches are in flight behind it (1F1B, arXiv 1806.03377). However the
+parts are divided, the fullest die holds at least 1 / sum(1 / (W + f_k S)). Interleaved chunks hold no less.
 
 Rates are those of the wafer (`wscc.analysis.cost`). Left out, as all of it only adds: links, tiles that are not full,
 bytes of activations, and waiting of any kind.
@@ -18,12 +23,11 @@ bytes of activations, and waiting of any kind.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd, prod
 
 from wscc.analysis.cost import DieRates
 from wscc.analysis.experts import expert_counts
-from wscc.analysis.flops import model_flops
 from wscc.analysis.memory.array_layout import array_bytes
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
@@ -57,17 +61,20 @@ class ClosedForms:
     # Bytes of the weights of products, in the smaller of the types in which they are stored and multiplied.
     streamed: int
     stored: dict[Kind, int]  # bytes of parameters, gradients and optimizer state
+    # Bytes that one sequence saves for its backward pass, by what is recomputed.
+    saved: dict[str, int] = field(default_factory=dict)
+    layered: int = 0  # of the FLOPs, those of the layers
 
     @staticmethod
-    def of(graph: Module, step: Module) -> ClosedForms:
+    def of(graph: Module, step: Module, saved: dict[str, int]) -> ClosedForms:
         """The terms of a forward module `graph`, and of the same differentiated, `step`, both on one die."""
         sizes = array_bytes(step)
         stored = {k: sum(sizes[a.name] for a in step.arrays if a.kind is k) for k in _STORED}
         layers = max(times for _, times in calls(graph.step)) // graph.train.microbatches
+        all_, of_layers = _flops(graph)
         return ClosedForms(
-            graph.machine, Scale(graph.train.batch, layers, gcd(*expert_counts(graph)) or 1),
-            model_flops(graph) - _masked(graph),
-            _multiplied(graph), stored,
+            graph.machine, Scale(graph.train.batch, layers, gcd(*expert_counts(graph)) or 1), all_,
+            _multiplied(graph), stored, saved, of_layers,
         )  # fmt: skip
 
     def bound(self, strategy: Strategy, values: Values) -> Bound:
@@ -80,14 +87,26 @@ class ClosedForms:
         owned = {kind: amount // _shards(strategy, kind, zero) for kind, amount in self.stored.items()}
         compute = self._compute(strategy, max(calls_), max(of["interleave"]))
         hbm = self._hbm(owned, self.streamed // _shards(strategy, Kind.PARAM, zero), min(calls_))
-        return Bound(compute, hbm, sum(owned.values()))
+        words = next(v for choice, v in zip(CHOICES, values, strict=True) if choice.key == "recompute")
+        saved = min(of["microbatch"]) * min(self.saved.get(word, 0) for word in words)
+        return Bound(compute, hbm, self._bytes(strategy, sum(owned.values()), saved, min(calls_)))
+
+    def _bytes(self, strategy: Strategy, rests: int, saved: int, m: int) -> int:
+        """Bytes of the fullest die: of what rests on a die where all stages are alike, and of what all dies of a
+        replica save for a micro-batch."""
+        p = stages_of(strategy)
+        share = saved * dies_of(replicas_of(strategy)) / dies_of(strategy)
+        parts = [rests + min(p - k, m) * share for k in range(p)]
+        return int(p / sum(1 / part for part in parts)) if all(parts) else 0
 
     def _compute(self, strategy: Strategy, m: int, interleave: int) -> float:
         stages = stages_of(strategy)
         plain = DieRates.of(self.wafer.die).compute(self.flops / dies_of(strategy))
+        fullest = -(-self.scale.layers // stages) / self.scale.layers * stages * plain
+        layers = fullest * self.layered / self.flops if self.flops else 0.0
         if stages == 1 or interleave > 1:
-            return plain
-        return float(plain * stages / (m * (1 - (1 - 1 / m) ** stages)))
+            return max(plain, layers)
+        return max(layers, plain * stages / (m * (1 - (1 - 1 / m) ** stages)))
 
     def _hbm(self, owned: dict[Kind, int], weights: int, microbatches: int) -> float:
         sram, rates = self.wafer.die.sram, DieRates.of(self.wafer.die)
@@ -103,6 +122,7 @@ def _words(values: Sequence[str]) -> bool:
     return not all(v.isdigit() for v in values)
 
 
+_TRAINED = 3  # FLOPs of the forward and the backward pass, of those of the forward pass
 _STORED = (Kind.PARAM, Kind.GRAD, Kind.STATE)
 
 
@@ -116,14 +136,20 @@ def _shards(strategy: Strategy, kind: Kind, zero: int) -> int:
     return prod(n for a, n in strategy if cuts(a))
 
 
-def _masked(graph: Module) -> int:
-    """The FLOPs of attention that a causal mask may skip, forward and backward."""
-    return 3 * sum(
-        times * op.flops // 2
+def _flops(graph: Module) -> tuple[int, int]:
+    """The FLOPs of a step, forward and backward, and of these the ones of its layers; without those of attention that a
+    causal mask may skip."""
+    found = [
+        (times, _TRAINED * times * sum(map(_unmasked, graph.procedure(call.procedure).ops)))
         for call, times in calls(graph.step)
-        for op in graph.procedure(call.procedure).ops
-        if op.definition.positional and op.flops and op.attr("causal")
-    )
+    ]
+    most = max(times for times, _ in found)
+    return sum(n for _, n in found), max(n for times, n in found if times == most)
+
+
+def _unmasked(op: Op) -> int:
+    skips = op.definition.positional and op.attr("causal")
+    return op.flops - op.flops // 2 if skips else op.flops
 
 
 def _multiplied(graph: Module) -> int:

@@ -2,6 +2,8 @@
 
 *pins* leave out what the user does not want; *divisibility* what the model cannot be split into: replicas that do not
 divide the batch, and degrees that an axis cannot have even alone; *memory* what does not fit at rest, by closed forms.
+Single plans are left out too: where interleaved chunks lack micro-batches, by the closed forms of the plan, and where
+a plan that stores no more was estimated and does not fit.
 """
 
 from __future__ import annotations
@@ -9,15 +11,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
-from wscc.diagnostics import Code, CompileError
+from wscc.diagnostics import Code, CompileError, fail
 from wscc.driver.proposals import proposing
 from wscc.machine.topology import mesh_topology
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.stages import Stages
 from wscc.search.candidates import Problem, Refused, refused, too_large
 from wscc.search.closed_forms import Bound, ClosedForms
-from wscc.search.space import ONE_DIE, Plan, Strategy, Values, plan_of, spell, stages_of, strategies
-from wscc.strategy import dies_of, splits_experts
+from wscc.search.space import (
+    ONE_DIE,
+    Plan,
+    Strategy,
+    Values,
+    is_leaner,
+    microbatches,
+    plan_of,
+    spell,
+    stages_of,
+    strategies,
+    whole_rounds,
+)
+from wscc.strategy import dies_of, splits_experts, stage_axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +57,15 @@ class Space:
     live: int = field(init=False)
     forms: ClosedForms = field(init=False)
     _alone: dict[tuple[str, int], Refused | None] = field(default_factory=dict)
+    _too_large: dict[Strategy, list[tuple[Plan, Refused]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises the program's own `CompileError`."""
         with proposing(self.problem.trials(ONE_DIE)):
             graph = self.problem.one_die()
-        self.forms = ClosedForms.of(graph, Differentiate().run(graph))
+        self.forms = ClosedForms.of(graph, Differentiate().run(graph), self.problem.saved())
         self.live = len(mesh_topology(graph.machine).islands[0])
+        self._check_pins()
         for dies in range(self.live, 0, -1):
             for strategy in strategies(dies):
                 if self.problem.pins.admit(strategy) and self._has_experts_for(strategy):
@@ -60,6 +76,17 @@ class Space:
         axes = {axis for axis, _ in strategy if splits_experts(axis)}
         return self.forms.scale.experts > 1 or axes <= self.problem.pins.degrees.keys()
 
+    def _check_pins(self) -> None:
+        """Fail where a pinned number of sequences is no micro-batch on one die: then it is none anywhere."""
+        pinned, values = self.problem.pins.settings.get("microbatch"), microbatches(self.forms.scale, ONE_DIE)
+        if pinned is not None and pinned not in values:
+            batch = self.forms.scale.batch
+            raise fail(
+                Code.DEGREE,
+                f"a batch of {batch} has no micro-batches of {pinned}",
+                help=f"pin `microbatch` to one of {', '.join(values)}, which divide it",
+            )
+
     @property
     def plans(self) -> int:
         """The number of plans of all strategies that are open."""
@@ -68,6 +95,23 @@ class Space:
     def bound(self, plan: Plan) -> Bound:
         """The bound of one plan."""
         return self.forms.bound(plan.strategy, tuple((value,) for _, value in plan.settings))
+
+    def refusal(self, plan: Plan) -> Refused | None:
+        """The refusal of a single plan of a strategy that is open, by what is known without looking at it."""
+        if not whole_rounds(self.forms.scale, plan):
+            rounds = (
+                f"a multiple of `{' x '.join(stage_axes(dict(plan.strategy)))} = {stages_of(plan.strategy)}`"
+            )
+            there = self.problem.microbatches(plan)
+            message = f"`interleave {plan['interleave']}` needs {rounds} micro-batches, and there are {there}"
+            return Refused(Code.DEGREE, message)
+        larger = (why for p, why in self._too_large.get(plan.strategy, ()) if is_leaner(p, plan))
+        return next(larger, None) or too_large(self.forms.wafer, self.bound(plan).bytes)
+
+    def learn(self, plan: Plan, why: Refused) -> None:
+        """Note that a plan was refused: one that stores no less is then refused alike."""
+        if why.bytes:
+            self._too_large.setdefault(plan.strategy, []).append((plan, why))
 
     def _sort(self, strategy: Strategy) -> None:
         values = self.problem.pins.values(self.forms.scale, strategy)

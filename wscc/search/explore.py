@@ -1,11 +1,12 @@
 """The plans that are estimated: all of a small space; of a large one, some of every kind, and what is near the best.
 
 A kind is a set of axes and a class of numbers of dies (powers of two). Of each, plans are estimated in the order of
-their bounds until one is possible: with the settings of the program, then with those that need the least memory. Then,
-in rounds, the neighbours of the best that were not looked around yet: one prime factor of a degree goes to another
-axis, is left out, or comes in; or one setting changes. The best of each strategy goes first, so that a round is not
-spent on one. Rounds are of one size and numbers of plans end them, so that the outcome depends neither on time nor on
-processes.
+their bounds until one is possible: with the settings of the program, then with those that need the least memory. The
+kinds with the most dies begin; what is then found best may be measured, and rules out what is slower by its bound.
+Then, in rounds, the neighbours of the best that were not looked around yet: one prime factor of a degree goes to
+another axis, is left out, or comes in; or one setting changes. The best of each strategy goes first, so that a round is
+not spent on one. It ends where all that is near the best was looked around. Rounds are of one size and never end by
+time, so that the outcome depends neither on that nor on processes.
 """
 
 from __future__ import annotations
@@ -13,73 +14,114 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import inf
 from typing import Final
 
+from wscc.search.candidates import Refused
 from wscc.search.coarse import Open, Space
 from wscc.search.space import CHOICES, Plan, Strategy, plan_of
 from wscc.strategy import POLICIES, dies_of, divisors, mesh_axes
 
 # Plans whose neighbours are estimated in one round.
 _AROUND: Final = 4
+# Times the best estimate: the neighbours of what takes longer are not worth a look.
+_NEAR: Final = 1.15
 _STARTS: Final = 6  # rounds in which a kind may find a plan that is possible
 _PRIMES: Final = (2, 3, 5, 7)  # by which a degree grows
 
+# The class of a number of dies, and axes.
+Kind = tuple[int, frozenset[str]]
 # The seconds estimated for each plan; None for one that is refused.
 Estimates = Callable[[Sequence[Plan]], Sequence[float | None]]
 
 
 @dataclass(slots=True)
 class Exploration:
-    """An exploration of a space, of which at most `limit` plans are estimated."""
+    """An exploration of a space, of which at most `limit` plans are estimated. Those that take at least `enough`
+    seconds by their bound are not looked at. `seconds` of a plan that is refused are None; `left_out` are those that
+    were refused without an estimate."""
 
     space: Space
     estimates: Estimates
     limit: int
+    enough: float = inf
     seconds: dict[Plan, float | None] = field(default_factory=dict)
+    left_out: dict[Plan, Refused] = field(default_factory=dict)
+    _kinds: dict[Kind, list[Plan]] = field(default_factory=dict)
+    _around: set[Plan] = field(default_factory=set)
 
-    def run(self, first: Sequence[Plan]) -> None:
-        """Estimate the `first` plans, then what is worth it."""
-        self._estimate(first)
-        if self.space.plans <= self.limit:
-            self._estimate([p for o in self.space.open.values() for p in all_plans(o)])
-            return
-        self._start()
-        around: set[Plan] = set()
-        while len(self.seconds) < self.limit and (centres := self._centres(around)):
-            around.update(centres)
-            self._estimate([n for c in centres for n in self._neighbours(c)])
+    def all(self) -> None:
+        """Estimate all plans."""
+        self.look([p for o in self.space.open.values() for p in all_plans(o)])
 
-    def _estimate(self, wanted: Sequence[Plan]) -> None:
-        fresh = [p for p in dict.fromkeys(wanted) if p not in self.seconds]
-        fresh = fresh[: max(0, self.limit - len(self.seconds))]
-        self.seconds.update(zip(fresh, self.estimates(fresh), strict=True))
-
-    def _start(self) -> None:
-        """Estimate plans of each kind until one is possible."""
-        kinds: dict[tuple[frozenset[str], int], list[Plan]] = {}
+    def begin(self) -> None:
+        """Estimate some plans of each kind with the most dies, then what is near the best."""
         for o in sorted(
             self.space.open.values(), key=lambda o: (o.bound.seconds, _widest(o.strategy), o.strategy)
         ):
-            kind = frozenset(axis for axis, _ in o.strategy), dies_of(o.strategy).bit_length()
-            kinds.setdefault(kind, []).extend((self._near_own(o), _lean(o)))
+            kind = dies_of(o.strategy).bit_length(), frozenset(axis for axis, _ in o.strategy)
+            self._kinds.setdefault(kind, []).extend((self._near_own(o), _lean(o)))
+        most = max((size for size, _ in self._kinds), default=0)
+        self._start({kind for kind in self._kinds if kind[0] == most})
+        self._look_around()
+
+    def go_on(self) -> None:
+        """Estimate some plans of all other kinds, then what is near the best."""
+        self._start(set(self._kinds))
+        self._look_around()
+
+    def _look_around(self) -> None:
+        while self._left > 0 and (centres := self._centres()):
+            self._around.update(centres)
+            self.look([n for c in centres for n in self._neighbours(c)])
+
+    @property
+    def _left(self) -> int:
+        return self.limit + len(self.left_out) - len(self.seconds)
+
+    def look(self, wanted: Sequence[Plan]) -> None:
+        """Estimate the plans that may win, that no rule refuses, and that were not estimated yet."""
+        fresh = [p for p in dict.fromkeys(wanted) if p not in self.seconds and self._may_win(p)]
+        why = {p: self.space.refusal(p) for p in fresh}
+        possible = [p for p in fresh if why[p] is None][: max(0, self._left)]
+        refused = {p: r for p, r in why.items() if r is not None}
+        self.left_out |= refused
+        self.seconds |= dict.fromkeys(refused)
+        self.seconds.update(zip(possible, self.estimates(possible), strict=True))
+
+    def _may_win(self, plan: Plan) -> bool:
+        return self.space.bound(plan).seconds < self.enough
+
+    def _start(self, kinds: set[Kind]) -> None:
+        """Estimate plans of each kind until one is possible."""
         for _ in range(_STARTS):
-            heads = {kind: of.pop(0) for kind, of in kinds.items() if of}
-            self._estimate(list(heads.values()))
-            for kind, head in heads.items():
-                if self.seconds.get(head) is not None:
-                    del kinds[kind]
+            heads = {kind: of for kind, of in self._kinds.items() if kind in kinds and of}
+            for kind, of in heads.items():
+                heads[kind] = self._possible(of)
+            self.look([head for of in heads.values() for head in of[:1]])
+            for kind, of in heads.items():
+                if of and self.seconds.get(of.pop(0)) is not None:
+                    self._kinds[kind] = []
+
+    def _possible(self, plans: list[Plan]) -> list[Plan]:
+        """The plans from the first on that may win and that no rule refuses; in place."""
+        while plans and (not self._may_win(plans[0]) or self.space.refusal(plans[0]) is not None):
+            plans.pop(0)
+        return plans
 
     def _near_own(self, o: Open) -> Plan:
         """The plan of a strategy with the settings that are nearest to the program's."""
         own = self.space.problem.own_settings
         return plan_of(o.strategy, [_nearest(own[c.key], v) for c, v in zip(CHOICES, o.values, strict=True)])
 
-    def _centres(self, around: set[Plan]) -> list[Plan]:
+    def _centres(self) -> list[Plan]:
         """The best plans that were not looked around: those that are the best of their strategy first."""
-        ranked = sorted((s, p) for p, s in self.seconds.items() if s is not None)
+        known = {p: s for p, s in self.seconds.items() if s is not None}
+        near = _NEAR * min(known.values(), default=0.0)
+        ranked = sorted((s, p) for p, s in known.items() if s <= near)
         best = {p.strategy: p for _, p in reversed(ranked)}
         ordered = sorted(ranked, key=lambda r: (best[r[1].strategy] != r[1], r))
-        return [p for _, p in ordered if p not in around][:_AROUND]
+        return [p for _, p in ordered if p not in self._around][:_AROUND]
 
     def _neighbours(self, plan: Plan) -> Iterator[Plan]:
         values = self.space.open[plan.strategy].values

@@ -30,6 +30,7 @@ class End(StrEnum):
 
     SIMULATED = "all that compile were simulated"
     BOUND = "bounds rule out all others"
+    ESTIMATES = "no other is near by its estimate"
     BUDGET = "budget used up"
 
 
@@ -75,6 +76,9 @@ class SearchResult:
     others: list[Candidate] = field(default_factory=list)
     estimated: int = 0
     compiled: int = 0
+    left_out: Counter[Code] = field(
+        default_factory=Counter
+    )  # single plans that were refused without an estimate
     end: End = End.SIMULATED
 
     @property
@@ -96,9 +100,20 @@ class SearchResult:
         return min([self.seconds, *unseen, *(c.bound.seconds for c in self.others)])
 
     @property
-    def ruled_out(self) -> int:
-        """The number of strategies none of whose plans can be faster than the best, by closed forms."""
-        return sum(o.bound.seconds >= self.seconds for o in self.open.values())
+    def removed(self) -> dict[str, int]:
+        """How much each rule of the coarse filter removed: strategies that cannot be split, or do not fit at rest, or
+        whose work or reads from HBM alone take as long as the best step; and plans of the others."""
+        refused = Counter(r.code for p, r in self.refused if not p.settings)
+        slow = [o.bound for o in self.open.values() if o.bound.seconds >= self.seconds]
+        by_work = sum(bound.compute >= self.seconds for bound in slow)
+        return {
+            "divisibility": refused[Code.DEGREE],
+            "memory": refused[Code.OUT_OF_MEMORY],
+            "work": by_work,
+            "hbm": len(slow) - by_work,
+            "plans_divisibility": self.left_out[Code.DEGREE],
+            "plans_memory": self.left_out[Code.OUT_OF_MEMORY],
+        }
 
     @property
     def front(self) -> list[Candidate]:
@@ -188,7 +203,7 @@ def summary(result: SearchResult) -> dict[str, Any]:
         "simulated": len(result.simulated),
         "refused": dict(sorted(Counter(str(r.code) for _, r in result.refused).items())),
         "ended": str(result.end),
-        "ruled_out": result.ruled_out,
+        "removed": result.removed,
         "shares": result.best.figures.shares if result.best.figures else {},
         "best": spell(result.best.strategy),
         "settings": dict(result.best.plan.settings),

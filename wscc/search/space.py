@@ -47,12 +47,14 @@ class Scale:
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A setting of `train` that a plan settles: the values that may help under a strategy, in order. Where it does not
-    matter, the first of `words` is its only value, or 1. `words` are all that it may be; none: any positive integer."""
+    matter, the first of `words` is its only value, or 1. `words` are all that it may be; none: any positive integer.
+    `leaner`: the sign of the step in that order by which no die stores more, all else being equal; 0: none is sure."""
 
     key: str
     values: Callable[[Scale, Strategy], Sequence[str]]
     words: tuple[str, ...] = ()
     matters: Callable[[Strategy], bool] = lambda strategy: True
+    leaner: int = 0
 
     def admitted(self, scale: Scale, strategy: Strategy, pinned: str | None) -> Sequence[str]:
         """The values to look at, of which there are none where the strategy allows none."""
@@ -62,7 +64,7 @@ class Choice:
         return values if pinned is None else [v for v in values if v == pinned]
 
 
-def _microbatches(scale: Scale, strategy: Strategy) -> list[str]:
+def microbatches(scale: Scale, strategy: Strategy) -> list[str]:
     """Whole micro-batches in the share of a replica, which axes of experts share out; none if the batch is no multiple
     of the replicas, or the experts are none of those axes."""
     replicas = dies_of(replicas_of(strategy))
@@ -78,8 +80,8 @@ def _chunks(scale: Scale, strategy: Strategy) -> list[str]:
 
 
 CHOICES: Final = (
-    Choice("microbatch", _microbatches),
-    Choice("recompute", lambda scale, strategy: RECOMPUTE, RECOMPUTE),
+    Choice("microbatch", microbatches, leaner=-1),
+    Choice("recompute", lambda scale, strategy: RECOMPUTE, RECOMPUTE, leaner=1),
     Choice(
         "zero", lambda scale, strategy: tuple(map(str, ZERO)), tuple(map(str, ZERO)),
         matters=lambda strategy: any(holds_replicas(axis) for axis, _ in strategy),
@@ -129,6 +131,25 @@ class Pins:
 
 
 NO_PINS: Final = Pins({}, {})
+
+
+def is_leaner(a: Plan, b: Plan) -> bool:
+    """Whether no die stores more under plan `a` than under `b`, by the settings alone; never of two strategies."""
+    steps = (
+        (choice.leaner * (_place(choice, x) - _place(choice, y)), x == y)
+        for choice, (_, x), (_, y) in zip(CHOICES, a.settings, b.settings, strict=True)
+    )
+    return a.strategy == b.strategy and all(step > 0 or same for step, same in steps)
+
+
+def whole_rounds(scale: Scale, plan: Plan) -> bool:
+    """Whether the micro-batches of a plan fill its pipeline in whole rounds, as interleaved chunks need them."""
+    stages, replicas = stages_of(plan.strategy), dies_of(replicas_of(plan.strategy))
+    return plan["interleave"] == "1" or scale.batch // (replicas * int(plan["microbatch"])) % stages == 0
+
+
+def _place(choice: Choice, value: str) -> int:
+    return choice.words.index(value) if choice.words else int(value)
 
 
 def plan_of(strategy: Strategy, values: Sequence[str]) -> Plan:

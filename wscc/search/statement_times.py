@@ -1,8 +1,9 @@
 """The times of the statements of a sharded procedure: seconds of work, of the port of the HBM, of links and of latency.
 
-Work is FLOPs at the efficiency of the tiles of a die. A value is taken to lie in HBM if it is an argument, unless all
-arrays lie in SRAM or calls hand it on there, or a local that finds no room in SRAM beside those with more accesses for
-their time. What is added to is passed over twice; what a stream moves, also by the messages that it leaves with.
+Work is FLOPs at the efficiency of the tiles of a die. Of arrays that are small beside the SRAM, the part behind it is
+taken to lie in HBM, as `plan_memory` lays them out behind the locals; of others, which `promote` copies, all but what
+calls hand on. So does a local that finds no room in SRAM beside those with more accesses for their time. What is added
+to is passed over twice; what a stream moves, also by the messages that it leaves with.
 Reshards take the algorithm of least time at nominal places of the dies (`wscc.search.nominal`).
 
 Rates are those of the wafer (`wscc.analysis.cost`).
@@ -11,12 +12,13 @@ Rates are those of the wafer (`wscc.analysis.cost`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 from typing import Final
 
 from wscc.analysis.cost import Rates
 from wscc.analysis.flops import computed_flops
-from wscc.analysis.memory.array_layout import peak_array_bytes
+from wscc.analysis.memory.array_layout import peak_array_bytes, place_arrays
 from wscc.analysis.op_axes import working_axes
 from wscc.ir.array import Kind
 from wscc.ir.module import Mode, Module, Procedure
@@ -25,8 +27,8 @@ from wscc.ir.step import calls
 from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms
 from wscc.search.nominal import nominal
 
-# Arrays lie in HBM if they fill more than one part in so many of the SRAM, where locals then have this part of it.
-_ARRAY_SHARE: Final = 2
+# Arguments are copied in if arrays have more than so many times the SRAM, of which other locals then have this part.
+_COPIED: Final = 4
 _ROOM: Final = 0.5
 # Calls hand on what is no larger than one part in so many of the SRAM; a reduction holds as much in it at once.
 _HANDED: Final = 16
@@ -48,25 +50,35 @@ class Task:
 
 @dataclass(slots=True)
 class StatementTimes:
-    """The times of the statements of a sharded module, whose locals have `room` bytes of SRAM. `handed`: of each
-    procedure, the arguments that calls hand on in SRAM."""
+    """The times of the statements of a sharded module, whose locals have `room` bytes of SRAM. `far`: of each
+    procedure, the share of each argument that lies in HBM, where there is any."""
 
     module: Module
     rates: Rates[float]
     algorithms: Algorithms
-    arrays_in_hbm: bool
     room: float
-    handed: dict[str, set[str]]
+    far: dict[str, dict[str, float]]
 
     @staticmethod
     def of(sharded: Module) -> StatementTimes:
         """The times of a sharded module."""
-        sram, arrays = sharded.machine.die.sram, peak_array_bytes(sharded)
-        in_hbm = arrays * _ARRAY_SHARE > sram
-        room = sram * _ROOM if in_hbm else sram - arrays
-        return StatementTimes(
-            sharded, Rates.of(sharded.machine), nominal(sharded), in_hbm, room, _handed(sharded)
-        )
+        sram, rates = sharded.machine.die.sram, Rates.of(sharded.machine)
+        is_copied = peak_array_bytes(sharded) > _COPIED * sram
+        times = StatementTimes(sharded, rates, nominal(sharded), sram * _ROOM if is_copied else sram, {})
+        if is_copied:
+            times.far = _not_handed(sharded)
+        elif rates.die.has_hbm:
+            times.far = _behind(sharded, max(map(times.most_local, sharded.procedures), default=0))
+        return times
+
+    def most_local(self, p: Procedure) -> int:
+        """The most bytes of locals of a procedure that live at once."""
+        spans, values = self._spans(p)
+        change = [0] * (len(p.statements) + 1)
+        for name, span in spans.items():
+            change[span[0]] += self._local(values[name])
+            change[span[-1] + 1] -= self._local(values[name])
+        return max(accumulate(change), default=0)
 
     def tasks(self, p: Procedure) -> list[Task]:
         """What each statement of a procedure takes."""
@@ -75,17 +87,18 @@ class StatementTimes:
 
     # -- places of values
 
-    def _slow(self, p: Procedure) -> dict[str, int]:
-        """The values that are taken to lie in HBM: arguments, but what calls hand on, and locals that find no room; and
-        how often an access passes over each, which is twice for what is added to."""
-        arguments = {
-            v.name: 1 for v in p.arguments if self.arrays_in_hbm and v.name not in self.handed[p.name]
-        }
-        arguments |= {o.value.name: 2 for o in p.outputs if o.mode is Mode.ADD and o.value.name in arguments}
-        return arguments | dict.fromkeys(self._spilled(p, frozenset(v.name for v in p.arguments)), 1)
+    def _slow(self, p: Procedure) -> dict[str, float]:
+        """The values that are taken to lie in HBM, with their share there: arguments, and locals that find no room. An
+        access passes twice over what is added to."""
+        arguments = dict(self.far.get(p.name, {}))
+        for o in p.outputs:
+            if o.mode is Mode.ADD and o.value.name in arguments:
+                arguments[o.value.name] *= 2
+        return arguments | dict.fromkeys(self._spilled(p), 1.0)
 
-    def _spilled(self, p: Procedure, arguments: frozenset[str]) -> frozenset[str]:
-        """The locals that find no room in SRAM, where those with the most accesses for their time go first."""
+    def _spans(self, p: Procedure) -> tuple[dict[str, list[int]], dict[str, Value]]:
+        """The statements that access each local, in order, and the locals by name."""
+        arguments = {v.name for v in p.arguments}
         spans: dict[str, list[int]] = {}
         values: dict[str, Value] = {}
         for i, s in enumerate(p.statements):
@@ -93,6 +106,11 @@ class StatementTimes:
                 if v.name not in arguments:
                     spans.setdefault(v.name, []).append(i)
                     values[v.name] = v
+        return spans, values
+
+    def _spilled(self, p: Procedure) -> frozenset[str]:
+        """The locals that find no room in SRAM, where those with the most accesses for their time go first."""
+        spans, values = self._spans(p)
         room = [self.room] * len(p.statements)
         spilled = []
         for name in sorted(
@@ -105,7 +123,7 @@ class StatementTimes:
                 spilled.append(name)
         return frozenset(spilled)
 
-    def _op(self, op: Op, slow: dict[str, int]) -> Task:
+    def _op(self, op: Op, slow: dict[str, float]) -> Task:
         work, copies = self._compute(op), self.rates.die.hbm(self._hbm(op, slow))
         if op.stream is None:
             return Task(work, copies)
@@ -147,19 +165,16 @@ class StatementTimes:
             sides = [prod(local[f] for f in side) for side in (rows, columns, inner)]
         return self.rates.die.efficiency(sides)
 
-    def _hbm(self, op: Op, slow: dict[str, int]) -> int:
-        """Bytes through the port of the HBM. A turn of a stream passes over all that is not cut in chunks; a shard that
-        leaves is read once more for each way, then lies in slots."""
+    def _hbm(self, op: Op, slow: dict[str, float]) -> float:
+        """Bytes through the port of the HBM. A stream is done in slices of which all turns find room in SRAM; a shard
+        that leaves is read once more for each way, then lies in slots."""
         stream = op.stream
-        turns = self.module.sizes[stream.axis] if stream else 1
         leaving = [op.operands[i] for i in stream.moving_in] if stream else []
-        moving, ways = self._moving(op), min(2, turns - 1)
-        amounts: dict[str, int] = {}
-        for v, term in op.terms():
+        ways = min(2, self.module.sizes[stream.axis] - 1) if stream else 0
+        amounts: dict[str, float] = {}
+        for v, _ in op.terms():
             if v.name in slow:
-                is_cut = v in moving or (stream is not None and stream.factor in term)
-                passes = slow[v.name] * (1 if is_cut else turns) + ways * (v in leaving)
-                amounts[v.name] = self._local(v) * passes
+                amounts[v.name] = self._local(v) * slow[v.name] * (1 + ways * (v in leaving))
         if op.definition.table is not None:
             amounts.pop(op.operands[op.definition.table].name, None)
         return sum(amounts.values())
@@ -177,9 +192,9 @@ class StatementTimes:
 
     # -- links ------------------------------------------------------------------------------------------
 
-    def _reshard(self, op: Reshard, slow: dict[str, int]) -> Task:
+    def _reshard(self, op: Reshard, slow: dict[str, float]) -> Task:
         ends = (op.operand, op.result)
-        copies = self.rates.die.hbm(sum(self._local(v) for v in ends if v.name in slow))
+        copies = self.rates.die.hbm(sum(self._local(v) * slow.get(v.name, 0.0) for v in ends))
         if op.kind in ("slice", "mask"):
             return Task(copies=copies)
         latency, messages = self._collective(op)
@@ -226,18 +241,31 @@ class StatementTimes:
         return sum(latency for latency, _ in parts), sum(messages for _, messages in parts)
 
 
-def _handed(module: Module) -> dict[str, set[str]]:
-    """Of each procedure, the arguments that calls hand from one to the next in SRAM."""
+def _not_handed(module: Module) -> dict[str, dict[str, float]]:
+    """All arguments, but those that calls hand from one to the next in SRAM."""
     arrays = {a.name: a for a in module.arrays}
     most = module.machine.die.sram / _HANDED
-    found: dict[str, set[str]] = {p.name: set() for p in module.procedures}
+    found = {p.name: {v.name: 1.0 for v in p.arguments} for p in module.procedures}
     for call, _ in calls(module.step):
         p = module.procedure(call.procedure)
-        found[p.name] |= {
-            v.name
-            for v, ref in zip(p.arguments, call.args, strict=True)
-            if arrays[ref.array].kind is Kind.CARRIED and _bytes(v, module) <= most
-        }
+        for v, ref in zip(p.arguments, call.args, strict=True):
+            if arrays[ref.array].kind is Kind.CARRIED and _bytes(v, module) <= most:
+                found[p.name].pop(v.name, None)
+    return found
+
+
+def _behind(module: Module, scratch: int) -> dict[str, dict[str, float]]:
+    """Of the arguments whose arrays reach behind the SRAM, where arrays begin behind so many bytes, the share there."""
+    sram, share = module.machine.die.sram, dict[str, float]()
+    for a, place in zip(module.arrays, place_arrays(module, scratch)[0], strict=True):
+        size = a.count * place.stride
+        share[a.name] = min(1.0, max(0.0, place.address + size - sram) / size) if size else 0.0
+    found: dict[str, dict[str, float]] = {p.name: {} for p in module.procedures}
+    for call, _ in calls(module.step):
+        p = module.procedure(call.procedure)
+        for v, ref in zip(p.arguments, call.args, strict=True):
+            if share[ref.array]:
+                found[p.name][v.name] = max(share[ref.array], found[p.name].get(v.name, 0.0))
     return found
 
 

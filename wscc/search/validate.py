@@ -22,6 +22,7 @@ from wscc.search.workers import Evaluators
 
 SAMPLES: Final = 30
 _SEED: Final = 0
+_FEWEST: Final = 3  # of two plans the ranks agree or do not, whatever the estimate
 _TRIED: Final = 4  # plans that are tried for each that is wanted: some are refused
 _ROUND: Final = 8
 
@@ -48,11 +49,12 @@ class Validation:
     measured: tuple[Measured, ...]
 
     @property
-    def rank_correlation(self) -> float:
-        """Spearman's rank correlation of estimated and simulated seconds; 1 if all of either are equal."""
+    def rank_correlation(self) -> float | None:
+        """Spearman's rank correlation of estimated and simulated seconds; None if all of either are equal, or there are
+        fewer than three plans."""
         estimates, steps = ranks([m.estimate for m in self.measured]), ranks([m.step for m in self.measured])
-        if len(set(estimates)) < 2 or len(set(steps)) < 2:
-            return 1.0
+        if len(self.measured) < _FEWEST or len(set(estimates)) < 2 or len(set(steps)) < 2:
+            return None
         return correlation(estimates, steps)
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from wscc.analysis.memory.handed import handed_places
 from wscc.analysis.memory.stride import element_stride
 from wscc.ir.array import Array
@@ -29,9 +31,11 @@ def arrays_of_stage(module: Module, stage: int) -> list[Array]:
 def peak_array_bytes(module: Module) -> int:
     """Bytes of arrays on a die of the stage that has most, without the locals of procedures."""
     array_sizes = array_bytes(module)
-    return max(
-        sum(array_sizes[a.name] for a in arrays_of_stage(module, stage)) for stage in range(module.stages)
-    )
+    of_stage: dict[int, int] = defaultdict(int)
+    for a in module.arrays:
+        of_stage[a.stage] += array_sizes[a.name]
+    shared = of_stage.pop(-1, 0)
+    return shared + max(of_stage.values(), default=0)
 
 
 def place_arrays(module: Module, base: int) -> tuple[tuple[Placement, ...], int]:
