@@ -191,8 +191,8 @@ class _Search:
         return not c.is_given, self._corrected(c), -c.dies, c.plan
 
     def _corrected(self, c: Candidate) -> float:
-        """The estimate times the mean error of earlier ones: of plans with the same axes, or else of all, but then no
-        more than the estimate: what makes some slower than estimated, as damage does, need not make others so."""
+        """The estimate times the mean error of earlier ones: of as many dies with the same axes, or else of all, but
+        then no more than the estimate: what makes some slower than estimated, as damage does, need not slow others."""
         if alike := self._alike(c):
             return c.estimate * _error(alike)
         return c.estimate * min(1.0, _error(self._measured()))
@@ -201,8 +201,9 @@ class _Search:
         return [k for k in (*self.result.simulated, *self.result.slower) if k.least]
 
     def _alike(self, c: Candidate) -> list[Candidate]:
-        """The measured plans with the same axes."""
-        return [k for k in self._measured() if {a for a, _ in k.strategy} == {a for a, _ in c.strategy}]
+        """The measured plans of as many dies with the same axes."""
+        axes = {axis for axis, _ in c.strategy}
+        return [k for k in self._measured() if k.dies == c.dies and {a for a, _ in k.strategy} == axes]
 
     def _end(self, budget: int) -> End:
         result = self.result
