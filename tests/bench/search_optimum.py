@@ -76,7 +76,7 @@ PAIRS: Final = (
     Pair("gpt-tiny 2x2, slow dies", GPT, ("wafer.mesh=2x2", "train.batch=8", "wafer.die.peak=10 TFLOP/s")),
     Pair("gpt-tiny 2x2, small SRAM", GPT, ("wafer.mesh=2x2", "train.batch=8", "wafer.die.sram=256 kB")),
     Pair("gpt-tiny 3x2, die dead, slow links", GPT,
-         ("wafer.mesh=3x2", "train.batch=10", "wafer.link.bandwidth=100 GB/s"), ("die:2,1",)),
+         ("wafer.mesh=3x2", "train.batch=10", "train.microbatch=1", "wafer.link.bandwidth=100 GB/s"), ("die:2,1",)),
 )  # fmt: skip
 
 

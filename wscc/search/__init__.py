@@ -191,16 +191,30 @@ class _Search:
         return not c.is_given, self._corrected(c), -c.dies, c.plan
 
     def _corrected(self, c: Candidate) -> float:
-        """The estimate times the mean error of earlier ones: of plans with the same axes, or else of all."""
-        measured = [k for k in (*self.result.simulated, *self.result.slower) if k.least]
-        alike = [k for k in measured if {a for a, _ in k.strategy} == {a for a, _ in c.strategy}]
-        return c.estimate * geometric_mean([k.least / k.estimate for k in alike or measured] or [1.0])
+        """The estimate times the mean error of earlier ones: of as many dies with the same axes, or else of all, but
+        then no more than the estimate: what makes some slower than estimated, as damage does, need not slow others."""
+        if alike := self._alike(c):
+            return c.estimate * _error(alike)
+        return c.estimate * min(1.0, _error(self._measured()))
+
+    def _measured(self) -> list[Candidate]:
+        return [k for k in (*self.result.simulated, *self.result.slower) if k.least]
+
+    def _alike(self, c: Candidate) -> list[Candidate]:
+        """The measured plans of as many dies with the same axes."""
+        axes = {axis for axis, _ in c.strategy}
+        return [k for k in self._measured() if k.dies == c.dies and {a for a, _ in k.strategy} == axes]
 
     def _end(self, budget: int) -> End:
         result = self.result
         if result.bound >= result.seconds:
             return End.BOUND if result.others or result.slower else End.SIMULATED
         return End.BUDGET if result.compiled >= budget else End.ESTIMATES
+
+
+def _error(measured: Sequence[Candidate]) -> float:
+    """The mean of simulated over estimated seconds."""
+    return geometric_mean([c.least / c.estimate for c in measured] or [1.0])
 
 
 def _hope(dies: int) -> float:
