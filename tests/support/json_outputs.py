@@ -46,7 +46,7 @@ monitor out --metric die_util --group 1x2
 monitor out --metric memory
 draw out
 search model.wsl --jobs 1 --budget 1 --pin microbatch=1 --pin recompute=none --pin zero=0
-search model.wsl --jobs 1 --validate 2
+search model.wsl --jobs 1 --validate 4
 faults model.wsl --parallel tp=4 --rate 75% --seeds 1
 call-order model.wsl --parallel pp=2
 import config.json

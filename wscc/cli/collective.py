@@ -104,10 +104,23 @@ def _machine(mesh: str, dead: tuple[str, ...], link: str, wafers: str | None, jo
     bandwidth, latency, flit = read_link(link)
     own = replace(read_wafer(mesh, ()), link=Link(bandwidth, float(latency), flit))
     wafer = read_system(wafers, joined, own)
-    if wafer.joint and any(k.bandwidth > bandwidth or k.latency < latency for k in wafer.joint.links):
-        message = "a port of an edge is faster than a link of the wafers, and the bounds of plans hold for slower ones"
-        raise UsageError(Diagnostic(Code.OPTION, message, help="change `--joined` or `--link`"))
+    for port in wafer.joint.links if wafer.joint else ():
+        if port.bandwidth > own.link.bandwidth or port.latency < own.link.latency:
+            raise UsageError(_too_fast(port, own.link))
     return wafer
+
+
+def _too_fast(port: Link, link: Link) -> Diagnostic:
+    """The refusal of ports of an edge that are faster than the links of the wafers."""
+    speeds = (f"{k.bandwidth / 1e12:g} TB/s and {k.latency * 1e9:g} ns" for k in (port, link))
+    message = (
+        "a port of an edge has {}, a link of the wafers {}: bounds of plans hold for ports that are no faster"
+    )
+    bandwidth, latency = max(port.bandwidth, link.bandwidth), min(port.latency, link.latency)
+    fits = f"--link bandwidth={bandwidth / 1e12:g}TB/s,latency={latency * 1e9:g}ns"
+    return Diagnostic(
+        Code.OPTION, message.format(*speeds), help=f"`{fits}` would work, or a slower `--joined`"
+    )
 
 
 def _flat_ring(request: Request, model: LinkModel) -> Outcome | None:
