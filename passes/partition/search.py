@@ -179,14 +179,16 @@ class Search:
         self, axis: str, instance: OpInstance, live: dict[str, LiveValue], allowed: list[Choice]
     ) -> list[Choice]:
         """The factor in which the axis splits the first activation of the op that may stay so; if it splits some that
-        may not, any other factor, or none."""
+        may not, any other factor, or none. Positions that the op makes are split anew, and a view has no work."""
         split = [
             term[state]
             for name, term in zip(instance.operands, instance.op.rule.ins, strict=False)
             if name not in self.chain.weights and isinstance(state := self._followed(axis, name, live), int)
         ]
         follows: list[Choice] = [f for f in split if f in allowed]
-        return follows[:1] or [*(allowed if split else []), None]
+        definition = instance.op.definition
+        others = allowed if split and not (definition.makes_positions or definition.view) else []
+        return follows[:1] or [*others, None]
 
     def splittable(self, axis: str, instance: OpInstance) -> list[Choice]:
         """Factors of the op that the degree of `axis` divides, beside the axes that split them already."""

@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 
 from tests.oracles.huggingface import random_checkpoint
 from tests.support.huggingface_configs import GPT2
-from tests.support.paths import CASES
+from tests.support.paths import CASES, SAMPLES
 from wscc.backends.artifact.files import write_artifact
 from wscc.backends.artifact.load import load_artifact
 from wscc.cli import main
@@ -51,6 +51,7 @@ faults model.wsl --parallel tp=4 --rate 75% --seeds 1
 call-order model.wsl --parallel pp=2
 import config.json
 import small.json --seq 8 -o small.wsl
+run moe.wsl --steps 1 --set model.layers=1 --set model.seq=8 --set train.batch=4 --set train.microbatch=4
 run small.wsl --steps 1 --weights small.safetensors --set train.batch=1 --set train.microbatch=1 --parallel dp=1
 route --mesh 2x2 --flows flows.txt
 collective all_reduce --mesh 2x2 --bytes 4KiB --check
@@ -108,6 +109,8 @@ def _write_inputs(folder: Path) -> None:
     for name, mesh, link in (("slow", "2 x 2", "1 MB/s"), ("tray", "2 x 4", "4 TB/s")):
         own = f"mesh {mesh} link {{ bandwidth {link}, latency 1 ns, flit 64 B, energy 5 pJ/bit, channels 2 }}"
         (folder / f"{name}.wsl").write_text(model.replace("mesh 2 x 2", own), encoding="utf-8")
+    mixture = (SAMPLES / "moe-tiny.wsl").read_text(encoding="utf-8").replace("tiny-text.txt", "text")
+    (folder / "moe.wsl").write_text(mixture, encoding="utf-8")
     (folder / "text").write_bytes(bytes(range(32)) * 8)
     config = (CASES / "configs" / "gpt2.json").read_text(encoding="utf-8")
     (folder / "config.json").write_text(config.replace("{", '{"unheard_of": 1,', 1), encoding="utf-8")

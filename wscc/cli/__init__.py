@@ -87,7 +87,7 @@ COMMANDS: Final = (
     Named(
         "collective",
         "collective",
-        "Plan the collective OP over all live dies of a mesh, and show its time against a lower bound.",
+        "Plan the collective OP over all live dies of a mesh or system, and show its time against a lower bound.",
     ),
     Named(
         "opt",

@@ -105,22 +105,16 @@ def _machine(mesh: str, dead: tuple[str, ...], link: str, wafers: str | None, jo
     own = replace(read_wafer(mesh, ()), link=Link(bandwidth, float(latency), flit))
     wafer = read_system(wafers, joined, own)
     for port in wafer.joint.links if wafer.joint else ():
-        if port.bandwidth > own.link.bandwidth or port.latency < own.link.latency:
+        if port.is_faster_than(own.link):
             raise UsageError(_too_fast(port, own.link))
     return wafer
 
 
 def _too_fast(port: Link, link: Link) -> Diagnostic:
     """The refusal of ports of an edge that are faster than the links of the wafers."""
-    speeds = (f"{k.bandwidth / 1e12:g} TB/s and {k.latency * 1e9:g} ns" for k in (port, link))
-    message = (
-        "a port of an edge has {}, a link of the wafers {}: bounds of plans hold for ports that are no faster"
-    )
-    bandwidth, latency = max(port.bandwidth, link.bandwidth), min(port.latency, link.latency)
-    fits = f"--link bandwidth={bandwidth / 1e12:g}TB/s,latency={latency * 1e9:g}ns"
-    return Diagnostic(
-        Code.OPTION, message.format(*speeds), help=f"`{fits}` would work, or a slower `--joined`"
-    )
+    message = f"ports of an edge ({port.speed}) are faster than links of wafers ({link.speed}), for which bounds hold"
+    fits = f"`--link {link.at_least(port).speed}` would work, or a slower `--joined`"
+    return Diagnostic(Code.OPTION, message, help=fits)
 
 
 def _flat_ring(request: Request, model: LinkModel) -> Outcome | None:

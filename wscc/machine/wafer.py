@@ -49,6 +49,21 @@ class Link:
     energy: Measure = 5e-12
     channels: Positive = 2
 
+    def is_faster_than(self, other: Link) -> bool:
+        """Whether some message is over sooner on this link."""
+        return self.bandwidth > other.bandwidth or self.latency < other.latency
+
+    def at_least(self, other: Link) -> Link:
+        """This link, with what is faster of another."""
+        return replace(
+            self, bandwidth=max(self.bandwidth, other.bandwidth), latency=min(self.latency, other.latency)
+        )
+
+    @property
+    def speed(self) -> str:
+        """Bandwidth and latency, as options of commands have them."""
+        return f"bandwidth={self.bandwidth / 1e12:g}TB/s,latency={self.latency * 1e9:g}ns"
+
 
 @dataclass(frozen=True, slots=True)
 class Torus:
