@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from wscc.backends.interpreter.binding import DieMemory, Place, Routine, Template
 from wscc.backends.interpreter.kernels.views import Prepared
-from wscc.backends.interpreter.messages import BLOCKED, End, Outcome
+from wscc.backends.interpreter.messages import BLOCKED, End, Mailbox, Outcome, copy_in_order
+from wscc.backends.interpreter.narrowed import Marks, Narrowed
 from wscc.backends.interpreter.roundings import with_f64_beside
 from wscc.diagnostics import Code, fail
 from wscc.ir.streams.instructions import INSTRUCTIONS
@@ -36,13 +37,16 @@ Named = list[tuple[str, Tags]]
 class Shadow:
     """The tags of one die's arena, and the slots and messages that it has in flight, by channel.
 
-    Its methods raise `CompileError` W504 where a check fails.
+    Its methods raise `CompileError` W504 where a check fails. With `round_trips`, a `cast` may widen what another has
+    narrowed.
     """
 
-    def __init__(self, memory: DieMemory) -> None:
+    def __init__(self, memory: DieMemory, *, round_trips: bool = False) -> None:
         self._memory = memory
+        self._narrowed = None if round_trips else Narrowed(memory)
         self._tags = np.full(memory.arena.size, UNWRITTEN, np.uint8)
         self._slots: dict[int, Tags] = {}
+        self._arriving: dict[int, tuple[Marks, Mailbox]] = {}
         self._messages: dict[int, Tags] = {}
         self._locals: dict[str, list[tuple[int, int]]] = {}
         memory.arena[: memory.arena.size // 2 * 2].view(np.uint16).fill(_POISON)
@@ -50,6 +54,8 @@ class Shadow:
     def store(self, address: int, size: int) -> None:
         """Mark `size` bytes as written by the host."""
         self._tags[address : address + size] = 0
+        if self._narrowed is not None:
+            self._narrowed.store(address, size)
 
     def load(self, address: int, size: int) -> None:
         """Check that `size` bytes that the host reads have been written."""
@@ -106,9 +112,9 @@ class Shadow:
         tags = [self._view(p, args) for p in t.places]
         match t.opcode:
             case "post":
-                return self._post, (t.attrs[0], tags[0], inner)
+                return self._post, (t.attrs[0], tags[0], self._marks(t, args), inner)
             case "send":
-                return self._send, (t.attrs[0], tags[0], inner)
+                return self._send, (t.attrs[0], tags[0], self._marks(t, args), inner)
             case "wait":
                 return self._wait, (*inner_args, run)
         names = INSTRUCTIONS[t.opcode].writes.split() + INSTRUCTIONS[t.opcode].reads.split()
@@ -116,7 +122,14 @@ class Shadow:
         writes, reads = operands[: t.writes], operands[t.writes :]
         if "accumulate" in INSTRUCTIONS[t.opcode].attr_names and t.attrs[-1]:
             reads = reads + writes
-        return self._compute, (reads, writes, with_f64_beside(t, self._memory, args, inner))
+        inner = with_f64_beside(t, self._memory, args, inner)
+        if self._narrowed is not None:
+            inner = self._narrowed.followed(t, args, inner)
+        return self._compute, (reads, writes, inner)
+
+    def _marks(self, t: Template, args: tuple[int, ...]) -> Marks | None:
+        """Which elements of a message, or of a slot, a `cast` has narrowed."""
+        return None if self._narrowed is None else self._narrowed.view(t.places[0], args)
 
     def _view(self, p: Place, args: tuple[int, ...]) -> Tags:
         """The tags of an operand: its dimensions of nonzero stride, and the bytes of an element as the last."""
@@ -137,20 +150,24 @@ class Shadow:
         for _, tags in writes:
             tags.fill(0)
 
-    def _post(self, channel: int, tags: Tags, inner: Prepared) -> None:
+    def _post(self, channel: int, tags: Tags, marks: Marks | None, inner: Prepared) -> None:
         _check_write("slot", tags)
         tags.fill(GRANTED)
         self._slots[channel] = tags
         run, args = inner
+        if marks is not None:
+            self._arriving[channel] = marks, args[1]
         args[0].fill(np.nan if args[0].dtype != np.int32 else np.iinfo(np.int32).min)
         run(*args)
 
-    def _send(self, channel: int, tags: Tags, inner: Prepared) -> None:
+    def _send(self, channel: int, tags: Tags, marks: Marks | None, inner: Prepared) -> None:
         _check_read("x", tags)
         tags += 1
         self._messages[channel] = tags
         run, args = inner
         run(*args)
+        if marks is not None:
+            args[1].narrowed.append(marks.copy())
 
     def _wait(self, end: End, run: Callable[[End], Outcome | None]) -> Outcome | None:
         if run(end) is BLOCKED:
@@ -160,6 +177,9 @@ class Shadow:
             tags -= 1
         else:
             self._slots.pop(end.channel).fill(0)
+            if end.channel in self._arriving:
+                marks, box = self._arriving.pop(end.channel)
+                copy_in_order(marks, box.narrowed.popleft())
         return None
 
 

@@ -64,7 +64,7 @@ def check_dies(streams: Streams, manifest: Manifest) -> None:
 
 def check_computer(streams: Streams, *, shadows: bool) -> None:
     """Check that all arenas fit the memory of this computer, rather than be killed half-way; else W401."""
-    arena_bytes = streams.arena_bytes * len(streams.dies) * (2 if shadows else 1)
+    arena_bytes = streams.arena_bytes * len(streams.dies) * (3 if shadows else 1)  # and two bytes beside each
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
         ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if arena_bytes > ram:

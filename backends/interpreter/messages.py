@@ -6,6 +6,7 @@ too where the other side runs in another process (`exchange`): all processes see
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
@@ -51,12 +52,16 @@ class End:
 
 @dataclass(slots=True, eq=False)
 class Mailbox:
-    """The state of one channel from one die to another: a granted slot, or a message without one, or neither."""
+    """The state of one channel from one die to another: a granted slot, or a message without one, or neither.
+
+    `narrowed`: in checked mode, which elements of the messages that the receiver has not waited for a `cast` narrowed.
+    """
 
     sender: End
     receiver: End
     slot: Array | None = None
     message: Array | None = None
+    narrowed: deque[Array] = field(default_factory=deque)
 
 
 @dataclass(slots=True, eq=False)

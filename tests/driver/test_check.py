@@ -80,10 +80,49 @@ EXACT = ("copy", "count", "fill", "maximum", "mean_bwd", "nll_bwd", "pick", "row
 def test_one_rounding_more_inside_a_step_in_bf16_is_seen(tmp_path: Path) -> None:
     """Of anything in f32: scores, statistics that dies merge, sums over dies."""
     made = artifact(Program("gpt", "sp = 2, tp = 2", "bf16", "f32", "f32"), tmp_path)
-    mistakes = [m for m in roundings_in(made) if m.name.split()[2] not in EXACT]
+    mistakes = [m for m in roundings_in(made) if m.rounding and m.name.split()[2] not in EXACT]
     assert len(mistakes) > 12
     for mistake in mistakes:
         with mistake.made(made) as wrong:
             trainer = Trainer(wrong, RunOptions(threads=1, checked=True))
             with pytest.raises(CompileError, match="rounds more than once"):
                 list(trainer.steps())
+
+
+def test_a_cast_to_bf16_and_back_is_seen_whatever_is_cast(tmp_path: Path) -> None:
+    made = artifact(Program("llama", "tatp = 2", "f32", "bf16", "f32"), tmp_path)
+    cast = [("gemm", 0), ("softmax", 1), ("nll", 0), ("cast", 0), ("swiglu_bwd", 1)]
+    mistakes = [m for m in roundings_in(made) if m.casts in cast]
+    assert len(mistakes) == len(cast)
+    for mistake in mistakes:
+        with mistake.made(made) as wrong:
+            trainer = Trainer(wrong, RunOptions(threads=1, checked=True))
+            with pytest.raises(CompileError, match="widens from bf16 to f32 what a `cast` has narrowed"):
+                list(trainer.steps())
+
+
+WEIGHTED = """
+wafer w {
+  mesh 1 x 2
+  die { peak 1 TFLOP/s, sram 80 MB }
+  link { bandwidth 1 TB/s, latency 100 ns }
+}
+model m(d = 8, vocab = 16, seq = 8) {
+  input tokens : i32[batch, seq]  input labels : i32[batch, seq]  input shares : f32[batch, seq]
+  param wte : [vocab, d] init normal(0.3)
+  loss cross_entropy(embedding(tokens, wte) @ transpose(wte), labels, shares)
+}
+train m on w {
+  batch 2  microbatch 2
+  optimizer sgd(lr = 1e-2)
+  dtype compute bf16, params f32, grads f32
+  parallel sp = 2
+}
+"""
+
+
+def test_a_model_that_rounds_numbers_and_widens_them_passes(tmp_path: Path) -> None:
+    """The data are converted to bf16, and the weights of labels to the type of the loss."""
+    model = tmp_path / "model.wsl"
+    model.write_text(WEIGHTED, encoding="utf-8")
+    assert check(artifact_of_file(model), steps=2, checked=True).ok

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tests.fuzz.round_trips import Written, with_round_trip
 from tests.support.compile_once import artifact_of_file
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.interpreter import binding
@@ -132,11 +133,13 @@ Rounding = Callable[[str, Sequence[DType]], tuple[Sequence[int], DType] | None]
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that is wrong in a program: `rounding` of results as they are stored, or another `instruction`."""
+    """One thing that is wrong in a program: `rounding` of results as they are stored, another `instruction`, or
+    `casts` of a result to bf16 and back."""
 
     name: str
     rounding: Rounding | None = None
     instruction: Callable[[Instruction, int], Instruction] | None = None
+    casts: Written | None = None
     needs: tuple[str, ...] = ("", "", "")  # types of compute, params, grads, "" for any
     hides: bool = False  # in the noise of bf16, if what it takes is small
     inside: bool = False  # a step: checked mode tells it, the comparison with one device need not
@@ -153,6 +156,9 @@ class Mistake:
         """The program with the mistake in it, while this is entered."""
         if self.instruction is not None:
             yield _with_instructions(right, self.instruction)
+            return
+        if self.casts is not None:
+            yield with_round_trip(right, self.casts)
             return
         binding.kernel = self._kernel
         try:
@@ -225,19 +231,23 @@ def _products(opcode: str, dtypes: Sequence[DType]) -> tuple[Sequence[int], DTyp
 
 
 def roundings_in(made: Artifact) -> tuple[Mistake, ...]:
-    """One rounding to bf16 more of what an instruction writes in f32, for each opcode and operand."""
-    places = {
+    """One rounding to bf16 more of what an instruction writes in f32, for each opcode and operand: inside the
+    instruction, and by casts after it."""
+    places = sorted({
         (x.opcode, i)
         for p in made.streams.programs
         for code in p.procedures
         for x in code.body
         for i, o in enumerate(x.writes)
         if o.dtype is DType.F32 and x.opcode not in MESSAGES and not INSTRUCTIONS[x.opcode].updates
-    }
-    return tuple(
-        Mistake(f"`{INSTRUCTIONS[op].names[i]}` of {op} is rounded to bf16", _rounded_in(op, i), inside=True)
-        for op, i in sorted(places)
-    )
+    })  # fmt: skip
+    inside = (Mistake(f"{_name(*p)} is rounded to bf16", _rounded_in(*p), inside=True) for p in places)
+    after = (Mistake(f"{_name(*p)} is cast to bf16 and back", casts=p, inside=True) for p in places)
+    return (*inside, *after)
+
+
+def _name(opcode: str, i: int) -> str:
+    return f"`{INSTRUCTIONS[opcode].names[i]}` of {opcode}"
 
 
 def _rounded_in(opcode: str, i: int) -> Rounding:
