@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from wscc.backends.interpreter.binding import DieMemory, Place, Routine, Template
 from wscc.backends.interpreter.kernels.views import Prepared
 from wscc.backends.interpreter.messages import BLOCKED, End, Mailbox, Outcome, copy_in_order
-from wscc.backends.interpreter.narrowed import Marks, Narrowed
 from wscc.backends.interpreter.roundings import with_f64_beside
+from wscc.backends.interpreter.widened import Computed, Marks
 from wscc.diagnostics import Code, fail
 from wscc.ir.streams.instructions import INSTRUCTIONS
 
@@ -37,13 +37,12 @@ Named = list[tuple[str, Tags]]
 class Shadow:
     """The tags of one die's arena, and the slots and messages that it has in flight, by channel.
 
-    Its methods raise `CompileError` W504 where a check fails. With `round_trips`, a `cast` may widen what another has
-    narrowed.
+    Its methods raise `CompileError` W504 where a check fails. With `widens`, a `cast` may widen what is computed.
     """
 
-    def __init__(self, memory: DieMemory, *, round_trips: bool = False) -> None:
+    def __init__(self, memory: DieMemory, *, widens: bool = False) -> None:
         self._memory = memory
-        self._narrowed = None if round_trips else Narrowed(memory)
+        self._computed = None if widens else Computed(memory)
         self._tags = np.full(memory.arena.size, UNWRITTEN, np.uint8)
         self._slots: dict[int, Tags] = {}
         self._arriving: dict[int, tuple[Marks, Mailbox]] = {}
@@ -54,8 +53,8 @@ class Shadow:
     def store(self, address: int, size: int) -> None:
         """Mark `size` bytes as written by the host."""
         self._tags[address : address + size] = 0
-        if self._narrowed is not None:
-            self._narrowed.store(address, size)
+        if self._computed is not None:
+            self._computed.store(address, size)
 
     def load(self, address: int, size: int) -> None:
         """Check that `size` bytes that the host reads have been written."""
@@ -123,13 +122,13 @@ class Shadow:
         if "accumulate" in INSTRUCTIONS[t.opcode].attr_names and t.attrs[-1]:
             reads = reads + writes
         inner = with_f64_beside(t, self._memory, args, inner)
-        if self._narrowed is not None:
-            inner = self._narrowed.followed(t, args, inner)
+        if self._computed is not None:
+            inner = self._computed.followed(t, args, inner)
         return self._compute, (reads, writes, inner)
 
     def _marks(self, t: Template, args: tuple[int, ...]) -> Marks | None:
-        """Which elements of a message, or of a slot, a `cast` has narrowed."""
-        return None if self._narrowed is None else self._narrowed.view(t.places[0], args)
+        """Which elements of a message, or of a slot, are computed."""
+        return None if self._computed is None else self._computed.view(t.places[0], args)
 
     def _view(self, p: Place, args: tuple[int, ...]) -> Tags:
         """The tags of an operand: its dimensions of nonzero stride, and the bytes of an element as the last."""
@@ -167,7 +166,7 @@ class Shadow:
         run, args = inner
         run(*args)
         if marks is not None:
-            args[1].narrowed.append(marks.copy())
+            args[1].computed.append(marks.copy())
 
     def _wait(self, end: End, run: Callable[[End], Outcome | None]) -> Outcome | None:
         if run(end) is BLOCKED:
@@ -179,7 +178,7 @@ class Shadow:
             self._slots.pop(end.channel).fill(0)
             if end.channel in self._arriving:
                 marks, box = self._arriving.pop(end.channel)
-                copy_in_order(marks, box.narrowed.popleft())
+                copy_in_order(marks, box.computed.popleft())
         return None
 
 

@@ -32,8 +32,8 @@ class Machine:
     """The dies of a program, loaded and ready to step.
 
     `checked` poisons memory that nothing has written, and refuses reads of it and accesses that conflict with a
-    message in flight, and numbers that are rounded too often; `round_trips` says that the graph itself narrows numbers
-    and widens them again. `threads` is the number of processes that share the dies; in checked mode, and where the
+    message in flight, and numbers that are rounded too often; `widens` says that the graph widens more than parameters
+    and data. `threads` is the number of processes that share the dies; in checked mode, and where the
     system cannot fork, the caller's own process runs them all.
 
     `CompileError`: W501 if the program does not fit itself or the wafer (at load) or an instruction cannot be
@@ -45,7 +45,7 @@ class Machine:
     manifest: Manifest
     threads: int = 1
     checked: bool = False
-    round_trips: bool = False
+    widens: bool = False
     _arenas: NDArray[np.uint8] = field(init=False, repr=False)
     _memories: list[DieMemory] = field(init=False, repr=False)
     _shadows: list[Shadow] = field(init=False, repr=False)
@@ -66,9 +66,7 @@ class Machine:
             DieMemory(arena[: streams.arena_bytes], tuple(row.tolist()))
             for arena, row in zip(self._arenas, streams.bindings, strict=True)
         ]
-        self._shadows = (
-            [Shadow(m, round_trips=self.round_trips) for m in self._memories] if self.checked else []
-        )
+        self._shadows = [Shadow(m, widens=self.widens) for m in self._memories] if self.checked else []
         calls_of = [steps[stages[role]] for role in streams.roles]
         self._dies = Dies(streams, calls_of, routines, self._memories, self._shadows, self.die_name)
 

@@ -20,8 +20,8 @@ from wscc.backends.interpreter.machine import Machine
 from wscc.driver.check import Checker, StepResult
 from wscc.driver.divergence import LOSS, Diverged, Watch
 from wscc.driver.expert_load import ExpertLoad, loads
-from wscc.driver.round_trips import may_round_trip
 from wscc.driver.run_data import DataUse, LabelCount, require_validation, rows_of_run
+from wscc.driver.widening import widens_results
 from wscc.host.data import Batch, Batches, counted
 from wscc.host.init import initial
 from wscc.host.inputs import inputs_of
@@ -76,10 +76,8 @@ class Trainer:
         self.labels = LabelCount()
         if options.validate_every:
             require_validation(self.batches.rows)
-        round_trips = options.checked and may_round_trip(artifact)
-        self.machine = Machine(
-            artifact.streams, artifact.manifest, options.threads, options.checked, round_trips
-        )
+        widens = options.checked and widens_results(artifact)
+        self.machine = Machine(artifact.streams, artifact.manifest, options.threads, options.checked, widens)
         self.watch = Watch(self.machine, self.graph)
         self.seed, self.done = seed, 0
         host_io.initialise(self.machine, seed)

@@ -1,4 +1,4 @@
-"""Programs that may widen numbers that they have narrowed: their own graph does, or a pass of a user's own may."""
+"""Programs that may widen what they compute: their own graph does, or a pass of a user's own may."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from wscc.ir.op import Op
 from wscc.ir.step import calls
 from wscc.passes.differentiate import Differentiate
 
-# What no `cast` has written: the host has, or an update.
+# What the host has written, or an update.
 _GIVEN = frozenset({Kind.PARAM, Kind.INPUT})
 
 
-def may_round_trip(artifact: Artifact) -> bool:
+def widens_results(artifact: Artifact) -> bool:
     """True if the forward or the backward pass widens what is neither a parameter nor data, such as weights of labels
     in a computation in bf16, or gradients of a parameter with all dimensions of an activation; or if a pass that wscc
     does not know has run."""
-    return bool(artifact.own_passes) or _round_trips(Differentiate().run(graph_module(artifact.graph)))
+    return bool(artifact.own_passes) or _widens_results(Differentiate().run(graph_module(artifact.graph)))
 
 
-def _round_trips(module: Module) -> bool:
+def _widens_results(module: Module) -> bool:
     kinds = {a.name: a.kind for a in module.arrays}
     widened = {p.name: inputs for p in module.procedures if (inputs := _widened(p))}
     if any(None in inputs for inputs in widened.values()):
