@@ -31,6 +31,8 @@ DETOURS = {"gpt3-175b": 6, "gpt2-small": 4}
 # Up to half a minute of CPU each: `make bench` compiles them as they are. Here they are shrunk, and what rests on a die
 # is weighed at their own sizes.
 HEAVY = ("gpt3-175b-4wafers", "grok-1", "llama2-70b")
+# Beyond 64 dies the wafers and the longest axis are shrunk, too: each axis still leads where it led.
+FEWER_DIES = {"gpt3-175b-4wafers": ("wafer.mesh=2x4", "train.parallel=pp = 4, tp = 2, tatp = 4")}
 LARGE = 1_000_000  # parameters: above it a sample is shrunk before it is run
 
 
@@ -52,7 +54,8 @@ def shrunk(path: Path) -> tuple[str, ...]:
         "patches": 16, "pixels": 2 * d,
     }  # fmt: skip
     model = tuple(f"model.{name}={size}" for name, size in small.items() if name in has)
-    return (*model, f"train.batch={2 * dp * ep}", f"train.microbatch={2 * ep}")
+    batch = f"train.batch={2 * dp * ep}", f"train.microbatch={2 * ep}"
+    return (*model, *batch, *FEWER_DIES.get(path.stem, ()))
 
 
 def above_bound(report: dict[str, Any], link: Link) -> list[dict[str, Any]]:
