@@ -74,6 +74,7 @@ CASES = (
         "llama2-70b 12x12",
         f"{LLAMA70} {FULL} --set wafer.mesh=12x12 --set train.batch=144 --parallel dp=9,tp=2,tatp=8",
     ),
+    Case("grok-1 6x8", "samples/grok-1.wsl"),
     Case(
         "gpt3-175b 32x32", f"{GPT3} --set wafer.mesh=32x32 --set train.batch=512 --parallel dp=4,tp=8,tatp=32"
     ),

@@ -18,7 +18,7 @@ from wscc.machine.presets import PRESETS
 from wscc.machine.wafer import Joint, Link, Torus, Wafer
 
 BOTH = Torus(rows=True, cols=True)
-SHAPE = Shape(batch=8, calls=1)
+SHAPE = Shape(batch=8, calls=1, layers=1)
 TORI = {
     "3 x 4, dp x tp": (Wafer("torus", 3, 4, torus=BOTH, dead_dies=frozenset({(1, 1)})), gpt, {"dp": 2, "tp": 4}),
     "3 x 3, pp x sp": (Wafer("odd", 3, 3, torus=BOTH), llama, {"pp": 2, "sp": 4}),
@@ -45,8 +45,9 @@ FABRICS = TORI | SYSTEMS
 @pytest.mark.parametrize("case", FABRICS)
 def test_a_program_equals_one_device(case: str) -> None:
     wafer, family, degrees = FABRICS[case]
-    module = family(degrees, SHAPE, wafer=wafer)
-    check = judged(module, reference(family, SHAPE, "adamw"), checked=False)
+    shape = replace(SHAPE, layers=degrees.get("pp", 1))
+    module = family(degrees, shape, wafer=wafer)
+    check = judged(module, reference(family, shape, "adamw"), checked=False)
     assert check.ok, check
     artifact = artifact_of(module)
     assert not verify_program(artifact).findings
@@ -84,7 +85,6 @@ def test_a_part_of_each_preset_is_compiled_and_simulated(name: str) -> None:
 
 
 def test_an_artifact_says_that_its_mesh_is_a_torus(tmp_path: Path) -> None:
-    wafer, family, degrees = TORI["3 x 4, dp x tp"]
-    artifact = artifact_of(family(degrees, SHAPE, wafer=wafer))
+    artifact = artifact_of(gpt({"tp": 2}, SHAPE, wafer=Wafer("torus", 3, 4, torus=BOTH)))
     write_artifact(tmp_path / "a", artifact)
     assert load_artifact(tmp_path / "a").manifest.torus == BOTH

@@ -22,22 +22,22 @@ TOKEN, MEAN = True, False
 @pytest.mark.parametrize(
     ("parallel", "token", "options"),
     [
-        ("dp = 2, sp = 4, tp = 2", TOKEN, {}),
+        ("dp = 2, sp = 4", TOKEN, {}),
         ("sp = 2, tatp = 4", TOKEN, {"recompute": "full", "micro": 4}),
-        ("pp = 2, sp = 2, tp = 2, tatp = 2", TOKEN, {"micro": 1}),
-        ("tp = 4, tatp = 4 zero 3", TOKEN, {"micro": 1}),
-        ("pp = 2, dp = 2, sp = 4 zero 1", MEAN, {}),
-        ("sp = 3, tatp = 4", MEAN, {"micro": 1}),
-        ("dp = 2, tp = 2, tatp = 4", MEAN, {"micro": 4}),
-        ("sp = 4, tp = 2", TOKEN, {"patches": 8}),
+        ("pp = 2, sp = 2, tp = 2, tatp = 2", TOKEN, {"micro": 1, "batch": 4}),
+        ("tp = 2, tatp = 4 zero 3", TOKEN, {"micro": 1, "batch": 4}),
+        ("pp = 2, dp = 2, sp = 2 zero 1", MEAN, {}),
+        ("sp = 3, tatp = 2", MEAN, {"micro": 1, "batch": 4}),
+        ("dp = 2, tp = 2, tatp = 2", MEAN, {"micro": 4}),
+        ("sp = 4, tp = 2", TOKEN, {"patches": 8, "batch": 4}),
     ],
 )
 def test_a_vision_transformer_equals_one_device(
     parallel: str, token: bool, options: dict[str, int], tmp_path: Path
 ) -> None:
     """`labels [batch]` lacks the positions that sp splits; 12 patches and a class token are 13 positions, 9 with 8:
-    three pads more are too many, and all dies of sp do the same."""
-    found = verdict(vit_text(parallel, token=token, **options), tmp_path, mask="uneven", reported=False)
+    three pads more are too many, and all dies of sp do the same. The first two images have no label."""
+    found = verdict(vit_text(parallel, token=token, **options), tmp_path, mask="first half", reported=False)
     assert found.what == EQUAL, found.why
 
 
@@ -64,7 +64,7 @@ def test_what_splits_no_positions_is_refused_with_what_would_work(tmp_path: Path
 )
 def test_digits_are_told_apart_better_than_by_a_linear_model(tmp_path: Path) -> None:
     """`samples/vit-tiny.wsl` on 8 x 8 pixels by other writers than those of the rows trained on, as docs/images.md has
-    it. The linear model gets the same rows, and the best of three penalties."""
+    it. The linear model gets the same rows, and of penalties 0.1, 1 and 10 the one that suits it best."""
     from sklearn.datasets import load_digits
     from sklearn.linear_model import LogisticRegression
 
@@ -86,11 +86,8 @@ def test_digits_are_told_apart_better_than_by_a_linear_model(tmp_path: Path) -> 
 
     scores = logits(trainer.arrays(Kind.PARAM), patches[-360:])
     accuracy = (scores.argmax(-1) == labels[-360:]).mean()
-    linear = max(
-        LogisticRegression(C=c, max_iter=300).fit(grey[:-360].reshape(-1, 64), names[:-360])
-        .score(grey[-360:].reshape(-1, 64), names[-360:])
-        for c in (0.1, 1, 10)
-    )  # fmt: skip
+    model = LogisticRegression(C=10, max_iter=300).fit(grey[:-360].reshape(-1, 64), names[:-360])
+    linear = model.score(grey[-360:].reshape(-1, 64), names[-360:])
     assert accuracy > linear > 0.85
     # What one device would say of the same weights, worked out without any code of wscc.
     picked = scores[np.arange(360), labels[-360:]]

@@ -10,7 +10,9 @@ import pytest
 
 from tests.support.compile_once import artifact_of_file
 from tests.support.paths import CASES, ROOT
+from wscc.analysis.memory.array_layout import peak_array_bytes
 from wscc.driver.compile import compile_file, load
+from wscc.driver.pipeline import Pipeline
 from wscc.driver.report import parameters
 from wscc.driver.train import RunOptions, run
 from wscc.files import read_source
@@ -18,6 +20,7 @@ from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.select import select
 from wscc.machine.wafer import Link
+from wscc.passes.place import Place
 
 pytestmark = pytest.mark.bounds
 
@@ -25,8 +28,11 @@ SAMPLES = sorted((ROOT / "samples").glob("*.wsl"))
 PUBLISHED: dict[str, Any] = json.loads((CASES / "parameters.json").read_text())
 # Phases of samples where XY is more than 5 % above the bound: there must be enough of them to see routing work.
 DETOURS = {"gpt3-175b": 6, "gpt2-small": 4}
-# Half a minute of CPU each: `make bench` compiles them as they are, and here they are shrunk.
-HEAVY = ("gpt3-175b-4wafers",)
+# Up to half a minute of CPU each: `make bench` compiles them as they are. Here they are shrunk, and what rests on a die
+# is weighed at their own sizes.
+HEAVY = ("gpt3-175b-4wafers", "grok-1", "llama2-70b")
+# Beyond 64 dies the wafers and the longest axis are shrunk, too: each axis still leads where it led.
+FEWER_DIES = {"gpt3-175b-4wafers": ("wafer.mesh=2x4", "train.parallel=pp = 4, tp = 2, tatp = 4")}
 LARGE = 1_000_000  # parameters: above it a sample is shrunk before it is run
 
 
@@ -48,7 +54,8 @@ def shrunk(path: Path) -> tuple[str, ...]:
         "patches": 16, "pixels": 2 * d,
     }  # fmt: skip
     model = tuple(f"model.{name}={size}" for name, size in small.items() if name in has)
-    return (*model, f"train.batch={2 * dp * ep}", f"train.microbatch={2 * ep}")
+    batch = f"train.batch={2 * dp * ep}", f"train.microbatch={2 * ep}"
+    return (*model, *batch, *FEWER_DIES.get(path.stem, ()))
 
 
 def above_bound(report: dict[str, Any], link: Link) -> list[dict[str, Any]]:
@@ -72,6 +79,13 @@ def test_a_sample_compiles_as_it_is(path: Path) -> None:
         assert phase["lp_bound_bytes"] <= phase["max_link_bytes"] <= phase["xy_max_link_bytes"]
     for procedure in report["procedures"]:
         assert procedure["lp_bound_bytes"] <= procedure["max_link_bytes"]
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_what_rests_of_a_heavy_sample_fits(name: str) -> None:
+    graph = load(str(ROOT / "samples" / f"{name}.wsl"))
+    die = graph.machine.die
+    assert peak_array_bytes(Pipeline.default().before(Place).run(graph)) <= die.sram + die.hbm
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)

@@ -74,8 +74,8 @@ def test_what_is_pinned_is_not_varied(pins: tuple[str, ...]) -> None:
 
 
 def test_a_large_space_is_looked_at_in_part_and_alike_by_any_number_of_processes() -> None:
-    one, two = (search(problem("wafer.mesh=3x5", pins=()), budget=1, jobs=jobs, limit=30) for jobs in (1, 2))
-    assert one.estimated == 30 < one.plans
+    one, two = (search(problem("wafer.mesh=3x5", pins=()), budget=1, jobs=jobs, limit=16) for jobs in (1, 2))
+    assert one.estimated == 16 < one.plans
     assert [(c.plan, c.estimate) for c in one.others] == [(c.plan, c.estimate) for c in two.others]
     assert one.bound < one.seconds
     assert one.end is End.BUDGET
@@ -83,7 +83,7 @@ def test_a_large_space_is_looked_at_in_part_and_alike_by_any_number_of_processes
 
 def test_an_early_measurement_is_alike_by_any_number_of_processes() -> None:
     """What it rules out depends on no process, and neither do the rounds behind it."""
-    one, two = (search(problem("wafer.mesh=3x5", pins=()), budget=3, jobs=jobs, limit=40) for jobs in (1, 2))
+    one, two = (search(problem("wafer.mesh=3x5", pins=()), budget=3, jobs=jobs, limit=20) for jobs in (1, 2))
     assert one.compiled == two.compiled == 3
     assert [(c.plan, c.least) for c in one.simulated] == [(c.plan, c.least) for c in two.simulated]
     assert [(c.plan, c.estimate) for c in one.others] == [(c.plan, c.estimate) for c in two.others]
