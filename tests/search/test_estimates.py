@@ -30,10 +30,12 @@ def test_a_bound_counts_every_product_of_a_layer() -> None:
     tokens = BATCH * SEQ
     attention = LAYERS * tokens * 2 * 2 * (SEQ // 2) * D
     assert graph.machine.die.peak == PEAK
-    assert ClosedForms.of(graph, Differentiate().run(graph), {}).flops == 3 * (2 * tokens * weights + attention)
+    assert ClosedForms.of(graph, Differentiate().run(graph), {}).flops == 3 * (
+        2 * tokens * weights + attention
+    )
 
 
-@pytest.mark.parametrize(("tp", "tatp"), [(1, 32), (2, 16), (4, 8)])
+@pytest.mark.parametrize(("tp", "tatp"), [(2, 16), (4, 8)])
 def test_attention_of_whole_tiles_is_estimated_at_the_peak(tp: int, tatp: int) -> None:
     """Keys come in `tatp` shards of at least a tile; of n in zigzag, each has (2n + 1) / 4 to look at."""
     module = LLAMA.sharded(plan_of(mesh_axes({"tp": tp, "tatp": tatp}), ["1", "selective", "0", "1"]))
