@@ -65,8 +65,8 @@ class Op:
         return OPS[self.kind]
 
     def attr(self, name: str) -> Attr:
-        """The value of an attribute that the op has."""
-        return next(v for k, v in self.attrs if k == name)
+        """The value of an attribute that the op has; `KeyError` for another."""
+        return dict(self.attrs)[name]
 
     def terms(self) -> Iterator[tuple[Value, tuple[str, ...]]]:
         """Each operand and result with its factors."""

@@ -148,7 +148,7 @@ def _flops(graph: Module) -> tuple[int, int]:
 
 
 def _unmasked(op: Op) -> int:
-    skips = op.definition.positional and op.attr("causal")
+    skips = op.flops and op.definition.positional and op.attr("causal")
     return op.flops - op.flops // 2 if skips else op.flops
 
 

@@ -25,7 +25,7 @@ from wscc.strategy import POLICIES, dies_of, divisors, mesh_axes
 # Plans whose neighbours are estimated in one round.
 _AROUND: Final = 4
 # Times the best estimate: the neighbours of what takes longer are not worth a look.
-_NEAR: Final = 1.15
+_NEAR: Final = 1.05
 _STARTS: Final = 6  # rounds in which a kind may find a plan that is possible
 _PRIMES: Final = (2, 3, 5, 7)  # by which a degree grows
 
@@ -55,7 +55,7 @@ class Exploration:
         self.look([p for o in self.space.open.values() for p in all_plans(o)])
 
     def begin(self) -> None:
-        """Estimate some plans of each kind with the most dies, then what is near the best."""
+        """Estimate some plans of each kind with the most dies."""
         for o in sorted(
             self.space.open.values(), key=lambda o: (o.bound.seconds, _widest(o.strategy), o.strategy)
         ):
@@ -63,7 +63,6 @@ class Exploration:
             self._kinds.setdefault(kind, []).extend((self._near_own(o), _lean(o)))
         most = max((size for size, _ in self._kinds), default=0)
         self._start({kind for kind in self._kinds if kind[0] == most})
-        self._look_around()
 
     def go_on(self) -> None:
         """Estimate some plans of all other kinds, then what is near the best."""

@@ -155,8 +155,7 @@ class StatementTimes:
             for factor, n in zip(term, value.type.local_shape(self.module.sizes), strict=True):
                 local[factor] = max(n, local.get(factor, 1))
         if op.stream is not None:
-            factor = op.stream.factor
-            local[factor] = max(1, local[factor] // self.module.sizes[op.stream.axis])
+            local[op.stream.factor] = self._in_a_turn(op, op.stream.factor)
         a, b, out = op.rule.ins[0], op.rule.ins[1], op.rule.outs[0]
         if op.definition.positional:  # products of queries, keys and widths, one for each head
             sides = [local[a[1]], local[b[1]], local[a[-1]]]
@@ -164,6 +163,13 @@ class StatementTimes:
             rows, columns, inner = set(a) - set(b), set(b) - set(a), (set(a) & set(b)) - set(out)
             sides = [prod(local[f] for f in side) for side in (rows, columns, inner)]
         return self.rates.die.efficiency(sides)
+
+    def _in_a_turn(self, op: Op, factor: str) -> int:
+        """The size of a streamed factor in the shards that move: what stays may have all of it, as the result of a
+        product has, or none, as queries have no keys."""
+        moving = {v.name for v in self._moving(op)}
+        shapes = ((term, v.type.local_shape(self.module.sizes)) for v, term in op.terms() if v.name in moving)
+        return min(shape[term.index(factor)] for term, shape in shapes if factor in term)
 
     def _hbm(self, op: Op, slow: dict[str, float]) -> float:
         """Bytes through the port of the HBM. A stream is done in slices of which all turns find room in SRAM; a shard

@@ -1,0 +1,46 @@
+"""What bounds and estimates of a full-size model count, by hand: a Llama has ops of positions besides its attention."""
+
+from __future__ import annotations
+
+import pytest
+
+from wscc.files import read_source
+from wscc.frontend.overrides import Overrides
+from wscc.frontend.parse import parse
+from wscc.passes.differentiate import Differentiate
+from wscc.search.candidates import Problem
+from wscc.search.closed_forms import ClosedForms
+from wscc.search.space import plan_of
+from wscc.search.statement_times import StatementTimes
+from wscc.strategy import mesh_axes
+
+# Of samples/llama2-7b.wsl: layers, width, that of its feed-forward part, vocabulary, and tokens of a sequence.
+LAYERS, D, FFN, VOCAB, SEQ = 32, 4096, 11008, 32000, 4096
+HEADS, WIDTH, PEAK = 32, 128, 1.8e15
+BATCH = 64
+LLAMA = Problem(
+    parse(read_source("samples/llama2-7b.wsl")), Overrides((f"train.batch={BATCH}",), parallel="auto")
+)
+
+
+def test_a_bound_counts_every_product_of_a_layer() -> None:
+    """Two FLOPs of a weight and token, and those of the half of attention that the mask leaves; three times that."""
+    graph = LLAMA.one_die()
+    weights = LAYERS * (4 * D * D + 3 * D * FFN) + D * VOCAB
+    tokens = BATCH * SEQ
+    attention = LAYERS * tokens * 2 * 2 * (SEQ // 2) * D
+    assert graph.machine.die.peak == PEAK
+    assert ClosedForms.of(graph, Differentiate().run(graph), {}).flops == 3 * (
+        2 * tokens * weights + attention
+    )
+
+
+@pytest.mark.parametrize(("tp", "tatp"), [(2, 16), (4, 8)])
+def test_attention_of_whole_tiles_is_estimated_at_the_peak(tp: int, tatp: int) -> None:
+    """Keys come in `tatp` shards of at least a tile; of n in zigzag, each has (2n + 1) / 4 to look at."""
+    module = LLAMA.sharded(plan_of(mesh_axes({"tp": tp, "tatp": tatp}), ["1", "selective", "0", "1"]))
+    forward = module.procedure("block.fwd")
+    tasks = zip(forward.statements, StatementTimes.of(module).tasks(forward), strict=True)
+    seconds = next(task.work for s, task in tasks if s.kind == "attention")
+    scores = HEADS // tp * (SEQ // tatp) * (SEQ // tatp) * (2 * tatp + 1) / 4
+    assert seconds == pytest.approx(2 * 2 * scores * WIDTH / PEAK)
