@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-settings.register_profile("suite", derandomize=True, deadline=None, print_blob=True, max_examples=40)
+settings.register_profile("suite", derandomize=True, deadline=None, print_blob=True, max_examples=25)
 settings.load_profile("suite")
 
 # Modules are trees of millions of immutable objects and have no cycles: looking for some again and again is an eighth

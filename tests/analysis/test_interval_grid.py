@@ -12,7 +12,7 @@ from wscc.analysis.memory import occupied as occupied_module
 from wscc.analysis.memory.occupied import Occupied
 from wscc.analysis.view_overlap import byte_dims, span
 
-some = settings(deadline=None, max_examples=80)
+some = settings(deadline=None, max_examples=40)
 intervals = st.tuples(st.integers(0, 600), st.sampled_from((0, 1, 7, 15, 16, 17, 255, 300))).map(
     lambda x: (x[0], x[0] + x[1])
 )

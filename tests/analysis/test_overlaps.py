@@ -26,7 +26,7 @@ def bytes_of(low: int, shape: tuple[tuple[int, int], ...]) -> set[int]:
     return found
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=75, deadline=None, derandomize=True)
 @given(st.lists(regions, min_size=1, max_size=8))
 def test_regions_overlap_that_share_a_byte_on_a_class_that_accesses_both(
     items: list[tuple[tuple[tuple[int, int], ...], list[tuple[int, bool]]]],

@@ -28,7 +28,7 @@ def byte_set(window: Shape, size: int) -> set[int]:
     return {sum(place) * size + byte for place in places for byte in range(size)}
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(windows, windows, st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]), st.integers(-80, 80))
 def test_views_overlap_exactly_when_they_share_a_byte(a: Shape, b: Shape, x: int, y: int, shift: int) -> None:
     dims = [byte_dims(tuple(n for n, _ in w), tuple(s for _, s in w), size) for w, size in ((a, x), (b, y))]

@@ -21,7 +21,7 @@ from wscc.ir.streams.program import (
     dynamic_calls,
 )
 
-some = settings(max_examples=60, deadline=None)
+some = settings(max_examples=30, deadline=None)
 
 # ---- views
 

@@ -19,7 +19,7 @@ from wscc.ir.types import DType
 
 COLUMNS = 3
 Bytes = frozenset[int]
-some = settings(max_examples=40, deadline=None)
+some = settings(max_examples=25, deadline=None)
 
 # A line of 16 elements, among the locals or in one of two arguments, and operands on it: rows or matrices.
 views = st.sampled_from(

@@ -65,7 +65,7 @@ def first_plans(request: Request, model: LinkModel, algorithm: str, most: int) -
     return list(itertools.islice(candidates, most))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     machines(), st.sampled_from(list(Op)), st.sampled_from(ALGORITHMS), st.integers(0, 20_000),
     st.sampled_from(LINK_MODELS), st.sampled_from([0.0, 1e-9, 3.3e-8]),
@@ -212,7 +212,7 @@ def test_exchanges_reach_the_flow_bound() -> None:
     assert outcome.timed.end <= 1.02 * 1.2 * outcome.request.bytes
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(machines())
 def test_cuts_and_packings_are_the_best_of_all(topology: Topology) -> None:
     """The set of least entry against all sets of a small machine; trees span, within their load."""

@@ -229,7 +229,7 @@ WORDS += [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=30))
 def test_any_words_parse_or_give_a_rendered_error(words: list[str]) -> None:
     text = " ".join(words)
@@ -240,7 +240,7 @@ def test_any_words_parse_or_give_a_rendered_error(words: list[str]) -> None:
         assert parse(Source("t", fmt(tree))) == tree
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, len(TINY) - 1), st.integers(0, 40), st.text(max_size=5))
 def test_a_damaged_program_resolves_or_gives_a_rendered_error(at: int, cut: int, put: str) -> None:
     result = outcome(lambda: run(TINY[:at] + put + TINY[at + cut :]))

@@ -44,7 +44,7 @@ def study(*sets: str, parallel: str | None = None) -> Study:
 # ---- patterns
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(WAFERS, st.sampled_from(KINDS), st.floats(0, 1), st.floats(0, 1), st.integers(0, 9))
 def test_damage_is_of_its_kind_and_rate_and_grows_with_it(
     wafer: Wafer, kind: str, one: float, other: float, seed: int

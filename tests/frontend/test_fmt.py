@@ -147,7 +147,7 @@ ITEMS = st.one_of(
 ).map(without_blank)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.builds(ast.File, tuples(ITEMS, 0, 3), tuples(COMMENTS, 0, 2)))
 def test_a_printed_tree_parses_to_itself_and_prints_the_same(file: ast.File) -> None:
     text = fmt(file)
@@ -155,7 +155,7 @@ def test_a_printed_tree_parses_to_itself_and_prints_the_same(file: ast.File) -> 
     assert fmt(reparsed(text)) == text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(EXPRS)
 def test_an_expression_keeps_its_structure(expr: ast.Expr) -> None:
     tree = reparsed(f"model m {{ loss {expression(expr)} }}").items[0]

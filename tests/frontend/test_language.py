@@ -167,7 +167,7 @@ def by_python(text: str) -> Fraction:
     return Fraction(eval(wrapped, {"Fraction": Fraction}))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(SUMS)
 def test_arithmetic_is_that_of_rationals(expr: ast.Expr) -> None:
     text = expression(expr)
@@ -180,7 +180,7 @@ def test_arithmetic_is_that_of_rationals(expr: ast.Expr) -> None:
     assert number(loss_of(text), VALUES) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(SUMS)
 def test_integers_are_exact_or_refused(expr: ast.Expr) -> None:
     value = outcome(lambda: integer(expr, VALUES))
@@ -326,7 +326,7 @@ def test_every_setting_by_hand() -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 64), st.integers(1, 9), st.integers(1, 4))
 def test_a_step_is_a_whole_number_of_calls_or_refused_with_a_batch_that_works(
     batch: int, micro: int, dp: int

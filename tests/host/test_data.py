@@ -211,7 +211,7 @@ def test_an_ending_that_belongs_to_another_kind_is_named(name: str) -> None:
             assert f"`{name}`" in refusal(DataFile(name, content)), other
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.booleans(), st.booleans(), st.data())
 def test_a_damaged_file_is_an_error_with_a_name(in_zip: bool, packed: bool, data: st.DataObject) -> None:
     """Or it is none, since nothing that matters was changed."""
@@ -238,7 +238,7 @@ def attempted(data: Any, **options: Any) -> Rows | CompileError:
 # ---- what is held out
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     size=st.integers(2 * SEQ + 2, 80),
     held=st.one_of(

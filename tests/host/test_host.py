@@ -78,7 +78,7 @@ def test_keys_tell_their_parts_apart() -> None:
 SHAPE = st.lists(st.integers(1, 40), min_size=0, max_size=4).map(tuple)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     shape=SHAPE,
     seed=st.integers(0, 9),

@@ -38,19 +38,19 @@ def read(text: str) -> Module:
 # ------------------------------------------------------------------------------------------------ round trips
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(modules())
 def test_graph_modules_read_back(m: Module) -> None:
     check_round_trip(m)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(modules(Level.SHARDED))
 def test_sharded_modules_read_back(m: Module) -> None:
     check_round_trip(m)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(fabric_modules())
 def test_fabric_modules_read_back(m: Module) -> None:
     check_round_trip(m)
@@ -263,7 +263,7 @@ def test_the_header_is_checked() -> None:
             read(text.replace(good, bad))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(EVERY_LEVEL, st.integers(0, 1 << 32))
 def test_a_damaged_text_gives_a_module_or_a_mistake_in_place(m: Module, seed: int) -> None:
     rng = random.Random(seed)

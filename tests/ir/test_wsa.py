@@ -80,7 +80,7 @@ STEPS: st.SearchStrategy[ProgramStep] = st.recursive(
 
 
 @given(st.lists(PROGRAMS, max_size=2).map(tuple), st.lists(STEPS, min_size=1, max_size=3).map(tuple))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_text_round_trip(programs: tuple[Program, ...], steps: tuple[ProgramStep, ...]) -> None:
     text = to_wsa(programs, steps)
     read = parse_wsa(text)

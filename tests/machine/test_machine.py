@@ -110,7 +110,7 @@ def test_an_unknown_preset_gets_the_nearest_name() -> None:
 # ---- topology
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(wafers(5, 5))
 def test_topology_agrees_with_networkx(wafer: Wafer) -> None:
     topology, graph = Topology.mesh(wafer), graph_of(wafer)
@@ -234,7 +234,7 @@ def visits_all(graph: nx.Graph, closed: bool) -> bool:
     return any(extend([start]) for start in graph)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(wafers(3, 4), st.data())
 def test_walks_agree_with_brute_force(wafer: Wafer, data: st.DataObject) -> None:
     topology, graph = Topology.mesh(wafer), graph_of(wafer)

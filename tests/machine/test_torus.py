@@ -55,7 +55,7 @@ def tori(draw: st.DrawFn) -> Wafer:
 
 
 @given(tori())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_a_torus_is_the_product_of_rings_and_paths(wafer: Wafer) -> None:
     topology, graph = mesh_topology(wafer), graph_of(wafer)
     edges = {frozenset(e) for e in graph.edges}

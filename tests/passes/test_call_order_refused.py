@@ -146,7 +146,7 @@ WORDS = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=24))
 def test_any_text_is_a_table_or_refused(words: list[str]) -> None:
     try:

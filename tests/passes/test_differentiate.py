@@ -25,7 +25,7 @@ SHAPES = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(family=st.sampled_from([gpt, llama]), shape=SHAPES, seed=st.integers(0, 99))
 def test_gradients_are_the_slopes_of_the_loss(family: object, shape: Shape, seed: int) -> None:
     """One directional derivative for each parameter: a wrong sign, factor or missing term is far outside 1e-6."""
@@ -47,7 +47,7 @@ def test_gradients_are_the_slopes_of_the_loss(family: object, shape: Shape, seed
         assert derivative == pytest.approx(slope, rel=1e-6, abs=1e-7), a.name
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(family=st.sampled_from([gpt, llama]), shape=SHAPES, mode=st.sampled_from(["selective", "full"]))
 def test_recomputing_changes_memory_and_no_bit(family: object, shape: Shape, mode: str) -> None:
     saving, recomputing = family({}, shape), family({}, shape, recompute=mode)  # type: ignore[operator]

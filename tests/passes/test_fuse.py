@@ -14,7 +14,7 @@ from wscc.passes.fuse import Fuse
 from wscc.passes.partition import Partition
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     family=st.sampled_from([gpt, llama]),
     degrees=st.sampled_from([{}, {"dp": 2}, {"tp": 2}, {"tatp": 2}, {"tatp": 4}, {"tp": 2, "tatp": 2}]),

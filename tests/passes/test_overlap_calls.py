@@ -59,7 +59,7 @@ def rebound(module: Module, rng: Random) -> Module:
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(st.integers(2, 3), st.integers(2, 3), st.integers(2, 4), st.integers(0, 2**32))
 def test_any_step_ends_with_the_same_memory(dies: int, procedures: int, length: int, seed: int) -> None:
     rng = Random(seed)

@@ -122,7 +122,7 @@ STRATEGIES = [
 ]
 
 
-@settings(max_examples=4, deadline=None, derandomize=True)
+@settings(max_examples=2, deadline=None, derandomize=True)
 @given(
     family=st.sampled_from(list(FAMILIES)),
     degrees=st.sampled_from(STRATEGIES),

@@ -42,7 +42,7 @@ def partitioned(module: Module) -> Module:
     return Partition().run(Differentiate().run(module))
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(
     family=st.sampled_from(FAMILIES),
     degrees=st.fixed_dictionaries({a: st.sampled_from([1, 2, 4]) for a in ("dp", "tp", "tatp")}).filter(
@@ -78,7 +78,7 @@ def random_choice(seed: int, density: float):  # type: ignore[no-untyped-def]
     return choose
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     family=st.sampled_from(FAMILIES),
     degrees=st.sampled_from(

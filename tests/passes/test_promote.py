@@ -271,7 +271,7 @@ DIMS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=75)
 @given(st.integers(0, 8), DIMS, st.sampled_from([0, 0, 1, 2, 4]), DIMS)
 @example(0, [(4, 2)], 0, [(2, 3)])
 def test_a_view_in_a_box_has_in_its_copy_the_elements_that_it_had(

@@ -34,7 +34,7 @@ def chain(chunks: int) -> dict[int, frozenset[int]]:
     return {c: frozenset({c - 1} if c else ()) for c in range(chunks)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(SHAPES)
 def test_the_order_does_everything_once_in_the_least_time(case: tuple[int, int, int]) -> None:
     """With equal tasks 1F1B takes 2 m v + 2 (p - 1) slots, and a stage of plain 1F1B holds at most p - s
@@ -69,7 +69,7 @@ def as_items(order: list[Task]) -> list[Item]:
     return [Item((t.backward, t.chunk), (t.microbatch,)) for t in order]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(SHAPES)
 def test_a_short_order_lengthened_is_the_long_one(case: tuple[int, int, int]) -> None:
     stages, interleave, microbatches = case

@@ -111,7 +111,7 @@ SHAPES = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(family=st.sampled_from(FAMILIES), shape=SHAPES, seed=st.integers(0, 99))
 def test_gradients_are_the_slopes_of_the_loss(family: object, shape: Shape, seed: int) -> None:
     module = family({}, shape)  # type: ignore[operator]

@@ -49,7 +49,7 @@ class Case:
 
 # Details come from the seed, which is far quicker than a draw for each; Hypothesis shrinks the sizes.
 CASES = st.builds(Case, st.integers(1, 6), st.integers(1, 3), st.integers(1, 8), st.integers(0, 2**32))
-some = settings(deadline=None, max_examples=40)
+some = settings(deadline=None, max_examples=25)
 
 
 def random_module(rng: Random, dies: int, procedures: int, length: int) -> Module:

@@ -62,7 +62,7 @@ def wafers(draw: st.DrawFn) -> Wafer:
     return Wafer("w", rows, cols, dead_dies=dead, dead_links=cut)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(wafers(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 5))
 def test_a_mapper_refuses_only_what_no_island_holds(wafer: Wafer, dp: int, tp: int, tatp: int) -> None:
     """Each die live and used once, all on one island; `gmap` is never dearer than where it starts."""

@@ -138,7 +138,7 @@ def placed_or_refused(wafer: Wafer, shape: tuple[AxisSpec, ...]) -> Placement | 
         return error.diagnostics[0].code
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(wafers(16), st.integers(1, 3), st.integers(1, 2), st.integers(1, 16))
 def test_what_exists_is_found_and_what_is_refused_does_not_exist(
     wafer: Wafer, dp: int, tp: int, tatp: int
@@ -387,7 +387,7 @@ def test_the_walk_of_a_grid_is_closed_whenever_that_is_possible(height: int, wid
         assert graph.has_edge(cells[-1], cells[0])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.integers(1, 3), st.integers(1, 6))
 def test_tilings_keep_their_promises(rows: int, cols: int, dp: int, tp: int, tatp: int) -> None:
     wafer, shape = Wafer("w", rows, cols), strategy(dp, tp, tatp)
@@ -409,7 +409,7 @@ def regions_of(wafer: Wafer, spec: RegionSpec) -> Iterator[list[tuple[int, ...]]
     yield exact_regions(part, island, spec, seed=0, limit=1.0).regions
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(wafers(16), st.integers(2, 8), st.integers(1, 3), st.booleans())
 def test_regions_are_disjoint_walks(wafer: Wafer, size: int, count: int, closed: bool) -> None:
     graph = graph_of(wafer)
