@@ -105,6 +105,12 @@ def test_numbers_at_the_ends_of_f32_pass(scale: float) -> None:
     loaded("mul f32[64]@a2 <- f32[64]@a0, f32[64]@a1", x, x).run_step()
 
 
+def test_products_below_the_least_numbers_of_f32_pass() -> None:
+    """Each of eight is less than half of the least one, and lost; their sum is three of these in f64."""
+    x = np.full(64, 2.2e-23, np.float32)
+    loaded("gemm f32[8,8]@a2 <- f32[8,8]@a0, f32[8,8]@a1 scale=1.0 accumulate=false", x, x).run_step()
+
+
 def test_what_overflows_inside_is_no_rounding() -> None:
     """The variance is infinite in f32, and the row 0: that the run diverges is said after the step."""
     x = numbers(0) * np.float32(1e25)

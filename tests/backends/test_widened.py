@@ -53,6 +53,7 @@ def test_what_is_narrowed_and_widened_is_told(name: str) -> None:
         ("copy bf16[64]@a1+256 <- bf16[64]@a1", "cast f32[64]@a2 <- bf16[64]@a1+256"),
         (NARROW, "cast f32[4]@a2 <- bf16[4]@a1+128"),  # the bytes behind it
         (WIDEN, NARROW),  # another order
+        (NARROW, "fill bf16[64]@a1 value=0.0", WIDEN),  # no rounding, whatever was there
     ],
 )
 def test_other_casts_pass(instructions: tuple[str, ...]) -> None:

@@ -130,7 +130,10 @@ class Space:
             self.problem.graph(self.problem.own(strategy))
         except CompileError as error:
             return refused(error)
-        message = f"`{spell(strategy)}` has no such micro-batches"
+        batch, experts, words = self.forms.scale.batch, self.forms.scale.experts, spell(strategy)
+        if experts % prod(n for axis, n in strategy if splits_experts(axis)):
+            return Refused(Code.DEGREE, f"`{words}` does not share out the {experts} experts evenly")
+        message = f"`{words}` shares out no micro-batch of a batch of {batch} evenly, or none that is pinned"
         return Refused(Code.DEGREE, message)
 
     def _split(self, strategy: Strategy) -> Refused | None:
