@@ -126,6 +126,8 @@ class Handover:
     def _saving(self, procedure: Procedure, dies: Ints) -> Procedure:
         """The procedure that also copies what it is handed to where it is read later."""
         handed = [procedure.inputs[i] for i in self._handed_to(procedure.name)]
+        if not handed:
+            return procedure
         taken = {v.name for v in procedure.arguments} | {b.name for b in procedure.buffers}
         channel = 1 + max((s.channel for s in procedure.body if isinstance(s, Transfer)), default=-1)
         outputs: list[Output] = []
