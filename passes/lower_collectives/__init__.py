@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Final
 
+from wscc.analysis.cost import DieRates
 from wscc.analysis.index_ranges import Coordinates, Run
+from wscc.analysis.memory.access_cost import cumulative_work
+from wscc.analysis.memory.likely_ranges import lost_to_hbm
 from wscc.analysis.op_axes import split_axes
 from wscc.analysis.statement_accesses import buffers_of
 from wscc.diagnostics import Code, fail
@@ -18,21 +24,26 @@ from wscc.ir.op import GraphStmt, Op, Reshard, Stream, Value
 from wscc.ir.per_die import NOBODY, Ints, at, per_die, times_each
 from wscc.ir.step import Ref, calls
 from wscc.ir.views import View, indexed, whole_view
+from wscc.machine.wafer import Die
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import ALLGATHERS
 from wscc.passes.lower_collectives.algorithms import Algorithms
+from wscc.passes.lower_collectives.blocks import Link, chain_turns
 from wscc.passes.lower_collectives.builder import FabricBuilder
+from wscc.passes.lower_collectives.chains import Chain, Fast, chains_of, with_chains
 from wscc.passes.lower_collectives.op_instance import OpInstance
 from wscc.passes.lower_collectives.ops import LOWERINGS, part_view
 from wscc.passes.lower_collectives.reshards import axis_groups, lower_reshard
 from wscc.passes.lower_collectives.sliced_reshards import Sliceable, SlicedReshard, reshards_of
 from wscc.passes.lower_collectives.slices import slices
 from wscc.passes.lower_collectives.stream_instance import StreamInstance
-from wscc.passes.lower_collectives.streams import lower_stream
+from wscc.passes.lower_collectives.streams import lower_stream, take_turns
 
 # Temporaries of an op, such as the scores of a tile of attention, take at most one part in so many of the fast memory:
 # a gradient needs two of them, operands and slots the rest.
 _TEMPORARIES: Final = 8
+# Chains are looked at where more than this part of the time of the work is lost to HBM without them.
+_LITTLE: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +77,31 @@ class LowerCollectives(Pass):
         storage = {a.name: a.storage or a.name for a in module.arrays}
         callers = _callers(module)
         die = module.machine.die
-        fast, tile = max(1, die.sram // _TEMPORARIES), die.tile
-        algorithms = Algorithms(module, self.allgather, fast)
+        fast = Fast(max(1, die.sram // _TEMPORARIES), die.tile)
+        algorithms = Algorithms(module, self.allgather, fast.bytes)
 
-        def lowered(p: Procedure) -> Procedure:
+        def lowered(p: Procedure, chains: tuple[Chain, ...]) -> Procedure:
             bindings = _bindings(p, args[p.name], storage)
-            lowering = _ProcedureLowering(coordinates, algorithms, p, bindings, fast, tile)
-            return _on_dies(lowering.lower(), callers[p.name])
+            lowering = _ProcedureLowering(coordinates, algorithms, p, bindings, fast)
+            return _on_dies(lowering.lower(chains), callers[p.name])
 
-        return module.with_(level=Level.FABRIC, procedures=tuple(map(lowered, module.procedures)))
+        def best(p: Procedure) -> Procedure:
+            choices = chains_of(p, mesh.sizes, fast) if DieRates.of(die).has_hbm else []
+            return _losing_least([partial(lowered, p, chains) for chains in ((), *choices)], die)
+
+        return module.with_(level=Level.FABRIC, procedures=tuple(map(best, module.procedures)))
+
+
+def _losing_least(choices: Sequence[Callable[[], Procedure]], die: Die) -> Procedure:
+    """The choice that loses least to HBM, by estimate; the first one if it loses little beside its work."""
+    procedure = choices[0]()
+    if len(choices) == 1:
+        return procedure
+    lost = lost_to_hbm(procedure, die)
+    if lost <= _LITTLE * float(cumulative_work(procedure, die).seconds[-1]):
+        return procedure
+    others = [choice() for choice in choices[1:]]
+    return min(((lost, procedure), *((lost_to_hbm(p, die), p) for p in others)), key=lambda each: each[0])[1]
 
 
 def _callers(module: Module) -> dict[str, Ints]:
@@ -133,7 +160,7 @@ class _ProcedureLowering:
 
     def __init__(
         self, coordinates: Coordinates, algorithms: Algorithms, procedure: Procedure, bindings: Bindings,
-        fast_bytes: int, tile: int,
+        fast: Fast,
     ) -> None:  # fmt: skip
         self.coordinates = coordinates
         self.mesh = mesh = coordinates.mesh
@@ -141,12 +168,12 @@ class _ProcedureLowering:
         self.procedure = procedure
         self.arguments = [self._argument(j, bindings) for j in range(len(procedure.outputs))]
         names = {v.name for v in procedure.inputs} | set(self.arguments)
-        self.build = FabricBuilder(mesh, {}, [], Names(names), fast_bytes, tile)
+        self.build = FabricBuilder(mesh, {}, [], Names(names), fast.bytes, fast.tile)
         self.env = {v.name: whole_view(v.name, self._local(v), v.type.dtype) for v in procedure.inputs}
         self.exclusive = bindings.exclusive
         self.destinations: dict[str, View] = {}
         self.accumulated: set[str] = set()
-        self.sliced = Sliceable.of(procedure, mesh.sizes, fast_bytes)
+        self.sliced = Sliceable.of(procedure, mesh.sizes, fast.bytes)
         self._choose_destinations()
 
     def _local(self, value: Value) -> tuple[int, ...]:
@@ -197,14 +224,17 @@ class _ProcedureLowering:
 
     # -- statements -------------------------------------------------------------------------------------
 
-    def lower(self) -> Procedure:
-        """The procedure at the fabric level."""
-        for stmt in self.procedure.statements:
-            self.build.source, self.build.span = stmt.results[0].name, stmt.span
-            if isinstance(stmt, Reshard):
-                self._reshard(stmt)
+    def lower(self, chains: Iterable[Chain]) -> Procedure:
+        """The procedure at the fabric level, these chains of its ops block by block."""
+        for item in with_chains(self.procedure, chains):
+            if isinstance(item, Chain):
+                self._chain(item)
+                continue
+            self.build.source, self.build.span = item.results[0].name, item.span
+            if isinstance(item, Reshard):
+                self._reshard(item)
             else:
-                self._op(stmt)
+                self._op(item)
         self.build.source = ""
         for argument, out in zip(self.arguments, self.procedure.outputs, strict=True):
             self._return(argument, out)
@@ -274,25 +304,71 @@ class _ProcedureLowering:
         scatters = reshards_of(op.results, self.sliced.scatters)
         if not gathers and not scatters:
             return False
-        # Views that stand for values which never are in memory as a whole.
-        shapes = {
-            v.name: whole_view(v.name, self._local(v), v.type.dtype)
-            for v in (*(r.result for r in gathers.values()), *(r.operand for r in scatters.values()))
-        }
-        self.env.update(shapes)
-        parts = slices(self._stream(op, stream, self._instance(op)))
-        for name in shapes:
-            del self.env[name]
+        with self._standing_for(
+            *(r.result for r in gathers.values()), *(r.operand for r in scatters.values())
+        ):
+            parts = slices(self._stream(op, stream, self._instance(op)))
         if len(parts.slices) < 2:
             return False
+        lower_stream(parts, *self._sliced_reshards(gathers, scatters))
+        return True
+
+    @contextmanager
+    def _standing_for(self, *values: Value) -> Iterator[None]:
+        """Views that stand for values which never are in memory as a whole."""
+        names = {v.name: whole_view(v.name, self._local(v), v.type.dtype) for v in values}
+        self.env.update(names)
+        yield
+        for name in names:
+            del self.env[name]
+
+    def _sliced_reshards(
+        self, gathers: dict[int, Reshard], scatters: dict[int, Reshard]
+    ) -> tuple[dict[int, SlicedReshard], dict[int, SlicedReshard]]:
         ending = {j: self._sliced_reshard(r, self._destination(r.result)) for j, r in scatters.items()}
         self.env.update((r.result.name, ending[j].shard) for j, r in scatters.items())
         beginning = {i: self._sliced_reshard(r, self.env[r.operand.name]) for i, r in gathers.items()}
-        lower_stream(parts, beginning, ending)
-        return True
+        return beginning, ending
 
     def _sliced_reshard(self, r: Reshard, shard: View) -> SlicedReshard:
         return SlicedReshard(self.algorithms, r.axis, r.dim, shard, r.result.name, r.span)
+
+    # -- chains -----------------------------------------------------------------------------------------
+
+    def _chain(self, chain: Chain) -> None:
+        """Lower a chain block by block; sums over blocks have the type of sums until the last."""
+        totals = list(dict.fromkeys(chain.sums.values()))
+        sums = {v.name: self._sums(v) for v in totals}
+        with self._standing_for(
+            *(v for op, _ in chain.members for v in op.results if v.name in chain.inside)
+        ):
+            self.env.update((name, sums[v.name]) for name, v in chain.sums.items())
+            links = [self._link(op, factor, chain.shards) for op, factor in chain.members]
+        take_turns(chain_turns(chain, links, self.build))
+        for v in totals:
+            self.build.source, self.env[v.name] = v.name, sums[v.name]
+            if v.type.dtype is not sums[v.name].dtype:
+                self.env[v.name] = self._destination(v)
+                self.build.kernel("cast", [self.env[v.name]], [sums[v.name]])
+
+    def _sums(self, total: Value) -> View:
+        """Where a total is added up."""
+        dtype = total.type.dtype
+        if dtype is dtype.accumulator:
+            return self._destination(total)
+        return self.build.buffer(f"{total.name}.sums", self._local(total), dtype.accumulator)
+
+    def _link(self, op: Op, factor: str, shards: int) -> Link:
+        """An op of a chain, with the reshards that it does slice by slice."""
+        if op.stream is None:
+            return Link(self._instance(op), factor, shards, {}, {})
+        gathers = reshards_of(op.operands, self.sliced.gathers)
+        scatters = reshards_of(op.results, self.sliced.scatters)
+        with self._standing_for(
+            *(r.result for r in gathers.values()), *(r.operand for r in scatters.values())
+        ):
+            stream = self._stream(op, op.stream, self._instance(op))
+        return Link(stream, factor, shards, *self._sliced_reshards(gathers, scatters))
 
     def _destination(self, value: Value) -> View:
         if value.name in self.destinations:

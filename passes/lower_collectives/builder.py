@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -78,6 +78,19 @@ class FabricBuilder:
             Transfer(self.channel, to, read, write, group, content, one_hop=one_hop, source=self.source)
         )
         self.channel += 1
+
+    def named(self, source: str, span: Span, rounds: Iterator[None]) -> Iterator[None]:
+        """The rounds, each of which appends its statements under the name of an op or a reshard."""
+        while True:
+            before = self.source, self.span
+            self.source, self.span = source, span
+            try:
+                next(rounds)
+            except StopIteration:
+                return
+            finally:
+                self.source, self.span = before
+            yield
 
     def contiguous(self, view: View, hint: str) -> View:
         """The view itself if it is contiguous, else a copy."""

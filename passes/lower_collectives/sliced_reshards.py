@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from wscc.diagnostics import Span
+from wscc.diagnostics import Span as SourceSpan
 from wscc.ir.logical_mesh import mask
 from wscc.ir.module import Procedure
 from wscc.ir.op import Reshard, Value
@@ -24,7 +24,7 @@ from wscc.passes.lower_collectives.reshards import (
     gathering,
     scattering,
 )
-from wscc.passes.lower_collectives.stream_instance import StreamInstance
+from wscc.passes.lower_collectives.stream_instance import Span, StreamInstance
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,78 +37,68 @@ class SlicedReshard:
     dim: int
     shard: View
     name: str
-    span: Span
+    span: SourceSpan
 
     def gathered(self, s: StreamInstance, i: int) -> tuple[View, Iterator[None]]:
         """The view of operand `i` of a slice of the stream, and the rounds that gather it."""
-        _, cut = self._cut(s, s.ins()[i])
+        shard, along = self._of(s, s.ins()[i])
         # The second half is that of `_broadcast`.
-        halves = s.build.buffer(self.name, (1 + (cut == self.dim), *s.reads[i].shape), s.reads[i].dtype)
+        halves = s.build.buffer(self.name, (1 + (along is not None), *s.reads[i].shape), s.reads[i].dtype)
         out, other = indexed(halves, 0, 0), indexed(halves, 0, halves.shape[0] - 1)
-        return out, self._named(s, self._gather(s, s.ins()[i], out, other))
+        return out, self._named(s, self._gather(s, shard, along, out, other))
 
     def scattered(self, s: StreamInstance, j: int) -> tuple[View, Iterator[None]]:
         """The view for result `j` of a slice of the stream, and the rounds that reduce it when it is computed."""
+        shard, along = self._of(s, s.outs()[j])
         part = s.build.buffer(self.name, s.writes[j].shape, s.writes[j].dtype)
-        return part, self._named(s, self._scatter(s, s.outs()[j], part))
+        return part, self._named(s, self._scatter(s, shard, along, part))
 
-    def _gather(self, s: StreamInstance, term: tuple[str, ...], out: View, other: View) -> Iterator[None]:
-        group, cut = self._cut(s, term)
-        if cut != self.dim:
-            assert s.cut is not None
-            x = sliced(self.shard, cut, *s.cut[1])
-            groups = axis_groups(s.build, self.axis, self.algorithms.gather(self.axis, x.bytes))
-            yield from gathering(groups, x, out, self.dim, group)
+    def _gather(
+        self, s: StreamInstance, shard: View, along: Span | None, out: View, other: View
+    ) -> Iterator[None]:
+        if along is None:
+            groups = axis_groups(s.build, self.axis, self.algorithms.gather(self.axis, shard.bytes))
+            yield from gathering(groups, shard, out, self.dim, self._group(s))
             return
-        for root, mine, within in self._pieces(s, out.shape[self.dim]):
-            x = sliced(self.shard, self.dim, *mine)
+        for root, mine, within in self._pieces(along):
+            x = sliced(shard, self.dim, *mine)
             ours, others = (sliced(v, self.dim, *within) for v in (out, other))
             groups = axis_groups(s.build, self.axis, self.algorithms.gather(self.axis, x.bytes))
-            yield from _broadcast(groups.only(root), x, ours, others, root, f"{group}.{root}")
+            yield from _broadcast(groups.only(root), x, ours, others, root, f"{self._group(s)}.{root}")
 
-    def _scatter(self, s: StreamInstance, term: tuple[str, ...], part: View) -> Iterator[None]:
-        group, cut = self._cut(s, term)
-        if cut != self.dim:
-            assert s.cut is not None
-            out = sliced(self.shard, cut, *s.cut[1])
-            groups = axis_groups(s.build, self.axis, self.algorithms.scatter(self.axis, out.bytes))
-            yield from scattering(groups, part, out, self.dim, group)
+    def _scatter(self, s: StreamInstance, shard: View, along: Span | None, part: View) -> Iterator[None]:
+        if along is None:
+            groups = axis_groups(s.build, self.axis, self.algorithms.scatter(self.axis, shard.bytes))
+            yield from scattering(groups, part, shard, self.dim, self._group(s))
             return
-        for root, mine, within in self._pieces(s, part.shape[self.dim]):
-            out, x = sliced(self.shard, self.dim, *mine), sliced(part, self.dim, *within)
+        for root, mine, within in self._pieces(along):
+            out, x = sliced(shard, self.dim, *mine), sliced(part, self.dim, *within)
             groups = axis_groups(s.build, self.axis, self.algorithms.scatter(self.axis, out.bytes))
-            yield from _reduce(groups.only(root), x, out, root, f"{group}.{root}")
+            yield from _reduce(groups.only(root), x, out, root, f"{self._group(s)}.{root}")
 
-    def _cut(self, s: StreamInstance, term: tuple[str, ...]) -> tuple[str, int]:
-        """The name of the group of transfers of a slice, and the dimension that it is a slice of."""
-        assert s.cut is not None
-        factor, (first, _) = s.cut
-        return f"{self.name}.{first}", term.index(factor)
+    def _group(self, s: StreamInstance) -> str:
+        """The name of the group of transfers of a slice."""
+        return ".".join((self.name, *(str(first) for _, (first, _) in s.cuts)))
 
-    def _pieces(
-        self, s: StreamInstance, count: int
-    ) -> Iterator[tuple[int, tuple[int, int], tuple[int, int]]]:
+    def _of(self, s: StreamInstance, term: tuple[str, ...]) -> tuple[View, Span | None]:
+        """The own shard, cut as the slice is in all dimensions but that of the reshard, and how it is cut there."""
+        spans = {term.index(factor): span for factor, span in s.cuts if factor in term}
+        along = spans.pop(self.dim, None)
+        shard = self.shard
+        for dim, span in spans.items():
+            shard = sliced(shard, dim, *span)
+        return shard, along
+
+    def _pieces(self, along: Span) -> Iterator[tuple[int, Span, Span]]:
         """The positions whose shards are part of a slice along the dimension of the reshard, with the first index and
         the number of indices of the part: in the shard, and in the slice."""
-        assert s.cut is not None
-        first, size = s.cut[1][0], self.shard.shape[self.dim]
+        (first, count), size = along, self.shard.shape[self.dim]
         for root in range(first // size, -(-(first + count) // size)):
             low, high = max(first, root * size), min(first + count, (root + 1) * size)
             yield root, (low - root * size, high - low), (low - first, high - low)
 
     def _named(self, s: StreamInstance, rounds: Iterator[None]) -> Iterator[None]:
-        """The rounds, each of which appends its statements under the name of the reshard."""
-        build = s.build
-        while True:
-            before = build.source, build.span
-            build.source, build.span = self.name, self.span
-            try:
-                next(rounds)
-            except StopIteration:
-                return
-            finally:
-                build.source, build.span = before
-            yield
+        return s.build.named(self.name, self.span, rounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,12 @@ from itertools import pairwise
 from math import prod
 from typing import Final
 
+from wscc.ir.op import Op
 from wscc.ir.views import View, sliced
-from wscc.passes.lower_collectives.stream_instance import StreamInstance
-
-# (first index, number of indices)
-Span = tuple[int, int]
+from wscc.passes.lower_collectives.stream_instance import Span, StreamInstance
 
 # A shard may take one part in so many of the bytes for temporaries: a stream holds several at once.
-_SHARDS: Final = 6
+SHARDS: Final = 6
 # The same where only results move: two slices are in flight at once.
 _GROWING: Final = 9
 # Operands that every slice reads and results that stay may take so many times the bytes for temporaries.
@@ -36,7 +34,7 @@ def slices(s: StreamInstance) -> Slices:
     if cut is None:
         return Slices([s], ())
     sums = _with_sums(s) if cut.adds_up else s
-    parts = [_slice(sums, cut.factor, span) for span in cut.spans]
+    parts = [on_span(sums, cut.factor, span) for span in cut.spans]
     if cut.adds_up:
         parts = [parts[0], *(replace(p, accumulate=(True,) * len(p.accumulate)) for p in parts[1:])]
     settled = tuple((w, x) for w, x in zip(s.writes, sums.writes, strict=True) if w != x)
@@ -84,9 +82,8 @@ def _cut(s: StreamInstance, factor: str, needed: int) -> _Cut:
     resident = sum(v.bytes for v, t in resting if factor not in t)
     if adds_up:
         resident += sum(v.elements * v.dtype.accumulator.size for v in s.writes)
-    return _Cut(
-        factor, _spans(sizes[factor], needed, _whole_tiles(s, term, sizes, factor)), resident, adds_up
-    )
+    tile = whole_tile(s.op, shape, term, factor, s.build.tile) if s.op.kind == "matmul" else 1
+    return _Cut(factor, even_spans(sizes[factor], needed, tile), resident, adds_up)
 
 
 def _moving(s: StreamInstance) -> tuple[Sequence[str], Sequence[int]]:
@@ -127,7 +124,7 @@ def _temporary_bytes(s: StreamInstance) -> int:
     operands = [s.reads[i].bytes for i in s.stream.moving_in]
     results = [s.writes[j].bytes for j in s.stream.moving_out]
     gathered = sum(operands) * s.groups.size if results else 0
-    shards = _GROWING if results and not operands else _SHARDS
+    shards = _GROWING if results and not operands else SHARDS
     return max(*(n * shards for n in (*operands, *results)), gathered)
 
 
@@ -140,7 +137,8 @@ def _sliceable(s: StreamInstance) -> list[str]:
     rule, streamed = s.op.rule, s.stream.factor
     term, _ = _moving(s)
     terms = [*(s.ins()[i] for i in s.stream.moving_in), *rule.outs]
-    free = [f for f in term if f not in rule.whole | rule.streamed | rule.indexed]
+    cut = {f for f, _ in s.cuts}
+    free = [f for f in term if f not in rule.whole | rule.streamed | rule.indexed | cut]
     sliceable = [f for f in free if f != streamed and all(f in t for t in terms)]
     if streamed in free and not (s.stream.moving_in and s.stream.moving_out) and _takes_slices(s, terms):
         sliceable.append(streamed)
@@ -156,18 +154,16 @@ def _takes_slices(s: StreamInstance, terms: Sequence[Sequence[str]]) -> bool:
     return adds_up and not any(s.accumulate) and all(v.dtype is not v.dtype.accumulator for v in s.writes)
 
 
-def _whole_tiles(s: StreamInstance, term: Sequence[str], sizes: dict[str, int], factor: str) -> int:
+def whole_tile(op: Op, shape: Sequence[int], term: Sequence[str], factor: str, tile: int) -> int:
     """The indices of a factor that make a tile of a product, together with the factors inside it that are part of the
-    same side of the matrix: all that the same operands and results have."""
-    if s.op.kind != "matmul":
-        return 1
-    terms = (*s.ins(), *s.outs())
-    inside = term[term.index(factor) + 1 :]
-    run = prod(sizes[f] for f in inside if all((f in t) == (factor in t) for t in terms))
-    return max(1, s.build.tile // run)
+    same side of the matrix: all that the same operands and results have. `shape`, `term`: those of a value."""
+    terms = (*op.rule.ins, *op.rule.outs)
+    inside = [(f, n) for f, n in zip(term, shape, strict=True)][term.index(factor) + 1 :]
+    run = prod(n for f, n in inside if all((f in t) == (factor in t) for t in terms))
+    return max(1, tile // run)
 
 
-def _spans(size: int, needed: int, tile: int) -> list[Span]:
+def even_spans(size: int, needed: int, tile: int) -> list[Span]:
     """At most `needed` spans of about equal size, all but the last of whole tiles."""
     tiles = -(-size // tile)
     parts = min(needed, tiles)
@@ -175,12 +171,12 @@ def _spans(size: int, needed: int, tile: int) -> list[Span]:
     return [(low, high - low) for low, high in pairwise(edges)]
 
 
-def _slice(s: StreamInstance, factor: str, span: Span) -> StreamInstance:
-    """The stream on this span of a factor alone."""
+def on_span(s: StreamInstance, factor: str, span: Span) -> StreamInstance:
+    """The stream on this span of a factor alone; views may be there for the span alone."""
     is_streamed = factor == s.stream.factor
 
     def slice_view(view: View, term: Sequence[str], *, is_moving: bool) -> View:
-        if factor not in term or (is_streamed and not is_moving):
+        if factor not in term or (is_streamed and not is_moving) or view.shape[term.index(factor)] == span[1]:
             return view
         return sliced(view, term.index(factor), *span)
 
@@ -194,5 +190,5 @@ def _slice(s: StreamInstance, factor: str, span: Span) -> StreamInstance:
             slice_view(v, t, is_moving=j in s.stream.moving_out)
             for j, (v, t) in enumerate(zip(s.writes, s.outs(), strict=True))
         ),
-        cut=(factor, span),
+        cuts=(*s.cuts, (factor, span)),
     )

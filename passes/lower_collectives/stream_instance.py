@@ -15,6 +15,8 @@ from wscc.passes.lower_collectives.ops import LOWERINGS
 from wscc.passes.lower_collectives.reshards import AxisGroups
 
 Shards = tuple[int, ...]
+# (first index, number of indices)
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +27,9 @@ class StreamInstance:
     with Dependent Computation via Decomposition", ASPLOS 2023), here for any op.
 
     `reads`, `writes`: local views, shards of what moves, and whole along the factor else. `accumulate`: for each
-    result, whether the instance adds to its contents. `cut`: the factor of which this is a slice, with the first index
-    and the number of indices; of the streamed factor, they are those of each shard."""
+    result, whether the instance adds to its contents. `cuts`: the factors of which this is a slice, with the first
+    index and the number of indices; of the streamed factor, they are those of each shard, and what else has it may be
+    there for the slice alone."""
 
     groups: AxisGroups
     op: Op
@@ -36,7 +39,7 @@ class StreamInstance:
     coordinates: Coordinates
     runs: Runs
     accumulate: tuple[bool, ...]
-    cut: tuple[str, tuple[int, int]] | None = None
+    cuts: tuple[tuple[str, Span], ...] = ()
 
     @property
     def build(self) -> FabricBuilder:
@@ -63,7 +66,8 @@ class StreamInstance:
             return view
         dim = term.index(self.stream.factor)
         shard = self.groups.shard_view(view, dim, self.groups.by_position(shards))
-        return sliced(shard, dim, *self.cut[1]) if self.cut and self.cut[0] == self.stream.factor else shard
+        span = dict(self.cuts).get(self.stream.factor, (0, shard.shape[dim]))
+        return shard if shard.shape[dim] == span[1] else sliced(shard, dim, *span)
 
     def run(
         self, shards: Shards, reads: tuple[View, ...], writes: tuple[View, ...], accumulate: tuple[bool, ...],

@@ -6,9 +6,10 @@ computed (TATP, arXiv 2512.14256, sec. 4).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from itertools import chain, count, zip_longest
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 from typing import Final
 
 from wscc.analysis.gather_plan import GatherPlan, Move
@@ -33,43 +34,51 @@ def lower_stream(
 ) -> None:
     """Append the kernels and transfers of a stream, slice by slice; with those of reshards of the operands and results
     that move, by number, which each slice does for itself."""
-    s = parts.slices[0]
+    take_turns(turn(part, gathers, scatters) for part in parts.slices)
+    for result, sums in parts.sums:
+        parts.slices[0].build.kernel("cast", [result], [sums])
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The statements of a slice of a stream, in rounds. Those of `before` are appended beside the slices before it;
+    the next slice may begin after so many rounds of `body`, beside the others, or with None when it is over."""
+
+    before: Iterator[None]
+    body: Iterator[None]
+    alone: int | None = None
+
+
+def turn(
+    s: StreamInstance,
+    gathers: Mapping[int, SlicedReshard] = NO_RESHARDS,
+    scatters: Mapping[int, SlicedReshard] = NO_RESHARDS,
+) -> Turn:
+    """The turn of a slice. While an operand is used, those of the next slice are gathered; while a message of a result
+    is in flight, the next slice computes."""
     # A pass over all keys before another needs them all at hand.
     if s.stream.moving_out or _passes(s):
-        _reduce_in_turns([with_results(part, scatters) for part in parts.slices])
-    else:
-        _gather_one_ahead([with_operands(part, gathers) for part in parts.slices])
-    for result, sums in parts.sums:
-        s.build.kernel("cast", [result], [sums])
+        part, ending = with_results(s, scatters)
+        rounds = len(s.groups.plan.rounds) * (2 if s.stream.moving_in else 1)  # operands are gathered first
+        return Turn(iter(()), chain(_reduce_as_it_goes(part), *ending), max(1, -(-rounds // 2)))
+    part, coming = with_operands(s, gathers)
+    return Turn(chain(*coming), _gather_as_it_goes(part))
 
 
-# A slice of a stream, with the rounds of what its operands wait for, or of what its results end in.
-_Slice = tuple[StreamInstance, list[Iterator[None]]]
-
-
-def _gather_one_ahead(slices: list[_Slice]) -> None:
-    """Append slices whose operands move, one after the other; while one computes, the next one is gathered."""
-    coming = [chain(*rounds) for _, rounds in slices]
-    _exhaust(coming[0])
-    for (part, _), its_next in zip_longest(slices, coming[1:], fillvalue=iter(())):
-        for _ in _gather_as_it_goes(part):
-            next(its_next, None)
-        _exhaust(its_next)
-
-
-def _reduce_in_turns(slices: list[_Slice]) -> None:
-    """Append slices whose results move. While a message of one is in flight, another computes: each starts when the one
-    before is half done."""
-    s = slices[0][0]
-    rounds = len(s.groups.plan.rounds) * (2 if s.stream.moving_in else 1)  # operands are gathered first
-    waiting = [chain(_reduce_as_it_goes(part), *ending) for part, ending in slices]
-    running = list[Iterator[None]]()
-    for tick in count():
-        if waiting and tick % max(1, -(-rounds // 2)) == 0:
-            running.append(waiting.pop(0))
-        running = [part for part in running if next(part, _OVER) is not _OVER]
-        if not waiting and not running:
-            return
+def take_turns(turns: Iterable[Turn]) -> None:
+    """Append the statements of the turns, which begin in this order."""
+    waiting = deque(turns)
+    running: list[Iterator[None]] = []
+    last, rounds = Turn(iter(()), iter(())), 0
+    while waiting or running:
+        if waiting and (not running or (last.alone is not None and rounds >= last.alone)):
+            last, rounds = waiting.popleft(), 0
+            _exhaust(last.before)
+            running.append(last.body)
+        rounds += 1
+        running = [body for body in running if next(body, _OVER) is not _OVER]
+        if waiting and running:
+            next(waiting[0].before, None)
 
 
 def _exhaust(rounds: Iterator[None]) -> None:

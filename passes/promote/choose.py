@@ -14,6 +14,7 @@ from typing import Final
 from wscc.analysis.cost import Rates
 from wscc.analysis.memory.access_cost import CumulativeWork, cumulative_work, statement_costs
 from wscc.analysis.memory.handed import Handed
+from wscc.analysis.memory.likely_ranges import ranges_of_locals, spans_of_use
 from wscc.analysis.memory.live_ranges import LiveRange, handed_ranges
 from wscc.analysis.memory.pack_two_level import names_in_fast
 from wscc.analysis.statement_accesses import Access, accesses_by_buffer
@@ -88,8 +89,11 @@ def profitable_copies(
         saved = sum(costs[a.position, a.view] + queue[c.name] for a in c.accesses)
         return saved - exposed * (seconds[c.name] + c.times * queue[c.name])
 
-    spans = _use_spans(procedure, by_buffer)
-    ranges = [*_locals(procedure, spans, costs_of_locals), *handed_ranges(handed, spans, len(procedure.body))]
+    spans = spans_of_use(procedure, by_buffer)
+    ranges = [
+        *ranges_of_locals(procedure, spans, costs_of_locals),
+        *handed_ranges(handed, spans, len(procedure.body)),
+    ]
 
     accessed = {c.name: sum(costs[a.position, a.view] for a in c.accesses) for c in candidates}
 
@@ -171,38 +175,6 @@ def _costs(
         else:
             by_local[view.buffer] = by_local.get(view.buffer, 0.0) + seconds
     return by_access, by_local
-
-
-def _locals(
-    procedure: Procedure, spans: dict[str, tuple[int, int]], costs: dict[str, float]
-) -> Iterator[LiveRange]:
-    """Estimated live ranges of the locals before `schedule`."""
-    for b in procedure.buffers:
-        if b.name in spans:
-            yield LiveRange(b.name, aligned(b.bytes), *spans[b.name], b.slot, costs.get(b.name, 0.0))
-
-
-def _use_spans(procedure: Procedure, by_buffer: dict[str, list[Access]]) -> dict[str, tuple[int, int]]:
-    """First and last statement of the use of each buffer and argument, if messages begin and end `WINDOW` transfers
-    away."""
-    transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
-    number = {i: n for n, i in enumerate(transfers)}
-
-    def first(a: Access) -> int:
-        return (
-            transfers[max(0, number[a.position] - WINDOW)]
-            if a.position in number and a.writes
-            else a.position
-        )
-
-    def last(a: Access) -> int:
-        is_read = a.position in number and not a.writes
-        return transfers[min(len(transfers) - 1, number[a.position] + WINDOW)] if is_read else a.position
-
-    return {
-        buffer: (min(map(first, accesses)), max(map(last, accesses)))
-        for buffer, accesses in by_buffer.items()
-    }
 
 
 def _live_range(c: Copy, gain: float) -> LiveRange:

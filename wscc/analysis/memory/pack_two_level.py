@@ -5,7 +5,7 @@ The two-memory problem is a knapsack over time; the fill is greedy, by cost and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ import numpy as np
 from wscc.analysis.memory.live_ranges import LiveRange, live_peak
 from wscc.analysis.memory.occupied import Block, Changed, Occupied
 from wscc.analysis.memory.pack import pack
+from wscc.analysis.memory.prices import prices
 from wscc.ir.memory import aligned
 
 # The part of the fast memory that only receive slots may use.
@@ -61,6 +62,16 @@ def names_in_fast(ranges: tuple[LiveRange, ...], fast: int) -> Set[str]:
     return packed.offsets.keys() if packed is not None else _best_fill(ranges, fast).blocks.keys()
 
 
+def seconds_lost(ranges: tuple[LiveRange, ...], fast: int) -> float:
+    """About how many seconds accesses to the buffers that do not fit `fast` bytes cost: those of a quick packing."""
+    if live_peak(ranges) <= fast:
+        return 0.0
+    candidates = _candidates(ranges)
+    worth = prices(candidates, fast).worth
+    most = max(_filled(candidates, worth, fast, key).saved for key in (_by_density, _by_worth))
+    return sum(x.cost for x in candidates) - most
+
+
 def _all_fast(ranges: tuple[LiveRange, ...], fast: int, *, enough: int = 0) -> Packed | None:
     """The packing of all ranges in the fast memory, the first one of at most `enough` bytes; None if there is none."""
     if live_peak(ranges) > fast:
@@ -72,11 +83,9 @@ def _all_fast(ranges: tuple[LiveRange, ...], fast: int, *, enough: int = 0) -> P
 def _best_fill(ranges: tuple[LiveRange, ...], fast: int) -> _FastMemory:
     """The fill of the fast memory that saves most time: the best of several orders, improved by retries that place the
     costliest rejected buffer first."""
-    candidates = [x for x in ranges if x.cost > 0 or x.slot or x.address >= 0]
-    best = max(
-        (_FastMemory.filled(sorted(candidates, key=lambda x: (key(x), x.name)), fast) for key in _ORDERS),
-        key=lambda region: region.saved,
-    )
+    candidates = _candidates(ranges)
+    worth = prices(candidates, fast).worth
+    best = max((_filled(candidates, worth, fast, key) for key in _ORDERS), key=lambda region: region.saved)
     tried: set[str] = set()
     failures = 0
     while len(tried) < _EFFORT // max(len(candidates), 1) and len(tried) < _TRIES and failures < _MISSES:
@@ -91,10 +100,35 @@ def _best_fill(ranges: tuple[LiveRange, ...], fast: int) -> _FastMemory:
     return best
 
 
-_ORDERS: Final[tuple[Callable[[LiveRange], float], ...]] = (
-    lambda x: -x.cost / x.size,
-    lambda x: -x.cost,
-    lambda x: -x.cost / (x.size * max(1, x.last - x.first + 1)),
+_Key = Callable[[LiveRange, Mapping[str, float]], tuple[float, ...]]
+
+
+def _candidates(ranges: Iterable[LiveRange]) -> list[LiveRange]:
+    """The ranges that the fast memory is for."""
+    return [x for x in ranges if x.cost > 0 or x.slot or x.address >= 0]
+
+
+def _filled(candidates: list[LiveRange], worth: Mapping[str, float], fast: int, key: _Key) -> _FastMemory:
+    """The fast memory with what fits in the order of a key."""
+    return _FastMemory.filled(sorted(candidates, key=lambda x: (*key(x, worth), x.name)), fast)
+
+
+def _by_density(x: LiveRange, _: Mapping[str, float]) -> tuple[float, ...]:
+    return (-x.cost / x.size,)
+
+
+def _by_worth(x: LiveRange, worth: Mapping[str, float]) -> tuple[float, ...]:
+    return sum(worth.get(x.name, 0.0) < n for n in (2.5, 1.2)), -x.cost / x.size
+
+
+# By cost, by cost per byte, by cost per byte and statement; and by these after what is worth more than its bytes while
+# it lives: far more, for what does not fit in the end leaves its place to others.
+_ORDERS: Final[tuple[_Key, ...]] = (
+    _by_density,
+    lambda x, _: (-x.cost,),
+    lambda x, _: (-x.cost / (x.size * max(1, x.last - x.first + 1)),),
+    _by_worth,
+    lambda x, worth: (0, -x.cost) if worth.get(x.name, 0.0) >= 2 else (1, -worth.get(x.name, 0.0)),
 )
 
 
