@@ -6,6 +6,7 @@ Instructions that use the same addresses share one prepared call, however many c
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -18,7 +19,7 @@ from wscc.backends.interpreter.exchange import described
 from wscc.backends.interpreter.kernels.scratch import Array
 from wscc.backends.interpreter.kernels.table import kernel
 from wscc.backends.interpreter.kernels.views import Prepared, Shape, merged
-from wscc.backends.interpreter.operand_checks import mistakes_of
+from wscc.backends.interpreter.operand_checks import mistakes_of, wrong_attributes
 from wscc.diagnostics import Code as ErrorCode
 from wscc.diagnostics import fail
 from wscc.ir.streams.instructions import INSTRUCTIONS
@@ -67,26 +68,60 @@ def extent(sizes: Sequence[int], strides: Sequence[int], item: int) -> tuple[int
     return sum(s for s in spans if s < 0), sum(s for s in spans if s > 0) + item
 
 
-def template(instruction: Instruction) -> Template:
-    """The template of an instruction. `CompileError` W501 if it is not as `INSTRUCTIONS` declares."""
-    for words in mistakes_of(instruction):
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What instructions have in common that differ in addresses alone, and messages that differ in attributes: the
+    sizes, strides, type, first byte, end and density of each operand, and what runs."""
+
+    views: tuple[tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], int, int, bool], ...]
+    run: Callable[..., Any]
+
+
+class Templates:
+    """Templates of the instructions of a program, made once. Most differ from others in addresses alone: the rest of
+    them is checked once."""
+
+    def __init__(self) -> None:
+        self._known: defaultdict[int, dict[int, Template]] = defaultdict(dict)
+        self._forms: dict[object, _Form] = {}
+
+    def with_arguments(self, args: int) -> dict[int, Template]:
+        """The templates for procedures of so many arguments, by the identity of the instruction; it must be kept."""
+        return self._known[args]
+
+    def of(self, x: Instruction) -> Template:
+        """The template of an instruction. `CompileError` W501 if it is not as `INSTRUCTIONS` declares."""
+        operands = (*x.writes, *x.reads)
+        # True and 1 are equal, and so are forms with them: values are looked at each time.
+        attrs = tuple([k for k, _ in x.attrs]) if x.opcode in MESSAGES else x.attrs
+        key = x.opcode, len(x.writes), attrs, *[(o.shape, o.strides, o.dtype) for o in operands]
+        form = self._forms.get(key)
+        if form is None:
+            form = self._forms[key] = _form(x)
+        elif words := next(wrong_attributes(x), ""):
+            raise fail(ErrorCode.ARTIFACT, words)
+        places = tuple([Place(o.arg, o.offset, *view) for o, view in zip(operands, form.views, strict=True)])
+        return Template(
+            x.opcode, form.run, places, len(x.writes), tuple([v for _, v in x.attrs]),
+            tuple(sorted({o.arg for o in operands if o.arg >= 0})),
+        )  # fmt: skip
+
+
+def _form(x: Instruction) -> _Form:
+    for words in mistakes_of(x):
         raise fail(ErrorCode.ARTIFACT, words)
-    row, operands = INSTRUCTIONS[instruction.opcode], (*instruction.writes, *instruction.reads)
-    writes = len(instruction.writes)
+    row, operands = INSTRUCTIONS[x.opcode], (*x.writes, *x.reads)
     try:
         shapes = merged(row.opcode, [_shape(o) for o in operands])
     except ValueError as mistake:
         raise fail(ErrorCode.ARTIFACT, str(mistake)) from mistake
-    places = tuple(_place(o, s) for o, s in zip(operands, shapes, strict=True))
     if row.opcode in MESSAGES:
         run: Callable[..., Any] = _no_kernel
     else:
-        accumulate = "accumulate" in row.attr_names and bool(instruction.attr("accumulate"))
-        run = kernel(row.opcode, [p.dtype for p in places], writes, accumulate)
-    return Template(
-        row.opcode, run, places, writes, tuple(v for _, v in instruction.attrs),
-        tuple(sorted({o.arg for o in operands if o.arg >= 0})),
-    )  # fmt: skip
+        accumulate = "accumulate" in row.attr_names and bool(x.attr("accumulate"))
+        run = kernel(row.opcode, [o.dtype.numpy for o in operands], len(x.writes), accumulate)
+    views = ((s.sizes, s.strides, o.dtype.numpy, *_bytes(s)) for o, s in zip(operands, shapes, strict=True))
+    return _Form(tuple(views), run)
 
 
 def _no_kernel(*_: object) -> None:
@@ -97,38 +132,43 @@ def _shape(o: Operand) -> Shape:
     return Shape(o.shape, tuple(s * o.dtype.size for s in o.strides), o.dtype.size)
 
 
-def _place(o: Operand, s: Shape) -> Place:
+def _bytes(s: Shape) -> tuple[int, int, bool]:
+    """The first byte of a view, one past its last, and whether it covers all between."""
     low, high = extent(s.sizes, s.strides, s.item)
     count = prod(n for n, stride in zip(s.sizes, s.strides, strict=True) if stride)
-    dense = (low, high) == (0, s.item * count)
-    return Place(o.arg, o.offset, s.sizes, s.strides, o.dtype.numpy, low, high, dense)
+    return low, high, (low, high) == (0, s.item * count)
 
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """A procedure of a role, as templates."""
+    """A procedure of a role, as templates; `distinct` are those of its body, each once."""
 
     name: str
     args: int
     body: tuple[Template, ...]
+    distinct: tuple[Template, ...]
 
     @classmethod
-    def of(cls, code: Code, cache: dict[tuple[int, int], Template] | None = None) -> Routine:
-        """The routine of a procedure. `cache` has the templates of instructions that roles share, by identity of
-        the instruction and number of arguments, and gains those of this one."""
-        cache = {} if cache is None else cache
-        for i, x in enumerate(code.body):
-            if (id(x), code.args) not in cache:
-                cache[id(x), code.args] = _checked_template(code, i, x)
-        return cls(code.name, code.args, tuple(cache[id(x), code.args] for x in code.body))
+    def of(cls, code: Code, cache: Templates | None = None) -> Routine:
+        """The routine of a procedure. `cache` has the templates of instructions that roles share, and gains those of
+        this one."""
+        templates = Templates() if cache is None else cache
+        known = templates.with_arguments(code.args)
+        # Bodies are long, and the same few instructions: no step of a Python loop for each.
+        numbers = list(map(id, code.body))
+        first = dict(zip(reversed(numbers), range(len(numbers) - 1, -1, -1), strict=True))
+        for i in sorted(at for number, at in first.items() if number not in known):
+            known[numbers[i]] = _checked_template(code, i, code.body[i], templates)
+        body = tuple(map(known.__getitem__, numbers))
+        return cls(code.name, code.args, body, tuple(map(known.__getitem__, dict.fromkeys(numbers))))
 
 
-def _checked_template(code: Code, index: int, instruction: Instruction) -> Template:
+def _checked_template(code: Code, index: int, instruction: Instruction, templates: Templates) -> Template:
     """The template of instruction `index`, whose arguments the procedure must have."""
     arg = max((o.arg for o in (*instruction.writes, *instruction.reads)), default=-1)
     if arg >= code.args:
         raise fail(ErrorCode.ARTIFACT, f"`{code.name}` instruction {index}: argument {arg} of {code.args}")
-    return template(instruction)
+    return templates.of(instruction)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.backends.interpreter.binding import MESSAGES, Routine, Template
+from wscc.backends.interpreter.binding import MESSAGES, Routine, Template, Templates
 from wscc.backends.interpreter.engine import DynamicCall
 from wscc.backends.interpreter.kernels.table import SEMANTICS, Kernel
 from wscc.diagnostics import Code, CompileError, fail
@@ -92,7 +92,7 @@ def is_loaded(streams: Streams, manifest: Manifest) -> bool:
 
 def _routines(streams: Streams, manifest: Manifest) -> Routines:
     # Instructions that roles have in common are one object.
-    cache: dict[tuple[int, int], Template] = {}
+    cache = Templates()
     routine_of = {id(c): Routine.of(c, cache) for c in _procedures(streams)}
     routines = {p.role: {c.name: routine_of[id(c)] for c in p.procedures} for p in streams.programs}
     stages = stage_of_role(streams)
@@ -149,17 +149,17 @@ class _Ends:
 
     def __init__(self, rows: Ints) -> None:
         self.rows = rows
-        self._ends: dict[Field, tuple[int, int, int]] = {}
+        # By column, all at once.
+        ends = (rows.min(axis=0), rows.max(axis=0), np.bitwise_or.reduce(rows, axis=0)) if len(rows) else ()
+        self._ends = list(zip(*(x.tolist() for x in ends), strict=True))
 
     def of(self, value: Field) -> tuple[int, int, int]:
         """Refuses a column that the table does not have."""
         if not isinstance(value, Column):
             return value, value, value
-        if value not in self._ends:
-            numbers = column(value, self.rows)
-            bits = int(np.bitwise_or.reduce(numbers))
-            self._ends[value] = int(numbers.min()), int(numbers.max()), bits
-        return self._ends[value]
+        if not 0 <= value.index < len(self._ends):
+            column(value, self.rows)
+        return self._ends[value.index]
 
 
 # Argument, offset, first byte and one past the last from there, and size of an element of an operand.
@@ -168,7 +168,7 @@ _Span = tuple[int, Field, int, int, int]
 
 def _spans(routine: Routine) -> list[_Span]:
     """The distinct spans of the operands of a procedure, in order."""
-    places = (place for t in {id(t): t for t in routine.body}.values() for place in t.places)
+    places = (place for t in routine.distinct for place in t.places)
     return list(dict.fromkeys((p.arg, p.offset, p.low, p.high, p.dtype.itemsize) for p in places))
 
 
@@ -216,27 +216,34 @@ def check_messages(streams: Streams, manifest: Manifest, routines: dict[int, dic
     """Check that peers are dies, and that every route leads from its sender to its receiver over live links."""
     checked_routes: set[int] = set()
     scalars_of: dict[int, list[Template]] = {}
+    checked: dict[int, object] = {}
     for role, by_name in routines.items():
         logical = np.flatnonzero(np.asarray(streams.roles) == role)
         rows = streams.bindings[logical]
         for routine in by_name.values():
             if id(routine) not in scalars_of:
-                scalars_of[id(routine)] = _distinct_scalars(routine)
+                scalars_of[id(routine)] = _distinct_scalars(routine, checked)
             for t in scalars_of[id(routine)]:
                 _check_scalars(t, rows)
                 if t.opcode in ("post", "send"):
                     _check_message(t, logical, rows, streams, manifest, checked_routes)
 
 
-def _distinct_scalars(routine: Routine) -> list[Template]:
-    """The first of all instructions that only differ in what is not checked here: operands, and numbers of channels."""
+def _distinct_scalars(routine: Routine, checked: dict[int, object]) -> list[Template]:
+    """The first of all instructions that only differ in what is not checked here: operands, and numbers of channels.
+    `checked` has what is checked of an instruction that routines have in common, by its identity."""
     first: dict[object, Template] = {}
-    for t in {id(t): t for t in routine.body}.values():
-        is_message = t.opcode in MESSAGES
-        size = [(p.sizes, p.dtype.itemsize) for p in t.places if is_message]
-        checked = t.attrs[1:] if is_message and not isinstance(t.attrs[0], Column) else t.attrs
-        first.setdefault((t.opcode, tuple(size), checked), t)
+    for t in routine.distinct:
+        if id(t) not in checked:
+            checked[id(t)] = _scalars(t)
+        first.setdefault(checked[id(t)], t)
     return list(first.values())
+
+
+def _scalars(t: Template) -> object:
+    is_message = t.opcode in MESSAGES
+    size = tuple((p.sizes, p.dtype.itemsize) for p in t.places if is_message)
+    return t.opcode, size, t.attrs[1:] if is_message and not isinstance(t.attrs[0], Column) else t.attrs
 
 
 def _check_scalars(t: Template, rows: Ints) -> None:

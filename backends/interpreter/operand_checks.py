@@ -38,12 +38,13 @@ def mistakes_of(x: Instruction) -> Iterator[str]:
     if not row.takes(tuple(k for k, _ in x.attrs)):
         yield f"`{row.opcode}` has the attributes ({row.attrs}), in this order"
         return
-    yield from _attributes(x)
+    yield from wrong_attributes(x)
     yield from _types(x, row)
     yield from _views(x)
 
 
-def _attributes(x: Instruction) -> Iterator[str]:
+def wrong_attributes(x: Instruction) -> Iterator[str]:
+    """The texts of the errors in the values of attributes."""
     for name, value in x.attrs:
         if name in FLAGS:
             fits = isinstance(value, bool)

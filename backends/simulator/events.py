@@ -124,6 +124,7 @@ class Simulation:
     def _advance(self, die: int, time: int) -> None:
         """Run a die until it waits, or until others may come before it at its HBM."""
         ops, pc, done_at, begun = self.scripts.lines[die].ops, self._pc[die], self._done, self._begun
+        queue, start = self._queue, self._start
         while True:
             lead, kind, message, _, _ = ops[pc]
             if lead:
@@ -142,9 +143,9 @@ class Simulation:
                 first = begun[message]
                 begun[message] = time if time > first else first
                 if first >= 0:
-                    self._start(message)
+                    start(message, begun[message])
             elif kind == PORT:
-                if self._queue and self._queue[0][0] < time:
+                if queue and queue[0][0] < time:
                     self._pc[die] = pc
                     self._push(time, die)
                     return
@@ -203,9 +204,8 @@ class Simulation:
 
     # -- messages -----------------------------------------------------------------------------------------
 
-    def _start(self, message: int) -> None:
+    def _start(self, message: int, time: int) -> None:
         """Start a message whose slot is granted and that is sent."""
-        time = self._begun[message]
         if self.scripts.plain[message]:
             self._events += 1
             heappush(self._queue, (time, self._events, ~message))
@@ -217,30 +217,28 @@ class Simulation:
 
     def _cross(self, message: int, time: int) -> None:
         """Move a message over its only link, as `_hop` does."""
-        leg = self.scripts.plain[message]
-        assert leg
-        ticks = leg.ticks[0]
-        latency = ticks.latency
-        start = self._grant(leg.links[0], ticks.hold, message, time)
-        tail = start + ticks.span
+        link, hold, span, latency = self.scripts.plain[message]  # type: ignore[misc]
+        tail = self._grant(link, hold, message, time) + span
         if tail < time + latency:
             tail = time + latency
-        end = 2 * message
-        for side, through in ((end + 1, tail - latency), (end, tail)):
-            self._done[side] = through
-            if self._waits[side] >= 0:
-                self._push(through, self._waits[side])
+        end, done, waits = 2 * message, self._done, self._waits
+        done[end + 1], done[end] = tail - latency, tail
+        if waits[end + 1] >= 0:
+            self._push(tail - latency, waits[end + 1])
+        if waits[end] >= 0:
+            self._push(tail, waits[end])
 
     def _grant(self, link: Link, hold: int, message: int, time: int) -> int:
         """The time at which a link serves a message that asks for it, and keeps it for `hold`."""
-        start = self._free[link]
+        free = self._free
+        start = free[link]
         if start > time:
             use = self.links[link]
             use.queueing += start - time
             use.conflicts += 1
         else:
             start = time
-        self._free[link] = start + hold
+        free[link] = start + hold
         self.uses.append((link, time, start, hold, message))
         if self.on_link:
             self.on_link(link, self.scripts.messages.channels[message], start, start + hold)

@@ -20,6 +20,8 @@ Script = Sequence[tuple[int, DieCall]]
 # (lead, kind, message, ticks, ticks of the HBM's port). The message of a `WAIT` counts twice, and one more for its
 # side `sent`: it is the number of one of its ends.
 Op = tuple[int, int, int, int, int]
+# (link, ticks that it is kept for, ticks from the first byte to the last, latency) of a message of one link.
+Crossing = tuple[Link, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +66,27 @@ class Messages:
             self.writes.append(0)
         return number
 
-    def plain(self) -> list[Leg | None]:
-        """The leg of each message that takes one link, alone, from SRAM to SRAM; None for others."""
-        return [
-            cargo.legs[0]
-            if cargo and not (read or write or cargo.tree[0] >= 0)
-            and len(cargo.legs) == 1 and len(cargo.legs[0].links) == 1
-            else None
-            for cargo, read, write in zip(self.cargos, self.reads, self.writes, strict=True)
-        ]  # fmt: skip
+    def plain(self) -> list[Crossing | None]:
+        """The crossing of each message that takes one link, alone, from SRAM to SRAM; None for others."""
+        crossings: dict[
+            int, Crossing | None
+        ] = {}  # by identity of the legs, which many messages have in common
+        found: list[Crossing | None] = []
+        for cargo, read, write in zip(self.cargos, self.reads, self.writes, strict=True):
+            if cargo is None or read or write or cargo.tree[0] >= 0:
+                found.append(None)
+                continue
+            if id(cargo.legs) not in crossings:
+                crossings[id(cargo.legs)] = _crossing(cargo.legs)
+            found.append(crossings[id(cargo.legs)])
+        return found
+
+
+def _crossing(legs: Sequence[Leg]) -> Crossing | None:
+    if len(legs) != 1 or len(legs[0].links) != 1:
+        return None
+    ticks = legs[0].ticks[0]
+    return legs[0].links[0], ticks.hold, ticks.span, ticks.latency
 
 
 @dataclass(frozen=True)
@@ -82,7 +96,7 @@ class Scripts:
     dies: tuple[int, ...]
     lines: tuple[Lines, ...]
     messages: Messages
-    plain: Sequence[Leg | None]
+    plain: Sequence[Crossing | None]
 
     @staticmethod
     def of(scripts: Mapping[int, Script]) -> Scripts:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from wscc.backends.interpreter.binding import Routine, Template
+from wscc.backends.interpreter.binding import Routine, Templates
 from wscc.backends.interpreter.load_checks import (
     check_calls,
     check_dies,
@@ -31,7 +31,7 @@ def check_load(streams: Streams, manifest: Manifest, findings: Findings) -> bool
         return not findings
     if not _holds(findings, lambda: check_dies(streams, manifest)):
         return False
-    distinct, checked = Distinct(), _Checked({}, {})
+    distinct, checked = Distinct(), _Checked(Templates(), {})
     routine_of: dict[int, Routine | None] = {}
     for p in streams.programs:
         for code in p.procedures:
@@ -58,7 +58,7 @@ class _Checked:
     """Of instructions that procedures have in common: their templates, as `Routine.of` keeps them, and the texts of the
     errors of the others in a procedure, by its name."""
 
-    templates: dict[tuple[int, int], Template]
+    templates: Templates
     errors: dict[tuple[int, int, str], str]
 
 
@@ -66,7 +66,7 @@ def _routine(code: Code, checked: _Checked, findings: Findings) -> Routine | Non
     """The routine of a procedure; None if an instruction is malformed, which is a finding."""
     malformed = False
     for i, x in enumerate(code.body):
-        if (id(x), code.args) in checked.templates:
+        if id(x) in checked.templates.with_arguments(code.args):
             continue
         key = id(x), code.args, code.name
         if key not in checked.errors:

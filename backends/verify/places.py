@@ -30,11 +30,11 @@ Bools = NDArray[np.bool_]
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The numbers in a set, in ascending order."""
+    """The numbers in a set, in descending order: the highest is found without a copy of the set."""
     while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
+        n = mask.bit_length() - 1
+        yield n
+        mask ^= 1 << n
 
 
 def mask_of(members: Bools) -> int:

@@ -26,7 +26,7 @@ from wscc.ir.views import View, whole_view
 from wscc.machine.wafer import Die
 from wscc.passes.base import Fact, Pass
 from wscc.passes.promote.boxes import Argument
-from wscc.passes.promote.choose import Choice, Copy, latest_copy_position, profitable_copies
+from wscc.passes.promote.choose import Choice, Copy, Measured, latest_copy_position, profitable_copies
 from wscc.passes.promote.handed_on import handed_on
 from wscc.passes.promote.spread import spread_pieces
 
@@ -62,8 +62,8 @@ class Promote(Pass):
         return estimates.promoted(handed_on(module, estimates.lost))
 
 
-# What the copies of a procedure depend on: itself, what is handed to it, and its aliases.
-_Key = tuple[int, tuple[Handed, ...], frozenset[tuple[str, str]]]
+# A procedure by its identity, and its aliases; what its copies depend on besides is handed to it.
+_Key = tuple[int, frozenset[tuple[str, str]]]
 
 
 class _Estimates:
@@ -72,7 +72,8 @@ class _Estimates:
     def __init__(self, die: Die) -> None:
         self.die = die
         # With the procedure itself, so that no other has its identity.
-        self._found: dict[_Key, tuple[Procedure, Procedure, Choice]] = {}
+        self._measured: dict[_Key, tuple[Procedure, Measured]] = {}
+        self._found: dict[tuple[_Key, tuple[Handed, ...]], Choice] = {}
 
     def lost(self, module: Module) -> float:
         """The seconds that all calls of a step lose to HBM, by estimate."""
@@ -94,14 +95,16 @@ class _Estimates:
     def _choice(
         self, p: Procedure, module: Module, near: tuple[Handed, ...], bound: dict[str, str]
     ) -> tuple[Procedure, Choice]:
-        key = id(p), near, frozenset(bound.items())
-        if key not in self._found:
-            spread = spread_pieces(p, self.die, bound)
+        key = id(p), frozenset(bound.items())
+        if key not in self._measured:
+            self._measured[key] = p, Measured.of(spread_pieces(p, self.die, bound), self.die)
+        _, measured = self._measured[key]
+        spread = measured.procedure
+        if (key, near) not in self._found:
             left = bound.keys() | _saved(p) | {n for h in near for n in (*h.reads, *h.writes)}
             arguments = _arguments(spread, module, left)
-            self._found[key] = p, spread, profitable_copies(spread, arguments, module.machine, near)
-        _, spread, choice = self._found[key]
-        return spread, choice
+            self._found[key, near] = profitable_copies(measured, arguments, module.machine, near)
+        return spread, self._found[key, near]
 
 
 def _saved(procedure: Procedure) -> set[str]:
@@ -126,6 +129,7 @@ def promoted(procedure: Procedure, copies: Sequence[Copy], dies: int) -> Procedu
         return procedure
     names = Names([*(v.name for v in procedure.arguments), *(b.name for b in procedure.buffers)])
     channel = 1 + max((s.channel for s in procedure.body if isinstance(s, Transfer)), default=-1)
+    transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
     before: dict[int, list[FabricStmt]] = defaultdict(list)
     after: dict[int, list[FabricStmt]] = defaultdict(list)
     redirected: dict[int, dict[View, View]] = defaultdict(dict)  # by position
@@ -136,7 +140,7 @@ def promoted(procedure: Procedure, copies: Sequence[Copy], dies: int) -> Procedu
         far, near = c.box.view, whole_view(name, c.box.view.shape, c.argument.dtype)
         to = _dies(procedure, c, dies)
         if c.argument.live_in:
-            before[latest_copy_position(procedure, c.first)].append(
+            before[latest_copy_position(transfers, c.first)].append(
                 Transfer(channel, to, far, near, source=name)
             )
         if c.last_write >= 0:

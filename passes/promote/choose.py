@@ -6,6 +6,7 @@ messages at the same port, and positions in the body where copies coincide, are 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,7 +20,6 @@ from wscc.analysis.memory.live_ranges import LiveRange, handed_ranges
 from wscc.analysis.memory.pack_two_level import names_in_fast
 from wscc.analysis.statement_accesses import Access, accesses_by_buffer
 from wscc.analysis.transfer_groups import WINDOW
-from wscc.ir.fabric import Transfer
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
 from wscc.ir.views import View
@@ -73,26 +73,43 @@ class Choice:
     lost: float
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is known of a procedure whatever is handed to it: its cumulative work, the accesses to each buffer, the
+    (position, view, seconds) of `statement_costs`, and the statements between which each buffer is used."""
+
+    procedure: Procedure
+    work: CumulativeWork
+    by_buffer: dict[str, list[Access]]
+    costs: list[tuple[int, View, float]]
+    spans: dict[str, tuple[int, int]]
+
+    @staticmethod
+    def of(procedure: Procedure, die: Die) -> Measured:
+        """What is known of a procedure on a die."""
+        by_buffer = accesses_by_buffer(procedure.body)
+        work, costs = cumulative_work(procedure, die), list(statement_costs(procedure, die))
+        return Measured(procedure, work, by_buffer, costs, spans_of_use(procedure, by_buffer))
+
+
 def profitable_copies(
-    procedure: Procedure, arguments: list[Argument], machine: Wafer, handed: Iterable[Handed] = ()
+    measured: Measured, arguments: list[Argument], machine: Wafer, handed: Iterable[Handed] = ()
 ) -> Choice:
     """The copies that save time and fit the fast memory, beside what calls hand on and locals that save more."""
-    die, rates, work = machine.die, Rates.of(machine), cumulative_work(procedure, machine.die)
-    total = float(work.seconds[-1])
-    by_buffer = accesses_by_buffer(procedure.body)
-    candidates = list(copies(by_buffer, arguments, work, rates.die.hbm(_APART * die.sram)))
+    procedure, die, rates = measured.procedure, machine.die, Rates.of(machine)
+    total = float(measured.work.seconds[-1])
+    candidates = list(copies(measured.by_buffer, arguments, measured.work, rates.die.hbm(_APART * die.sram)))
     seconds = {c.name: rates.die.hbm(c.times * c.bytes) for c in candidates}
     queue = _queue(seconds, total)
-    costs, costs_of_locals = _costs(procedure, die, {a.name for a in arguments})
+    costs, costs_of_locals = _costs(measured.costs, {a.name for a in arguments})
 
     def gain(c: Copy, exposed: float) -> float:
         saved = sum(costs[a.position, a.view] + queue[c.name] for a in c.accesses)
         return saved - exposed * (seconds[c.name] + c.times * queue[c.name])
 
-    spans = spans_of_use(procedure, by_buffer)
     ranges = [
-        *ranges_of_locals(procedure, spans, costs_of_locals),
-        *handed_ranges(handed, spans, len(procedure.body)),
+        *ranges_of_locals(procedure, measured.spans, costs_of_locals),
+        *handed_ranges(handed, measured.spans, len(procedure.body)),
     ]
 
     accessed = {c.name: sum(costs[a.position, a.view] for a in c.accesses) for c in candidates}
@@ -163,13 +180,13 @@ def _split_by_work(accesses: list[Access], work: CumulativeWork, apart: float) -
 
 
 def _costs(
-    procedure: Procedure, die: Die, arguments: set[str]
+    costs: Iterable[tuple[int, View, float]], arguments: set[str]
 ) -> tuple[dict[tuple[int, View], float], dict[str, float]]:
     """The seconds that each statement takes longer with a view of an argument in HBM, by position and view, and those
     that all take longer with a local there, by name."""
     by_access: dict[tuple[int, View], float] = {}
     by_local: dict[str, float] = {}
-    for i, view, seconds in statement_costs(procedure, die):
+    for i, view, seconds in costs:
         if view.buffer in arguments:
             by_access[i, view] = max(by_access.get((i, view), 0.0), seconds)
         else:
@@ -182,10 +199,9 @@ def _live_range(c: Copy, gain: float) -> LiveRange:
     return LiveRange(c.name, aligned(c.bytes), c.first, c.accesses[-1].position, slot=False, cost=gain)
 
 
-def latest_copy_position(procedure: Procedure, first: int) -> int:
+def latest_copy_position(transfers: list[int], first: int) -> int:
     """Latest position at which the copy that statement `first` uses must be complete: a message may begin earlier than
-    its transfer stands."""
-    if not isinstance(procedure.body[first], Transfer):
-        return first
-    earlier = [i for i, s in enumerate(procedure.body[: first + 1]) if isinstance(s, Transfer)]
-    return earlier[max(0, len(earlier) - 1 - WINDOW)]
+    its transfer stands. The positions of all `transfers` ascend."""
+    n = bisect_left(transfers, first)
+    is_transfer = n < len(transfers) and transfers[n] == first
+    return transfers[max(0, n - WINDOW)] if is_transfer else first

@@ -53,6 +53,23 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "turns 6 elements of 4",
     ),
+    # Instructions of one form are checked together, but for the values of their attributes: True is equal to 1.
+    "a number for a flag": (
+        EXCHANGE.replace(
+            "copy f32[4]@a0 ",
+            "gemm f32[2,2]@a0 <- f32[2,2]@0, f32[2,2]@0 scale=1.0 accumulate=true "
+            "gemm f32[2,2]@a0 <- f32[2,2]@0, f32[2,2]@0 scale=1.0 accumulate=1 copy f32[4]@a0 ",
+        ),
+        {},
+        "`gemm` has accumulate=1",
+    ),
+    "half a peer": (
+        EXCHANGE.replace(
+            'wait channel=0 side="sent"', 'wait channel=0 side="sent" post f32[4]@512 channel=1 peer=0.5'
+        ),
+        {},
+        "`post` has peer=0.5",
+    ),
     "side": (EXCHANGE.replace('"sent"', '"gone"'), {}, "not `gone`"),
 }
 

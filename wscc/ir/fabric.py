@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.per_die import NOBODY, Ints, PerDie, at
@@ -54,6 +55,8 @@ class Kernel:
         return next(v for k, v in self.attrs if k == name)
 
 
+# Asked of each statement again and again; there are few different receivers.
+@lru_cache(maxsize=1024)
 def _stays(to: Ints) -> bool:
     """Whether the first die that sends anything sends it to itself."""
     values = (to,) if isinstance(to, int) else to.values

@@ -46,16 +46,19 @@ def statement_costs(procedure: Procedure, die: Die) -> Iterator[tuple[int, View,
     for i, stmt in enumerate(procedure.body):
         if isinstance(stmt, Transfer) and stmt.is_local:
             continue
-        sized = [(view, distinct_bytes(view)) for views in views_of(stmt) for view in views]
-        amount = sum(n for _, n in sized)
-        exposed = _exposed(stmt, amount, rates) if isinstance(stmt, Kernel) else _HIDDEN
-        yield from ((i, view, rates.hbm(exposed * n)) for view, n in sized)
+        writes, reads = views_of(stmt)
+        sizes = [distinct_bytes(view) for view in (*writes, *reads)]
+        exposed = _exposed(stmt, sum(sizes), rates) if isinstance(stmt, Kernel) else _HIDDEN
+        for view, n in zip((*writes, *reads), sizes, strict=True):
+            yield i, view, rates.hbm(exposed * n)
 
 
 def _exposed(kernel: Kernel, amount: int, rates: DieRates[float]) -> float:
     """The fraction of the time of a kernel's `amount` of bytes in HBM that its work does not hide."""
-    access = rates.hbm(amount)
-    return max(_HIDDEN, 1 - rates.compute(gemm_flops(kernel)) / access) if access else 0.0
+    flops, access = gemm_flops(kernel), rates.hbm(amount)
+    if not flops or not access:
+        return 1.0 if access else 0.0
+    return max(_HIDDEN, 1 - rates.compute(flops) / access)
 
 
 @dataclass(frozen=True, slots=True)

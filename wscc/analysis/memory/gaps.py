@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def lowest_gap(taken: Iterable[tuple[int, int]], size: int) -> int:
-    """The lowest offset from which `size` bytes are free of intervals [start, end), given in order of their starts."""
+def lowest_gap(taken: Iterable[tuple[int, ...]], size: int) -> int:
+    """The lowest offset from which `size` bytes are free of intervals [start, end), given in order of their starts;
+    what else they hold is left alone."""
     free = 0
-    for start, end in taken:
-        if start - free >= size:
+    for x in taken:
+        if x[0] - free >= size:
             break
-        if end > free:
-            free = end
+        if x[1] > free:
+            free = x[1]
     return free

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.analysis.intervals.grid import IntervalGrid
 from wscc.analysis.memory.gaps import lowest_gap
 from wscc.analysis.memory.live_ranges import LiveRange
 
 # Blocks near a range from which on a look at a table of all takes less time than one at each.
 _MANY: Final = 256
+# Blocks lie in cells of 2 ** _SHORT statements; those that live in more than two, in cells of 2 ** _LONG.
+_SHORT: Final = 6
+_LONG: Final = 10
 Block: TypeAlias = tuple[int, int, int, int]  # start and end in bytes, first and last statement
 
 
@@ -22,23 +25,27 @@ class Occupied:
     < `first`) meets no other."""
 
     def __init__(self) -> None:
-        self._blocks: IntervalGrid[tuple[int, int]] = IntervalGrid()
+        # By number of the cell, all blocks that meet it; plain lists, since packing spends most of its time here.
+        self._short: defaultdict[int, list[Block]] = defaultdict(list)
+        self._long: defaultdict[int, list[Block]] = defaultdict(list)
         # The same as columns: the first so many of a table, those that were added since in a list.
         self._table, self._count = np.empty((4, 0), np.int64), 0
         self._new: list[Block] = []
 
     def take(self, block: Block) -> None:
         """Add a block."""
-        start, end, first, last = block
+        _, _, first, last = block
         if first <= last:
-            self._blocks.add(first, last, (start, end))
+            for cell in self._cells(first, last):
+                cell.append(block)
             self._new.append(block)
 
     def free(self, block: Block) -> None:
         """Remove a block that was taken."""
-        start, end, first, last = block
+        _, _, first, last = block
         if first <= last:
-            self._blocks.remove(first, last, (start, end))
+            for cell in self._cells(first, last):
+                cell.remove(block)
             columns = self._columns()
             self._count -= 1
             at = (columns == np.asarray(block)[:, None]).all(axis=0).argmax()
@@ -46,10 +53,26 @@ class Occupied:
 
     def lowest_gap(self, first: int, last: int, size: int) -> int:
         """The lowest offset from which `size` bytes are free of all blocks that live between two statements."""
-        around = self._blocks.around(first, last)
+        around = self._around(first, last)
         if len(around) > _MANY:
             return self._lowest_of_many(first, last, size)
-        return lowest_gap(sorted([x for low, high, x in around if low <= last and high >= first]), size)
+        return lowest_gap(sorted([x for x in around if x[2] <= last and x[3] >= first]), size)
+
+    def _cells(self, first: int, last: int) -> list[list[Block]]:
+        """The cells that hold a block with this life."""
+        low, high = first >> _SHORT, last >> _SHORT
+        if high - low < 2:
+            return [self._short[low]] if low == high else [self._short[low], self._short[high]]
+        return [self._long[n] for n in range(first >> _LONG, (last >> _LONG) + 1)]
+
+    def _around(self, first: int, last: int) -> list[Block]:
+        """The blocks of all cells that meet a life, some of them several times."""
+        found: list[Block] = []
+        for cells, log in ((self._short, _SHORT), (self._long, _LONG)):
+            for n in range(first >> log, (last >> log) + 1):
+                if n in cells:
+                    found += cells[n]
+        return found
 
     def _lowest_of_many(self, first: int, last: int, size: int) -> int:
         starts, ends, born, dead = self._columns()

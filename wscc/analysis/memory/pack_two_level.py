@@ -23,6 +23,8 @@ _SLOTS: Final = 0.1
 _TRIES: Final = 12
 _MISSES: Final = 5
 _EFFORT: Final = 60_000
+# What sums of the same seconds may differ by, as a part of them.
+_ROUNDING: Final = 1e-9
 # Statements from which on a range is first looked at for whether there is any room.
 _LONG: Final = 64
 # Fractions of the slack by which ranges of copies are extended beyond the shortest: at first, and at the end.
@@ -85,7 +87,10 @@ def _best_fill(ranges: tuple[LiveRange, ...], fast: int) -> _FastMemory:
     costliest rejected buffer first."""
     candidates = _candidates(ranges)
     worth = prices(candidates, fast).worth
-    best = max((_filled(candidates, worth, fast, key) for key in _ORDERS), key=lambda region: region.saved)
+    best = _filled(candidates, worth, fast, _ORDERS[0])
+    for key in _ORDERS[1:]:
+        region = _filled(candidates, worth, fast, key, best.saved)
+        best = region if region.saved > best.saved else best
     tried: set[str] = set()
     failures = 0
     while len(tried) < _EFFORT // max(len(candidates), 1) and len(tried) < _TRIES and failures < _MISSES:
@@ -108,9 +113,11 @@ def _candidates(ranges: Iterable[LiveRange]) -> list[LiveRange]:
     return [x for x in ranges if x.cost > 0 or x.slot or x.address >= 0]
 
 
-def _filled(candidates: list[LiveRange], worth: Mapping[str, float], fast: int, key: _Key) -> _FastMemory:
-    """The fast memory with what fits in the order of a key."""
-    return _FastMemory.filled(sorted(candidates, key=lambda x: (*key(x, worth), x.name)), fast)
+def _filled(
+    candidates: list[LiveRange], worth: Mapping[str, float], fast: int, key: _Key, enough: float = 0.0
+) -> _FastMemory:
+    """The fast memory with what fits in the order of a key, or with less once it can't save more than `enough`."""
+    return _FastMemory.filled(sorted(candidates, key=lambda x: (*key(x, worth), x.name)), fast, enough)
 
 
 def _by_density(x: LiveRange, _: Mapping[str, float]) -> tuple[float, ...]:
@@ -133,10 +140,14 @@ _ORDERS: Final[tuple[_Key, ...]] = (
 
 
 class _FastMemory:
-    """A fill of the fast memory, in some order of the buffers: those that fit have a block of it each."""
+    """A fill of the fast memory, in some order of the buffers: those that fit have a block of it each. It stops where
+    it can no longer save the seconds `least`: it then saves less than that."""
 
-    def __init__(self, order: list[LiveRange], fast: int) -> None:
+    def __init__(self, order: list[LiveRange], fast: int, least: float) -> None:
         self.order = order
+        total = sum(x.cost for x in order)
+        # Seconds that it may lose, and a little more than sums in another order may differ by.
+        self._may_lose = total - least + _ROUNDING * total
         self.fast = fast
         self.blocks: dict[str, Block] = {}  # of the buffers that lie in it
         self._occupied = Occupied()
@@ -145,19 +156,21 @@ class _FastMemory:
         self._limit = {slot: fast if slot else int(fast * (1 - _SLOTS)) for slot in (True, False)}
 
     @staticmethod
-    def filled(order: list[LiveRange], fast: int) -> _FastMemory:
+    def filled(order: list[LiveRange], fast: int, least: float = 0.0) -> _FastMemory:
         """The fast memory with the buffers that fit, placed in this order."""
         order = sorted(order, key=lambda x: x.address < 0)  # those that have their places first
-        region = _FastMemory(order, fast)
+        region = _FastMemory(order, fast, least)
         for x in order:
-            region._place_at_first(x)
+            if not region._place_at_first(x) and region._loses(x):
+                break
         return region
 
     def refilled(self, front: LiveRange) -> _FastMemory:
-        """The fast memory filled in the same order but for one buffer, which is placed before all others."""
+        """The fast memory filled in the same order but for one buffer, which is placed before all others, as long as it
+        can save more than this one."""
         order = [front, *(x for x in self.order if x.name != front.name)]
         order.sort(key=lambda x: x.address < 0)
-        region, changed = _FastMemory(order, self.fast), Changed((front,))
+        region, changed = _FastMemory(order, self.fast, self.saved), Changed((front,))
         for x in order:
             if changed.touches(x):
                 region._place_at_first(x)
@@ -165,6 +178,8 @@ class _FastMemory:
                     changed.add(x)
             elif x.name in self.blocks:
                 region._put(x, self.blocks[x.name])
+            if x.name not in region.blocks and region._loses(x):
+                break
         return region
 
     @property
@@ -189,11 +204,16 @@ class _FastMemory:
                 _, _, first, last = self.blocks[x.name]
                 yield x.within(first, last)
 
-    def _place_at_first(self, x: LiveRange) -> None:
-        if x.address >= 0:
-            self._put(x, (x.address, x.address + x.size, x.first, x.last))
-        else:
-            self._place(x, _INITIAL if x.start_slack or x.end_slack else (0.0,))
+    def _loses(self, x: LiveRange) -> bool:
+        """Whether too much is lost without the buffer x as well."""
+        self._may_lose -= x.cost
+        return self._may_lose < 0
+
+    def _place_at_first(self, x: LiveRange) -> bool:
+        if x.address < 0:
+            return self._place(x, _INITIAL if x.start_slack or x.end_slack else (0.0,))
+        self._put(x, (x.address, x.address + x.size, x.first, x.last))
+        return True
 
     def _place(self, x: LiveRange, fractions: tuple[float, ...]) -> bool:
         """Place a buffer in the lowest gap, extended by the first of these fractions of its slack for which there is

@@ -74,18 +74,20 @@ def _by_lines(text: str) -> _Parsed | None:
     """The parts of a text that has one instruction on each line of a procedure, and nothing else there; None if it has
     another layout or is wrong."""
     lines, instructions = text.split("\n"), _Instructions()
-    headers = [i for i, line in enumerate(lines) if line.startswith("  procedure ")]
     frame: list[str] = []  # the text without the bodies
     bodies: list[tuple[Instruction, ...]] = []
-    end = 0
+    at = 0
     try:
-        for i in headers:
-            if not _HEADER.fullmatch(lines[i]):
-                return None
-            frame += lines[end : i + 1]
-            end = lines.index("  }", i)
-            bodies.append(tuple(map(instructions.__getitem__, lines[i + 1 : end])))
-        parsed: Any = _parser()[1].parse("\n".join([*frame, *lines[end:]]))
+        while at < len(lines):
+            frame.append(lines[at])
+            if lines[at].startswith("  procedure "):
+                if not _HEADER.fullmatch(lines[at]):
+                    return None
+                end = lines.index("  }", at)
+                bodies.append(tuple(map(instructions.__getitem__, lines[at + 1 : end])))
+                at = end - 1
+            at += 1
+        parsed: Any = _parser()[1].parse("\n".join(frame))
     except (ValueError, UnexpectedInput, CompileError):
         return None
     programs, steps = cast(_Parsed, parsed)
