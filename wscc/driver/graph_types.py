@@ -23,11 +23,18 @@ _OPCODES: Final = {"partial_sum": "add", "embedding_bwd": "scatter_add"}
 
 
 def graph_types(artifact: Artifact) -> GraphTypes | None:
-    """The types of a program's graph; None if a pass that wscc does not know has run, which may choose others."""
-    if artifact.own_passes:
+    """The types of a program's graph, to which those of computed numbers are held in a checked run; None if a pass that
+    wscc does not know has run, which may choose others, or all floats have one type, which then never changes."""
+    if artifact.own_passes or _have_one_type(artifact):
         return None
     graph = graph_module(artifact.graph)
     return _graph_types(graph, Differentiate().run(graph))
+
+
+def _have_one_type(artifact: Artifact) -> bool:
+    codes = {id(c): c for p in artifact.streams.programs for c in p.procedures}.values()
+    types = {o.dtype for c in codes for x in c.body for o in (*x.writes, *x.reads)}
+    return sum(t.is_float for t in types) < 2
 
 
 def require_types(artifact: Artifact) -> None:
