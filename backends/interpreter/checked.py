@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from wscc.backends.interpreter.binding import DieMemory, Place, Routine, Template
 from wscc.backends.interpreter.kernels.views import Prepared
 from wscc.backends.interpreter.messages import BLOCKED, End, Mailbox, Outcome, copy_in_order
+from wscc.backends.interpreter.origins import GraphTypes, Marks, Origins
 from wscc.backends.interpreter.roundings import with_f64_beside
-from wscc.backends.interpreter.widened import Computed, Marks
 from wscc.diagnostics import Code, fail
 from wscc.ir.streams.instructions import INSTRUCTIONS
 
@@ -37,12 +37,12 @@ Named = list[tuple[str, Tags]]
 class Shadow:
     """The tags of one die's arena, and the slots and messages that it has in flight, by channel.
 
-    Its methods raise `CompileError` W504 where a check fails. With `widens`, a `cast` may widen what is computed.
+    Its methods raise `CompileError` W504 where a check fails. Without `types`, numbers may change theirs anywhere.
     """
 
-    def __init__(self, memory: DieMemory, *, widens: bool = False) -> None:
+    def __init__(self, memory: DieMemory, types: GraphTypes | None) -> None:
         self._memory = memory
-        self._computed = None if widens else Computed(memory)
+        self._origins = None if types is None else Origins(memory, types)
         self._tags = np.full(memory.arena.size, UNWRITTEN, np.uint8)
         self._slots: dict[int, Tags] = {}
         self._arriving: dict[int, tuple[Marks, Mailbox]] = {}
@@ -50,11 +50,11 @@ class Shadow:
         self._locals: dict[str, list[tuple[int, int]]] = {}
         memory.arena[: memory.arena.size // 2 * 2].view(np.uint16).fill(_POISON)
 
-    def store(self, address: int, size: int) -> None:
-        """Mark `size` bytes as written by the host."""
+    def store(self, address: int, size: int, *, data: bool) -> None:
+        """Mark `size` bytes as written by the host, as `data` of a batch or as anything else."""
         self._tags[address : address + size] = 0
-        if self._computed is not None:
-            self._computed.store(address, size)
+        if self._origins is not None:
+            self._origins.store(address, size, data=data)
 
     def load(self, address: int, size: int) -> None:
         """Check that `size` bytes that the host reads have been written."""
@@ -122,13 +122,13 @@ class Shadow:
         if "accumulate" in INSTRUCTIONS[t.opcode].attr_names and t.attrs[-1]:
             reads = reads + writes
         inner = with_f64_beside(t, self._memory, args, inner)
-        if self._computed is not None:
-            inner = self._computed.followed(t, args, inner)
+        if self._origins is not None:
+            inner = self._origins.followed(t, args, inner)
         return self._compute, (reads, writes, inner)
 
     def _marks(self, t: Template, args: tuple[int, ...]) -> Marks | None:
-        """Which elements of a message, or of a slot, are computed."""
-        return None if self._computed is None else self._computed.view(t.places[0], args)
+        """What the elements of a message, or of a slot, are made of."""
+        return None if self._origins is None else self._origins.view(t.places[0], args)
 
     def _view(self, p: Place, args: tuple[int, ...]) -> Tags:
         """The tags of an operand: its dimensions of nonzero stride, and the bytes of an element as the last."""
@@ -166,7 +166,7 @@ class Shadow:
         run, args = inner
         run(*args)
         if marks is not None:
-            args[1].computed.append(marks.copy())
+            args[1].origins.append(marks.copy())
 
     def _wait(self, end: End, run: Callable[[End], Outcome | None]) -> Outcome | None:
         if run(end) is BLOCKED:
@@ -178,7 +178,7 @@ class Shadow:
             self._slots.pop(end.channel).fill(0)
             if end.channel in self._arriving:
                 marks, box = self._arriving.pop(end.channel)
-                copy_in_order(marks, box.computed.popleft())
+                copy_in_order(marks, box.origins.popleft())
         return None
 
 

@@ -61,7 +61,8 @@ def write(machine: Machine, name: str, index: tuple[int, ...], value: Tensor) ->
     value = _permuted(_padded(value, t.type.shape), _orders(t, machine.manifest))
     for die, address, slices, has_value in _places(t, index, machine.manifest):
         part = value[slices].astype(t.type.dtype.numpy)
-        machine.store(die, address, part if has_value else _neutral(t, part))
+        data = t.kind is Kind.INPUT
+        machine.store(die, address, part if has_value else _neutral(t, part), data=data)
 
 
 def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:

@@ -21,6 +21,7 @@ from wscc.backends.interpreter.load_checks import (
     die_name,
     loaded,
 )
+from wscc.backends.interpreter.origins import NO_CHANGES, GraphTypes
 from wscc.ir.routes import crossings
 from wscc.ir.streams.artifact import HostPart, Manifest
 from wscc.ir.streams.program import Streams, dynamic_calls, stage_of_role
@@ -32,8 +33,8 @@ class Machine:
     """The dies of a program, loaded and ready to step.
 
     `checked` poisons memory that nothing has written, and refuses reads of it and accesses that conflict with a
-    message in flight, and numbers that are rounded too often; `widens` says that the graph widens more than parameters
-    and data. `threads` is the number of processes that share the dies; in checked mode, and where the
+    message in flight, and numbers that are rounded too often: those whose type changes as it does not in the graph
+    (`types`; None: they may). `threads` is the number of processes that share the dies; in checked mode, and where the
     system cannot fork, the caller's own process runs them all.
 
     `CompileError`: W501 if the program does not fit itself or the wafer (at load) or an instruction cannot be
@@ -45,7 +46,7 @@ class Machine:
     manifest: Manifest
     threads: int = 1
     checked: bool = False
-    widens: bool = False
+    types: GraphTypes | None = NO_CHANGES
     _arenas: NDArray[np.uint8] = field(init=False, repr=False)
     _memories: list[DieMemory] = field(init=False, repr=False)
     _shadows: list[Shadow] = field(init=False, repr=False)
@@ -66,7 +67,7 @@ class Machine:
             DieMemory(arena[: streams.arena_bytes], tuple(row.tolist()))
             for arena, row in zip(self._arenas, streams.bindings, strict=True)
         ]
-        self._shadows = [Shadow(m, widens=self.widens) for m in self._memories] if self.checked else []
+        self._shadows = [Shadow(m, self.types) for m in self._memories] if self.checked else []
         calls_of = [steps[stages[role]] for role in streams.roles]
         self._dies = Dies(streams, calls_of, routines, self._memories, self._shadows, self.die_name)
 
@@ -104,14 +105,15 @@ class Machine:
         """The position of a logical die on the wafer, `(row, column)`."""
         return die_name(self.streams.dies[die], self.manifest)
 
-    def store(self, die: int, address: int, value: NDArray[np.generic]) -> None:
-        """Write an array of the host, contiguous, into the memory of a logical die; address in bytes."""
+    def store(self, die: int, address: int, value: NDArray[np.generic], *, data: bool = False) -> None:
+        """Write an array of the host, contiguous, into the memory of a logical die; address in bytes. `data`: it is
+        of a batch."""
         value = np.ascontiguousarray(value)
         memory = self._memories[die]
         memory.arena[address : address + value.nbytes] = value.reshape(-1).view(np.uint8)
         memory.highest = max(memory.highest, address + value.nbytes)
         if self.checked:
-            self._shadows[die].store(address, value.nbytes)
+            self._shadows[die].store(address, value.nbytes, data=data)
 
     def load(
         self, die: int, address: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]

@@ -54,14 +54,14 @@ class End:
 class Mailbox:
     """The state of one channel from one die to another: a granted slot, or a message without one, or neither.
 
-    `computed`: in checked mode, of the messages that the receiver has not waited for, the elements that are computed.
+    `origins`: in checked mode, of the messages that the receiver has not waited for, what their elements are made of.
     """
 
     sender: End
     receiver: End
     slot: Array | None = None
     message: Array | None = None
-    computed: deque[Array] = field(default_factory=deque)
+    origins: deque[Array] = field(default_factory=deque)
 
 
 @dataclass(slots=True, eq=False)

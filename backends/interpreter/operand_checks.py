@@ -69,8 +69,6 @@ def _types(x: Instruction, row: InstructionDef) -> Iterator[str]:
     for name, o in zip(row.names, (*x.writes, *x.reads), strict=True):
         if not row.any_type and (name in row.integers) != (o.dtype is DType.I32):
             yield f"`{name}` of `{x.opcode}` is {o.dtype}"
-        elif name in row.scores and o.dtype is DType.BF16:
-            yield f"`{name}` of `{x.opcode}` is {o.dtype}; scores are f32 or f64"
     if x.opcode == "copy" and x.writes[0].dtype != x.reads[0].dtype:
         yield f"`copy` from {x.reads[0].dtype} to {x.writes[0].dtype}"
 

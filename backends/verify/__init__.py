@@ -2,7 +2,8 @@
 
 Only the artifact is read, and no pass is trusted. The checks, each of which relies on those before:
 
-- load: dies, roles, calls, operands in bounds, shapes and element types as declared, routes on live links;
+- load: dies, roles, calls, operands in bounds, shapes and element types as declared, none of these narrower than the
+  model's, routes on live links;
 - routes: channels and shares, merged routes a tree, no cycle of (link, channel)s;
 - messages: every send has a slot of its bytes, in order, and every message is waited for;
 - waits: no cycle of dies in a procedure, nor of stages in the step;
@@ -21,6 +22,7 @@ import numpy as np
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.interpreter.load_checks import die_name
+from wscc.backends.interpreter.type_checks import narrow_operands
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.load import check_load
 from wscc.backends.verify.messages import Matched, Part, match, part_of
@@ -66,6 +68,8 @@ def verify_program(artifact: Artifact) -> Verdict:
             depth = max((part.slots for m in matched.values() for part in m.parts), default=0)
             messages = _count(streams, matched)
         check_step(streams, artifact.manifest, findings)
+        for code, i, words in narrow_operands(artifact):
+            findings.add(Finding("load", words, "", code.name, i))
     instructions = sum(len(c.body) for p in streams.programs for c in p.procedures)
     calls = sum(sum(calls_by_name(step).values()) for step in streams.steps)
     seconds = time.perf_counter() - start

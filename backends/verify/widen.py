@@ -138,11 +138,11 @@ class WideMachine(Machine):
     def _stage(self, die: int) -> int:
         return die * self.manifest.stages // len(self.streams.dies)
 
-    def store(self, die: int, address: int, value: NDArray[np.generic]) -> None:
+    def store(self, die: int, address: int, value: NDArray[np.generic], *, data: bool = False) -> None:
         n = self.spacing[self._stage(die), address]
         wide = np.zeros(value.size * n, value.dtype)
         wide[::n] = np.ascontiguousarray(value).reshape(-1)
-        Machine.store(self, die, address, wide)
+        Machine.store(self, die, address, wide, data=data)
 
     def load(
         self, die: int, address: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]

@@ -74,7 +74,9 @@ def by_hand(
     x = HostTensor("x", Kind.STATE, TensorType((given // 4,), DType.F32), (), Init("zeros"), (part,))
     tensors = facts.pop("tensors", (x,))
     facts = {"axes": (("x", n),), "stages": len(steps), "tensors": tensors, **facts}
-    return Artifact(streams, manifest(1, n, **facts), to_text(gpt()))
+    graph = gpt()
+    in_f32 = replace(graph.train, compute=DType.F32, params=DType.F32, grads=DType.F32)
+    return Artifact(streams, manifest(1, n, **facts), to_text(replace(graph, train=in_f32)))
 
 
 def findings(artifact: Artifact) -> list[str]:

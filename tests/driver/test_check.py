@@ -5,14 +5,20 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.fuzz.verdicts import MISTAKES, Mistake, Program, artifact, check, roundings_in
+from tests.fuzz.kinds import NAMES, drawn
+from tests.fuzz.narrow_buffers import with_narrow_buffers
+from tests.fuzz.narrowings import narrowings
+from tests.fuzz.verdicts import MISTAKES, Mistake, Program, artifact, check, narrowed, passes, roundings_in
 from tests.support.compile_once import artifact_of_file
 from tests.support.paths import CASES
 from wscc.backends.artifact.files import Artifact
+from wscc.backends.verify import verify_program
 from wscc.diagnostics import CompileError
 from wscc.driver.train import RunOptions, Trainer, run
 
@@ -80,7 +86,7 @@ EXACT = ("copy", "count", "fill", "maximum", "mean_bwd", "nll_bwd", "pick", "row
 def test_one_rounding_more_inside_a_step_in_bf16_is_seen(tmp_path: Path) -> None:
     """Of anything in f32: scores, statistics that dies merge, sums over dies."""
     made = artifact(Program("gpt", "sp = 2, tp = 2", "bf16", "f32", "f32"), tmp_path)
-    mistakes = [m for m in roundings_in(made) if m.rounding and m.name.split()[2] not in EXACT]
+    mistakes = [m for m in roundings_in(made) if m.name.split()[2] not in EXACT]
     assert len(mistakes) > 12
     for mistake in mistakes:
         with mistake.made(made) as wrong:
@@ -89,40 +95,69 @@ def test_one_rounding_more_inside_a_step_in_bf16_is_seen(tmp_path: Path) -> None
                 list(trainer.steps())
 
 
-def test_a_cast_to_bf16_and_back_is_seen_whatever_is_cast(tmp_path: Path) -> None:
-    made = artifact(Program("llama", "tatp = 2", "f32", "bf16", "f32"), tmp_path)
-    cast = [("gemm", 0), ("softmax", 1), ("nll", 0), ("cast", 0), ("swiglu_bwd", 1)]
-    mistakes = [m for m in roundings_in(made) if m.casts in cast]
-    assert len(mistakes) == len(cast)
-    for mistake in mistakes:
-        with mistake.made(made) as wrong:
-            trainer = Trainer(wrong, RunOptions(threads=1, checked=True))
-            with pytest.raises(CompileError, match="widens to f32 what is computed in bf16"):
-                list(trainer.steps())
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_narrower_program_is_refused_or_ends_its_checked_run(kind: str) -> None:
+    """Of any kind of model, in drawn types: right it passes, and narrower in ways drawn from all it does not."""
+    rng = random.Random(kind)
+    assert not list(narrowed(drawn(rng, kind), rng, Counter(), steps=1, most=6))
 
 
-WEIGHTED = """
-wafer w {
+def test_verify_finds_memory_that_is_narrower_than_its_numbers(mixed: Artifact) -> None:
+    found = verify_program(with_narrow_buffers(mixed, ("softmax", 1))).findings
+    assert any("`m` of `softmax` is bf16" in str(f) and "at least f32 there" in str(f) for f in found), found
+
+
+# Numbers computed in one type have another one after a cast of the graph's own: data that are converted twice, the
+# gradient of a parameter that nothing is summed for, one of parameters alone, a product of activations.
+GRAPHS = {
+    "weights of labels": """
+  input shares : f32[batch, seq]
+  param bias : [vocab] init normal(0.3)
+  x = embedding(tokens, wte)
+  loss cross_entropy(x @ transpose(wte) + bias, labels, shares)
+""",
+    "shaped as activations": """
+  param wpe : [batch, seq, d] init normal(0.3)
+  x = embedding(tokens, wte) + wpe
+  loss cross_entropy(x @ transpose(wte), labels)
+""",
+    "parameters alone": """
+  param a : [d, 2] init normal(0.3)
+  param b : [2, d] init normal(0.3)
+  x = embedding(tokens, wte)
+  loss cross_entropy((x + x @ (a @ b)) @ transpose(wte), labels)
+""",
+}
+
+
+@pytest.mark.parametrize("types", ["bf16, params bf16, grads f32", "f32, params f32, grads bf16"])
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_what_a_graph_itself_converts_is_right_and_no_more_than_that(
+    graph: str, types: str, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.wsl"
+    model.write_text(SMALL.format(graph=GRAPHS[graph], types=types), encoding="utf-8")
+    made = artifact_of_file(model)
+    assert check(made, steps=2, checked=True).ok
+    for name, narrow in random.Random(0).sample(narrowings(made), 12):
+        assert not passes(narrow(made), steps=1, checked=True), name
+
+
+SMALL = """
+wafer w {{
   mesh 1 x 2
-  die { peak 1 TFLOP/s, sram 80 MB }
-  link { bandwidth 1 TB/s, latency 100 ns }
-}
-model m(d = 8, vocab = 16, seq = 8) {
-  input tokens : i32[batch, seq]  input labels : i32[batch, seq]  input shares : f32[batch, seq]
+  die {{ peak 1 TFLOP/s, sram 80 MB }}
+  link {{ bandwidth 1 TB/s, latency 100 ns }}
+}}
+model m(d = 8, vocab = 16, seq = 8) {{
+  input tokens : i32[batch, seq]  input labels : i32[batch, seq]
   param wte : [vocab, d] init normal(0.3)
-  loss cross_entropy(embedding(tokens, wte) @ transpose(wte), labels, shares)
-}
-train m on w {
+  {graph}
+}}
+train m on w {{
   batch 2  microbatch 2
   optimizer sgd(lr = 1e-2)
-  dtype compute bf16, params f32, grads f32
+  dtype compute {types}
   parallel sp = 2
-}
+}}
 """
-
-
-def test_a_model_that_rounds_numbers_and_widens_them_passes(tmp_path: Path) -> None:
-    """The data are converted to bf16, and the weights of labels to the type of the loss."""
-    model = tmp_path / "model.wsl"
-    model.write_text(WEIGHTED, encoding="utf-8")
-    assert check(artifact_of_file(model), steps=2, checked=True).ok

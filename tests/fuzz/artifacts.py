@@ -10,6 +10,7 @@ from random import Random
 import numpy as np
 
 from tests.fuzz.corruptions import CORRUPTIONS, corrupted
+from tests.fuzz.kinds import Drawn
 from tests.support.models import Shape, gpt, llama
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.verify import verify_program
@@ -30,12 +31,22 @@ PROGRAMS = {
     "tp=2 tatp=2": lambda: llama({"tp": 2, "tatp": 2}, Shape(batch=8), dtype=DType.F32),
     "tatp=4, copies": lambda: gpt({"tatp": 4}, Shape(), wafer=WITH_HBM),
 }
+# Other kinds of model and machine, which tests of the suite leave out.
+OTHERS = {
+    d.kind: d
+    for d in (
+        Drawn("experts", "ep=2,tp=2", ("f32", "f32", "f32")),
+        Drawn("images", "sp=2", ("f64", "f64", "f64")),
+        Drawn("torus", "tatp=4", ("f32", "bf16", "f32")),
+        Drawn("wafers", "dp=2,tp=2", ("bf16", "f32", "f32")),
+    )
+}
 STEPS = 3
 
 
 @lru_cache
 def program(name: str) -> Artifact:
-    return compile_graph(PROGRAMS[name]()).artifact
+    return OTHERS[name].artifact() if name in OTHERS else compile_graph(PROGRAMS[name]()).artifact
 
 
 def bits(artifact: Artifact) -> bytes:
@@ -74,7 +85,7 @@ def draw(number: int, seed: int) -> tuple[str, str, str]:
     """(kind, program, caught by what) of one corruption; kinds and programs take turns."""
     rng = Random(f"{seed}/{number}")
     kind = list(CORRUPTIONS)[number % len(CORRUPTIONS)]
-    name = rng.choice(list(PROGRAMS))
+    name = rng.choice([*PROGRAMS, *OTHERS])
     return kind, name, caught_by(name, corrupted(program(name), kind, rng))
 
 

@@ -34,6 +34,15 @@ OPTIMIZERS: Final = (
     "sgd(lr = 1e-2)",
 )
 ROOMY: Final = 80_000_000
+# After the mesh of a wafer, and after the wafer.
+MACHINES: Final = {
+    "mesh": ("", ""),
+    "torus": (" torus", ""),
+    "wafers": (
+        "",
+        "system pod { wafers 1 x 2 of w joined edge to edge { bandwidth 2 TB/s, latency 500 ns } }",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,7 @@ class Draw:
     level: int = 2
     mask: str = "none"
     pool: str = ""
+    machine: str = "mesh"
 
     @property
     def _memory(self) -> str:
@@ -176,12 +186,14 @@ class Draw:
         )
         options += [f"stages {' '.join(map(str, self.stages))}"] * (self.stages != ())
         block = BLOCK if any(line.of.hidden for _, line, _ in self._lines()) else ""
+        torus, system = MACHINES[self.machine]
         return f"""wafer w {{
-  mesh {self.rows} x {self.cols}
+  mesh {self.rows} x {self.cols}{torus}
   die {{ peak 1 TFLOP/s, {self._memory}, tile {self.tile} }}
   link {{ bandwidth 1 TB/s, latency 100 ns }}
   {"  ".join(dead)}
 }}
+{system}
 {block}model m({sizes}) {{
   input tokens : i32[batch, seq]
   input labels : i32[{"batch" if self.pool else "batch, seq"}]
@@ -189,7 +201,7 @@ class Draw:
   {chr(10).join(f"  {s}" for s in body).lstrip()}
   loss {self.loss.format(**logits)}
 }}
-train m on w {{
+train m on {"pod" if system else "w"} {{
   batch {self.batch}  microbatch {self.micro}
   optimizer {self.optimizer}  {self.clip}  {self.lr_schedule}
   dtype {DTYPES[self.dtype]}
@@ -272,7 +284,10 @@ def drawn(rng: random.Random) -> Draw:
     draw = replace(draw, stages=_stages(rng, draw)) if rng.random() < 0.5 else draw
     # Most axes of experts divide these and the sequences of a call.
     shares = dict(draw.degrees).get("ep", 1) if rng.random() < 0.8 else 1
-    return replace(draw, experts=draw.experts * shares, micro=max(draw.micro, shares))
+    return replace(
+        draw, experts=draw.experts * shares, micro=max(draw.micro, shares),
+        machine=rng.choice(["mesh", "mesh", *MACHINES]),
+    )  # fmt: skip
 
 
 def _stages(rng: random.Random, draw: Draw) -> tuple[int, ...]:

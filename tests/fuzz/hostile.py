@@ -49,12 +49,20 @@ SMALL = {
     "train.batch": 4,
     "train.microbatch": 1,
 }
-PROGRAMS_BY_NAME: dict[str, tuple[str, str, dict[str, object]]] = {
+PROGRAMS_BY_NAME: dict[str, tuple[str, str, dict[str, object | None]]] = {
     "one die": ("gpt-tiny", "dp=1", {}),
     "dp=2 tp=2 zero=3": ("gpt-tiny", "dp=2,tp=2", {"train.zero": 3}),
     "pp=2 tatp=2": ("gpt-tiny", "pp=2,tatp=2", {}),
     "sp=2, zigzag": ("llama-tiny", "sp=2,tp=2", {}),
     "named arrays": ("gpt-tiny", "dp=2", {}),
+    "experts": ("moe-tiny", "ep=2,tp=2", {"model.heads": 4, "model.ffn": 8, "train.microbatch": 2}),
+    "images": (
+        "vit-tiny",
+        "tp=2",
+        {"model.seq": None, "model.heads": 4, "model.ffn": 8, "wafer.mesh": "2x4"},
+    ),
+    "torus": ("gpt-tiny", "tatp=4", {"wafer.mesh": "2x4 torus"}),
+    "two wafers": ("gpt-tiny-2wafers", "dp=2,tp=2", {}),
     "copies from HBM": ("gpt-tiny", "tatp=2", {"wafer.die.sram": "8 KB", "wafer.die.hbm": "1 GB at 1 GB/s"}),
 }
 
@@ -67,7 +75,8 @@ def original(name: str) -> Files:
         path = SAMPLES / f"{sample}.wsl"
         if name == "named arrays":
             path = _with_arrays(path, Path(folder))
-        compile_program(path, {**SMALL, **more}, parallel=parallel).save(Path(folder) / "a")
+        settings = {key: value for key, value in {**SMALL, **more}.items() if value is not None}
+        compile_program(path, settings, parallel=parallel).save(Path(folder) / "a")
         return {p.name: p.read_bytes() for p in (Path(folder) / "a").iterdir()}
 
 

@@ -19,11 +19,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.fuzz.round_trips import Written, with_round_trip
+from tests.fuzz import kinds
+from tests.fuzz.narrowings import named, narrowings, written
 from tests.support.compile_once import artifact_of_file
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.interpreter import binding
-from wscc.backends.interpreter.binding import MESSAGES
 from wscc.backends.interpreter.kernels.table import kernel
 from wscc.diagnostics import CompileError
 from wscc.driver.train import RunOptions, Trainer
@@ -133,13 +133,11 @@ Rounding = Callable[[str, Sequence[DType]], tuple[Sequence[int], DType] | None]
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that is wrong in a program: `rounding` of results as they are stored, another `instruction`, or
-    `casts` of a result to bf16 and back."""
+    """One thing that is wrong in a program: `rounding` of results as they are stored, or another `instruction`."""
 
     name: str
     rounding: Rounding | None = None
     instruction: Callable[[Instruction, int], Instruction] | None = None
-    casts: Written | None = None
     needs: tuple[str, ...] = ("", "", "")  # types of compute, params, grads, "" for any
     hides: bool = False  # in the noise of bf16, if what it takes is small
     inside: bool = False  # a step: checked mode tells it, the comparison with one device need not
@@ -156,9 +154,6 @@ class Mistake:
         """The program with the mistake in it, while this is entered."""
         if self.instruction is not None:
             yield _with_instructions(right, self.instruction)
-            return
-        if self.casts is not None:
-            yield with_round_trip(right, self.casts)
             return
         binding.kernel = self._kernel
         try:
@@ -231,23 +226,9 @@ def _products(opcode: str, dtypes: Sequence[DType]) -> tuple[Sequence[int], DTyp
 
 
 def roundings_in(made: Artifact) -> tuple[Mistake, ...]:
-    """One rounding to bf16 more of what an instruction writes in f32, for each opcode and operand: inside the
-    instruction, and by casts after it."""
-    places = sorted({
-        (x.opcode, i)
-        for p in made.streams.programs
-        for code in p.procedures
-        for x in code.body
-        for i, o in enumerate(x.writes)
-        if o.dtype is DType.F32 and x.opcode not in MESSAGES and not INSTRUCTIONS[x.opcode].updates
-    })  # fmt: skip
-    inside = (Mistake(f"{_name(*p)} is rounded to bf16", _rounded_in(*p), inside=True) for p in places)
-    after = (Mistake(f"{_name(*p)} is cast to bf16 and back", casts=p, inside=True) for p in places)
-    return (*inside, *after)
-
-
-def _name(opcode: str, i: int) -> str:
-    return f"`{INSTRUCTIONS[opcode].names[i]}` of {opcode}"
+    """One rounding to bf16 more of what an instruction writes in f32, for each opcode and operand."""
+    places = written(made, lambda x, o: o.dtype is DType.F32)
+    return tuple(Mistake(f"{named(p)} is rounded to bf16", _rounded_in(*p), inside=True) for p in places)
 
 
 def _rounded_in(opcode: str, i: int) -> Rounding:
@@ -321,13 +302,7 @@ def judged(program: Program, folder: Path, counts: Counter[str]) -> Iterator[str
     except CompileError:
         counts["refused"] += 1
         return
-    counts["right programs"] += 1
-    try:
-        verdict = check(made, steps=2, checked=True)
-        if not verdict.ok:
-            yield f"{program}: {verdict}\n{program.text}"
-    except CompileError as error:
-        yield f"{program}: {error}\n{program.text}"
+    yield from (f"{program}: {wrong}\n{program.text}" for wrong in _of_right(made, counts))
     right = _bits(made)
     for mistake in (*MISTAKES, *IN_F32, *roundings_in(made)):
         if mistake.applies(program.compute, program.params, program.grads):
@@ -338,6 +313,30 @@ def judged(program: Program, folder: Path, counts: Counter[str]) -> Iterator[str
                     counts[f"not seen: {mistake}"] += 1
                     if not (mistake.hides and "bf16" in (program.compute, program.grads)):
                         yield f"{program}: {mistake}, and that is not seen\n{program.text}"
+
+
+def narrowed(
+    program: kinds.Drawn, rng: random.Random, counts: Counter[str], *, steps: int = 2, most: int = 60
+) -> Iterator[str]:
+    """What the verdict says wrong of the program, and of at most so many of the ways in which it may be narrower."""
+    made = program.artifact()
+    yield from (f"{program}: {wrong}" for wrong in _of_right(made, counts, steps))
+    mistakes = narrowings(made)
+    for name, narrow in rng.sample(mistakes, min(most, len(mistakes))):
+        seen = not passes(narrow(made), steps=1, checked=True)
+        counts["seen: narrower" if seen else f"not seen: {name}"] += 1
+        if not seen:
+            yield f"{program}: {name}, and that is not seen"
+
+
+def _of_right(made: Artifact, counts: Counter[str], steps: int = 2) -> Iterator[str]:
+    counts["right programs"] += 1
+    try:
+        verdict = check(made, steps, checked=True)
+        if not verdict.ok:
+            yield str(verdict)
+    except CompileError as error:
+        yield str(error)
 
 
 def _differs(wrong: Artifact, right: tuple[bytes, ...]) -> bool:
@@ -360,7 +359,9 @@ def main(count: int, seed: int) -> int:
     failures = 0
     with TemporaryDirectory() as folder:
         for i in range(seed, seed + count):
-            for failure in judged(drawn(random.Random(i)), Path(folder), counts):
+            rng = random.Random(i)
+            of_kind = kinds.drawn(random.Random(i), kinds.NAMES[i % len(kinds.NAMES)])
+            for failure in (*judged(drawn(rng), Path(folder), counts), *narrowed(of_kind, rng, counts)):
                 failures += 1
                 print(f"draw {i}: {failure}", flush=True)
     for name, number in sorted(counts.items()):

@@ -30,6 +30,10 @@ BYTES = {
 }  # fmt: skip
 
 
+# The neighbours of each die.
+Wafer = frozenset[tuple[Coordinate, frozenset[Coordinate]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """`codes`: those that a refusal may have; empty if the program must be accepted. `is_open`: it may also be
@@ -168,45 +172,54 @@ def _can_split(shape: tuple[int, ...], degrees: list[int]) -> bool:
 
 
 def _wafer(draw: Draw) -> Iterator[str]:
-    live = {(r, c) for r in range(draw.rows) for c in range(draw.cols)} - draw.dead_dies
-    if draw.dies > len(live):
+    wafer = _machine(draw)
+    if draw.dies > len(wafer):
         yield "W301"
         return
-    islands = [part for part in _islands(live, draw.dead_links) if len(part) >= draw.dies]
+    islands = [part for part in _islands(wafer) if len(part) >= draw.dies]
     if not islands:
         yield "W302"
         return
     walk = prod(n for a, n in draw.degrees if a in WALKS)
-    if walk > 1 and not any(_packs(part, draw.dead_links, walk, draw.dies // walk) for part in islands):
+    if walk > 1 and not any(_packs(part, walk, draw.dies // walk) for part in islands):
         yield "W303"
 
 
-def _neighbours(die: Coordinate, dead: frozenset[tuple[Coordinate, Coordinate]]) -> Iterator[Coordinate]:
-    r, c = die
-    for to in ((r, c + 1), (r + 1, c), (r, c - 1), (r - 1, c)):
-        if (die, to) not in dead and (to, die) not in dead:
-            yield to
+def _machine(draw: Draw) -> Wafer:
+    """The live neighbours of each live die: of two wafers side by side, as of one of twice the columns."""
+    copies = 2 if draw.machine == "wafers" else 1
+    rows, cols = draw.rows, draw.cols * copies
+    dead = {(r, c + k * draw.cols) for r, c in draw.dead_dies for k in range(copies)}
+    cut = {
+        frozenset(((r, c + k * draw.cols), (r2, c2 + k * draw.cols)))
+        for (r, c), (r2, c2) in draw.dead_links
+        for k in range(copies)
+    }
+    live = {(r, c) for r in range(rows) for c in range(cols)} - dead
+
+    def near(r: int, c: int) -> frozenset[Coordinate]:
+        found = [(r, c + 1), (r + 1, c), (r, c - 1), (r - 1, c)]
+        if draw.machine == "torus":
+            found = [(r % rows, c % cols) for r, c in found]
+        return frozenset(to for to in found if to in live and frozenset(((r, c), to)) not in cut) - {(r, c)}
+
+    return frozenset(((r, c), near(r, c)) for r, c in live)
 
 
-def _islands(
-    live: set[Coordinate], dead: frozenset[tuple[Coordinate, Coordinate]]
-) -> Iterator[frozenset[Coordinate]]:
-    unvisited = set(live)
+def _islands(wafer: Wafer) -> Iterator[Wafer]:
+    unvisited = dict(wafer)
     while unvisited:
         island, frontier = set[Coordinate](), {min(unvisited)}
         while frontier:
             island |= frontier
-            frontier = {to for die in frontier for to in _neighbours(die, dead) if to in live} - island
-        unvisited -= island
-        yield frozenset(island)
+            frontier = {to for die in frontier for to in unvisited[die]} - island
+        yield frozenset((die, unvisited.pop(die)) for die in island)
 
 
 @lru_cache(maxsize=512)
-def _packs(
-    dies: frozenset[Coordinate], dead: frozenset[tuple[Coordinate, Coordinate]], length: int, count: int
-) -> bool:
+def _packs(wafer: Wafer, length: int, count: int) -> bool:
     """Whether `count` disjoint walks of `length` neighbouring dies exist: by exhaustive search."""
-    walks = sorted(_walks(dies, dead, length), key=sorted)
+    walks = sorted(_walks(dict(wafer), length), key=sorted)
     visited: set[tuple[frozenset[Coordinate], int]] = set()
 
     def fit(free: frozenset[Coordinate], missing: int) -> bool:
@@ -221,18 +234,14 @@ def _packs(
             free - {first}, missing
         )
 
-    return fit(dies, count)
+    return fit(frozenset(dict(wafer)), count)
 
 
-def _walks(
-    dies: frozenset[Coordinate], dead: frozenset[tuple[Coordinate, Coordinate]], length: int
-) -> set[frozenset[Coordinate]]:
+def _walks(near: dict[Coordinate, frozenset[Coordinate]], length: int) -> set[frozenset[Coordinate]]:
     """All sets of dies that some walk of this length visits."""
-    ends = {(frozenset([die]), die) for die in dies}
+    ends = {(frozenset([die]), die) for die in near}
     for _ in range(length - 1):
-        ends = {
-            (s | {to}, to) for s, end in ends for to in _neighbours(end, dead) if to in dies and to not in s
-        }
+        ends = {(s | {to}, to) for s, end in ends for to in near[end] if to not in s}
     return {s for s, _ in ends}
 
 

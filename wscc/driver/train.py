@@ -20,8 +20,8 @@ from wscc.backends.interpreter.machine import Machine
 from wscc.driver.check import Checker, StepResult
 from wscc.driver.divergence import LOSS, Diverged, Watch
 from wscc.driver.expert_load import ExpertLoad, loads
+from wscc.driver.graph_types import graph_types, require_types
 from wscc.driver.run_data import DataUse, LabelCount, require_validation, rows_of_run
-from wscc.driver.widening import widens_results
 from wscc.host.data import Batch, Batches, counted
 from wscc.host.init import initial
 from wscc.host.inputs import inputs_of
@@ -76,8 +76,9 @@ class Trainer:
         self.labels = LabelCount()
         if options.validate_every:
             require_validation(self.batches.rows)
-        widens = options.checked and widens_results(artifact)
-        self.machine = Machine(artifact.streams, artifact.manifest, options.threads, options.checked, widens)
+        require_types(artifact)
+        types = graph_types(artifact) if options.checked else None
+        self.machine = Machine(artifact.streams, artifact.manifest, options.threads, options.checked, types)
         self.watch = Watch(self.machine, self.graph)
         self.seed, self.done = seed, 0
         host_io.initialise(self.machine, seed)

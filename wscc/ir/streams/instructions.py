@@ -20,10 +20,10 @@ class InstructionDef:
     """An opcode: `reads` and `writes` name the operands in order, `attrs` the scalars, in order.
 
     An operand is a name with the names of its dimensions, `x[*,d]`; a bare name has any. `integers` names the operands
-    that hold integers (indices, labels, steps); all others hold floats, unless `any_type`. `scores` names those that
-    are f32 or f64 whatever the types of a module. `indexed` names the operand of which only rows, or elements, that
-    integers name are touched. `updates`: it is the step of an optimizer. `options` are attributes behind the others,
-    all of them or none.
+    that hold integers (indices, labels, steps); all others hold floats, unless `any_type`. `sums` names those that are
+    kept in the type in which numbers of computation are added up, `doubles` those in f64; it may read `gradients` of
+    parameters. `indexed` names the operand of which only rows, or elements, that integers name are touched. `updates`:
+    it is the step of an optimizer. `options` are attributes behind the others, all of them or none.
     """
 
     opcode: str
@@ -36,7 +36,9 @@ class InstructionDef:
     indexed: str = ""
     updates: bool = False
     options: str = ""
-    scores: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
+    doubles: tuple[str, ...] = ()
+    gradients: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,11 +72,13 @@ def _row(
     indexed: str = "",
     updates: bool = False,
     options: str = "",
-    scores: str = "",
+    sums: str = "",
+    doubles: str = "",
+    gradients: bool = False,
 ) -> InstructionDef:
     return InstructionDef(
         opcode, writes, reads, attrs, semantics, tuple(integers.split()), any_type, indexed, updates, options,
-        tuple(scores.split()),
+        _names(sums), _names(doubles), gradients,
     )  # fmt: skip
 
 
@@ -110,16 +114,21 @@ _ALL: Final = (
         "c = scale * (a @ b), or c += when accumulate; f32 (or f64) sums",
     ),
     _row(
-        "sum", "y", "x", "axes accumulate", "y = sum of x over `axes` (text, '0,1'; y has the others), or +="
+        "sum",
+        "y",
+        "x",
+        "axes accumulate",
+        "y = sum of x over `axes` (text, '0,1'; y has the others), or +=",
+        gradients=True,
     ),
-    _row("rowdot", "r[*]", "a[*,e] b[*,e]", "", "r = sum over e of a * b"),
+    _row("rowdot", "r[*]", "a[*,e] b[*,e]", "", "r = sum over e of a * b", sums="r"),
     # -- elementwise
-    _row("add", "z", "x y", "", "z = x + y"),
-    _row("sub", "z", "x y", "", "z = x - y"),
-    _row("mul", "z", "x y", "", "z = x * y"),
-    _row("div", "z", "x y", "", "z = x / y"),
-    _row("maximum", "z", "x y", "", "z = max(x, y)"),
-    _row("scale", "y", "x", "factor", "y = factor * x"),
+    _row("add", "z", "x y", "", "z = x + y", gradients=True),
+    _row("sub", "z", "x y", "", "z = x - y", gradients=True),
+    _row("mul", "z", "x y", "", "z = x * y", gradients=True),
+    _row("div", "z", "x y", "", "z = x / y", gradients=True),
+    _row("maximum", "z", "x y", "", "z = max(x, y)", gradients=True),
+    _row("scale", "y", "x", "factor", "y = factor * x", gradients=True),
     _row("gelu", "y", "x", "", "tanh approximation: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))"),
     _row("gelu_bwd", "dx", "x dy"),
     _row("gelu_erf", "y", "x", "", "x/2 (1 + erf(x / sqrt 2))"),
@@ -152,7 +161,7 @@ _ALL: Final = (
         "rows of p = softmax(s), m their maximum, z their sum of exp(s - m); causal hides k_start+k > q_start+q, limit "
         "k_start+k >= limit; an all-hidden row gives p = 0, m = -inf, z = 0; p may be s itself",
         options="limit",
-        scores="p s",
+        sums="p m z s",
     ),
     _row(
         "merge",
@@ -160,6 +169,7 @@ _ALL: Final = (
         "o[*,e] m[*] z[*] o2[*,e] m2[*] z2[*]",
         "",
         "online softmax: join two normalised chunks",
+        sums="m z m2 z2",
     ),
     _row(
         "probs",
@@ -168,7 +178,7 @@ _ALL: Final = (
         "causal q_start k_start",
         "p = exp(s - m) / z, as softmax gave it; hidden entries 0",
         options="limit",
-        scores="p s",
+        sums="p s m z",
     ),
     _row(
         "rowmean",
@@ -176,7 +186,7 @@ _ALL: Final = (
         "p[*,k] x[*,k] d[*]",
         "",
         "d = sum over k of p x in rows where p sums to one, but for 4 roundings; others stay",
-        scores="d p x",
+        sums="d p x",
     ),
     _row(
         "softmax_bwd",
@@ -184,14 +194,16 @@ _ALL: Final = (
         "p[*,q,k] dp[*,q,k] delta[*,q]",
         "scale",
         "ds = p (dp - delta) scale",
-        scores="ds p dp delta",
+        sums="ds p dp delta",
     ),
     # -- cross entropy pieces; columns from `limit` on (global, 0: none) are pads and never read
-    _row("rowmax", "m[*]", "x[*,v]", "limit start"),
-    _row("sumexp", "z[*]", "x[*,v] m[*]", "limit start", "sum over v of exp(x - m)"),
-    _row("sumexp_bwd", "dx[*,v]", "x[*,v] m[*] dz[*]", "limit start", "exp(x - m) dz; pads give 0"),
-    _row("rowsum", "s[*]", "x[*,v]", "limit start", "sum over v of x"),
-    _row("rowsum_bwd", "dx[*,v]", "ds[*]", "limit start", "ds; pads give 0"),
+    _row("rowmax", "m[*]", "x[*,v]", "limit start", sums="m"),
+    _row("sumexp", "z[*]", "x[*,v] m[*]", "limit start", "sum over v of exp(x - m)", sums="z m"),
+    _row(
+        "sumexp_bwd", "dx[*,v]", "x[*,v] m[*] dz[*]", "limit start", "exp(x - m) dz; pads give 0", sums="m dz"
+    ),
+    _row("rowsum", "s[*]", "x[*,v]", "limit start", "sum over v of x", sums="s"),
+    _row("rowsum_bwd", "dx[*,v]", "ds[*]", "limit start", "ds; pads give 0", sums="ds"),
     _row(
         "pick",
         "p[*]",
@@ -200,11 +212,44 @@ _ALL: Final = (
         "x[y - start], or 0 where y is elsewhere",
         integers="y",
         indexed="x",
+        sums="p",
     ),
-    _row("pick_bwd", "dx[*,v]", "y[*] dp[*]", "start", "dp at column y - start, 0 elsewhere", integers="y"),
-    _row("nll", "l", "m z p y", "", "log z + (m - p); 0 where the label y is -100", integers="y"),
-    _row("nll_bwd", "dz dp", "z y dl", "", "dl / z and -dl; 0 where the label is -100", integers="y"),
-    _row("zloss", "l", "m z y", "factor", "factor (log z + m)^2; 0 where the label y is -100", integers="y"),
+    _row(
+        "pick_bwd",
+        "dx[*,v]",
+        "y[*] dp[*]",
+        "start",
+        "dp at column y - start, 0 elsewhere",
+        integers="y",
+        sums="dp[*]",
+    ),
+    _row(
+        "nll",
+        "l",
+        "m z p y",
+        "",
+        "log z + (m - p); 0 where the label y is -100",
+        integers="y",
+        sums="l m z p",
+    ),
+    _row(
+        "nll_bwd",
+        "dz dp",
+        "z y dl",
+        "",
+        "dl / z and -dl; 0 where the label is -100",
+        integers="y",
+        sums="dz dp z dl",
+    ),
+    _row(
+        "zloss",
+        "l",
+        "m z y",
+        "factor",
+        "factor (log z + m)^2; 0 where the label y is -100",
+        integers="y",
+        sums="l m z",
+    ),
     _row(
         "zloss_bwd",
         "dz",
@@ -212,10 +257,11 @@ _ALL: Final = (
         "factor",
         "2 factor (log z + m) dl / z; 0 where y is -100",
         integers="y",
+        sums="dz m z dl",
     ),
-    _row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)"),
-    _row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere"),
-    _row("count", "n[]", "y", "", "labels that are not -100", integers="y"),
+    _row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)", sums="s x n"),
+    _row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere", sums="dx ds n"),
+    _row("count", "n[]", "y", "", "labels that are not -100", integers="y", sums="n"),
     # -- mixture of experts: the slot of a token at expert e is e capacity + its place in the queue, or -1 - e if that
     # is full; `e_start` and `c_start` are the first expert and place of y
     _row(
@@ -226,6 +272,7 @@ _ALL: Final = (
         "the k largest of softmax(x) (divided by their sum if renormalise), of equals the lower e; queues are filled "
         "in order of s, for each b anew",
         integers="slots",
+        sums="gates chosen dropped x",
     ),
     _row(
         "route_bwd",
@@ -233,6 +280,7 @@ _ALL: Final = (
         "x[b,s,e] slots[b,s,k] dgates[b,s,k]",
         "capacity renormalise",
         integers="slots",
+        sums="dx x dgates",
     ),
     _row(
         "dispatch",
@@ -257,6 +305,7 @@ _ALL: Final = (
         "capacity e_start c_start",
         "sum over k of gates y in the slots; slots elsewhere give 0",
         integers="slots",
+        sums="gates",
     ),
     _row(
         "combine_bwd",
@@ -264,6 +313,7 @@ _ALL: Final = (
         "gates[b,s,k] slots[b,s,k] y[e,b,c,d] dz[b,s,d]",
         "capacity e_start c_start",
         integers="slots",
+        sums="dgates gates",
     ),
     _row(
         "balance",
@@ -272,12 +322,20 @@ _ALL: Final = (
         "k scale",
         "scale times the sum over b of e sum over e of f p: the share f of the k s choices that are of e, and the mean "
         "over s of softmax(x)",
+        sums="l x",
     ),
-    _row("balance_bwd", "dx[b,s,e]", "x[b,s,e] dl[]", "k scale"),
-    _row("z_loss", "l[]", "x[b,s,e]", "scale", "scale times the sum of (log sum exp x)^2 over b and s"),
-    _row("z_loss_bwd", "dx[b,s,e]", "x[b,s,e] dl[]", "scale"),
+    _row("balance_bwd", "dx[b,s,e]", "x[b,s,e] dl[]", "k scale", sums="dx x dl"),
+    _row(
+        "z_loss",
+        "l[]",
+        "x[b,s,e]",
+        "scale",
+        "scale times the sum of (log sum exp x)^2 over b and s",
+        sums="l x",
+    ),
+    _row("z_loss_bwd", "dx[b,s,e]", "x[b,s,e] dl[]", "scale", sums="dx x dl"),
     # -- the update; norm2 is the squared global gradient norm, t the step from 1
-    _row("sqsum", "s[]", "x", "", "sum of x^2, in f64"),
+    _row("sqsum", "s[]", "x", "", "sum of x^2, in f64", doubles="s", gradients=True),
     _row("tick", "t[]", "t[]", "", "t + 1", integers="t"),
     _row(
         "adamw",
@@ -288,6 +346,7 @@ _ALL: Final = (
         "min(1, t / warmup), then a half cosine to `floor` at step `decay` (0: none)",
         integers="t",
         updates=True,
+        doubles="norm2",
     ),
     _row(
         "sgd",
@@ -297,6 +356,7 @@ _ALL: Final = (
         "w - lr g, scaled as adamw does",
         integers="t",
         updates=True,
+        doubles="norm2",
     ),
     # -- messages
     _row(

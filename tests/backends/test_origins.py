@@ -69,7 +69,7 @@ def test_the_host_may_write_over_what_is_narrowed() -> None:
 
 
 def test_a_program_whose_graph_asks_for_it_passes() -> None:
-    m = replace(loaded(), streams=loaded(NARROW, WIDEN).streams, widens=True)
+    m = replace(loaded(), streams=loaded(NARROW, WIDEN).streams, types=None)
     fill(m, 0)
     m.run_step()
 
