@@ -182,10 +182,15 @@ class Algorithms:
         if in_rings.one_hop:  # a chain takes twice the rounds, with as much on the fullest link of each
             return [in_rings]
         in_chains = paths.algorithm(chain(size))
-        return [in_chains] if in_chains.one_hop else [in_rings, in_chains]
+        return [in_chains] if in_chains.one_hop else sorted([in_rings, in_chains], key=_cost)
 
     def _sends_to_all(self, size: int) -> bool:
         return size <= _MOST_DIRECT or self.allgather == "multicast"
+
+
+def _cost(algorithm: Algorithm) -> float:
+    """Latencies that a plan takes with shards that a link carries in one."""
+    return sum(hops + shards for hops, shards in algorithm.rounds)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def wafer_of(rows: int, cols: int) -> Wafer:
 def module_of(wafer: Wafer, kind: str, axes: tuple[tuple[str, int], ...], size: int) -> Module:
     """One reshard along the first axis, of `size` bytes of the whole."""
     axis, n = axes[0]
-    elements = max(size // 2, n)
+    elements = -(-max(size // 2, n) // n) * n
     plain = TensorType((elements,), DType.BF16)
     split, whole = Layout(((axis,),)), Layout(((),))
     partial = whole.with_partial({axis: Reduction.SUM})
