@@ -22,11 +22,14 @@ from wscc.ir.per_die import NOBODY
 from wscc.machine.corner import topology_of
 from wscc.machine.topology import Hop, Topology
 from wscc.passes.lower_collectives.message_times import MessageTimes, first_path
+from wscc.routing.limits import TREE_LATENCIES
 
 # In larger groups nobody sends to all others: messages, and the time to price them, grow with the square of the dies.
 _MOST_DIRECT: Final = 64
 # Times so near to each other count as equal.
 _NEARLY: Final = 1.01
+# Latencies for which a link is hardly busy.
+_HARDLY: Final = 0.25
 # Bytes that take so small a part of the latency queue for no link that counts.
 _LITTLE: Final = 0.02
 # Reshards that are in flight together, at most: they wait for their latency at the same time, and for the links in
@@ -61,6 +64,11 @@ class Algorithm:
             return late + on_link
         timed = self.times.seconds(shard, backwards=backwards)
         return late + on_link if timed is None else timed
+
+    def busiest(self, shard: int, rates: LinkRates[float]) -> float:
+        """For how many latencies the fullest link of a round is busy, at most."""
+        on_link = rates.busy(rates.times().on_link(shard))
+        return max(shards for _, shards in self.rounds) * on_link / rates.latency if rates.latency else inf
 
     def least(self, shard: int, rates: LinkRates[float]) -> float:
         """A lower bound of the seconds."""
@@ -102,12 +110,14 @@ class Algorithms:
         """From neighbour to neighbour: on a closed ring, a chain, or a ring over several hops where peers are apart."""
         return self._candidates(axis)[0]
 
-    def gather(self, axis: str, shard: int) -> Algorithm:
-        """The algorithm of an all_gather of shards of so many bytes."""
+    def gather(self, axis: str, shard: int, *, alone: bool = True) -> Algorithm:
+        """The algorithm of an all_gather of shards of so many bytes. Unless it is `alone` in its phase, as behind a
+        reduce_scatter, `route` finds no better trees than the initial ones."""
         candidates = self._candidates(axis)
-        if self.allgather == "auto":
-            return self._fastest(candidates, shard)
-        return candidates[-1] if self.allgather == "multicast" else candidates[0]
+        if self.allgather != "auto":
+            return candidates[-1] if self.allgather == "multicast" else candidates[0]
+        trees = alone or self._busiest(candidates[-1], shard) <= TREE_LATENCIES
+        return self._fastest(tuple(a for a in candidates if trees or not a.replicated), shard)
 
     def scatter(self, axis: str, shard: int) -> Algorithm:
         """The algorithm, run backwards, of a reduce_scatter to shards of so many bytes."""
@@ -127,7 +137,7 @@ class Algorithms:
         if elements % dies:
             return Reduction(None, parts)
         shard = whole // dies
-        scatter, gather = self.scatter(axis, shard), self.gather(axis, shard)
+        scatter, gather = self.scatter(axis, shard), self.gather(axis, shard, alone=False)
         # Bytes read and written: messages at both ends, sums, and for parts the copy of the own one.
         in_one = self._seconds(parts, whole) + self._in_memory((5 * dies - 3) * whole)
         in_two = self._seconds(scatter, shard, backwards=True)
@@ -154,14 +164,23 @@ class Algorithms:
     def _fastest(
         self, candidates: tuple[Algorithm, ...], shard: int, *, backwards: bool = False
     ) -> Algorithm:
-        """The one with the fewest rounds of those that are nearly as fast as any: a relay waits for its die."""
+        """Of those that are nearly as fast as any the one between neighbours, or with the fewest rounds where links are
+        hardly busy: messages of several hops wait for other links, a relay for its die."""
         least = {a: a.least(self.in_flight * shard, self._rates.link) for a in candidates}
         seconds: dict[Algorithm, float] = {}
         for a in sorted(candidates, key=least.__getitem__):
             if least[a] <= _NEARLY * min(seconds.values(), default=inf):
                 seconds[a] = self._seconds(a, shard, backwards=backwards)
         nearly = [a for a in seconds if seconds[a] <= min(seconds.values()) * _NEARLY]
-        return min(nearly, key=lambda a: (len(a.rounds), a.replicated, seconds[a]))
+
+        def order(a: Algorithm) -> tuple[bool, int, bool, float]:
+            waits = not a.one_hop and self._busiest(a, shard) > _HARDLY
+            return waits, len(a.rounds), a.replicated, seconds[a]
+
+        return min(nearly, key=order)
+
+    def _busiest(self, algorithm: Algorithm, shard: int) -> float:
+        return algorithm.busiest(self.in_flight * shard, self._rates.link)
 
     def _candidates(self, axis: str) -> tuple[Algorithm, ...]:
         """The algorithms along an axis: first the one between neighbours, last those from each die to all others."""
