@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.module import Module
+from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Wafer
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import DEFAULT_MAPPER, MAPPERS
+from wscc.passes.place.check import check_placement
 from wscc.passes.place.solver import place_on
 from wscc.passes.place.traffic import Traffic, axis_traffic
 from wscc.passes.place.types import AxisSpec, Placement
+from wscc.passes.place.walks import place_apart
 from wscc.strategy import policy
 
 
@@ -30,8 +33,9 @@ class Place(Pass):
     Before: axes dp=2 tatp=4 on a 2 x 4 wafer
     After:  dies [0, 1, 5, 4, 2, 3, 7, 6]
 
-    Fails with W301 when the strategy needs more dies than are alive, W302 when they are cut apart, W303 when a
-    streaming group has neither ring nor path.
+    Where damage leaves neither rings nor paths for a streaming axis, its groups lie as near as others do, and shards
+    travel over several links: the note of the axis says why. Fails with W301 when the strategy needs more dies than are
+    alive, W302 when they are cut apart.
     """
 
     name: ClassVar[str] = "place"
@@ -54,21 +58,12 @@ def placement(module: Module, mapper: str = DEFAULT_MAPPER) -> Placement:
     """The placement of the dies of a sharded module by a mapper. Raises `CompileError` as `solver.solve` does."""
     traffic = axis_traffic(module)
     most = max([t for axis in traffic.values() for t in (axis.pair, axis.closing)] + [1.0])
-    streaming = [axis for axis in module.sizes if policy(axis).stream]
-    # Shards at rest pass from neighbour to neighbour or the promise of one hop is broken; an axis that only
-    # streams what others gather takes neighbours where they are to be had.
-    needed = {axis for axis in streaming if policy(axis).store == "shard"}
-
-    def shape(rings: set[str]) -> tuple[AxisSpec, ...]:
-        return tuple(_spec(axis, size, axis in rings, traffic[axis], most) for axis, size in module.axes)
-
-    if not needed and streaming:
-        try:
-            return _solved(module.machine, mapper, shape(set(streaming)))
-        except CompileError as refused:
-            if refused.diagnostics[0].code is not Code.NO_PATH:
-                raise
-    return _solved(module.machine, mapper, shape(needed))
+    streaming = {axis for axis in module.sizes if policy(axis).stream}
+    # Shards at rest pass from neighbour to neighbour; an axis that only streams what others gather takes neighbours
+    # where no axis has such shards.
+    rings = {axis for axis in streaming if policy(axis).store == "shard"} or streaming
+    shape = tuple(_spec(axis, size, axis in rings, traffic[axis], most) for axis, size in module.axes)
+    return _solved(module.machine, mapper, shape)
 
 
 def _spec(axis: str, size: int, ring: bool, traffic: Traffic, most: float) -> AxisSpec:
@@ -79,4 +74,12 @@ def _spec(axis: str, size: int, ring: bool, traffic: Traffic, most: float) -> Ax
 
 @lru_cache(maxsize=64)
 def _solved(machine: Wafer, mapper: str, shape: tuple[AxisSpec, ...]) -> Placement:
-    return place_on(machine, shape, mapper)
+    try:
+        return place_on(machine, shape, mapper)
+    except CompileError as refused:
+        if refused.diagnostics[0].code is not Code.NO_PATH:
+            raise
+        apart = [replace(a, ring=False) for a in shape]
+        placement = place_apart(mesh_topology(machine), shape, refused.diagnostics[0].message, seed=0)
+        check_placement(machine, apart, placement)
+        return placement

@@ -40,7 +40,7 @@ def test_draws_are_various() -> None:
     axes = {a for d in draws for a, _ in d.degrees}
     assert axes == set(AXES)
     codes = {c for seed in range(1500) for c in expected(drawn(random.Random(seed))).codes}
-    assert codes == {"W101", "W201", "W202", "W301", "W302", "W303", "W401"}
+    assert codes == {"W101", "W201", "W202", "W301", "W302", "W401"}
     for name in (
         "dtype",
         "recompute",
@@ -81,7 +81,7 @@ MIXTURE = (Part(2, (Line("mixture"),)),)
         ({"degrees": (("dp", 4),), "dead_dies": frozenset({(0, 2), (1, 1), (1, 3)})}, {"W302"}),
         ({"degrees": (("tatp", 4),), "dead_dies": frozenset({(0, 0), (1, 1), (0, 2), (1, 3)})}, {"W302"}),
         ({"degrees": (("tatp", 5),), "rows": 3, "cols": 3, "seq": 5, "d": 5, "vocab": 5,
-          "dead_dies": frozenset({(0, 0), (0, 2), (2, 0), (2, 2)})}, {"W303"}),
+          "dead_dies": frozenset({(0, 0), (0, 2), (2, 0), (2, 2)})}, set()),  # no path: routed
         ({"degrees": (("ep", 2),), "micro": 2}, {"W201"}),  # no experts
         ({"degrees": (("ep", 2), ("tp", 2)), "micro": 2, "parts": MIXTURE}, set()),
         ({"degrees": (("ep", 2),), "micro": 2, "experts": 3, "parts": MIXTURE}, {"W201"}),

@@ -221,6 +221,6 @@ def test_a_rate_that_is_none_is_a_mistake_of_the_command_line(
 
 def test_a_program_that_its_own_wafer_refuses_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
-        main(["faults", MODEL, "--parallel", "tatp=8", "--set", "wafer.mesh=3x3", "--dead", "die:0,1"]) == 1
+        main(["faults", MODEL, "--parallel", "tatp=9", "--set", "wafer.mesh=3x3", "--dead", "die:0,1"]) == 1
     )
-    assert "W303" in capsys.readouterr().err
+    assert "W301" in capsys.readouterr().err

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 
 from tests.fuzz.draw import Coordinate, Draw
@@ -20,7 +19,6 @@ SPLIT_WEIGHTS = ("tp",)
 SHARDED = ("tatp",)  # stored weights are also split along these
 EXPERTS = "ep"  # splits the first dimension of weights of experts
 REPLICAS = ("dp", "ep", "sp")  # and along these if the program asks for it
-WALKS = ("tatp",)  # groups of these are walks of neighbours
 # Dimensions that may have pads, and how much of them: in all, and for axes that split stored weights alone.
 PADDED = ("f", "vocab", "heads", "kv")
 PADS, STORED_PADS = 1 / 4, 1 / 64
@@ -180,9 +178,6 @@ def _wafer(draw: Draw) -> Iterator[str]:
     if not islands:
         yield "W302"
         return
-    walk = prod(n for a, n in draw.degrees if a in WALKS)
-    if walk > 1 and not any(_packs(part, walk, draw.dies // walk) for part in islands):
-        yield "W303"
 
 
 def _machine(draw: Draw) -> Wafer:
@@ -214,35 +209,6 @@ def _islands(wafer: Wafer) -> Iterator[Wafer]:
             island |= frontier
             frontier = {to for die in frontier for to in unvisited[die]} - island
         yield frozenset((die, unvisited.pop(die)) for die in island)
-
-
-@lru_cache(maxsize=512)
-def _packs(wafer: Wafer, length: int, count: int) -> bool:
-    """Whether `count` disjoint walks of `length` neighbouring dies exist: by exhaustive search."""
-    walks = sorted(_walks(dict(wafer), length), key=sorted)
-    visited: set[tuple[frozenset[Coordinate], int]] = set()
-
-    def fit(free: frozenset[Coordinate], missing: int) -> bool:
-        if missing == 0:
-            return True
-        if len(free) < missing * length or (free, missing) in visited:
-            return False
-        visited.add((free, missing))
-        first = min(free)
-        # The lowest free die is in one of the walks, or in none.
-        return any(first in w and w <= free and fit(free - w, missing - 1) for w in walks) or fit(
-            free - {first}, missing
-        )
-
-    return fit(frozenset(dict(wafer)), count)
-
-
-def _walks(near: dict[Coordinate, frozenset[Coordinate]], length: int) -> set[frozenset[Coordinate]]:
-    """All sets of dies that some walk of this length visits."""
-    ends = {(frozenset([die]), die) for die in near}
-    for _ in range(length - 1):
-        ends = {(s | {to}, to) for s, end in ends for to in near[end] if to not in s}
-    return {s for s, _ in ends}
 
 
 # ---- memory

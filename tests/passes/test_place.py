@@ -15,7 +15,7 @@ from wscc.ir.module import Module
 from wscc.machine.wafer import Wafer
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
-from wscc.passes.place import Place
+from wscc.passes.place import Place, placement
 from wscc.passes.place.traffic import axis_traffic
 from wscc.passes.stages import Stages
 
@@ -44,7 +44,7 @@ def neighbours(wafer: Wafer, a: int, b: int) -> bool:
 @given(wafer=WAFERS, degrees=DEGREES)
 def test_the_program_keeps_its_meaning_and_each_die_its_place(wafer: Wafer, degrees: dict[str, int]) -> None:
     """Placing changes `dies` only; dies are distinct and alive; consecutive members of a tatp group, the last
-    axis, are neighbours. A refusal is for too few dies, islands, or a path that does not exist."""
+    axis, are neighbours, or the placement says why not. A refusal is for too few dies, or islands."""
     module = sharded(degrees, wafer)
     alive = {r * wafer.cols + c for r in range(wafer.rows) for c in range(wafer.cols)} - {
         r * wafer.cols + c for r, c in wafer.dead_dies
@@ -54,12 +54,14 @@ def test_the_program_keeps_its_meaning_and_each_die_its_place(wafer: Wafer, degr
     except CompileError as refused:
         code = refused.diagnostics[0].code
         assert (code is Code.TOO_MANY_DIES) == (prod(degrees.values()) > len(alive))
-        assert code in (Code.TOO_MANY_DIES, Code.DISCONNECTED, Code.NO_PATH)
+        assert code in (Code.TOO_MANY_DIES, Code.DISCONNECTED)
         return
     assert placed.with_(dies=()) == module
     assert len(set(placed.dies)) == len(placed.dies) == prod(degrees.values())
     assert set(placed.dies) <= alive
     size = degrees["tatp"]
+    if any("no neighbours" in axis.note for axis in placement(module).axes):
+        return
     for first in range(0, len(placed.dies), size):
         group = placed.dies[first : first + size]
         assert all(neighbours(wafer, a, b) for a, b in pairwise(group))

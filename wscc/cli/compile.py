@@ -78,6 +78,9 @@ def compile_command(
         show_json({**program.report} | ({"modules": texts} if texts else {}))
     elif not print_after:
         _show_summary(program, folder)
+        for axis in program.report["placement"]["axes"].values():
+            if axis["lies"] == "near" and axis["note"]:
+                say(f"warning: shards travel over several links: {axis['note']}")
     return 0
 
 

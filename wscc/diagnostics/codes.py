@@ -243,13 +243,13 @@ Example:
 
 Fix: use a strategy that fits on the largest part, or other dies; the message lists the parts.""",
     Code.NO_PATH: """\
-A group of dies that must form a ring or path of neighbours finds no place on the live part of the wafer.
+An algorithm of `wscc collective` finds no ring or chain of neighbours, or a die that it starts at is dead.
 
 Example:
-    parallel tatp = 9            on a 3 x 3 mesh whose middle edge die is dead
+    wscc collective all_gather --mesh 3x3 --dead die:0,1 --bytes 1MB --algorithm ring
 
-Fix: the message names the obstacle (an island, the parity of the mesh); the help names strategies that were
-tried, and fit.""",
+Fix: take an algorithm that every connected mesh has, or name live dies; the help says which. In programs,
+groups without a path are routed over several links, with a warning.""",
     Code.OFF_MESH: """\
 A coordinate is not on the mesh, or a link does not join two neighbours.
 
