@@ -7,6 +7,7 @@ import pytest
 from wscc.files import read_source
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
+from wscc.ir.op import Op
 from wscc.passes.differentiate import Differentiate
 from wscc.search.candidates import Compiled, Problem, compiled, estimated, simulated
 from wscc.search.closed_forms import ClosedForms
@@ -75,3 +76,19 @@ def test_work_that_outgrows_the_sram_is_estimated_to_take_longer_for_a_token() -
     assert isinstance(few, float)
     assert isinstance(many, float)
     assert many > 1.2 * few
+
+
+def test_each_turn_passes_over_an_operand_that_finds_no_room() -> None:
+    """A weight gradient in 4 turns, each of which needs all of an operand of 1 MB or more, in an SRAM of less."""
+    sets = ("model.d=1024", "model.seq=1024", "wafer.mesh=1x4", "wafer.die.sram=900 kB")
+    problem = Problem(parse(read_source("samples/gpt-tiny.wsl")), Overrides(sets, parallel="auto"))
+    module = problem.sharded(plan_of(mesh_axes({"tatp": 4}), ["4", "none", "0", "1"]))
+    times, backward = StatementTimes.of(module), module.procedure("block.bwd")
+    passes = []
+    for s, task in zip(backward.statements, times.tasks(backward), strict=True):
+        if isinstance(s, Op) and s.kind == "matmul" and s.stream and s.stream.moving_out:
+            whole = [v for v, term in zip(s.operands, s.rule.ins, strict=True) if s.stream.factor not in term]
+            amount = sum(times.slicing.local(v) for v in whole)
+            passes.append(task.direct / times.rates.die.hbm(amount))
+    assert passes
+    assert min(passes) >= 4

@@ -154,7 +154,9 @@ def _places(
             brought, taken = (share * size * way for way in (mode is not Mode.WRITE, mode is not None))
             gain = share * seconds(cluster) - part * die.hbm(brought + taken)
             at = cluster[0].at
-            needed = _part(p.statements[at], size, slicing) if at == cluster[-1].at else size
+            # Parts come in turn where each is needed once; what is passed over again has to stay.
+            once = at == cluster[-1].at and max(a.passes for a in cluster) <= (2 if mode is Mode.ADD else 1)
+            needed = _part(p.statements[at], size, slicing) if once else size
             yield _Place(needed, tuple(cluster), gain, brought > 0, share, brought, taken)
 
 
