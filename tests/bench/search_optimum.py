@@ -1,21 +1,26 @@
-"""Whether the search finds the best plan: `python -m tests.bench.search_optimum [WORD ...]`.
+"""Whether the search finds the best plan: `python -m tests.bench.search_optimum [WORD ...] [--found | --print]`.
 
 Twenty small pairs of a model and a wafer, odd meshes, dead dies and links, and little memory among them. Of each, every
 plan of the space is compiled and simulated by itself, in the order of the table of settings and with no part of the
 search but its list of plans before any filter; then the search answers, with its own budget. `off` is how much longer
 the step of its answer takes than the best: 0, or at most 1 %, is found. A pair takes 10 to 100 CPU seconds.
+
+What was enumerated and found is kept in `search_optimum.json`, so that pairs may run one by one: `--found` takes the
+best from there and runs the search alone (2 to 10 CPU seconds a pair), `--print` runs nothing. A kept best is that of
+the compiler of its day: where the search finds less, enumerate again.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from wscc.diagnostics import CompileError
 from wscc.driver.compile import compile_file
@@ -31,6 +36,7 @@ from wscc.search.space import CHOICES, Plan, Scale, plan_of, spell, strategies
 
 ROOT: Final = Path(__file__).parents[2]
 MLP, GPT = "tests/cases/search.wsl", "samples/gpt-tiny.wsl"
+KEPT: Final = Path(__file__).with_suffix(".json")
 _NEAR: Final = 0.01
 
 
@@ -80,44 +86,86 @@ PAIRS: Final = (
 )  # fmt: skip
 
 
-def show(words: list[str]) -> None:
-    """Print the table of the pairs whose names have all words."""
+@dataclass(frozen=True, slots=True)
+class Enumerated:
+    """All plans of a pair: how many there are and how many fit, and the best."""
+
+    plans: int
+    fit: int
+    seconds: float
+    best: str
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer of the search: its step, its plan, how many it simulated, and the rank of the best by estimate."""
+
+    seconds: float
+    plan: str
+    simulated: int
+    rank: str
+    cpu: float
+
+
+def show(words: list[str], *, search_only: bool, print_only: bool) -> None:
+    """Print the table of the pairs whose names have all words, each after it has run."""
     print(
         f"{'pair':<38}{'plans':>6}{'fit':>5}{'best s':>11}{'found s':>11}{'off %':>7}  sim.  rank  CPU s  the best"
     )
-    found = pairs = 0
+    offs = []
     for pair in PAIRS:
-        if all(word in pair.name for word in words):
-            off = _row(pair)
-            pairs += 1
-            found += off <= _NEAR
-    print(f"found, or within {_NEAR:.0%}: {found} of {pairs}")
+        if not all(word in pair.name for word in words):
+            continue
+        kept = _kept().get(pair.name)
+        if not print_only:
+            kept = _run(pair, kept if search_only else None)
+            KEPT.write_text(json.dumps(_kept() | {pair.name: kept}, indent=1) + "\n")
+        if kept is not None:
+            offs.append(_row(pair.name, Enumerated(**kept["enumerated"]), Found(**kept["found"])))
+    print(f"found, or within {_NEAR:.0%}: {sum(off <= _NEAR for off in offs)} of {len(offs)}")
 
 
-def _row(pair: Pair) -> float:
+def _kept() -> dict[str, Any]:
+    return json.loads(KEPT.read_text()) if KEPT.exists() else {}
+
+
+def _run(pair: Pair, kept: dict[str, Any] | None) -> dict[str, Any]:
+    enumerated = Enumerated(**kept["enumerated"]) if kept else _enumerated(pair)
+    return {"enumerated": asdict(enumerated), "found": asdict(_found(pair, enumerated.best))}
+
+
+def _enumerated(pair: Pair) -> Enumerated:
     begun = time.process_time()
-    problem = Problem(parse(read_source(pair.model)), pair.overrides)
-    plans = list(_plans(problem))
+    plans = list(_plans(Problem(parse(read_source(pair.model)), pair.overrides)))
     steps = dict(_steps(pair, plans))
-    whole, begun = time.process_time() - begun, time.process_time()
-    result = search(problem)
     seconds, best = min((s, p) for p, s in steps.items())
-    off = result.seconds / seconds - 1
-    cpu = f"{whole:>5.0f} + {time.process_time() - begun:.0f}"
-    counts = f"{len(result.simulated):>6}{_place(result, best):>6}"
+    return Enumerated(len(plans), len(steps), seconds, str(best), time.process_time() - begun)
+
+
+def _found(pair: Pair, best: str) -> Found:
+    begun = time.process_time()
+    result = search(Problem(parse(read_source(pair.model)), pair.overrides))
+    spent = time.process_time() - begun
+    return Found(result.seconds, str(result.best.plan), len(result.simulated), _place(result, best), spent)
+
+
+def _row(name: str, e: Enumerated, f: Found) -> float:
+    off = f.seconds / e.seconds - 1
+    cpu, counts = f"{e.cpu:>5.0f} + {f.cpu:.0f}", f"{f.simulated:>6}{f.rank:>6}"
     print(
-        f"{pair.name:<38}{len(plans):>6}{len(steps):>5}{seconds:>11.4g}{result.seconds:>11.4g}{off:>7.1%}{counts}{cpu}"
-        f"  {best}" + (f"; found {result.best.plan}" if off > 0 else ""),
+        f"{name:<38}{e.plans:>6}{e.fit:>5}{e.seconds:>11.4g}{f.seconds:>11.4g}{off:>7.1%}{counts}{cpu}"
+        f"  {e.best}" + (f"; found {f.plan}" if off > 0 else ""),
         flush=True,
     )
     return off
 
 
-def _place(result: SearchResult, best: Plan) -> str:
+def _place(result: SearchResult, best: str) -> str:
     """The rank of a plan among all by their first estimate, from 1."""
     candidates = (*result.simulated, *result.slower, *result.others)
     order = sorted(candidates, key=lambda c: (c.estimate, c.plan))
-    return next((str(i) for i, c in enumerate(order, 1) if c.plan == best), "-")
+    return next((str(i) for i, c in enumerate(order, 1) if str(c.plan) == best), "-")
 
 
 def _plans(problem: Problem) -> Iterator[Plan]:
@@ -143,6 +191,15 @@ def _steps(pair: Pair, plans: list[Plan]) -> Iterator[tuple[Plan, float]]:
             continue
 
 
-if __name__ == "__main__":
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.search_optimum", description=__doc__)
+    parser.add_argument("words", nargs="*", help="pairs whose names have all of these words; none: all")
+    parser.add_argument("--found", action="store_true", help="search alone: the best is the kept one")
+    parser.add_argument("--print", dest="kept", action="store_true", help="only print what is kept")
+    given = parser.parse_args()
     os.chdir(ROOT)
-    show(sys.argv[1:])
+    show(given.words, search_only=given.found, print_only=given.kept)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,7 @@ import pytest
 
 from tests.fuzz.draw import AXES, Draw, Line, Part, drawn
 from tests.fuzz.hunt import any_draw, hunt
+from tests.fuzz.searched import proposed
 from tests.fuzz.shrink import shrunk
 from tests.oracles.predicate import Expected, expected
 from tests.support.verdict import DIFFERENT, EQUAL, MASKS, Mask, faults, trained, verdict
@@ -31,6 +32,13 @@ def test_random_programs_are_equal_or_refused_as_foreseen() -> None:
     summary = hunt(seed=2000, draws=4, shrink=False)
     assert not summary.failures, summary.failures[0]
     assert summary.counts[EQUAL] >= 0.7 * summary.draws, summary
+
+
+def test_what_the_search_proposes_for_a_random_program_equals_one_device() -> None:
+    """Always the same draw; each plan that was simulated compiles and verifies as well."""
+    found = proposed(seed=3, draws=1)
+    assert not found.faults, found.faults[0]
+    assert found.plans >= 2
 
 
 def test_draws_are_various() -> None:

@@ -7,8 +7,9 @@ import pytest
 from wscc.files import read_source
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
+from wscc.ir.op import Op
 from wscc.passes.differentiate import Differentiate
-from wscc.search.candidates import Problem
+from wscc.search.candidates import Compiled, Problem, compiled, estimated, simulated
 from wscc.search.closed_forms import ClosedForms
 from wscc.search.space import plan_of
 from wscc.search.statement_times import StatementTimes
@@ -44,3 +45,50 @@ def test_attention_of_whole_tiles_is_estimated_at_the_peak(tp: int, tatp: int) -
     seconds = next(task.work for s, task in tasks if s.kind == "attention")
     scores = HEADS // tp * (SEQ // tatp) * (SEQ // tatp) * (2 * tatp + 1) / 4
     assert seconds == pytest.approx(2 * 2 * scores * WIDTH / PEAK)
+
+
+TINY = Problem(parse(read_source("samples/gpt-tiny.wsl")), Overrides(("wafer.mesh=2x2",), parallel="auto"))
+
+
+@pytest.mark.parametrize(
+    ("degrees", "microbatch", "zero"),
+    [
+        pytest.param({"dp": 2}, "1", "3", id="a gather begins when the die has come to the one before"),
+        pytest.param({"sp": 4}, "4", "1", id="keys are gathered before their gradients are sent back"),
+        pytest.param({"tp": 4}, "4", "0", id="a reshard that both sides need holds up the die"),
+    ],
+)
+def test_messages_are_waited_for_as_in_the_program(
+    degrees: dict[str, int], microbatch: str, zero: str
+) -> None:
+    """Where latency is most of a step, the estimate is near the simulated one only if as much of it is hidden."""
+    plan = plan_of(mesh_axes(degrees), [microbatch, "none", zero, "1"])
+    program, estimate = compiled(TINY, plan), estimated(TINY, plan)
+    assert isinstance(program, Compiled)
+    assert estimate == pytest.approx(simulated(TINY, program).step_seconds, rel=0.15)
+
+
+def test_work_that_outgrows_the_sram_is_estimated_to_take_longer_for_a_token() -> None:
+    """Sums and operands of a layer of gpt3-175b fit for 2 sequences; for 8, turns of streams pass over them in HBM."""
+    problem = Problem(parse(read_source("samples/gpt3-175b.wsl")), Overrides(parallel="auto"))
+    strategy = mesh_axes({"tp": 6, "tatp": 8})
+    few, many = (estimated(problem, plan_of(strategy, [n, "selective", "0", "1"])) for n in ("4", "8"))
+    assert isinstance(few, float)
+    assert isinstance(many, float)
+    assert many > 1.2 * few
+
+
+def test_each_turn_passes_over_an_operand_that_finds_no_room() -> None:
+    """A weight gradient in 4 turns, each of which needs all of an operand of 1 MB or more, in an SRAM of less."""
+    sets = ("model.d=1024", "model.seq=1024", "wafer.mesh=1x4", "wafer.die.sram=900 kB")
+    problem = Problem(parse(read_source("samples/gpt-tiny.wsl")), Overrides(sets, parallel="auto"))
+    module = problem.sharded(plan_of(mesh_axes({"tatp": 4}), ["4", "none", "0", "1"]))
+    times, backward = StatementTimes.of(module), module.procedure("block.bwd")
+    passes = []
+    for s, task in zip(backward.statements, times.tasks(backward), strict=True):
+        if isinstance(s, Op) and s.kind == "matmul" and s.stream and s.stream.moving_out:
+            whole = [v for v, term in zip(s.operands, s.rule.ins, strict=True) if s.stream.factor not in term]
+            amount = sum(times.slicing.local(v) for v in whole)
+            passes.append(task.direct / times.rates.die.hbm(amount))
+    assert passes
+    assert min(passes) >= 4

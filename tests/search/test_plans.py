@@ -13,6 +13,7 @@ from tests.search.test_search import DEGREES, MODEL, problem
 from wscc.analysis.memory.array_layout import peak_array_bytes
 from wscc.diagnostics import Code, CompileError, Source
 from wscc.driver.compile import compile_file
+from wscc.driver.proposals import changed
 from wscc.driver.simulate import simulate
 from wscc.files import read_source
 from wscc.frontend.overrides import Overrides
@@ -22,6 +23,8 @@ from wscc.search.candidates import Problem
 from wscc.search.outcome import End
 from wscc.search.space import Pins, Scale, is_leaner, plan_of, spell, whole_rounds
 from wscc.search.validate import ranks, validate
+
+OWN = {"microbatch": "2"}  # of the model
 
 
 def test_settings_are_searched_with_degrees() -> None:
@@ -71,6 +74,29 @@ def test_what_is_pinned_is_not_varied(pins: tuple[str, ...]) -> None:
             words = {a: str(n) for a, n in plan.strategy} | dict(plan.settings)
             shared = "dp" in words or "sp" in words
             assert words.get(key, "1") == value or (key == "zero" and not shared)
+
+
+@pytest.mark.parametrize(
+    "pins",
+    [
+        pytest.param(("dp=3",), id="no batch of 8 in 3 parts"),
+        pytest.param(("dp=2", "tp=4"), id="more dies than there are"),
+        pytest.param(("microbatch=8", "dp=2"), id="more sequences than a replica has"),
+    ],
+)
+def test_pins_that_no_plan_meets_are_refused_with_the_nearest_plan(pins: tuple[str, ...]) -> None:
+    """It compiles, and gives up one pin alone."""
+    with pytest.raises(CompileError) as refused:
+        search(problem("wafer.mesh=2x2", pins=pins))
+    (first, *_) = refused.value.diagnostics
+    change = first.proposals[0]
+    assert first.code is Code.NO_STRATEGY
+    compile_file(MODEL, changed(Overrides(("wafer.mesh=2x2",)), change))
+    has = {a: str(n) for a, n in change.parallel or ()} | {k.split(".")[1]: v for k, v in change.sets}
+    given_up = [
+        key for key, value in (p.split("=") for p in pins) if has.get(key, OWN.get(key, "1")) != value
+    ]
+    assert len(given_up) == 1
 
 
 def test_a_large_space_is_looked_at_in_part_and_alike_by_any_number_of_processes() -> None:

@@ -10,7 +10,7 @@ plans, never by time, so that the outcome is the same on any machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from statistics import geometric_mean
 from typing import Final
@@ -19,9 +19,10 @@ from wscc.diagnostics import Code, Diagnostic, UsageError
 from wscc.driver.proposals import with_proposals
 from wscc.search.candidates import Problem, Refused, compiled, estimated, simulated
 from wscc.search.coarse import Space
-from wscc.search.explore import Exploration
+from wscc.search.explore import TRUST, Exploration
 from wscc.search.outcome import Candidate, End, SearchResult, none_fits
 from wscc.search.space import Plan
+from wscc.search.wishes import nearest_wishes
 from wscc.search.workers import Evaluators
 
 # Plans that are compiled at most, unless a budget is given: more of few dies, where one costs little, and where damage,
@@ -60,7 +61,8 @@ def search(
         run.explore(most)
         run.measure(most)
     if not result.simulated:
-        raise with_proposals(none_fits(result, space.forms.wafer.die), problem.trials())
+        refusal = none_fits(result, space.forms.wafer.die, nearest_wishes(problem))
+        raise with_proposals(refusal, problem.trials())
     return result
 
 
@@ -74,32 +76,42 @@ class _Search:
     progress: Progress
     limit: int
     hope: float  # times the best step: what is not worth compiling by its corrected estimate
+    exploration: Exploration = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.exploration = Exploration(self.space, self._estimates, self.limit)
 
     def explore(self, budget: int) -> None:
         """Estimate plans: the program's own, so that the search does not end with a worse one, and what is worth it.
-        Of a large space, the program's own or what begins best is measured early: it rules out what has a higher
-        bound."""
-        given = self.space.given()
-        exploration = Exploration(self.space, self._estimates, self.limit)
+        Of a large space, the program's own is measured at once: it rules out what has a higher bound. Where there is
+        none, estimates are trusted to rule out; what they should not have is looked at after all."""
+        given, exploration = self.space.given(), self.exploration
         exploration.look([given] if given else [])
         if self.space.plans <= self.limit:
             exploration.all()
-        else:
-            self._measure_early(exploration, given, budget)
-            exploration.begin()
-            self._measure_early(exploration, given, budget)
-            exploration.go_on()
-        self._take(exploration, given)
-
-    def _measure_early(self, exploration: Exploration, given: Plan | None, budget: int) -> None:
-        self._take(exploration, given)
-        if budget > 1 and self.result.others and not self.result.simulated:
+            self._take(given)
+            return
+        self._take(given)
+        # One that leaves most dies unused rules out little.
+        if budget > 1 and self.result.others and given is not None and 2 * given.dies > self.space.live:
             self.measure(1)
             exploration.enough = self.result.seconds
+        exploration.trust = TRUST
+        self._go_on(given)
+        if budget > 1:
+            self.measure(budget)
+        if exploration.ruled_out < self.result.seconds < inf:
+            exploration.enough, exploration.trust = self.result.seconds, inf
+            self._go_on(given)
 
-    def _take(self, exploration: Exploration, given: Plan | None) -> None:
+    def _go_on(self, given: Plan | None) -> None:
+        self.exploration.begin()
+        self.exploration.go_on()
+        self._take(given)
+
+    def _take(self, given: Plan | None) -> None:
         """Make candidates of the plans that were estimated, and note the refusals of those that were left out."""
-        result = self.result
+        result, exploration = self.result, self.exploration
         known = {c.plan for c in (*result.simulated, *result.slower, *result.others)} | {
             p for p, _ in result.refused
         }
@@ -109,7 +121,7 @@ class _Search:
         left_out = [(p, why) for p, why in exploration.left_out.items() if p not in known]
         result.refused += left_out
         result.left_out.update(why.code for _, why in left_out)
-        result.others.sort(key=self._rank)
+        self._order()
 
     def _estimates(self, plans: Sequence[Plan]) -> Sequence[float | None]:
         found: list[float | None] = []
@@ -136,7 +148,7 @@ class _Search:
             round_ = self._round(pending, size)
             self._compile(round_, budget)
             self._simulate([c for c in round_ if c.program])
-            result.others.sort(key=self._rank)
+            self._order()
         result.slower.sort(key=_by_least)
         result.end = self._end(budget)
 
@@ -186,9 +198,15 @@ class _Search:
         for c in programs:
             c.program = None  # large, and no longer needed
 
-    def _rank(self, c: Candidate) -> tuple[bool, float, int, Plan]:
-        """The order of compilation: the program's own plan, then by corrected estimate."""
-        return not c.is_given, self._corrected(c), -c.dies, c.plan
+    def _order(self) -> None:
+        """Sort for compilation: the program's own plan unless its bound is far above, then by corrected estimate."""
+        others = self.result.others
+        near = TRUST * min((k.estimate for k in others), default=inf)
+
+        def rank(c: Candidate) -> tuple[bool, float, int, Plan]:
+            return not (c.is_given and c.bound.seconds < near), self._corrected(c), -c.dies, c.plan
+
+        others.sort(key=rank)
 
     def _corrected(self, c: Candidate) -> float:
         """The estimate times the mean error of earlier ones: of as many dies with the same axes, or else of all, but

@@ -69,12 +69,13 @@ class Figures:
 
 @dataclass(frozen=True)
 class Problem:
-    """A program whose plan is open, and how others are compiled and simulated."""
+    """A program whose plan is open, and how others are compiled and simulated. `unpinned`: pins that do not hold."""
 
     file: ast.File
     overrides: Overrides = NO_OVERRIDES
     choices: Choices = DEFAULT
     link_model: str = CUT_THROUGH
+    unpinned: frozenset[str] = frozenset()
 
     def settled(self, plan: Plan) -> Overrides:
         """The options with which the program has a plan."""
@@ -120,6 +121,11 @@ class Problem:
     @cached_property
     def pins(self) -> Pins:
         """What the plan must have. Raises `CompileError`."""
+        return self.wished.without(self.unpinned)
+
+    @cached_property
+    def wished(self) -> Pins:
+        """All pins. Raises `CompileError`."""
         try:
             return pins_of(written_pins(self.file, self.overrides))
         except CompileError as error:

@@ -26,6 +26,7 @@ from wscc.search.space import (
     is_leaner,
     microbatches,
     plan_of,
+    replicas_of,
     spell,
     stages_of,
     strategies,
@@ -57,6 +58,7 @@ class Space:
     live: int = field(init=False)
     forms: ClosedForms = field(init=False)
     _alone: dict[tuple[str, int], Refused | None] = field(default_factory=dict)
+    _no_graph: dict[Strategy, Refused | None] = field(default_factory=dict)
     _too_large: dict[Strategy, list[tuple[Plan, Refused]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -126,15 +128,23 @@ class Space:
             self.open[strategy] = Open(strategy, values, bound)
 
     def _indivisible(self, strategy: Strategy) -> Refused:
-        try:
-            self.problem.graph(self.problem.own(strategy))
-        except CompileError as error:
-            return refused(error)
+        replicas = replicas_of(strategy)
+        if replicas not in self._no_graph:
+            self._no_graph[replicas] = self._graph_refusal(replicas)
+        if (why := self._no_graph[replicas]) is not None:
+            return why
         batch, experts, words = self.forms.scale.batch, self.forms.scale.experts, spell(strategy)
         if experts % prod(n for axis, n in strategy if splits_experts(axis)):
             return Refused(Code.DEGREE, f"`{words}` does not share out the {experts} experts evenly")
         message = f"`{words}` shares out no micro-batch of a batch of {batch} evenly, or none that is pinned"
         return Refused(Code.DEGREE, message)
+
+    def _graph_refusal(self, replicas: Strategy) -> Refused | None:
+        try:
+            self.problem.graph(self.problem.own(replicas))
+        except CompileError as error:
+            return refused(error)
+        return None
 
     def _split(self, strategy: Strategy) -> Refused | None:
         """The refusal of a degree that its axis cannot have alone, whatever the others do: it divides nothing."""

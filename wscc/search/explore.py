@@ -2,7 +2,7 @@
 
 A kind is a set of axes and a class of numbers of dies (powers of two). Of each, plans are estimated in the order of
 their bounds until one is possible: with the settings of the program, then with those that need the least memory. The
-kinds with the most dies begin; what is then found best may be measured, and rules out what is slower by its bound.
+kinds with the most dies begin; what is then found best rules out what is much slower by its bound.
 Then, in rounds, the neighbours of the best that were not looked around yet: one prime factor of a degree goes to
 another axis, is left out, or comes in; or one setting changes. The best of each strategy goes first, so that a round is
 not spent on one. It ends where all that is near the best was looked around. Rounds are of one size and never end by
@@ -26,6 +26,8 @@ from wscc.strategy import POLICIES, dies_of, divisors, mesh_axes
 _AROUND: Final = 4
 # Times the best estimate: the neighbours of what takes longer are not worth a look.
 _NEAR: Final = 1.05
+# Times the best estimate: bounds of more rule out, until a step is measured that is longer.
+TRUST: Final = 1.5
 _STARTS: Final = 6  # rounds in which a kind may find a plan that is possible
 _PRIMES: Final = (2, 3, 5, 7)  # by which a degree grows
 
@@ -38,17 +40,21 @@ Estimates = Callable[[Sequence[Plan]], Sequence[float | None]]
 @dataclass(slots=True)
 class Exploration:
     """An exploration of a space, of which at most `limit` plans are estimated. Those that take at least `enough`
-    seconds by their bound are not looked at. `seconds` of a plan that is refused are None; `left_out` are those that
-    were refused without an estimate."""
+    seconds by their bound are not looked at, nor those of `trust` times the best estimate; `ruled_out` is the lowest
+    bound of the latter. `seconds` of a plan that is refused are None; `left_out` are those that were refused without an
+    estimate."""
 
     space: Space
     estimates: Estimates
     limit: int
     enough: float = inf
+    trust: float = inf
+    ruled_out: float = inf
     seconds: dict[Plan, float | None] = field(default_factory=dict)
     left_out: dict[Plan, Refused] = field(default_factory=dict)
     _kinds: dict[Kind, list[Plan]] = field(default_factory=dict)
     _around: set[Plan] = field(default_factory=set)
+    _best: float = inf
 
     def all(self) -> None:
         """Estimate all plans."""
@@ -56,6 +62,7 @@ class Exploration:
 
     def begin(self) -> None:
         """Estimate some plans of each kind with the most dies."""
+        self._kinds.clear()
         for o in sorted(
             self.space.open.values(), key=lambda o: (o.bound.seconds, _widest(o.strategy), o.strategy)
         ):
@@ -87,9 +94,14 @@ class Exploration:
         self.left_out |= refused
         self.seconds |= dict.fromkeys(refused)
         self.seconds.update(zip(possible, self.estimates(possible), strict=True))
+        self._best = min([self._best, *(s for p in possible if (s := self.seconds[p]) is not None)])
 
     def _may_win(self, plan: Plan) -> bool:
-        return self.space.bound(plan).seconds < self.enough
+        bound = self.space.bound(plan).seconds
+        if bound < self.enough and bound >= self.trust * self._best:
+            self.ruled_out = min(self.ruled_out, bound)
+            return False
+        return bound < self.enough
 
     def _start(self, kinds: set[Kind]) -> None:
         """Estimate plans of each kind until one is possible."""
@@ -111,7 +123,7 @@ class Exploration:
     def _near_own(self, o: Open) -> Plan:
         """The plan of a strategy with the settings that are nearest to the program's."""
         own = self.space.problem.own_settings
-        return plan_of(o.strategy, [_nearest(own[c.key], v) for c, v in zip(CHOICES, o.values, strict=True)])
+        return plan_of(o.strategy, [nearest(own[c.key], v) for c, v in zip(CHOICES, o.values, strict=True)])
 
     def _centres(self) -> list[Plan]:
         """The best plans that were not looked around: those that are the best of their strategy first."""
@@ -133,7 +145,7 @@ class Exploration:
             if (o := self.space.open.get(strategy)) is not None:
                 yield plan_of(
                     strategy,
-                    [_nearest(v, many) for (_, v), many in zip(plan.settings, o.values, strict=True)],
+                    [nearest(v, many) for (_, v), many in zip(plan.settings, o.values, strict=True)],
                 )
 
 
@@ -151,7 +163,7 @@ def _widest(strategy: Strategy) -> int:
     return max((n for _, n in strategy), default=1)
 
 
-def _nearest(value: str, values: Sequence[str]) -> str:
+def nearest(value: str, values: Sequence[str]) -> str:
     """The value, or where it is not open, the largest below it; words are in an order of their own."""
     if value in values or not value.isdigit():
         return value if value in values else values[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -166,17 +166,21 @@ def refusals(result: SearchResult) -> list[Refusals]:
     return sorted(rows, key=lambda r: (-r.count, r.code, r.example))
 
 
-def none_fits(result: SearchResult, die: Die) -> CompileError:
-    """A W206 with the counts of refusals by reason, and the strategy that is nearest to fitting."""
+def none_fits(result: SearchResult, die: Die, wishes: Iterable[Proposal] = ()) -> CompileError:
+    """A W206 with the counts of refusals by reason, and the strategy that is nearest to fitting; candidates are changes
+    of pins, then larger memories for that strategy."""
+    if not result.strategies:
+        message = f"no strategy of up to {result.live} dies has the degrees that are pinned"
+        return fail(Code.NO_STRATEGY, message, candidates=list(wishes))
     rows = refusals(result)[:_MAX_REASONS]
     words = "; ".join(f"{r.count} {r.code}, such as `{r.example}`: {r.message}" for r in rows)
-    help, changes = "", list[Proposal]()
+    help, changes = "", list(wishes)
     if short := [(r.bytes, p) for p, r in result.refused if r.bytes]:
         needed, plan = min(short)
         help = f"`{plan}` is nearest: what rests on each die needs {format_bytes(needed)}"
         larger = [larger_dies(die, needed * n // 4) for n in _QUARTERS]
         nearest = Proposal(plan.strategy, tuple((f"train.{key}", value) for key, value in plan.settings))
-        changes = [nearest.then(change) for change in larger]
+        changes += [nearest.then(change) for change in larger]
     return fail(
         Code.NO_STRATEGY,
         f"none of {result.strategies} strategies of {spoken(result.dies)} fits: {words}",

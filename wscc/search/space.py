@@ -6,7 +6,7 @@ moves of the search.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Final
@@ -120,6 +120,13 @@ class Pins:
 
     degrees: Mapping[str, int]
     settings: Mapping[str, str]
+
+    def without(self, keys: Container[str]) -> Pins:
+        """The pins but for some."""
+        return Pins(
+            {axis: n for axis, n in self.degrees.items() if axis not in keys},
+            {key: value for key, value in self.settings.items() if key not in keys},
+        )
 
     def admit(self, strategy: Strategy) -> bool:
         """Whether the strategy has the pinned degrees."""

@@ -1,17 +1,16 @@
 """The times of the statements of a sharded procedure: seconds of work, of the port of the HBM, of links and of latency.
 
-Work is FLOPs at the efficiency of the tiles of a die. Of arrays that are small beside the SRAM, the part behind it is
-taken to lie in HBM, as `plan_memory` lays them out behind the locals; of others, which `promote` copies, all but what
-calls hand on. So does a local that finds no room in SRAM beside those with more accesses for their time. What is added
-to is passed over twice; what a stream moves, also by the messages that it leaves with.
-Reshards take the algorithm of least time at nominal places of the dies (`wscc.search.nominal`).
+Work is FLOPs at the efficiency of the tiles of a die. Bytes in HBM are those of `wscc.search.traffic`: of arrays that
+are small beside the SRAM, the part behind it lies there, as `plan_memory` lays them out behind the locals; of others,
+which `promote` copies, all but what calls hand on. Reshards take the algorithm of least time at nominal places of the
+dies (`wscc.search.nominal`).
 
 Rates are those of the wafer (`wscc.analysis.cost`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
 from typing import Final
@@ -21,15 +20,16 @@ from wscc.analysis.flops import computed_flops
 from wscc.analysis.memory.array_layout import peak_array_bytes, place_arrays
 from wscc.analysis.op_axes import working_axes
 from wscc.ir.array import Kind
-from wscc.ir.module import Mode, Module, Procedure
+from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.step import calls
 from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms
 from wscc.search.nominal import nominal
+from wscc.search.slicing import Slicing
+from wscc.search.traffic import Room, traffic
 
-# Arguments are copied in if arrays have more than so many times the SRAM, of which other locals then have this part.
+# Arguments are copied in if arrays have more than so many times the SRAM.
 _COPIED: Final = 4
-_ROOM: Final = 0.5
 # Calls hand on what is no larger than one part in so many of the SRAM; a reduction holds as much in it at once.
 _HANDED: Final = 16
 _PARTS: Final = 2
@@ -37,35 +37,53 @@ _PARTS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a statement takes, in seconds: `work` of the die, `copies` through the port of the HBM, `messages` on the
-    links of `axis`, and `latency` until the last one is there; one of `chunks` parts of the work then remains."""
+    """What a statement takes, in seconds: `work` of the die; at the port of the HBM `direct` by kernels, `brought`
+    before it and `taken` behind it by copies; `gathered` on the links of `axis` before all work, or in `chunks` parts
+    beside it, `sent` behind it; and `latency` in `rounds` each way."""
 
     work: float = 0.0
-    copies: float = 0.0
-    messages: float = 0.0
-    latency: float = 0.0
+    direct: float = 0.0
+    brought: float = 0.0
+    taken: float = 0.0
     axis: str = ""
+    gathered: float = 0.0
+    sent: float = 0.0
+    latency: float = 0.0
+    rounds: int = 0
     chunks: int = 1
+    slices: int = 1
+
+    @property
+    def parts(self) -> int:
+        """The parts of its work, one behind the other."""
+        return self.chunks * self.slices
+
+    @property
+    def messages(self) -> float:
+        return self.gathered + self.sent
+
+    @property
+    def copies(self) -> float:
+        return self.direct + self.brought + self.taken
 
 
 @dataclass(slots=True)
 class StatementTimes:
-    """The times of the statements of a sharded module, whose locals have `room` bytes of SRAM. `far`: of each
-    procedure, the share of each argument that lies in HBM, where there is any."""
+    """The times of the statements of a sharded module. `far`: of each procedure, the share of each argument that lies
+    in HBM, where there is any."""
 
     module: Module
     rates: Rates[float]
     algorithms: Algorithms
-    room: float
+    slicing: Slicing
     far: dict[str, dict[str, float]]
 
     @staticmethod
     def of(sharded: Module) -> StatementTimes:
         """The times of a sharded module."""
-        sram, rates = sharded.machine.die.sram, Rates.of(sharded.machine)
-        is_copied = peak_array_bytes(sharded) > _COPIED * sram
-        times = StatementTimes(sharded, rates, nominal(sharded), sram * _ROOM if is_copied else sram, {})
-        if is_copied:
+        sram, rates, algorithms = sharded.machine.die.sram, Rates.of(sharded.machine), nominal(sharded)
+        times = StatementTimes(sharded, rates, algorithms, Slicing.new(sharded, algorithms), {})
+        if peak_array_bytes(sharded) > _COPIED * sram:
             times.far = _not_handed(sharded)
         elif rates.die.has_hbm:
             times.far = _behind(sharded, max(map(times.most_local, sharded.procedures), default=0))
@@ -73,64 +91,46 @@ class StatementTimes:
 
     def most_local(self, p: Procedure) -> int:
         """The most bytes of locals of a procedure that live at once."""
-        spans, values = self._spans(p)
+        arguments = {v.name for v in p.arguments}
+        spans: dict[str, tuple[Value, int, int]] = {}
+        for i, s in enumerate(p.statements):
+            for v in (*s.operands, *s.results):
+                if v.name not in arguments:
+                    spans[v.name] = v, spans.get(v.name, (v, i, i))[1], i
         change = [0] * (len(p.statements) + 1)
-        for name, span in spans.items():
-            change[span[0]] += self._local(values[name])
-            change[span[-1] + 1] -= self._local(values[name])
+        for v, first, last in spans.values():
+            change[first] += self._local(v)
+            change[last + 1] -= self._local(v)
         return max(accumulate(change), default=0)
 
     def tasks(self, p: Procedure) -> list[Task]:
         """What each statement of a procedure takes."""
-        slow = self._slow(p)
-        return [self._reshard(s, slow) if isinstance(s, Reshard) else self._op(s, slow) for s in p.statements]
+        tasks = [self._reshard(s) if isinstance(s, Reshard) else self._op(s) for s in p.statements]
+        die = self.rates.die
+        if not die.has_hbm:
+            return tasks
+        room = Room(self.module.machine.die.sram, self.far.get(p.name, {}))
+        found = traffic(p, [t.work for t in tasks], room, die, self.slicing)
+        return [
+            replace(
+                t, direct=t.direct + die.hbm(x.direct), brought=die.hbm(x.brought), taken=die.hbm(x.taken)
+            )
+            for t, x in zip(tasks, found, strict=True)
+        ]
 
-    # -- places of values
-
-    def _slow(self, p: Procedure) -> dict[str, float]:
-        """The values that are taken to lie in HBM, with their share there: arguments, and locals that find no room. An
-        access passes twice over what is added to."""
-        arguments = dict(self.far.get(p.name, {}))
-        for o in p.outputs:
-            if o.mode is Mode.ADD and o.value.name in arguments:
-                arguments[o.value.name] *= 2
-        return arguments | dict.fromkeys(self._spilled(p), 1.0)
-
-    def _spans(self, p: Procedure) -> tuple[dict[str, list[int]], dict[str, Value]]:
-        """The statements that access each local, in order, and the locals by name."""
-        arguments = {v.name for v in p.arguments}
-        spans: dict[str, list[int]] = {}
-        values: dict[str, Value] = {}
-        for i, s in enumerate(p.statements):
-            for v in (*s.operands, *s.results):
-                if v.name not in arguments:
-                    spans.setdefault(v.name, []).append(i)
-                    values[v.name] = v
-        return spans, values
-
-    def _spilled(self, p: Procedure) -> frozenset[str]:
-        """The locals that find no room in SRAM, where those with the most accesses for their time go first."""
-        spans, values = self._spans(p)
-        room = [self.room] * len(p.statements)
-        spilled = []
-        for name in sorted(
-            spans, key=lambda n: (-len(spans[n]) / (spans[n][-1] - spans[n][0] + 1), self._local(values[n]))
-        ):
-            first, last, size = spans[name][0], spans[name][-1] + 1, self._local(values[name])
-            if size <= min(room[first:last]):
-                room[first:last] = [r - size for r in room[first:last]]
-            else:
-                spilled.append(name)
-        return frozenset(spilled)
-
-    def _op(self, op: Op, slow: dict[str, float]) -> Task:
-        work, copies = self._compute(op), self.rates.die.hbm(self._hbm(op, slow))
+    def _op(self, op: Op) -> Task:
+        work = self._compute(op)
         if op.stream is None:
-            return Task(work, copies)
-        axis, n = op.stream.axis, self.module.sizes[op.stream.axis]
-        ring = self.algorithms.neighbours(axis)
-        latency, messages = self._message(ring, sum(map(self._local, self._moving(op))))
-        return Task(work, copies, messages, latency, axis, n)
+            return Task(work)
+        axis, ring = op.stream.axis, self.algorithms.neighbours(op.stream.axis)
+        inward = [op.operands[i] for i in op.stream.moving_in]
+        outward = [op.results[j] for j in op.stream.moving_out]
+        latency, gathered = self._message(ring, sum(map(self._local, inward)))
+        _, sent = self._message(ring, sum(map(self._local, outward)))
+        return Task(
+            work, axis=axis, gathered=gathered, sent=sent, latency=latency, rounds=len(ring.rounds),
+            chunks=self.module.sizes[axis], slices=self.slicing.of(op).count,
+        )  # fmt: skip
 
     def _message(self, algorithm: Algorithm, shard: int) -> tuple[float, float]:
         """Seconds of latency, and of bytes on the fullest link, of shards of so many bytes."""
@@ -171,20 +171,6 @@ class StatementTimes:
         shapes = ((term, v.type.local_shape(self.module.sizes)) for v, term in op.terms() if v.name in moving)
         return min(shape[term.index(factor)] for term, shape in shapes if factor in term)
 
-    def _hbm(self, op: Op, slow: dict[str, float]) -> float:
-        """Bytes through the port of the HBM. A stream is done in slices of which all turns find room in SRAM; a shard
-        that leaves is read once more for each way, then lies in slots."""
-        stream = op.stream
-        leaving = [op.operands[i] for i in stream.moving_in] if stream else []
-        ways = min(2, self.module.sizes[stream.axis] - 1) if stream else 0
-        amounts: dict[str, float] = {}
-        for v, _ in op.terms():
-            if v.name in slow:
-                amounts[v.name] = self._local(v) * slow[v.name] * (1 + ways * (v in leaving))
-        if op.definition.table is not None:
-            amounts.pop(op.operands[op.definition.table].name, None)
-        return sum(amounts.values())
-
     def _moving(self, op: Op) -> list[Value]:
         if op.stream is None:
             return []
@@ -198,15 +184,12 @@ class StatementTimes:
 
     # -- links ------------------------------------------------------------------------------------------
 
-    def _reshard(self, op: Reshard, slow: dict[str, float]) -> Task:
-        ends = (op.operand, op.result)
-        copies = self.rates.die.hbm(sum(self._local(v) * slow.get(v.name, 0.0) for v in ends))
+    def _reshard(self, op: Reshard) -> Task:
         if op.kind in ("slice", "mask"):
-            return Task(copies=copies)
-        latency, messages = self._collective(op)
-        if op.kind == "all_reduce":
-            copies += self.rates.die.hbm(self._parts(op))
-        return Task(0.0, copies, messages, latency, op.axis)
+            return Task()
+        latency, messages, rounds = self._collective(op)
+        direct = self.rates.die.hbm(self._parts(op)) if op.kind == "all_reduce" else 0.0
+        return Task(0.0, direct, axis=op.axis, gathered=messages, latency=latency, rounds=rounds)
 
     def _parts(self, op: Reshard) -> int:
         """Bytes through the port of the HBM of the parts that an all_reduce adds, where SRAM does not hold them."""
@@ -217,34 +200,40 @@ class StatementTimes:
             return 0
         return 7 * (n - 1) * (whole // n) if chosen.scatter else (5 * n - 3) * whole
 
-    def _collective(self, op: Reshard) -> tuple[float, float]:
+    def _collective(self, op: Reshard) -> tuple[float, float, int]:
+        """Seconds of latency and of bytes of a reshard, and its rounds."""
         axis, algorithms = op.axis, self.algorithms
         n = self.module.sizes[axis]
         match op.kind:
             case "all_gather":
                 shard = self._local(op.operand)
-                return self._message(algorithms.gather(axis, shard), shard)
+                return self._taking(algorithms.gather(axis, shard), shard)
             case "reduce_scatter":
                 shard = self._local(op.result)
-                return self._message(algorithms.scatter(axis, shard), shard)
+                return self._taking(algorithms.scatter(axis, shard), shard)
             case "all_reduce":
                 return self._all_reduce(op)
             case "all_to_all":
                 shard = self._local(op.operand) // n
-                latency, messages = self._message(algorithms.neighbours(axis), shard)
-                return latency, messages * n / 2
+                latency, messages, rounds = self._taking(algorithms.neighbours(axis), shard)
+                return latency, messages * n / 2, rounds
             case _:  # to the next peer
                 hops, shards = algorithms.neighbours(axis).rounds[0]
                 busy = self.rates.link.busy(self._local(op.operand))
-                return hops * self.rates.link.latency, max(1.0, shards) * busy
+                return hops * self.rates.link.latency, max(1.0, shards) * busy, 1
 
-    def _all_reduce(self, op: Reshard) -> tuple[float, float]:
+    def _taking(self, algorithm: Algorithm, shard: int) -> tuple[float, float, int]:
+        return *self._message(algorithm, shard), len(algorithm.rounds)
+
+    def _all_reduce(self, op: Reshard) -> tuple[float, float, int]:
         size = op.operand.type.dtype.size
         elements = self._local(op.operand) // size
         chosen = self.algorithms.reduction(op.axis, elements, size)
         shard = self._local(op.operand) // (self.module.sizes[op.axis] if chosen.scatter else 1)
-        parts = [self._message(a, shard) for a in (chosen.scatter, chosen.gather) if a]
-        return sum(latency for latency, _ in parts), sum(messages for _, messages in parts)
+        latency, messages, rounds = zip(
+            *(self._taking(a, shard) for a in (chosen.scatter, chosen.gather) if a), strict=True
+        )
+        return sum(latency), sum(messages), sum(rounds)
 
 
 def _not_handed(module: Module) -> dict[str, dict[str, float]]:
