@@ -15,7 +15,7 @@ FLAGS: Final = frozenset({"accumulate", "causal", "renormalise"})
 WHOLE: Final = frozenset(
     {
         "channel", "peer", "route", "start", "q_start", "k_start", "e_start", "c_start", "capacity", "k", "limit",
-        "time", "width",
+        "time", "width", "interleaved",
     }
 )  # fmt: skip
 TEXTS: Final = frozenset({"axes", "side"})

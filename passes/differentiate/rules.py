@@ -152,7 +152,9 @@ def _pointwise(kind: str) -> Callable[[Backward, Grads], Grads]:
         term = b.op.rule.ins[0]
         xs = [b.tape.forward(v) for v in b.op.operands]
         n = len(xs)
-        return b.emit(kind, [*xs, result_gradient(dys)], [term] * (n + 1), [term] * n, b.grad_dtypes())
+        return b.emit(
+            kind, [*xs, result_gradient(dys)], [term] * (n + 1), [term] * n, b.grad_dtypes(), dict(b.op.attrs)
+        )
 
     return rule
 
@@ -273,6 +275,8 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "gelu": _pointwise("gelu_bwd"),
     "gelu_erf": _pointwise("gelu_erf_bwd"),
     "relu": _pointwise("relu_bwd"),
+    "sigmoid": _pointwise("sigmoid_bwd"),
+    "rsqrt": _pointwise("rsqrt_bwd"),
     "swiglu": _pointwise("swiglu_bwd"),
     "layernorm": _norm("layernorm_bwd"),
     "rmsnorm": _norm("rmsnorm_bwd"),

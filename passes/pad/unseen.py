@@ -42,8 +42,8 @@ def _whole(op: Op, factor: str) -> bool:
 
 
 _BY_POSITION: Final = (
-    "matmul", "add", "sub", "mul", "scale", "cast", "split", "stack", "sum", "gelu", "gelu_erf", "relu", "swiglu",
-    "rope",
+    "matmul", "add", "sub", "mul", "scale", "cast", "split", "stack", "sum", "gelu", "gelu_erf", "relu", "sigmoid",
+    "swiglu", "rope",
 )  # fmt: skip
 # Forward ops without an entry, those of a user's own too, show their pads.
 UNSEEN: Final[dict[str, Callable[[Op, str], bool]]] = {
@@ -51,6 +51,7 @@ UNSEEN: Final[dict[str, Callable[[Op, str], bool]]] = {
     "div": _undivided,
     "layernorm": _positive_eps,
     "rmsnorm": _positive_eps,
+    "rsqrt": _positive_eps,
     "attention": _hidden,
     "concat": _whole,
     "cut": _whole,

@@ -68,8 +68,8 @@ class Trainer:
         self.graph = graph_module(artifact.graph)
         self.parameters = _parameters(self.graph)
         if options.save:
-            refuse_unsavable(options.save, self.parameters)
-        self.weights = _weights(options.weights, self.parameters)
+            refuse_unsavable(options.save, self.parameters, self.graph.name)
+        self.weights = _weights(options.weights, self.parameters, self.graph.name)
         seed = options.seed if options.seed is not None else self.manifest.train.seed
         inputs = inputs_of(self.graph)
         self.batches = Batches(inputs, seed, rows_of_run(artifact, inputs, options.data))
@@ -93,7 +93,12 @@ class Trainer:
 
     def save(self, path: Path) -> None:
         """Write the weights as they are now, in their own type."""
-        save(path, self.parameters, lambda name, index: host_io.read(self.machine, name, index))
+        save(
+            path,
+            self.parameters,
+            lambda name, index: host_io.read(self.machine, name, index),
+            self.graph.name,
+        )
 
     def steps(self) -> Iterator[float]:
         """The losses, each as its step is done. Raises W507 after a step that leaves a number that is not finite."""
@@ -169,11 +174,13 @@ class Trainer:
 
 
 def _weights(
-    source: Path | Mapping[str, NDArray[Any]] | None, parameters: tuple[Array, ...]
+    source: Path | Mapping[str, NDArray[Any]] | None, parameters: tuple[Array, ...], model: str
 ) -> Weights | GivenWeights | None:
     if source is None:
         return None
-    return Weights(source, parameters) if isinstance(source, Path) else GivenWeights(source, parameters)
+    return (
+        Weights(source, parameters, model) if isinstance(source, Path) else GivenWeights(source, parameters)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

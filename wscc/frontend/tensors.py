@@ -20,6 +20,7 @@ from wscc.ir.op import Value
 # The constructors of operations that take tensors alone and give one.
 _PLAIN: Final[Mapping[str, Callable[..., Value]]] = {
     "embedding": nn.embedding, "project": nn.project, "mean": nn.mean, "concat": nn.concat, "first": nn.first,
+    "weigh": nn.weigh,
 }  # fmt: skip
 
 
@@ -193,7 +194,7 @@ class Scope:
             case "attention":
                 return (nn.attention(b, *args, causal="causal" in flags, span=span),)
             case "rope":
-                return (nn.rope(b, args[0], **options, span=span),)
+                return (nn.rope(b, args[0], interleaved="interleaved" in flags, **options, span=span),)
             case "router" | "route" | "dispatch" | "experts" | "combine" | "balance" | "z_loss":
                 return self._of_experts(name, args, options, flags, span)
             case "cross_entropy":

@@ -21,6 +21,7 @@ _OWN: Final[Mapping[str, Limits]] = {
     "low": Limits(least=0),
     "high": Limits(least=0, above=True),
     "original": Limits(least=0),
+    "interleaved": Limits(least=0, most=1, whole=True),
     "limit": Limits(least=0, most=2**56, whole=True),
     "time": Limits(least=0, most=2**56, whole=True),
 }

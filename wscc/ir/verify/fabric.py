@@ -27,7 +27,7 @@ _MESSAGES: Final = frozenset({"post", "send", "wait"})
 _INTEGERS: Final = frozenset(
     {
         "start", "q_start", "k_start", "e_start", "c_start", "capacity", "k", "limit", "warmup", "decay", "time",
-        "width",
+        "width", "interleaved",
     }
 )  # fmt: skip
 _FLAGS: Final = frozenset({"accumulate", "causal", "renormalise"})
