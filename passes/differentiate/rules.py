@@ -180,6 +180,17 @@ def _rope(b: Backward, dys: Grads) -> Grads:
     return b.emit("rope", [dy], [term], [term], b.grad_dtypes(), {**dict(b.op.attrs), "sign": -sign})
 
 
+def _dropout(b: Backward, dys: Grads) -> Grads:
+    """The same elements of the gradient are dropped, by the same keys."""
+    key, rule = b.tape.forward(b.op.operands[1]), b.op.rule
+    return [
+        *b.emit(
+            "dropout", [result_gradient(dys), key], rule.ins, rule.outs, b.grad_dtypes()[:1], dict(b.op.attrs)
+        ),
+        None,
+    ]
+
+
 def _embedding(b: Backward, dys: Grads) -> Grads:
     ids, table = b.op.operands
     rule = b.op.rule
@@ -281,6 +292,7 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "layernorm": _norm("layernorm_bwd"),
     "rmsnorm": _norm("rmsnorm_bwd"),
     "rope": _rope,
+    "dropout": _dropout,
     "embedding": _embedding,
     "attention": _attention,
     "rowmax": _rowmax,

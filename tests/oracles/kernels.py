@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.oracles import experts
+from tests.oracles.philox import dropped
 
 Array = NDArray[Any]
 Rng = np.random.Generator
@@ -175,6 +176,12 @@ def _squares(function: Callable[..., float], operands: int) -> Callable[[Rng], C
         return Case(xs, (0.5,), (each(lambda *x: function(*x, 0.5), *xs),))
 
     return case
+
+
+def _dropout(rng: Rng) -> Case:
+    """Part of a sequence of 5 x 8 places, from place 19 on; the second sequence is only looked at."""
+    x, keys = normal(rng, 3, 4, 5), np.array([7, -1, 2**31 - 1], np.int32)
+    return Case((x, keys), (0.4, 3, 19, "8,1"), (dropped(x, keys, 0.4, 3, 19, [8, 1]),))
 
 
 def visible(q: int, k: int, causal: bool, q_start: int, k_start: int, limit: int = 0) -> Array:
@@ -412,6 +419,7 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "sigmoid_bwd": (_map(lambda x, dy: dy * exp(-x) / (1 + exp(-x)) ** 2, 2),),
     "rsqrt": (_squares(lambda x, eps: 1 / sqrt(x + eps), 1),),
     "rsqrt_bwd": (_squares(lambda x, dy, eps: -dy / 2 / sqrt(x + eps) ** 3, 2),),
+    "dropout": (_dropout,),
     "relu_bwd": (_map(lambda x, dy: dy if x > 0 else 0, 2),),
     "swiglu": (_map(lambda a, b: a / (1 + exp(-a)) * b, 2),),
     "layernorm": (_layernorm,),

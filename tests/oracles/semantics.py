@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from tests.oracles.philox import dropped
+
 A = np.ndarray
 C = sqrt(2 / pi)
 IGNORED = -100
@@ -189,6 +191,9 @@ MEANINGS: Final[dict[str, Callable[[list[A], list[A], dict[str, Any]], Any]]] = 
     "sigmoid_bwd": lambda r, o, a: [r[1] / (2 + np.exp(-r[0]) + np.exp(r[0]))],
     "rsqrt": lambda r, o, a: [1 / np.sqrt(r[0] + a["eps"])],
     "rsqrt_bwd": lambda r, o, a: [-r[1] / (2 * np.sqrt(r[0] + a["eps"]) * (r[0] + a["eps"]))],
+    "dropout": lambda r, o, a: [
+        dropped(r[0], r[1], a["rate"], a["salt"], a["start"], [int(n) for n in a["strides"].split(",")])
+    ],
     "relu_bwd": lambda r, o, a: [np.where(r[0] > 0, r[1], 0.0)],
     "swiglu": lambda r, o, a: [r[0] * sigmoid(r[0]) * r[1]],
     "swiglu_bwd": lambda r, o, a: swiglu_bwd(*r),

@@ -267,6 +267,7 @@ CASES = [
     Case("gelu", "b f -> b f", [(3, 7)]),
     Case("gelu_erf", "b f -> b f", [(3, 7)]),
     Case("relu", "b f -> b f", [(3, 7)]),
+    Case("dropout", "b s@ d@, b -> b s@ d@", [(2, 3, 4), np.array([5, -1], np.int32)], {"rate": 0.3, "salt": 1}),
     Case("sigmoid", "b f -> b f", [(3, 7)]),
     Case("rsqrt", "b f -> b f", [np.linspace(0.1, 3, 6).reshape(2, 3)], {"eps": 0.5}),
     Case("swiglu", "b f, b f -> b f", [(3, 7), (3, 7)]),

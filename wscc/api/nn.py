@@ -91,6 +91,11 @@ def swiglu(gate: Operand, up: Operand) -> Expression:
     return called("swiglu", gate, up)
 
 
+def dropout(x: Operand, *, rate: float) -> Expression:
+    """`x` `[batch, *]` with elements set to 0 with probability `rate`, others over 1 - `rate`; not in validation."""
+    return called("dropout", x, rate=rate)
+
+
 def rope(
     x: Operand, *, theta: float | None = None, width: int | None = None, factor: float | None = None,
     low: float | None = None, high: float | None = None, original: float | None = None, interleaved: bool = False,

@@ -72,7 +72,9 @@ class Trainer:
         self.weights = _weights(options.weights, self.parameters, self.graph.name)
         seed = options.seed if options.seed is not None else self.manifest.train.seed
         inputs = inputs_of(self.graph)
-        self.batches = Batches(inputs, seed, rows_of_run(artifact, inputs, options.data))
+        self.batches = Batches(
+            inputs, seed, rows_of_run(artifact, tuple(i for i in inputs if not i.is_key), options.data)
+        )
         self.labels = LabelCount()
         if options.validate_every:
             require_validation(self.batches.rows)
@@ -112,9 +114,7 @@ class Trainer:
     def _step(self, batch: Batch, check: Callable[[], None]) -> float:
         """The loss of a batch, with the weights before the step, which the step then changes; `check` looks at them
         before it is read."""
-        for name, whole in batch.items():
-            for m, part in enumerate(whole):
-                host_io.write(self.machine, name, (m,), part)
+        host_io.write_inputs(self.machine, batch)
         self.machine.run_step()
         check()
         return float(host_io.read(self.machine, LOSS))

@@ -52,6 +52,7 @@ BUILTINS: Final[dict[str, Builtin]] = {
         _builtin("sigmoid(x)"),
         _builtin("weigh(x, w)"),
         _builtin("swiglu(gate, up)"),
+        _builtin("dropout(x)", options="rate"),
         _builtin("rope(x)", flags="interleaved", options="theta width factor low high original"),
         _builtin("router(x, weight)"),
         _builtin("route(logits)", flags="renormalise", options="k capacity", results=2),

@@ -189,7 +189,7 @@ def norm(b: Builder, kind: str, x: Value, *params: Value, eps: float = 1e-5, spa
     for value in (1.0, 0.0)[len(params) : 2 if kind == "layernorm" else 1]:
         sizes, dtypes = {"d": x.type.shape[-1]}, [x.type.dtype]
         left_out = b.one(
-            "fill", [], " -> d", sizes=sizes, dtypes=dtypes, attrs={"value": value}, hints=[kind]
+            "fill", [], " -> d", sizes=sizes, dtypes=dtypes, attrs={"value": value}, hints=[kind], span=span
         )
         params = (*params, left_out)
     rows = " ".join(leading(rank_of(x) - 1))
@@ -260,6 +260,25 @@ def _rope_options(
         )
     neutral = turned == size and scaling["factor"] == 1 and not interleaved
     return {} if neutral else {"width": int(turned), **scaling, "interleaved": int(interleaved)}
+
+
+def dropout(b: Builder, x: Value, keys: Value, *, rate: float, salt: int, span: Span = NO_SPAN) -> Value:
+    """Elements of `x` [b, s, *] are 0 with probability `rate`, and the others divided by what is left of 1 (Srivastava
+    et al. 2014): by the key [b] of their sequence, the number `salt` of the op and their place in the sequence."""
+    if rank_of(x) < 2 or x.type.shape[:1] != keys.type.shape:
+        raise ShapeMismatch(f"`dropout` takes [batch, ...], not {list(x.type.shape)}")
+    if not 0 <= rate <= 1 - 2**-20:
+        raise ShapeMismatch(f"`dropout` needs 0 <= `rate` < 1, not {rate:g}")
+    term = " ".join(f"{f}@" * (i > 0) or f for i, f in enumerate(leading(rank_of(x))))
+    attrs: dict[str, Attr] = {"rate": rate, "salt": salt}
+    return b.one(
+        "dropout",
+        [x, keys],
+        f"{term}, {term.split()[0]} -> {term}",
+        attrs=attrs,
+        hints=["dropout"],
+        span=span,
+    )
 
 
 def attention(b: Builder, q: Value, k: Value, v: Value, *, causal: bool, span: Span = NO_SPAN) -> Value:

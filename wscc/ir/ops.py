@@ -38,7 +38,7 @@ class OpDef:
     a forward procedure and has a derivative.
     `moments`: of an optimizer, the names of the state that it keeps for each weight; its operands are the weight,
     its moments, its gradient, the squared norm of all gradients and the step. `options`: attributes behind the others
-    that it has all of, or none where all are neutral.
+    that it has all of, or none where all are neutral. `keys`: among its integers, those that number random draws.
     """
 
     name: str
@@ -65,6 +65,7 @@ class OpDef:
     has_weight: bool = False
     moments: tuple[str, ...] | None = None
     options: Mapping[str, type] = field(default_factory=dict)
+    keys: tuple[int, ...] = ()
 
 
 def _backward(
@@ -130,6 +131,15 @@ _ALL: Final = (
     _backward("rsqrt_bwd", "*, * -> *", attrs={"eps": float}),
     OpDef(name="swiglu", rule="*, * -> *"),
     _backward("swiglu_bwd", "*, *, * -> *, *"),
+    # -- dropout: by the key of each sequence, the op's own number (`salt`) and the place in the sequence
+    OpDef(
+        name="dropout",
+        rule="b *@, b -> b *@",
+        attrs={"rate": float, "salt": int},
+        integers=(1,),
+        keys=(1,),
+        positional=True,
+    ),
     # -- normalisation, positions, tables
     OpDef(name="layernorm", rule="* d!, d, d -> * d", attrs={"eps": float}),
     _backward("layernorm_bwd", "* d!, d, * d -> * d, d, d", attrs={"eps": float}),

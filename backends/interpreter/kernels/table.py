@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from wscc.backends.interpreter.kernels import attention as attention
+from wscc.backends.interpreter.kernels import dropout as dropout
 from wscc.backends.interpreter.kernels import elementwise as elementwise
 from wscc.backends.interpreter.kernels import experts as experts
 from wscc.backends.interpreter.kernels import gemm as contraction
@@ -59,6 +60,7 @@ SEMANTICS: Final[dict[str, Kernel]] = {
     "layernorm_bwd": norm.layernorm_bwd,
     "rmsnorm": norm.rmsnorm,
     "rmsnorm_bwd": norm.rmsnorm_bwd,
+    "dropout": dropout.dropout,
     "rope": norm.rope,
     "softmax": attention.softmax,
     "merge": attention.merge,

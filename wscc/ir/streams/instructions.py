@@ -132,6 +132,16 @@ _ALL: Final = (
     _row("rsqrt_bwd", "dx", "x dy", "eps"),
     _row("swiglu", "y", "a b", "", "a sigmoid(a) b"),
     _row("swiglu_bwd", "da db", "a b dy"),
+    _row(
+        "dropout",
+        "y[b,*]",
+        "x[b,*] key[b]",
+        "rate salt start strides",
+        "y = x / (1 - rate) where word p mod 4 of Philox4x32-10 of the counter p / 4 and the key (key, salt) is at "
+        "least 2^32 rate, else 0; p = start + sum of index x `strides` (text, '64,1') over the other dimensions; "
+        "y = x where key < 0",
+        integers="key",
+    ),
     # -- normalisation and positions
     _row("layernorm", "y[*,d]", "x[*,d] g[d] b[d]", "eps", "biased variance"),
     _row("layernorm_bwd", "dx[*,d] dg[d] db[d]", "x[*,d] g[d] dy[*,d]", "eps"),

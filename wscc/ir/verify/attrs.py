@@ -22,6 +22,8 @@ _OWN: Final[Mapping[str, Limits]] = {
     "high": Limits(least=0, above=True),
     "original": Limits(least=0),
     "interleaved": Limits(least=0, most=1, whole=True),
+    "rate": Limits(least=0, most=1 - 2**-20),
+    "salt": Limits(least=0, most=2**31, whole=True),
     "limit": Limits(least=0, most=2**56, whole=True),
     "time": Limits(least=0, most=2**56, whole=True),
 }
