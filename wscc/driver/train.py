@@ -17,10 +17,12 @@ from wscc.backends.artifact.files import Artifact
 from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.interpreter import host_io
 from wscc.backends.interpreter.machine import Machine
+from wscc.diagnostics import Code, fail
 from wscc.driver.check import Checker, StepResult
 from wscc.driver.divergence import LOSS, Diverged, Watch
 from wscc.driver.expert_load import ExpertLoad, loads
 from wscc.driver.run_data import DataUse, LabelCount, require_validation, rows_of_run
+from wscc.driver.state import load_state, refuse_unsavable_state, save_state, weights_file
 from wscc.driver.widening import widens_results
 from wscc.host.data import Batch, Batches, counted
 from wscc.host.init import initial
@@ -68,7 +70,8 @@ class Trainer:
         self.graph = graph_module(artifact.graph)
         self.parameters = _parameters(self.graph)
         if options.save:
-            refuse_unsavable(options.save, self.parameters, self.graph.name)
+            refuse_unsavable(weights_file(options.save), self.parameters, self.graph.name)
+            refuse_unsavable_state(options.save)
         self.weights = _weights(options.weights, self.parameters, self.graph.name)
         seed = options.seed if options.seed is not None else self.manifest.train.seed
         inputs = inputs_of(self.graph)
@@ -86,6 +89,9 @@ class Trainer:
         for a in self.parameters if self.weights else ():
             for index in np.ndindex(*a.extents):
                 host_io.write(self.machine, a.name, index, self.first_weight(a, index))
+        if isinstance(options.weights, Path):
+            self.done = load_state(options.weights, self.machine)
+        self.start = self.done
 
     def first_weight(self, a: Array, index: tuple[int, ...]) -> NDArray[Any]:
         """Element `index` of a parameter before the first step, in its own type."""
@@ -94,17 +100,19 @@ class Trainer:
         return self.weights.read(a.name, index, a.type.dtype.numpy)
 
     def save(self, path: Path) -> None:
-        """Write the weights as they are now, in their own type."""
+        """Write the weights as they are now, in their own type; into a folder, optimizer state too."""
         save(
-            path,
+            weights_file(path),
             self.parameters,
             lambda name, index: host_io.read(self.machine, name, index),
             self.graph.name,
         )
+        if path.is_dir():
+            save_state(path, self.machine)
 
     def steps(self) -> Iterator[float]:
         """The losses, each as its step is done. Raises W507 after a step that leaves a number that is not finite."""
-        for i in range(self.options.steps):
+        for i in range(self.start, self.start + self.options.steps):
             batch = self.batches.batch(i)
             self.labels.add(batch)
             loss = self._step(batch, partial(self.watch.check, i + 1))
@@ -122,7 +130,7 @@ class Trainer:
     def validates_after(self, steps: int) -> bool:
         """Whether the rows that are held out are looked at when so many steps are done."""
         every, rows = self.options.validate_every, self.batches.rows
-        is_due = steps == self.options.steps or (every > 0 and steps % every == 0)
+        is_due = steps == self.start + self.options.steps or (every > 0 and steps % every == 0)
         return is_due and rows is not None and rows.held_out.size > 0
 
     def validation_loss(self) -> float:
@@ -179,7 +187,9 @@ def _weights(
     if source is None:
         return None
     return (
-        Weights(source, parameters, model) if isinstance(source, Path) else GivenWeights(source, parameters)
+        Weights(weights_file(source), parameters, model)
+        if isinstance(source, Path)
+        else GivenWeights(source, parameters)
     )
 
 
@@ -224,15 +234,20 @@ def _run(trainer: Trainer, check: bool, on_step: OnStep, on_validation: OnStep) 
     grads: Tensors = {}
     experts: list[ExpertLoad] = []
     with_arrays = trainer.options.arrays
+    if check and trainer.start:
+        raise fail(
+            Code.WEIGHTS, f"the reference of `--check` begins at step 1, and the folder at step {trainer.start + 1}",
+            help="give the file of weights in it: then both begin with these and without optimizer state",
+        )  # fmt: skip
     checker = trainer.checker() if check else None
     seconds, started = 0.0, time.perf_counter()
     try:
-        for i, loss in enumerate(trainer.steps()):
+        for i, loss in enumerate(trainer.steps(), trainer.start):
             seconds += time.perf_counter() - started
             losses.append(loss)
             experts += loads(i + 1, trainer.arrays(Kind.STATISTIC))
             on_step(i + 1, loss)
-            if with_arrays and i == 0:
+            if with_arrays and i == trainer.start:
                 grads = trainer.gradients()
             if checker:
                 checker.step(trainer.batches.batch(i), trainer.result(loss))
