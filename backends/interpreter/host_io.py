@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Final
 
@@ -46,6 +46,13 @@ def initialise(machine: Machine, seed: int) -> None:
                 if key not in parts:
                     parts[key] = _initial(t, index, seed, slices, orders)
                 machine.store(die, address, parts[key] if has_value else _neutral(t, parts[key]))
+
+
+def write_inputs(machine: Machine, batch: Mapping[str, Tensor]) -> None:
+    """Write the inputs of a step, each [*extents, *shape]. Errors as for `write`."""
+    for name, whole in batch.items():
+        for index in np.ndindex(*tensor(machine.manifest, name).extents):
+            write(machine, name, index, whole[index])
 
 
 def write(machine: Machine, name: str, index: tuple[int, ...], value: Tensor) -> None:

@@ -15,10 +15,10 @@ FLAGS: Final = frozenset({"accumulate", "causal", "renormalise"})
 WHOLE: Final = frozenset(
     {
         "channel", "peer", "route", "start", "q_start", "k_start", "e_start", "c_start", "capacity", "k", "limit",
-        "time", "width",
+        "time", "width", "interleaved", "salt",
     }
 )  # fmt: skip
-TEXTS: Final = frozenset({"axes", "side"})
+TEXTS: Final = frozenset({"axes", "side", "strides"})
 # Of whole numbers and addresses: sums of a few fit 64 bits, and doubles are exact.
 MOST: Final = 1 << 53
 _MOST_DIMS: Final = 24
@@ -59,6 +59,8 @@ def wrong_attributes(x: Instruction) -> Iterator[str]:
             yield f"`{x.opcode}` has {name}={value!r}" + (
                 ": a channel is a number, the same on all dies" if name == "channel" else ""
             )
+        elif name == "rate" and not (isinstance(value, float) and 0 <= value < 1):
+            yield f"`{x.opcode}` has rate={value}, no share below 1"
         elif name in ("capacity", "k") and value == 0:
             yield f"`{x.opcode}` has {name}=0"
         elif name in ("channel", "limit", "capacity", "k") and isinstance(value, int) and value < 0:
@@ -80,6 +82,8 @@ def _views(x: Instruction) -> Iterator[str]:
         return
     if x.opcode == "sum" and x.writes[0].shape != _summed(x.reads[0].shape, str(x.attr("axes"))):
         yield f"`sum` of {list(x.reads[0].shape)} over `{x.attr('axes')}` is not {list(x.writes[0].shape)}"
+    if x.opcode == "dropout" and not _are_strides(x):
+        yield f"`dropout` of {list(x.reads[0].shape)} has the strides `{x.attr('strides')}`"
     if x.opcode == "rope" and (wrong := _unturnable(x)):
         yield wrong
     if x.opcode == "route" and x.writes[0].shape[-1:] > x.reads[0].shape[-1:]:
@@ -94,6 +98,15 @@ def _views(x: Instruction) -> Iterator[str]:
         yield f"`{x.opcode}` repeats its operands to {most:,} elements, of {max(distinct):,} that they have"
     if x.opcode == "gemm" and distinct[0] < prod(x.writes[0].shape):
         yield "`gemm` writes elements that repeat"
+
+
+def _are_strides(x: Instruction) -> bool:
+    """Whether the strides of places are a number for each dimension but the first."""
+    text = str(x.attr("strides"))
+    parts = text.split(",") if text else []
+    return len(parts) == len(x.reads[0].shape) - 1 and all(
+        n.isascii() and n.isdigit() and len(n) < 16 for n in parts
+    )
 
 
 def _unturnable(x: Instruction) -> str:

@@ -51,7 +51,7 @@ def _chain(module: Module, chain: Loop) -> Findings:
 
 def _ops(procedure: Procedure) -> Findings:
     for op in procedure.ops:
-        if op.kind not in DERIVATIVES:
+        if op.kind not in DERIVATIVES and not op.definition.nullary:  # what has no operands needs none
             yield at_op(procedure, op).wrong("it has no derivative, and cannot stand in a forward procedure")
 
 
@@ -68,5 +68,6 @@ def _outputs(module: Module, place: Place, procedure: Procedure, call: Call) -> 
         elif array.kind is Kind.SCALAR and out.value.type.shape:
             yield in_procedure(procedure).wrong(f"`%{out.value.name}` is a loss, and more than one number")
     for ref in call.args:
-        if any(i.modulus for i in ref.index) or len(ref.index) > 1:
+        is_input = module.array(ref.array).kind is Kind.INPUT
+        if any(i.modulus for i in ref.index) or (len(ref.index) > 1 and not is_input):
             yield place.wrong(f"`%{ref.array}` has an index that layers do not go through in order")

@@ -152,7 +152,9 @@ def _pointwise(kind: str) -> Callable[[Backward, Grads], Grads]:
         term = b.op.rule.ins[0]
         xs = [b.tape.forward(v) for v in b.op.operands]
         n = len(xs)
-        return b.emit(kind, [*xs, result_gradient(dys)], [term] * (n + 1), [term] * n, b.grad_dtypes())
+        return b.emit(
+            kind, [*xs, result_gradient(dys)], [term] * (n + 1), [term] * n, b.grad_dtypes(), dict(b.op.attrs)
+        )
 
     return rule
 
@@ -176,6 +178,17 @@ def _rope(b: Backward, dys: Grads) -> Grads:
     sign = b.op.attr("sign")
     assert isinstance(sign, float)
     return b.emit("rope", [dy], [term], [term], b.grad_dtypes(), {**dict(b.op.attrs), "sign": -sign})
+
+
+def _dropout(b: Backward, dys: Grads) -> Grads:
+    """The same elements of the gradient are dropped, by the same keys."""
+    key, rule = b.tape.forward(b.op.operands[1]), b.op.rule
+    return [
+        *b.emit(
+            "dropout", [result_gradient(dys), key], rule.ins, rule.outs, b.grad_dtypes()[:1], dict(b.op.attrs)
+        ),
+        None,
+    ]
 
 
 def _embedding(b: Backward, dys: Grads) -> Grads:
@@ -273,10 +286,13 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "gelu": _pointwise("gelu_bwd"),
     "gelu_erf": _pointwise("gelu_erf_bwd"),
     "relu": _pointwise("relu_bwd"),
+    "sigmoid": _pointwise("sigmoid_bwd"),
+    "rsqrt": _pointwise("rsqrt_bwd"),
     "swiglu": _pointwise("swiglu_bwd"),
     "layernorm": _norm("layernorm_bwd"),
     "rmsnorm": _norm("rmsnorm_bwd"),
     "rope": _rope,
+    "dropout": _dropout,
     "embedding": _embedding,
     "attention": _attention,
     "rowmax": _rowmax,

@@ -6,10 +6,13 @@ A lowering gets an instance of its op: views of operands and results on a die, o
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
+from math import prod
 from typing import Final
 
 from wscc.ir.op import Op
 from wscc.ir.ops import OPS
+from wscc.ir.per_die import Ints, plus, times
 from wscc.ir.views import View, arranged, indexed, repeated, sliced
 from wscc.passes.lower_collectives.attention import attention, attention_bwd, rope
 from wscc.passes.lower_collectives.gemm import gemm
@@ -162,6 +165,23 @@ def _embedding_bwd(s: OpInstance) -> None:
     s.kernel("scatter_add", s.writes, s.reads, start=s.start(s.rule.outs[0][0]), accumulate=s.accumulate[0])
 
 
+def _dropout(s: OpInstance) -> None:
+    """One instruction for each run of coordinates; the place of an element in its sequence counts the whole op's."""
+    factors = s.rule.ins[0][1:]
+    strides = {f: prod(s.op.sizes[g] for g in factors[i + 1 :]) for i, f in enumerate(factors)}
+    part = s.temporary(0)
+    for runs in product(*map(s.runs, factors)):
+        start: Ints = 0
+        x, y = s.reads[0], part
+        for dim, (factor, run) in enumerate(zip(factors, runs, strict=True), 1):
+            start = plus(start, times(run.start, strides[factor]))
+            if run.size != y.shape[dim]:
+                x, y = (sliced(v, dim, run.local, run.size) for v in (x, y))
+        text = ",".join(str(n) for n in strides.values())
+        s.kernel("dropout", [y], [x, s.reads[1]], **s.attrs(), start=start, strides=text)
+    s.settle(0, part)
+
+
 def _cast(s: OpInstance) -> None:
     s.kernel("cast", s.writes, s.reads)
 
@@ -185,6 +205,7 @@ SPECIAL: Final[dict[str, Lowering]] = {
     "expand": _expand,
     "concat": _concat,
     "fill": _fill,
+    "dropout": _dropout,
     "rope": rope,
     "embedding": _embedding,
     "embedding_bwd": _embedding_bwd,

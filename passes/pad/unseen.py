@@ -35,6 +35,11 @@ def _hidden(op: Op, factor: str) -> bool:
     return factor == op.rule.ins[0][1] or (factor == op.rule.ins[1][1] and not dict(op.attrs).get("limit"))
 
 
+def _outermost(op: Op, factor: str) -> bool:
+    """The places of elements count the dimensions behind the first of a sequence alone."""
+    return factor == op.rule.ins[0][1]
+
+
 def _whole(op: Op, factor: str) -> bool:
     """The dimension that is made or taken apart: zeros stand behind the last part, and no part has them."""
     whole = op.rule.outs[0] if op.kind == "concat" else op.rule.ins[0]
@@ -42,8 +47,8 @@ def _whole(op: Op, factor: str) -> bool:
 
 
 _BY_POSITION: Final = (
-    "matmul", "add", "sub", "mul", "scale", "cast", "split", "stack", "sum", "gelu", "gelu_erf", "relu", "swiglu",
-    "rope",
+    "matmul", "add", "sub", "mul", "scale", "cast", "split", "stack", "sum", "gelu", "gelu_erf", "relu", "sigmoid",
+    "swiglu", "rope",
 )  # fmt: skip
 # Forward ops without an entry, those of a user's own too, show their pads.
 UNSEEN: Final[dict[str, Callable[[Op, str], bool]]] = {
@@ -51,7 +56,9 @@ UNSEEN: Final[dict[str, Callable[[Op, str], bool]]] = {
     "div": _undivided,
     "layernorm": _positive_eps,
     "rmsnorm": _positive_eps,
+    "rsqrt": _positive_eps,
     "attention": _hidden,
+    "dropout": _outermost,
     "concat": _whole,
     "cut": _whole,
 }

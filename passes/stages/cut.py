@@ -37,10 +37,11 @@ class Piece:
         return call
 
     def interval(self, ref: Ref) -> tuple[int, int]:
-        """The least and the greatest element to which the reference refers; (0, 0) for an array without extents."""
+        """The least and the greatest element to which the reference refers, by the first extent; (0, 0) for an array
+        without extents."""
         if not ref.index:
             return 0, 0
-        (index,) = ref.index
+        index = ref.index[0]
         variable = self.stmt.variable if isinstance(self.stmt, Loop) else ""
         ends = [
             index.base + sum(c * i for v, c in index.terms if v == variable)

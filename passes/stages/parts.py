@@ -99,7 +99,7 @@ class Parts:
         self, array: Array, key: int, chunk: int, interval: tuple[int, int], slots: int, several: bool, owned: bool
     ) -> Part:  # fmt: skip
         low, high = interval
-        extents = (high - low + 1,) if array.extents else ()
+        extents = (high - low + 1, *array.extents[1:]) if array.extents else ()
         if slots > 1:
             extents = (slots, *extents)
         # The gradient of a copy is only sent to the owner, so that it is no gradient to others.

@@ -353,8 +353,9 @@ def test_every_operation_of_the_design_can_be_called() -> None:
     q, k, v = split(x)
     x = attention(q, k, v, causal) + attention(q, k, v) - x * x / x
     x = layernorm(x, g, g, eps = 1e-6) @ transpose(w)
-    x = mean(concat(x, x)) + first(x)
-    x = rmsnorm(gelu(relu(gelu_erf(x))), g) + rope(swiglu(x, x), theta = 10000) + project(x, w)
+    x = mean(concat(x, x)) + first(dropout(x, rate = 0.1))
+    x = rmsnorm(gelu(relu(gelu_erf(x)))) + weigh(x, project(sigmoid(x), g))
+    x = x + rope(swiglu(x, x), theta = 10000) + project(x, w)
     gates, slots = route(router(x, w), renormalise, k = 1, capacity = 2)
     x = combine(experts(dispatch(x, slots), w), gates, slots)
     """

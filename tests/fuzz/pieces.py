@@ -81,6 +81,8 @@ _GQA = (
 PIECES: Final[dict[str, Piece]] = {
     "mlp": Piece("x = x + gelu(layernorm(x, {g}, {b}) @ {w} + {c}) @ {v}"),
     "mlp_erf": Piece("x = x + gelu_erf(x @ {w}) @ {v} + {b}"),
+    "dropout": Piece("x = x + dropout(x @ {s}, rate = 0.25)"),
+    "own_gate": Piece("x = x + weigh(x @ {w} @ {v}, sigmoid(project(rmsnorm(x), {g})))"),
     "relu_minus": Piece("x = x - relu(x @ {w}) @ {v} / 3"),
     "swiglu": Piece("x = x + swiglu(rmsnorm(x, {g}) @ {w}, x @ {u}) @ {v}"),
     "norms": Piece("x = layernorm(x, {g}, {b}) * 0.5 + x"),

@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 from tests.support.compile_once import artifact_of_file
 from tests.support.huggingface_configs import (
     CONFIGS,
+    FALCON,
+    FALCON_GROUPS,
     GPT2,
     GPT_NEOX,
+    GPTJ,
     GRANITE,
     LLAMA,
     LLAMA3,
@@ -85,10 +88,13 @@ def test_an_imported_program_is_canonical_and_known_by_its_names(name: str, tmp_
     text = program(CONFIGS[name])
     assert fmt(parse(Source("x", text))) == text
     (tmp_path / "m.wsl").write_text(text)
-    family = family_of(a for a in load(str(tmp_path / "m.wsl")).arrays if a.kind is Kind.PARAM)
+    graph = load(str(tmp_path / "m.wsl"))
+    family = family_of((a for a in graph.arrays if a.kind is Kind.PARAM), graph.name)
     assert family is not None
     kind = CONFIGS[name]["model_type"]
-    assert family.name == ("llama" if kind in ("qwen2", "qwen3", "stablelm") else kind)
+    assert family.name == {"qwen2": "llama", "qwen3": "llama"}.get(
+        kind, "qwen_moe" if "qwen" in kind else kind
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,11 +259,15 @@ def test_the_row_of_the_padding_token_is_said(config: dict[str, Any], row: int |
         ({**LLAMA, "pad_token_id": 128}, "pad_token_id"),
         ({**LLAMA, "model_type": "bloom"}, "ALiBi"),
         ({**QWEN3, "head_dim": 7}, "head_dim"),
-        ({**STABLELM, "qk_layernorm": True}, "qk_layernorm"),
+        ({**FALCON, "alibi": True}, "alibi"),
+        ({**FALCON, "new_decoder_architecture": True, "parallel_attn": False}, "parallel_attn"),
+        ({**FALCON, "num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn"),
+        ({**FALCON_GROUPS, "num_kv_heads": 3}, "num_kv_heads"),
+        ({**GPTJ, "rotary_dim": None}, "rotary_dim"),
+        ({**GPTJ, "rotary_dim": 9}, "rotary_dim"),
         ({**STABLELM, "partial_rotary_factor": 0.4}, "partial_rotary_factor"),
         ({**GPT_NEOX, "rotary_pct": 0.6}, "rotary_pct"),
         ({**GPT_NEOX, "attention_bias": False}, "attention_bias"),
-        ({**PHI3, "num_key_value_heads": 2}, "num_key_value_heads"),
         ({**PHI3, "rope_scaling": {"type": "longrope", "short_factor": [1.0]}}, "rope_scaling"),
     ],
 )  # fmt: skip

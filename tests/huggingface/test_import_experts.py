@@ -9,20 +9,13 @@ from typing import Any
 import pytest
 
 from tests.huggingface.test_import import COUNTS, program, refusal
-from tests.support.huggingface_configs import LLAMA, QWEN3
+from tests.support.huggingface_configs import MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE
 from tests.support.verdict import EQUAL, verdict
 from wscc.driver.compile import load
 from wscc.driver.report import parameters
 from wscc.frontend.overrides import Overrides
 
 Config = dict[str, Any]
-MIXTRAL: Config = {
-    **LLAMA, "model_type": "mixtral", "sliding_window": None, "num_local_experts": 4, "num_experts_per_tok": 2,
-}  # fmt: skip
-QWEN3_MOE: Config = {
-    **QWEN3, "model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 3, "moe_intermediate_size": 24,
-    "mlp_only_layers": [],
-}  # fmt: skip
 
 
 def test_mixtral_8x7b_has_its_number_of_parameters(tmp_path: Path) -> None:
@@ -59,8 +52,8 @@ def test_a_field_shows_in_the_program(config: Config, says: str) -> None:
         ({**MIXTRAL, "num_experts_per_tok": 5}, "num_experts_per_tok"),
         ({**QWEN3_MOE, "mlp_only_layers": [0]}, "mlp_only_layers"),
         ({**QWEN3_MOE, "decoder_sparse_step": 2}, "decoder_sparse_step"),
-        ({**LLAMA, "model_type": "olmoe"}, "olmoe"),
-        ({**LLAMA, "model_type": "qwen2_moe"}, "qwen2_moe"),
+        ({**QWEN2_MOE, "decoder_sparse_step": 2}, "decoder_sparse_step"),
+        ({**OLMOE, "clip_qkv": 8.0}, "clip_qkv"),
     ],
 )
 def test_what_cannot_be_said_is_refused_by_name(config: Config, field: str) -> None:

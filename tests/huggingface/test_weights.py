@@ -97,7 +97,7 @@ def test_a_checkpoint_has_the_loss_of_its_definition(
     assert loss == pytest.approx(hf.loss(CONFIGS[name], tensors, TOKENS), rel=1e-10)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "opt", "llama-odd", "qwen2-untied"])
+@pytest.mark.parametrize("name", ["gpt2", "opt", "llama-odd", "falcon-groups", "qwen2_moe"])
 def test_what_is_saved_untrained_is_what_was_loaded(
     name: str, at: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -473,8 +473,6 @@ def test_axes_lead_there_and_back(axes: Axes, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
 def test_a_family_names_nothing_twice(family: Any) -> None:
-    assert (
-        len({m.ours for m in family.tensors})
-        == len({m.theirs for m in family.tensors})
-        == len(family.tensors)
-    )
+    assert len({m.ours for m in family.tensors}) == len(family.tensors)
+    whole = [m.theirs for m in family.tensors if m.axes.joined is None]  # others are parts of one tensor
+    assert len(set(whole)) == len(whole)

@@ -77,7 +77,7 @@ def test_training_steps_read_back_at_both_op_levels(model, degrees, layers) -> N
 
 
 def test_attributes_that_may_be_left_out_read_back_and_stand_together() -> None:
-    plain, options = "sign=1.0", "width=2 factor=8.0 low=1.0 high=4.0 original=32.0"
+    plain, options = "sign=1.0", "width=2 factor=8.0 low=1.0 high=4.0 original=32.0 interleaved=0"
     text = to_text(models.llama({"tp": 2}, models.Shape(layers=1)))
     m = read(text.replace(plain, f"{plain} {options}"))
     check_round_trip(m)

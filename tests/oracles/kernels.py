@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.oracles import experts
+from tests.oracles.philox import dropped
 
 Array = NDArray[Any]
 Rng = np.random.Generator
@@ -152,7 +153,35 @@ def _part_rope(rng: Rng) -> Case:
         lower, upper = x[b, s, h, i], x[b, s, h, i + 2]
         y[b, s, h, i] = lower * cos(angle) - upper * sin(angle)
         y[b, s, h, i + 2] = upper * cos(angle) + lower * sin(angle)
-    return Case((x,), (100.0, 1.0, 7, 4, 8.0, 1.0, 4.0, 32 * pi), (y,))
+    return Case((x,), (100.0, 1.0, 7, 4, 8.0, 1.0, 4.0, 32 * pi, 0), (y,))
+
+
+def _neighbours_rope(rng: Rng) -> Case:
+    """The first 4 of 6 elements, each turned with its neighbour."""
+    x = normal(rng, 2, 3, 4, 6)
+    y = x.copy()
+    for b, s, h, i in np.ndindex(2, 3, 4, 2):
+        angle = (7 + s) * (1.0, 0.1)[i]
+        one, other = x[b, s, h, 2 * i], x[b, s, h, 2 * i + 1]
+        y[b, s, h, 2 * i] = one * cos(angle) - other * sin(angle)
+        y[b, s, h, 2 * i + 1] = other * cos(angle) + one * sin(angle)
+    return Case((x,), (100.0, 1.0, 7, 4, 1.0, 1.0, 4.0, 0.0, 1), (y,))
+
+
+def _squares(function: Callable[..., float], operands: int) -> Callable[[Rng], Case]:
+    """A function of a positive number, of others and of eps."""
+
+    def case(rng: Rng) -> Case:
+        xs = (normal(rng, 3, 4, 5) ** 2, *(normal(rng, 3, 4, 5) for _ in range(operands - 1)))
+        return Case(xs, (0.5,), (each(lambda *x: function(*x, 0.5), *xs),))
+
+    return case
+
+
+def _dropout(rng: Rng) -> Case:
+    """Part of a sequence of 5 x 8 places, from place 19 on; the second sequence is only looked at."""
+    x, keys = normal(rng, 3, 4, 5), np.array([7, -1, 2**31 - 1], np.int32)
+    return Case((x, keys), (0.4, 3, 19, "8,1"), (dropped(x, keys, 0.4, 3, 19, [8, 1]),))
 
 
 def visible(q: int, k: int, causal: bool, q_start: int, k_start: int, limit: int = 0) -> Array:
@@ -386,11 +415,16 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "gelu_erf": (_map(_gelu_erf, 1),),
     "gelu_erf_bwd": (_map(_gelu_erf_slope, 2),),
     "relu": (_map(lambda x: max(x, 0), 1),),
+    "sigmoid": (_map(lambda x: 1 / (1 + exp(-x)), 1),),
+    "sigmoid_bwd": (_map(lambda x, dy: dy * exp(-x) / (1 + exp(-x)) ** 2, 2),),
+    "rsqrt": (_squares(lambda x, eps: 1 / sqrt(x + eps), 1),),
+    "rsqrt_bwd": (_squares(lambda x, dy, eps: -dy / 2 / sqrt(x + eps) ** 3, 2),),
+    "dropout": (_dropout,),
     "relu_bwd": (_map(lambda x, dy: dy if x > 0 else 0, 2),),
     "swiglu": (_map(lambda a, b: a / (1 + exp(-a)) * b, 2),),
     "layernorm": (_layernorm,),
     "rmsnorm": (_rmsnorm,),
-    "rope": (_rope(1.0), _rope(-1.0), _part_rope),
+    "rope": (_rope(1.0), _rope(-1.0), _part_rope, _neighbours_rope),
     "softmax": (
         _softmax(False, 0, 0),
         _softmax(True, 0, 0),

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from tests.oracles.philox import dropped
+
 A = np.ndarray
 C = sqrt(2 / pi)
 IGNORED = -100
@@ -75,7 +77,11 @@ def norm_bwd(x: A, g: A, dy: A, eps: float, center: bool) -> list[A]:
 
 def rope(x: A, attrs: dict[str, Any]) -> A:
     if "width" in attrs:
-        scaled = {n: v for n, v in attrs.items() if n != "width"}
+        scaled = {n: v for n, v in attrs.items() if n not in ("width", "interleaved")}
+        if attrs["interleaved"]:
+            order = [*range(0, attrs["width"], 2), *range(1, attrs["width"], 2)]
+            halves = rope(x[..., order], scaled)
+            return np.concatenate([halves[..., np.argsort(order)], x[..., attrs["width"] :]], -1)
         return np.concatenate([rope(x[..., : attrs["width"]], scaled), x[..., attrs["width"] :]], -1)
     e = x.shape[-1] // 2
     speed = attrs["theta"] ** (-np.arange(e) / e)
@@ -181,6 +187,13 @@ MEANINGS: Final[dict[str, Callable[[list[A], list[A], dict[str, Any]], Any]]] = 
     "gelu_erf": lambda r, o, a: [r[0] * phi(r[0])],
     "gelu_erf_bwd": lambda r, o, a: [r[1] * (phi(r[0]) + r[0] * np.exp(-r[0] ** 2 / 2) / sqrt(2 * pi))],
     "relu": lambda r, o, a: [np.maximum(r[0], 0)],
+    "sigmoid": lambda r, o, a: [1 / (1 + np.exp(-r[0]))],
+    "sigmoid_bwd": lambda r, o, a: [r[1] / (2 + np.exp(-r[0]) + np.exp(r[0]))],
+    "rsqrt": lambda r, o, a: [1 / np.sqrt(r[0] + a["eps"])],
+    "rsqrt_bwd": lambda r, o, a: [-r[1] / (2 * np.sqrt(r[0] + a["eps"]) * (r[0] + a["eps"]))],
+    "dropout": lambda r, o, a: [
+        dropped(r[0], r[1], a["rate"], a["salt"], a["start"], [int(n) for n in a["strides"].split(",")])
+    ],
     "relu_bwd": lambda r, o, a: [np.where(r[0] > 0, r[1], 0.0)],
     "swiglu": lambda r, o, a: [r[0] * sigmoid(r[0]) * r[1]],
     "swiglu_bwd": lambda r, o, a: swiglu_bwd(*r),

@@ -238,7 +238,7 @@ _SLOTS = np.array([[[0, 2], [1, 4], [3, -1], [5, -2]], [[2, 0], [-3, 1], [4, 3],
 
 # Three pairs that turn 3.8, 1.04 and 0.3 times in 24 positions: in the band twice, and below it.
 PART: dict[str, Attr] = {
-    "theta": 50.0, "sign": 1.0, "width": 6, "factor": 8.0, "low": 1.0, "high": 4.0, "original": 24.0,
+    "theta": 50.0, "sign": 1.0, "width": 6, "factor": 8.0, "low": 1.0, "high": 4.0, "original": 24.0, "interleaved": 0,
 }  # fmt: skip
 CASES = [
     Case("matmul", "b s k, k n -> b s n", [(2, 3, 4), (4, 5)]),
@@ -267,12 +267,16 @@ CASES = [
     Case("gelu", "b f -> b f", [(3, 7)]),
     Case("gelu_erf", "b f -> b f", [(3, 7)]),
     Case("relu", "b f -> b f", [(3, 7)]),
+    Case("dropout", "b s@ d@, b -> b s@ d@", [(2, 3, 4), np.array([5, -1], np.int32)], {"rate": 0.3, "salt": 1}),
+    Case("sigmoid", "b f -> b f", [(3, 7)]),
+    Case("rsqrt", "b f -> b f", [np.linspace(0.1, 3, 6).reshape(2, 3)], {"eps": 0.5}),
     Case("swiglu", "b f, b f -> b f", [(3, 7), (3, 7)]),
     Case("layernorm", "b s d!, d, d -> b s d", [(2, 3, 5), (5,), (5,)], {"eps": 1e-2}),
     Case("rmsnorm", "b s d!, d -> b s d", [(2, 3, 5), (5,)], {"eps": 1e-2}),
     Case("rope", "b s@ h g e! -> b s@ h g e!", [(2, 3, 2, 2, 4)], {"theta": 50.0, "sign": 1.0}),
     Case("rope", "b s@ h e! -> b s@ h e!", [(2, 3, 2, 6)], {"theta": 50.0, "sign": -1.0}),
     Case("rope", "b s@ h e! -> b s@ h e!", [(2, 3, 2, 8)], PART),
+    Case("rope", "b s@ h e! -> b s@ h e!", [(2, 3, 2, 8)], {**PART, "interleaved": 1}),
     Case("embedding", "b s, v@ d -> b s d", [_LABELS, (5, 4)]),
     Case("attention", MHA, [_Q, _K, _K], {"causal": True, "scale": 0.7}),
     Case("attention", MHA, [_Q, (2, 5, 2, 4), (2, 5, 2, 4)], {"causal": False, "scale": 0.7}),

@@ -44,6 +44,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "embedding": ("*#, v@ d -> * d",),
     "embedding_bwd": ("*#, * d -> v@ d",),
+    "dropout": ("b s@, b# -> b s@", "b s@ d@, b# -> b s@ d@"),
     "pick": ("* v@, *# -> *",),
     "pick_bwd": ("*#, * -> * v@",),
     "zloss": ("*, *, *# -> *",),

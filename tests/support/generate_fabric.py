@@ -27,7 +27,7 @@ from wscc.machine.wafer import Wafer, dead_link
 _OPCODES: Final = sorted(set(INSTRUCTIONS) - {"post", "send", "wait"})
 _ATTR_TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("start", "q_start", "k_start", "limit", "warmup", "decay", "time"), int),
-    **dict.fromkeys(("e_start", "c_start", "capacity", "k"), int),
+    **dict.fromkeys(("e_start", "c_start", "capacity", "k", "salt"), int),
     **dict.fromkeys(("accumulate", "causal", "renormalise"), bool),
 }
 
@@ -146,6 +146,9 @@ class Body:
             result = tuple(n for i, n in enumerate(sizes[""]) if i not in summed)
             writes = (self.view(result, dtype, is_written=True),)
             attrs = (("axes", ",".join(map(str, summed))), attrs[1])
+        if row.opcode == "dropout":
+            strides = ",".join(str(d.randint(1, 9)) for _ in writes[0].shape[1:])
+            attrs = tuple((n, strides if n == "strides" else v) for n, v in attrs)
         where = self.fabric.ints(0, 1)
         self.body.append(Kernel(row.opcode, writes, reads, attrs, where, d.choice(("", d.name()))))
 

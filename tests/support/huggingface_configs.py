@@ -50,12 +50,45 @@ GPT_NEOX: Config = {
     "layer_norm_eps": 1e-3, "rotary_pct": 0.25, "rotary_emb_base": 500, "use_parallel_residual": True,
     "tie_word_embeddings": False,
 }  # fmt: skip
+STABLELM_NORMED: Config = {**STABLELM, "num_key_value_heads": 2, "qk_layernorm": True, "use_qkv_bias": False}
+PHI3_GROUPS: Config = {**PHI3, "num_key_value_heads": 2}
+FALCON: Config = {
+    "model_type": "falcon", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 128,
+    "max_position_embeddings": 16, "layer_norm_epsilon": 1e-3, "multi_query": True, "parallel_attn": True,
+    "new_decoder_architecture": False, "bias": False, "alibi": False, "rope_theta": 500.0, "tie_word_embeddings": True,
+}  # fmt: skip
+FALCON_GROUPS: Config = {
+    **FALCON, "new_decoder_architecture": True, "num_kv_heads": 2, "bias": True, "tie_word_embeddings": False,
+    "ffn_hidden_size": 48,
+}  # fmt: skip
+GPTJ: Config = {
+    "model_type": "gptj", "n_layer": 2, "n_embd": 32, "n_head": 4, "n_positions": 16, "n_inner": 48, "vocab_size": 128,
+    "rotary_dim": 4, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-3, "tie_word_embeddings": False,
+}  # fmt: skip
+MIXTRAL: Config = {
+    **LLAMA, "model_type": "mixtral", "sliding_window": None, "num_local_experts": 4, "num_experts_per_tok": 2,
+}  # fmt: skip
+QWEN3_MOE: Config = {
+    **QWEN3, "num_hidden_layers": 1, "model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 3,
+    "moe_intermediate_size": 24, "mlp_only_layers": [],
+}  # fmt: skip
+QWEN2_MOE: Config = {
+    **LLAMA, "num_hidden_layers": 1, "model_type": "qwen2_moe", "num_experts": 4, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "norm_topk_prob": False,
+}  # fmt: skip
+OLMOE: Config = {
+    **LLAMA, "num_hidden_layers": 1, "model_type": "olmoe", "num_experts": 4, "num_experts_per_tok": 2,
+    "norm_topk_prob": True, "intermediate_size": 24, "pad_token_id": None,
+}  # fmt: skip
 ROTARY: dict[str, Config] = {
     "llama3": LLAMA3, "llama-linear": LINEAR, "qwen3": QWEN3, "qwen3-biased": {**QWEN3, "attention_bias": True},
     "phi3": PHI3, "phi3-part": PHI3_PART, "stablelm": STABLELM,
     "stablelm-parallel": {**STABLELM, "use_parallel_residual": True, "use_qkv_bias": False},
     "gpt_neox": GPT_NEOX,
     "gpt_neox-serial": {**GPT_NEOX, "use_parallel_residual": False, "hidden_act": "gelu_new", "rotary_pct": 1.0},
+    "phi3-groups": PHI3_GROUPS, "stablelm-normed": STABLELM_NORMED, "falcon": FALCON, "falcon-groups": FALCON_GROUPS,
+    "falcon-heads": {**FALCON, "multi_query": False, "parallel_attn": False},
+    "gptj": GPTJ, "mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE, "qwen2_moe": QWEN2_MOE, "olmoe": OLMOE,
 }  # fmt: skip
 CONFIGS: dict[str, Config] = {
     "gpt2": GPT2, "gpt2-erf": {**GPT2, "activation_function": "gelu", "tie_word_embeddings": False},

@@ -17,14 +17,17 @@ def embedding(ids: Operand, table: Operand) -> Expression:
     return called("embedding", ids, table)
 
 
-def layernorm(x: Operand, gain: Operand, bias: Operand, *, eps: float | None = None) -> Expression:
-    """`x` `[*, d]` normalised over `d`, with `gain` and `bias` `[d]`; `eps` is 1e-5 if not given."""
-    return called("layernorm", x, gain, bias, **_options(eps=eps))
+def layernorm(
+    x: Operand, gain: Operand | None = None, bias: Operand | None = None, *, eps: float | None = None
+) -> Expression:
+    """`x` `[*, d]` normalised over `d`, with `gain` and `bias` `[d]` (ones and zeros); `eps` is 1e-5 if not given."""
+    return called("layernorm", x, *_given(gain, bias), **_options(eps=eps))
 
 
-def rmsnorm(x: Operand, gain: Operand, *, eps: float | None = None) -> Expression:
-    """`x` `[*, d]` over its root mean square, with `gain` `[d]`; `eps` is 1e-5 if not given."""
-    return called("rmsnorm", x, gain, **_options(eps=eps))
+def rmsnorm(x: Operand, gain: Operand | None = None, *, eps: float | None = None) -> Expression:
+    """`x` `[*, d]` over its root mean square, with `gain` `[d]` (ones), or `[h, d]` over both dimensions; `eps` is 1e-5
+    if not given."""
+    return called("rmsnorm", x, *_given(gain), **_options(eps=eps))
 
 
 def split(x: Operand) -> Expression:
@@ -73,23 +76,39 @@ def relu(x: Operand) -> Expression:
     return called("relu", x)
 
 
+def sigmoid(x: Operand) -> Expression:
+    """1 / (1 + exp(-x)) of `x` `[*]`, element by element: `[*]`."""
+    return called("sigmoid", x)
+
+
+def weigh(x: Operand, w: Operand) -> Expression:
+    """`x` `[b, s, *]` times a number for each position, `w` `[b, s]`: `[b, s, *]`."""
+    return called("weigh", x, w)
+
+
 def swiglu(gate: Operand, up: Operand) -> Expression:
     """gate sigmoid(gate) up, element by element; `gate` and `up` `[*]` of one shape: `[*]`."""
     return called("swiglu", gate, up)
 
 
+def dropout(x: Operand, *, rate: float) -> Expression:
+    """`x` `[batch, *]` with elements set to 0 with probability `rate`, others over 1 - `rate`; not in validation."""
+    return called("dropout", x, rate=rate)
+
+
 def rope(
     x: Operand, *, theta: float | None = None, width: int | None = None, factor: float | None = None,
-    low: float | None = None, high: float | None = None, original: float | None = None,
+    low: float | None = None, high: float | None = None, original: float | None = None, interleaved: bool = False,
 ) -> Expression:  # fmt: skip
     """Rotary positions of `x` `[b, s, *, e]`, half-split as in Llama; `theta` is 10000 if not given.
 
     `width`: only the first so many elements of a head are turned. `factor`: frequencies are divided by it; if
     `original` is given, only those that turn less than `low` (1) times in so many positions, and between `low` and
-    `high` (4) in part, as in Llama 3.1.
+    `high` (4) in part, as in Llama 3.1. `interleaved`: neighbours are turned, as in GPT-J, not halves.
     """
     scaling = _options(factor=factor, low=low, high=high, original=original)
-    return called("rope", x, **_options(theta=theta, width=width), **scaling)
+    flags = ["interleaved"] if interleaved else []
+    return called("rope", x, *flags, **_options(theta=theta, width=width), **scaling)
 
 
 def transpose(x: Operand) -> Expression:
@@ -110,3 +129,7 @@ def cross_entropy(
 
 def _options(**options: float | None) -> dict[str, Operand]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _given(*operands: Operand | None) -> tuple[Operand, ...]:
+    return tuple(x for x in operands if x is not None)

@@ -105,12 +105,14 @@ class Program:
     ) -> Run:  # fmt: skip
         """The outcome of training for `steps` steps with real numbers: losses, weights and gradients.
 
-        `weights` to start from: a .safetensors file, or arrays by the name of the parameter, layers stacked in front.
+        `weights` to start from: a .safetensors file, or arrays by the name of the parameter, layers stacked in front;
+        from a folder that `save` wrote into, with optimizer state, training goes on bit for bit.
         `data` in place of the program's: the path of a text, `.npz` or `.safetensors`, the bytes of a text, an array of
         tokens `[n]`, or arrays `[rows, *positions]` by the name of the input. Rows that `validation` holds out are
         looked at after the last step, with `validate_every` also after every so many. `processes` run the dies, best
         one for each core. `check` runs in checked mode and compares with one device. `save` writes the
-        weights as .safetensors in the end. `arrays=False` leaves weights and gradients out of the result.
+        weights as .safetensors in the end, into a folder optimizer state too. `arrays=False` leaves weights and
+        gradients out of the result.
         Raises `UsageError` W006 for arguments of the wrong kind, `CompileError` W503 for data and W505 for weights that
         do not fit, W002 for files that cannot be read or written, W506 where a process ends, and W507 after the first
         step that leaves a number that is not finite: then there is no result, and `save` is as it was.

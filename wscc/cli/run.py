@@ -27,9 +27,13 @@ from wscc.cli.program import read_program
 @click.option(
     "--weights",
     metavar="FILE",
-    help="start from this .safetensors file (or the index of several), e.g. of Hugging Face",
+    help="start from this .safetensors file (or the index of several), e.g. of Hugging Face; or go on from a folder",
 )
-@click.option("--save", metavar="FILE", help="write the trained weights there, as .safetensors")
+@click.option(
+    "--save",
+    metavar="FILE",
+    help="write the trained weights there, as .safetensors; into a folder, optimizer state too",
+)
 @click.option("--seed", type=click.IntRange(0), help="seed of parameters and data instead of the file's")
 @click.option(
     "--threads",
@@ -47,9 +51,11 @@ def run_command(
     """Run PROGRAM, an artifact folder or a .wsl file, with real numbers."""
     compiled = read_program(program, options)
     shown = _every(steps)
+    first: list[int] = []  # of a training that goes on it is not 1
 
     def on_step(step: int, loss: float) -> None:
-        if not as_json and step in shown:
+        first.append(step)
+        if not as_json and step - first[0] + 1 in shown:
             click.echo(f"step {step:>5}   loss {loss:.6f}")
 
     def on_validation(step: int, loss: float) -> None:

@@ -17,11 +17,13 @@ from wscc.backends.artifact.files import Artifact
 from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.interpreter import host_io
 from wscc.backends.interpreter.machine import Machine
+from wscc.diagnostics import Code, fail
 from wscc.driver.check import Checker, StepResult
 from wscc.driver.divergence import LOSS, Diverged, Watch
 from wscc.driver.expert_load import ExpertLoad, loads
 from wscc.driver.graph_types import graph_types, require_types
 from wscc.driver.run_data import DataUse, LabelCount, require_validation, rows_of_run
+from wscc.driver.state import load_state, refuse_unsavable_state, save_state, weights_file
 from wscc.host.data import Batch, Batches, counted
 from wscc.host.init import initial
 from wscc.host.inputs import inputs_of
@@ -68,11 +70,14 @@ class Trainer:
         self.graph = graph_module(artifact.graph)
         self.parameters = _parameters(self.graph)
         if options.save:
-            refuse_unsavable(options.save, self.parameters)
-        self.weights = _weights(options.weights, self.parameters)
+            refuse_unsavable(weights_file(options.save), self.parameters, self.graph.name)
+            refuse_unsavable_state(options.save)
+        self.weights = _weights(options.weights, self.parameters, self.graph.name)
         seed = options.seed if options.seed is not None else self.manifest.train.seed
         inputs = inputs_of(self.graph)
-        self.batches = Batches(inputs, seed, rows_of_run(artifact, inputs, options.data))
+        self.batches = Batches(
+            inputs, seed, rows_of_run(artifact, tuple(i for i in inputs if not i.is_key), options.data)
+        )
         self.labels = LabelCount()
         if options.validate_every:
             require_validation(self.batches.rows)
@@ -85,6 +90,9 @@ class Trainer:
         for a in self.parameters if self.weights else ():
             for index in np.ndindex(*a.extents):
                 host_io.write(self.machine, a.name, index, self.first_weight(a, index))
+        if isinstance(options.weights, Path):
+            self.done = load_state(options.weights, self.machine)
+        self.start = self.done
 
     def first_weight(self, a: Array, index: tuple[int, ...]) -> NDArray[Any]:
         """Element `index` of a parameter before the first step, in its own type."""
@@ -93,12 +101,19 @@ class Trainer:
         return self.weights.read(a.name, index, a.type.dtype.numpy)
 
     def save(self, path: Path) -> None:
-        """Write the weights as they are now, in their own type."""
-        save(path, self.parameters, lambda name, index: host_io.read(self.machine, name, index))
+        """Write the weights as they are now, in their own type; into a folder, optimizer state too."""
+        save(
+            weights_file(path),
+            self.parameters,
+            lambda name, index: host_io.read(self.machine, name, index),
+            self.graph.name,
+        )
+        if path.is_dir():
+            save_state(path, self.machine)
 
     def steps(self) -> Iterator[float]:
         """The losses, each as its step is done. Raises W507 after a step that leaves a number that is not finite."""
-        for i in range(self.options.steps):
+        for i in range(self.start, self.start + self.options.steps):
             batch = self.batches.batch(i)
             self.labels.add(batch)
             loss = self._step(batch, partial(self.watch.check, i + 1))
@@ -108,9 +123,7 @@ class Trainer:
     def _step(self, batch: Batch, check: Callable[[], None]) -> float:
         """The loss of a batch, with the weights before the step, which the step then changes; `check` looks at them
         before it is read."""
-        for name, whole in batch.items():
-            for m, part in enumerate(whole):
-                host_io.write(self.machine, name, (m,), part)
+        host_io.write_inputs(self.machine, batch)
         self.machine.run_step()
         check()
         return float(host_io.read(self.machine, LOSS))
@@ -118,7 +131,7 @@ class Trainer:
     def validates_after(self, steps: int) -> bool:
         """Whether the rows that are held out are looked at when so many steps are done."""
         every, rows = self.options.validate_every, self.batches.rows
-        is_due = steps == self.options.steps or (every > 0 and steps % every == 0)
+        is_due = steps == self.start + self.options.steps or (every > 0 and steps % every == 0)
         return is_due and rows is not None and rows.held_out.size > 0
 
     def validation_loss(self) -> float:
@@ -170,11 +183,15 @@ class Trainer:
 
 
 def _weights(
-    source: Path | Mapping[str, NDArray[Any]] | None, parameters: tuple[Array, ...]
+    source: Path | Mapping[str, NDArray[Any]] | None, parameters: tuple[Array, ...], model: str
 ) -> Weights | GivenWeights | None:
     if source is None:
         return None
-    return Weights(source, parameters) if isinstance(source, Path) else GivenWeights(source, parameters)
+    return (
+        Weights(weights_file(source), parameters, model)
+        if isinstance(source, Path)
+        else GivenWeights(source, parameters)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,15 +235,20 @@ def _run(trainer: Trainer, check: bool, on_step: OnStep, on_validation: OnStep) 
     grads: Tensors = {}
     experts: list[ExpertLoad] = []
     with_arrays = trainer.options.arrays
+    if check and trainer.start:
+        raise fail(
+            Code.WEIGHTS, f"the reference of `--check` begins at step 1, and the folder at step {trainer.start + 1}",
+            help="give the file of weights in it: then both begin with these and without optimizer state",
+        )  # fmt: skip
     checker = trainer.checker() if check else None
     seconds, started = 0.0, time.perf_counter()
     try:
-        for i, loss in enumerate(trainer.steps()):
+        for i, loss in enumerate(trainer.steps(), trainer.start):
             seconds += time.perf_counter() - started
             losses.append(loss)
             experts += loads(i + 1, trainer.arrays(Kind.STATISTIC))
             on_step(i + 1, loss)
-            if with_arrays and i == 0:
+            if with_arrays and i == trainer.start:
                 grads = trainer.gradients()
             if checker:
                 checker.step(trainer.batches.batch(i), trainer.result(loss))

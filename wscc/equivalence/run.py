@@ -149,9 +149,7 @@ class _Pair:
                 host_io.write(self.machine, name, index, value[index])
 
     def _step(self, step: int) -> float:
-        for name, whole in self._batch(step).items():
-            for m, part in enumerate(whole):
-                host_io.write(self.machine, name, (m,), part)
+        host_io.write_inputs(self.machine, self._batch(step))
         self.machine.run_step()
         return float(host_io.read(self.machine, "loss"))
 

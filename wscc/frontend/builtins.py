@@ -38,8 +38,8 @@ BUILTINS: Final[dict[str, Builtin]] = {
     b.name: b
     for b in (
         _builtin("embedding(ids, table)"),
-        _builtin("layernorm(x, gain, bias)", options="eps"),
-        _builtin("rmsnorm(x, gain)", options="eps"),
+        _builtin("layernorm(x)", options="eps", more="gain bias"),
+        _builtin("rmsnorm(x)", options="eps", more="gain"),
         _builtin("split(x)", results=None),
         _builtin("mean(x)"),
         _builtin("concat(x, y)"),
@@ -49,8 +49,11 @@ BUILTINS: Final[dict[str, Builtin]] = {
         _builtin("gelu(x)"),
         _builtin("gelu_erf(x)"),
         _builtin("relu(x)"),
+        _builtin("sigmoid(x)"),
+        _builtin("weigh(x, w)"),
         _builtin("swiglu(gate, up)"),
-        _builtin("rope(x)", options="theta width factor low high original"),
+        _builtin("dropout(x)", options="rate"),
+        _builtin("rope(x)", flags="interleaved", options="theta width factor low high original"),
         _builtin("router(x, weight)"),
         _builtin("route(logits)", flags="renormalise", options="k capacity", results=2),
         _builtin("dispatch(x, slots)"),

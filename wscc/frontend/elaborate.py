@@ -57,6 +57,7 @@ class _Model:
     # The array and the index of the current version of each carried name.
     current: dict[str, tuple[_Carried, int]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+    draws: int = 0  # calls of `dropout`
     # The words of `decay` on parameters, by name.
     decays: dict[str, str] = field(default_factory=dict)
 
@@ -247,6 +248,7 @@ class _SegmentBuilder:
         self.refs: list[Ref] = []
         self._bound: dict[str, Value] = {}
         self._count: Value | None = None  # not among the names of the program, which may have a `count` too
+        self._keys: Value | None = None  # of random draws
         self._carried_out: list[Value] = []
         self._statistics: list[tuple[Value, Ref]] = []
         self.layers = 0
@@ -281,6 +283,18 @@ class _SegmentBuilder:
     @property
     def sequences(self) -> int:
         return self.model.resolved.config.batch
+
+    def draw(self) -> tuple[Value, int]:
+        if self._keys is None:
+            name = fresh(f"{self.segment.name}.keys", {*self.model.arrays, *RESERVED})
+            config = self.model.resolved.config
+            layers = ((self.layers, Affine(0, ((LAYER, 1),))),) if self.layers else ()
+            indices = ((config.calls, Affine(0, ((MICROBATCH, 1),))), *layers)
+            kind = TensorType((self.model.sizes["batch"],), DType.I32)
+            array = self.model.add(Array(name, kind, Kind.INPUT, tuple(n for n, _ in indices)))
+            self._keys = self._argument("keys", array, tuple(i for _, i in indices))
+        self.model.draws += 1
+        return self._keys, self.model.draws - 1
 
     def count_tokens(self, chosen: Value, dropped: Value) -> None:
         extents = (self.layers,) if self.layers else ()

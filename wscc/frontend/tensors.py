@@ -20,6 +20,7 @@ from wscc.ir.op import Value
 # The constructors of operations that take tensors alone and give one.
 _PLAIN: Final[Mapping[str, Callable[..., Value]]] = {
     "embedding": nn.embedding, "project": nn.project, "mean": nn.mean, "concat": nn.concat, "first": nn.first,
+    "weigh": nn.weigh,
 }  # fmt: skip
 
 
@@ -33,6 +34,9 @@ class Frame(Protocol):
 
     def count(self) -> Value:
         """The number of valid labels of the whole batch."""
+
+    def draw(self) -> tuple[Value, int]:
+        """The keys [batch] of random draws of this call, and the number of the draw."""
 
     def count_tokens(self, chosen: Value, dropped: Value) -> None:
         """Add to the statistics of a step, of each expert the tokens that chose it and those that it dropped."""
@@ -192,25 +196,14 @@ class Scope:
                 return nn.split(b, args[0], results, hints=hints, span=span)
             case "attention":
                 return (nn.attention(b, *args, causal="causal" in flags, span=span),)
+            case "dropout":
+                return (self._dropout(args[0], options, span),)
             case "rope":
-                return (nn.rope(b, args[0], **options, span=span),)
+                return (nn.rope(b, args[0], interleaved="interleaved" in flags, **options, span=span),)
             case "router" | "route" | "dispatch" | "experts" | "combine" | "balance" | "z_loss":
                 return self._of_experts(name, args, options, flags, span)
             case "cross_entropy":
-                logits, labels, *weights = args
-                if labels is not self.frame.tensor(ast.Name("labels", span=operands[1].span)):
-                    raise fail(
-                        Code.STRUCTURE,
-                        f"`{expression(operands[1])}` is not the input `labels`, whose valid entries the loss counts",
-                        operands[1].span,
-                        help="give the input `labels`",
-                    )
-                return (
-                    nn.cross_entropy(
-                        b, logits, labels, self.frame.count(), weights=next(iter(weights), None),
-                        smoothing=options.get("smoothing", 0.0), z_loss=options.get("z_loss", 0.0), span=span,
-                    ),
-                )  # fmt: skip
+                return (self._cross_entropy(args, operands[1], options, span),)
             case "transpose":
                 raise fail(
                     Code.SHAPE, "`transpose` is a view: it stands to the right of `@`", span,
@@ -220,6 +213,27 @@ class Scope:
                 own = BUILTINS[name]
                 attrs = {**own.defaults, **options}
                 return (nn.elementwise(b, name, *args, attrs=attrs, rows=own.rows, span=span),)
+
+    def _cross_entropy(
+        self, args: list[Value], second: ast.Expr, options: Mapping[str, float], span: Span
+    ) -> Value:
+        logits, labels, *weights = args
+        if labels is not self.frame.tensor(ast.Name("labels", span=second.span)):
+            raise fail(
+                Code.STRUCTURE,
+                f"`{expression(second)}` is not the input `labels`, whose valid entries the loss counts", second.span,
+                help="give the input `labels`",
+            )  # fmt: skip
+        return nn.cross_entropy(
+            self.frame.builder, logits, labels, self.frame.count(), weights=next(iter(weights), None),
+            smoothing=options.get("smoothing", 0.0), z_loss=options.get("z_loss", 0.0), span=span,
+        )  # fmt: skip
+
+    def _dropout(self, x: Value, options: Mapping[str, float], span: Span) -> Value:
+        if "rate" not in options:
+            raise fail(Code.ARGUMENTS, "`dropout` has no `rate`", span, help="write `dropout(x, rate = 0.1)`")
+        keys, salt = self.frame.draw()
+        return nn.dropout(self.frame.builder, x, keys, salt=salt, rate=options["rate"], span=span)
 
     def _of_experts(
         self, name: str, args: list[Value], options: Mapping[str, float], flags: set[str], span: Span

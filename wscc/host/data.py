@@ -31,7 +31,8 @@ def counted(batch: Mapping[str, NDArray[Any]]) -> int:
 class Batches:
     """The batches of all steps: `batch(step)`, from 0. Without `rows`, tokens are drawn from the seed.
 
-    A batch has every input by name, of shape [micro-batches, *shape] and the input's type.
+    A batch has every input by name, of shape [micro-batches, *shape] and the input's type; keys of random draws, of
+    shape [micro-batches, layers, *shape], no two of which are the same in 2^31.
     """
 
     inputs: tuple[Input, ...]
@@ -40,25 +41,33 @@ class Batches:
 
     def batch(self, step: int) -> Batch:
         """The batch of a step. `CompileError` W503 if there are no rows, and no input is used as a token."""
+        keys = {i.name: _keys(i, self.seed, step) for i in self.inputs if i.is_key}
         if self.rows is None:
-            return self._random(step)
+            return self._random(step) | keys
         rows, seed = self.rows, self.seed
-        return {i.name: _cut(i, rows.take(i, rows.of_step(step, i.batch, seed))) for i in self.inputs}
+        return {i.name: _cut(i, rows.take(i, rows.of_step(step, i.batch, seed))) for i in self.data} | keys
+
+    @property
+    def data(self) -> tuple[Input, ...]:
+        """The inputs that data are bound to."""
+        return tuple(i for i in self.inputs if not i.is_key)
 
     def validation(self) -> Iterator[Batch]:
         """The rows that are held out, each once; where they end within a batch, all labels of its rest are ignored."""
         if self.rows is None:
             return
         held_out, count = self.rows.held_out, self.inputs[0].batch
+        nothing_drops = {i.name: np.full_like(_keys(i, 0, 0), -1) for i in self.inputs if i.is_key}
         for first in range(0, len(held_out), count):
             numbers = held_out[first : first + count]
             rest = count - len(numbers)
-            yield {i.name: _cut(i, _padded(i, self.rows.take(i, numbers), rest)) for i in self.inputs}
+            taken = {i.name: _cut(i, _padded(i, self.rows.take(i, numbers), rest)) for i in self.data}
+            yield taken | nothing_drops
 
     def _random(self, step: int) -> Batch:
         """Windows of `positions` tokens, each with the token after its last; floats are standard normal."""
-        window = max((i.positions for i in self.inputs if not i.dtype.is_float), default=0) + 1
-        return {i.name: _cut(i, self._random_rows(i, step, window)) for i in self.inputs}
+        window = max((i.positions for i in self.data if not i.dtype.is_float), default=0) + 1
+        return {i.name: _cut(i, self._random_rows(i, step, window)) for i in self.data}
 
     def _random_rows(self, item: Input, step: int, window: int) -> NDArray[Any]:
         if item.dtype.is_float:
@@ -82,6 +91,16 @@ class Batches:
                 help="give `embedding` or `cross_entropy` an input",
             )
         return min(sizes)
+
+
+def _keys(item: Input, seed: int, step: int) -> NDArray[Any]:
+    """A key for each sequence of a step and each layer, from 0 to 2^31 - 1, that no strategy and no cut in
+    micro-batches changes: their number in the run, which the seed permutes."""
+    shape = (*item.layers, item.microbatches, *item.shape)
+    count = int(np.prod(shape))
+    numbers = np.arange(step * count, (step + 1) * count, dtype=np.uint64) ^ key("dropout", seed, item.name)
+    keys = (numbers & np.uint64(2**31 - 1)).astype(np.int32).reshape(shape)
+    return np.ascontiguousarray(np.moveaxis(keys, len(item.layers), 0))
 
 
 def _cut(item: Input, rows: NDArray[Any]) -> NDArray[Any]:

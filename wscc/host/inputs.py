@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from wscc.ir.array import Kind
+from wscc.ir.array import Array, Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op
 from wscc.ir.step import calls
@@ -20,7 +20,8 @@ class Input:
     """An input array: `shape` is (sequences of one micro-batch, positions...), in `microbatches` micro-batches.
 
     Its integers number rows of a table or columns of logits, all below `below` (0: none is used so); where it
-    `ignores`, `wscc.ir.ops.IGNORED` takes no part in the loss.
+    `ignores`, `wscc.ir.ops.IGNORED` takes no part in the loss. Keys of random draws (`is_key`) are no data: the host
+    makes them for each step, for each of `layers` if these differ.
     """
 
     name: str
@@ -29,6 +30,8 @@ class Input:
     dtype: DType = DType.I32
     below: int = 0
     ignores: bool = False
+    is_key: bool = False
+    layers: tuple[int, ...] = ()
 
     @property
     def positions(self) -> int:
@@ -43,18 +46,25 @@ class Input:
 
 def inputs_of(graph: Module) -> tuple[Input, ...]:
     """The inputs of a graph-level module, with what the ops that read them allow."""
-    return tuple(
-        _input(graph, a.name, prod(a.extents), a.type.shape, a.type.dtype)
-        for a in graph.arrays
-        if a.kind is Kind.INPUT
-    )
+    return tuple(_input(graph, a) for a in graph.arrays if a.kind is Kind.INPUT)
 
 
-def _input(graph: Module, name: str, microbatches: int, shape: tuple[int, ...], dtype: DType) -> Input:
-    uses = [*_uses(graph, name)]
+def _input(graph: Module, a: Array) -> Input:
+    uses = [*_uses(graph, a.name)]
     sizes = [size for procedure, op in uses for size in _indexed(procedure, op)]
     ignores = bool(uses) and all(op.definition.ignores for _, op in uses)
-    return Input(name, microbatches, shape, dtype, min(sizes, default=0), ignores)
+    is_key = any(op.definition.keys for _, op in uses)
+    microbatches, *layers = a.extents
+    return Input(
+        a.name,
+        microbatches,
+        a.type.shape,
+        a.type.dtype,
+        min(sizes, default=0),
+        ignores,
+        is_key,
+        tuple(layers),
+    )
 
 
 def _uses(graph: Module, name: str) -> Iterator[tuple[Procedure, Op]]:

@@ -10,11 +10,13 @@ from wscc.huggingface.rotary import Rotary
 @dataclass(frozen=True, slots=True)
 class Experts:
     """A mixture of `count` experts in place of the feed-forward part, of which a token goes through `chosen`;
-    `renormalise`: their gates sum to one."""
+    `renormalise`: their gates sum to one; `shared`: the width of the expert that every token goes through, with a gate
+    of its own, if there is one."""
 
     count: int
     chosen: int
     renormalise: bool
+    shared: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +25,12 @@ class Architecture:
 
     `rotary`: its rotary positions, or None where positions are learned. `rms`: norms are RMSNorm, else LayerNorm.
     `gated`: SwiGLU of two matrices, else `activation` of one. `head_size` is the width of one head. `biased` are
-    the linear layers with a bias: of `qkv`, `o`, `mlp`. `fused`: queries, keys and values are one matrix, and so
-    are both of SwiGLU. `normed`: queries and keys have norms of their own. `parallel`: the feed-forward part reads
-    what attention reads, not what attention made; `shared`: by the same norm. `window`: the positions that
-    attention looks back on, itself among them, if there is a limit. `padding`: the token whose row of the embedding
-    gets no gradient in PyTorch, if there is one. `experts`: if there are any, `ffn` is the width of each.
+    the linear layers with a bias: of `qkv`, `o`, `mlp`. `fused`: queries, keys and values are one matrix. `normed`: the
+    norms of queries and keys, of each `head` with one gain, of `each` head with its own (LayerNorm), or over `all`
+    heads. `parallel`: the feed-forward part reads what attention reads, not what attention made; `shared`: by the same
+    norm. `norms`: what ends the names of the two norms of a layer. `head_bias`: the head has a bias. `window`: the
+    positions that attention looks back on, itself among them, if there is a limit. `padding`: the token whose row of
+    the embedding gets no gradient in PyTorch, if there is one. `experts`: if there are any, `ffn` is the width of each.
     `seq`: the length asked for.
     """
 
@@ -49,9 +52,11 @@ class Architecture:
     rotary: Rotary | None = None
     rms: bool = False
     fused: bool = False
-    normed: bool = False
+    normed: str = ""
     parallel: bool = False
     shared: bool = False
+    norms: tuple[str, str] = ("1", "2")
+    head_bias: bool = False
     window: int | None = None
     padding: int | None = None
     experts: Experts | None = None
@@ -67,6 +72,7 @@ class Architecture:
         """The number of elements of all matrices and tables."""
         networks = self.experts.count if self.experts else 1
         per_layer = 2 * self.d * self.head_size * (self.heads + self.kv)
-        per_layer += networks * self.d * self.ffn * (3 if self.gated else 2)
+        widths = networks * self.ffn + (self.experts.shared or 0 if self.experts else 0)
+        per_layer += self.d * widths * (3 if self.gated else 2)
         tables = self.vocab * (1 if self.tied else 2) + (0 if self.rotary else self.positions)
         return self.layers * per_layer + tables * self.d

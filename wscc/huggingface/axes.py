@@ -2,6 +2,7 @@
 
     Axes("d c h e", "d (c h e)")        ours [768, 3, 12, 64], theirs [768, 2304]
     Axes("d k g e", "(k g e) d")        ours [64, 2, 2, 16], theirs [64, 64], transposed
+    Axes("d k e", "k e d", joined=1)    ours [64, 2, 16]; theirs is a part of [2, rows, 64], its axes to `rows` merged
 
 Invariant: `to_ours(to_theirs(x), x.shape) == x` for every x of the right rank.
 """
@@ -24,11 +25,13 @@ Shape = tuple[int, ...]
 @dataclass(frozen=True)
 class Axes:
     """A pair of layouts. `ours` names each axis of the program's tensor; `theirs` the axes of the checkpoint's, with
-    names that share an axis in parentheses. `pad` unused rows come before the first of theirs."""
+    names that share an axis in parentheses. `pad` unused rows come before the first of theirs. `joined`: theirs is one
+    of several parts that follow one another along that axis of one tensor, in which the axes up to it are merged."""
 
     ours: str
     theirs: str
     pad: int = 0
+    joined: int | None = None
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -66,3 +69,16 @@ class Axes:
         if self.pad:
             merged = np.concatenate([np.zeros((self.pad, *shape[1:]), value.dtype), merged])
         return np.ascontiguousarray(merged)
+
+    def part_of(self, whole: Tensor, shape: Shape, start: int) -> Tensor:
+        """Their tensor for ours of the shape `shape`, the part from `start` on of the `joined` axis of `whole`."""
+        assert self.joined is not None
+        first, rest = self.their_shape(shape)[: self.joined], self.their_shape(shape)[self.joined + 1 :]
+        rows = self.their_shape(shape)[self.joined]
+        apart = whole.reshape(*first, -1, *rest)
+        return apart[(slice(None),) * self.joined + (slice(start, start + rows),)]
+
+    def merged(self, shape: Shape) -> Shape:
+        """The shape, as that of the whole of several parts, in the file."""
+        assert self.joined is not None
+        return (prod(shape[: self.joined + 1]), *shape[self.joined + 1 :])

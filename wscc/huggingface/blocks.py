@@ -77,10 +77,11 @@ def _rotary(a: Architecture, w: str) -> list[str]:
     """The lines of a layer with rotary positions: attention, and the feed-forward part behind or beside it."""
     attention = f"project(attention(q, k, v, causal), wo){_plus(a, 'o', 'bo')}"
     declared, lines, result = _feed_forward(a, w)
+    before, between = a.norms
     if not a.shared:
-        declared, lines = [*norm_parameters(a, "2"), *declared], [f"h = {norm(a, '2')}", *lines]
+        declared, lines = [*norm_parameters(a, between), *declared], [f"h = {norm(a, between)}", *lines]
     return [
-        *norm_parameters(a, "1"), *(_fused_heads(a, w) if a.fused else _heads(a, w)),
+        *norm_parameters(a, before), *(_fused_heads(a, w) if a.fused else _heads(a, w)),
         f"y = {attention}" if a.parallel else f"x = x + {attention}", "",
         *declared, *lines, f"x = x + {'y + ' if a.parallel else ''}{result}",
     ]  # fmt: skip
@@ -101,7 +102,16 @@ def _mixture(a: Architecture, w: str) -> tuple[list[str], list[str], str]:
         "y = dispatch(h, slots)",
         "y = experts(swiglu(experts(y, wgate), experts(y, wup)), wdown)",
     ]
-    return declared, lines, "combine(y, gates, slots)"
+    if a.experts.shared is None:
+        return declared, lines, "combine(y, gates, slots)"
+    declared += [
+        f"param ws : [d] {w}  # the gate of the expert that all tokens go through",
+        f"param wsgate : [d, shared] {w}",
+        f"param wsup : [d, shared] {w}",
+        f"param wsdown : [shared, d] {w}",
+    ]
+    lines.append("z = swiglu(h @ wsgate, h @ wsup) @ wsdown")
+    return declared, lines, "combine(y, gates, slots) + weigh(z, sigmoid(project(h, ws)))"
 
 
 def _size(a: Architecture) -> str:
@@ -120,7 +130,7 @@ def _turned(a: Architecture, x: str) -> str:
     """`rope` of x with the model's options."""
     assert a.rotary is not None
     options = "".join(f", {name} = {number(float(value))}" for name, value in a.rotary.options.items())
-    return f"rope({x}{options})"
+    return f"rope({x}{', interleaved' if a.rotary.interleaved else ''}{options})"
 
 
 def _heads(a: Architecture, w: str) -> list[str]:
@@ -132,13 +142,15 @@ def _heads(a: Architecture, w: str) -> list[str]:
         for name, dims in shapes.items()
         for line in (f"param {name} : {dims} {w}", *_bias(a, "qkv", f"b{name[1]}", dims.replace("[d, ", "[")))
     ]
-    gains = [f"param g{t} : [{e}] init ones" for t in "qk" if a.normed]
+    own = {"q": f"[kv, heads / kv, {e}]", "k": f"[kv, {e}]"}
+    gains = [f"param g{t} : {f'[{e}]' if a.normed == 'head' else own[t]} init ones" for t in "qk" if a.normed]
     q, k, v = (f"project(h, w{t}){_plus(a, 'qkv', f'b{t}')}" for t in "qkv")
     if a.normed:
-        q, k = (f"rmsnorm({x}, g{t}{_eps(a)})" for t, x in (("q", q), ("k", k)))
+        kind = "layernorm({x}{eps}) * g{t}" if a.normed == "each" else "rmsnorm({x}, g{t}{eps})"
+        q, k = (kind.format(x=x, t=t, eps=_eps(a)) for t, x in (("q", q), ("k", k)))
     return [
         *matrices, *gains, f"param wo : [kv, heads / kv, {e}, d] {w}", *_bias(a, "o", "bo", "[d]"),
-        f"h = {norm(a, '1')}", f"q = {_turned(a, q)}", f"k = {_turned(a, k)}", f"v = {v}",
+        f"h = {norm(a, a.norms[0])}", f"q = {_turned(a, q)}", f"k = {_turned(a, k)}", f"v = {v}",
     ]  # fmt: skip
 
 
@@ -159,9 +171,6 @@ def _feed_forward(a: Architecture, w: str) -> tuple[list[str], list[str], str]:
         return _mixture(a, w)
     down = [f"param wdown : [ffn, d] {w}", *_bias(a, "mlp", "bdown", "[d]")]
     end = f" @ wdown{_plus(a, 'mlp', 'bdown')}"
-    if a.gated and a.fused:
-        split = "gate, up = split(project(h, wgateup))"
-        return [f"param wgateup : [d, 2, ffn] {w}", *down], [split], f"swiglu(gate, up){end}"
     up = [f"param wup : [d, ffn] {w}", *_bias(a, "mlp", "bup", "[ffn]"), *down]
     if not a.gated:
         return up, [], f"{a.activation}(h @ wup{_plus(a, 'mlp', 'bup')}){end}"

@@ -32,7 +32,8 @@ class Parameter(Protocol):
 @dataclass(frozen=True, slots=True)
 class Mapped:
     """One parameter of a family. `theirs` is the checkpoint's name without the family's prefix; `{}` is the number of
-    the layer. An `optional` parameter (a bias, a separate head) is in some models of the family only. Rows of
+    the layer, and `{n}` of what has a tensor each there (experts, heads): our first `apart` dimensions, of which `axes`
+    says nothing. An `optional` parameter (a bias, a separate head) is in some models of the family only. Rows of
     `positions` do not depend on how many there are: of a longer table the first are those of a shorter sequence."""
 
     ours: str
@@ -40,6 +41,12 @@ class Mapped:
     axes: Axes
     optional: bool = False
     positions: bool = False
+    apart: int = 0
+
+    @property
+    def rank(self) -> int:
+        """The dimensions of our tensor."""
+        return self.apart + self.axes.rank
 
     @property
     def layered(self) -> bool:
@@ -48,13 +55,15 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family of models. `prefixes` of the names in a file: the first is written, any is read. `unused` matches names,
-    without prefix, of tensors in a checkpoint that are no weights (masks, frequencies)."""
+    """A family of models, those of the names `kinds` before all others. `prefixes` of the names in a file: the first is
+    written, any is read. `unused` matches names, without prefix, of tensors in a checkpoint that are no weights (masks,
+    frequencies)."""
 
     name: str
     prefixes: tuple[str, ...]
     tensors: tuple[Mapped, ...]
     unused: re.Pattern[str]
+    kinds: tuple[str, ...] = ()
 
     @property
     def head(self) -> str:
@@ -70,12 +79,14 @@ class Family:
         declared, actual = self.by_name, {p.name: p for p in parameters}
         required = {m.ours for m in self.tensors if not m.optional}
         return required <= set(actual) <= set(declared) and all(
-            len(p.type.shape) == declared[name].axes.rank and len(p.extents) == int(declared[name].layered)
+            len(p.type.shape) == declared[name].rank and len(p.extents) == int(declared[name].layered)
             for name, p in actual.items()
         )
 
 
 HEAD = "head"  # the output matrix where it is not the embedding; in a file it never has a prefix
+_HEAD_BIAS: Final = "bhead"
+UNPREFIXED: Final = (HEAD, _HEAD_BIAS)
 EMBEDDING: Final = "wte"
 _HEAD = Mapped(HEAD, "lm_head.weight", LINEAR, optional=True)
 
@@ -134,45 +145,100 @@ OPT: Final = Family(
 )
 # Query head k * groups + g shares the keys and values of head k, there as here; both turn the pair (i, i + e/2).
 _SHARED, _SHARED_BIAS = Axes("d k g e", "(k g e) d"), Axes("k g e", "(k g e)")
-LLAMA: Final = Family(
-    "llama",  # and Qwen2, Qwen3, Mistral, Granite and StableLM, whose names are the same
-    ("model.", ""),
-    (
+_FREQUENCIES: Final = re.compile(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
+_ATTENTION: Final = (
+    Mapped("block.g1", "layers.{}.input_layernorm.weight", VECTOR),
+    Mapped("block.b1", "layers.{}.input_layernorm.bias", VECTOR, optional=True),
+    *_layer("wq", "bq", "layers.{}.self_attn.q_proj", _SHARED, _SHARED_BIAS, optional=True),
+    *_layer("wk", "bk", "layers.{}.self_attn.k_proj", _HEADS, _HEADS_BIAS, optional=True),
+    *_layer("wv", "bv", "layers.{}.self_attn.v_proj", _HEADS, _HEADS_BIAS, optional=True),
+    *_layer("wo", "bo", "layers.{}.self_attn.o_proj", Axes("k g e d", "d (k g e)"), optional=True),
+    Mapped("block.g2", "layers.{}.post_attention_layernorm.weight", VECTOR, optional=True),
+    Mapped("block.b2", "layers.{}.post_attention_layernorm.bias", VECTOR, optional=True),
+)
+# The norms of queries and keys, of each head with one gain.
+_HEAD_NORMS: Final = (
+    Mapped("block.gq", "layers.{}.self_attn.q_norm.weight", VECTOR, optional=True),
+    Mapped("block.gk", "layers.{}.self_attn.k_norm.weight", VECTOR, optional=True),
+)
+_GATED: Final = (
+    *_layer("wgate", "bgate", "layers.{}.mlp.gate_proj", LINEAR, optional=True),
+    *_layer("wup", "bup", "layers.{}.mlp.up_proj", LINEAR, optional=True),
+    *_layer("wdown", "bdown", "layers.{}.mlp.down_proj", LINEAR, optional=True),
+)
+
+
+def _like_llama(name: str, *tensors: Mapped, kinds: tuple[str, ...] = ()) -> Family:
+    """A family whose names are those of Llama but for attention and the feed-forward part."""
+    ends = (
         Mapped(EMBEDDING, "embed_tokens.weight", TABLE),
-        Mapped("block.g1", "layers.{}.input_layernorm.weight", VECTOR),
-        Mapped("block.b1", "layers.{}.input_layernorm.bias", VECTOR, optional=True),
-        Mapped("block.gq", "layers.{}.self_attn.q_norm.weight", VECTOR, optional=True),
-        Mapped("block.gk", "layers.{}.self_attn.k_norm.weight", VECTOR, optional=True),
-        *_layer("wq", "bq", "layers.{}.self_attn.q_proj", _SHARED, _SHARED_BIAS, optional=True),
-        *_layer("wk", "bk", "layers.{}.self_attn.k_proj", _HEADS, _HEADS_BIAS, optional=True),
-        *_layer("wv", "bv", "layers.{}.self_attn.v_proj", _HEADS, _HEADS_BIAS, optional=True),
-        *_layer("wo", "bo", "layers.{}.self_attn.o_proj", Axes("k g e d", "d (k g e)"), optional=True),
-        Mapped("block.g2", "layers.{}.post_attention_layernorm.weight", VECTOR, optional=True),
-        Mapped("block.b2", "layers.{}.post_attention_layernorm.bias", VECTOR, optional=True),
-        *_layer("wgate", "bgate", "layers.{}.mlp.gate_proj", LINEAR, optional=True),
-        *_layer("wup", "bup", "layers.{}.mlp.up_proj", LINEAR, optional=True),
-        *_layer("wdown", "bdown", "layers.{}.mlp.down_proj", LINEAR, optional=True),
         Mapped("gf", "norm.weight", VECTOR),
         Mapped("bf", "norm.bias", VECTOR, optional=True),
         _HEAD,
-    ),
-    re.compile(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq"),
+    )
+    return Family(name, ("model.", ""), (*ends, *tensors), _FREQUENCIES, kinds or (name,))
+
+
+def _mixture(router: str, experts: str, gate: str, up: str, down: str) -> tuple[Mapped, ...]:
+    """A mixture whose experts have tensors of their own."""
+    return (
+        Mapped("block.wr", f"layers.{{}}.{router}.weight", LINEAR),
+        *(
+            Mapped(f"block.{ours}", f"layers.{{}}.{experts}.{{n}}.{theirs}.weight", LINEAR, apart=1)
+            for ours, theirs in (("wgate", gate), ("wup", up), ("wdown", down))
+        ),
+    )
+
+
+LLAMA: Final = _like_llama("llama", *_ATTENTION, *_HEAD_NORMS, *_GATED)  # and Qwen2, Qwen3, Mistral, Granite
+STABLELM: Final = _like_llama(
+    "stablelm",
+    *_ATTENTION,
+    # A tensor for each head.
+    Mapped("block.gq", "layers.{}.self_attn.q_layernorm.norms.{n}.weight", VECTOR, optional=True, apart=2),
+    Mapped("block.gk", "layers.{}.self_attn.k_layernorm.norms.{n}.weight", VECTOR, optional=True, apart=1),
+    *_GATED,
 )
-PHI3: Final = Family(
+_QKV: Final = "layers.{}.self_attn.qkv_proj.weight"
+_GATE_UP: Final = "layers.{}.mlp.gate_up_proj.weight"
+PHI3: Final = _like_llama(
     "phi3",
-    ("model.", ""),
-    (
-        Mapped(EMBEDDING, "embed_tokens.weight", TABLE),
-        Mapped("block.g1", "layers.{}.input_layernorm.weight", VECTOR),
-        Mapped("block.wqkv", "layers.{}.self_attn.qkv_proj.weight", Axes("d c h e", "(c h e) d")),
-        Mapped("block.wo", "layers.{}.self_attn.o_proj.weight", Axes("h e d", "d (h e)")),
-        Mapped("block.g2", "layers.{}.post_attention_layernorm.weight", VECTOR),
-        Mapped("block.wgateup", "layers.{}.mlp.gate_up_proj.weight", Axes("d c f", "(c f) d")),
-        Mapped("block.wdown", "layers.{}.mlp.down_proj.weight", LINEAR),
-        Mapped("gf", "norm.weight", VECTOR),
-        _HEAD,
+    Mapped("block.g1", "layers.{}.input_layernorm.weight", VECTOR),
+    Mapped("block.wq", _QKV, Axes("d k g e", "(k g e) d", joined=0)),
+    Mapped("block.wk", _QKV, Axes("d k e", "(k e) d", joined=0)),
+    Mapped("block.wv", _QKV, Axes("d k e", "(k e) d", joined=0)),
+    Mapped("block.wo", "layers.{}.self_attn.o_proj.weight", Axes("k g e d", "d (k g e)")),
+    Mapped("block.g2", "layers.{}.post_attention_layernorm.weight", VECTOR),
+    Mapped("block.wgate", _GATE_UP, Axes("i o", "o i", joined=0)),
+    Mapped("block.wup", _GATE_UP, Axes("i o", "o i", joined=0)),
+    Mapped("block.wdown", "layers.{}.mlp.down_proj.weight", LINEAR),
+)
+MIXTRAL: Final = _like_llama(
+    "mixtral",
+    *_ATTENTION,
+    *_mixture("block_sparse_moe.gate", "block_sparse_moe.experts", "w1", "w3", "w2"),
+)
+_EXPERTS: Final = _mixture("mlp.gate", "mlp.experts", "gate_proj", "up_proj", "down_proj")
+QWEN_MOE: Final = _like_llama(
+    "qwen_moe",
+    *_ATTENTION,
+    *_HEAD_NORMS,
+    *_EXPERTS,
+    # The expert of all tokens.
+    Mapped("block.ws", "layers.{}.mlp.shared_expert_gate.weight", Axes("d", "() d"), optional=True),
+    *(
+        Mapped(f"block.ws{part}", f"layers.{{}}.mlp.shared_expert.{part}_proj.weight", LINEAR, optional=True)
+        for part in ("gate", "up", "down")
     ),
-    re.compile(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq"),
+    kinds=("qwen2_moe", "qwen3_moe"),
+)
+OLMOE: Final = _like_llama(
+    "olmoe",
+    *_ATTENTION,
+    # Norms over all heads.
+    Mapped("block.gq", "layers.{}.self_attn.q_norm.weight", _SHARED_BIAS),
+    Mapped("block.gk", "layers.{}.self_attn.k_norm.weight", _HEADS_BIAS),
+    *_EXPERTS,
 )
 GPT_NEOX: Final = Family(
     "gpt_neox",
@@ -194,10 +260,66 @@ GPT_NEOX: Final = Family(
     ),
     re.compile(r"layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)"),
 )  # fmt: skip
-FAMILIES: Final = (GPT2, OPT, LLAMA, PHI3, GPT_NEOX)
+GPTJ: Final = Family(
+    "gptj",
+    ("transformer.", ""),
+    (
+        Mapped(EMBEDDING, "wte.weight", TABLE),
+        *_norm("block.g1", "block.b1", "h.{}.ln_1"),
+        Mapped("block.wq", "h.{}.attn.q_proj.weight", _SHARED),
+        Mapped("block.wk", "h.{}.attn.k_proj.weight", _HEADS),
+        Mapped("block.wv", "h.{}.attn.v_proj.weight", _HEADS),
+        Mapped("block.wo", "h.{}.attn.out_proj.weight", Axes("k g e d", "d (k g e)")),
+        *_layer("wup", "bup", "h.{}.mlp.fc_in", LINEAR),
+        *_layer("wdown", "bdown", "h.{}.mlp.fc_out", LINEAR),
+        *_norm("gf", "bf", "ln_f"),
+        _HEAD,
+        Mapped(_HEAD_BIAS, "lm_head.bias", VECTOR),
+    ),
+    re.compile(r"h\.\d+\.attn\.(bias|masked_bias|embed_positions)"),
+    ("gptj",),
+)
 
 
-def family_of(parameters: Iterable[Parameter]) -> Family | None:
-    """The family that has parameters of these names and ranks, or None."""
+def _of_falcon(weight: str, bias: str, layouts: tuple[str, str]) -> tuple[Mapped, ...]:
+    """Rows of one matrix, in which each head of keys and values follows the queries that it serves."""
+    theirs, (ours, rows) = "h.{}.self_attention.query_key_value", layouts
+    return (
+        Mapped(f"block.{weight}", f"{theirs}.weight", Axes(f"d {ours}", f"{rows} d", joined=1)),
+        Mapped(f"block.{bias}", f"{theirs}.bias", Axes(ours, rows, joined=1), optional=True),
+    )
+
+
+FALCON: Final = Family(
+    "falcon",
+    ("transformer.", ""),
+    (
+        Mapped(EMBEDDING, "word_embeddings.weight", TABLE),
+        *(
+            Mapped(f"block.{ours}{place}", f"h.{{}}.{theirs}.{part}", VECTOR, optional=True)
+            for place, theirs in (
+                ("1", "input_layernorm"), ("2", "post_attention_layernorm"), ("attn", "ln_attn"), ("mlp", "ln_mlp"),
+            )
+            for ours, part in (("g", "weight"), ("b", "bias"))
+        ),
+        *_of_falcon("wq", "bq", ("k g e", "k (g e)")),
+        *_of_falcon("wk", "bk", ("k e", "k e")),
+        *_of_falcon("wv", "bv", ("k e", "k e")),
+        *_layer("wo", "bo", "h.{}.self_attention.dense", Axes("k g e d", "d (k g e)"), optional=True),
+        *_layer("wup", "bup", "h.{}.mlp.dense_h_to_4h", LINEAR, optional=True),
+        *_layer("wdown", "bdown", "h.{}.mlp.dense_4h_to_h", LINEAR, optional=True),
+        *_norm("gf", "bf", "ln_f"),
+        _HEAD,
+    ),
+    re.compile(r"(?!)"),
+    ("falcon",),
+)  # fmt: skip
+FAMILIES: Final = (GPT2, OPT, LLAMA, MIXTRAL, QWEN_MOE, OLMOE, STABLELM, PHI3, GPT_NEOX, GPTJ, FALCON)
+
+
+def family_of(parameters: Iterable[Parameter], model: str = "") -> Family | None:
+    """The family that has parameters of these names and ranks, or None; of several that of the model's name, else the
+    first."""
     params = tuple(parameters)
-    return next((f for f in FAMILIES if f.fits(params)), None)
+    fitting = [f for f in FAMILIES if f.fits(params)]
+    return next((f for f in fitting if model in f.kinds), next(iter(fitting), None))

@@ -13,7 +13,7 @@ _PLAIN: Final = frozenset({"rope_theta", "partial_rotary_factor"})  # fields of 
 @dataclass(frozen=True, slots=True)
 class Rotary:
     """The options of `rope`. `width`: the elements of a head that are turned, or None for all; `factor`, `low`, `high`
-    and `original` scale frequencies, not at all if `factor` is 1."""
+    and `original` scale frequencies, not at all if `factor` is 1. `interleaved`: neighbours are turned, not halves."""
 
     theta: float
     width: int | None = None
@@ -21,6 +21,7 @@ class Rotary:
     low: float = 1.0
     high: float = 4.0
     original: float = 0.0
+    interleaved: bool = False
 
     @property
     def options(self) -> dict[str, float]:

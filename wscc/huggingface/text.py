@@ -33,6 +33,10 @@ _TITLES = {
     "phi3": "Phi-3",
     "gpt_neox": "GPT-NeoX",
     "stablelm": "StableLM",
+    "falcon": "Falcon",
+    "gptj": "GPT-J",
+    "olmoe": "OLMoE",
+    "qwen2_moe": "Qwen2-MoE",
 }
 
 
@@ -72,8 +76,6 @@ def imported(config: Config, seq: int | None = None) -> Imported:
 
 def _notes(a: Architecture, dropout: bool) -> Iterator[str]:
     """What a person who trains the program should know."""
-    if a.experts:
-        yield "weights of its checkpoints are not read: each expert is a tensor of its own there"
     if dropout:
         yield "the config asks for dropout; training here has none"
     if a.padding is not None:
@@ -87,8 +89,8 @@ def _notes(a: Architecture, dropout: bool) -> Iterator[str]:
 def _opening(a: Architecture, plan: Setup, notes: tuple[str, ...]) -> str:
     lines = [
         f"# {_TITLES[a.kind]} as its config.json describes it."
-        + ("" if a.experts else " Keep the names of the parameters: by them `--weights`"),
-        *([] if a.experts else ["# and `--save` of `wscc run` know which tensors of a checkpoint they are."]),
+        + " Keep the names of the model and of its parameters: by",
+        "# them `--weights` and `--save` of `wscc run` know which tensors of a checkpoint they are.",
     ]
     lines += [
         f"# {line}" for note in notes for line in textwrap.wrap(f"{note[:1].upper()}{note[1:]}.", _WIDTH - 2)
@@ -114,7 +116,7 @@ def _model(a: Architecture) -> str:
     if a.head_size * a.heads != a.d:
         sizes["e"] = a.head_size
     if a.experts:
-        sizes["experts"] = a.experts.count
+        sizes |= {"experts": a.experts.count, **({"shared": a.experts.shared} if a.experts.shared else {})}
     sizes |= {"ffn": a.ffn, "vocab": a.vocab, "seq": length(a)}
     w = f"init normal({number(a.std)})"
     head = "transpose(wte)" if a.tied else "head"
@@ -124,7 +126,8 @@ def _model(a: Architecture) -> str:
         *([] if a.rotary else [f"param wpe : [seq, d] {w}{positions_comment(a)}"]), "",
         "x = embedding(tokens, wte)" + ("" if a.rotary else " + wpe"), "repeat layers as block {",
         *layer(a, w), "}", "", *norm_parameters(a, "f"), *([] if a.tied else [f"param head : [d, vocab] {w}"]),
-        f"loss cross_entropy({norm(a, 'f')} @ {head}, labels)", "}",
+        *(["param bhead : [vocab] init zeros"] if a.head_bias else []),
+        f"loss cross_entropy({norm(a, 'f')} @ {head}{' + bhead' if a.head_bias else ''}, labels)", "}",
     ]  # fmt: skip
     return "\n".join(lines)
 

@@ -7,7 +7,8 @@ missing, surplus or of another shape in one message.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import numpy as np
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.huggingface.axes import Axes, Shape, Tensor
 from wscc.huggingface.checkpoint import READABLE, Checkpoint, refuse_unwritable, write
-from wscc.huggingface.families import EMBEDDING, HEAD, Family, Parameter, family_of
+from wscc.huggingface.families import EMBEDDING, HEAD, UNPREFIXED, Family, Mapped, Parameter, family_of
 from wscc.huggingface.parts import Parts, open_checkpoint
 
 Index = tuple[int, ...]
@@ -26,8 +27,9 @@ _PIECE: Final = 1 << 22  # elements compared at once
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One tensor of a file: element `index` of our array `ours`; `axes` is None if both have the same layout. The file
-    may have more rows of `positions`."""
+    """One tensor of a file: element `index` of our array `ours`, and of that tensor what stands at `inner`; `axes` is
+    None if both have the same layout. The file may have more rows of `positions`. Of a tensor that several of ours are
+    parts of (`Axes.joined`), it is the part from `start` of the joined axis, which has `total` rows."""
 
     ours: str
     index: Index
@@ -35,9 +37,25 @@ class Entry:
     shape: Shape
     axes: Axes | None
     positions: bool = False
+    inner: Index = ()
+    start: int = 0
+    total: int = 0
+
+    @property
+    def is_part(self) -> bool:
+        return self.axes is not None and self.axes.joined is not None
 
     @property
     def their_shape(self) -> Shape:
+        """The shape of the tensor in the file."""
+        if self.axes and self.axes.joined is not None:
+            at, whole = self.axes.joined, self.own_shape
+            return self.axes.merged((*whole[:at], self.total, *whole[at + 1 :]))
+        return self.own_shape
+
+    @property
+    def own_shape(self) -> Shape:
+        """The shape of what is ours of it."""
         return self.axes.their_shape(self.shape) if self.axes else self.shape
 
     def fits(self, shape: Shape) -> bool:
@@ -53,33 +71,61 @@ class Entry:
         return f"`{self.theirs}` {list(shape)}, not {list(self.their_shape)}{limit}"
 
 
-def entries(parameters: Iterable[Parameter], prefix: str | None = None) -> tuple[Entry, ...]:
-    """Every tensor of a file of these parameters; its names have `prefix`, or the family's first.
+def entries(parameters: Iterable[Parameter], prefix: str | None = None, model: str = "") -> tuple[Entry, ...]:
+    """Every tensor of a file of these parameters, or part of one; its names have `prefix`, or the first of the family,
+    which the name of the model decides where several fit.
 
     W505 if two would have one name.
     """
     params = tuple(parameters)
-    family = family_of(params)
-    out = {e.theirs: e for p in params for e in _entries_of(p, family, prefix)}
-    for e in (e for p in params for e in _entries_of(p, family, prefix)):
-        if out[e.theirs] != e:
+    family = family_of(params, model)
+    found = _joined([e for p in params for e in _entries_of(p, family, prefix)], family)
+    out = {(e.theirs, e.start): e for e in found}
+    for e in found:
+        other = out[e.theirs, e.start]
+        if other != e:
             raise fail(
                 Code.WEIGHTS,
-                f"`{e.ours}` and `{out[e.theirs].ours}` would both be called `{e.theirs}` in a file of weights",
+                f"`{e.ours}` and `{other.ours}` would both be called `{e.theirs}` in a file of weights",
                 help="give the `repeat` or the `block` another name",
             )
     return tuple(out.values())
+
+
+def _joined(found: list[Entry], family: Family | None) -> list[Entry]:
+    """The entries with the places of those that are parts of one tensor, which follow one another as in the family."""
+    order = {m.ours: n for n, m in enumerate(family.tensors)} if family else {}
+    sizes: dict[str, dict[str, int]] = {}
+    for e in sorted((e for e in found if e.is_part), key=lambda e: order[e.ours]):
+        assert e.axes
+        assert e.axes.joined is not None
+        sizes.setdefault(e.theirs, {})[e.ours] = e.own_shape[e.axes.joined]
+    out = []
+    for e in found:
+        if e.is_part:
+            parts = sizes[e.theirs]
+            before = list(parts).index(e.ours)
+            e = replace(e, start=sum(list(parts.values())[:before]), total=sum(parts.values()))
+        out.append(e)
+    return out
 
 
 def _entries_of(p: Parameter, family: Family | None, prefix: str | None) -> Iterator[Entry]:
     mapped = family.by_name[p.name] if family else None
     for index in np.ndindex(*p.extents):
         if family and mapped:
-            name_prefix = "" if mapped.ours == HEAD else family.prefixes[0] if prefix is None else prefix
-            theirs = name_prefix + mapped.theirs.format(*index)
-            yield Entry(p.name, index, theirs, p.type.shape, mapped.axes, mapped.positions)
+            first = family.prefixes[0] if prefix is None else prefix
+            yield from _mapped(p, index, mapped, "" if mapped.ours in UNPREFIXED else first)
         else:
             yield Entry(p.name, index, _own_name(p.name, index), p.type.shape, None)
+
+
+def _mapped(p: Parameter, index: Index, mapped: Mapped, prefix: str) -> Iterator[Entry]:
+    """The tensors of an element of a family's parameter: one, or one for each index of those that stand apart."""
+    shape = p.type.shape
+    for n, inner in enumerate(np.ndindex(*shape[: mapped.apart])):
+        theirs = prefix + mapped.theirs.format(*index, n=n)
+        yield Entry(p.name, index, theirs, shape[mapped.apart :], mapped.axes, mapped.positions, inner)
 
 
 def _own_name(name: str, index: Index) -> str:
@@ -91,24 +137,30 @@ def _own_name(name: str, index: Index) -> str:
 class Weights:
     """A checkpoint that fits a program."""
 
-    def __init__(self, path: Path, parameters: Iterable[Parameter]) -> None:
-        """Open a file. W505 if it does not hold exactly these parameters, W002 if it cannot be read."""
+    def __init__(self, path: Path, parameters: Iterable[Parameter], model: str = "") -> None:
+        """Open a file for a model of that name. W505 if it does not hold exactly these parameters, W002 if it cannot be
+        read."""
         params = tuple(parameters)
-        family = family_of(params)
+        family = family_of(params, model)
         self.file = open_checkpoint(path)
         prefix = _prefix(family, self.file) if family else ""
-        self._entries = {(e.ours, e.index): e for e in entries(params, prefix)}
-        mistakes = _mistakes(self._entries.values(), self.file, family, prefix)
+        found = entries(params, prefix, model)
+        self._entries: dict[tuple[str, Index], list[Entry]] = {}
+        for e in found:
+            self._entries.setdefault((e.ours, e.index), []).append(e)
+        mistakes = _mistakes(found, self.file, family, prefix)
         if mistakes:
             raise _misfit(path, mistakes, family)
         if family and family.head in self.file.shapes and (HEAD, ()) not in self._entries:
-            _refuse_another_head(self.file, family.head, self._entries[EMBEDDING, ()].theirs)
+            _refuse_another_head(self.file, family.head, self._entries[EMBEDDING, ()][0].theirs)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What of the file is left out, in words."""
         longer = {
-            e: self.file.shapes[e.theirs][0] - e.their_shape[0] for e in self._entries.values() if e.positions
+            e: self.file.shapes[e.theirs][0] - e.their_shape[0]
+            for (e, *_) in self._entries.values()
+            if e.positions
         }
         return tuple(
             f"`{e.theirs}` has {e.shape[0] + more} positions, of which the first {e.shape[0]} are read"
@@ -118,11 +170,20 @@ class Weights:
 
     def read(self, name: str, index: Index, dtype: np.dtype[Any]) -> Tensor:
         """One element of an array, of our shape, in `dtype`; W505 if it has numbers that are not finite in it."""
-        entry = self._entries[name, index]
+        found = self._entries[name, index]
+        if not found[0].inner:
+            return self._read(found[0], dtype)
+        counts = [n + 1 for n in found[-1].inner]
+        parts = np.stack([self._read(e, dtype) for e in found])
+        return parts.reshape(*counts, *parts.shape[1:])
+
+    def _read(self, entry: Entry, dtype: np.dtype[Any]) -> Tensor:
         with np.errstate(over="ignore"):  # becomes an infinity, which is reported
             value = self.file.read(entry.theirs)
             if entry.positions:
                 value = value[: entry.their_shape[0]]
+            if entry.axes and entry.is_part:
+                value = entry.axes.part_of(value, entry.shape, entry.start)
             value = value.astype(dtype, copy=False)
         if not np.isfinite(value).all():
             raise fail(
@@ -199,33 +260,46 @@ def _equal(a: Tensor, b: Tensor) -> bool:
     )
 
 
-def refuse_unsavable(path: Path, parameters: Iterable[Parameter]) -> None:
+def refuse_unsavable(path: Path, parameters: Iterable[Parameter], model: str = "") -> None:
     """Raise the errors that `save` would raise: before training, not after."""
     refuse_unwritable(path)
-    entries(parameters)
+    entries(parameters, model=model)
 
 
-def save(path: Path, parameters: Iterable[Parameter], read: Callable[[str, Index], Tensor]) -> None:
-    """Write every parameter to a file; `read(name, index)` gives one element of an array.
+def save(
+    path: Path, parameters: Iterable[Parameter], read: Callable[[str, Index], Tensor], model: str = ""
+) -> None:
+    """Write every parameter of a model of that name to a file; `read(name, index)` gives one element of an array.
 
     W002 if it cannot be written. What `Weights` would refuse raises what it raises, and takes no file's place.
     """
     params = tuple(parameters)
     out: dict[str, Tensor] = {}
-    for e in entries(params):
-        value = read(e.ours, e.index)
-        if not np.isfinite(value).all():
-            raise fail(
-                Code.WEIGHTS, f"`{e.theirs}` holds what is no finite number: `{path}` is not written",
-                help="save the weights of a step before training diverged",
-            )  # fmt: skip
-        out[e.theirs] = e.axes.to_theirs(value) if e.axes else np.ascontiguousarray(value)
-    write(path, out, lambda new: _read_all(new, params))
+    for (ours, index), found in groupby(entries(params, model=model), lambda e: (e.ours, e.index)):
+        element = read(ours, index)
+        for e in found:
+            _put(out, path, e, element[e.inner])
+    write(path, out, lambda new: _read_all(new, params, model))
 
 
-def _read_all(path: Path, parameters: tuple[Parameter, ...]) -> None:
+def _put(out: dict[str, Tensor], path: Path, e: Entry, value: Tensor) -> None:
+    """Put our `value` into the tensors `out` of a file `path`."""
+    if not np.isfinite(value).all():
+        raise fail(
+            Code.WEIGHTS, f"`{e.theirs}` holds what is no finite number: `{path}` is not written",
+            help="save the weights of a step before training diverged",
+        )  # fmt: skip
+    theirs = e.axes.to_theirs(value) if e.axes else np.ascontiguousarray(value)
+    if e.axes and e.is_part:
+        whole = out.setdefault(e.theirs, np.empty(e.their_shape, value.dtype))
+        e.axes.part_of(whole, e.shape, e.start)[...] = theirs
+    else:
+        out[e.theirs] = theirs
+
+
+def _read_all(path: Path, parameters: tuple[Parameter, ...], model: str) -> None:
     """Read a file of weights to its end."""
-    weights = Weights(path, parameters)
+    weights = Weights(path, parameters, model)
     for p in parameters:
         for index in np.ndindex(*p.extents):
             weights.read(p.name, index, p.type.dtype.numpy)

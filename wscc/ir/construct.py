@@ -7,6 +7,7 @@ may raise `ShapeMismatch`; the front end adds the span and the words.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Final
 
 from wscc.diagnostics import NO_SPAN, Span
@@ -72,8 +73,14 @@ def cast(b: Builder, x: Value, dtype: DType, *, span: Span = NO_SPAN) -> Value:
 
 def project(b: Builder, x: Value, w: Value, *, hint: str = "project", span: Span = NO_SPAN) -> Value:
     """A contraction of the longest run of trailing dimensions of `x`, behind batch and sequence, with which `w`
-    begins: `b s k, k c h e -> b s c h e`, `b s h e, h e n -> b s n`."""
+    begins: `b s k, k c h e -> b s c h e`, `b s h e, h e n -> b s n`. By a vector, one number for each position."""
     xs, ws = x.type.shape, w.type.shape
+    if (
+        len(ws) == 1 and xs[-1:] == ws and len(xs) > 1
+    ):  # no matrix: a product of one column is no work to split
+        names = leading(len(xs))
+        rule = f"{' '.join(names)} -> {' '.join(names[:-1])}"
+        return b.one("sum", [binary(b, "mul", x, w, span=span)], rule, hints=[hint], span=span)
     depth = next(
         (n for n in range(min(max(len(xs) - 2, 1), len(ws)), 0, -1) if xs[len(xs) - n :] == ws[:n]), 0
     )
@@ -158,11 +165,51 @@ def embedding(b: Builder, ids: Value, table: Value, *, span: Span = NO_SPAN) -> 
     return b.one("embedding", [ids, table], f"{rows}, v@ d -> {rows} d", hints=["embedding"], span=span)
 
 
+def weigh(b: Builder, x: Value, w: Value, *, span: Span = NO_SPAN) -> Value:
+    """`x` [b, s, *] times a number for each position, `w` [b, s]: `b s d, b s -> b s d`."""
+    lead = rank_of(w)
+    if x.type.shape[:lead] != w.type.shape:
+        raise ShapeMismatch(f"`weigh`: {list(x.type.shape)} does not begin as {list(w.type.shape)}")
+    names = leading(rank_of(x))
+    return b.one(
+        "mul",
+        [x, w],
+        f"{' '.join(names)}, {' '.join(names[:lead])} -> {' '.join(names)}",
+        hints=["weigh"],
+        span=span,
+    )
+
+
 def norm(b: Builder, kind: str, x: Value, *params: Value, eps: float = 1e-5, span: Span = NO_SPAN) -> Value:
-    """`layernorm(x, gain, bias)` or `rmsnorm(x, gain)` over the last dimension."""
+    """`layernorm(x, gain, bias)` or `rmsnorm(x, gain)` over the last dimension; over all of the gain's dimensions, the
+    last ones of x, if it has several. Gains that are left out are ones, and biases zeros."""
+    inner = rank_of(params[0]) if params else 1
+    if kind == "rmsnorm" and 1 < inner <= rank_of(x) - 2 and x.type.shape[-inner:] == params[0].type.shape:
+        return _norm_of_several(b, x, params[0], eps=eps, span=span)
+    for value in (1.0, 0.0)[len(params) : 2 if kind == "layernorm" else 1]:
+        sizes, dtypes = {"d": x.type.shape[-1]}, [x.type.dtype]
+        left_out = b.one(
+            "fill", [], " -> d", sizes=sizes, dtypes=dtypes, attrs={"value": value}, hints=[kind], span=span
+        )
+        params = (*params, left_out)
     rows = " ".join(leading(rank_of(x) - 1))
     rule = f"{rows} d!{', d' * len(params)} -> {rows} d"
     return b.one(kind, [x, *params], rule, attrs={"eps": eps}, hints=[kind], span=span)
+
+
+def _norm_of_several(b: Builder, x: Value, gain: Value, *, eps: float, span: Span) -> Value:
+    """`rmsnorm` over the dimensions of the gain, as sums that axes may split: one number crosses for each row."""
+    inner = rank_of(gain)
+    names = leading(rank_of(x))
+    whole, rows = " ".join(names), " ".join(names[:-inner])
+    wide = cast(b, x, DType.F64 if x.type.dtype is DType.F64 else DType.F32, span=span)
+    squares = binary(b, "mul", wide, wide, span=span)
+    squares = b.one("sum", [squares], f"{whole} -> {rows}", hints=["squares"], span=span)
+    mean_square = scale(b, squares, 1 / prod(gain.type.shape), span=span)
+    root = b.one("rsqrt", [mean_square], f"{rows} -> {rows}", attrs={"eps": eps}, hints=["rsqrt"], span=span)
+    return binary(
+        b, "mul", cast(b, weigh(b, wide, root, span=span), x.type.dtype, span=span), gain, span=span
+    )
 
 
 # Options of `rope` that scale frequencies, with the values that leave them alone (the bands are those of Llama 3.1).
@@ -175,6 +222,7 @@ def rope(
     *,
     theta: float = 10000.0,
     width: float | None = None,
+    interleaved: bool = False,
     span: Span = NO_SPAN,
     **scaling: float,
 ) -> Value:
@@ -183,20 +231,23 @@ def rope(
     `width`: how many elements of a head are turned, the first; all if it is not given. `factor`: frequencies are
     divided by it; with `original`, only those that turn less than `low` times in so many positions, those that turn
     more than `high` times not at all, and those between in part (Llama 3.1, `rope_type` `llama3` of `transformers`).
+    `interleaved`: neighbours are turned, (2i, 2i + 1), as the paper and GPT-J have it, not halves, (i, i + e/2).
     """
     if rank_of(x) < 3:
         raise ShapeMismatch(f"`rope` needs [batch, seq, ..., e], not {list(x.type.shape)}")
     if x.type.shape[-1] % 2:
         raise ShapeMismatch(f"`rope` turns the last dimension in pairs, and {x.type.shape[-1]} is odd")
     attrs: dict[str, Attr] = {"theta": theta, "sign": 1.0}
-    if width is not None or scaling:
-        attrs |= _rope_options(x.type.shape[-1], width, {**_ROPE_SCALING, **scaling})
+    if width is not None or scaling or interleaved:
+        attrs |= _rope_options(x.type.shape[-1], width, {**_ROPE_SCALING, **scaling}, interleaved)
     heads = [f"h{n}" for n in range(rank_of(x) - 3)]
     term = " ".join(["b", "s@", *heads, "e!"])
     return b.one("rope", [x], f"{term} -> {term}", attrs=attrs, hints=["rope"], span=span)
 
 
-def _rope_options(size: int, width: float | None, scaling: Mapping[str, float]) -> dict[str, Attr]:
+def _rope_options(
+    size: int, width: float | None, scaling: Mapping[str, float], interleaved: bool
+) -> dict[str, Attr]:
     """The optional attributes of a `rope` of heads of `size`, none if they are neutral."""
     turned = size if width is None else width
     if turned != int(turned) or not 0 < turned <= size or turned % 2:
@@ -207,8 +258,27 @@ def _rope_options(size: int, width: float | None, scaling: Mapping[str, float]) 
         raise ShapeMismatch(
             "`rope` needs a `factor` above 0 and 0 <= `low` < `high`, and no negative `original`"
         )
-    neutral = turned == size and scaling["factor"] == 1
-    return {} if neutral else {"width": int(turned), **scaling}
+    neutral = turned == size and scaling["factor"] == 1 and not interleaved
+    return {} if neutral else {"width": int(turned), **scaling, "interleaved": int(interleaved)}
+
+
+def dropout(b: Builder, x: Value, keys: Value, *, rate: float, salt: int, span: Span = NO_SPAN) -> Value:
+    """Elements of `x` [b, s, *] are 0 with probability `rate`, and the others divided by what is left of 1 (Srivastava
+    et al. 2014): by the key [b] of their sequence, the number `salt` of the op and their place in the sequence."""
+    if rank_of(x) < 2 or x.type.shape[:1] != keys.type.shape:
+        raise ShapeMismatch(f"`dropout` takes [batch, ...], not {list(x.type.shape)}")
+    if not 0 <= rate <= 1 - 2**-20:
+        raise ShapeMismatch(f"`dropout` needs 0 <= `rate` < 1, not {rate:g}")
+    term = " ".join(f"{f}@" * (i > 0) or f for i, f in enumerate(leading(rank_of(x))))
+    attrs: dict[str, Attr] = {"rate": rate, "salt": salt}
+    return b.one(
+        "dropout",
+        [x, keys],
+        f"{term}, {term.split()[0]} -> {term}",
+        attrs=attrs,
+        hints=["dropout"],
+        span=span,
+    )
 
 
 def attention(b: Builder, q: Value, k: Value, v: Value, *, causal: bool, span: Span = NO_SPAN) -> Value:

@@ -38,7 +38,7 @@ class OpDef:
     a forward procedure and has a derivative.
     `moments`: of an optimizer, the names of the state that it keeps for each weight; its operands are the weight,
     its moments, its gradient, the squared norm of all gradients and the step. `options`: attributes behind the others
-    that it has all of, or none where all are neutral.
+    that it has all of, or none where all are neutral. `keys`: among its integers, those that number random draws.
     """
 
     name: str
@@ -65,6 +65,7 @@ class OpDef:
     has_weight: bool = False
     moments: tuple[str, ...] | None = None
     options: Mapping[str, type] = field(default_factory=dict)
+    keys: tuple[int, ...] = ()
 
 
 def _backward(
@@ -125,8 +126,20 @@ _ALL: Final = (
     *_unary("gelu"),
     *_unary("gelu_erf"),
     *_unary("relu"),
+    *_unary("sigmoid"),
+    OpDef(name="rsqrt", rule="* -> *", attrs={"eps": float}),
+    _backward("rsqrt_bwd", "*, * -> *", attrs={"eps": float}),
     OpDef(name="swiglu", rule="*, * -> *"),
     _backward("swiglu_bwd", "*, *, * -> *, *"),
+    # -- dropout: by the key of each sequence, the op's own number (`salt`) and the place in the sequence
+    OpDef(
+        name="dropout",
+        rule="b *@, b -> b *@",
+        attrs={"rate": float, "salt": int},
+        integers=(1,),
+        keys=(1,),
+        positional=True,
+    ),
     # -- normalisation, positions, tables
     OpDef(name="layernorm", rule="* d!, d, d -> * d", attrs={"eps": float}),
     _backward("layernorm_bwd", "* d!, d, * d -> * d, d, d", attrs={"eps": float}),
@@ -137,7 +150,14 @@ _ALL: Final = (
         rule="b s@ * e! -> b s@ * e!",
         linear=True,
         attrs={"theta": float, "sign": float},
-        options={"width": int, "factor": float, "low": float, "high": float, "original": float},
+        options={
+            "width": int,
+            "factor": float,
+            "low": float,
+            "high": float,
+            "original": float,
+            "interleaved": int,
+        },
         positional=True,
     ),
     OpDef(name="embedding", rule="*, v@ d -> * d", integers=(0,), table=1, streamable=True, has_weight=True),

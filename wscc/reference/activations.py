@@ -51,6 +51,11 @@ SEMANTICS: Final[dict[str, Semantics]] = {
     "gelu": _pointwise(lambda x: x * _gelu_gate(x), _gelu_slope),
     "gelu_erf": _pointwise(lambda x: x * _normal_cdf(x), _gelu_erf_slope),
     "relu": _pointwise(lambda x: np.where(x > 0, x, 0), lambda x: (x > 0).astype(x.dtype)),
+    "sigmoid": _pointwise(_sigmoid, lambda x: _sigmoid(x) * _sigmoid(-x)),
+    "rsqrt": Semantics(
+        lambda op, xs: [(xs[0] + float(op.attr("eps"))) ** -0.5],
+        lambda op, xs, ys, dys: [-0.5 * dys[0] * (xs[0] + float(op.attr("eps"))) ** -1.5],
+    ),
     "swiglu": Semantics(
         lambda op, xs: [xs[0] * _sigmoid(xs[0]) * xs[1]],
         lambda op, xs, ys, dys: [dys[0] * xs[1] * _silu_slope(xs[0]), dys[0] * xs[0] * _sigmoid(xs[0])],

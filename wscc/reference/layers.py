@@ -46,8 +46,8 @@ def _over_rows(x: Array) -> Array:
 
 
 def _turn(op: Op, x: Array, direction: float) -> Array:
-    """Each pair (i, i + e/2), as a complex number, turned by direction x sign x position x theta^(-2i/e); of the first
-    `width` elements alone, if the op has that."""
+    """Each pair (i, i + e/2), or (2i, 2i + 1) if `interleaved`, as a complex number, turned by direction x sign x
+    position x theta^(-2i/e); of the first `width` elements alone, if the op has that."""
     is_part = "width" in dict(op.attrs)
     width = int(op.attr("width")) if is_part else x.shape[-1]
     half = width // 2
@@ -57,6 +57,10 @@ def _turn(op: Op, x: Array, direction: float) -> Array:
         speeds = _slowed(op, speeds)
     angles = direction * sign * np.arange(x.shape[1])[:, None] * speeds
     unit = np.exp(1j * angles).reshape(x.shape[1], *[1] * (x.ndim - 3), half)
+    if is_part and op.attr("interleaved"):
+        turned = (x[..., 0:width:2] + 1j * x[..., 1:width:2]) * unit
+        pairs = np.stack([turned.real, turned.imag], -1).reshape(*x.shape[:-1], width)
+        return np.concatenate([pairs, x[..., width:]], -1).astype(x.dtype)
     turned = (x[..., :half] + 1j * x[..., half:width]) * unit
     return np.concatenate([turned.real, turned.imag, x[..., width:]], -1).astype(x.dtype)
 

@@ -14,7 +14,7 @@ from wscc.ir.module import Mode, Module, Procedure
 from wscc.ir.op import Op, Value
 from wscc.ir.step import Call, walk
 from wscc.ir.types import DType
-from wscc.reference import activations, arithmetic, attention, experts, layers, loss
+from wscc.reference import activations, arithmetic, attention, dropout, experts, layers, loss
 from wscc.reference.noise import Noise
 from wscc.reference.semantics import Array, Precision, Semantics, wide
 
@@ -22,6 +22,7 @@ SEMANTICS: Final[dict[str, Semantics]] = {
     **arithmetic.SEMANTICS,
     **activations.SEMANTICS,
     **layers.SEMANTICS,
+    **dropout.SEMANTICS,
     **attention.SEMANTICS,
     **loss.SEMANTICS,
     **experts.SEMANTICS,

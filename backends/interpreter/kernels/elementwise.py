@@ -58,6 +58,44 @@ def relu_bwd(dx: Array, x: Array, dy: Array) -> None:
     np.multiply(dy, x > 0, out=dx)
 
 
+def sigmoid(y: Array, x: Array) -> None:
+    """y [*] = 1 / (1 + exp(-x [*]))."""
+    for y_block, x_block in blocks(0, y, x):
+        np.copyto(y_block, _sigmoid(x_block))
+
+
+def sigmoid_bwd(dx: Array, x: Array, dy: Array) -> None:
+    """dx [*] = dy [*] s (1 - s) with s = sigmoid(x [*])."""
+    for dx_block, x_block, dy_block in blocks(0, dx, x, dy):
+        s = _sigmoid(x_block)
+        slope = np.subtract(1, s, out=scratch_like("sigmoid.slope", s))
+        slope *= s
+        np.multiply(slope, dy_block, out=dx_block)
+
+
+def rsqrt(y: Array, x: Array, eps: float) -> None:
+    """y [*] = 1 / sqrt(x [*] + eps)."""
+    for y_block, x_block in blocks(0, y, x):
+        np.copyto(y_block, _rsqrt(x_block, eps))
+
+
+def rsqrt_bwd(dx: Array, x: Array, dy: Array, eps: float) -> None:
+    """dx [*] = -dy [*] / 2 (x [*] + eps)^(-3/2)."""
+    for dx_block, x_block, dy_block in blocks(0, dx, x, dy):
+        r = _rsqrt(x_block, eps)
+        cube = np.multiply(r, r, out=scratch_like("rsqrt.cube", r))
+        cube *= r
+        cube *= -0.5
+        np.multiply(cube, dy_block, out=dx_block)
+
+
+def _rsqrt(x: Array, eps: float) -> Array:
+    """1 / sqrt(x + eps), of the shape of x, in scratch."""
+    r = np.add(x, eps, out=scratch_like("rsqrt", x))
+    np.sqrt(r, out=r)
+    return np.reciprocal(r, out=r)
+
+
 def gelu(y: Array, x: Array) -> None:
     """y [*] = GELU of x [*] in the tanh approximation (Hendrycks and Gimpel 2016)."""
     for y_block, x_block in blocks(0, y, x):

@@ -119,30 +119,35 @@ def _finish(squares: Array, n: int, eps: float) -> Array:
 
 
 def rope(
-    y: Array, x: Array, theta: float, sign: float, start: int, width: int | None = None, *scaling: float
+    y: Array, x: Array, theta: float, sign: float, start: int, width: int | None = None, *options: float
 ) -> None:
     """y [b, s, *, e] = x [b, s, *, e] with pairs (i, i + e/2) turned by sign (start + s) theta^(-2i/e).
 
     Rotary positions (Su et al. 2021) in the half-split form of Llama, in f32 or f64. With `width`, the first elements
-    alone are turned, in its halves; `scaling` is `factor low high original` (`_scaled`).
+    alone are turned, in its halves; `options` is `factor low high original` (`_scaled`) and `interleaved`: neighbours
+    (2i, 2i + 1) are turned, not halves.
     """
     if width is not None and width < x.shape[-1]:
         y[..., width:] = x[..., width:]
         y, x = y[..., :width], x[..., :width]
     half = x.shape[-1] // 2
-    cosine, sine = _rotations(x.shape[1], half, theta, sign, start, x.dtype, scaling)
+    *scaling, interleaved = options or (0,)
+    cosine, sine = _rotations(x.shape[1], half, theta, sign, start, x.dtype, tuple(scaling))
+    first, second = (
+        (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(half), slice(half, None))
+    )
     shape = (x.shape[1], *[1] * (x.ndim - 3), half)
     cosine, sine = cosine.reshape(shape), sine.reshape(shape)
     for y_row, x_row in zip(y, x, strict=True):
-        lower, upper = x_row[..., :half], x_row[..., half:]
+        lower, upper = x_row[..., first], x_row[..., second]
         turned, product = scratch_like("rope.turned", lower), scratch_like("rope.product", lower)
         np.multiply(lower, cosine, out=turned)
         np.multiply(upper, sine, out=product)
         turned -= product
         np.multiply(lower, sine, out=product)  # before `lower` may be overwritten
-        np.multiply(upper, cosine, out=y_row[..., half:])
-        y_row[..., half:] += product
-        y_row[..., :half] = turned
+        np.multiply(upper, cosine, out=y_row[..., second])
+        y_row[..., second] += product
+        y_row[..., first] = turned
 
 
 @lru_cache(maxsize=256)

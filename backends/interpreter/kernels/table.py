@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from wscc.backends.interpreter.kernels import attention as attention
+from wscc.backends.interpreter.kernels import dropout as dropout
 from wscc.backends.interpreter.kernels import elementwise as elementwise
 from wscc.backends.interpreter.kernels import experts as experts
 from wscc.backends.interpreter.kernels import gemm as contraction
@@ -49,12 +50,17 @@ SEMANTICS: Final[dict[str, Kernel]] = {
     "gelu_erf_bwd": elementwise.gelu_erf_bwd,
     "relu": elementwise.relu,
     "relu_bwd": elementwise.relu_bwd,
+    "sigmoid": elementwise.sigmoid,
+    "sigmoid_bwd": elementwise.sigmoid_bwd,
+    "rsqrt": elementwise.rsqrt,
+    "rsqrt_bwd": elementwise.rsqrt_bwd,
     "swiglu": elementwise.swiglu,
     "swiglu_bwd": elementwise.swiglu_bwd,
     "layernorm": norm.layernorm,
     "layernorm_bwd": norm.layernorm_bwd,
     "rmsnorm": norm.rmsnorm,
     "rmsnorm_bwd": norm.rmsnorm_bwd,
+    "dropout": dropout.dropout,
     "rope": norm.rope,
     "softmax": attention.softmax,
     "merge": attention.merge,

@@ -20,6 +20,8 @@ Prepared = tuple[Callable[..., Any], tuple[Any, ...]]
 # Opcodes whose operands do not share their leading dimensions.
 _UNRELATED = frozenset({"sum", "post", "send"})
 _OPERAND = re.compile(r"\w+(?:\[([^\]]*)\])?")
+# Whose attributes speak of each dimension: none are merged.
+_APART = frozenset({"dropout"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def merged(opcode: str, views: Sequence[Shape]) -> tuple[Shape, ...]:
     spans = [_star(opcode, term, view) for term, view in zip(terms, views, strict=True)]
     starred = [i for i, span in enumerate(spans) if span is not None]
     _check_sizes(opcode, terms, views, spans)
-    if not starred:
+    if not starred or opcode in _APART:
         return tuple(views)
     stars = [views[i].strides[slice(*spans[i])] for i in starred]  # type: ignore[misc]
     first = spans[starred[0]]

@@ -135,8 +135,22 @@ _ALL: Final = (
     _row("gelu_erf_bwd", "dx", "x dy"),
     _row("relu", "y", "x", "", "max(x, 0)"),
     _row("relu_bwd", "dx", "x dy", "", "dy where x > 0, else 0"),
+    _row("sigmoid", "y", "x", "", "1 / (1 + exp(-x))"),
+    _row("sigmoid_bwd", "dx", "x dy"),
+    _row("rsqrt", "y", "x", "eps", "1 / sqrt(x + eps)"),
+    _row("rsqrt_bwd", "dx", "x dy", "eps"),
     _row("swiglu", "y", "a b", "", "a sigmoid(a) b"),
     _row("swiglu_bwd", "da db", "a b dy"),
+    _row(
+        "dropout",
+        "y[b,*]",
+        "x[b,*] key[b]",
+        "rate salt start strides",
+        "y = x / (1 - rate) where word p mod 4 of Philox4x32-10 of the counter p / 4 and the key (key, salt) is at "
+        "least 2^32 rate, else 0; p = start + sum of index x `strides` (text, '64,1') over the other dimensions; "
+        "y = x where key < 0",
+        integers="key",
+    ),
     # -- normalisation and positions
     _row("layernorm", "y[*,d]", "x[*,d] g[d] b[d]", "eps", "biased variance"),
     _row("layernorm_bwd", "dx[*,d] dg[d] db[d]", "x[*,d] g[d] dy[*,d]", "eps"),
@@ -149,8 +163,8 @@ _ALL: Final = (
         "theta sign start",
         "halves of e turned by sign (start + s) f, f = theta^(-2i/e), i < e/2 (the half-split form of Llama). With the "
         "options: of the first width elements alone, width for e, by f (t + (1 - t) / factor), t = (original f / 2 pi "
-        "- low) / (high - low) within 0 and 1",
-        options="width factor low high original",
+        "- low) / (high - low) within 0 and 1; interleaved=1 turns neighbours (2i, 2i + 1) instead",
+        options="width factor low high original interleaved",
     ),
     # -- attention pieces; scores [*,q,k]
     _row(

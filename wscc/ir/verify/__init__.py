@@ -148,9 +148,14 @@ def _rates(place: Place, a: Array, rates: Rates) -> Findings:
 
 
 def _input(train: Train, place: Place, a: Array) -> Findings:
-    """An input has an element for each micro-batch, and its first dimension are the sequences of one."""
+    """An input has an element for each micro-batch (and layer, if it holds keys of random draws), and its first
+    dimension are the sequences of one."""
     sequences = a.type.shape[0] if a.type.shape else 0
-    if a.extents != (train.microbatches,) or sequences * train.microbatches != train.batch:
+    if (
+        a.extents[:1] != (train.microbatches,)
+        or len(a.extents) > 2
+        or sequences * train.microbatches != train.batch
+    ):
         yield place.wrong(
             f"an input holds {list(a.extents)} x {sequences} sequences, and the training has {train.microbatches} "
             f"micro-batches of {train.batch // train.microbatches}"

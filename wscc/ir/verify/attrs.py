@@ -21,6 +21,9 @@ _OWN: Final[Mapping[str, Limits]] = {
     "low": Limits(least=0),
     "high": Limits(least=0, above=True),
     "original": Limits(least=0),
+    "interleaved": Limits(least=0, most=1, whole=True),
+    "rate": Limits(least=0, most=1 - 2**-20),
+    "salt": Limits(least=0, most=2**31, whole=True),
     "limit": Limits(least=0, most=2**56, whole=True),
     "time": Limits(least=0, most=2**56, whole=True),
 }

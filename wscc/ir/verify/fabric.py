@@ -27,11 +27,11 @@ _MESSAGES: Final = frozenset({"post", "send", "wait"})
 _INTEGERS: Final = frozenset(
     {
         "start", "q_start", "k_start", "e_start", "c_start", "capacity", "k", "limit", "warmup", "decay", "time",
-        "width",
+        "width", "interleaved", "salt",
     }
 )  # fmt: skip
 _FLAGS: Final = frozenset({"accumulate", "causal", "renormalise"})
-_TEXTS: Final = frozenset({"axes"})
+_TEXTS: Final = frozenset({"axes", "strides"})
 
 
 def check_fabric(module: Module, procedure: Procedure, earlier: Procedure | None = None) -> Findings:
@@ -166,7 +166,19 @@ def _wrong_shapes(definition: InstructionDef, k: Kernel) -> str | None:
             if not fits:
                 signature = f"{definition.writes} <- {definition.reads}"
                 return f"sizes {list(view.shape)} of `%{view.buffer}` do not fit `{name}` of `{signature}`"
+    if k.opcode == "dropout":
+        return _wrong_strides(k)
     return _wrong_sum(k) if k.opcode == "sum" else None
+
+
+def _wrong_strides(k: Kernel) -> str | None:
+    strides, rank = dict(k.attrs).get("strides"), len(k.reads[0].shape)
+    if not isinstance(strides, str):
+        return None  # reported as an attribute
+    numbers = strides.split(",") if strides else []
+    if len(numbers) != rank - 1 or not all(n.isdecimal() and len(n) < 16 for n in numbers):
+        return f"`strides` is `{strides}`, and `%{k.reads[0].buffer}` has {rank} dimensions"
+    return None
 
 
 def _wrong_sum(k: Kernel) -> str | None:
