@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Final
 
@@ -62,6 +62,12 @@ def write(machine: Machine, name: str, index: tuple[int, ...], value: Tensor) ->
     for die, address, slices, has_value in _places(t, index, machine.manifest):
         part = value[slices].astype(t.type.dtype.numpy)
         machine.store(die, address, part if has_value else _neutral(t, part))
+
+
+def write_edges(machine: Machine, edges: Mapping[str, Tensor]) -> None:
+    """Give each die its blocks of edges, by the name of their array."""
+    for name, whole in edges.items():
+        write(machine, name, (), whole)
 
 
 def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:

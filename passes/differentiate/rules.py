@@ -32,6 +32,16 @@ def _matmul(b: Backward, dys: Grads) -> Grads:
     return grads
 
 
+def _spmm(b: Backward, dys: Grads) -> Grads:
+    edges, x = b.op.operands
+    rule, dtypes = b.op.rule, [b.tape.grad_dtype(x)]
+    operands = [b.tape.forward(edges), result_gradient(dys)]
+    if not b.tape.needs_grad(x):
+        return [None, None]
+    grad = b.emit("spmm_bwd", operands, [rule.ins[0], rule.outs[0]], rule.ins[1:], dtypes, dict(b.op.attrs))
+    return [None, *grad]
+
+
 def _linear_pair(sign: float) -> Callable[[Backward, Grads], Grads]:
     def rule(b: Backward, dys: Grads) -> Grads:
         dy, out = result_gradient(dys), b.op.rule.outs[0]
@@ -288,6 +298,7 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "mean": _mean,
     "route": route,
     "dispatch": dispatch,
+    "spmm": _spmm,
     "combine": combine,
     "balance": of_logits("balance_bwd"),
     "z_loss": of_logits("z_loss_bwd"),

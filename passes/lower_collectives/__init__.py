@@ -22,6 +22,7 @@ from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import ALLGATHERS
 from wscc.passes.lower_collectives.algorithms import Algorithms
 from wscc.passes.lower_collectives.builder import FabricBuilder
+from wscc.passes.lower_collectives.edges import Edges
 from wscc.passes.lower_collectives.op_instance import OpInstance
 from wscc.passes.lower_collectives.ops import LOWERINGS, part_view
 from wscc.passes.lower_collectives.reshards import axis_groups, lower_reshard
@@ -68,13 +69,17 @@ class LowerCollectives(Pass):
         die = module.machine.die
         fast, tile = max(1, die.sram // _TEMPORARIES), die.tile
         algorithms = Algorithms(module, self.allgather, fast)
+        edges = Edges(module)
 
         def lowered(p: Procedure) -> Procedure:
+            listed = edges.arguments(p, args[p.name])
             bindings = _bindings(p, args[p.name], storage)
-            lowering = _ProcedureLowering(coordinates, algorithms, p, bindings, fast, tile)
+            lowering = _ProcedureLowering(coordinates, algorithms, p, bindings, fast, tile, edges, listed)
             return _on_dies(lowering.lower(), callers[p.name])
 
-        return module.with_(level=Level.FABRIC, procedures=tuple(map(lowered, module.procedures)))
+        return edges.bound(
+            module.with_(level=Level.FABRIC, procedures=tuple(map(lowered, module.procedures)))
+        )
 
 
 def _callers(module: Module) -> dict[str, Ints]:
@@ -133,7 +138,7 @@ class _ProcedureLowering:
 
     def __init__(
         self, coordinates: Coordinates, algorithms: Algorithms, procedure: Procedure, bindings: Bindings,
-        fast_bytes: int, tile: int,
+        fast_bytes: int, tile: int, edges: Edges, listed: dict[str, str],
     ) -> None:  # fmt: skip
         self.coordinates = coordinates
         self.mesh = mesh = coordinates.mesh
@@ -141,8 +146,13 @@ class _ProcedureLowering:
         self.procedure = procedure
         self.arguments = [self._argument(j, bindings) for j in range(len(procedure.outputs))]
         names = {v.name for v in procedure.inputs} | set(self.arguments)
-        self.build = FabricBuilder(mesh, {}, [], Names(names), fast_bytes, tile)
-        self.env = {v.name: whole_view(v.name, self._local(v), v.type.dtype) for v in procedure.inputs}
+        self.build = FabricBuilder(mesh, {}, [], Names(names), fast_bytes, tile, edges=edges)
+        # Lists of edges have the names of their arrays; blocks of them will be arguments instead.
+        self.listed = listed
+        self.env = {
+            v.name: whole_view(listed.get(v.name, v.name), self._local(v), v.type.dtype)
+            for v in procedure.inputs
+        }
         self.exclusive = bindings.exclusive
         self.destinations: dict[str, View] = {}
         self.accumulated: set[str] = set()
@@ -212,9 +222,18 @@ class _ProcedureLowering:
             Output(Value(f, o.value.type), o.mode)
             for f, o in zip(self.arguments, self.procedure.outputs, strict=True)
         )
+        inputs = [v for v in self.procedure.inputs if v.name not in self.listed]
+        inputs += self.build.arguments.values()
+        self.build.edges.read[self.procedure.name] = tuple(self.build.arguments)
         used = buffers_of(self.build.body)
         buffers: tuple[Buffer, ...] = tuple(b for b in self.build.buffers.values() if b.name in used)
-        return replace(self.procedure, outputs=outputs, buffers=buffers, body=tuple(self.build.body))
+        return replace(
+            self.procedure,
+            inputs=tuple(inputs),
+            outputs=outputs,
+            buffers=buffers,
+            body=tuple(self.build.body),
+        )
 
     def _return(self, argument: str, out: Output) -> None:
         target = whole_view(argument, self._local(out.value), out.value.type.dtype)

@@ -10,6 +10,7 @@ from typing import Final
 
 from wscc.ir.op import Op
 from wscc.ir.ops import OPS
+from wscc.ir.per_die import over, times_each
 from wscc.ir.views import View, arranged, indexed, repeated, sliced
 from wscc.passes.lower_collectives.attention import attention, attention_bwd, rope
 from wscc.passes.lower_collectives.gemm import gemm
@@ -170,6 +171,19 @@ def _fill(s: OpInstance) -> None:
     s.kernel("fill", s.writes, [], value=s.op.attr("value"))
 
 
+def _spmm(s: OpInstance) -> None:
+    """One instruction on the block of edges between the rows that a die has and those of its operand. A block without
+    edges adds nothing; only the first has to make zeros."""
+    m, n = s.rule.ins[1][1], s.rule.outs[0][1]
+    shape = s.size(n), s.size(m)
+    places = over(s.start(n), shape[0]), over(s.start(m), shape[1])
+    block = s.build.edges.block(s.reads[0].buffer, s.op, shape, places)
+    where = times_each(s.where, block.where) if s.accumulate[0] else s.where
+    if where != 0:
+        reads = [s.build.argument(block.entries), s.build.argument(block.weights), s.reads[1]]
+        s.build.kernel("spmm", s.writes, reads, {"accumulate": s.accumulate[0]}, where)
+
+
 SPECIAL: Final[dict[str, Lowering]] = {
     "matmul": _matmul,
     "matmul_add": _matmul_add,
@@ -201,6 +215,8 @@ SPECIAL: Final[dict[str, Lowering]] = {
     "dispatch_bwd": _slots("dispatch_bwd"),
     "combine": _slots("combine"),
     "combine_bwd": _slots("combine_bwd"),
+    "spmm": _spmm,
+    "spmm_bwd": _spmm,
     "adamw": _direct("adamw"),
     "sgd": _direct("sgd"),
 }

@@ -57,6 +57,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "dispatch_bwd": ("e@ b c@ d, b s! k!# -> b s! d",),
     "combine": ("b s! k!, b s! k!#, e@ b c@ d -> b s! d",),
     "combine_bwd": ("b s! k!, b s! k!#, e@ b c@ d, b s! d -> b s! k!, e@ b c@ d",),
+    "spmm": ("e! c!#, b m~@ d -> b n@ d",),
+    "spmm_bwd": ("e! c!#, b n@ d -> b m~@ d",),
     "tick": ("# -> #",),
     "adamw": ("*, *, *, *, , # -> *, *, *",),
     "sgd": ("*, *, , # -> *",),

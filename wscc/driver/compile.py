@@ -16,6 +16,7 @@ from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
+from wscc.driver.edges import with_edges
 from wscc.driver.pads import pads_report
 from wscc.driver.pipeline import Insertion, Observer, Pipeline, Timings, check
 from wscc.driver.proposals import Trials, proposing
@@ -55,7 +56,8 @@ class Compiled:
 
 def load(path: str, overrides: Overrides = NO_OVERRIDES) -> Module:
     """The forward module of a `.wsl` file. Raises `CompileError` (`UsageError` for a malformed override)."""
-    return elaborate(resolve(parse(read_source(path)), overrides))
+    graph = elaborate(resolve(parse(read_source(path)), overrides))
+    return with_edges(graph, _data(path, graph))
 
 
 def compile_file(
@@ -81,9 +83,11 @@ def compile_source(
     with proposing(Trials(file, overrides, level, choices, insertions)):
         resolved = resolve(file, overrides)
         graph = elaborate(resolved)
+        data = _data(source.name, graph)
+        graph = with_edges(graph, data)
         with placing_errors(resolved.config.strategy_span):
             return compile_graph(
-                graph, level, choices=choices, data=_data(source.name, graph), file=Path(source.name).name,
+                graph, level, choices=choices, data=data, file=Path(source.name).name,
                 observe=observe, insertions=insertions,
             )  # fmt: skip
 
@@ -104,7 +108,7 @@ def call_order_text(path: str, overrides: Overrides = NO_OVERRIDES, choices: Cho
 
 def graph_of(artifact: Artifact) -> Module:
     """The forward module that an artifact was compiled from. Raises `CompileError` where its text is damaged."""
-    return graph_module(artifact.graph)
+    return with_edges(graph_module(artifact.graph), artifact.data)
 
 
 @contextmanager
@@ -189,6 +193,7 @@ class _Linked:
             profile=profile,
             call_order=self._call_order,
             own_passes=self.own_passes,
+            edges=planned.contents,
         )
 
     @property

@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from wscc.backends.artifact.files import Artifact
 from wscc.diagnostics import Code, fail
 from wscc.host.data import Batch, counted
-from wscc.host.data_file import DataFile
+from wscc.host.data_file import Arrays, DataFile
 from wscc.host.inputs import LABELS, Input
 from wscc.host.rows import Data, Rows, rows_of
 
 
-def rows_of_run(artifact: Artifact, inputs: tuple[Input, ...], given: Data | None) -> Rows | None:
+def rows_of_run(
+    artifact: Artifact, inputs: tuple[Input, ...], given: Data | None, edges: Arrays
+) -> Rows | None:
     """The rows of the data given, or of the program's own; None if tokens come from the seed.
     `CompileError` W503 where they do not fit, or there are none to hold out."""
     train, data = artifact.manifest.train, given
     if data is None and artifact.data is not None:
         data = DataFile(train.data, artifact.data)
     if data is not None:
-        return rows_of(data, inputs, train)
+        return rows_of(data, inputs, train, edges)
     if train.validation_rows or train.validation_percent:
         raise fail(
             Code.DATA, "`validation` holds out rows of a file, and the program has no data",

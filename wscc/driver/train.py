@@ -19,6 +19,7 @@ from wscc.backends.interpreter import host_io
 from wscc.backends.interpreter.machine import Machine
 from wscc.driver.check import Checker, StepResult
 from wscc.driver.divergence import LOSS, Diverged, Watch
+from wscc.driver.edges import with_edges
 from wscc.driver.expert_load import ExpertLoad, loads
 from wscc.driver.run_data import DataUse, LabelCount, require_validation, rows_of_run
 from wscc.driver.widening import widens_results
@@ -65,14 +66,14 @@ class Trainer:
     def __init__(self, artifact: Artifact, options: RunOptions) -> None:
         self.options = options
         self.manifest = artifact.manifest
-        self.graph = graph_module(artifact.graph)
+        self.graph = with_edges(graph_module(artifact.graph), artifact.data)
         self.parameters = _parameters(self.graph)
         if options.save:
             refuse_unsavable(options.save, self.parameters)
         self.weights = _weights(options.weights, self.parameters)
         seed = options.seed if options.seed is not None else self.manifest.train.seed
         inputs = inputs_of(self.graph)
-        self.batches = Batches(inputs, seed, rows_of_run(artifact, inputs, options.data))
+        self.batches = Batches(inputs, seed, rows_of_run(artifact, inputs, options.data, self.graph.contents))
         self.labels = LabelCount()
         if options.validate_every:
             require_validation(self.batches.rows)
@@ -81,6 +82,7 @@ class Trainer:
         self.watch = Watch(self.machine, self.graph)
         self.seed, self.done = seed, 0
         host_io.initialise(self.machine, seed)
+        host_io.write_edges(self.machine, artifact.edges)
         for a in self.parameters if self.weights else ():
             for index in np.ndindex(*a.extents):
                 host_io.write(self.machine, a.name, index, self.first_weight(a, index))

@@ -14,6 +14,7 @@ from wscc.frontend.fmt import expression
 from wscc.frontend.shape_errors import Operand, shape_error
 from wscc.ir import construct as nn
 from wscc.ir import experts as moe
+from wscc.ir import graphs
 from wscc.ir.builder import Builder, ShapeMismatch
 from wscc.ir.op import Value
 
@@ -30,6 +31,9 @@ class Frame(Protocol):
 
     def tensor(self, name: ast.Name) -> Value | None:
         """The value that the name stands for, in the type of computation; None if it is not a tensor."""
+
+    def lists_edges(self, value: Value) -> bool:
+        """Whether a value is the edges of a graph."""
 
     def count(self) -> Value:
         """The number of valid labels of the whole batch."""
@@ -181,6 +185,7 @@ class Scope:
             call = str(BUILTINS[name])
             readers = [self.integers if i == INTEGERS[name] else self.floats for i in range(len(operands))]
             args = [read(a, call) for read, a in zip(readers, operands, strict=True)]
+            self._require_edges(name, operands[INTEGERS[name]], args[INTEGERS[name]])
         else:
             args = [self.floats(a) for a in operands]
         if name in _PLAIN:
@@ -194,6 +199,8 @@ class Scope:
                 return (nn.attention(b, *args, causal="causal" in flags, span=span),)
             case "rope":
                 return (nn.rope(b, args[0], **options, span=span),)
+            case "spmm":
+                return (graphs.spmm(b, *args, weights=next(iter(flags), "sum"), span=span),)
             case "router" | "route" | "dispatch" | "experts" | "combine" | "balance" | "z_loss":
                 return self._of_experts(name, args, options, flags, span)
             case "cross_entropy":
@@ -220,6 +227,16 @@ class Scope:
                 own = BUILTINS[name]
                 attrs = {**own.defaults, **options}
                 return (nn.elementwise(b, name, *args, attrs=attrs, rows=own.rows, span=span),)
+
+    def _require_edges(self, name: str, e: ast.Expr, value: Value) -> None:
+        """Raise W101 unless `spmm`, and it alone, has the edges of a graph as its argument of integers."""
+        if (name == "spmm") == self.frame.lists_edges(value):
+            return
+        wanted = "edges are wanted here" if name == "spmm" else "only `spmm` takes edges"
+        raise fail(
+            Code.SHAPE, f"`{expression(e)}` is {value.type}, and {wanted}", e.span,
+            help="declare `input adjacency : edges[count]`, and call `spmm(adjacency, x)`",
+        )  # fmt: skip
 
     def _of_experts(
         self, name: str, args: list[Value], options: Mapping[str, float], flags: set[str], span: Span

@@ -17,6 +17,7 @@ from wscc.backends.interpreter.kernels import attention as attention
 from wscc.backends.interpreter.kernels import elementwise as elementwise
 from wscc.backends.interpreter.kernels import experts as experts
 from wscc.backends.interpreter.kernels import gemm as contraction
+from wscc.backends.interpreter.kernels import graphs as graphs
 from wscc.backends.interpreter.kernels import loss as loss
 from wscc.backends.interpreter.kernels import memory as memory
 from wscc.backends.interpreter.kernels import norm as norm
@@ -77,6 +78,7 @@ SEMANTICS: Final[dict[str, Kernel]] = {
     "count": loss.count,
     "route": experts.route,
     "route_bwd": experts.route_bwd,
+    "spmm": graphs.spmm,
     "dispatch": experts.dispatch,
     "dispatch_bwd": experts.dispatch_bwd,
     "combine": experts.combine,

@@ -101,6 +101,17 @@ _ALL: Final = (
         integers="ids",
         indexed="table",
     ),
+    _row(
+        "spmm",
+        "y[b,n,d]",
+        "entries[k] weights[e] x[b,m,d]",
+        "accumulate",
+        "y[b,i] = sum over entries j of row i of weights[j] x[b, column j], or +=; `entries` has where each of n rows "
+        "starts and the last one ends, then the column of each entry",
+        integers="entries",
+        indexed="x",
+        scores="weights",
+    ),
     # -- contractions
     _row(
         "gemm",
