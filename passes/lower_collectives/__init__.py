@@ -282,9 +282,10 @@ class _ProcedureLowering:
 
     def _stream(self, op: Op, stream: Stream, s: OpInstance) -> StreamInstance:
         groups = axis_groups(self.build, stream.axis, self.algorithms.neighbours(stream.axis))
-        return StreamInstance(
+        whole = StreamInstance(
             groups, op, stream, s.reads, s.writes, self._coordinates(op), s.runs, s.accumulate
         )
+        return whole.without_empty_chunks()
 
     def _sliced_stream(self, op: Op, stream: Stream) -> bool:
         """Lower a stream together with the reshards that it can do slice by slice; if it has none, or no slices, not at

@@ -10,9 +10,10 @@ from typing import Final
 
 from wscc.ir.op import Op
 from wscc.ir.ops import OPS
-from wscc.ir.per_die import over, times_each
+from wscc.ir.per_die import Ints, over, times_each
 from wscc.ir.views import View, arranged, indexed, repeated, sliced
 from wscc.passes.lower_collectives.attention import attention, attention_bwd, rope
+from wscc.passes.lower_collectives.edges import Block
 from wscc.passes.lower_collectives.gemm import gemm
 from wscc.passes.lower_collectives.op_instance import Masked, OpInstance
 from wscc.passes.lower_collectives.tiles import pieces
@@ -171,13 +172,17 @@ def _fill(s: OpInstance) -> None:
     s.kernel("fill", s.writes, [], value=s.op.attr("value"))
 
 
-def _spmm(s: OpInstance) -> None:
-    """One instruction on the block of edges between the rows that a die has and those of its operand. A block without
-    edges adds nothing; only the first has to make zeros."""
+def _edges(s: OpInstance) -> Block:
+    """The block of edges between the rows that a die has and those of its operand."""
     m, n = s.rule.ins[1][1], s.rule.outs[0][1]
     shape = s.size(n), s.size(m)
     places = over(s.start(n), shape[0]), over(s.start(m), shape[1])
-    block = s.build.edges.block(s.reads[0].buffer, s.op, shape, places)
+    return s.build.edges.block(s.reads[0].buffer, s.op, shape, places)
+
+
+def _spmm(s: OpInstance) -> None:
+    """One instruction on a block of edges. One without edges adds nothing; only the first has to make zeros."""
+    block = _edges(s)
     where = times_each(s.where, block.where) if s.accumulate[0] else s.where
     if where != 0:
         reads = [s.build.argument(block.entries), s.build.argument(block.weights), s.reads[1]]
@@ -225,3 +230,8 @@ SPECIAL: Final[dict[str, Lowering]] = {
 LOWERINGS: Final[dict[str, Lowering]] = {
     name: SPECIAL.get(name) or one_instruction(name) for name, row in OPS.items() if not row.view
 }
+
+# Of ops that may have nothing to do on a chunk of a stream, a mask of the dies on which they have.
+HAVE_WORK: Final[dict[str, Callable[[OpInstance], Ints]]] = dict.fromkeys(
+    ("spmm", "spmm_bwd"), lambda s: _edges(s).where
+)
