@@ -16,7 +16,8 @@ from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
-from wscc.driver.edges import with_edges
+from wscc.driver.edges import prepared, with_edges
+from wscc.driver.graph_report import graph_report
 from wscc.driver.pads import pads_report
 from wscc.driver.pipeline import Insertion, Observer, Pipeline, Timings, check
 from wscc.driver.proposals import Trials, proposing
@@ -83,8 +84,7 @@ def compile_source(
     with proposing(Trials(file, overrides, level, choices, insertions)):
         resolved = resolve(file, overrides)
         graph = elaborate(resolved)
-        data = _data(source.name, graph)
-        graph = with_edges(graph, data)
+        graph, data = prepared(graph, _data(source.name, graph))
         with placing_errors(resolved.config.strategy_span):
             return compile_graph(
                 graph, level, choices=choices, data=data, file=Path(source.name).name,
@@ -214,6 +214,7 @@ class _Linked:
             cut=layer_cut(self.modules[Partition.name]), hoisting=HoistCasts.name in self.modules,
             pads=pads_report(self.graph, self.modules[Partition.name]),
         )  # fmt: skip
+        report |= {"graph": about} if (about := graph_report(self.graph, self.data)) else {}
         return Compiled(self.graph, self.modules, replace(artifact, report=report))
 
     def delayed(self, keep: tuple[int, ...]) -> Module:

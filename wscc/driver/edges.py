@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wscc.analysis.equal_dims import Dim, equal_dims
+from wscc.analysis.sequence_dims import token_dims
 from wscc.diagnostics import Code, fail
-from wscc.host.data_file import Arrays, DataFile
+from wscc.disjoint_sets import DisjointSets
+from wscc.driver.node_order import node_order
+from wscc.host.data_file import ORDER, Arrays, DataFile
 from wscc.host.random import integers, key
 from wscc.ir.array import Array, Kind
-from wscc.ir.module import Module
+from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op
 from wscc.ir.step import calls
+from wscc.strategy import SEQUENCE
 
 
 def with_edges(graph: Module, data: bytes | None) -> Module:
@@ -31,6 +38,66 @@ def with_edges(graph: Module, data: bytes | None) -> Module:
     return graph.with_(contents=contents)
 
 
+def prepared(graph: Module, data: bytes | None) -> tuple[Module, bytes | None]:
+    """The forward module with its edges, and the bytes of its data, both in the order of nodes that suits its strategy,
+    which the data then has as the array `ORDER`. Raises as `with_edges`."""
+    graph = with_edges(graph, data)
+    parts, dims = node_parts(graph), node_dims(graph)
+    if data is None or parts < 2 or not dims:
+        return graph, data
+    (nodes,) = set(_nodes(graph).values())
+    order = node_order(np.concatenate([*graph.contents.values()]), nodes, parts)
+    file = DataFile(graph.train.data, data)
+    arrays = in_order(graph, file.arrays(), order)
+    return graph.with_(contents={n: arrays[n] for n in graph.contents}), file.holding(arrays | {ORDER: order})
+
+
+def in_order(graph: Module, arrays: Arrays, order: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """The arrays of a file of data with nodes in another order: rows of nodes change places, ends of edges names."""
+    place = np.argsort(order).astype(np.int32)
+    dims, out = node_dims(graph), dict(arrays)
+    for name, array in arrays.items():
+        if name in graph.contents and array.size and array.min() >= 0 and array.max() < len(order):
+            out[name] = place[array]
+        elif name in dims and array.ndim > dims[name] and array.shape[dims[name]] == len(order):
+            out[name] = array.take(order, axis=dims[name])
+    return out
+
+
+def node_parts(graph: Module) -> int:
+    """The number of parts that axes split the nodes in."""
+    return prod(graph.sizes[axis] for axis, dim in token_dims(graph).items() if dim == SEQUENCE)
+
+
+def node_dims(graph: Module) -> dict[str, int]:
+    """By input, its dimension of nodes; empty if their order matters, to an op or because a parameter has them."""
+    classes = equal_dims(graph)
+    listed = {(p.name, op.results[0].name): op for p in graph.procedures for op in p.ops if _lists(op)}
+    for (p, y), op in listed.items():
+        classes.union((p, op.operands[1].name, SEQUENCE), (p, y, SEQUENCE))
+    nodes = {classes[p, y, SEQUENCE] for p, y in listed}
+    if len(nodes) != 1 or any(_minds(p, op, classes, nodes) for p in graph.procedures for op in p.ops):
+        return {}
+    held = [(a, d) for a in graph.arrays for d in range(len(a.type.shape)) if classes["", a.name, d] in nodes]
+    if any(a.kind is Kind.PARAM for a, _ in held):
+        return {}
+    return {a.name: d for a, d in held if a.kind is Kind.INPUT}
+
+
+def _lists(op: Op) -> bool:
+    return op.definition.listed is not None
+
+
+def _minds(p: Procedure, op: Op, classes: DisjointSets[Dim], nodes: set[Dim]) -> bool:
+    """Whether an op would give something else for nodes in another order."""
+    bound = op.rule.whole | op.rule.indexed | op.rule.streamed
+    return not _lists(op) and any(
+        classes[p.name, v.name, d] in nodes and (op.definition.positional or f in bound)
+        for v, term in op.terms()
+        for d, f in enumerate(term)
+    )
+
+
 def _nodes(graph: Module) -> dict[str, int]:
     """The number of nodes of each array of edges, that of every op that reads it."""
     return {
@@ -39,7 +106,7 @@ def _nodes(graph: Module) -> dict[str, int]:
         for procedure in [graph.procedure(call.procedure)]
         for value, ref in zip(procedure.inputs, call.args, strict=False)
         for op in procedure.ops
-        if op.definition.listed is not None and op.operands[op.definition.listed].name == value.name
+        if _lists(op) and op.operands[0].name == value.name
     }
 
 

@@ -73,7 +73,7 @@ class Trainer:
         self.weights = _weights(options.weights, self.parameters)
         seed = options.seed if options.seed is not None else self.manifest.train.seed
         inputs = inputs_of(self.graph)
-        self.batches = Batches(inputs, seed, rows_of_run(artifact, inputs, options.data, self.graph.contents))
+        self.batches = Batches(inputs, seed, rows_of_run(artifact, inputs, options.data, self.graph))
         self.labels = LabelCount()
         if options.validate_every:
             require_validation(self.batches.rows)

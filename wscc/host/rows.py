@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.host.array_checks import check_arrays
-from wscc.host.data_file import Arrays, DataFile
+from wscc.host.data_file import ORDER, Arrays, DataFile
 from wscc.host.inputs import LABELS, Input
 from wscc.host.random import integers, key
 from wscc.ir.ops import IGNORED
@@ -121,7 +121,7 @@ def _without(edges: Arrays, arrays: Arrays, where: str) -> Arrays:
                 Code.DATA, f"the edges `{name}`{where} are not those that the program was compiled for",
                 help="compile it with this file as its `data`",
             )  # fmt: skip
-    return {name: a for name, a in arrays.items() if name not in edges}
+    return {name: a for name, a in arrays.items() if name not in edges and not (edges and name == ORDER)}
 
 
 def _held_out(train: Train, count: int) -> int:
