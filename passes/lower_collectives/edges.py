@@ -19,16 +19,16 @@ from wscc.ir.step import Call, Loop, Ref, Stage
 from wscc.ir.types import DType, Layout, TensorType
 from wscc.passes.lower_collectives.edge_blocks import EdgeBlocks
 
-# Of a set of blocks: edges, weights, whether rows and columns change places, the shape, and the place on each die.
-_Key = tuple[str, str, bool, tuple[int, int], DType, Ints, Ints]
+# Of a set of blocks: edges, whether rows and columns change places, and the shape.
+_Kind = tuple[str, bool, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The names of the arrays of a block on each die, and a mask of the dies on which it has edges."""
+    """A block on each die, at a place (row, column) of its own. `where`: a mask of the dies on which it has edges."""
 
-    entries: str
-    weights: str
+    kind: _Kind
+    places: tuple[Ints, Ints]
     where: Ints
 
 
@@ -42,8 +42,8 @@ class Edges:
     contents: dict[str, NDArray[Any]] = field(default_factory=dict)
     read: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _names: Names = field(init=False)
-    _blocks: dict[_Key, Block] = field(default_factory=dict)
-    _sorted: dict[tuple[str, str, bool, tuple[int, int]], EdgeBlocks] = field(default_factory=dict)
+    _made: dict[tuple[Block, str], str] = field(default_factory=dict)
+    _sorted: dict[_Kind, EdgeBlocks] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._names = Names({a.name for a in self._module.arrays} if self.module else ())
@@ -78,36 +78,46 @@ class Edges:
 
     def block(self, name: str, op: Op, shape: tuple[int, int], places: tuple[Ints, Ints]) -> Block:
         """The blocks of `shape` of the edges `name` that an op takes, at these places (row, column) of each die."""
-        weights, is_backward = str(op.attr("weights")), not op.definition.differentiable
-        dtype = op.results[0].type.dtype.accumulator
-        key = (name, weights, is_backward, shape, dtype, *places)
-        if key not in self._blocks:
-            ordered = self._ordered(name, weights, is_backward, shape, op)
-            self._blocks[key] = self._made(name, ordered, places, dtype)
-        return self._blocks[key]
+        kind = name, not op.definition.differentiable, shape
+        ordered = self._ordered(kind, op)
+        counts = ordered.counts(self._dies(places))
+        return Block(kind, places, per_die(int(n > 0) for n in counts))
 
-    def _ordered(
-        self, name: str, weights: str, is_backward: bool, shape: tuple[int, int], op: Op
-    ) -> EdgeBlocks:
-        key = (name, weights, is_backward, shape)
-        if key not in self._sorted:
+    def entries(self, block: Block) -> str:
+        """The array of the entries of a block: starts of rows, then columns."""
+        if (block, "") not in self._made:
+            ordered, dies = self._sorted[block.kind], self._dies(block.places)
+            room = max(1, *ordered.counts(dies))
+            parts = [ordered.entries(place, room) for place in dies]
+            self._made[block, ""] = self._array(f"{block.kind[0]}.entries", parts, DType.I32)
+        return self._made[block, ""]
+
+    def weights(self, block: Block, weights: str, dtype: DType) -> str:
+        """The array of the weights of the edges of a block, of a kind of `wscc.ir.graphs.WEIGHTS`."""
+        key = block, f"{weights} {dtype}"
+        if key not in self._made:
+            ordered, dies = self._sorted[block.kind], self._dies(block.places)
+            edges = self._module.contents[block.kind[0]]
+            of_edge = edge_weights(edges, ordered.nodes, weights)
+            room = max(1, *ordered.counts(dies))
+            parts = [ordered.weights(of_edge, place, room) for place in dies]
+            self._made[key] = self._array(f"{block.kind[0]}.{weights}", parts, dtype)
+        return self._made[key]
+
+    def _dies(self, places: tuple[Ints, Ints]) -> list[tuple[int, int]]:
+        return [(at(places[0], d), at(places[1], d)) for d in range(self._module.dies_used)]
+
+    def _ordered(self, kind: _Kind, op: Op) -> EdgeBlocks:
+        if kind not in self._sorted:
+            name, is_backward, shape = kind
             if name not in self._module.contents:
                 words = f"the edges `{name}` are not in the text of a module"
                 raise fail(Code.BAD_IR, words, help="compile the `.wsl` file with its data")
             edges = self._module.contents[name]
-            nodes = op.results[0].type.shape[1], op.operands[1].type.shape[1]
-            of_edge = edge_weights(edges, max(nodes), weights)
             rows, columns = (edges[:, 1], edges[:, 0]) if is_backward else (edges[:, 0], edges[:, 1])
-            self._sorted[key] = EdgeBlocks.of(rows, columns, of_edge, nodes, shape)
-        return self._sorted[key]
-
-    def _made(self, name: str, ordered: EdgeBlocks, places: tuple[Ints, Ints], dtype: DType) -> Block:
-        dies = [(at(places[0], d), at(places[1], d)) for d in range(self._module.dies_used)]
-        counts = ordered.counts(dies)
-        packed = [ordered.packed(place, max(1, *counts)) for place in dies]
-        entries = self._array(f"{name}.entries", [e for e, _ in packed], DType.I32)
-        weights = self._array(f"{name}.weights", [w for _, w in packed], dtype)
-        return Block(entries, weights, per_die(int(n > 0) for n in counts))
+            nodes = op.results[0].type.shape[1], op.operands[1].type.shape[1]
+            self._sorted[kind] = EdgeBlocks.of(rows, columns, nodes, shape)
+        return self._sorted[kind]
 
     def _array(self, hint: str, parts: list[NDArray[Any]], dtype: DType) -> str:
         """A new array with a part for each die."""

@@ -185,7 +185,9 @@ def _spmm(s: OpInstance) -> None:
     block = _edges(s)
     where = times_each(s.where, block.where) if s.accumulate[0] else s.where
     if where != 0:
-        reads = [s.build.argument(block.entries), s.build.argument(block.weights), s.reads[1]]
+        kind, dtype = str(s.op.attr("weights")), s.writes[0].dtype.accumulator
+        arrays = s.build.edges.entries(block), s.build.edges.weights(block, kind, dtype)
+        reads = [*map(s.build.argument, arrays), s.reads[1]]
         s.build.kernel("spmm", s.writes, reads, {"accumulate": s.accumulate[0]}, where)
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.analysis.gather_plan import NOBODY, Part, ring, used
+from wscc.analysis.gather_plan import Part, ring, used
 from wscc.driver.edges import node_parts
 from wscc.host.data_file import ORDER, DataFile
 from wscc.ir.module import Module
 from wscc.ir.op import Op
+from wscc.ir.per_die import NOBODY
 from wscc.ir.step import calls
 
 _SEED = 0

@@ -101,6 +101,16 @@ def parse_safetensors(content: bytes) -> Arrays:
     return out
 
 
+def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """The bytes of a `.npz` file that `parse_npz` makes these arrays of, the same for the same."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(name + _NPY), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+    return out.getvalue()
+
+
 def safetensors_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """The bytes of a `.safetensors` file that `parse_safetensors` makes these arrays of, the same for the same."""
     from safetensors.numpy import save

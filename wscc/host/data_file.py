@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -13,7 +12,14 @@ from numpy.typing import NDArray
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.files import read_bytes
-from wscc.files.archives import ArchiveMistake, parse_npz, parse_safetensors, safetensors_bytes, shown
+from wscc.files.archives import (
+    ArchiveMistake,
+    npz_bytes,
+    parse_npz,
+    parse_safetensors,
+    safetensors_bytes,
+    shown,
+)
 from wscc.files.kinds import DATA
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -60,11 +66,7 @@ class DataFile:
 
     def holding(self, arrays: Arrays) -> bytes:
         """The bytes of a file of this kind with these arrays, the same for the same."""
-        if self._kind != NPZ:
-            return safetensors_bytes(arrays)
-        out = io.BytesIO()
-        np.savez(out, allow_pickle=False, **arrays)
-        return out.getvalue()
+        return npz_bytes(arrays) if self._kind == NPZ else safetensors_bytes(arrays)
 
     def _damaged(self, problem: ArchiveMistake) -> CompileError:
         where = f"array {shown(problem.array)} of `{self.name}`" if problem.array else f"`{self.name}`"
