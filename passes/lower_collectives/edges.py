@@ -78,6 +78,7 @@ class Edges:
 
     def block(self, name: str, op: Op, shape: tuple[int, int], places: tuple[Ints, Ints]) -> Block:
         """The blocks of `shape` of the edges `name` that an op takes, at these places (row, column) of each die."""
+        name = self._module.array(name).of or name  # stages have copies
         kind = name, not op.definition.differentiable, shape
         ordered = self._ordered(kind, op)
         counts = ordered.counts(self._dies(places))
@@ -89,7 +90,7 @@ class Edges:
             ordered, dies = self._sorted[block.kind], self._dies(block.places)
             room = max(1, *ordered.counts(dies))
             parts = [ordered.entries(place, room) for place in dies]
-            self._made[block, ""] = self._array(f"{block.kind[0]}.entries", parts, DType.I32)
+            self._made[block, ""] = self._array(block, "entries", parts, DType.I32)
         return self._made[block, ""]
 
     def weights(self, block: Block, weights: str, dtype: DType) -> str:
@@ -97,11 +98,10 @@ class Edges:
         key = block, f"{weights} {dtype}"
         if key not in self._made:
             ordered, dies = self._sorted[block.kind], self._dies(block.places)
-            edges = self._module.contents[block.kind[0]]
-            of_edge = edge_weights(edges, ordered.nodes, weights)
+            of_edge = edge_weights(self._listed(block.kind[0]), ordered.nodes, weights)
             room = max(1, *ordered.counts(dies))
             parts = [ordered.weights(of_edge, place, room) for place in dies]
-            self._made[key] = self._array(f"{block.kind[0]}.{weights}", parts, dtype)
+            self._made[key] = self._array(block, weights, parts, dtype)
         return self._made[key]
 
     def _dies(self, places: tuple[Ints, Ints]) -> list[tuple[int, int]]:
@@ -110,18 +110,21 @@ class Edges:
     def _ordered(self, kind: _Kind, op: Op) -> EdgeBlocks:
         if kind not in self._sorted:
             name, is_backward, shape = kind
-            if name not in self._module.contents:
-                words = f"the edges `{name}` are not in the text of a module"
-                raise fail(Code.BAD_IR, words, help="compile the `.wsl` file with its data")
-            edges = self._module.contents[name]
+            edges = self._listed(name)
             rows, columns = (edges[:, 1], edges[:, 0]) if is_backward else (edges[:, 0], edges[:, 1])
             nodes = op.results[0].type.shape[1], op.operands[1].type.shape[1]
             self._sorted[kind] = EdgeBlocks.of(rows, columns, nodes, shape)
         return self._sorted[kind]
 
-    def _array(self, hint: str, parts: list[NDArray[Any]], dtype: DType) -> str:
-        """A new array with a part for each die."""
-        name = self._names.new(hint)
+    def _listed(self, name: str) -> NDArray[Any]:
+        if name not in self._module.contents:
+            words = f"the edges `{name}` are not in the text of a module"
+            raise fail(Code.BAD_IR, words, help="compile the `.wsl` file with its data")
+        return self._module.contents[name]
+
+    def _array(self, block: Block, what: str, parts: list[NDArray[Any]], dtype: DType) -> str:
+        """A new array with a part for each die, whatever its stage."""
+        name = self._names.new(f"{block.kind[0]}.{what}")
         whole = np.concatenate(parts).astype(dtype.numpy)
         layout = Layout((tuple(a for a, _ in self._module.axes),))
         self.arrays[name] = Array(name, TensorType(whole.shape, dtype, layout), Kind.EDGES)
