@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.graph_models import (
+from tests.end_to_end.graphs.models import (
     NODES,
     chain_of_groups,
     everywhere,
@@ -24,7 +24,6 @@ from tests.support.verdict import EQUAL, verdict
 from wscc.backends.artifact.files import write_artifact
 from wscc.backends.artifact.load import load_artifact
 from wscc.diagnostics import CompileError
-from wscc.driver import node_order as orders
 from wscc.driver.compile import compile_file
 from wscc.driver.train import RunOptions, Trainer, initial_parameters, run
 
@@ -62,24 +61,6 @@ def test_dies_send_nothing_where_no_edges_are(tmp_path: Path) -> None:
     assert of_line["cut_edges"] < 0.65 * of_line["random_cut_edges"]
     assert of_line["sent_bytes"] < of_line["random_sent_bytes"] / 2
     assert of_all["sent_bytes"] == of_all["random_sent_bytes"]
-
-
-@pytest.mark.parametrize("installed", [True, False])
-@pytest.mark.parametrize("most_swapped", [2048, 0])
-def test_an_order_of_nodes_has_each_once_and_cuts_few_edges(
-    installed: bool, most_swapped: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With METIS where it is installed, and with both ways of networkx: a path whose nodes are numbered at random falls
-    into 5 runs, of which each cut takes an edge both ways; small-bandwidth orders find the path itself."""
-    monkeypatch.setattr(orders, "_MOST_SWAPPED", most_swapped)
-    if not installed:
-        monkeypatch.setattr(orders, "find_spec", lambda name: None)
-    names = np.random.default_rng(1).permutation(60)
-    edges = np.array([(names[i], names[j]) for i in range(60) for j in (i - 1, i + 1) if 0 <= j < 60])
-    order = orders.node_order(edges, 60, 5)
-    assert sorted(order) == list(range(60))
-    part = np.argsort(order) // 12
-    assert (part[edges[:, 0]] != part[edges[:, 1]]).sum() <= 3 * 2 * 4
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="the optional extra `torch` is not installed")
