@@ -92,8 +92,9 @@ def _bytes(o: Operand) -> int:
 def _named(x: Instruction, o: Operand, whole: int) -> int:
     """The bytes of an operand that integers name elements of. Rows of a table, labels' logits: as many elements as are
     written, and not all; rows that entries of a sparse matrix name: one for each entry."""
-    if x.opcode == "spmm":
-        return prod(o.shape) // max(1, o.shape[1]) * x.reads[1].shape[0] * o.dtype.size
+    if INSTRUCTIONS[x.opcode].integers == ("entries",):
+        rows = next(r.shape[1] for r in (*x.writes, *x.reads[1:]) if len(r.shape) > 1)
+        return prod(o.shape) // max(1, o.shape[1]) * (x.reads[0].shape[0] - rows - 1) * o.dtype.size
     return min(whole, prod(x.writes[0].shape) * o.dtype.size)
 
 

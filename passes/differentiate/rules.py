@@ -12,6 +12,7 @@ from typing import Final
 
 from wscc.ir.op import Value
 from wscc.passes.differentiate.expert_rules import combine, dispatch, of_logits, route
+from wscc.passes.differentiate.graph_rules import edge_attention, spmm
 from wscc.passes.differentiate.tape import Backward, Grads, result_gradient
 
 # ------------------------------------------------------------------------------------------------ the rules
@@ -30,16 +31,6 @@ def _matmul(b: Backward, dys: Grads) -> Grads:
             "matmul", [b.tape.forward(x), dy], [rule.ins[0], out], [rule.ins[1]], [b.tape.grad_dtype(w)]
         )
     return grads
-
-
-def _spmm(b: Backward, dys: Grads) -> Grads:
-    edges, x = b.op.operands
-    rule, dtypes = b.op.rule, [b.tape.grad_dtype(x)]
-    operands = [b.tape.forward(edges), result_gradient(dys)]
-    if not b.tape.needs_grad(x):
-        return [None, None]
-    grad = b.emit("spmm_bwd", operands, [rule.ins[0], rule.outs[0]], rule.ins[1:], dtypes, dict(b.op.attrs))
-    return [None, *grad]
 
 
 def _linear_pair(sign: float) -> Callable[[Backward, Grads], Grads]:
@@ -298,7 +289,8 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "mean": _mean,
     "route": route,
     "dispatch": dispatch,
-    "spmm": _spmm,
+    "spmm": spmm,
+    "edge_attention": edge_attention,
     "combine": combine,
     "balance": of_logits("balance_bwd"),
     "z_loss": of_logits("z_loss_bwd"),

@@ -13,7 +13,6 @@ from wscc.ir.array import Array, Kind
 from wscc.ir.graphs import edge_weights
 from wscc.ir.module import Module, Procedure
 from wscc.ir.naming import Names
-from wscc.ir.op import Op
 from wscc.ir.per_die import Ints, at, per_die
 from wscc.ir.step import Call, Loop, Ref, Stage
 from wscc.ir.types import DType, Layout, TensorType
@@ -76,12 +75,18 @@ class Edges:
         arrays = (*(a for a in lowered.arrays if a.name not in lists), *self.arrays.values())
         return lowered.with_(arrays=arrays, step=tuple(map(rebound, lowered.step)), contents=self.contents)
 
-    def block(self, name: str, op: Op, shape: tuple[int, int], places: tuple[Ints, Ints]) -> Block:
-        """The blocks of `shape` of the edges `name` that an op takes, at these places (row, column) of each die."""
+    def block(
+        self, name: str, nodes: tuple[int, int], shape: tuple[int, int], places: tuple[Ints, Ints], *,
+        is_backwards: bool,
+    ) -> Block:  # fmt: skip
+        """The blocks of `shape`, rows and columns, at these places (row, column) of each die: of the edges `name` as a
+        matrix of `nodes` rows and columns, or of its transpose."""
         name = self._module.array(name).of or name  # stages have copies
-        kind = name, not op.definition.differentiable, shape
-        ordered = self._ordered(kind, op)
-        counts = ordered.counts(self._dies(places))
+        kind = name, is_backwards, shape
+        if kind not in self._sorted:
+            rows, columns = self._listed(name).T[:: -1 if is_backwards else 1]
+            self._sorted[kind] = EdgeBlocks.of(rows, columns, nodes, shape)
+        counts = self._sorted[kind].counts(self._dies(places))
         return Block(kind, places, per_die(int(n > 0) for n in counts))
 
     def entries(self, block: Block) -> str:
@@ -106,15 +111,6 @@ class Edges:
 
     def _dies(self, places: tuple[Ints, Ints]) -> list[tuple[int, int]]:
         return [(at(places[0], d), at(places[1], d)) for d in range(self._module.dies_used)]
-
-    def _ordered(self, kind: _Kind, op: Op) -> EdgeBlocks:
-        if kind not in self._sorted:
-            name, is_backward, shape = kind
-            edges = self._listed(name)
-            rows, columns = (edges[:, 1], edges[:, 0]) if is_backward else (edges[:, 0], edges[:, 1])
-            nodes = op.results[0].type.shape[1], op.operands[1].type.shape[1]
-            self._sorted[kind] = EdgeBlocks.of(rows, columns, nodes, shape)
-        return self._sorted[kind]
 
     def _listed(self, name: str) -> NDArray[Any]:
         if name not in self._module.contents:

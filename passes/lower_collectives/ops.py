@@ -10,11 +10,11 @@ from typing import Final
 
 from wscc.ir.op import Op
 from wscc.ir.ops import OPS
-from wscc.ir.per_die import Ints, over, times_each
+from wscc.ir.per_die import Ints
 from wscc.ir.views import View, arranged, indexed, repeated, sliced
 from wscc.passes.lower_collectives.attention import attention, attention_bwd, rope
-from wscc.passes.lower_collectives.edges import Block
 from wscc.passes.lower_collectives.gemm import gemm
+from wscc.passes.lower_collectives.graphs import block_of, edge_attention, spmm
 from wscc.passes.lower_collectives.op_instance import Masked, OpInstance
 from wscc.passes.lower_collectives.tiles import pieces
 
@@ -172,25 +172,6 @@ def _fill(s: OpInstance) -> None:
     s.kernel("fill", s.writes, [], value=s.op.attr("value"))
 
 
-def _edges(s: OpInstance) -> Block:
-    """The block of edges between the rows that a die has and those of its operand."""
-    m, n = s.rule.ins[1][1], s.rule.outs[0][1]
-    shape = s.size(n), s.size(m)
-    places = over(s.start(n), shape[0]), over(s.start(m), shape[1])
-    return s.build.edges.block(s.reads[0].buffer, s.op, shape, places)
-
-
-def _spmm(s: OpInstance) -> None:
-    """One instruction on a block of edges. One without edges adds nothing; only the first has to make zeros."""
-    block = _edges(s)
-    where = times_each(s.where, block.where) if s.accumulate[0] else s.where
-    if where != 0:
-        kind, dtype = str(s.op.attr("weights")), s.writes[0].dtype.accumulator
-        arrays = s.build.edges.entries(block), s.build.edges.weights(block, kind, dtype)
-        reads = [*map(s.build.argument, arrays), s.reads[1]]
-        s.build.kernel("spmm", s.writes, reads, {"accumulate": s.accumulate[0]}, where)
-
-
 SPECIAL: Final[dict[str, Lowering]] = {
     "matmul": _matmul,
     "matmul_add": _matmul_add,
@@ -222,8 +203,10 @@ SPECIAL: Final[dict[str, Lowering]] = {
     "dispatch_bwd": _slots("dispatch_bwd"),
     "combine": _slots("combine"),
     "combine_bwd": _slots("combine_bwd"),
-    "spmm": _spmm,
-    "spmm_bwd": _spmm,
+    "spmm": spmm,
+    "spmm_bwd": spmm,
+    "edge_attention": edge_attention,
+    "edge_attention_bwd": edge_attention,
     "adamw": _direct("adamw"),
     "sgd": _direct("sgd"),
 }
@@ -234,6 +217,7 @@ LOWERINGS: Final[dict[str, Lowering]] = {
 }
 
 # Of ops that may have nothing to do on a chunk of a stream, a mask of the dies on which they have.
-HAVE_WORK: Final[dict[str, Callable[[OpInstance], Ints]]] = dict.fromkeys(
-    ("spmm", "spmm_bwd"), lambda s: _edges(s).where
-)
+HAVE_WORK: Final[dict[str, Callable[[OpInstance], Ints]]] = {
+    "spmm": lambda s: block_of(s).where,
+    "spmm_bwd": lambda s: block_of(s).where,
+}

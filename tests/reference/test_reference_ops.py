@@ -301,6 +301,10 @@ CASES = [
         Case("spmm", "e! c!, b m~@ d -> b n@ d", [_EDGES, (2, 4, 3)], {"weights": w}, {"n": 4})
         for w in ("sum", "mean", "symmetric")
     ),
+    Case(
+        "edge_attention", "e! c!, b n@ h, b m! h, b m! h f -> b n@ h f",
+        [_EDGES, (2, 4, 2), (2, 4, 2), (2, 4, 2, 3)], {"slope": 0.3},
+    ),
     Case("mean", "b s, -> ", [(2, 3), np.array(4.0)], constant=(1,)),
     Case("count", "b s -> ", [_LABELS]),
 ]  # fmt: skip

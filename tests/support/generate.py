@@ -59,6 +59,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "combine_bwd": ("b s! k!, b s! k!#, e@ b c@ d, b s! d -> b s! k!, e@ b c@ d",),
     "spmm": ("e! c!#, b m~@ d -> b n@ d",),
     "spmm_bwd": ("e! c!#, b n@ d -> b m~@ d",),
+    "edge_attention": ("e! c!#, b n@ h, b m! h, b m! h f -> b n@ h f",),
+    "edge_attention_bwd": ("e! c!#, b n@ h, b m! h, b m! h f, b n@ h f -> b n@ h, b m! h, b m! h f",),
     "tick": ("# -> #",),
     "adamw": ("*, *, *, *, , # -> *, *, *",),
     "sgd": ("*, *, , # -> *",),

@@ -59,6 +59,7 @@ BUILTINS: Final[dict[str, Builtin]] = {
         _builtin("balance(logits)", options="k"),
         _builtin("z_loss(logits)"),
         _builtin("spmm(edges, x)", flags="mean symmetric"),
+        _builtin("edge_attention(edges, s, t, values)", options="slope"),
         _builtin("transpose(x)"),
         _builtin("cross_entropy(logits, labels)", options="smoothing z_loss", more="weights"),
     )
@@ -69,6 +70,7 @@ INTEGERS: Final = {
     "dispatch": 1,
     "combine": 2,
     "spmm": 0,
+    "edge_attention": 0,
 }  # op -> position of its argument of integers
 FLAGS: Final = frozenset(f for b in BUILTINS.values() for f in b.flags)
 OPTIMIZERS: Final = {

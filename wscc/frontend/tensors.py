@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from wscc.diagnostics import Code, CompileError, Label, Span, fail
 from wscc.frontend import ast
-from wscc.frontend.builtins import BUILTINS, FLAGS, INTEGERS
+from wscc.frontend.builtins import BUILTINS, EDGES, FLAGS, INTEGERS
 from wscc.frontend.evaluate import integer, number
 from wscc.frontend.fmt import expression
 from wscc.frontend.shape_errors import Operand, shape_error
@@ -199,8 +199,8 @@ class Scope:
                 return (nn.attention(b, *args, causal="causal" in flags, span=span),)
             case "rope":
                 return (nn.rope(b, args[0], **options, span=span),)
-            case "spmm":
-                return (graphs.spmm(b, *args, weights=next(iter(flags), "sum"), span=span),)
+            case "spmm" | "edge_attention":
+                return (self._of_graphs(name, args, options, flags, span),)
             case "router" | "route" | "dispatch" | "experts" | "combine" | "balance" | "z_loss":
                 return self._of_experts(name, args, options, flags, span)
             case "cross_entropy":
@@ -229,14 +229,24 @@ class Scope:
                 return (nn.elementwise(b, name, *args, attrs=attrs, rows=own.rows, span=span),)
 
     def _require_edges(self, name: str, e: ast.Expr, value: Value) -> None:
-        """Raise W101 unless `spmm`, and it alone, has the edges of a graph as its argument of integers."""
-        if (name == "spmm") == self.frame.lists_edges(value):
+        """Raise W101 unless ops that take the edges of a graph, and they alone, have some as their integers."""
+        takes = BUILTINS[name].args[0] == EDGES
+        if takes == self.frame.lists_edges(value):
             return
-        wanted = "edges are wanted here" if name == "spmm" else "only `spmm` takes edges"
+        wanted = "edges are wanted here" if takes else "only `spmm` and `edge_attention` take edges"
         raise fail(
             Code.SHAPE, f"`{expression(e)}` is {value.type}, and {wanted}", e.span,
             help="declare `input adjacency : edges[count]`, and call `spmm(adjacency, x)`",
         )  # fmt: skip
+
+    def _of_graphs(
+        self, name: str, args: list[Value], options: Mapping[str, float], flags: set[str], span: Span
+    ) -> Value:
+        """The ops of graph networks."""
+        b = self.frame.builder
+        if name == "spmm":
+            return graphs.spmm(b, *args, weights=next(iter(flags), "sum"), span=span)
+        return graphs.edge_attention(b, *args, slope=options.get("slope", 0.2), span=span)
 
     def _of_experts(
         self, name: str, args: list[Value], options: Mapping[str, float], flags: set[str], span: Span

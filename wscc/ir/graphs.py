@@ -40,3 +40,22 @@ def edge_weights(edges: NDArray[Any], nodes: int, weights: str) -> NDArray[np.fl
     if weights == "mean":
         return np.asarray(1 / degrees[edges[:, 0]])
     return np.asarray(1 / np.sqrt(degrees[edges[:, 0]] * degrees[edges[:, 1]]))
+
+
+def edge_attention(
+    b: Builder, edges: Value, s: Value, t: Value, values: Value, *, slope: float = 0.2, span: Span = NO_SPAN
+) -> Value:
+    """Graph attention (Velickovic et al., ICLR 2018): row n of the result is the mean of rows m of `values` [batch,
+    nodes, heads, f] over its edges (n, m), weighed by the softmax of leaky_relu(s [batch, nodes, heads] at n + t at m),
+    which has the `slope` below 0. A node without edges gets 0."""
+    if len(values.type.shape) != 4:
+        raise ShapeMismatch(
+            f"`edge_attention` takes values [batch, nodes, heads, f], not {list(values.type.shape)}"
+        )
+    rule = "e! c!, b n@ h, b m! h, b m! h f -> b n@ h f"
+    result = b.one(
+        "edge_attention", [edges, s, t, values], rule, attrs={"slope": slope}, hints=["gat"], span=span
+    )
+    if s.type.shape != t.type.shape:
+        raise ShapeMismatch(f"`edge_attention` of s {list(s.type.shape)} and t {list(t.type.shape)}")
+    return result

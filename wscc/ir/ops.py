@@ -241,6 +241,23 @@ _ALL: Final = (
         streamable=True,
         differentiable=False,
     ),
+    # row n is the mean of rows m over its edges, by the softmax of leaky_relu(s of n + t of m), head by head
+    OpDef(
+        name="edge_attention",
+        rule="e! c!, b n@ h, b m! h, b m! h f -> b n@ h f",
+        attrs={"slope": float},
+        integers=(0,),
+        listed=0,
+        along=3,
+    ),
+    OpDef(
+        name="edge_attention_bwd",
+        rule="e! c!, b n@ h, b m! h, b m! h f, b n@ h f -> b n@ h, b m! h, b m! h f",
+        attrs={"slope": float},
+        integers=(0,),
+        listed=0,
+        differentiable=False,
+    ),
     # -- the update
     OpDef(name="sqsum", rule="* -> ", differentiable=False),
     OpDef(name="tick", rule=" -> ", integers=(0,), integer_results=(0,), differentiable=False),

@@ -79,6 +79,8 @@ SEMANTICS: Final[dict[str, Kernel]] = {
     "route": experts.route,
     "route_bwd": experts.route_bwd,
     "spmm": graphs.spmm,
+    "edge_attention": graphs.edge_attention,
+    "edge_attention_bwd": graphs.edge_attention_bwd,
     "dispatch": experts.dispatch,
     "dispatch_bwd": experts.dispatch_bwd,
     "combine": experts.combine,

@@ -25,7 +25,7 @@ model gcn(nodes = 24, edges = {edges}, features = 4, d = 8, classes = 4) {{
     param b : [d] init normal(0.3)
     h = h + gelu(spmm(adjacency, h @ w{weights}) + b)
   }}
-  param head : [d, classes] init normal(0.5)
+  {attention}  param head : [d, classes] init normal(0.5)
   loss cross_entropy(spmm(adjacency, h, mean) @ head, labels)
 }}
 train gcn on w {{
@@ -37,6 +37,14 @@ train gcn on w {{
   parallel {parallel}
 }}
 """
+# A layer of graph attention of two heads.
+ATTENTION: Final = """param wv : [d, 2, d / 2] init normal(0.3)
+  param to : [d, 2] init normal(0.5)
+  param src : [d, 2] init normal(0.5)
+  param wo : [2, d / 2, d] init normal(0.3)
+  v = project(h, wv)
+  h = h + project(edge_attention(adjacency, h @ to, h @ src, v, slope = 0.1), wo)
+  """
 
 
 def chain_of_groups() -> NDArray[np.int64]:
@@ -65,11 +73,11 @@ def write_graph(folder: Path, edges: NDArray[Any], rows: int = 4) -> None:
 
 def text(
     parallel: str, edges: int, *, weights: str = ", symmetric", layers: int = 2, batch: int = 1, micro: int = 1,
-    recompute: str = "none",
+    recompute: str = "none", attention: str = ATTENTION,
 ) -> str:  # fmt: skip
     return TEXT.format(
         parallel=parallel, edges=edges, weights=weights, layers=layers, batch=batch, micro=micro,
-        recompute=recompute,
+        recompute=recompute, attention=attention,
     )  # fmt: skip
 
 
@@ -87,6 +95,18 @@ def dense(edges: NDArray[Any], weights: str) -> NDArray[np.float64]:
     return matrix
 
 
+def _attention(w: dict[str, torch.Tensor], h: torch.Tensor, edges: NDArray[Any]) -> torch.Tensor:
+    """Graph attention with a score for each pair of nodes; an edge that is there twice counts twice."""
+    import torch
+
+    counts = np.zeros((NODES, NODES))
+    np.add.at(counts, (edges[:, 0], edges[:, 1]), 1)
+    scores = torch.nn.functional.leaky_relu((h @ w["to"])[:, :, None] + (h @ w["src"])[:, None], 0.1)
+    terms = torch.tensor(counts)[None, :, :, None] * scores.exp()
+    shares = terms / terms.sum(2, keepdim=True).clamp(min=1e-300)
+    return torch.einsum("bnmh,bmhf->bnhf", shares, torch.einsum("bmd,dhf->bmhf", h, w["wv"]))
+
+
 def loss_in_torch(
     w: dict[str, torch.Tensor], x: torch.Tensor, labels: torch.Tensor, edges: NDArray[Any], weights: str
 ) -> torch.Tensor:
@@ -96,4 +116,5 @@ def loss_in_torch(
     h = x @ w["w0"]
     for weight, bias in zip(w["layer.w"], w["layer.b"], strict=True):
         h = h + torch.nn.functional.gelu(inner @ (h @ weight) + bias, approximate="tanh")
+    h = h + torch.einsum("bnhf,hfd->bnd", _attention(w, h, edges), w["wo"])
     return torch.nn.functional.cross_entropy(((outer @ h) @ w["head"]).flatten(0, 1), labels.flatten())

@@ -112,6 +112,23 @@ _ALL: Final = (
         indexed="x",
         scores="weights",
     ),
+    _row(
+        "edge_attention",
+        "y[b,n,h,f]",
+        "entries[k] s[b,n,h] t[b,m,h] v[b,m,h,f]",
+        "slope",
+        "y[b,i] = sum over entries j of row i of p[j] v[b, column j]; p: softmax of leaky_relu(s[i] + t[column j])",
+        integers="entries",
+        indexed="v",
+    ),
+    _row(
+        "edge_attention_bwd",
+        "ds[b,n,h] dt[b,m,h] dv[b,m,h,f]",
+        "entries[k] s[b,n,h] t[b,m,h] v[b,m,h,f] dy[b,n,h,f]",
+        "slope",
+        integers="entries",
+        indexed="v",
+    ),
     # -- contractions
     _row(
         "gemm",
