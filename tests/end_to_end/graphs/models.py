@@ -58,6 +58,11 @@ def chain_of_groups() -> NDArray[np.int64]:
     return np.concatenate([edges, edges[:5]])
 
 
+def far_groups() -> NDArray[np.int64]:
+    """Edges from each group of three nodes to the one three further on, on a ring of 8: whole shards are relayed."""
+    return np.array([(n, (n + 9 + i) % NODES) for n in range(NODES) for i in range(2)] + [(3, 3)])
+
+
 def everywhere() -> NDArray[np.int64]:
     return np.argwhere(np.random.default_rng(6).random((NODES, NODES)) < 0.3)
 

@@ -15,6 +15,7 @@ from tests.end_to_end.graphs.models import (
     NODES,
     chain_of_groups,
     everywhere,
+    far_groups,
     loss_in_torch,
     text,
     write_graph,
@@ -45,6 +46,17 @@ def test_a_graph_network_equals_one_device(parallel: str, options: dict[str, Any
     edges = chain_of_groups()
     write_graph(tmp_path, edges)
     found = verdict(text(parallel, len(edges), **options), tmp_path)
+    assert found.what == EQUAL, found.why
+
+
+@pytest.mark.parametrize("parallel", ["tatp = 8", "sp = 8", "tatp = 4"])
+def test_shards_are_relayed_to_where_edges_are(parallel: str, tmp_path: Path) -> None:
+    """A parameter with a row for each node keeps their order, and so the edges far away."""
+    write_graph(tmp_path, edges := far_groups())
+    model = text(parallel, len(edges)).replace(
+        "h = x @ w0", "param rows : [nodes, d] init ones\n  h = x @ w0 + rows"
+    )
+    found = verdict(model, tmp_path)
     assert found.what == EQUAL, found.why
 
 
