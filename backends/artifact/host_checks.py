@@ -7,6 +7,7 @@ from math import lcm, prod
 from operator import gt
 from typing import Any, Final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from wscc.backends.artifact.mistake import Mistake
@@ -30,8 +31,8 @@ def check_edges(manifest: Manifest, edges: Mapping[str, NDArray[Any]]) -> Iterat
         yield f"it has {len(edges)} arrays, not the {len(due)} arrays of edges of manifest.json"
         return
     for name, t in due.items():
-        found = edges[name]
-        if found.dtype != t.type.dtype.numpy or found.shape != t.type.shape or t.extents:
+        found, dtype = edges[name], np.float64 if t.type.dtype.is_float else np.int32
+        if found.dtype != dtype or found.shape != t.type.shape or t.extents:
             yield f"array `{name[:40]}` is {found.dtype}{list(found.shape)}, not {t.type}"
 
 

@@ -121,7 +121,7 @@ class Edges:
     def _array(self, block: Block, what: str, parts: list[NDArray[Any]], dtype: DType) -> str:
         """A new array with a part for each die, whatever its stage."""
         name = self._names.new(f"{block.kind[0]}.{what}")
-        whole = np.concatenate(parts).astype(dtype.numpy)
+        whole = np.concatenate(parts)  # the host rounds weights to their type
         layout = Layout((tuple(a for a, _ in self._module.axes),))
         self.arrays[name] = Array(name, TensorType(whole.shape, dtype, layout), Kind.EDGES)
         self.contents[name] = whole

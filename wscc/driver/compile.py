@@ -135,6 +135,7 @@ def compile_graph(
     that it was read from. Raises as `compile_file`."""
     timings = Timings()
     modules: dict[str, Module] = {}
+    graph = graph if graph.contents else with_edges(graph, data)
 
     def record(name: str, module: Module) -> None:
         modules[name] = module
@@ -159,6 +160,7 @@ def program_of(graph: Module, level: int = 2, *, choices: Choices = DEFAULT) -> 
     simulation needs. All dies start at once. Only the last module is verified: there are many such programs, and the
     one that is kept is compiled again."""
     modules: dict[str, Module] = {}
+    graph = graph if graph.contents else with_edges(graph, None)
     check(graph, "elaborate")
     pipeline = Pipeline.default(level, choices)
     planned = pipeline.run(graph, observe=modules.__setitem__, verify_each=False)

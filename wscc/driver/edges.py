@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from wscc.analysis.sequence_dims import token_dims
 from wscc.diagnostics import Code, fail
 from wscc.disjoint_sets import DisjointSets
 from wscc.driver.node_order import node_order
-from wscc.host.data_file import ORDER, Arrays, DataFile
+from wscc.frontend import ast
+from wscc.host.data_file import ORDER, Arrays, DataFile, read_data
 from wscc.host.random import integers, key
 from wscc.ir.array import Array, Kind
 from wscc.ir.module import Module, Procedure
@@ -36,6 +38,13 @@ def with_edges(graph: Module, data: bytes | None) -> Module:
         arrays = _arrays(file, lists)
         contents = {a.name: _checked(arrays, a, nodes[a.name], file.name) for a in lists}
     return graph.with_(contents=contents)
+
+
+def with_edges_of(graph: Module, file: ast.File) -> Module:
+    """The same with the data file beside the file that the module was made of."""
+    named = graph.train.data and any(a.kind is Kind.EDGES for a in graph.arrays)
+    path = Path(file.items[0].span.file).parent / graph.train.data if named else None
+    return with_edges(graph, read_data(path).content if path else None)
 
 
 def prepared(graph: Module, data: bytes | None) -> tuple[Module, bytes | None]:
@@ -72,10 +81,9 @@ def node_parts(graph: Module) -> int:
 def node_dims(graph: Module) -> dict[str, int]:
     """By input, its dimension of nodes; empty if their order matters, to an op or because a parameter has them."""
     classes = equal_dims(graph)
-    listed = {(p.name, op.results[0].name): op for p in graph.procedures for op in p.ops if _lists(op)}
-    for (p, y), op in listed.items():
-        classes.union((p, op.operands[1].name, SEQUENCE), (p, y, SEQUENCE))
-    nodes = {classes[p, y, SEQUENCE] for p, y in listed}
+    nodes = {
+        classes[p.name, op.results[0].name, SEQUENCE] for p in graph.procedures for op in p.ops if _lists(op)
+    }
     if len(nodes) != 1 or any(_minds(p, op, classes, nodes) for p in graph.procedures for op in p.ops):
         return {}
     held = [(a, d) for a in graph.arrays for d in range(len(a.type.shape)) if classes["", a.name, d] in nodes]
