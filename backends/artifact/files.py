@@ -4,6 +4,7 @@
     routes.json     how messages go from die to die         graph.wir      the step at the graph level
     manifest.json   what the host must know; the hashes     data.bin       a copy of the data file, if any
     profile.json    where instructions come from, if known  call_order.txt a table of calls, if it was given one
+    edges.safetensors   blocks of the edges of a graph, by the name of their array, if the model has one
     report.json     about the compilation; not hashed, so that it may hold seconds
 
 Invariant: equal arguments give equal bytes, report.json aside; `read_artifact(write_artifact(x))` gives x.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -29,6 +30,7 @@ from wscc.backends.artifact.mistake import Mistake
 from wscc.backends.emit.manifest import DATA
 from wscc.diagnostics import CompileError
 from wscc.files import parse_json, parse_npy, read_bytes
+from wscc.files.archives import parse_safetensors, safetensors_bytes
 from wscc.files.kinds import ARTIFACT
 from wscc.ir.routes import Route
 from wscc.ir.streams.artifact import Manifest
@@ -40,9 +42,10 @@ FORMAT: Final = 6
 MANIFEST, REPORT = "manifest.json", "report.json"
 PROGRAMS, BINDINGS, ROUTES, GRAPH = "programs.wsa", "bindings.npy", "routes.json", "graph.wir"
 PROFILE: Final = "profile.json"
+EDGES: Final = "edges.safetensors"
 CALL_ORDER: Final = "call_order.txt"
 _ENTRIES: Final = frozenset(("format", "program", "files", "own_passes", "hash"))
-_OPTIONAL: Final = frozenset((DATA, PROFILE, CALL_ORDER))
+_OPTIONAL: Final = frozenset((DATA, PROFILE, CALL_ORDER, EDGES))
 FILES: Final = frozenset((MANIFEST, REPORT, PROGRAMS, BINDINGS, ROUTES, GRAPH)) | _OPTIONAL
 
 
@@ -50,7 +53,8 @@ FILES: Final = frozenset((MANIFEST, REPORT, PROGRAMS, BINDINGS, ROUTES, GRAPH)) 
 class Artifact:
     """The contents of the folder. `data` are the bytes of the data file, None without one; `report` is any JSON
     object; `profile` is for `wscc simulate` and `monitor`; `call_order` is the text of the order given
-    with `--call-order`, empty for the compiler's; `own_passes` are names of passes of a user's own."""
+    with `--call-order`, empty for the compiler's; `own_passes` are names of passes of a user's own; `edges` is what
+    the arrays of edges hold, by name."""
 
     streams: Streams
     manifest: Manifest
@@ -60,6 +64,7 @@ class Artifact:
     profile: Profile | None = None
     call_order: str = ""
     own_passes: tuple[str, ...] = ()
+    edges: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,8 @@ def _hashed_files(artifact: Artifact) -> dict[str, bytes]:
         files[DATA] = artifact.data
     if artifact.call_order:
         files[CALL_ORDER] = artifact.call_order.encode()
+    if artifact.edges:
+        files[EDGES] = safetensors_bytes(artifact.edges)
     if artifact.profile is not None:
         files[PROFILE] = canonical(encode(artifact.profile))
     manifest = {
@@ -190,8 +197,10 @@ def _decoded(manifest: dict[str, Any], files: dict[str, bytes], report: dict[str
     with _mistakes_in(CALL_ORDER):
         call_order = files.get(CALL_ORDER, b"").decode()
     streams = Streams(programs, steps, program.dies, program.roles, bindings, routes, program.arena_bytes)
+    with _mistakes_in(EDGES):
+        edges = parse_safetensors(files[EDGES]) if EDGES in files else {}
     data = files.get(DATA)
-    return Artifact(streams, program.host, graph, data, report, profile, call_order, own_passes)
+    return Artifact(streams, program.host, graph, data, report, profile, call_order, own_passes, edges)
 
 
 @contextmanager

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import lcm, prod
 from operator import gt
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wscc.backends.artifact.mistake import Mistake
 from wscc.ir.array import Kind, Role
@@ -18,6 +21,19 @@ from wscc.strategy import POLICIES, stage_axes
 FILE: Final = "manifest.json"
 LOSS: Final = "loss"
 _INITS: Final = ("zeros", "ones", "normal")
+
+
+def check_edges(manifest: Manifest, edges: Mapping[str, NDArray[Any]]) -> Iterator[str]:
+    """The mistakes of the file of edges: an array of another name, type or shape than the manifest has. What blocks say
+    of rows and columns is clipped where it is read."""
+    due = {t.name: t for t in manifest.tensors if t.kind is Kind.EDGES}
+    if due.keys() != edges.keys():
+        yield f"it has {len(edges)} arrays, not the {len(due)} arrays of edges of manifest.json"
+        return
+    for name, t in due.items():
+        found, dtype = edges[name], np.float64 if t.type.dtype.is_float else np.int32
+        if found.dtype != dtype or found.shape != t.type.shape or t.extents:
+            yield f"array `{name[:40]}` is {found.dtype}{list(found.shape)}, not {t.type}"
 
 
 def check_host(streams: Streams, manifest: Manifest) -> None:

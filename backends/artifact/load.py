@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wscc.backends.artifact.files import CALL_ORDER, PROGRAMS, ROUTES, Artifact, read_artifact
+from wscc.backends.artifact.files import CALL_ORDER, EDGES, PROGRAMS, ROUTES, Artifact, read_artifact
 from wscc.backends.artifact.folder import refuse
 from wscc.backends.artifact.graph_checks import check_graph
-from wscc.backends.artifact.host_checks import check_host
+from wscc.backends.artifact.host_checks import check_edges, check_host
 from wscc.backends.artifact.mistake import Mistake
 from wscc.backends.artifact.profile_checks import check_profile
 from wscc.backends.artifact.step_checks import check_steps
@@ -31,6 +31,8 @@ def load_artifact(folder: Path) -> Artifact:
 def _check(artifact: Artifact) -> None:
     streams, manifest = artifact.streams, artifact.manifest
     check_host(streams, manifest)
+    for words in check_edges(manifest, artifact.edges):
+        raise Mistake(EDGES, words)
     graph = check_graph(artifact.graph, manifest, streams.arena_bytes)
     names = (manifest.data_file, bool(manifest.train.data), artifact.data is not None)
     if names not in ((DATA, True, True), ("", False, False)):

@@ -15,7 +15,7 @@ from wscc.machine.wafer import Wafer
 
 # The name of the data file inside the artifact.
 DATA: Final = "data.bin"
-HOST_KINDS: Final = (Kind.PARAM, Kind.GRAD, Kind.STATE, Kind.INPUT, Kind.SCALAR, Kind.STATISTIC)
+HOST_KINDS: Final = (Kind.PARAM, Kind.GRAD, Kind.STATE, Kind.INPUT, Kind.EDGES, Kind.SCALAR, Kind.STATISTIC)
 
 
 def manifest_of(module: Module) -> Manifest:

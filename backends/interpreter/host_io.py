@@ -72,6 +72,12 @@ def write(machine: Machine, name: str, index: tuple[int, ...], value: Tensor) ->
         machine.store(die, address, part if has_value else _neutral(t, part), data=data)
 
 
+def write_edges(machine: Machine, edges: Mapping[str, Tensor]) -> None:
+    """Give each die its blocks of edges, by the name of their array."""
+    for name, whole in edges.items():
+        write(machine, name, (), whole)
+
+
 def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
     """The whole value of an element, of the array's shape without pads: shards joined, partial ones summed (or their
     maximum).

@@ -56,8 +56,7 @@ def work_of(x: Instruction, tile: int) -> Work:
     row = INSTRUCTIONS[x.opcode]
     indexed = row.names.index(row.indexed) if row.indexed else None
     if indexed is not None and indexed >= len(x.writes):
-        # Rows of a table, labels' logits: as many elements as are written, and not all.
-        amounts[indexed] = min(amounts[indexed], prod(x.writes[0].shape) * operands[indexed].dtype.size)
+        amounts[indexed] = _named(x, operands[indexed], amounts[indexed])
     if indexed == 0:
         amounts[0] = _scattered(x)
     elif any(k == "accumulate" and v for k, v in x.attrs):
@@ -88,6 +87,15 @@ def _matrices(x: Instruction) -> tuple[int, int, int, int]:
 def _bytes(o: Operand) -> int:
     """Each element once, also where the view repeats it."""
     return prod(n for n, s in zip(o.shape, o.strides, strict=True) if s) * o.dtype.size
+
+
+def _named(x: Instruction, o: Operand, whole: int) -> int:
+    """The bytes of an operand that integers name elements of. Rows of a table, labels' logits: as many elements as are
+    written, and not all; rows that entries of a sparse matrix name: one for each entry."""
+    if INSTRUCTIONS[x.opcode].integers == ("entries",):
+        rows = next(r.shape[1] for r in (*x.writes, *x.reads[1:]) if len(r.shape) > 1)
+        return prod(o.shape) // max(1, o.shape[1]) * (x.reads[0].shape[0] - rows - 1) * o.dtype.size
+    return min(whole, prod(x.writes[0].shape) * o.dtype.size)
 
 
 def _scattered(x: Instruction) -> int:

@@ -19,7 +19,7 @@ from wscc.ir.streams.artifact import HostTensor, Manifest
 # A call: its procedure, the summary of it, and the address of each of its spaces.
 Line = tuple[str, Summary, tuple[int, ...]]
 
-WRITTEN: Final = (*FILLED, Kind.INPUT)
+WRITTEN: Final = (*FILLED, Kind.INPUT, Kind.EDGES)
 READ: Final = (Kind.PARAM, Kind.STATE, Kind.GRAD)
 
 

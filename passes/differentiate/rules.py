@@ -12,6 +12,7 @@ from typing import Final
 
 from wscc.ir.op import Value
 from wscc.passes.differentiate.expert_rules import combine, dispatch, of_logits, route
+from wscc.passes.differentiate.graph_rules import edge_attention, spmm
 from wscc.passes.differentiate.tape import Backward, Grads, result_gradient
 
 # ------------------------------------------------------------------------------------------------ the rules
@@ -304,6 +305,8 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "mean": _mean,
     "route": route,
     "dispatch": dispatch,
+    "spmm": spmm,
+    "edge_attention": edge_attention,
     "combine": combine,
     "balance": of_logits("balance_bwd"),
     "z_loss": of_logits("z_loss_bwd"),

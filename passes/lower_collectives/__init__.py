@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,8 +11,6 @@ from typing import ClassVar, Final
 
 from wscc.analysis.cost import DieRates
 from wscc.analysis.index_ranges import Coordinates, Run
-from wscc.analysis.memory.access_cost import cumulative_work
-from wscc.analysis.memory.likely_ranges import lost_to_hbm
 from wscc.analysis.op_axes import split_axes
 from wscc.analysis.statement_accesses import buffers_of
 from wscc.diagnostics import Code, fail
@@ -24,13 +22,13 @@ from wscc.ir.op import GraphStmt, Op, Reshard, Stream, Value
 from wscc.ir.per_die import NOBODY, Ints, at, per_die, times_each
 from wscc.ir.step import Ref, calls
 from wscc.ir.views import View, indexed, whole_view
-from wscc.machine.wafer import Die
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import ALLGATHERS
 from wscc.passes.lower_collectives.algorithms import Algorithms
 from wscc.passes.lower_collectives.blocks import Link, chain_turns
 from wscc.passes.lower_collectives.builder import FabricBuilder
-from wscc.passes.lower_collectives.chains import Chain, Fast, chains_of, with_chains
+from wscc.passes.lower_collectives.chains import Chain, Fast, chains_of, losing_least, with_chains
+from wscc.passes.lower_collectives.edges import Edges
 from wscc.passes.lower_collectives.in_flight import in_flight
 from wscc.passes.lower_collectives.op_instance import OpInstance
 from wscc.passes.lower_collectives.ops import LOWERINGS, part_view
@@ -43,8 +41,6 @@ from wscc.passes.lower_collectives.streams import lower_stream, take_turns
 # Temporaries of an op, such as the scores of a tile of attention, take at most one part in so many of the fast memory:
 # a gradient needs two of them, operands and slots the rest.
 _TEMPORARIES: Final = 8
-# Chains are looked at where more than this part of the time of the work is lost to HBM without them.
-_LITTLE: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +77,21 @@ class LowerCollectives(Pass):
         die = module.machine.die
         fast = Fast(max(1, die.sram // _TEMPORARIES), die.tile)
         algorithms = Algorithms(module, self.allgather, fast.bytes, simulated=True)
+        edges = Edges(module)
 
         def lowered(p: Procedure, chains: tuple[Chain, ...]) -> Procedure:
+            listed = edges.arguments(p, args[p.name])
             bindings = _bindings(p, args[p.name], storage)
-            lowering = _ProcedureLowering(coordinates, algorithms, p, bindings, fast)
+            lowering = _ProcedureLowering(coordinates, algorithms, p, bindings, fast, edges, listed)
             return _on_dies(lowering.lower(chains), callers[p.name])
 
         def best(p: Procedure) -> Procedure:
-            choices = chains_of(p, mesh.sizes, fast) if DieRates.of(die).has_hbm else []
-            return _losing_least([partial(lowered, p, chains) for chains in ((), *choices)], die)
+            # Blocks of edges are found as a procedure is lowered: once.
+            chained = DieRates.of(die).has_hbm and not edges.arguments(p, args[p.name])
+            choices = chains_of(p, mesh.sizes, fast) if chained else []
+            return losing_least([partial(lowered, p, chains) for chains in ((), *choices)], die)
 
-        return module.with_(level=Level.FABRIC, procedures=tuple(map(best, module.procedures)))
-
-
-def _losing_least(choices: Sequence[Callable[[], Procedure]], die: Die) -> Procedure:
-    """The choice that loses least to HBM, by estimate; the first one if it loses little beside its work."""
-    procedure = choices[0]()
-    if len(choices) == 1:
-        return procedure
-    lost = lost_to_hbm(procedure, die)
-    if lost <= _LITTLE * float(cumulative_work(procedure, die).seconds[-1]):
-        return procedure
-    others = [choice() for choice in choices[1:]]
-    return min(((lost, procedure), *((lost_to_hbm(p, die), p) for p in others)), key=lambda each: each[0])[1]
+        return edges.bound(module.with_(level=Level.FABRIC, procedures=tuple(map(best, module.procedures))))
 
 
 def _callers(module: Module) -> dict[str, Ints]:
@@ -162,7 +150,7 @@ class _ProcedureLowering:
 
     def __init__(
         self, coordinates: Coordinates, algorithms: Algorithms, procedure: Procedure, bindings: Bindings,
-        fast: Fast,
+        fast: Fast, edges: Edges, listed: dict[str, str],
     ) -> None:  # fmt: skip
         self.coordinates = coordinates
         self.mesh = mesh = coordinates.mesh
@@ -170,8 +158,13 @@ class _ProcedureLowering:
         self.procedure = procedure
         self.arguments = [self._argument(j, bindings) for j in range(len(procedure.outputs))]
         names = {v.name for v in procedure.inputs} | set(self.arguments)
-        self.build = FabricBuilder(mesh, {}, [], Names(names), fast.bytes, fast.tile)
-        self.env = {v.name: whole_view(v.name, self._local(v), v.type.dtype) for v in procedure.inputs}
+        self.build = FabricBuilder(mesh, {}, [], Names(names), fast.bytes, fast.tile, edges=edges)
+        # Lists of edges have the names of their arrays; blocks of them will be arguments instead.
+        self.listed = listed
+        self.env = {
+            v.name: whole_view(listed.get(v.name, v.name), self._local(v), v.type.dtype)
+            for v in procedure.inputs
+        }
         self.exclusive = bindings.exclusive
         self.destinations: dict[str, View] = {}
         self.accumulated: set[str] = set()
@@ -245,9 +238,18 @@ class _ProcedureLowering:
             Output(Value(f, o.value.type), o.mode)
             for f, o in zip(self.arguments, self.procedure.outputs, strict=True)
         )
+        inputs = [v for v in self.procedure.inputs if v.name not in self.listed]
+        inputs += self.build.arguments.values()
+        self.build.edges.read[self.procedure.name] = tuple(self.build.arguments)
         used = buffers_of(self.build.body)
         buffers: tuple[Buffer, ...] = tuple(b for b in self.build.buffers.values() if b.name in used)
-        return replace(self.procedure, outputs=outputs, buffers=buffers, body=tuple(self.build.body))
+        return replace(
+            self.procedure,
+            inputs=tuple(inputs),
+            outputs=outputs,
+            buffers=buffers,
+            body=tuple(self.build.body),
+        )
 
     def _return(self, argument: str, out: Output) -> None:
         target = whole_view(argument, self._local(out.value), out.value.type.dtype)
@@ -297,9 +299,10 @@ class _ProcedureLowering:
 
     def _stream(self, op: Op, stream: Stream, s: OpInstance) -> StreamInstance:
         groups = axis_groups(self.build, stream.axis, self.algorithms.neighbours(stream.axis))
-        return StreamInstance(
+        whole = StreamInstance(
             groups, op, stream, s.reads, s.writes, self._coordinates(op), s.runs, s.accumulate
         )
+        return whole.without_empty_chunks()
 
     def _sliced_stream(self, op: Op, stream: Stream) -> bool:
         """Lower a stream together with the reshards that it can do slice by slice; if it has none, or no slices, not at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from wscc.analysis.gather_plan import Part
@@ -11,9 +11,11 @@ from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.fabric import Buffer, FabricStmt, Kernel, KernelAttr, Transfer
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.naming import Names
+from wscc.ir.op import Value
 from wscc.ir.per_die import Ints
 from wscc.ir.types import DType
 from wscc.ir.views import View, sliced, whole_view
+from wscc.passes.lower_collectives.edges import Edges
 
 
 def part_of(view: View, part: Part) -> View | None:
@@ -38,7 +40,7 @@ class FabricBuilder:
 
     `names`: those of arguments are in use. `fast_bytes`: bytes that the temporaries of one op should not
     exceed. `tile`: the side of a matrix unit. `channel`: that of the next transfer. `source`, `span`: the op that the
-    next statements come from.
+    next statements come from. `edges`: those of the module; `arguments`: by array, those that the procedure reads.
     """
 
     mesh: LogicalMesh
@@ -50,6 +52,15 @@ class FabricBuilder:
     channel: int = 0
     source: str = ""
     span: Span = NO_SPAN
+    edges: Edges = field(default_factory=Edges)
+    arguments: dict[str, Value] = field(default_factory=dict)
+
+    def argument(self, array: str) -> View:
+        """The shard of an array of blocks of edges, which is an argument of the procedure from now on."""
+        if array not in self.arguments:
+            self.arguments[array] = Value(self.names.new(array), self.edges.arrays[array].type)
+        value = self.arguments[array]
+        return whole_view(value.name, value.type.local_shape(self.mesh.sizes), value.type.dtype)
 
     def buffer(self, hint: str, shape: Sequence[int], dtype: DType, *, slot: bool = False) -> View:
         """A new local, named `hint` or `hint.N`."""

@@ -8,17 +8,23 @@ for keys, here for any index that the rules of the ops leave free.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from typing import Final
 
+from wscc.analysis.memory.access_cost import cumulative_work
+from wscc.analysis.memory.likely_ranges import lost_to_hbm
 from wscc.disjoint_sets import DisjointSets
 from wscc.ir.module import Procedure
 from wscc.ir.op import GraphStmt, Op, Value
+from wscc.machine.wafer import Die
 from wscc.passes.lower_collectives.slices import SHARDS, even_spans, whole_tile
 from wscc.passes.lower_collectives.stream_instance import Span
 
+# Chains are looked at where more than this part of the time of the work is lost to HBM without them.
+_LITTLE: Final = 0.2
 # A dimension of a value, by name and number.
 _Dim = tuple[str, int]
 
@@ -96,6 +102,18 @@ def _disjoint(chains: Iterable[Chain]) -> tuple[Chain, ...]:
         if not any(op is other for op, _ in chain.members for c in chosen for other, _ in c.members):
             chosen.append(chain)
     return tuple(chosen)
+
+
+def losing_least(choices: Sequence[Callable[[], Procedure]], die: Die) -> Procedure:
+    """The choice that loses least to HBM, by estimate; the first one if it loses little beside its work."""
+    procedure = choices[0]()
+    if len(choices) == 1:
+        return procedure
+    lost = lost_to_hbm(procedure, die)
+    if lost <= _LITTLE * float(cumulative_work(procedure, die).seconds[-1]):
+        return procedure
+    others = [choice() for choice in choices[1:]]
+    return min(((lost, procedure), *((lost_to_hbm(p, die), p) for p in others)), key=lambda each: each[0])[1]
 
 
 def with_chains(procedure: Procedure, chains: Iterable[Chain]) -> list[Item]:

@@ -16,6 +16,7 @@ from wscc.ir.per_die import Ints, plus, times
 from wscc.ir.views import View, arranged, indexed, repeated, sliced
 from wscc.passes.lower_collectives.attention import attention, attention_bwd, rope
 from wscc.passes.lower_collectives.gemm import gemm
+from wscc.passes.lower_collectives.graphs import block_of, edge_attention, spmm
 from wscc.passes.lower_collectives.op_instance import Masked, OpInstance
 from wscc.passes.lower_collectives.tiles import pieces
 
@@ -222,6 +223,10 @@ SPECIAL: Final[dict[str, Lowering]] = {
     "dispatch_bwd": _slots("dispatch_bwd"),
     "combine": _slots("combine"),
     "combine_bwd": _slots("combine_bwd"),
+    "spmm": spmm,
+    "spmm_bwd": spmm,
+    "edge_attention": edge_attention,
+    "edge_attention_bwd": edge_attention,
     "adamw": _direct("adamw"),
     "sgd": _direct("sgd"),
 }
@@ -229,4 +234,10 @@ SPECIAL: Final[dict[str, Lowering]] = {
 # An op without a special lowering is the instruction of its name.
 LOWERINGS: Final[dict[str, Lowering]] = {
     name: SPECIAL.get(name) or one_instruction(name) for name, row in OPS.items() if not row.view
+}
+
+# Of ops that may have nothing to do on a chunk of a stream, a mask of the dies on which they have.
+HAVE_WORK: Final[dict[str, Callable[[OpInstance], Ints]]] = {
+    "spmm": lambda s: block_of(s).where,
+    "spmm_bwd": lambda s: block_of(s).where,
 }

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from wscc.analysis.gather_plan import used
 from wscc.analysis.index_ranges import Coordinates, Run, Runs
 from wscc.analysis.op_axes import split_axes
 from wscc.ir.op import Op, Stream
-from wscc.ir.per_die import Ints
+from wscc.ir.per_die import Ints, at
 from wscc.ir.views import View, sliced
 from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.passes.lower_collectives.op_instance import OpInstance
-from wscc.passes.lower_collectives.ops import LOWERINGS
+from wscc.passes.lower_collectives.ops import HAVE_WORK, LOWERINGS
 from wscc.passes.lower_collectives.reshards import AxisGroups
 
 Shards = tuple[int, ...]
@@ -68,6 +69,19 @@ class StreamInstance:
         shard = self.groups.shard_view(view, dim, self.groups.by_position(shards))
         span = dict(self.cuts).get(self.stream.factor, (0, shard.shape[dim]))
         return shard if shard.shape[dim] == span[1] else sliced(shard, dim, *span)
+
+    def without_empty_chunks(self) -> StreamInstance:
+        """The same stream, in which no shard goes to where the op has nothing to do with it."""
+        if self.op.kind not in HAVE_WORK:
+            return self
+        position = self.groups.mesh.coordinates(self.groups.axis)
+        uses: list[set[int]] = [set() for _ in range(self.groups.size)]
+        for shards in self.groups.plan.order:
+            works = HAVE_WORK[self.op.kind](self.instance(shards, self.reads, self.writes, self.accumulate))
+            for die, p in enumerate(position):
+                if at(works, die):
+                    uses[p].add(shards[p])
+        return replace(self, groups=replace(self.groups, plan=used(self.groups.plan, uses)))
 
     def run(
         self, shards: Shards, reads: tuple[View, ...], writes: tuple[View, ...], accumulate: tuple[bool, ...],

@@ -144,7 +144,7 @@ def _allocate_slots(plan: GatherPlan, events: list[Event]) -> tuple[list[dict[in
     of a round never share one with shards that the same round still sends.
     """
     slots = [_first_fit(uses) for uses in _live_ranges(plan, events)]
-    return slots, max((max(s.values(), default=-1) + 1 for s in slots), default=1)
+    return slots, max((n + 1 for s in slots for n in s.values()), default=1)
 
 
 def _live_ranges(plan: GatherPlan, events: list[Event]) -> list[dict[int, list[int]]]:
@@ -196,7 +196,11 @@ def _reduce_as_it_goes(s: StreamInstance) -> Iterator[None]:
         parts: dict[Shards, dict[int, View]] = {}
         for move in moves:
             if move.shard not in parts:
-                parts[move.shard] = _contribution(s, move, pending, f"{s.group}.acc{r}.{len(parts)}")
+                senders = [
+                    any(m.to[p] != NOBODY for m in moves if m.shard == move.shard)
+                    for p in range(s.groups.size)
+                ]
+                parts[move.shard] = _contribution(s, move, senders, pending, f"{s.group}.acc{r}.{len(parts)}")
         arrived: dict[int, list[tuple[Move, View]]] = {j: [] for j in outs}
         for i, move in enumerate(moves):
             for j in outs:
@@ -261,10 +265,9 @@ def _clear_stationary(s: StreamInstance) -> None:
 
 
 def _contribution(
-    s: StreamInstance, move: Move, pending: dict[int, list[tuple[Move, View]]], hint: str
+    s: StreamInstance, move: Move, senders: list[bool], pending: dict[int, list[tuple[Move, View]]], hint: str
 ) -> dict[int, View]:
     """The parts of a shard that a die sends, by result: its own contribution plus those that have arrived."""
-    senders = [q >= 0 for q in move.to]
     contributions = {
         j: s.build.buffer(f"{hint}.{j}", s.writes[j].shape, s.writes[j].dtype) for j in s.stream.moving_out
     }

@@ -66,6 +66,8 @@ KEEPS: Final[dict[str, Callable[[Op, str], bool]]] = {
     "rmsnorm": _positive_eps,
     "rope": _always,
     "embedding": _always,
+    "spmm": _always,
+    "edge_attention": _always,
     "attention": _in_every_operand,
     "rowmax": _columns,
     "sumexp": _columns,

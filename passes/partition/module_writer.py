@@ -36,7 +36,7 @@ class ModuleWriter:
                 self.layouts[a.name] = _input_layout(a, split[a.name], module)
             elif a.kind is Kind.PARAM:
                 self.layouts[a.name] = storage.layout(a.name)
-            elif a.kind in (Kind.SCALAR, Kind.STATISTIC):
+            elif a.kind in (Kind.SCALAR, Kind.STATISTIC, Kind.EDGES):
                 self.layouts[a.name] = Layout.whole(len(a.type.shape))
         self._add_gradients_and_moments(storage)
         # Every procedure has one static call.

@@ -19,7 +19,7 @@ from wscc.passes.partition.chain import Boundary, Chain, OpInstance
 from wscc.passes.partition.expert_axes import factors_of
 from wscc.passes.partition.layouts import PARTIAL, can_shard
 from wscc.passes.partition.prices import Prices
-from wscc.strategy import policy, search_order, store
+from wscc.strategy import SEQUENCE, policy, search_order, store
 
 # Sharding of a value along one axis: the dimension split, None (replicated), or partial sums or maxima.
 State = int | None | Reduction
@@ -180,11 +180,16 @@ class Search:
     ) -> list[Choice]:
         """The factor in which the axis splits the first activation of the op that may stay so; if it splits some that
         may not, any other factor, or none. Positions that the op makes are split anew, and a view has no work."""
+        rule = instance.op.rule
         split = [
             term[state]
-            for name, term in zip(instance.operands, instance.op.rule.ins, strict=False)
+            for name, term in zip(instance.operands, rule.ins, strict=False)
             if name not in self.chain.weights and isinstance(state := self._followed(axis, name, live), int)
         ]
+        if (along := instance.op.definition.along) is not None and (term := rule.ins[along])[
+            SEQUENCE
+        ] in split:
+            split = [rule.outs[0][SEQUENCE] if f == term[SEQUENCE] else f for f in split]
         follows: list[Choice] = [f for f in split if f in allowed]
         definition = instance.op.definition
         others = allowed if split and not (definition.makes_positions or definition.view) else []

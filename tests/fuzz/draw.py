@@ -153,6 +153,7 @@ class Draw:
     def _more_inputs(self) -> str:
         texts = " ".join(line.of.text for _, line, _ in self._lines())
         kinds = "input kinds : i32[batch, seq]" if "kinds" in texts else ""
+        kinds += "  input pairs : edges[2 * seq + 1]" if "pairs" in texts else ""
         return kinds + ("  input images : f32[batch, seq, f]" if "images" in texts else "")
 
     def _uses(self, name: str) -> bool:

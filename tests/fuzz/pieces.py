@@ -37,6 +37,7 @@ PARAMS: Final[dict[str, Param]] = {
     "n": Param(("d", "f"), is_multiplied=False),
     "sum": Param(("d", "d"), is_multiplied=False),
     "router": Param(("d", "experts")),
+    "score": Param(("d", "heads")),
     "up": Param(("experts", "d", "f")),
     "gate": Param(("experts", "d", "f")),
     "down": Param(("experts", "f", "d")),
@@ -97,6 +98,11 @@ PIECES: Final[dict[str, Piece]] = {
     "gqa_full": Piece(_GQA.format(rope="rope", norm="x", causal="")),
     "gqa_plain": Piece(_GQA.format(rope="", norm="rmsnorm(x, {g})", causal=", causal")),
     "block": Piece("x = x + mlp(x, d, f)", hidden=("w", "v")),
+    "edges": Piece("x = x + spmm(pairs, x @ {w}, mean) @ {v}"),
+    "edge_attention": Piece(
+        "q, k, v = split(project(x, {wqkv}))\n    l = x @ {score}\n"
+        "    x = x + project(edge_attention(pairs, l, l * 0.5, v), {wo})"
+    ),
     "positions": Piece("x = x + {pos}"),
     "made_positions": Piece("x = x + ({pos} * 0.5 + {pos})"),
     "lookup": Piece("x = x + embedding(tokens, {table})"),

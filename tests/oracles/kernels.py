@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.oracles import experts
+from tests.oracles import experts, graphs
 from tests.oracles.philox import dropped
 
 Array = NDArray[Any]
@@ -459,7 +459,7 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
     "sgd": (_sgd,),
     **{
         opcode: tuple((lambda rng, draw=draw: Case(*draw(rng))) for draw in draws)
-        for opcode, draws in experts.CASES.items()
+        for opcode, draws in (experts.CASES | graphs.CASES).items()
     },
     "delay": (lambda rng: Case((), (5,), ()),),
 }

@@ -215,6 +215,9 @@ def test_one_group_is_plain_multi_head() -> None:
 # ---- derivatives
 
 
+_EDGES = np.array([[0, 0], [0, 1], [1, 3], [3, 1], [3, 1], [1, 1]], np.int32)
+
+
 @dataclass(frozen=True)
 class Case:
     """Operand shapes, or arrays where the values matter."""
@@ -298,9 +301,28 @@ CASES = [
     ),
     Case("balance", "b s! e! -> ", [(2, 4, 5)], {"k": 2, "scale": 0.3}),
     Case("z_loss", "b s e! -> ", [(2, 4, 5)], {"scale": 0.3}),
+    *(
+        Case("spmm", "e! c!, b m~@ d -> b n@ d", [_EDGES, (2, 4, 3)], {"weights": w}, {"n": 4})
+        for w in ("sum", "mean", "symmetric")
+    ),
+    Case(
+        "edge_attention", "e! c!, b n@ h, b m! h, b m! h f -> b n@ h f",
+        [_EDGES, (2, 4, 2), (2, 4, 2), (2, 4, 2, 3)], {"slope": 0.3},
+    ),
     Case("mean", "b s, -> ", [(2, 3), np.array(4.0)], constant=(1,)),
     Case("count", "b s -> ", [_LABELS]),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [("sum", [[6], [2], [0]]), ("mean", [[3], [2], [0]]), ("symmetric", [[2 / 2 + 4 / 2**0.5], [2 / 2**0.5], [0]])],
+)  # fmt: skip
+def test_spmm_adds_up_what_edges_name(weights: str, expected: list[list[float]]) -> None:
+    """Node 0 takes from 0 and 1, node 1 from 0: two edges and one."""
+    rule, edges = "e! c!, b m~@ d -> b n@ d", [[0, 0], [0, 1], [1, 0]]
+    (y,) = run("spmm", rule, edges, [[[2.0], [4.0], [9.0]]], sizes={"n": 3}, weights=weights)
+    assert y[0] == pytest.approx(np.array(expected))
 
 
 def test_every_forward_op_has_semantics_and_a_case() -> None:

@@ -1,4 +1,5 @@
-"""Dimensions of arrays and values that are one and the same size: those that share a factor, or an argument."""
+"""Dimensions of arrays and values that are one and the same size: those that share a factor, or an argument, and the
+nodes of a graph on both sides of its edges."""
 
 from __future__ import annotations
 
@@ -39,6 +40,9 @@ def _equal(module: Module) -> Iterator[list[Dim]]:
                 for d, f in enumerate(term):
                     dims_by_factor.setdefault(f, []).append((p.name, v.name, d))
             yield from dims_by_factor.values()
+            if op.definition.listed is not None:
+                of_nodes = [v for v, _ in op.terms() if v != op.operands[op.definition.listed]]
+                yield [(p.name, v.name, 1) for v in of_nodes]
     for call, _ in calls(module.step):
         p = module.procedure(call.procedure)
         for v, ref in zip(p.arguments, call.args, strict=True):

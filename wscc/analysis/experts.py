@@ -63,7 +63,7 @@ def occupied_shares(procedure: Procedure) -> dict[str, Fraction]:
 def _made(op: Op) -> Fraction | None:
     """The share of rows of a new dimension of slots that the integers of the op can number; None for other ops."""
     new = {f for f in op.rule.indexed if all(f not in term for term in op.rule.ins)}
-    if not new or not op.definition.integers:
+    if not new or not op.definition.integers or op.definition.listed is not None:
         return None
     numbers = op.rule.ins[op.definition.integers[0]]
     rows = [f for f in op.rule.outs[0] if f in new or f in numbers]

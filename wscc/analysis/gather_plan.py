@@ -8,6 +8,8 @@ same plan run backwards.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -67,6 +69,29 @@ def only(plan: GatherPlan, shard: int) -> GatherPlan:
         return tuple(m for m in ours if any(q != NOBODY for q in m.to))
 
     return replace(plan, rounds=tuple(filter(None, map(moves, plan.rounds))))
+
+
+def used(plan: GatherPlan, uses: Sequence[AbstractSet[int]]) -> GatherPlan:
+    """The moves that bring each position p the shards `uses[p]`, and the shards that it relays to others, no others:
+    run backwards, those that take what it adds to them. Rounds keep their numbers."""
+    needs = [set(shards) for shards in uses]
+    rounds: list[tuple[Move, ...]] = []
+    for round_ in reversed(plan.rounds):
+        kept = [
+            replace(
+                m,
+                to=tuple(
+                    q if q != NOBODY and s in needs[q] else NOBODY for q, s in zip(m.to, m.shard, strict=True)
+                ),
+            )
+            for m in round_
+        ]
+        for m in kept:
+            for p, q in enumerate(m.to):
+                if q != NOBODY:
+                    needs[p].add(m.shard[p])
+        rounds.append(tuple(m for m in kept if any(q != NOBODY for q in m.to)))
+    return replace(plan, rounds=tuple(reversed(rounds)))
 
 
 def ring(size: int) -> GatherPlan:

@@ -14,6 +14,7 @@ from wscc.cli.load_map import wafer_map
 from wscc.cli.output import json_option, on_terminal, say, show_json
 from wscc.cli.program import model_request
 from wscc.cli.progress import Progress
+from wscc.driver.graph_report import graph_words
 from wscc.driver.pads import pads_words
 from wscc.driver.storage import storage_words
 from wscc.ir.module import Module
@@ -163,6 +164,7 @@ def _show_summary(program: Program, folder: Path) -> None:
         *_groups(r["parameter_groups"], program.graph.train.optimizer.kind),
         ("FLOPs per step", f"{r['flops_per_step']:,}"),
         *([("padded", padded)] if padded else []),
+        *graph_words(r.get("graph", {})),
         ("memory per die", f"{memory['peak_bytes_per_die_max']:,} of {memory['capacity']:,} bytes"),
         *storage_words(r["storage"]),
         *([("weights", f"converted {r['weights_converted']}")] if "fit" in r["weights_converted"] else []),

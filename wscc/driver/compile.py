@@ -16,6 +16,8 @@ from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
+from wscc.driver.edges import prepared, with_edges
+from wscc.driver.graph_report import graph_report
 from wscc.driver.pads import pads_report
 from wscc.driver.pipeline import Insertion, Observer, Pipeline, Timings, check
 from wscc.driver.proposals import Trials, proposing
@@ -55,7 +57,8 @@ class Compiled:
 
 def load(path: str, overrides: Overrides = NO_OVERRIDES) -> Module:
     """The forward module of a `.wsl` file. Raises `CompileError` (`UsageError` for a malformed override)."""
-    return elaborate(resolve(parse(read_source(path)), overrides))
+    graph = elaborate(resolve(parse(read_source(path)), overrides))
+    return with_edges(graph, _data(path, graph))
 
 
 def compile_file(
@@ -81,9 +84,10 @@ def compile_source(
     with proposing(Trials(file, overrides, level, choices, insertions)):
         resolved = resolve(file, overrides)
         graph = elaborate(resolved)
+        graph, data = prepared(graph, _data(source.name, graph))
         with placing_errors(resolved.config.strategy_span):
             return compile_graph(
-                graph, level, choices=choices, data=_data(source.name, graph), file=Path(source.name).name,
+                graph, level, choices=choices, data=data, file=Path(source.name).name,
                 observe=observe, insertions=insertions,
             )  # fmt: skip
 
@@ -104,7 +108,7 @@ def call_order_text(path: str, overrides: Overrides = NO_OVERRIDES, choices: Cho
 
 def graph_of(artifact: Artifact) -> Module:
     """The forward module that an artifact was compiled from. Raises `CompileError` where its text is damaged."""
-    return graph_module(artifact.graph)
+    return with_edges(graph_module(artifact.graph), artifact.data)
 
 
 @contextmanager
@@ -131,6 +135,7 @@ def compile_graph(
     that it was read from. Raises as `compile_file`."""
     timings = Timings()
     modules: dict[str, Module] = {}
+    graph = graph if graph.contents else with_edges(graph, data)
 
     def record(name: str, module: Module) -> None:
         modules[name] = module
@@ -155,6 +160,7 @@ def program_of(graph: Module, level: int = 2, *, choices: Choices = DEFAULT) -> 
     simulation needs. All dies start at once. Only the last module is verified: there are many such programs, and the
     one that is kept is compiled again."""
     modules: dict[str, Module] = {}
+    graph = graph if graph.contents else with_edges(graph, None)
     check(graph, "elaborate")
     pipeline = Pipeline.default(level, choices)
     planned = pipeline.run(graph, observe=modules.__setitem__, verify_each=False)
@@ -189,6 +195,7 @@ class _Linked:
             profile=profile,
             call_order=self._call_order,
             own_passes=self.own_passes,
+            edges=planned.contents,
         )
 
     @property
@@ -209,6 +216,7 @@ class _Linked:
             cut=layer_cut(self.modules[Partition.name]), hoisting=HoistCasts.name in self.modules,
             pads=pads_report(self.graph, self.modules[Partition.name]),
         )  # fmt: skip
+        report |= {"graph": about} if (about := graph_report(self.graph, self.data)) else {}
         return Compiled(self.graph, self.modules, replace(artifact, report=report))
 
     def delayed(self, keep: tuple[int, ...]) -> Module:

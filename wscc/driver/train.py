@@ -20,6 +20,7 @@ from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import Code, fail
 from wscc.driver.check import Checker, StepResult
 from wscc.driver.divergence import LOSS, Diverged, Watch
+from wscc.driver.edges import with_edges
 from wscc.driver.expert_load import ExpertLoad, loads
 from wscc.driver.graph_types import graph_types, require_types
 from wscc.driver.run_data import DataUse, LabelCount, require_validation, rows_of_run
@@ -67,7 +68,7 @@ class Trainer:
     def __init__(self, artifact: Artifact, options: RunOptions) -> None:
         self.options = options
         self.manifest = artifact.manifest
-        self.graph = graph_module(artifact.graph)
+        self.graph = with_edges(graph_module(artifact.graph), artifact.data)
         self.parameters = _parameters(self.graph)
         if options.save:
             refuse_unsavable(weights_file(options.save), self.parameters, self.graph.name)
@@ -75,9 +76,8 @@ class Trainer:
         self.weights = _weights(options.weights, self.parameters, self.graph.name)
         seed = options.seed if options.seed is not None else self.manifest.train.seed
         inputs = inputs_of(self.graph)
-        self.batches = Batches(
-            inputs, seed, rows_of_run(artifact, tuple(i for i in inputs if not i.is_key), options.data)
-        )
+        rows = rows_of_run(artifact, tuple(i for i in inputs if not i.is_key), options.data, self.graph)
+        self.batches = Batches(inputs, seed, rows)
         self.labels = LabelCount()
         if options.validate_every:
             require_validation(self.batches.rows)
@@ -87,6 +87,7 @@ class Trainer:
         self.watch = Watch(self.machine, self.graph)
         self.seed, self.done = seed, 0
         host_io.initialise(self.machine, seed)
+        host_io.write_edges(self.machine, artifact.edges)
         for a in self.parameters if self.weights else ():
             for index in np.ndindex(*a.extents):
                 host_io.write(self.machine, a.name, index, self.first_weight(a, index))

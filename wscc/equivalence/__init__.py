@@ -21,6 +21,7 @@ from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.verify.findings import Finding, Findings
 from wscc.backends.verify.widen import factor_of
 from wscc.diagnostics import Code, fail
+from wscc.driver.edges import with_edges
 from wscc.equivalence.recompile import differences
 from wscc.equivalence.run import compare, numbers_of
 from wscc.ir.array import Kind
@@ -48,7 +49,7 @@ def check_semantics(artifact: Artifact) -> Equivalence:
 
     Raises `CompileError` W003 for a program that is too large to run and was compiled with passes of a user's own.
     """
-    graph = graph_module(artifact.graph)
+    graph = with_edges(graph_module(artifact.graph), artifact.data)
     findings = Findings()
     for finding in _scalars(artifact.streams, artifact.manifest.train, graph):
         findings.add(finding)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, ClassVar
 
+import numpy as np
+
 from wscc.backends.artifact.files import CALL_ORDER, Artifact
 from wscc.backends.emit import emit
 from wscc.backends.interpreter.load_checks import die_name
@@ -59,13 +61,21 @@ def differences(artifact: Artifact, graph: Module) -> Iterator[Finding]:
     call_order = Source(CALL_ORDER, artifact.call_order) if artifact.call_order else None
     for level, allgather in product(LEVELS, ALLGATHERS):
         default = Pipeline.default(level, Choices(allgather=allgather, call_order=call_order))
-        streams, manifest = emit(default.replaced(_PlaceAs(artifact.streams.dies)).run(graph))
-        findings = list(_between(artifact, streams, manifest))
+        planned = default.replaced(_PlaceAs(artifact.streams.dies)).run(graph)
+        streams, manifest = emit(planned)
+        findings = [*_between(artifact, streams, manifest), *_edges(artifact, planned)]
         if not findings:
             return
         if not best or len(findings) < len(best):
             best = findings
     yield from best
+
+
+def _edges(artifact: Artifact, planned: Module) -> Iterator[Finding]:
+    """Findings where blocks of edges are others than those of a new compilation."""
+    for name, content in planned.contents.items():
+        if not np.array_equal(artifact.edges.get(name, ()), content):
+            yield Finding("meaning", f"the edges `{name}` are not those of the graph")
 
 
 def _between(artifact: Artifact, recompiled: Streams, manifest: Manifest) -> Iterator[Finding]:

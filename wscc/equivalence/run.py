@@ -111,6 +111,7 @@ class _Pair:
 
         machine = wide_machine(with_optimizer(artifact.streams, numbers), artifact.manifest)
         host_io.initialise(machine, graph.train.seed)
+        host_io.write_edges(machine, artifact.edges)
         first = {a.name: _weights(a, graph.train.seed) for a in graph.arrays if a.kind is Kind.PARAM}
         arrays = tuple(
             replace(a, rates=rates[as_attrs(optimizer.kind, graph.rates_of(a))])

@@ -16,6 +16,7 @@ from wscc.analysis.flops import computed_flops
 from wscc.analysis.link_loads import phase_loads
 from wscc.analysis.op_axes import working_axes
 from wscc.diagnostics import Code, CompileError, Diagnostic
+from wscc.driver.edges import with_edges_of
 from wscc.driver.pipeline import Pipeline, check
 from wscc.faults.patterns import KINDS, damaged
 from wscc.frontend import ast
@@ -99,7 +100,7 @@ class Study:
     def __post_init__(self) -> None:
         resolved = resolve(self.file, self.overrides)
         self.span = resolved.config.strategy_span
-        self.graph = elaborate(resolved)
+        self.graph = with_edges_of(elaborate(resolved), self.file)
         self.strategy = _words(self.graph.axes)
 
     @cached_property
@@ -152,7 +153,8 @@ class Study:
         if strategy not in self._sharded:
             parallel = strategy if "=" in strategy else f"{self.graph.axes[0][0]}=1"
             try:
-                graph = elaborate(resolve(self.file, replace(self.overrides, parallel=parallel)))
+                resolved = resolve(self.file, replace(self.overrides, parallel=parallel))
+                graph = with_edges_of(elaborate(resolved), self.file)
                 self._sharded[strategy] = self._partitioned(graph)
             except CompileError as error:
                 self._sharded[strategy] = error

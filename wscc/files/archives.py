@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -98,6 +99,23 @@ def parse_safetensors(content: bytes) -> Arrays:
             raise ArchiveMistake(f"its elements are {shown(entry['dtype'])}, which is not read", name)
         out[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
     return out
+
+
+def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """The bytes of a `.npz` file that `parse_npz` makes these arrays of, the same for the same."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(name + _NPY), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+    return out.getvalue()
+
+
+def safetensors_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """The bytes of a `.safetensors` file that `parse_safetensors` makes these arrays of, the same for the same."""
+    from safetensors.numpy import save
+
+    return save({name: np.ascontiguousarray(a) for name, a in sorted(arrays.items())})
 
 
 def _bf16() -> Any:

@@ -66,4 +66,5 @@ ARTIFACT: Final = {
     "call_order.txt": _of_artifact(CALL_ORDER.limit),
     "report.json": _of_artifact(256 * _MIB),
     "data.bin": _of_artifact(DATA.limit),
+    "edges.safetensors": _of_artifact(DATA.limit),
 }

@@ -61,6 +61,8 @@ BUILTINS: Final[dict[str, Builtin]] = {
         _builtin("combine(y, gates, slots)"),
         _builtin("balance(logits)", options="k"),
         _builtin("z_loss(logits)"),
+        _builtin("spmm(edges, x)", flags="mean symmetric"),
+        _builtin("edge_attention(edges, s, t, values)", options="slope"),
         _builtin("transpose(x)"),
         _builtin("cross_entropy(logits, labels)", options="smoothing z_loss", more="weights"),
     )
@@ -70,6 +72,8 @@ INTEGERS: Final = {
     "cross_entropy": 1,
     "dispatch": 1,
     "combine": 2,
+    "spmm": 0,
+    "edge_attention": 0,
 }  # op -> position of its argument of integers
 FLAGS: Final = frozenset(f for b in BUILTINS.values() for f in b.flags)
 OPTIMIZERS: Final = {
@@ -87,4 +91,5 @@ SETTINGS: Final = (
 )  # fmt: skip
 # Older spelling -> the setting: accepted, never printed or suggested.
 OLDER_SPELLINGS: Final = {"schedule": "lr_schedule"}
-INPUT_DTYPES: Final = ("i32", "f32")
+EDGES: Final = "edges"  # the type of a list of pairs of nodes, `edges[count]`
+INPUT_DTYPES: Final = ("i32", "f32", EDGES)

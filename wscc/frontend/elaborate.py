@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Span, fail
 from wscc.frontend import ast
 from wscc.frontend.evaluate import integer, number
+from wscc.frontend.inputs import input_array
 from wscc.frontend.resolve import Resolved
 from wscc.frontend.segments import Segment, chain
 from wscc.frontend.tensors import Scope
@@ -105,11 +106,7 @@ class _Model:
         """Add the inputs and the parameters of the model itself; those of a repeat belong to its segment."""
         for s in self.resolved.model.body.lines:
             if isinstance(s, ast.Input):
-                shape = tuple(integer(d, self.sizes) for d in s.dims)
-                extents = (self.resolved.config.calls,)
-                self.add(
-                    Array(s.name.id, TensorType(shape, DType(s.dtype.id)), Kind.INPUT, extents, span=s.span)
-                )
+                self.add(input_array(s, self.sizes, self.resolved.config.calls))
             elif isinstance(s, ast.Param):
                 self.param(s, self.sizes, s.name.id, ())
         if "labels" not in self.arrays:
@@ -274,6 +271,11 @@ class _SegmentBuilder:
             return None
         index = (Affine(0, ((MICROBATCH, 1),)),) if array.kind is Kind.INPUT else ()
         return self._bind(key, array, index)
+
+    def lists_edges(self, value: Value) -> bool:
+        arrays = {v.name: ref.array for v, ref in zip(self.inputs, self.refs, strict=True)}
+        array = self.model.arrays.get(arrays.get(value.name, ""))
+        return array is not None and array.kind is Kind.EDGES
 
     def count(self) -> Value:
         if self._count is None:

@@ -8,12 +8,13 @@ from typing import Final, Protocol
 
 from wscc.diagnostics import Code, CompileError, Label, Span, fail
 from wscc.frontend import ast
-from wscc.frontend.builtins import BUILTINS, FLAGS, INTEGERS
+from wscc.frontend.builtins import BUILTINS, EDGES, FLAGS, INTEGERS
 from wscc.frontend.evaluate import integer, number
 from wscc.frontend.fmt import expression
 from wscc.frontend.shape_errors import Operand, shape_error
 from wscc.ir import construct as nn
 from wscc.ir import experts as moe
+from wscc.ir import graphs
 from wscc.ir.builder import Builder, ShapeMismatch
 from wscc.ir.op import Value
 
@@ -31,6 +32,9 @@ class Frame(Protocol):
 
     def tensor(self, name: ast.Name) -> Value | None:
         """The value that the name stands for, in the type of computation; None if it is not a tensor."""
+
+    def lists_edges(self, value: Value) -> bool:
+        """Whether a value is the edges of a graph."""
 
     def count(self) -> Value:
         """The number of valid labels of the whole batch."""
@@ -185,6 +189,7 @@ class Scope:
             call = str(BUILTINS[name])
             readers = [self.integers if i == INTEGERS[name] else self.floats for i in range(len(operands))]
             args = [read(a, call) for read, a in zip(readers, operands, strict=True)]
+            self._require_edges(name, operands[INTEGERS[name]], args[INTEGERS[name]])
         else:
             args = [self.floats(a) for a in operands]
         if name in _PLAIN:
@@ -200,6 +205,8 @@ class Scope:
                 return (self._dropout(args[0], options, span),)
             case "rope":
                 return (nn.rope(b, args[0], interleaved="interleaved" in flags, **options, span=span),)
+            case "spmm" | "edge_attention":
+                return (self._of_graphs(name, args, options, flags, span),)
             case "router" | "route" | "dispatch" | "experts" | "combine" | "balance" | "z_loss":
                 return self._of_experts(name, args, options, flags, span)
             case "cross_entropy":
@@ -234,6 +241,26 @@ class Scope:
             raise fail(Code.ARGUMENTS, "`dropout` has no `rate`", span, help="write `dropout(x, rate = 0.1)`")
         keys, salt = self.frame.draw()
         return nn.dropout(self.frame.builder, x, keys, salt=salt, rate=options["rate"], span=span)
+
+    def _require_edges(self, name: str, e: ast.Expr, value: Value) -> None:
+        """Raise W101 unless ops that take the edges of a graph, and they alone, have some as their integers."""
+        takes = BUILTINS[name].args[0] == EDGES
+        if takes == self.frame.lists_edges(value):
+            return
+        wanted = "edges are wanted here" if takes else "only `spmm` and `edge_attention` take edges"
+        raise fail(
+            Code.SHAPE, f"`{expression(e)}` is {value.type}, and {wanted}", e.span,
+            help="declare `input adjacency : edges[count]`, and call `spmm(adjacency, x)`",
+        )  # fmt: skip
+
+    def _of_graphs(
+        self, name: str, args: list[Value], options: Mapping[str, float], flags: set[str], span: Span
+    ) -> Value:
+        """The ops of graph networks."""
+        b = self.frame.builder
+        if name == "spmm":
+            return graphs.spmm(b, *args, weights=next(iter(flags), "sum"), span=span)
+        return graphs.edge_attention(b, *args, slope=options.get("slope", 0.2), span=span)
 
     def _of_experts(
         self, name: str, args: list[Value], options: Mapping[str, float], flags: set[str], span: Span

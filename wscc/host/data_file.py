@@ -12,11 +12,20 @@ from numpy.typing import NDArray
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.files import read_bytes
-from wscc.files.archives import ArchiveMistake, parse_npz, parse_safetensors, shown
+from wscc.files.archives import (
+    ArchiveMistake,
+    npz_bytes,
+    parse_npz,
+    parse_safetensors,
+    safetensors_bytes,
+    shown,
+)
 from wscc.files.kinds import DATA
 
 Arrays = Mapping[str, NDArray[Any]]
 
+# The array of a graph's nodes in the order that they have in the file, by their numbers before: a compilation adds it.
+ORDER: Final = ".order"
 NPZ: Final = ".npz"
 SAFETENSORS: Final = ".safetensors"
 # How files begin that are no texts, with what they are.
@@ -54,6 +63,10 @@ class DataFile:
             return parse_safetensors(self.content)
         except ArchiveMistake as problem:
             raise self._damaged(problem) from None
+
+    def holding(self, arrays: Arrays) -> bytes:
+        """The bytes of a file of this kind with these arrays, the same for the same."""
+        return npz_bytes(arrays) if self._kind == NPZ else safetensors_bytes(arrays)
 
     def _damaged(self, problem: ArchiveMistake) -> CompileError:
         where = f"array {shown(problem.array)} of `{self.name}`" if problem.array else f"`{self.name}`"

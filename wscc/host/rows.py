@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.host.array_checks import check_arrays
-from wscc.host.data_file import Arrays, DataFile
+from wscc.host.data_file import ORDER, Arrays, DataFile
 from wscc.host.inputs import LABELS, Input
 from wscc.host.random import integers, key
 from wscc.ir.ops import IGNORED
@@ -51,17 +51,20 @@ class Rows:
         return np.ascontiguousarray(rows, item.dtype.numpy).reshape(len(numbers), *item.shape[1:])
 
 
-def rows_of(data: Data, inputs: tuple[Input, ...], train: Train) -> Rows:
-    """The rows of data, checked against the inputs, with those of `train`'s validation held out.
+def rows_of(data: Data, inputs: tuple[Input, ...], train: Train, edges: Arrays | None = None) -> Rows:
+    """The rows of data, checked against the inputs, with those of `train`'s validation held out. `edges` are those that
+    the program was compiled for, which data may have again.
     `CompileError` W503 where anything does not fit."""
+    edges = edges or {}
     if train.validation_rows or train.validation_percent or not _is_text(data):
         _require_sequences(inputs, train)
     if isinstance(data, np.ndarray):
         return _of_text(data, inputs, train, "the text", "token")
     if not isinstance(data, DataFile):
-        return _of_arrays(data, inputs, train, "")
+        return _of_arrays(_without(edges, data, ""), inputs, train, "")
     if data.has_arrays:
-        return _of_arrays(data.arrays(), inputs, train, f" of `{data.name}`")
+        where = f" of `{data.name}`"
+        return _of_arrays(_without(edges, data.arrays(), where), inputs, train, where)
     return _of_text(data.text(), inputs, train, f"`{data.name}`" if data.name else "the text", "byte")
 
 
@@ -108,6 +111,17 @@ def _refuse_ignored(labels: NDArray[Any], which: str, where: str) -> None:
             Code.DATA, f"every label{where} of the rows {which} is {IGNORED}, so that none counts",
             help=f"give labels from 0 on; {IGNORED} is for positions that are not to be learned",
         )  # fmt: skip
+
+
+def _without(edges: Arrays, arrays: Arrays, where: str) -> Arrays:
+    """The arrays but edges; W503 where these are others than `edges`."""
+    for name, compiled in edges.items():
+        if name in arrays and not np.array_equal(arrays[name], compiled):
+            raise fail(
+                Code.DATA, f"the edges `{name}`{where} are not those that the program was compiled for",
+                help="compile it with this file as its `data`",
+            )  # fmt: skip
+    return {name: a for name, a in arrays.items() if name not in edges and not (edges and name == ORDER)}
 
 
 def _held_out(train: Train, count: int) -> int:

@@ -19,6 +19,7 @@ class Kind(StrEnum):
     GRAD = "grad"
     STATE = "state"
     INPUT = "input"
+    EDGES = "edges"  # pairs of nodes, known before compilation; when lowered, the blocks that each die has of them
     CARRIED = "carried"  # loop-carried: from one segment, or layer, to the next
     RESIDUAL = "residual"  # saved by a forward procedure for the backward one
     SCALAR = "scalar"

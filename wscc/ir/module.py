@@ -7,9 +7,13 @@ Layers and micro-batches are loops, never unrolled, so the size of a module does
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import prod
+from typing import Any
+
+from numpy.typing import NDArray
 
 from wscc.diagnostics import NO_SPAN, Span
 from wscc.ir.array import Array, Role
@@ -108,6 +112,8 @@ class Module:
     routes: tuple[Route, ...] = ()
     memory: Memory | None = None
     spans: HeaderSpans = field(default=HeaderSpans(), compare=False, repr=False)
+    # What arrays of edges hold, by name; a module that was read from a text has none.
+    contents: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False, repr=False)
     # Filled by the first look-up, as most modules between two passes see none; many stages have many arrays.
     _by_name: dict[str, Array] = field(init=False, default_factory=dict, compare=False, repr=False)
 

@@ -35,7 +35,10 @@ class OpDef:
     operand and cost nothing. `makes_positions`: dimension 1 of its result is a sequence that no input has, which
     axes of tokens split as they do an input's. `limits`: operand (or result, numbered behind them) and dimension of
     which its attribute `limit` hides what follows the first so many (0: nothing). `differentiable`: it may stand in
-    a forward procedure and has a derivative.
+    a forward procedure and has a derivative. `listed`: place of the operand [pairs, 2] that lists the pairs of indices
+    of its indexed factors that take part: known before compilation, it is lowered to blocks, one for each pair of
+    shards. `along`: place of an operand whose positions (dimension 1) may only be streamed, and which
+    axes of tokens that split them there split in the result.
     `moments`: of an optimizer, the names of the state that it keeps for each weight; its operands are the weight,
     its moments, its gradient, the squared norm of all gradients and the step. `options`: attributes behind the others
     that it has all of, or none where all are neutral. `keys`: among its integers, those that number random draws.
@@ -60,6 +63,8 @@ class OpDef:
     makes_positions: bool = False
     limits: tuple[int, int] | None = None
     table: int | None = None
+    listed: int | None = None
+    along: int | None = None
     ignores: bool = False
     view: bool = False
     has_weight: bool = False
@@ -237,6 +242,42 @@ _ALL: Final = (
     _backward("balance_bwd", "b s! e!, -> b s! e!", attrs={"k": int, "scale": float}),
     OpDef(name="z_loss", rule="b s e! -> ", attrs={"scale": float}),
     _backward("z_loss_bwd", "b s e!, -> b s e!", attrs={"scale": float}),
+    # -- graphs: row n of the result is the sum over its edges (n, m) of a weight times row m; `weights` says which
+    OpDef(
+        name="spmm",
+        rule="e! c!, b m~@ d -> b n@ d",
+        attrs={"weights": str},
+        integers=(0,),
+        listed=0,
+        along=1,
+        streamable=True,
+    ),
+    OpDef(
+        name="spmm_bwd",
+        rule="e! c!, b n@ d -> b m~@ d",
+        attrs={"weights": str},
+        integers=(0,),
+        listed=0,
+        streamable=True,
+        differentiable=False,
+    ),
+    # row n is the mean of rows m over its edges, by the softmax of leaky_relu(s of n + t of m), head by head
+    OpDef(
+        name="edge_attention",
+        rule="e! c!, b n@ h, b m! h, b m! h f -> b n@ h f",
+        attrs={"slope": float},
+        integers=(0,),
+        listed=0,
+        along=3,
+    ),
+    OpDef(
+        name="edge_attention_bwd",
+        rule="e! c!, b n@ h, b m! h, b m! h f, b n@ h f -> b n@ h, b m! h, b m! h f",
+        attrs={"slope": float},
+        integers=(0,),
+        listed=0,
+        differentiable=False,
+    ),
     # -- the update
     OpDef(name="sqsum", rule="* -> ", differentiable=False),
     OpDef(name="tick", rule=" -> ", integers=(0,), integer_results=(0,), differentiable=False),

@@ -72,6 +72,11 @@ def times(ints: Ints, factor: int) -> Ints:
     return ints if factor == 1 else PerDie(tuple([v * factor for v in ints.values]))
 
 
+def over(ints: Ints, divisor: int) -> Ints:
+    """Quotient, rounded down, die by die."""
+    return ints // divisor if isinstance(ints, int) else per_die(v // divisor for v in ints.values)
+
+
 def times_each(a: Ints, b: Ints) -> Ints:
     """Product of two, die by die."""
     if isinstance(a, int):

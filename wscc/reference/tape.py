@@ -14,7 +14,7 @@ from wscc.ir.module import Mode, Module, Procedure
 from wscc.ir.op import Op, Value
 from wscc.ir.step import Call, walk
 from wscc.ir.types import DType
-from wscc.reference import activations, arithmetic, attention, dropout, experts, layers, loss
+from wscc.reference import activations, arithmetic, attention, dropout, experts, graphs, layers, loss
 from wscc.reference.noise import Noise
 from wscc.reference.semantics import Array, Precision, Semantics, wide
 
@@ -26,6 +26,7 @@ SEMANTICS: Final[dict[str, Semantics]] = {
     **attention.SEMANTICS,
     **loss.SEMANTICS,
     **experts.SEMANTICS,
+    **graphs.SEMANTICS,
 }
 
 Key = tuple[str, tuple[int, ...]]  # an array and the index of one of its elements
@@ -157,6 +158,8 @@ class Tape:
         for a in module.arrays:
             if a.kind in (Kind.PARAM, Kind.INPUT):
                 self._load(a.name, params if a.kind is Kind.PARAM else inputs)
+            elif a.kind is Kind.EDGES:
+                self._load(a.name, module.contents)
 
     def _load(self, name: str, tensors: Tensors) -> None:
         a = self.arrays[name]

@@ -12,6 +12,7 @@ from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.least import least_ticks
 from wscc.diagnostics import NO_SPAN, Code, CompileError, Label, UsageError
 from wscc.driver.compile import program_of
+from wscc.driver.edges import with_edges_of
 from wscc.driver.pipeline import Pipeline
 from wscc.driver.proposals import Trials
 from wscc.driver.simulate import builder_of, simulate
@@ -84,7 +85,7 @@ class Problem:
 
     def graph(self, plan: Plan) -> Module:
         """The forward module under a plan. Raises `CompileError`."""
-        return elaborate(resolve(self.file, self.settled(plan)))
+        return with_edges_of(elaborate(resolve(self.file, self.settled(plan))), self.file)
 
     def trials(self, strategy: Strategy | None = None) -> Trials:
         """Trials of changes of the program, under a strategy where it has none itself."""

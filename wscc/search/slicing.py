@@ -88,7 +88,7 @@ class Slicing:
         parts = slices(s).slices
         moving = (*(op.operands[i] for i in stream.moving_in), *(op.results[j] for j in stream.moving_out))
         held = min(_SHARDS * sum(map(self.local, moving)), self.temporaries)
-        return Cut(parts[0].cut[0] if parts[0].cut else "", len(parts), held + self._tiled(op).bytes)
+        return Cut(parts[0].cuts[0][0] if parts[0].cuts else "", len(parts), held + self._tiled(op).bytes)
 
     def _instance(self, op: Op, stream: Stream) -> StreamInstance:
         """The stream on views of whole locals."""

@@ -18,6 +18,7 @@ from wscc.backends.interpreter.kernels import dropout as dropout
 from wscc.backends.interpreter.kernels import elementwise as elementwise
 from wscc.backends.interpreter.kernels import experts as experts
 from wscc.backends.interpreter.kernels import gemm as contraction
+from wscc.backends.interpreter.kernels import graphs as graphs
 from wscc.backends.interpreter.kernels import loss as loss
 from wscc.backends.interpreter.kernels import memory as memory
 from wscc.backends.interpreter.kernels import norm as norm
@@ -83,6 +84,9 @@ SEMANTICS: Final[dict[str, Kernel]] = {
     "count": loss.count,
     "route": experts.route,
     "route_bwd": experts.route_bwd,
+    "spmm": graphs.spmm,
+    "edge_attention": graphs.edge_attention,
+    "edge_attention_bwd": graphs.edge_attention_bwd,
     "dispatch": experts.dispatch,
     "dispatch_bwd": experts.dispatch_bwd,
     "combine": experts.combine,

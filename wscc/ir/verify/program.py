@@ -8,7 +8,7 @@ from wscc.ir.step import calls
 from wscc.ir.verify.finding import Findings, Place, in_procedure
 
 # The host fills these before a step, or they keep what the step before has left.
-_FILLED = (Kind.PARAM, Kind.INPUT, Kind.STATE, Kind.SCALAR, Kind.STATISTIC)
+_FILLED = (Kind.PARAM, Kind.INPUT, Kind.EDGES, Kind.STATE, Kind.SCALAR, Kind.STATISTIC)
 
 
 def check_program(module: Module) -> Findings:

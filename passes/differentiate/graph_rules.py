@@ -1,0 +1,25 @@
+"""The derivatives of the ops of graph networks, as `rules` has those of all others."""
+
+from __future__ import annotations
+
+from wscc.passes.differentiate.tape import Backward, Grads, result_gradient
+
+
+def spmm(b: Backward, dys: Grads) -> Grads:
+    edges, x = b.op.operands
+    if not b.tape.needs_grad(x):
+        return [None, None]
+    rule, operands = b.op.rule, [b.tape.forward(edges), result_gradient(dys)]
+    dtypes = [b.tape.grad_dtype(x)]
+    grad = b.emit("spmm_bwd", operands, [rule.ins[0], rule.outs[0]], rule.ins[1:], dtypes, dict(b.op.attrs))
+    return [None, *grad]
+
+
+def edge_attention(b: Backward, dys: Grads) -> Grads:
+    rule, (_, *floats) = b.op.rule, b.op.operands
+    operands = [*map(b.tape.forward, b.op.operands), result_gradient(dys)]
+    dtypes = [b.tape.grad_dtype(v) for v in floats]
+    grads = b.emit(
+        "edge_attention_bwd", operands, [*rule.ins, *rule.outs], rule.ins[1:], dtypes, dict(b.op.attrs)
+    )
+    return [None, *grads]

@@ -1,0 +1,121 @@
+"""The order of the nodes of a graph: each die gets consecutive ones, and edges should join nodes of one die.
+
+METIS (Karypis and Kumar, SIAM J. Sci. Comput. 20 (1998)) finds the parts where the extra `graphs` is installed. Without
+it networkx does: by swaps of nodes (Kernighan and Lin, Bell System Tech. J. 49 (1970)), or, of large graphs, as runs of
+an order of small bandwidth (Cuthill and McKee, ACM 1969). Parts then lie round the ring next to those with which they
+share most edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any, Final
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+Nodes = NDArray[np.int64]
+Pairs = NDArray[Any]
+
+# Swaps take a while: on graphs of more nodes they are left to METIS.
+_MOST_SWAPPED: Final = 2048
+
+
+def node_order(edges: Pairs, nodes: int, parts: int) -> Nodes:
+    """The nodes in their new order: the first `nodes / parts` are the first part, and so on. Equal arguments give equal
+    orders, on computers that have the same libraries. `parts` divides `nodes`."""
+    pairs = _both_ways(edges)
+    if find_spec("pymetis"):
+        part_of = _by_metis(pairs, nodes, parts)
+    elif nodes <= _MOST_SWAPPED:
+        part_of = _by_swaps(pairs, nodes, parts)
+    else:
+        part_of = _by_bandwidth(pairs, nodes, parts)
+    part_of = _of_equal_size(part_of, pairs, nodes // parts)
+    place = np.empty(parts, np.int64)
+    place[_round_the_ring(_shared(part_of, pairs, parts))] = np.arange(parts)
+    return np.argsort(place[part_of], kind="stable")
+
+
+def _both_ways(edges: Pairs) -> Pairs:
+    """Each pair of different nodes that an edge joins, both ways, in order."""
+    both = np.concatenate([edges, edges[:, ::-1]]).astype(np.int64)
+    return np.unique(both[both[:, 0] != both[:, 1]], axis=0)
+
+
+def _by_metis(pairs: Pairs, nodes: int, parts: int) -> Nodes:
+    import pymetis  # here, for it is an optional extra
+
+    options = pymetis.Options()
+    options.seed, options.ufactor = 1, 1
+    starts = np.searchsorted(pairs[:, 0], np.arange(nodes + 1)).astype(np.int32)
+    adjacency = pymetis.CSRAdjacency(starts, np.ascontiguousarray(pairs[:, 1], np.int32))
+    return np.array(pymetis.part_graph(parts, adjacency, options=options).vertex_part, np.int64)
+
+
+def _graph(pairs: Pairs, nodes: int) -> nx.Graph[int]:
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(nodes))
+    graph.add_edges_from(pairs.tolist())
+    return graph
+
+
+def _by_swaps(pairs: Pairs, nodes: int, parts: int) -> Nodes:
+    out = np.zeros(nodes, np.int64)
+    for part, members in enumerate(_halved(_graph(pairs, nodes), sorted(range(nodes)), parts)):
+        out[members] = part
+    return out
+
+
+def _halved(graph: nx.Graph[int], members: list[int], parts: int) -> Iterator[list[int]]:
+    """Members in so many parts of equal size, by halves of halves."""
+    if parts == 1:
+        yield members
+        return
+    low = parts // 2
+    cut = len(members) * low // parts
+    sides = nx.community.kernighan_lin_bisection(
+        graph.subgraph(members), partition=(set(members[:cut]), set(members[cut:])), seed=0
+    )
+    for side, count in zip(sorted(sides, key=len), (low, parts - low), strict=True):
+        yield from _halved(graph, sorted(side), count)
+
+
+def _by_bandwidth(pairs: Pairs, nodes: int, parts: int) -> Nodes:
+    out = np.empty(nodes, np.int64)
+    out[list(nx.utils.reverse_cuthill_mckee_ordering(_graph(pairs, nodes)))] = np.arange(nodes) // (
+        nodes // parts
+    )
+    return out
+
+
+def _of_equal_size(part_of: Nodes, pairs: Pairs, size: int) -> Nodes:
+    """The parts with nodes moved from those that have more than `size` to those that have fewer: the ones with the
+    fewest neighbours in their part."""
+    inside = np.bincount(pairs[:, 0][part_of[pairs[:, 0]] == part_of[pairs[:, 1]]], minlength=len(part_of))
+    order = np.lexsort((-inside, part_of))
+    ranks = np.empty(len(part_of), np.int64)
+    starts = np.searchsorted(part_of[order], np.arange(len(part_of) // size))
+    ranks[order] = np.arange(len(part_of)) - starts[part_of[order]]
+    surplus = np.flatnonzero(ranks >= size)
+    counts = np.bincount(part_of, minlength=len(part_of) // size)
+    out = part_of.copy()
+    out[surplus] = np.repeat(np.arange(len(counts)), (size - counts).clip(0))
+    return out
+
+
+def _shared(part_of: Nodes, pairs: Pairs, parts: int) -> Nodes:
+    """The number of edges between each two parts."""
+    numbers = part_of[pairs[:, 0]] * parts + part_of[pairs[:, 1]]
+    return np.bincount(numbers, minlength=parts * parts).reshape(parts, parts)
+
+
+def _round_the_ring(shared: Nodes) -> list[int]:
+    """The parts in order: each next to the one, of those left, with which it shares most edges."""
+    order, left = [0], set(range(1, len(shared)))
+    while left:
+        order.append(max(left, key=lambda p: (shared[order[-1], p], -p)))
+        left.remove(order[-1])
+    return order
