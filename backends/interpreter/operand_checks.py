@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Final
 
-from wscc.ir.streams.instructions import INSTRUCTIONS, InstructionDef
+from wscc.ir.streams.instruction_def import InstructionDef
+from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.streams.program import Column, Instruction, Operand
 from wscc.ir.types import DType
 

@@ -16,7 +16,8 @@ from wscc.backends.artifact.graph_checks import graph_module
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.step import calls
-from wscc.ir.streams.instructions import INSTRUCTIONS, InstructionDef
+from wscc.ir.streams.instruction_def import InstructionDef
+from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.streams.program import Code, Instruction
 from wscc.ir.train import Train
 from wscc.ir.types import DType

@@ -18,6 +18,7 @@ from wscc.diagnostics.codes import CODES
 from wscc.ir import forms
 from wscc.ir.ops import OPS, RESHARDS, OpDef
 from wscc.ir.streams import instructions
+from wscc.ir.streams.instruction_def import InstructionDef
 from wscc.passes.base import Pass
 from wscc.passes.registry import PASSES, default_passes
 
@@ -118,7 +119,7 @@ def _further(definition: OpDef) -> str:
     return ", ".join(told)
 
 
-def _named(d: instructions.InstructionDef) -> str:
+def _named(d: InstructionDef) -> str:
     return f"{d.attrs} ({d.options})" if d.options else d.attrs
 
 

@@ -19,7 +19,8 @@ from wscc.backends.interpreter.kernels.views import declared
 from wscc.frontend.builtins import BUILTINS, Builtin
 from wscc.ir.op import Op, Value
 from wscc.ir.ops import OPS, OpDef
-from wscc.ir.streams.instructions import INSTRUCTIONS, InstructionDef
+from wscc.ir.streams.instruction_def import InstructionDef
+from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.passes.differentiate.rules import DERIVATIVES
 from wscc.passes.differentiate.tape import Backward
 from wscc.passes.lower_collectives.ops import LOWERINGS, one_instruction

@@ -10,84 +10,16 @@ tables to the same keys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
-
-@dataclass(frozen=True, slots=True)
-class InstructionDef:
-    """An opcode: `reads` and `writes` name the operands in order, `attrs` the scalars, in order.
-
-    An operand is a name with the names of its dimensions, `x[*,d]`; a bare name has any. `integers` names the operands
-    that hold integers (indices, labels, steps); all others hold floats, unless `any_type`. `sums` names those that are
-    kept in the type in which numbers of computation are added up, `doubles` those in f64; it may read `gradients` of
-    parameters. `indexed` names the operand of which only rows, or elements, that integers name are touched. `updates`:
-    it is the step of an optimizer. `options` are attributes behind the others, all of them or none.
-    """
-
-    opcode: str
-    writes: str
-    reads: str
-    attrs: str = ""
-    semantics: str = ""
-    integers: tuple[str, ...] = ()
-    any_type: bool = False
-    indexed: str = ""
-    updates: bool = False
-    options: str = ""
-    sums: tuple[str, ...] = ()
-    doubles: tuple[str, ...] = ()
-    gradients: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the operands without their dimensions, writes first."""
-        return _names(f"{self.writes} {self.reads}")
-
-    @property
-    def attr_names(self) -> tuple[str, ...]:
-        return _names(self.attrs)
-
-    def takes(self, names: tuple[str, ...]) -> bool:
-        """Whether these are its attributes, in order: with all `options` or without any."""
-        return names == self.attr_names or names == _names(f"{self.attrs} {self.options}")
-
-
-@cache  # programs have a million instructions, of some fifty declarations
-def _names(words: str) -> tuple[str, ...]:
-    """Words without dimensions."""
-    return tuple(word.partition("[")[0] for word in words.split())
-
-
-def _row(
-    opcode: str,
-    writes: str,
-    reads: str,
-    attrs: str = "",
-    semantics: str = "",
-    *,
-    integers: str = "",
-    any_type: bool = False,
-    indexed: str = "",
-    updates: bool = False,
-    options: str = "",
-    sums: str = "",
-    doubles: str = "",
-    gradients: bool = False,
-) -> InstructionDef:
-    return InstructionDef(
-        opcode, writes, reads, attrs, semantics, tuple(integers.split()), any_type, indexed, updates, options,
-        _names(sums), _names(doubles), gradients,
-    )  # fmt: skip
-
+from wscc.ir.streams.instruction_def import InstructionDef, row
 
 _ALL: Final = (
     # -- data movement in the die's own memory
-    _row("copy", "y", "x", "", "y = x", any_type=True),
-    _row("cast", "y", "x", "", "y = x in y's element type", any_type=True),
-    _row("fill", "y", "", "value", "every element of y = value", any_type=True),
-    _row(
+    row("copy", "y", "x", "", "y = x", any_type=True),
+    row("cast", "y", "x", "", "y = x in y's element type", any_type=True),
+    row("fill", "y", "", "value", "every element of y = value", any_type=True),
+    row(
         "gather",
         "y[*,d]",
         "ids[*] table[v,d]",
@@ -96,7 +28,7 @@ _ALL: Final = (
         integers="ids",
         indexed="table",
     ),
-    _row(
+    row(
         "scatter_add",
         "table[v,d]",
         "ids[*] dy[*,d]",
@@ -105,7 +37,7 @@ _ALL: Final = (
         integers="ids",
         indexed="table",
     ),
-    _row(
+    row(
         "spmm",
         "y[b,n,d]",
         "entries[k] weights[e] x[b,m,d]",
@@ -116,7 +48,7 @@ _ALL: Final = (
         indexed="x",
         sums="weights",
     ),
-    _row(
+    row(
         "edge_attention",
         "y[b,n,h,f]",
         "entries[k] s[b,n,h] t[b,m,h] v[b,m,h,f]",
@@ -125,7 +57,7 @@ _ALL: Final = (
         integers="entries",
         indexed="v",
     ),
-    _row(
+    row(
         "edge_attention_bwd",
         "ds[b,n,h] dt[b,m,h] dv[b,m,h,f]",
         "entries[k] s[b,n,h] t[b,m,h] v[b,m,h,f] dy[b,n,h,f]",
@@ -134,14 +66,14 @@ _ALL: Final = (
         indexed="v",
     ),
     # -- contractions
-    _row(
+    row(
         "gemm",
         "c[*,m,n]",
         "a[*,m,k] b[*,k,n]",
         "scale accumulate",
         "c = scale * (a @ b), or c += when accumulate; f32 (or f64) sums",
     ),
-    _row(
+    row(
         "sum",
         "y",
         "x",
@@ -149,27 +81,27 @@ _ALL: Final = (
         "y = sum of x over `axes` (text, '0,1'; y has the others), or +=",
         gradients=True,
     ),
-    _row("rowdot", "r[*]", "a[*,e] b[*,e]", "", "r = sum over e of a * b", sums="r"),
+    row("rowdot", "r[*]", "a[*,e] b[*,e]", "", "r = sum over e of a * b", sums="r"),
     # -- elementwise
-    _row("add", "z", "x y", "", "z = x + y", gradients=True),
-    _row("sub", "z", "x y", "", "z = x - y", gradients=True),
-    _row("mul", "z", "x y", "", "z = x * y", gradients=True),
-    _row("div", "z", "x y", "", "z = x / y", gradients=True),
-    _row("maximum", "z", "x y", "", "z = max(x, y)", gradients=True),
-    _row("scale", "y", "x", "factor", "y = factor * x", gradients=True),
-    _row("gelu", "y", "x", "", "tanh approximation: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))"),
-    _row("gelu_bwd", "dx", "x dy"),
-    _row("gelu_erf", "y", "x", "", "x/2 (1 + erf(x / sqrt 2))"),
-    _row("gelu_erf_bwd", "dx", "x dy"),
-    _row("relu", "y", "x", "", "max(x, 0)"),
-    _row("relu_bwd", "dx", "x dy", "", "dy where x > 0, else 0"),
-    _row("sigmoid", "y", "x", "", "1 / (1 + exp(-x))"),
-    _row("sigmoid_bwd", "dx", "x dy"),
-    _row("rsqrt", "y", "x", "eps", "1 / sqrt(x + eps)"),
-    _row("rsqrt_bwd", "dx", "x dy", "eps"),
-    _row("swiglu", "y", "a b", "", "a sigmoid(a) b"),
-    _row("swiglu_bwd", "da db", "a b dy"),
-    _row(
+    row("add", "z", "x y", "", "z = x + y", gradients=True),
+    row("sub", "z", "x y", "", "z = x - y", gradients=True),
+    row("mul", "z", "x y", "", "z = x * y", gradients=True),
+    row("div", "z", "x y", "", "z = x / y", gradients=True),
+    row("maximum", "z", "x y", "", "z = max(x, y)", gradients=True),
+    row("scale", "y", "x", "factor", "y = factor * x", gradients=True),
+    row("gelu", "y", "x", "", "tanh approximation: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))"),
+    row("gelu_bwd", "dx", "x dy"),
+    row("gelu_erf", "y", "x", "", "x/2 (1 + erf(x / sqrt 2))"),
+    row("gelu_erf_bwd", "dx", "x dy"),
+    row("relu", "y", "x", "", "max(x, 0)"),
+    row("relu_bwd", "dx", "x dy", "", "dy where x > 0, else 0"),
+    row("sigmoid", "y", "x", "", "1 / (1 + exp(-x))"),
+    row("sigmoid_bwd", "dx", "x dy"),
+    row("rsqrt", "y", "x", "eps", "1 / sqrt(x + eps)"),
+    row("rsqrt_bwd", "dx", "x dy", "eps"),
+    row("swiglu", "y", "a b", "", "a sigmoid(a) b"),
+    row("swiglu_bwd", "da db", "a b dy"),
+    row(
         "dropout",
         "y[b,*]",
         "x[b,*] key[b]",
@@ -180,11 +112,11 @@ _ALL: Final = (
         integers="key",
     ),
     # -- normalisation and positions
-    _row("layernorm", "y[*,d]", "x[*,d] g[d] b[d]", "eps", "biased variance"),
-    _row("layernorm_bwd", "dx[*,d] dg[d] db[d]", "x[*,d] g[d] dy[*,d]", "eps"),
-    _row("rmsnorm", "y[*,d]", "x[*,d] g[d]", "eps", "x / sqrt(mean(x^2) + eps) g"),
-    _row("rmsnorm_bwd", "dx[*,d] dg[d]", "x[*,d] g[d] dy[*,d]", "eps"),
-    _row(
+    row("layernorm", "y[*,d]", "x[*,d] g[d] b[d]", "eps", "biased variance"),
+    row("layernorm_bwd", "dx[*,d] dg[d] db[d]", "x[*,d] g[d] dy[*,d]", "eps"),
+    row("rmsnorm", "y[*,d]", "x[*,d] g[d]", "eps", "x / sqrt(mean(x^2) + eps) g"),
+    row("rmsnorm_bwd", "dx[*,d] dg[d]", "x[*,d] g[d] dy[*,d]", "eps"),
+    row(
         "rope",
         "y[b,s,*,e]",
         "x[b,s,*,e]",
@@ -195,7 +127,7 @@ _ALL: Final = (
         options="width factor low high original interleaved",
     ),
     # -- attention pieces; scores [*,q,k]
-    _row(
+    row(
         "softmax",
         "p[*,q,k] m[*,q] z[*,q]",
         "s[*,q,k]",
@@ -205,7 +137,7 @@ _ALL: Final = (
         options="limit",
         sums="p m z s",
     ),
-    _row(
+    row(
         "merge",
         "o[*,e] m[*] z[*]",
         "o[*,e] m[*] z[*] o2[*,e] m2[*] z2[*]",
@@ -213,7 +145,7 @@ _ALL: Final = (
         "online softmax: join two normalised chunks",
         sums="m z m2 z2",
     ),
-    _row(
+    row(
         "probs",
         "p[*,q,k]",
         "s[*,q,k] m[*,q] z[*,q]",
@@ -222,7 +154,7 @@ _ALL: Final = (
         options="limit",
         sums="p s m z",
     ),
-    _row(
+    row(
         "rowmean",
         "d[*]",
         "p[*,k] x[*,k] d[*]",
@@ -230,7 +162,7 @@ _ALL: Final = (
         "d = sum over k of p x in rows where p sums to one, but for 4 roundings; others stay",
         sums="d p x",
     ),
-    _row(
+    row(
         "softmax_bwd",
         "ds[*,q,k]",
         "p[*,q,k] dp[*,q,k] delta[*,q]",
@@ -239,14 +171,14 @@ _ALL: Final = (
         sums="ds p dp delta",
     ),
     # -- cross entropy pieces; columns from `limit` on (global, 0: none) are pads and never read
-    _row("rowmax", "m[*]", "x[*,v]", "limit start", sums="m"),
-    _row("sumexp", "z[*]", "x[*,v] m[*]", "limit start", "sum over v of exp(x - m)", sums="z m"),
-    _row(
+    row("rowmax", "m[*]", "x[*,v]", "limit start", sums="m"),
+    row("sumexp", "z[*]", "x[*,v] m[*]", "limit start", "sum over v of exp(x - m)", sums="z m"),
+    row(
         "sumexp_bwd", "dx[*,v]", "x[*,v] m[*] dz[*]", "limit start", "exp(x - m) dz; pads give 0", sums="m dz"
     ),
-    _row("rowsum", "s[*]", "x[*,v]", "limit start", "sum over v of x", sums="s"),
-    _row("rowsum_bwd", "dx[*,v]", "ds[*]", "limit start", "ds; pads give 0", sums="ds"),
-    _row(
+    row("rowsum", "s[*]", "x[*,v]", "limit start", "sum over v of x", sums="s"),
+    row("rowsum_bwd", "dx[*,v]", "ds[*]", "limit start", "ds; pads give 0", sums="ds"),
+    row(
         "pick",
         "p[*]",
         "x[*,v] y[*]",
@@ -256,7 +188,7 @@ _ALL: Final = (
         indexed="x",
         sums="p",
     ),
-    _row(
+    row(
         "pick_bwd",
         "dx[*,v]",
         "y[*] dp[*]",
@@ -265,7 +197,7 @@ _ALL: Final = (
         integers="y",
         sums="dp[*]",
     ),
-    _row(
+    row(
         "nll",
         "l",
         "m z p y",
@@ -274,7 +206,7 @@ _ALL: Final = (
         integers="y",
         sums="l m z p",
     ),
-    _row(
+    row(
         "nll_bwd",
         "dz dp",
         "z y dl",
@@ -283,7 +215,7 @@ _ALL: Final = (
         integers="y",
         sums="dz dp z dl",
     ),
-    _row(
+    row(
         "zloss",
         "l",
         "m z y",
@@ -292,7 +224,7 @@ _ALL: Final = (
         integers="y",
         sums="l m z",
     ),
-    _row(
+    row(
         "zloss_bwd",
         "dz",
         "m z y dl",
@@ -301,12 +233,12 @@ _ALL: Final = (
         integers="y",
         sums="dz m z dl",
     ),
-    _row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)", sums="s x n"),
-    _row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere", sums="dx ds n"),
-    _row("count", "n[]", "y", "", "labels that are not -100", integers="y", sums="n"),
+    row("mean", "s[]", "x n[]", "", "sum of x / max(n, 1)", sums="s x n"),
+    row("mean_bwd", "dx", "ds[] n[]", "", "ds / max(n, 1) everywhere", sums="dx ds n"),
+    row("count", "n[]", "y", "", "labels that are not -100", integers="y", sums="n"),
     # -- mixture of experts: the slot of a token at expert e is e capacity + its place in the queue, or -1 - e if that
     # is full; `e_start` and `c_start` are the first expert and place of y
-    _row(
+    row(
         "route",
         "gates[b,s,k] slots[b,s,k] chosen[e] dropped[e]",
         "x[b,s,e]",
@@ -316,7 +248,7 @@ _ALL: Final = (
         integers="slots",
         sums="gates chosen dropped x",
     ),
-    _row(
+    row(
         "route_bwd",
         "dx[b,s,e]",
         "x[b,s,e] slots[b,s,k] dgates[b,s,k]",
@@ -324,7 +256,7 @@ _ALL: Final = (
         integers="slots",
         sums="dx x dgates",
     ),
-    _row(
+    row(
         "dispatch",
         "y[e,b,c,d]",
         "x[b,s,d] slots[b,s,k]",
@@ -332,7 +264,7 @@ _ALL: Final = (
         "y = the row of x that has the slot, 0 in empty ones",
         integers="slots",
     ),
-    _row(
+    row(
         "dispatch_bwd",
         "dx[b,s,d]",
         "dy[e,b,c,d] slots[b,s,k]",
@@ -340,7 +272,7 @@ _ALL: Final = (
         "sum over k of dy in the slots; slots elsewhere give 0",
         integers="slots",
     ),
-    _row(
+    row(
         "combine",
         "z[b,s,d]",
         "gates[b,s,k] slots[b,s,k] y[e,b,c,d]",
@@ -349,7 +281,7 @@ _ALL: Final = (
         integers="slots",
         sums="gates",
     ),
-    _row(
+    row(
         "combine_bwd",
         "dgates[b,s,k] dy[e,b,c,d]",
         "gates[b,s,k] slots[b,s,k] y[e,b,c,d] dz[b,s,d]",
@@ -357,7 +289,7 @@ _ALL: Final = (
         integers="slots",
         sums="dgates gates",
     ),
-    _row(
+    row(
         "balance",
         "l[]",
         "x[b,s,e]",
@@ -366,8 +298,8 @@ _ALL: Final = (
         "over s of softmax(x)",
         sums="l x",
     ),
-    _row("balance_bwd", "dx[b,s,e]", "x[b,s,e] dl[]", "k scale", sums="dx x dl"),
-    _row(
+    row("balance_bwd", "dx[b,s,e]", "x[b,s,e] dl[]", "k scale", sums="dx x dl"),
+    row(
         "z_loss",
         "l[]",
         "x[b,s,e]",
@@ -375,11 +307,11 @@ _ALL: Final = (
         "scale times the sum of (log sum exp x)^2 over b and s",
         sums="l x",
     ),
-    _row("z_loss_bwd", "dx[b,s,e]", "x[b,s,e] dl[]", "scale", sums="dx x dl"),
+    row("z_loss_bwd", "dx[b,s,e]", "x[b,s,e] dl[]", "scale", sums="dx x dl"),
     # -- the update; norm2 is the squared global gradient norm, t the step from 1
-    _row("sqsum", "s[]", "x", "", "sum of x^2, in f64", doubles="s", gradients=True),
-    _row("tick", "t[]", "t[]", "", "t + 1", integers="t"),
-    _row(
+    row("sqsum", "s[]", "x", "", "sum of x^2, in f64", doubles="s", gradients=True),
+    row("tick", "t[]", "t[]", "", "t + 1", integers="t"),
+    row(
         "adamw",
         "w m v",
         "w m v g norm2[] t[]",
@@ -390,7 +322,7 @@ _ALL: Final = (
         updates=True,
         doubles="norm2",
     ),
-    _row(
+    row(
         "sgd",
         "w",
         "w g norm2[] t[]",
@@ -401,7 +333,7 @@ _ALL: Final = (
         doubles="norm2",
     ),
     # -- messages
-    _row(
+    row(
         "post",
         "slot",
         "",
@@ -409,7 +341,7 @@ _ALL: Final = (
         "grant the slot to the next message of `channel` from die `peer`",
         any_type=True,
     ),
-    _row(
+    row(
         "send",
         "",
         "x",
@@ -417,8 +349,8 @@ _ALL: Final = (
         "start the message to `peer`; x must stay until `wait sent`",
         any_type=True,
     ),
-    _row("wait", "", "", "channel side", "until the message has `received` or `sent`", any_type=True),
-    _row("delay", "", "", "time", "nothing; takes so many picoseconds, so that clusters of dies start apart"),
+    row("wait", "", "", "channel side", "until the message has `received` or `sent`", any_type=True),
+    row("delay", "", "", "time", "nothing; takes so many picoseconds, so that clusters of dies start apart"),
 )
 
 INSTRUCTIONS: Final[dict[str, InstructionDef]] = {d.opcode: d for d in _ALL}

@@ -13,7 +13,8 @@ from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op, Reshard
 from wscc.ir.per_die import PerDie
-from wscc.ir.streams.instructions import INSTRUCTIONS, InstructionDef
+from wscc.ir.streams.instruction_def import InstructionDef
+from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.templates import bind
 from wscc.ir.types import DType
 from wscc.ir.verify.attrs import wrong_number
