@@ -29,7 +29,6 @@ from wscc.passes.lower_collectives.blocks import Link, chain_turns
 from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.passes.lower_collectives.chains import Chain, Fast, chains_of, losing_least, with_chains
 from wscc.passes.lower_collectives.edges import Edges
-from wscc.passes.lower_collectives.in_flight import in_flight
 from wscc.passes.lower_collectives.op_instance import OpInstance
 from wscc.passes.lower_collectives.ops import LOWERINGS, part_view
 from wscc.passes.lower_collectives.reshards import axis_groups, lower_reshard
@@ -49,11 +48,10 @@ class LowerCollectives(Pass):
     is executed by all dies in turn.
 
     Ops become instructions. Reshards become transfers along one axis: on a ring of neighbours, a chain, a ring over
-    several hops where peers are apart, or from each die to all others at once, where routers may replicate messages.
-    With `allgather=auto`, each takes what is fastest by the link model of the simulator, on initial routes: few rounds
-    for few bytes, neighbours for many. With `ring`, none sends to all; with `multicast`, all gathers do, along trees.
-    Streams (collective matmuls) become loops over chunks. Splits and slices only name part of a buffer. A result that
-    the procedure returns is computed in the memory that the caller binds it to.
+    several hops where peers are apart, or from each die to all others at once. With `allgather=auto`, each takes
+    what is fastest by estimate: few rounds for few bytes, neighbours for many. With `ring`, none sends to all; with
+    `multicast`, all gathers do. Streams (collective matmuls) become loops over chunks. Splits and slices only name part
+    of a buffer. A result that the procedure returns is computed in the memory that the caller binds it to.
 
     Before: %g = all_gather(%x) axis=tp dim=1 : f32[8,16,32]
     After:  copy %g[..] = %x; transfer 0 to=[1,0] %x -> %g[..]
@@ -76,7 +74,7 @@ class LowerCollectives(Pass):
         callers = _callers(module)
         die = module.machine.die
         fast = Fast(max(1, die.sram // _TEMPORARIES), die.tile)
-        algorithms = Algorithms(module, self.allgather, fast.bytes, simulated=True)
+        algorithms = Algorithms(module, self.allgather, fast.bytes)
         edges = Edges(module)
 
         def lowered(p: Procedure, chains: tuple[Chain, ...]) -> Procedure:
@@ -168,7 +166,6 @@ class _ProcedureLowering:
         self.exclusive = bindings.exclusive
         self.destinations: dict[str, View] = {}
         self.accumulated: set[str] = set()
-        self.in_flight = in_flight(procedure)
         self.sliced = Sliceable.of(procedure, mesh.sizes, fast.bytes)
         self._choose_destinations()
 
@@ -267,9 +264,8 @@ class _ProcedureLowering:
             self._whole_reshard(s)
 
     def _whole_reshard(self, s: Reshard) -> None:
-        algorithms = self.algorithms.together(self.in_flight.get(s.result.name, 1))
         self.env[s.result.name] = lower_reshard(
-            self.build, s, self.env[s.operand.name], lambda _: self._destination(s.result), algorithms
+            self.build, s, self.env[s.operand.name], lambda _: self._destination(s.result), self.algorithms
         )
 
     def _op(self, op: Op) -> None:

@@ -18,7 +18,7 @@ from wscc.machine.wafer import Wafer
 from wscc.passes.base import Fact, Pass
 from wscc.passes.route.solve import route_phases
 from wscc.passes.route.table import RouteTable
-from wscc.routing.limits import TREE_LATENCIES, Limits
+from wscc.routing.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Route(Pass):
     trees. Messages of one pair of dies in a phase share a route. Unless `adaptive`, each takes its initial route:
     along its row, then along its column; where that path is dead, the shortest live one, ties by a fixed order.
 
-    Never worse than the initial routes, where longer paths count with their latency. Free of deadlock: all routes of
-    the module keep to the turns of the same virtual channels. A phase is left as it is once no link is busy for longer
-    than its latency, which a detour costs at least (with trees, four of them), or, with `enough`, than that many per
-    cent of the time that its own kernels take. `Module.routes` holds each route once; `Transfer.route` is its index by
-    sender. Fails with W302 where no live path is left. `phase_loads` computes the load of the links.
+    Never worse than the initial routes. Free of deadlock: all routes of the module keep to the turns of the
+    same virtual channels. A phase is left as it is once no link is busy for longer than its latency, which a detour
+    costs at least, or, with `enough`, than that many per cent of the time that its own kernels take. `Module.routes`
+    holds each route once; `Transfer.route` is its index by sender. Fails with W302 where no live path is left.
+    `phase_loads` computes the load of the links.
 
     Before: transfer 0 to=[1,2,3,0]
     After:  transfer 0 to=[1,2,3,0] route=[0,1,2,3]; routes (0,0)-(0,1), ...
@@ -53,14 +53,9 @@ class Route(Pass):
         rates = Rates.exact(machine)
         hidden = rates.link.capacity(rates.die.compute(phase.flops)) * self.enough / 100
         # A detour costs the latency of its links: what a link carries in less is not worth one.
-        worth = int(rates.link.capacity(rates.link.latency))
-        trees = any(f.content is not None for f in phase.flows)
-        return Limits(
-            max_iter=self.max_iter,
-            max_paths=self.max_paths,
-            enough_bytes=max(int(hidden), worth * (TREE_LATENCIES if trees else 1)),
-            hop_bytes=worth,
-        )
+        worth = rates.link.capacity(rates.link.latency)
+        enough = int(max(hidden, worth))
+        return Limits(max_iter=self.max_iter, max_paths=self.max_paths, enough_bytes=enough)
 
     def run(self, module: Module) -> Module:
         topology = topology_of(module.machine, module.dies)

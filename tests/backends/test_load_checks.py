@@ -48,7 +48,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         EXCHANGE.replace(
             "copy f32[4]@a0 ",
             "rope f32[1,1,4]@a0 <- f32[1,1,4]@a0 theta=9.0 sign=1.0 start=0 width=6 factor=1.0 low=1.0 high=4.0 "
-            "original=0.0 copy f32[4]@a0 ",
+            "original=0.0 interleaved=0 copy f32[4]@a0 ",
         ),
         {},
         "turns 6 elements of 4",

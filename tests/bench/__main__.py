@@ -12,7 +12,6 @@ from tests.bench.collectives import show_collectives
 from tests.bench.compiling import compile_seconds
 from tests.bench.damage import show_damage
 from tests.bench.placing import show_places
-from tests.bench.reshards import show_reshards
 from tests.bench.roof import show_roof
 from tests.bench.routing import cases, measure
 from tests.bench.scaling import show_scaling
@@ -37,13 +36,12 @@ def main() -> None:
             "place",
             "route",
             "collectives",
-            "reshards",
             "damage",
             "stagger",
             "search",
             "roof",
         ),
-        help="one of the tables; `reshards`, `damage`, `stagger` and `roof` only so",
+        help="one of the tables; `damage`, `stagger` and `roof` only so",
     )
     parser.add_argument(
         "--against",
@@ -63,8 +61,6 @@ def main() -> None:
         show_routes(1 if given.quick else 5)
     if given.only in (None, "collectives"):
         show_collectives()
-    if given.only == "reshards":
-        show_reshards(given.quick)
     if given.only == "damage":
         show_damage(given.quick)
     if given.only == "stagger":

@@ -63,6 +63,8 @@ class Dice(Random):
 
     def scalar(self, op: str, name: str, kind: type) -> Any:
         """A value that an attribute of an op may have."""
+        if kind is str:
+            return self.choice(("sum", "mean", "symmetric"))
         while True:
             value = (
                 self.coin() if kind is bool else self.randint(-9, 1 << 33) if kind is int else self.number()

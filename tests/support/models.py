@@ -87,17 +87,17 @@ def _inputs(d: Draft, dp: int) -> tuple[Array, Array, Array]:
     rows = (s.batch // s.calls, s.seq)
     tokens = d.array("tokens", rows, Kind.INPUT, (s.calls,), dtype=DType.I32)
     labels = d.array("labels", rows, Kind.INPUT, (s.calls,), dtype=DType.I32)
-    d.array("loss", (), Kind.SCALAR)
-    count = d.array("count", (), Kind.SCALAR)
+    d.array("loss", (), Kind.SCALAR, dtype=d.dtype.accumulator)
+    count = d.array("count", (), Kind.SCALAR, dtype=d.dtype.accumulator)
     b = Builder()
     zeros = [
-        b.one("fill", [], " -> ", dtypes=[d.dtype], attrs={"value": 0.0}, hints=[n])
+        b.one("fill", [], " -> ", dtypes=[d.dtype.accumulator], attrs={"value": 0.0}, hints=[n])
         for n in ("loss", "count")
     ]
     d.procedures.append(Procedure("start", (), tuple(map(Output, zeros)), tuple(b.ops)))
     b = Builder()
     given = b.input("labels", labels.type)
-    n = b.one("count", [given], "b s -> ", dtypes=[d.dtype])
+    n = b.one("count", [given], "b s -> ", dtypes=[d.dtype.accumulator])
     d.procedures.append(Procedure("prepare", (given,), (Output(n, Mode.ADD),), tuple(b.ops)))
     return tokens, labels, count
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Nodes = NDArray[np.int64]
 Pairs = NDArray[Any]
@@ -56,6 +58,8 @@ def _by_metis(pairs: Pairs, nodes: int, parts: int) -> Nodes:
 
 
 def _graph(pairs: Pairs, nodes: int) -> nx.Graph[int]:
+    import networkx as nx
+
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(nodes))
     graph.add_edges_from(pairs.tolist())
@@ -71,6 +75,8 @@ def _by_swaps(pairs: Pairs, nodes: int, parts: int) -> Nodes:
 
 def _halved(graph: nx.Graph[int], members: list[int], parts: int) -> Iterator[list[int]]:
     """Members in so many parts of equal size, by halves of halves."""
+    import networkx as nx
+
     if parts == 1:
         yield members
         return
@@ -84,6 +90,8 @@ def _halved(graph: nx.Graph[int], members: list[int], parts: int) -> Iterator[li
 
 
 def _by_bandwidth(pairs: Pairs, nodes: int, parts: int) -> Nodes:
+    import networkx as nx
+
     out = np.empty(nodes, np.int64)
     out[list(nx.utils.reverse_cuthill_mckee_ordering(_graph(pairs, nodes)))] = np.arange(nodes) // (
         nodes // parts

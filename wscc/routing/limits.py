@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
-
-# Latencies for which a link may be busy before flows of the same bytes leave their initial routes: another tree is
-# longer than one of shortest paths by several links.
-TREE_LATENCIES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +11,6 @@ class Limits:
     after `slow_rounds` of them in a row, after `max_iter` rounds, when no link carries more than `enough_bytes`,
     or when its load is proven to be within `close` of the least there is.
 
-    Routes are accepted where the largest load falls by more than `hop_bytes` for each link by which the longest path
-    gets longer: what a link carries in its latency.
-
     A flow is cut into at most `max_paths` parts, none under `part_bytes` or `part_share` of it.
     """
 
@@ -26,7 +18,6 @@ class Limits:
     slow_rounds: int = 3
     slow_gain: float = 0.05
     enough_bytes: int = 0
-    hop_bytes: int = 0
     close: float = 2e-3
     max_paths: int = 8
     part_bytes: int = 4096

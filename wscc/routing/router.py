@@ -5,8 +5,8 @@
 3. Merge: flows of the same bytes become multicast trees.
 4. Detour and split: negotiated congestion finds paths around full links (`negotiation`), a linear programme gives
    each path its share (`split`), and the shares become whole bytes in few parts (`rounding`).
-5. Accept the routes if the largest load fell by more than longer paths cost, or if it stayed and all loads together
-   fell; stop by the rules of `Limits`.
+5. Accept the routes if the largest load fell, or if it stayed and all loads together fell; stop by the rules of
+   `Limits`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from wscc.routing.split import Split, split
 # Best responses in the first round, in later ones, and in any where a search takes long.
 _RESPONSES: Final = (12, 4, 3)
 _WORK: Final = 40_000_000
-# Trees of a phase beyond which the first round has fewer responses, too.
-_TREES: Final = 48
 # Crossings of links by all candidates together, up to which the linear programme is solved.
 _CROSSINGS: Final = 600_000
 
@@ -127,23 +125,11 @@ class _Rounds:
         self.pool.add(self.pool.weighed(columns))
         self.cut = best_simple_cut(initial.topology, demands, self.fixed)
         self.proof = self.cut
+        self.initial_load = plain.load
         self.load = plain.load.astype(float)
         self.response_proof = Prices(np.ones(len(self.fixed)), 0.0)  # as `proof`, of best responses alone
         self.duals: Floats | None = None
         self.is_exact = False
-        self._merge(columns)
-
-    def _merge(self, columns: Sequence[Column]) -> None:
-        """Begin with the initial routes of flows of the same bytes as trees, which take the same paths."""
-        if any(len(d.destinations) > 1 for d in self.demands):
-            pieces = (*self.pinned, *(self._piece(c, self.sizes[c.demand]) for c in columns))
-            load = link_loads(self.initial.topology, pieces, self.initial.numbers)
-            if load.max() <= self.best.max_link_bytes:
-                self.best = replace(self.best, pieces=pieces, load=load)
-
-    def _piece(self, column: Column, amount: int) -> Piece:
-        paths = column.die_paths(self.initial.topology)
-        return Piece(self.demands[column.demand], amount, column.channel, paths)
 
     def run(self) -> Routing:
         rounds: list[Round] = []
@@ -155,7 +141,7 @@ class _Rounds:
             pieces = self._rounded()
             load = link_loads(self.initial.topology, pieces, self.initial.numbers)
             reached = int(load.max())
-            if accepted := self._cost(pieces, load) < self._cost(self.best.pieces, self.best.load):
+            if accepted := (reached, int(load.sum())) < (before, int(self.best.load.sum())):
                 self.best = replace(self.best, pieces=pieces, load=load)
             rounds.append(Round(hottest, reached, accepted))
             slow = 0 if before - reached >= self.limits.slow_gain * before else slow + 1
@@ -164,30 +150,22 @@ class _Rounds:
         )
         return replace(self.best, rounds=tuple(rounds), prices=prices)
 
-    def _cost(self, pieces: Sequence[Piece], load: Ints) -> tuple[int, int]:
-        """What routes are judged by: the largest load with what latencies cost, then all loads."""
-        hops = max(len(path) for p in pieces for path in p.paths) if self.limits.hop_bytes else 0
-        return int(load.max()) + hops * self.limits.hop_bytes, int(load.sum())
-
     def _is_done(self) -> bool:
-        """Whether no link is too busy, or the load is proven near the least."""
+        """No link is too busy, or the load is proven near the least; not before flows of the same bytes are merged."""
+        if self.best.load is self.initial_load and any(len(d.destinations) > 1 for d in self.demands):
+            return self.is_exact
         enough = max(self.limits.enough_bytes, self.proof.bound * (1 + self.limits.close))
         return self.is_exact or self.best.max_link_bytes <= enough
 
     def _respond(self) -> None:
         """Generate columns: at the duals of the last split, then by negotiation from its loads."""
-        most = _RESPONSES[0] if self.duals is None and self._is_light else _RESPONSES[1]
+        most = _RESPONSES[0] if self.duals is None else _RESPONSES[1]
         if self.duals is not None:
             self._prove(best_response(self.search, self.pool, self.amounts, self.fixed, self.duals).proof)
         shortest = sum(len(self.pool.columns[indices[0]].links) for indices in self.pool.by_demand)
         responses = max(_RESPONSES[2], min(most, _WORK // self.search.work, _CROSSINGS // max(1, shortest)))
         self.load, proof = negotiate(self.search, self.pool, self.amounts, self.fixed, self.load, responses)
         self._prove(proof)
-
-    @property
-    def _is_light(self) -> bool:
-        """Whether there are few trees: one takes as long to find as paths to all its ends."""
-        return sum(len(d.destinations) > 1 for d in self.demands) <= _TREES
 
     def _prove(self, proof: Prices) -> None:
         if proof.bound > self.response_proof.bound:
@@ -215,4 +193,11 @@ class _Rounds:
             self.is_exact = solution.load <= self.proof.bound * (1 + self.limits.close)
         shares = None if solution is None else solution.shares
         parts = round_shares(self.pool, self.sizes, self.fixed, shares, scale, self.limits)
-        return (*self.pinned, *(self._piece(p.column, p.bytes) for p in parts))
+        topology = self.initial.topology
+        return (
+            *self.pinned,
+            *(
+                Piece(self.demands[p.column.demand], p.bytes, p.column.channel, p.column.die_paths(topology))
+                for p in parts
+            ),
+        )

@@ -34,8 +34,7 @@ def nominal(module: Module) -> Algorithms:
         else _dies(whole.rows, whole.cols, whole.torus, module.axes)
     )
     placed = module.with_(dies=dies, machine=whole)
-    known = _shared(whole, module.axes)
-    return Algorithms(placed, "auto", whole.die.sram // _TEMPORARIES, _by_axis=known)
+    return Algorithms(placed, "auto", whole.die.sram // _TEMPORARIES, _shared(whole, module.axes))
 
 
 @lru_cache(maxsize=1024)

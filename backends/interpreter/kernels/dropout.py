@@ -53,5 +53,5 @@ def philox(places: Array, first: int, second: int) -> Any:
         k0, k1 = (np.uint64((k + n * w) & 0xFFFFFFFF) for k, w in zip((first, second), _WEYL, strict=True))
         p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
         c0, c1, c2, c3 = (p1 >> _HALF) ^ c1 ^ k0, p1 & _MASK, (p0 >> _HALF) ^ c3 ^ k1, p0 & _MASK
-    lane = places & np.uint64(3)
-    return np.where(lane < 2, np.where(lane == 0, c0, c1), np.where(lane == 2, c2, c3))
+    word = places & np.uint64(3)
+    return np.where(word < 2, np.where(word == 0, c0, c1), np.where(word == 2, c2, c3))

@@ -70,7 +70,7 @@ def test_dies_send_nothing_where_no_edges_are(tmp_path: Path) -> None:
         sent[name] = report["traffic_bytes"], report["graph"]["adjacency"]
     (line, of_line), (everything, of_all) = sent["line"], sent["all"]
     assert line < 0.7 * everything
-    assert of_line["cut_edges"] < 0.65 * of_line["random_cut_edges"]
+    assert of_line["cut_edges"] < 0.7 * of_line["random_cut_edges"]
     assert of_line["sent_bytes"] < of_line["random_sent_bytes"] / 2
     assert of_all["sent_bytes"] == of_all["random_sent_bytes"]
 
