@@ -9,6 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.oracles.kernels import CASES, Array, Case, rate
 from wscc.backends.interpreter.kernels import scratch
@@ -116,6 +118,26 @@ def test_blocks_change_nothing_but_rounding(opcode: str, n: int, monkeypatch: py
     monkeypatch.setattr(scratch, "BLOCK", 7)
     test_a_kernel_gives_what_the_oracle_says(opcode, n, np.dtype(np.float64), contiguous)
     test_a_kernel_gives_what_the_oracle_says(opcode, n, np.dtype(np.float64), padded)
+
+
+@settings(max_examples=150)
+@given(st.tuples(*[st.integers(1, 9)] * 3), st.integers(1, 5), st.booleans(), st.integers(0, 99))
+def test_where_operands_lie_changes_no_bit_of_a_product(
+    sizes: tuple[int, int, int], gap: int, columns: bool, seed: int
+) -> None:
+    """Replicas of a result read chunks from their own memory, and from slots of messages."""
+    (m, k, n), rng = sizes, np.random.default_rng(seed)
+    a, b = rng.normal(size=(m, k)), rng.normal(size=(k, n))
+    results = []
+    for apart in (0, gap):
+        x, y = np.zeros((m, k + apart))[:, :k], np.zeros((k, n + apart))[:, :n]
+        if columns:
+            y = np.zeros((n, k + apart))[:, :k].T
+        x[...], y[...] = a, b
+        c = np.zeros((m, n + apart))[:, :n]
+        apply("gemm", [c], [x, y], 1.0, False)
+        results.append(c.tobytes())
+    assert results[0] == results[1]
 
 
 # In place, where the declarations say so or lowering relies on it: (opcode, write, read).

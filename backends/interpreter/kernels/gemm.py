@@ -19,7 +19,8 @@ def gemm(c: Array, a: Array, b: Array, scale: float, accumulate: bool) -> None:
             a, scale = np.multiply(a, scale, out=scratch_like("gemm.a", a)), 1.0
         elif b.size <= c.size:
             b, scale = np.multiply(b, scale, out=scratch_like("gemm.b", b)), 1.0
-    a, b = _packed("gemm.a", a), _packed("gemm.b", b)
+    tight = _gives_vector(a, b)
+    a, b = _packed("gemm.a", a, tight), _packed("gemm.b", b, tight)
     direct = not accumulate and is_blas_matrix(c)
     product = c if direct else scratch_like("gemm.c", c)
     np.matmul(a, b, out=product)
@@ -33,7 +34,8 @@ def gemm(c: Array, a: Array, b: Array, scale: float, accumulate: bool) -> None:
 
 def bound(c: Array, a: Array, b: Array, scale: float, accumulate: bool) -> Prepared:
     """The call that does `gemm` on these arrays: BLAS alone where no scaling, packing or addition is needed."""
-    if scale == 1.0 and is_blas_matrix(a) and is_blas_matrix(b):
+    tight = _gives_vector(a, b)
+    if scale == 1.0 and is_blas_matrix(a, tight=tight) and is_blas_matrix(b, tight=tight):
         if accumulate:
             return _accumulate, (c, a, b)
         if is_blas_matrix(c):
@@ -48,20 +50,33 @@ def _accumulate(c: Array, a: Array, b: Array) -> None:
     np.add(c, product, c)
 
 
-def is_blas_matrix(x: Array) -> bool:
-    """True if BLAS can address the matrices x [*, m, n]: one stride is an element, the other a row of them."""
+def is_blas_matrix(x: Array, *, tight: bool = False) -> bool:
+    """True if BLAS can address the matrices x [*, m, n]: one stride is an element, the other a row of them; of `tight`
+    matrices with nothing in between."""
     item = x.itemsize
     (m, n), (sm, sn) = x.shape[-2:], x.strides[-2:]
+    if tight:
+        return (sn == item and sm == n * item) or (sm == item and sn == m * item)
     by_rows = sn == item and sm % item == 0 and sm >= n * item
     return by_rows or (sm == item and sn % item == 0 and sn >= m * item)
 
 
-def _packed(name: str, x: Array) -> Array:
-    """The matrices x [*, m, n], copied if BLAS cannot address them; repeated matrices are copied once."""
-    if is_blas_matrix(x):
+def _gives_vector(a: Array, b: Array) -> bool:
+    """Whether a b is a row or a column. BLAS adds up such products in an order that depends on strides, so operands
+    have to be tight, or replicas of a result would differ by where its operands lie."""
+    return bool(a.shape[-2] == 1 or b.shape[-1] == 1)
+
+
+def _packed(name: str, x: Array, tight: bool) -> Array:
+    """The matrices x [*, m, n], copied if BLAS cannot address them; repeated matrices are copied once. Columns that lie
+    together still do: BLAS adds up in another order than for rows."""
+    if is_blas_matrix(x, tight=tight):
         return x
     distinct = x[tuple(slice(1) if s == 0 else slice(None) for s in x.strides[:-2])]
-    packed = scratch_like(name, distinct)
+    if x.strides[-2] == x.itemsize != x.strides[-1]:
+        packed = scratch_like(name, distinct.swapaxes(-1, -2)).swapaxes(-1, -2)
+    else:
+        packed = scratch_like(name, distinct)
     np.copyto(packed, distinct)
     return packed
 
