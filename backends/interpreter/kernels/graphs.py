@@ -71,15 +71,27 @@ def edge_attention_bwd(
     ds: Array, dt: Array, dv: Array, entries: Array, s: Array, t: Array, v: Array, dy: Array, slope: float
 ) -> None:
     """ds [b, n, h], dt [b, m, h] and dv [b, m, h, f] of `edge_attention`, from dy [b, n, h, f]. All are linear in dy,
-    so that parts of f add up."""
-    for out in (ds, dt, dv):
-        out.fill(0)
+    so that parts of f add up. In f64, rounded at the end: in a row with one slope, terms of ds cancel whatever they
+    are."""
     e = _Entries(entries, dy.shape[1], v.shape[1])
-    for b in range(len(dy)) if len(e.filled) else ():
-        p, slopes = _shares(e, s[b], t[b], slope)
-        from_row = dy[b, e.filled][e.number]
-        dp = (from_row * v[b][e.columns]).sum(-1)
-        dz = p * (dp - e.sums(p * dp)[e.number]) * slopes
-        ds[b, e.filled] = e.sums(dz)
-        np.add.at(dt[b], e.columns, dz)
-        np.add.at(dv[b], e.columns, p[..., None] * from_row)
+    sums = [np.zeros(out.shape[1:]) for out in (ds, dt, dv)]
+    for b in range(len(dy)):
+        for x in sums:
+            x.fill(0)
+        if len(e.filled):
+            _add_gradients(sums, e, *(x[b].astype(np.float64) for x in (s, t, v, dy)), slope)
+        for out, x in zip((ds, dt, dv), sums, strict=True):
+            out[b] = x
+
+
+def _add_gradients(
+    sums: list[Array], e: _Entries, s: Array, t: Array, v: Array, dy: Array, slope: float
+) -> None:
+    ds, dt, dv = sums
+    p, slopes = _shares(e, s, t, slope)
+    from_row = dy[e.filled][e.number]
+    dp = (from_row * v[e.columns]).sum(-1)
+    dz = p * (dp - e.sums(p * dp)[e.number]) * slopes
+    ds[e.filled] = e.sums(dz)
+    np.add.at(dt, e.columns, dz)
+    np.add.at(dv, e.columns, p[..., None] * from_row)

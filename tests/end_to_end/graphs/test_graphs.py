@@ -49,6 +49,16 @@ def test_a_graph_network_equals_one_device(parallel: str, options: dict[str, Any
     assert found.what == EQUAL, found.why
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_terms_that_cancel_are_no_rounding(dtype: str, tmp_path: Path) -> None:
+    """Shares of a row sum to 1 whatever is added to all its scores, which is all that its own score does where the
+    slope is 1: its gradient is 0, a sum of large terms."""
+    write_graph(tmp_path, edges := chain_of_groups())
+    model = text("tp = 2", len(edges)).replace("slope = 0.1", "slope = 1")
+    found = verdict(model.replace("f64", dtype), tmp_path)
+    assert found.what == EQUAL, found.why
+
+
 @pytest.mark.parametrize("parallel", ["tatp = 8", "sp = 8", "tatp = 4"])
 def test_shards_are_relayed_to_where_edges_are(parallel: str, tmp_path: Path) -> None:
     """A parameter with a row for each node keeps their order, and so the edges far away."""
@@ -70,7 +80,7 @@ def test_dies_send_nothing_where_no_edges_are(tmp_path: Path) -> None:
         sent[name] = report["traffic_bytes"], report["graph"]["adjacency"]
     (line, of_line), (everything, of_all) = sent["line"], sent["all"]
     assert line < 0.7 * everything
-    assert of_line["cut_edges"] < 0.7 * of_line["random_cut_edges"]
+    assert of_line["cut_edges"] < 0.65 * of_line["random_cut_edges"]
     assert of_line["sent_bytes"] < of_line["random_sent_bytes"] / 2
     assert of_all["sent_bytes"] == of_all["random_sent_bytes"]
 
