@@ -24,10 +24,12 @@ from wscc.ir.types import DType
 
 Marks = NDArray[np.uint8]
 
-# What an element is: the result of an instruction, but for updates; what depends on data; and on a derivative.
+# What an element is: the result of an instruction, but for updates; what depends on data; on a derivative; and the sum
+# of products of narrower numbers, not yet rounded to their type.
 RESULT: Final = 1
 DATA: Final = 2
 GRADIENT: Final = 4
+UNROUNDED: Final = 8
 
 # Instructions that add up gradients, with the first result that is a sum.
 SUMS: Final[Mapping[str, int]] = {"gemm": 0, "sum": 0, "scatter_add": 0, "layernorm_bwd": 1, "rmsnorm_bwd": 1}
@@ -42,9 +44,11 @@ _TYPES = {d.numpy: d for d in DType}
 class GraphTypes:
     """What a graph and its derivative do with the types of what they compute: `changes` (opcode, from, to) of linear
     ops, and the narrowest type of a sum over positions of gradients, by its opcode: of a `gemm`, products of an
-    activation and a gradient, none of them a wider score."""
+    activation and a gradient, none of them a wider score. `rounded`: the types to which products of numbers of that
+    type are rounded when they are added up."""
 
     changes: frozenset[tuple[str, DType, DType]] = frozenset()
+    rounded: frozenset[DType] = frozenset()
     sums: Mapping[str, DType] = field(default_factory=dict)
 
 
@@ -84,14 +88,30 @@ class Origins:
         run, args = inner
         made_of = [int(np.bitwise_or.reduce(x, axis=None, initial=0)) for x in reads]
         if types[0].is_float:
-            _check_changes(self._types, opcode, made_of, types)
+            if not self._rounds_sums(opcode, reads, types):
+                _check_changes(self._types, opcode, made_of, types)
             _check_sums(self._types, opcode, made_of, types)
         run(*args)
         result = RESULT | (DATA | GRADIENT if opcode.endswith("_bwd") else 0)
         for bits in made_of:
-            result |= bits
+            result |= bits & ~UNROUNDED
+        if opcode == "gemm" and _is_unrounded(self._types, made_of, types):
+            result |= UNROUNDED
         for y in writes:
             y.fill(result)
+
+    def _rounds_sums(self, opcode: str, reads: list[Marks], types: list[DType]) -> bool:
+        """Whether an instruction rounds sums of products to the type of their factors, as their graph does."""
+        if opcode != "cast" or types[0] not in self._types.rounded:
+            return False
+        return types[1] is types[0].accumulator and bool((reads[0] & UNROUNDED).all())
+
+
+def _is_unrounded(graph: GraphTypes, made_of: list[int], types: list[DType]) -> bool:
+    """Whether the sums of a product are wider than its factors, but not because a gradient is."""
+    result, *factors = types
+    is_wide = all(t is not result and t.accumulator is result for t in factors)
+    return is_wide and not _multiplies_positions(made_of, factors, graph.sums.get("gemm", factors[0]))
 
 
 def _check_changes(graph: GraphTypes, opcode: str, made_of: list[int], types: list[DType]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.small_programs import code, failure, machine
 from wscc.backends.interpreter.machine import Machine
+from wscc.backends.interpreter.origins import GraphTypes
 from wscc.diagnostics import Code
 from wscc.ir.types import DType
 
@@ -58,6 +59,28 @@ def test_what_is_narrowed_and_widened_is_told(name: str) -> None:
 )
 def test_other_casts_pass(instructions: tuple[str, ...]) -> None:
     loaded(*instructions).run_step()
+
+
+SUMS = "gemm f32[8,8]@a0 <- bf16[8,8]@a1, bf16[8,8]@a1 scale=1.0 accumulate=false"
+
+
+@pytest.mark.parametrize(
+    ("instructions", "says"),
+    [
+        ((SUMS, NARROW), ""),  # where they end
+        ((SUMS, NARROW, WIDEN), "instruction 2: `cast` widens"),
+        ((SUMS, "gelu f32[64]@a0 <- f32[64]@a0", NARROW), "instruction 2: `cast` narrows"),
+        (("gelu f32[64]@a0 <- f32[64]@a0", NARROW), "instruction 1: `cast` narrows"),
+    ],
+)
+def test_sums_of_products_are_rounded_once(instructions: tuple[str, ...], says: str) -> None:
+    """In a graph whose products of bf16 are bf16."""
+    m = replace(loaded(*instructions), types=GraphTypes(rounded=frozenset({DType.BF16})))
+    fill(m, 0)
+    if says:
+        assert says in str(failure(m))
+    else:
+        m.run_step()
 
 
 def test_the_host_may_write_over_what_is_narrowed() -> None:

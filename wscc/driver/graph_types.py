@@ -54,7 +54,13 @@ def _graph_types(graph: Module, derived: Module) -> GraphTypes:
         if opcode in SUMS:
             sums[opcode] += [v.type.dtype for v in op.results[SUMS[opcode] :]]
     changes = frozenset(c for p in bound(derived, _GIVEN) for c in _changes(*p))
-    return GraphTypes(changes, {opcode: narrowest(types) for opcode, types in sums.items()})
+    rounded = frozenset(
+        op.results[0].type.dtype
+        for p in derived.procedures
+        for op in p.ops
+        if op.kind == "matmul" and all(x.type.dtype is op.results[0].type.dtype for x in op.operands)
+    )
+    return GraphTypes(changes, rounded, {opcode: narrowest(types) for opcode, types in sums.items()})
 
 
 def _changes(procedure: Procedure, given: set[str]) -> Iterator[tuple[str, DType, DType]]:
