@@ -12,9 +12,9 @@ from wscc.passes.lower_collectives.chains import Chain
 from wscc.passes.lower_collectives.op_instance import OpInstance
 from wscc.passes.lower_collectives.ops import LOWERINGS
 from wscc.passes.lower_collectives.sliced_reshards import SlicedReshard
-from wscc.passes.lower_collectives.slices import Slices, on_span, slices
+from wscc.passes.lower_collectives.slices import on_span, slices
 from wscc.passes.lower_collectives.stream_instance import Span, StreamInstance
-from wscc.passes.lower_collectives.streams import Turn, turn
+from wscc.passes.lower_collectives.streams import Turn, turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +52,18 @@ class Link:
         if isinstance(s, OpInstance):
             yield Turn(iter(()), self._named(self._whole(s, span)))
             return
-        parts = slices(on_span(s, self.factor, span))
-        for part in parts.slices:
-            its = turn(part, self.gathers, self.scatters)
+        for its in turns(slices(on_span(s, self.factor, span)), self.gathers, self.scatters):
             yield replace(its, body=self._named(its.body))
-        if parts.sums:
-            yield Turn(iter(()), self._named(_settled(parts)))
 
     def _with(self, blocks: Mapping[str, View], added: tuple[bool, ...]) -> OpInstance | StreamInstance:
         def views(values: tuple[Value, ...], given: tuple[View, ...]) -> tuple[View, ...]:
             return tuple(blocks.get(v.name, view) for v, view in zip(values, given, strict=True))
 
-        s = self.instance
-        reads, writes = views(self.op.operands, s.reads), views(self.op.results, s.writes)
-        if isinstance(s, OpInstance):
-            return replace(s, reads=reads, writes=writes, accumulate=added)
-        return replace(s, reads=reads, writes=writes, accumulate=added)
+        reads, writes = (
+            views(self.op.operands, self.instance.reads),
+            views(self.op.results, self.instance.writes),
+        )
+        return replace(self.instance, reads=reads, writes=writes, accumulate=added)
 
     def _named(self, rounds: Iterator[None]) -> Iterator[None]:
         return self.instance.build.named(self.op.results[0].name, self.op.span, rounds)
@@ -120,10 +116,3 @@ def chain_turns(chain: Chain, links: Sequence[Link], build: FabricBuilder) -> It
             added = [a or t in begun for a, t in zip(link.instance.accumulate, totals, strict=True)]
             begun.update(t for t in totals if t)
             yield from link.turns(span, blocks, added)
-
-
-def _settled(parts: Slices) -> Iterator[None]:
-    """Append the casts of sums to results."""
-    for result, sums in parts.sums:
-        parts.slices[0].build.kernel("cast", [result], [sums])
-    yield from ()

@@ -17,7 +17,7 @@ from typing import Final
 from wscc.analysis.memory.access_cost import cumulative_work
 from wscc.analysis.memory.likely_ranges import lost_to_hbm
 from wscc.disjoint_sets import DisjointSets
-from wscc.ir.module import Procedure
+from wscc.ir.module import Mode, Procedure
 from wscc.ir.op import GraphStmt, Op, Value
 from wscc.machine.wafer import Die
 from wscc.passes.lower_collectives.slices import SHARDS, even_spans, whole_tile
@@ -153,7 +153,7 @@ def _local_bytes(value: Value, sizes: dict[str, int]) -> int:
 def _classes(procedure: Procedure) -> dict[_Dim, list[tuple[Op, str]]]:
     """The ops that have one and the same index, each with its factor, by a dimension that stands for the index.
 
-    An op joins the dimensions that its rule gives one factor.
+    An op joins the dimensions that its rule gives one factor. Those that have the index twice are left out.
     """
     same = DisjointSets[_Dim]()
     factors: list[tuple[Op, str, _Dim]] = []
@@ -166,6 +166,9 @@ def _classes(procedure: Procedure) -> dict[_Dim, list[tuple[Op, str]]]:
     classes: dict[_Dim, list[tuple[Op, str]]] = defaultdict(list)
     for op, factor, d in factors:
         classes[same[d]].append((op, factor))
+    for d, ops in classes.items():
+        times = Counter(id(op) for op, _ in ops)
+        classes[d] = [(op, f) for op, f in ops if times[id(op)] == 1]
     return classes
 
 
@@ -173,14 +176,14 @@ def _chain(procedure: Procedure, ops: Sequence[tuple[Op, str]], sizes: dict[str,
     """The chain of ops; empty if streams take unlike parts of their factor."""
     reads = Counter(v.name for s in procedure.statements for v in s.operands)
     reads.update(out.value.name for out in procedure.outputs)
-    axes = {op.stream.axis for op, f in ops if op.stream is not None and op.stream.factor == f}
-    shards = prod(sizes[axis] for axis in axes)
-    times = Counter(id(op) for op, _ in ops)
-    members = [(op, f) for op, f in ops if times[id(op)] == 1 and _may_be_cut(op, f, shards)]
+    axes = _axes(ops)
+    members = [(op, f) for op, f in ops if _may_be_cut(op, f, whole=not axes)]
     size = max((_local_size(op, f, sizes) for op, f in members), default=0)
     members = [(op, f) for op, f in members if _local_size(op, f, sizes) == size] if len(axes) < 2 else []
     moved = {v.name for op, _ in members for v in _moving(op)}
     members = [(op, f) for op, f in members if not moved & _results_read(op, members)]
+    added = {o.value.name for o in procedure.outputs if o.mode is Mode.ADD}
+    members = [(op, f) for op, f in members if all(_adds_up(op, v, added) for v in _without(op, f))]
     while True:
         used = Counter(v.name for op, _ in members for v in op.operands)
         fit = [(op, f) for op, f in members if not any(used[v.name] for v in _without(op, f))]
@@ -192,11 +195,18 @@ def _chain(procedure: Procedure, ops: Sequence[tuple[Op, str]], sizes: dict[str,
     }
     inside = frozenset(n for n in made - moved if 0 < reads[n] == used[n])
     parts = {v.name: v for op, f in members for v in _without(op, f)}
+    shards = prod(sizes[axis] for axis in _axes(members))
     return Chain(tuple(members), inside, _totals(procedure, parts, reads), shards, ())
 
 
-def _may_be_cut(op: Op, factor: str, shards: int) -> bool:
-    """Whether an op on blocks of a factor gives blocks of its results, or parts of sums."""
+def _axes(ops: Iterable[tuple[Op, str]]) -> set[str]:
+    """The axes along which ops stream their factor."""
+    return {op.stream.axis for op, f in ops if op.stream is not None and op.stream.factor == f}
+
+
+def _may_be_cut(op: Op, factor: str, *, whole: bool) -> bool:
+    """Whether an op on blocks of a factor gives blocks of its results, or parts of sums. `whole`: blocks are runs of
+    indices, for no op streams the factor."""
     rule, stream = op.rule, op.stream
     # The parts of a stack lie in it.
     if op.definition.view or op.kind == "stack" or factor in rule.whole | rule.streamed | rule.indexed:
@@ -209,7 +219,7 @@ def _may_be_cut(op: Op, factor: str, shards: int) -> bool:
         return False
     # What moves would move once for each block.
     moving = [*(rule.ins[i] for i in stream.moving_in), *(rule.outs[j] for j in stream.moving_out)]
-    return all(factor in t for t in moving) and (stream.factor == factor or shards == 1)
+    return all(factor in t for t in moving) and (stream.factor == factor or whole)
 
 
 def _moving(op: Op) -> list[Value]:
@@ -238,6 +248,15 @@ def _local_size(op: Op, factor: str, sizes: dict[str, int]) -> int:
         for v, term in op.terms()
         if factor in term
     )
+
+
+def _adds_up(op: Op, result: Value, added: set[str]) -> bool:
+    """Whether a result may be a sum over blocks, which is rounded once, to the type of its factors: at the end, where
+    it is not `added` to what is there."""
+    dtype, factors = result.type.dtype, {x.type.dtype for x in op.operands}
+    if dtype is dtype.accumulator:
+        return {t.accumulator for t in factors} == {dtype}
+    return factors == {dtype} and result.name not in added
 
 
 def _totals(procedure: Procedure, parts: Mapping[str, Value], reads: Mapping[str, int]) -> dict[str, Value]:

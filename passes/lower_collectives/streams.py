@@ -34,9 +34,7 @@ def lower_stream(
 ) -> None:
     """Append the kernels and transfers of a stream, slice by slice; with those of reshards of the operands and results
     that move, by number, which each slice does for itself."""
-    take_turns(turn(part, gathers, scatters) for part in parts.slices)
-    for result, sums in parts.sums:
-        parts.slices[0].build.kernel("cast", [result], [sums])
+    take_turns(turns(parts, gathers, scatters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +47,24 @@ class Turn:
     alone: int | None = None
 
 
-def turn(
-    s: StreamInstance,
-    gathers: Mapping[int, SlicedReshard] = NO_RESHARDS,
-    scatters: Mapping[int, SlicedReshard] = NO_RESHARDS,
+def turns(
+    parts: Slices, gathers: Mapping[int, SlicedReshard], scatters: Mapping[int, SlicedReshard]
+) -> Iterator[Turn]:
+    """The turns of the slices of a stream, and the one in which sums become results."""
+    for part in parts.slices:
+        yield _turn(part, gathers, scatters)
+    if parts.sums:
+        yield Turn(iter(()), _settled(parts))
+
+
+def _settled(parts: Slices) -> Iterator[None]:
+    for result, sums in parts.sums:
+        parts.slices[0].build.kernel("cast", [result], [sums])
+    yield from ()
+
+
+def _turn(
+    s: StreamInstance, gathers: Mapping[int, SlicedReshard], scatters: Mapping[int, SlicedReshard]
 ) -> Turn:
     """The turn of a slice. While an operand is used, those of the next slice are gathered; while a message of a result
     is in flight, the next slice computes."""
