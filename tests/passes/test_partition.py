@@ -262,15 +262,17 @@ def test_no_plan_of_a_sample_gathers_an_axis_and_slices_it_again(path: Path) -> 
     assert not regathered(Partition().run(Pad().run(Differentiate().run(graph))))
 
 
-def test_no_plan_of_a_drawn_program_gathers_an_axis_and_slices_it_again(tmp_path: Path) -> None:
-    for seed in range(16):
-        source = tmp_path / "drawn.wsl"
-        source.write_text(any_draw(random.Random(seed)).text, encoding="utf-8")
-        try:
-            module = partitioned(load(str(source)))
-        except CompileError:
-            continue
-        # Two axes that leave positions, which `concat` needs whole, for one other dimension lie there in reverse.
-        if "concat" in source.read_text() and {"sp", "tatp"} <= module.sizes.keys():
-            continue
-        assert not regathered(module), seed
+# Both axes leave positions, which `concat` needs whole, for one other dimension. The one that leaves first would lie
+# outside there, and dimensions have one order of axes: it is gathered, and sliced when the other one has left.
+REVERSED = pytest.mark.xfail(strict=True, reason="dimensions do not choose the order of their axes")
+
+
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=REVERSED) if n == 12 else n for n in range(16)])
+def test_no_plan_of_a_drawn_program_gathers_an_axis_and_slices_it_again(tmp_path: Path, seed: int) -> None:
+    source = tmp_path / "drawn.wsl"
+    source.write_text(any_draw(random.Random(seed)).text, encoding="utf-8")
+    try:
+        module = partitioned(load(str(source)))
+    except CompileError:
+        return
+    assert not regathered(module)

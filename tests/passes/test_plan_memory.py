@@ -16,6 +16,7 @@ from wscc.analysis.memory.access_cost import slow_costs
 from wscc.analysis.memory.live_ranges import LiveRange, live_peak
 from wscc.analysis.memory.pack import pack
 from wscc.analysis.memory.pack_two_level import pack_two_level
+from wscc.analysis.memory.prices import worth
 from wscc.analysis.memory.report import memory_report
 from wscc.diagnostics import Code, CompileError
 from wscc.ir.array import Array, Kind
@@ -337,3 +338,15 @@ def test_work_hides_bytes_of_a_gemm_and_nothing_those_of_an_addition() -> None:
     # hidden takes the port of the memory from others all the same.
     assert cost(6000, "gemm") == pytest.approx(cost(6000, "add") / 2)
     assert cost(12000, "gemm") == pytest.approx(cost(12000, "add") / 4)
+
+
+def test_a_byte_is_worth_what_it_saves_where_many_want_it() -> None:
+    """Of two that do not fit together, the cheaper one is worth less than its bytes; alone, one is worth more."""
+    ranges = [
+        LiveRange("dear", 64, 0, 9, slot=False, cost=3.0),
+        LiveRange("cheap", 64, 0, 9, slot=False, cost=1.0),
+        LiveRange("alone", 64, 20, 29, slot=False, cost=1.0),
+    ]
+    values = worth(ranges, 64)
+    assert values["cheap"] < 1 <= values["dear"]
+    assert values["alone"] > 1

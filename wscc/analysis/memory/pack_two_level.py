@@ -14,7 +14,7 @@ import numpy as np
 from wscc.analysis.memory.live_ranges import LiveRange, live_peak
 from wscc.analysis.memory.occupied import Block, Changed, Occupied
 from wscc.analysis.memory.pack import pack
-from wscc.analysis.memory.prices import prices
+from wscc.analysis.memory.prices import worth
 from wscc.ir.memory import aligned
 
 # The part of the fast memory that only receive slots may use.
@@ -69,8 +69,8 @@ def seconds_lost(ranges: tuple[LiveRange, ...], fast: int) -> float:
     if live_peak(ranges) <= fast:
         return 0.0
     candidates = _candidates(ranges)
-    worth = prices(candidates, fast).worth
-    most = max(_filled(candidates, worth, fast, key).saved for key in (_by_density, _by_worth))
+    values = worth(candidates, fast)
+    most = max(_filled(candidates, values, fast, key).saved for key in (_by_density, _by_worth))
     return sum(x.cost for x in candidates) - most
 
 
@@ -86,10 +86,10 @@ def _best_fill(ranges: tuple[LiveRange, ...], fast: int) -> _FastMemory:
     """The fill of the fast memory that saves most time: the best of several orders, improved by retries that place the
     costliest rejected buffer first."""
     candidates = _candidates(ranges)
-    worth = prices(candidates, fast).worth
-    best = _filled(candidates, worth, fast, _ORDERS[0])
+    values = worth(candidates, fast)
+    best = _filled(candidates, values, fast, _ORDERS[0])
     for key in _ORDERS[1:]:
-        region = _filled(candidates, worth, fast, key, best.saved)
+        region = _filled(candidates, values, fast, key, best.saved)
         best = region if region.saved > best.saved else best
     tried: set[str] = set()
     failures = 0
@@ -114,18 +114,18 @@ def _candidates(ranges: Iterable[LiveRange]) -> list[LiveRange]:
 
 
 def _filled(
-    candidates: list[LiveRange], worth: Mapping[str, float], fast: int, key: _Key, enough: float = 0.0
+    candidates: list[LiveRange], values: Mapping[str, float], fast: int, key: _Key, enough: float = 0.0
 ) -> _FastMemory:
     """The fast memory with what fits in the order of a key, or with less once it can't save more than `enough`."""
-    return _FastMemory.filled(sorted(candidates, key=lambda x: (*key(x, worth), x.name)), fast, enough)
+    return _FastMemory.filled(sorted(candidates, key=lambda x: (*key(x, values), x.name)), fast, enough)
 
 
 def _by_density(x: LiveRange, _: Mapping[str, float]) -> tuple[float, ...]:
     return (-x.cost / x.size,)
 
 
-def _by_worth(x: LiveRange, worth: Mapping[str, float]) -> tuple[float, ...]:
-    return sum(worth.get(x.name, 0.0) < n for n in (2.5, 1.2)), -x.cost / x.size
+def _by_worth(x: LiveRange, values: Mapping[str, float]) -> tuple[float, ...]:
+    return sum(values.get(x.name, 0.0) < n for n in (2.5, 1.2)), -x.cost / x.size
 
 
 # By cost, by cost per byte, by cost per byte and statement; and by these after what is worth more than its bytes while
@@ -135,7 +135,7 @@ _ORDERS: Final[tuple[_Key, ...]] = (
     lambda x, _: (-x.cost,),
     lambda x, _: (-x.cost / (x.size * max(1, x.last - x.first + 1)),),
     _by_worth,
-    lambda x, worth: (0, -x.cost) if worth.get(x.name, 0.0) >= 2 else (1, -worth.get(x.name, 0.0)),
+    lambda x, values: (0, -x.cost) if values.get(x.name, 0.0) >= 2 else (1, -values.get(x.name, 0.0)),
 )
 
 

@@ -8,7 +8,6 @@ Theory of Computing 8, 2012): where more is wanted than fits, bytes become deare
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -24,20 +23,12 @@ _DEAREST: Final = 50
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """`worth`: the seconds that each range saves in the fast memory, by name, in multiples of the price of its bytes
-    while it lives. `lost`: seconds that any choice of ranges loses at least."""
-
-    worth: dict[str, float]
-    lost: float
-
-
-def prices(ranges: Sequence[LiveRange], fast: int) -> Prices:
-    """The prices of `fast` bytes for which ranges compete, beside those that have their places."""
+def worth(ranges: Sequence[LiveRange], fast: int) -> dict[str, float]:
+    """The seconds that each range saves in `fast` bytes, by name, in multiples of the price of its bytes while it
+    lives. Those that have their places have none."""
     free = [x for x in ranges if x.address < 0]
     if not free:
-        return Prices({}, 0.0)
+        return {}
     first = np.array([x.first + x.start_slack // 2 for x in free], np.int64)
     last = np.maximum(first, np.array([x.last - x.end_slack // 2 for x in free], np.int64))
     size, saved = np.array([float(x.size) for x in free]), np.array([x.cost for x in free])
@@ -55,8 +46,7 @@ def prices(ranges: Sequence[LiveRange], fast: int) -> Prices:
         excess = used / np.maximum(capacity, 1) - 1
         price = np.maximum(price * np.exp(_STEP / np.sqrt(1 + n) * np.minimum(excess, _DEAREST)), _FREE)
     rates = size * _sums(best, first, last)
-    worth = dict(zip((x.name for x in free), (saved / rates).tolist(), strict=True))
-    return Prices(worth, max(0.0, float(saved.sum()) - most))
+    return dict(zip((x.name for x in free), (saved / rates).tolist(), strict=True))
 
 
 def _capacity(ranges: Sequence[LiveRange], fast: int, statements: int) -> Floats:
