@@ -79,7 +79,8 @@ def edge_attention_bwd(
         for x in sums:
             x.fill(0)
         if len(e.filled):
-            _add_gradients(sums, e, *(x[b].astype(np.float64) for x in (s, t, v, dy)), slope)
+            at_b = [x[b].astype(np.float64) for x in (s, t, v, dy)]
+            _add_gradients(sums, e, at_b, slope)
         for out, x in zip((ds, dt, dv), sums, strict=True):
             out[b] = x
 
