@@ -85,10 +85,8 @@ def edge_attention_bwd(
             out[b] = x
 
 
-def _add_gradients(
-    sums: list[Array], e: _Entries, s: Array, t: Array, v: Array, dy: Array, slope: float
-) -> None:
-    ds, dt, dv = sums
+def _add_gradients(sums: list[Array], e: _Entries, operands: list[Array], slope: float) -> None:
+    (ds, dt, dv), (s, t, v, dy) = sums, operands
     p, slopes = _shares(e, s, t, slope)
     from_row = dy[e.filled][e.number]
     dp = (from_row * v[e.columns]).sum(-1)
