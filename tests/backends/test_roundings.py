@@ -99,6 +99,13 @@ def test_small_differences_of_large_numbers_pass() -> None:
     loaded(text, x, x).run_step()
 
 
+@pytest.mark.parametrize("x", [-80.0, -12.0, 12.0, 80.0])
+def test_slopes_of_a_sigmoid_far_out_pass(x: float) -> None:
+    """Where 1 minus it would have few digits left."""
+    text = "sigmoid_bwd f32[64]@a2 <- f32[64]@a0, f32[64]@a1"
+    loaded(text, numbers(0, 64) * np.float32(0.1) + np.float32(x), numbers(1, 64)).run_step()
+
+
 @pytest.mark.parametrize("scale", [1e-22, 1e19])
 def test_numbers_at_the_ends_of_f32_pass(scale: float) -> None:
     x = numbers(0, 64) * np.float32(scale)

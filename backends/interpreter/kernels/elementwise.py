@@ -65,11 +65,14 @@ def sigmoid(y: Array, x: Array) -> None:
 
 
 def sigmoid_bwd(dx: Array, x: Array, dy: Array) -> None:
-    """dx [*] = dy [*] s (1 - s) with s = sigmoid(x [*])."""
+    """dx [*] = dy [*] s (1 - s) with s = sigmoid(x [*]), which is t / (1 + t)^2 with t = exp(-|x|): where s is nearly
+    1, the difference would cancel."""
     for dx_block, x_block, dy_block in blocks(0, dx, x, dy):
-        s = _sigmoid(x_block)
-        slope = np.subtract(1, s, out=scratch_like("sigmoid.slope", s))
-        slope *= s
+        slope = np.abs(x_block, out=scratch_like("sigmoid.slope", x_block))
+        np.negative(slope, out=slope)
+        np.exp(slope, out=slope)
+        sums = np.add(slope, 1, out=scratch_like("sigmoid", x_block))
+        slope /= np.square(sums, out=sums)
         np.multiply(slope, dy_block, out=dx_block)
 
 
