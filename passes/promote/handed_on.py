@@ -102,6 +102,10 @@ class Handover:
         arrays = [
             y for x in m.arrays for y in ((x,) if x.name != a.name else (one, a) if self.is_saved else (one,))
         ]
+        named = {n for x in arrays for n in (x.name, x.of)}
+        arrays = [
+            replace(x, relation=None) if x.relation and x.relation.array not in named else x for x in arrays
+        ]
         dies = _dies_of_stage(m, a.stage)
         procedures = tuple(self._saving(p, dies) for p in m.procedures) if self.is_saved else m.procedures
         return m.with_(arrays=tuple(arrays), procedures=procedures, step=self._rewritten(m.step, one.name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -20,6 +21,7 @@ from tests.oracles.fabric_engine import (
 )
 from tests.support.fabric_modules import DTYPE, ELEMENTS
 from wscc.diagnostics import Source
+from wscc.driver.compile import load, program_of
 from wscc.ir.array import Array, Kind
 from wscc.ir.fabric import Buffer, Kernel, Transfer
 from wscc.ir.module import Level, Module, Output, Procedure
@@ -223,3 +225,33 @@ def test_what_takes_the_room_of_what_is_used_more_is_not_handed_on(room: int, *,
         tuple(arrays), (first, layer, last), step, dies=(0,),
     )  # fmt: skip
     assert any(a.handed for a in Promote().run(module).arrays) == is_handed
+
+
+SKIPPED = """
+wafer w {
+  mesh 1 x 1
+  die { peak 1 TFLOP/s, sram 6 KB, hbm 80 MB at 1 GB/s, tile 128 }
+  link { bandwidth 1 TB/s, latency 100 ns }
+}
+model m(d = 8, f = 12, vocab = 41, seq = 6) {
+  input tokens : i32[batch, seq]
+  input labels : i32[batch, seq]
+  param wte : [vocab, d] init normal(0.3)
+  param w : [d, f] init normal(0.3)
+  param v : [f, d] init normal(0.3)
+  x = embedding(tokens, wte)
+  y = x * 0.5
+  x = x + gelu(x @ w) @ v
+  repeat 1 as part { x = x - y / 4 }
+  loss cross_entropy(x @ transpose(wte), labels)
+}
+train m on w { batch 2  microbatch 2  optimizer sgd(lr = 1e-2)  recompute full  parallel dp = 1 }
+"""
+
+
+def test_the_gradient_of_what_is_handed_on_stays_an_array(tmp_path: Path) -> None:
+    """A value that skips layers is handed on and no array any more, its gradient is one still."""
+    (tmp_path / "m.wsl").write_text(SKIPPED, encoding="utf-8")
+    _, module = program_of(load(str(tmp_path / "m.wsl")))
+    assert any(a.handed for a in module.arrays)
+    assert not list(verify(module))
