@@ -237,15 +237,27 @@ model m(d = 8, f = 12, vocab = 41, seq = 6) {
   input tokens : i32[batch, seq]
   input labels : i32[batch, seq]
   param wte : [vocab, d] init normal(0.3)
-  param w : [d, f] init normal(0.3)
-  param v : [f, d] init normal(0.3)
+  param gf : [d] init ones
+  param head : [vocab, d] init normal(0.3)
   x = embedding(tokens, wte)
   y = x * 0.5
-  x = x + gelu(x @ w) @ v
+  param w : [d, f] init normal(0.3)
+  param v : [f, d] init normal(0.3)
+  param g : [d] init ones
+  param b : [d] init zeros
+  param c : [f] init normal(0.1)
+  x = x + gelu(layernorm(x, g, b) @ w + c) @ v
   repeat 1 as part { x = x - y / 4 }
-  loss cross_entropy(x @ transpose(wte), labels)
+  loss cross_entropy(rmsnorm(x, gf) @ transpose(head), labels)
 }
-train m on w { batch 2  microbatch 2  optimizer sgd(lr = 1e-2)  recompute full  parallel dp = 1 }
+train m on w {
+  batch 2
+  microbatch 2
+  optimizer adamw(lr = 1e-2)
+  dtype compute f64, params f64, grads f64
+  recompute full
+  parallel dp = 1
+}
 """
 
 
