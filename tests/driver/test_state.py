@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -44,8 +49,6 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     images, labels = rng.normal(size=(12, 4, 8)).astype(np.float32), rng.integers(0, 32, 12)
     np.savez("data.npz", images=images, labels=labels)
     assert main(["compile", "m.wsl", "-o", "out"]) == 0
-    for folder in ("whole", "half", "rest"):
-        Path(folder).mkdir()
     return tmp_path
 
 
@@ -65,6 +68,45 @@ def test_a_training_goes_on_bit_for_bit(at: Path, capsys: pytest.CaptureFixture[
         assert Path("rest", name).read_bytes() == Path("whole", name).read_bytes()
     anew = run(capsys, "--steps", "1", "--weights", "half/model.safetensors")["losses"]
     assert anew != rest[:1]  # type: ignore[index]  # without the folder, step 1 begins again
+
+
+def test_a_folder_is_whole_whenever_a_save_ends(
+    at: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off before each time that a file takes its place: training goes on from the old state or from the new."""
+    run(capsys, "--steps", "1", "--save", "runs/half")
+    replace, losses = os.replace, []
+    for number in range(4):
+        moves = count()
+
+        def cut_off(old: str, new: str, at: int = number, moves: Iterator[int] = moves) -> None:
+            if next(moves) == at:
+                raise KeyboardInterrupt
+            replace(old, new)
+
+        shutil.copytree("runs/half", f"cut{number}")
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(os, "replace", cut_off)
+            main(
+                [
+                    "run",
+                    "out",
+                    "--data",
+                    "data.npz",
+                    "--threads",
+                    "1",
+                    "--steps",
+                    "1",
+                    "--seed",
+                    "1",
+                    "--save",
+                    f"cut{number}",
+                ]
+            )
+        losses.append(run(capsys, "--steps", "1", "--weights", f"cut{number}")["losses"])
+    old, new = losses[0], losses[3]
+    assert old != new
+    assert losses == [old, old, new, new]
 
 
 def test_a_folder_that_does_not_fit_is_refused(at: Path, capsys: pytest.CaptureFixture[str]) -> None:

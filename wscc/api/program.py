@@ -110,9 +110,9 @@ class Program:
         `data` in place of the program's: the path of a text, `.npz` or `.safetensors`, the bytes of a text, an array of
         tokens `[n]`, or arrays `[rows, *positions]` by the name of the input. Rows that `validation` holds out are
         looked at after the last step, with `validate_every` also after every so many. `processes` run the dies, best
-        one for each core. `check` runs in checked mode and compares with one device. `save` writes the
-        weights as .safetensors in the end, into a folder optimizer state too. `arrays=False` leaves weights and
-        gradients out of the result.
+        one for each core. `check` runs in checked mode and compares with one device. In the end `save` writes
+        the weights: to a file, if it ends in .safetensors, else into a folder, with optimizer state. `arrays=False`
+        leaves weights and gradients out of the result.
         Raises `UsageError` W006 for arguments of the wrong kind, `CompileError` W503 for data and W505 for weights that
         do not fit, W002 for files that cannot be read or written, W506 where a process ends, and W507 after the first
         step that leaves a number that is not finite: then there is no result, and `save` is as it was.

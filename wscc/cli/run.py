@@ -31,8 +31,8 @@ from wscc.cli.program import read_program
 )
 @click.option(
     "--save",
-    metavar="FILE",
-    help="write the trained weights there, as .safetensors; into a folder, optimizer state too",
+    metavar="PATH",
+    help="write the trained weights there: a .safetensors file, or a folder, with optimizer state",
 )
 @click.option("--seed", type=click.IntRange(0), help="seed of parameters and data instead of the file's")
 @click.option(

@@ -1,13 +1,18 @@
 """A training that goes on: weights and optimizer state in a folder, read back bit for bit.
 
-    folder/model.safetensors        the weights, as `--save FILE` writes them
-    folder/optimizer.safetensors    moments by their names, `t` (the steps done), `weights` (a digest of those)
+    folder/model.safetensors             the weights, as `--save FILE` writes them
+    folder/optimizer.safetensors         moments by their names, `t` (the steps done), `weights` (a digest of those)
+    folder/optimizer.next.safetensors    the same, of weights that are being replaced
 
 Invariant: n steps, and m from the folder that they leave, are the m last of n + m steps of the same program and data.
+The state of new weights is whole before they take the place of the old ones, and takes the place of the old state
+after that: whenever a save ends, one of the two files belongs to the weights.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -18,12 +23,15 @@ from numpy.typing import NDArray
 from wscc.backends.interpreter import host_io
 from wscc.backends.interpreter.machine import Machine
 from wscc.diagnostics import Code, CompileError, fail
+from wscc.files.write import make_folder, move_file
 from wscc.huggingface.checkpoint import Checkpoint, refuse_unwritable, write
 from wscc.ir.array import Role
 from wscc.ir.streams.artifact import HostTensor
 
 WEIGHTS_FILE: Final = "model.safetensors"
 STATE_FILE: Final = "optimizer.safetensors"
+_NEXT_FILE: Final = "optimizer.next.safetensors"
+Ready = Callable[[Path], None]
 STEPS: Final = "t"  # the array of a program that counts its steps, and its name in the file
 _DIGEST: Final = "weights"
 
@@ -33,18 +41,34 @@ def weights_file(path: Path) -> Path:
     return path / WEIGHTS_FILE if path.is_dir() else path
 
 
-def refuse_unsavable_state(path: Path) -> None:
-    """Raise W002 if `save_state` could not write into a folder; nothing for the path of a file."""
+def is_folder(path: Path) -> bool:
+    """Whether `--save` makes a folder of a path: of one, and of what is not there and does not end in .safetensors."""
+    return path.is_dir() or not (os.path.lexists(path) or path.suffix == ".safetensors")
+
+
+def refuse_unsavable_folder(path: Path) -> None:
+    """Raise W002 if `save_folder` could not write into a folder, or make it."""
     if path.is_dir():
-        refuse_unwritable(path / STATE_FILE)
+        for name in (WEIGHTS_FILE, STATE_FILE, _NEXT_FILE):
+            refuse_unwritable(path / name)
+    else:
+        missing = [path, *path.parents]
+        refuse_unwritable(next(p for p in missing if p.parent.exists()))
 
 
-def save_state(folder: Path, machine: Machine) -> None:
-    """Write the optimizer state of a machine beside the weights that have just been written. W002 if that fails."""
+def save_folder(folder: Path, machine: Machine, save_weights: Callable[[Path, Ready], None]) -> None:
+    """Write weights and the optimizer state of a machine into a folder, which is made if needed. `save_weights` writes
+    the weights to a path, and calls its second argument with the new file before that is there. W002 if it fails."""
+    make_folder(folder)
+    save_weights(folder / WEIGHTS_FILE, lambda new: _save_state(folder / _NEXT_FILE, new, machine))
+    move_file(folder / _NEXT_FILE, folder / STATE_FILE)
+
+
+def _save_state(path: Path, weights: Path, machine: Machine) -> None:
     tensors = {t.name: _whole(machine, t) for t in _moments(machine)}
     tensors[STEPS] = host_io.read(machine, STEPS).reshape(1)
-    tensors[_DIGEST] = _digest(folder / WEIGHTS_FILE)
-    write(folder / STATE_FILE, tensors, lambda new: Checkpoint(new).shapes)
+    tensors[_DIGEST] = _digest(weights)
+    write(path, tensors, lambda new: Checkpoint(new).shapes)
 
 
 def load_state(path: Path, machine: Machine) -> int:
@@ -52,7 +76,7 @@ def load_state(path: Path, machine: Machine) -> int:
     the path of a file. W505 if the folder has none, or one of another program or of other weights."""
     if not path.is_dir():
         return 0
-    file = Checkpoint(path / STATE_FILE)
+    file = _state_beside(path)
     expected = {t.name: (*t.extents, *t.shape) for t in _moments(machine)}
     found = {n: s for n, s in file.shapes.items() if n not in (STEPS, _DIGEST)}
     if found != expected or not {STEPS, _DIGEST} <= file.shapes.keys():
@@ -71,6 +95,16 @@ def load_state(path: Path, machine: Machine) -> int:
         raise _misfit(file.path, f"`{STEPS}` is no number of steps")
     host_io.write(machine, STEPS, (), steps.reshape(()))
     return int(steps[0])
+
+
+def _state_beside(folder: Path) -> Checkpoint:
+    """The state of the weights in a folder: the next one, where a save was cut off before it took its place."""
+    coming = folder / _NEXT_FILE
+    if coming.is_file():
+        file = Checkpoint(coming)
+        if _DIGEST in file.shapes and np.array_equal(file.read(_DIGEST), _digest(folder / WEIGHTS_FILE)):
+            return file
+    return Checkpoint(folder / STATE_FILE)
 
 
 def _misfit(path: Path, why: str) -> CompileError:

@@ -24,13 +24,14 @@ from wscc.driver.edges import with_edges
 from wscc.driver.expert_load import ExpertLoad, loads
 from wscc.driver.graph_types import graph_types, require_types
 from wscc.driver.run_data import DataUse, LabelCount, require_validation, rows_of_run
-from wscc.driver.state import load_state, refuse_unsavable_state, save_state, weights_file
+from wscc.driver.state import Ready, is_folder, load_state, refuse_unsavable_folder, save_folder, weights_file
 from wscc.host.data import Batch, Batches, counted
 from wscc.host.init import initial
 from wscc.host.inputs import inputs_of
 from wscc.host.rows import Data
 from wscc.host.verdict import Check
 from wscc.host.weights import GivenWeights
+from wscc.huggingface.checkpoint import refuse_unwritable
 from wscc.huggingface.weights import Weights, refuse_unsavable, save
 from wscc.ir.array import Array, Kind, Role
 from wscc.ir.module import Module
@@ -71,8 +72,9 @@ class Trainer:
         self.graph = with_edges(graph_module(artifact.graph), artifact.data)
         self.parameters = _parameters(self.graph)
         if options.save:
-            refuse_unsavable(weights_file(options.save), self.parameters, self.graph.name)
-            refuse_unsavable_state(options.save)
+            refuse_unsavable(self.parameters, self.graph.name)
+            refuse = refuse_unsavable_folder if is_folder(options.save) else refuse_unwritable
+            refuse(options.save)
         self.weights = _weights(options.weights, self.parameters, self.graph.name)
         seed = options.seed if options.seed is not None else self.manifest.train.seed
         inputs = inputs_of(self.graph)
@@ -103,14 +105,13 @@ class Trainer:
 
     def save(self, path: Path) -> None:
         """Write the weights as they are now, in their own type; into a folder, optimizer state too."""
-        save(
-            weights_file(path),
-            self.parameters,
-            lambda name, index: host_io.read(self.machine, name, index),
-            self.graph.name,
-        )
-        if path.is_dir():
-            save_state(path, self.machine)
+        if is_folder(path):
+            save_folder(path, self.machine, self._save_weights)
+        else:
+            self._save_weights(path)
+
+    def _save_weights(self, path: Path, ready: Ready = lambda new: None) -> None:
+        save(path, self.parameters, partial(host_io.read, self.machine), self.graph.name, ready)
 
     def steps(self) -> Iterator[float]:
         """The losses, each as its step is done. Raises W507 after a step that leaves a number that is not finite."""

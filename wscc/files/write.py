@@ -55,6 +55,20 @@ def refuse_unwritable(path: StrPath, *, what: str = "", help: str, regular: bool
                 pass
 
 
+def make_folder(path: StrPath, *, help: str = "choose another folder") -> None:
+    """Make a folder, and those that it lies in, if they are not there. Raises `CompileError` W002 with this `help`."""
+    with _reporting(path, "", help):
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+
+def move_file(old: StrPath, new: StrPath, *, help: str = "choose another folder") -> None:
+    """Have a file take the place and the permissions of another in its folder, in one step. Raises as `make_folder`."""
+    with _reporting(new, "", help):
+        with suppress(FileNotFoundError):
+            os.chmod(old, stat.S_IMODE(os.stat(new).st_mode))
+        os.replace(old, new)
+
+
 def _target(path: StrPath, regular: bool) -> tuple[Path, int]:
     """What a path leads to, and its mode; that of a new file if there is nothing."""
     target = Path(os.path.realpath(path))

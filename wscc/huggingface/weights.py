@@ -16,7 +16,7 @@ import numpy as np
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.huggingface.axes import Axes, Shape, Tensor
-from wscc.huggingface.checkpoint import READABLE, Checkpoint, refuse_unwritable, write
+from wscc.huggingface.checkpoint import READABLE, Checkpoint, write
 from wscc.huggingface.families import EMBEDDING, HEAD, UNPREFIXED, Family, Mapped, Parameter, family_of
 from wscc.huggingface.parts import Parts, open_checkpoint
 
@@ -260,16 +260,17 @@ def _equal(a: Tensor, b: Tensor) -> bool:
     )
 
 
-def refuse_unsavable(path: Path, parameters: Iterable[Parameter], model: str = "") -> None:
-    """Raise the errors that `save` would raise: before training, not after."""
-    refuse_unwritable(path)
+def refuse_unsavable(parameters: Iterable[Parameter], model: str = "") -> None:
+    """Raise the errors that `save` would raise of a model: before training, not after."""
     entries(parameters, model=model)
 
 
 def save(
-    path: Path, parameters: Iterable[Parameter], read: Callable[[str, Index], Tensor], model: str = ""
-) -> None:
+    path: Path, parameters: Iterable[Parameter], read: Callable[[str, Index], Tensor], model: str = "",
+    ready: Callable[[Path], None] = lambda new: None,
+) -> None:  # fmt: skip
     """Write every parameter of a model of that name to a file; `read(name, index)` gives one element of an array.
+    `ready` is called with the whole new file, before it takes the place of the old one.
 
     W002 if it cannot be written. What `Weights` would refuse raises what it raises, and takes no file's place.
     """
@@ -279,7 +280,12 @@ def save(
         element = read(ours, index)
         for e in found:
             _put(out, path, e, element[e.inner])
-    write(path, out, lambda new: _read_all(new, params, model))
+
+    def check(new: Path) -> None:
+        _read_all(new, params, model)
+        ready(new)
+
+    write(path, out, check)
 
 
 def _put(out: dict[str, Tensor], path: Path, e: Entry, value: Tensor) -> None:
