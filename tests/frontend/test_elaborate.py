@@ -116,6 +116,7 @@ def test_layers_stay_a_loop_however_many(tmp_path: Path) -> None:
         ("  param w : [f, d] init normal(1)\n  x = x @ w", ["[4, 8, 8]", "[16, 8]", "is 8", "is 16"]),
         ("  param b : [f] init zeros\n  x = x + b", ["[4, 8, 8]", "[16]"]),
         ("  param w : [d, d] init normal(1)", ["parameter `w` is never used"]),
+        ("  repeat 2 as l { param w : [d] init ones  x = x * 2 }", ["parameter `l.w` is never used"]),
         ("  param w : [d, f] init normal(1)\n  repeat 2 as l { x = x @ w }", ["f64[4,8,16]", "f64[4,8,8]"]),
         ("  q, k = split(x)", ["[4, 8, 8]", "is 2"]),
         ("  x = attention(x, x, x)", ["attention"]),

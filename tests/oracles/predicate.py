@@ -53,16 +53,16 @@ def expected(draw: Draw) -> Expected:
         (*_shapes(draw), *_batch(draw), *_stages(draw), *_tokens(draw), *_experts(draw), *_wafer(draw))
     )
     weights = frozenset(_weights(draw, _padded(draw)))
-    # A width that a norm counts has no pads, nor has one that is the same through a shared parameter.
-    unpadded = frozenset(_weights(draw, draw.sizes)) if _norms_a_width(draw) else weights
+    # A width that a norm counts or an input has gets no pads, nor one that is the same through a shared parameter.
+    unpadded = frozenset(_weights(draw, draw.sizes)) if _has_a_fixed_width(draw) else weights
     lower, upper = _memory(draw)
     memory = frozenset({"W401"} if draw.sram < upper else ())
     exact |= weights & unpadded
     return Expected(exact | weights | unpadded | memory, is_open=not exact and draw.sram >= lower)
 
 
-def _norms_a_width(draw: Draw) -> bool:
-    return any(line.piece == "normed_weight" for part in draw.parts for line in part.lines)
+def _has_a_fixed_width(draw: Draw) -> bool:
+    return any(line.piece in ("normed_weight", "float_input") for part in draw.parts for line in part.lines)
 
 
 def _padded(draw: Draw) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from wscc.analysis.unread import unread_parameters
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Span, fail
 from wscc.frontend import ast
 from wscc.frontend.evaluate import integer, number
@@ -57,7 +58,6 @@ class _Model:
     procedures: list[Procedure] = field(default_factory=list)
     # The array and the index of the current version of each carried name.
     current: dict[str, tuple[_Carried, int]] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
     draws: int = 0  # calls of `dropout`
     # The words of `decay` on parameters, by name.
     decays: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,6 @@ class _Model:
         segments = chain(self.resolved.model)
         start, prepare = self._counting({s.name for s in segments})
         body = [_SegmentBuilder(self, s).build() for s in segments]
-        self._refuse_unused()
         arrays = [*self.arrays.values(), *(_carried_array(c, self.arrays) for c in self.carried)]
         train = Train(
             batch=config.batch, microbatches=config.calls, optimizer=config.optimizer, lr_schedule=config.lr_schedule,
@@ -98,6 +97,7 @@ class _Model:
             name, Level.GRAPH, mesh_axes(dict(config.strategy)), train, self.resolved.wafer, tuple(arrays),
             tuple(self.procedures), step, spans=HeaderSpans(stages=config.stages_span),
         )  # fmt: skip
+        _refuse_unused(module)
         return with_rates(module, config.decay, config.groups, self.decays)
 
     # -- declarations -----------------------------------------------------------------------------------
@@ -213,20 +213,20 @@ class _Model:
         self.current[name] = (carried, carried.versions - 1)
         return carried, first
 
-    def _refuse_unused(self) -> None:
-        unused = [a for a in self.arrays.values() if a.kind is Kind.PARAM and a.name not in self.used]
-        if unused:
-            raise CompileError(
-                *(
-                    Diagnostic(
-                        Code.STRUCTURE,
-                        f"parameter `{a.name}` is never used",
-                        Label(a.span),
-                        help="remove it, or use it in the loss",
-                    )
-                    for a in unused
+
+def _refuse_unused(module: Module) -> None:
+    if unused := unread_parameters(module):
+        raise CompileError(
+            *(
+                Diagnostic(
+                    Code.STRUCTURE,
+                    f"parameter `{a.name}` is never used",
+                    Label(a.span),
+                    help="remove it, or use it in the loss",
                 )
+                for a in unused
             )
+        )
 
 
 def _carried_array(c: _Carried, arrays: Mapping[str, Array]) -> Array:
@@ -324,7 +324,6 @@ class _SegmentBuilder:
         value = self.builder.input(key, array.type)
         self.inputs.append(value)
         self.refs.append(Ref(array.name, index))
-        self.model.used.add(array.name)
         return value
 
     def _declare(self, s: ast.Param, sizes: Mapping[str, int], prefix: str) -> Value:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from wscc.diagnostics import Code, CompileError, Edit, Proposal, fail
 from wscc.frontend import ast
 from wscc.frontend.fmt import expression
+from wscc.ir.builder import ShapeMismatch, WrongOption
 from wscc.ir.op import Value
 
 _LONGEST = 40  # characters of an operand that is shown as it is written
@@ -15,8 +16,12 @@ _LONGEST = 40  # characters of an operand that is shown as it is written
 Operand = tuple[ast.Expr, Value]
 
 
-def shape_error(problem: str, e: ast.Expr, operands: Sequence[Operand]) -> CompileError:
-    """A W101 at the expression. `problem` names values of the IR, which a user may never have seen."""
+def shape_error(mismatch: ShapeMismatch, e: ast.Expr, operands: Sequence[Operand]) -> CompileError:
+    """A W101 at the expression, or at the number that is wrong. The mismatch names values of the IR, which a user may
+    never have seen."""
+    problem = str(mismatch)
+    if isinstance(mismatch, WrongOption):
+        return _wrong_option(mismatch, e)
     for written, value in operands:
         problem = problem.replace(f"`{value.name}`", f"`{_short(written)}`")
     problem = re.sub(r"^`\w+`", f"`{_operation(e)}`", problem)
@@ -25,6 +30,17 @@ def shape_error(problem: str, e: ast.Expr, operands: Sequence[Operand]) -> Compi
         shapes = []  # said already
     help = "\n".join([*shapes, *_suggestions(e, operands)])
     return fail(Code.SHAPE, problem, e.span, help=help, candidates=_transposed(e, operands))
+
+
+def _wrong_option(wrong: WrongOption, e: ast.Expr) -> CompileError:
+    """A W101 at a number that is given by name, which proposes one that is in its range."""
+    given = [k.value for k in e.keywords if k.name.id == wrong.option] if isinstance(e, ast.Call) else []
+    edits = [
+        Proposal(edit=Edit(number.span, f"{wrong.near:g}", f"{wrong.option} = {wrong.near:g}"))
+        for number in given
+        if number.span.source is not None
+    ]
+    return fail(Code.SHAPE, str(wrong), given[0].span if given else e.span, candidates=edits)
 
 
 def _transposed(e: ast.Expr, operands: Sequence[Operand]) -> list[Proposal]:

@@ -84,7 +84,7 @@ class Scope:
         try:
             return self._evaluate(e, results, hints)
         except ShapeMismatch as problem:
-            raise shape_error(str(problem), e, self._operands) from None
+            raise shape_error(problem, e, self._operands) from None
         finally:
             self._operands = outer_operands
 

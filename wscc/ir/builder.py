@@ -16,6 +16,14 @@ class ShapeMismatch(ValueError):
     """Operand shapes do not fit the rule; the message gives both sizes of the factor."""
 
 
+class WrongOption(ShapeMismatch):
+    """A number that is given by name is out of range; the message gives the range, `near` is one that is not."""
+
+    def __init__(self, message: str, option: str, near: float) -> None:
+        super().__init__(message)
+        self.option, self.near = option, near
+
+
 class Builder:
     """A body in SSA form; names are made unique in order of creation, so the same calls give the same names."""
 

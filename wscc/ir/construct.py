@@ -11,7 +11,7 @@ from math import prod
 from typing import Final
 
 from wscc.diagnostics import NO_SPAN, Span
-from wscc.ir.builder import Builder, ShapeMismatch
+from wscc.ir.builder import Builder, ShapeMismatch, WrongOption
 from wscc.ir.op import Attr, Value
 from wscc.ir.types import DType
 
@@ -251,9 +251,10 @@ def _rope_options(
     """The optional attributes of a `rope` of heads of `size`, none if they are neutral."""
     turned = size if width is None else width
     if turned != int(turned) or not 0 < turned <= size or turned % 2:
-        raise ShapeMismatch(
-            f"`rope` turns pairs: its `width` is an even number up to the {size} elements of a head, not {turned:g}"
-        )
+        raise WrongOption(
+            f"`rope` turns pairs: its `width` is an even number up to the {size} elements of a head, not {turned:g}",
+            "width", min(max(turned // 2 * 2, 2), size),
+        )  # fmt: skip
     if scaling["factor"] <= 0 or scaling["original"] < 0 or not 0 <= scaling["low"] < scaling["high"]:
         raise ShapeMismatch(
             "`rope` needs a `factor` above 0 and 0 <= `low` < `high`, and no negative `original`"
@@ -268,7 +269,7 @@ def dropout(b: Builder, x: Value, keys: Value, *, rate: float, salt: int, span: 
     if rank_of(x) < 2 or x.type.shape[:1] != keys.type.shape:
         raise ShapeMismatch(f"`dropout` takes [batch, ...], not {list(x.type.shape)}")
     if not 0 <= rate <= 1 - 2**-20:
-        raise ShapeMismatch(f"`dropout` needs 0 <= `rate` < 1, not {rate:g}")
+        raise WrongOption(f"`dropout` needs 0 <= `rate` < 1, not {rate:g}", "rate", 0.1)
     term = " ".join(f"{f}@" * (i > 0) or f for i, f in enumerate(leading(rank_of(x))))
     attrs: dict[str, Attr] = {"rate": rate, "salt": salt}
     return b.one(
@@ -316,8 +317,10 @@ def cross_entropy(
     factor of the squared logarithm of the sum of exponentials, which is added (Chowdhery et al., arXiv 2204.02311).
     `weights`: a factor for the loss of each label.
     """
-    if not 0 <= smoothing < 1 or z_loss < 0:
-        raise ShapeMismatch("`cross_entropy` needs 0 <= `smoothing` < 1 and no negative `z_loss`")
+    if not 0 <= smoothing < 1:
+        raise WrongOption(f"`cross_entropy` needs 0 <= `smoothing` < 1, not {smoothing:g}", "smoothing", 0.1)
+    if z_loss < 0:
+        raise WrongOption(f"`cross_entropy` needs a `z_loss` of 0 or more, not {z_loss:g}", "z_loss", -z_loss)
     stats, rows = count.type.dtype, " ".join(leading(rank_of(labels)))
     columns = {"dtypes": [stats], "attrs": {"limit": limit}, "span": span}
     m = b.one("rowmax", [logits], f"{rows} v@ -> {rows}", **columns)

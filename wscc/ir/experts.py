@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import ceil
 
 from wscc.diagnostics import NO_SPAN, Span
-from wscc.ir.builder import Builder, ShapeMismatch
+from wscc.ir.builder import Builder, ShapeMismatch, WrongOption
 from wscc.ir.construct import leading, rank_of
 from wscc.ir.op import Op, Value
 from wscc.ir.types import DType
@@ -55,7 +55,7 @@ def route(
     _, seq, experts = _logits("route", logits)
     count = _choices("route", k, experts)
     if capacity is not None and not capacity > 0:
-        raise ShapeMismatch(f"the `capacity` of `route` is above 0, not {capacity:g}")
+        raise WrongOption(f"the `capacity` of `route` is above 0, not {capacity:g}", "capacity", 1.25)
     gates, slots, chosen, dropped = b.emit(
         "route",
         [logits],
@@ -78,7 +78,8 @@ def _logits(name: str, x: Value) -> tuple[int, int, int]:
 
 def _choices(name: str, k: float, experts: int) -> int:
     if k != int(k) or not 1 <= k <= experts:
-        raise ShapeMismatch(f"the `k` of `{name}` is a number of experts, 1 to {experts}, not {k:g}")
+        message = f"the `k` of `{name}` is a number of experts, 1 to {experts}, not {k:g}"
+        raise WrongOption(message, "k", min(max(k // 1, 1), experts))
     return int(k)
 
 
