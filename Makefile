@@ -57,6 +57,7 @@ fuzz-verify: $(READY)  ## a thousand corruptions of compiled programs and what c
 
 fuzz-verdicts: $(READY)  ## what --check says of a hundred programs in all types, and of mistakes in them (COUNT, SEED)
 	$(BIN)/python -m tests.fuzz.verdicts $${COUNT:-100} $${SEED:-0}
+	$(BIN)/python -m tests.fuzz.types
 
 fuzz-text: $(READY)  ## mistakes in textual IR at every level, each refused in its place (COUNT, SEED)
 	$(BIN)/python -m tests.fuzz.texts $${COUNT:-3000} $${SEED:-0}

@@ -39,6 +39,9 @@ OTHERS = {
         Drawn("images", "sp=2", ("f64", "f64", "f64")),
         Drawn("torus", "tatp=4", ("f32", "bf16", "f32")),
         Drawn("wafers", "dp=2,tp=2", ("bf16", "f32", "f32")),
+        Drawn("graphs", "tatp=2", ("f32", "f32", "f32")),
+        Drawn("dropout", "tp=2,dp=2", ("bf16", "f32", "f32")),
+        Drawn("slow memory", "dp=2,tp=2", ("f32", "f32", "f32")),
     )
 }
 STEPS = 3

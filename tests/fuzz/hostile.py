@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.edits import Files, edited, without
+from tests.fuzz.kinds import with_dropout
 from tests.support.paths import SAMPLES
 from wscc.api.program import compile as compile_program
 from wscc.api.program import load
@@ -61,6 +62,18 @@ PROGRAMS_BY_NAME: dict[str, tuple[str, str, dict[str, object | None]]] = {
         "tp=2",
         {"model.seq": None, "model.heads": 4, "model.ffn": 8, "wafer.mesh": "2x4"},
     ),
+    "graph": (
+        "gcn-tiny",
+        "tatp=2",
+        {
+            "model.layers": None,
+            "model.heads": None,
+            "model.seq": None,
+            "train.batch": None,
+            "train.microbatch": None,
+        },
+    ),
+    "dropout": ("gpt-tiny", "pp=2,dp=2", {}),
     "torus": ("gpt-tiny", "tatp=4", {"wafer.mesh": "2x4 torus"}),
     "two wafers": ("gpt-tiny-2wafers", "dp=2,tp=2", {}),
     "copies from HBM": ("gpt-tiny", "tatp=2", {"wafer.die.sram": "8 KB", "wafer.die.hbm": "1 GB at 1 GB/s"}),
@@ -75,6 +88,10 @@ def original(name: str) -> Files:
         path = SAMPLES / f"{sample}.wsl"
         if name == "named arrays":
             path = _with_arrays(path, Path(folder))
+        if name == "dropout":
+            text = with_dropout(path.read_text(encoding="utf-8")).replace('data "tiny-text.txt"', "")
+            path = Path(folder) / path.name
+            path.write_text(text, encoding="utf-8")
         settings = {key: value for key, value in {**SMALL, **more}.items() if value is not None}
         compile_program(path, settings, parallel=parallel).save(Path(folder) / "a")
         return {p.name: p.read_bytes() for p in (Path(folder) / "a").iterdir()}

@@ -1,15 +1,16 @@
-"""Tiny programs of all kinds of model and of machine: texts, encoders, experts, images, a torus and two wafers."""
+"""Tiny programs of all kinds of model and of machine: texts, encoders, experts, images, graphs, dropout, blocks from a
+slow memory, a torus and two wafers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from tests.support.compile_once import artifact_of_file
 from tests.support.paths import SAMPLES
 from wscc.backends.artifact.files import Artifact
+from wscc.driver.compile import compile_source
+from wscc.files import read_source
 from wscc.frontend.overrides import Overrides
 
 _LAYERS: Final = ("model.layers=2", "model.d=16")
@@ -26,6 +27,13 @@ _KINDS: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
     "images": (
         "vit-tiny", (*_LAYERS, "model.ffn=16", "train.batch=4", "train.microbatch=2", "wafer.mesh=2x4"),
         ("sp=2", "tp=2,tatp=2", "dp=2,sp=2", "pp=2"),
+    ),
+    "graphs": ("gcn-tiny", ("model.d=8", "wafer.mesh=2x2"), ("tatp=2", "tp=2", "sp=2", "tp=2,tatp=2")),
+    "dropout": ("gpt-tiny", _GPT, ("tp=2,dp=2", "sp=2,tatp=2", "pp=2,tatp=2")),
+    "slow memory": (
+        "llama-tiny",
+        (*_TEXT, "model.seq=16", "wafer.die.sram=8 KB", "wafer.die.hbm=1 GB at 1 GB/s", "wafer.die.tile=4"),
+        ("tatp=2,tp=2", "tatp=4", "dp=2,tp=2"),
     ),
     "encoder": (
         "bert-base",
@@ -53,11 +61,22 @@ class Drawn:
         return f"{self.kind} {self.parallel} {'-'.join(self.types)} {' '.join(self.more)}".rstrip()
 
     def artifact(self) -> Artifact:
-        """The program compiled, without a report."""
+        """The program compiled."""
         sample, small, _ = _KINDS[self.kind]
         dtype = "train.dtype=compute {}, params {}, grads {}".format(*self.types)
         sets = (*small, dtype, f"train.parallel={self.parallel.replace('=', ' = ').replace(',', ', ')}")
-        return artifact_of_file(Path(SAMPLES / f"{sample}.wsl"), Overrides(sets=(*sets, *self.more)))
+        source = read_source(SAMPLES / f"{sample}.wsl")
+        if self.kind == "dropout":
+            source = replace(source, text=with_dropout(source.text))
+        return compile_source(source, Overrides(sets=(*sets, *self.more))).artifact
+
+
+def with_dropout(gpt: str) -> str:
+    """The text of a GPT with two places in each layer where something is dropped."""
+    text = gpt.replace("+ bo\n", "+ dropout(bo + h, rate = 0.25)\n")
+    text = text.replace("gelu(h @ wup + bup) @ wdown", "dropout(gelu(h @ wup + bup) @ wdown, rate = 0.5)")
+    assert text.count("dropout") == 2
+    return text
 
 
 def strategies(kind: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wscc.analysis.unread import unread_parameters
+from wscc.analysis.uses import unread_parameters
 from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Span, fail
 from wscc.frontend import ast
 from wscc.frontend.evaluate import integer, number
