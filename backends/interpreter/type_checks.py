@@ -24,10 +24,7 @@ from wscc.ir.types import DType
 
 
 def narrow_operands(artifact: Artifact) -> Iterator[tuple[Code, int, str]]:
-    """Each instruction with an operand that is too narrow: its procedure, its number and what is wrong, in words. None
-    where a pass that wscc does not know has run, which may choose other types."""
-    if artifact.own_passes:
-        return
+    """Each instruction with an operand that is too narrow: its procedure, its number and what is wrong, in words."""
     graph = graph_module(artifact.graph)
     train, known = graph.train, dict[tuple[str, ...], str]()
     reads_gradients = any(starmap(_computes_on_parameters, bound(graph, {Kind.PARAM})))

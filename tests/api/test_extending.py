@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +11,10 @@ import pytest
 
 import wscc
 from tests.support.paths import ROOT
+from wscc.ir.module import Procedure
+from wscc.ir.op import Op
+from wscc.ir.rule import parse_rule
+from wscc.ir.types import DType
 
 GPT = ROOT / "samples" / "gpt-tiny.wsl"
 SMALL = {
@@ -122,6 +126,38 @@ def test_an_own_pass_runs_in_its_place() -> None:
     check = program.run(1, check=True).check
     assert check is not None
     assert check.ok
+
+
+@dataclass(frozen=True, slots=True)
+class Coarse(wscc.Pass):
+    """What each procedure computes first goes through bf16."""
+
+    name: ClassVar[str] = "coarse"
+
+    def run(self, module: wscc.Module) -> wscc.Module:
+        return module.with_(procedures=tuple(map(self._coarse, module.procedures)))
+
+    def _coarse(self, p: Procedure) -> Procedure:
+        """With a conversion there and back behind the first matrix product."""
+        at = next((i for i, op in enumerate(p.ops) if op.kind == "matmul"), -1)
+        if at < 0:
+            return p
+        op = p.ops[at]
+        (result,) = op.results
+        wide, narrow = (replace(result, name=f"{result.name}.{n}") for n in ("wide", "narrow"))
+        narrow = replace(narrow, type=replace(narrow.type, dtype=DType.BF16))
+        term = " ".join("abcdefgh"[: len(result.type.shape)])
+        there, back = (
+            Op("cast", (x,), (y,), parse_rule(f"{term} -> {term}"))
+            for x, y in ((wide, narrow), (narrow, result))
+        )
+        return replace(p, body=(*p.ops[:at], replace(op, results=(wide,)), there, back, *p.ops[at + 1 :]))
+
+
+def test_an_own_pass_that_rounds_more_than_the_file_says_is_told() -> None:
+    program = wscc.compile(GPT, SMALL, parallel="dp=1", passes=[wscc.insert(Coarse(), after="differentiate")])
+    with pytest.raises(wscc.CompileError, match=r"W504.*no op of the graph does"):
+        program.run(1, check=True)
 
 
 def test_a_large_program_of_own_passes_is_not_compared_with_one_without(

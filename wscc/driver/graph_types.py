@@ -23,9 +23,9 @@ _OPCODES: Final = {"partial_sum": "add", "embedding_bwd": "scatter_add"}
 
 
 def graph_types(artifact: Artifact) -> GraphTypes | None:
-    """The types of a program's graph, to which those of computed numbers are held in a checked run; None if a pass that
-    wscc does not know has run, which may choose others, or all floats have one type, which then never changes."""
-    if artifact.own_passes or _have_one_type(artifact):
+    """The types of a program's graph, to which those of computed numbers are held in a checked run, whoever made its
+    passes; None if all floats have one type, which then never changes."""
+    if _have_one_type(artifact):
         return None
     graph = graph_module(artifact.graph)
     return _graph_types(graph, Differentiate().run(graph))
