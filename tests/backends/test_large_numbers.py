@@ -83,3 +83,16 @@ def test_the_squared_norm_neither_overflows_nor_vanishes(size: float) -> None:
     x, s = np.full((3, 5), size, F32), np.empty((), np.float64)
     apply("sqsum", [s], [x])
     assert s == pytest.approx(15 * float(F32(size)) ** 2, rel=1e-12, abs=0)
+
+
+def test_the_gradient_of_a_balance_keeps_its_digits_where_one_expert_is_nearly_certain() -> None:
+    """A token of a sequence of three has a first choice 9 and more above the others, at logits of 20,000."""
+    x = np.array([[[20_000, 19_991, 19_985, 0], [1, 2, 3, 4], [3, 1, 2, 0]]], F32)
+    p = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    shares = np.array([2, 0, 0, 1]) * 4 / 3
+    want = p * ((shares[:, None] - shares) @ p[..., None])[..., 0] / 3
+    dx = np.empty_like(x)
+    apply("balance_bwd", [dx], [x, np.ones((), F32)], 1, 1.0)
+    assert off(dx[0, 0], want[0, 0]) < 16
+    assert off(dx, want) < 16
