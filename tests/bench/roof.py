@@ -12,7 +12,8 @@ train with: loops are composed, so it takes no longer to simulate than a short o
 fill and drain.
 
 `--only searched` has, in place of what was found by hand, what `wscc search` finds by itself, with no strategy given:
-of all plans, and of those of each rival (`RIVALS`), with the same budget. A row takes 30 to 120 CPU seconds.
+of all plans, and of those of each rival (`RIVALS`, of which `--rival` selects some), with the same budget. A row takes
+30 to 120 CPU seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench.roof_cases import CASES, OURS, RIVALS, Case
+from tests.bench.roof_cases import CASES, RIVALS, Case
+from tests.bench.searched import show_searched
 from wscc.backends.simulator.account import account
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.drafts import PORT, Draft
@@ -34,14 +36,10 @@ from wscc.backends.simulator.result import Result, result
 from wscc.diagnostics import CompileError
 from wscc.driver.compile import load, program_of
 from wscc.driver.simulate import builder_of
-from wscc.files import read_source
 from wscc.frontend.overrides import Overrides
-from wscc.frontend.parse import parse
 from wscc.ir.streams.profile import Profile
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.topology import mesh_topology
-from wscc.search import search
-from wscc.search.candidates import Problem
 
 ROOT: Final = Path(__file__).parents[2]
 _TRIED: Final = "tried"
@@ -58,7 +56,9 @@ class Measured:
     seconds: float
 
 
-def show_roof(words: list[str], only: str = "", *, every: bool = False, tried: tuple[str, ...] = ()) -> None:
+def show_roof(
+    words: list[str], only: str = "", *, every: bool = False, tried: tuple[str, ...] = (), rivals: tuple[str, ...] = ()
+) -> None:  # fmt: skip
     print("programs beside their roof, simulated; + reaches the goal")
     head = f"{'strategy':<62}{'step s':>9}{'MFU %':>7} {'goal':>6}{'bound s':>9} {'by':<8}"
     print(f"{head}{'x':>5}{'busy %':>8}  in the way")
@@ -67,7 +67,7 @@ def show_roof(words: list[str], only: str = "", *, every: bool = False, tried: t
             continue
         print(f"{case.name}, {case.batch} sequences a step")
         if only == _SEARCHED:
-            show_searched(case)
+            show_searched(case, rivals)
             continue
         competing = {_TRIED: tried} if tried else case.strategies
         for name, strategies in competing.items():
@@ -75,31 +75,6 @@ def show_roof(words: list[str], only: str = "", *, every: bool = False, tried: t
                 if only in ("", name):
                     print(f"{f'  {name:<9}{strategy}':<62}{_row(case, strategy)}", flush=True)
     print()
-
-
-def show_searched(case: Case) -> None:
-    """A row for the best plan of each rival: its step, its MFU, and what the search looked at."""
-    for name in RIVALS if OURS in case.strategies else (OURS,):
-        begun = time.process_time()
-        try:
-            found = f"{_found(case, name)} ({time.process_time() - begun:.0f} CPU s)"
-        except CompileError as error:
-            found = f"refused: {error.diagnostics[0].code} {error.diagnostics[0].message}"
-        print(f"  {f'{_SEARCHED} {name}':<18}{found}", flush=True)
-
-
-def _found(case: Case, rival: str) -> str:
-    sets = (*case.sets, f"train.batch={case.batch}")
-    problem = Problem(parse(read_source(case.sample)), Overrides(sets, "auto", pins=RIVALS[rival]))
-    result = search(problem)
-    figures = result.best.figures
-    assert figures is not None, "the best was simulated"
-    reached = "+" if figures.mfu >= case.goal else " "
-    numbers = (
-        f"{result.seconds:>9.4g}{100 * figures.mfu:>7.1f}{reached}{100 * case.goal:>6.0f}{result.bound:>9.4g}"
-    )
-    counts = f"{result.estimated} estimated, {result.compiled} compiled, {len(result.simulated)} simulated"
-    return f"{result.best.plan!s:<74}{numbers}  {counts}"
 
 
 def _row(case: Case, strategy: str) -> str:
@@ -196,9 +171,15 @@ def main() -> None:
     parser.add_argument(
         "--all", dest="every", action="store_true", help="all strategies, not the fastest of a name"
     )
+    parser.add_argument(
+        "--rival", dest="rivals", action="append", default=[], choices=RIVALS,
+        help="of `--only searched`, these alone; may be repeated",
+    )  # fmt: skip
     given = parser.parse_args()
     os.chdir(ROOT)
-    show_roof(given.words, given.only, every=given.every, tried=tuple(given.tried))
+    show_roof(
+        given.words, given.only, every=given.every, tried=tuple(given.tried), rivals=tuple(given.rivals)
+    )
 
 
 if __name__ == "__main__":

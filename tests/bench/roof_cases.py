@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from wscc.strategy import POLICIES
+
 GPT, LLAMA_7B, LLAMA_70B = (f"samples/{name}.wsl" for name in ("gpt3-175b", "llama2-7b", "llama2-70b"))
 OURS, MEGATRON, MESP, FSDP, SEED = "ours", "megatron", "mesp", "fsdp", "seed"
 # What the search does not vary, by who competes.
@@ -34,6 +36,12 @@ class Case:
     batch: int
     goal: float
     strategies: dict[str, tuple[str, ...]] = field(hash=False)
+
+
+def pins_of_degrees(strategy: str) -> tuple[str, ...]:
+    """The degrees of a strategy of this table as pins; of its axes that are not named, 1."""
+    degrees = dict(pair.split("=") for pair in strategy.split()[0].split(","))
+    return tuple(f"{axis}={degrees.get(axis, 1)}" for axis in POLICIES)
 
 
 def _gpt_6b7(seq: int, mesh: str) -> tuple[str, ...]:

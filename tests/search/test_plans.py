@@ -19,7 +19,9 @@ from wscc.files import read_source
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
 from wscc.search import search
-from wscc.search.candidates import Problem
+from wscc.search.candidates import Problem, Refused, estimated
+from wscc.search.coarse import Space
+from wscc.search.explore import all_plans
 from wscc.search.outcome import End
 from wscc.search.space import Pins, Scale, is_leaner, plan_of, spell, whole_rounds
 from wscc.search.validate import ranks, validate
@@ -128,6 +130,22 @@ def test_chunks_without_whole_rounds_are_refused_before_they_are_estimated() -> 
     assert {(p["microbatch"], r.code) for p, r in result.refused} == expected == {("8", Code.DEGREE)}
     assert result.removed["plans_divisibility"] == 1
     assert (result.estimated, len(result.simulated) + len(result.slower)) == (3, 3)
+
+
+def test_a_refusal_of_a_degree_leaves_out_others_that_do_not_compile_and_no_more() -> None:
+    """Refused: three dies for two sequences of 16 positions, alone and beside any other axis."""
+    sets, pins = ("wafer.mesh=2x3", "model.seq=16", "train.batch=12"), DEGREES[1:]
+    space = Space(problem(*sets, pins=pins))
+    plans = [p for o in space.open.values() for p in all_plans(o)]
+    found = {p: estimated(space.problem, p) for p in plans}
+    refused = {p: r for p, r in found.items() if isinstance(r, Refused)}
+    before = {p for p in plans if space.refusal(p)}
+    first = next(p for p in refused if p not in before and len(p.strategy) == 2)
+    space.learn(first, refused[first])
+    left_out = {p for p in plans if space.refusal(p)} - before
+    assert {p.strategy for p in left_out} > {first.strategy}
+    assert left_out <= refused.keys()
+    assert len({p["microbatch"] for p in left_out}) == 1
 
 
 def test_leaner_settings_store_no_more() -> None:

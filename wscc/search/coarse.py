@@ -2,8 +2,9 @@
 
 *pins* leave out what the user does not want; *divisibility* what the model cannot be split into: replicas that do not
 divide the batch, and degrees that an axis cannot have even alone; *memory* what does not fit at rest, by closed forms.
-Single plans are left out too: where interleaved chunks lack micro-batches, by the closed forms of the plan, and where
-a plan that stores no more was estimated and does not fit.
+Single plans are left out too: where interleaved chunks lack micro-batches, by the closed forms of the plan, where a
+plan that stores no more was estimated and does not fit, and where one was refused that has a degree with the same
+micro-batch, which its axis cannot have even alone.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Space:
     live: int = field(init=False)
     forms: ClosedForms = field(init=False)
     _alone: dict[tuple[str, int], Refused | None] = field(default_factory=dict)
+    _with_microbatch: dict[tuple[str, int, str], Refused | None] = field(default_factory=dict)
     _no_graph: dict[Strategy, Refused | None] = field(default_factory=dict)
     _too_large: dict[Strategy, list[tuple[Plan, Refused]]] = field(default_factory=dict)
 
@@ -107,13 +109,22 @@ class Space:
             there = self.problem.microbatches(plan)
             message = f"`interleave {plan['interleave']}` needs {rounds} micro-batches, and there are {there}"
             return Refused(Code.DEGREE, message)
+        m = plan["microbatch"]
+        indivisible = (self._with_microbatch.get((axis, n, m)) for axis, n in plan.strategy)
         larger = (why for p, why in self._too_large.get(plan.strategy, ()) if is_leaner(p, plan))
-        return next(larger, None) or too_large(self.forms.wafer, self.bound(plan).bytes)
+        known = next(filter(None, (*indivisible, *larger)), None)
+        return known or too_large(self.forms.wafer, self.bound(plan).bytes)
 
     def learn(self, plan: Plan, why: Refused) -> None:
-        """Note that a plan was refused: one that stores no less is then refused alike."""
+        """Note that a plan was refused: one that stores no less is then refused alike, or one with the same degree of
+        the axis that divides nothing with such a micro-batch."""
         if why.bytes:
             self._too_large.setdefault(plan.strategy, []).append((plan, why))
+        if why.code is Code.DEGREE:
+            m = plan["microbatch"]
+            for axis, n in plan.strategy:
+                if (axis, n, m) not in self._with_microbatch:
+                    self._with_microbatch[axis, n, m] = self._tried(((axis, n),), m)
 
     def _sort(self, strategy: Strategy) -> None:
         values = self.problem.pins.values(self.forms.scale, strategy)
@@ -158,14 +169,14 @@ class Space:
             self._alone[axis, n] = found or self._tried(((axis, n),))
         return self._alone[axis, n]
 
-    def _tried(self, alone: Strategy) -> Refused | None:
-        """The refusal of a strategy of one axis, with as many sequences at a time as there are."""
+    def _tried(self, alone: Strategy, microbatch: str = "") -> Refused | None:
+        """The refusal of a strategy of one axis, with so many sequences at a time, or with as many as there are."""
         values = self.problem.pins.values(self.forms.scale, alone)
         if not all(values):
             return None  # with the others, the pins may be met
         if stages_of(alone) in range(2, self.forms.scale.layers + 1):
             return None  # a layer for each stage
-        plan = plan_of(alone, [values[0][-1], *(v[0] for v in values[1:])])
+        plan = plan_of(alone, [microbatch or values[0][-1], *(v[0] for v in values[1:])])
         try:
             self.problem.sharded(plan, last=Stages)
         except CompileError as error:

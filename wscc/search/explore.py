@@ -1,12 +1,12 @@
 """The plans that are estimated: all of a small space; of a large one, some of every kind, and what is near the best.
 
 A kind is a set of axes and a class of numbers of dies (powers of two). Of each, plans are estimated in the order of
-their bounds until one is possible: with the settings of the program, then with those that need the least memory. The
-kinds with the most dies begin; what is then found best rules out what is much slower by its bound.
+their bounds until one is possible: with the settings of the program, then with those that need the least memory.
 Then, in rounds, the neighbours of the best that were not looked around yet: one prime factor of a degree goes to
 another axis, is left out, or comes in; or one setting changes. The best of each strategy goes first, so that a round is
-not spent on one. It ends where all that is near the best was looked around. Rounds are of one size and never end by
-time, so that the outcome depends neither on that nor on processes.
+not spent on one. It ends where all that is near the best was looked around, or where some rounds brought nothing
+shorter. The kinds with the most dies do so by themselves first: the best of them rules out much of the others by its
+bound. Rounds are of one size and never end by time, so that the outcome depends neither on that nor on processes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ from wscc.strategy import POLICIES, dies_of, divisors, mesh_axes
 _AROUND: Final = 4
 # Times the best estimate: the neighbours of what takes longer are not worth a look.
 _NEAR: Final = 1.05
+# So many rounds that together bring nothing shorter than so many times the best end it: estimates are no better than
+# that, and much of what is near differs in settings that hardly matter.
+_IDLE: Final = 3
+_SHORTER: Final = 0.99
 # Times the best estimate: bounds of more rule out, until a step is measured that is longer.
 TRUST: Final = 1.5
 _STARTS: Final = 6  # rounds in which a kind may find a plan that is possible
@@ -61,7 +65,7 @@ class Exploration:
         self.look([p for o in self.space.open.values() for p in all_plans(o)])
 
     def begin(self) -> None:
-        """Estimate some plans of each kind with the most dies."""
+        """Estimate some plans of each kind with the most dies, then what is near the best of them."""
         self._kinds.clear()
         for o in sorted(
             self.space.open.values(), key=lambda o: (o.bound.seconds, _widest(o.strategy), o.strategy)
@@ -70,6 +74,7 @@ class Exploration:
             self._kinds.setdefault(kind, []).extend((self._near_own(o), _lean(o)))
         most = max((size for size, _ in self._kinds), default=0)
         self._start({kind for kind in self._kinds if kind[0] == most})
+        self._look_around()
 
     def go_on(self) -> None:
         """Estimate some plans of all other kinds, then what is near the best."""
@@ -77,9 +82,13 @@ class Exploration:
         self._look_around()
 
     def _look_around(self) -> None:
-        while self._left > 0 and (centres := self._centres()):
+        idle, before = 0, self._best
+        while idle < _IDLE and self._left > 0 and (centres := self._centres()):
             self._around.update(centres)
             self.look([n for c in centres for n in self._neighbours(c)])
+            idle += 1
+            if self._best < _SHORTER * before:
+                idle, before = 0, self._best
 
     @property
     def _left(self) -> int:
