@@ -15,9 +15,13 @@ from hypothesis import strategies as st
 
 from tests.support.compile_once import artifact_of_file
 from tests.support.huggingface_configs import (
+    BLOOM,
     CONFIGS,
     FALCON,
     FALCON_GROUPS,
+    GEMMA,
+    GEMMA2,
+    GEMMA3,
     GPT2,
     GPT_NEOX,
     GPTJ,
@@ -92,9 +96,13 @@ def test_an_imported_program_is_canonical_and_known_by_its_names(name: str, tmp_
     family = family_of((a for a in graph.arrays if a.kind is Kind.PARAM), graph.name)
     assert family is not None
     kind = CONFIGS[name]["model_type"]
-    assert family.name == {"qwen2": "llama", "qwen3": "llama"}.get(
-        kind, "qwen_moe" if "qwen" in kind else kind
-    )
+    assert family.name == {
+        "qwen2": "llama",
+        "qwen3": "llama",
+        "granite": "llama",
+        "gemma": "llama",
+        "gemma3_text": "gemma2",
+    }.get(kind, "qwen_moe" if "qwen" in kind else kind)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +138,15 @@ def test_samples_use_the_names_that_an_import_does(sample: str) -> None:
         ({**LLAMA, "max_position_embeddings": 8192}, "# The config allows 8192 positions"),
         ({**LLAMA, "head_dim": 16}, "e = 16"),
         ({**LLAMA, "attention_bias": True}, "param bo : [d]"),
+        ({**OPT, "word_embed_proj_dim": 16}, "embedding(tokens, wte) @ win"),
+        ({**GRANITE, "logits_scaling": 8.0}, "@ head * 0.125, labels)"),
+        (BLOOM, "attention(q, k, v, causal, alibi)"),
+        (GEMMA, "rmsnorm(x, 1 + g1, eps = 0.001)"),
+        (GEMMA2, "causal, window = window, cap = 1.5)"),
+        ({**GEMMA2, "attn_logit_softcapping": None}, "causal, window = window)"),
+        (GEMMA2, "repeat 1 as block {\n    x = layer(x, d, heads, kv, e, ffn, window = 5, theta = 500)\n"),
+        (GEMMA3, "repeat 1 as rest {"),
+        ({**GEMMA3, "num_hidden_layers": 6, "layer_types": None}, "repeat 2 as block {"),
         (QWEN2, "param bk : [kv, d / heads]"),
         (QWEN2, "@ transpose(wte)"),
         ({**QWEN2, "use_sliding_window": True, "sliding_window": None}, "model qwen2"),
@@ -237,8 +254,6 @@ def test_the_row_of_the_padding_token_is_said(config: dict[str, Any], row: int |
         ({**GPT2, "quantization_config": {"bits": 4}}, "quantization_config"),
         ({**GPT2, "hidden_size": 64}, "hidden_size"),
         ({**GPT2, "model_type": "gpt3"}, "gpt3"),
-        ({**OPT, "do_layer_norm_before": False}, "do_layer_norm_before"),
-        ({**OPT, "word_embed_proj_dim": 16}, "word_embed_proj_dim"),
         ({**OPT, "enable_bias": False}, "enable_bias"),
         ({**OPT, "_remove_final_layer_norm": True}, "_remove_final_layer_norm"),
         ({**LLAMA, "rope_scaling": {"rope_type": "longrope", "factor": 8.0}}, "rope_scaling"),
@@ -252,12 +267,16 @@ def test_the_row_of_the_padding_token_is_said(config: dict[str, Any], row: int |
         ({**QWEN2, "layer_types": ["full_attention", "chunked_attention"]}, "layer_types"),
         ({**MISTRAL, "attention_bias": True}, "attention_bias"),
         ({**MISTRAL, "layer_types": ["sliding_attention"]}, "layer_types"),
-        ({**GRANITE, "attention_multiplier": 1.0}, "attention_multiplier"),
-        ({**GRANITE, "residual_multiplier": 0.22}, "residual_multiplier"),
-        ({**GRANITE, "embedding_multiplier": 12.0}, "embedding_multiplier"),
-        ({**GRANITE, "logits_scaling": 8.0}, "logits_scaling"),
+        ({**BLOOM, "apply_residual_connection_post_layernorm": True}, "apply_residual_connection_post_layernorm"),
+        ({**GEMMA, "use_bidirectional_attention": True}, "use_bidirectional_attention"),
+        ({**GEMMA, "hidden_act": "silu"}, "hidden_act"),
+        ({**GEMMA2, "hidden_activation": "silu"}, "hidden_activation"),
+        ({**GEMMA2, "sliding_window": None}, "sliding_window"),
+        ({**GEMMA2, "layer_types": ["full_attention"]}, "layer_types"),
+        ({**GEMMA3, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope_scaling"),
+        ({**GEMMA3, "rope_parameters": {"rope_type": "default"}}, "rope_parameters"),
         ({**LLAMA, "pad_token_id": 128}, "pad_token_id"),
-        ({**LLAMA, "model_type": "bloom"}, "ALiBi"),
+        ({**LLAMA, "model_type": "gemma3"}, "text_config"),
         ({**QWEN3, "head_dim": 7}, "head_dim"),
         ({**FALCON, "alibi": True}, "alibi"),
         ({**FALCON, "new_decoder_architecture": True, "parallel_attn": False}, "parallel_attn"),
@@ -369,13 +388,13 @@ def test_the_program_is_printed_or_written_and_unread_fields_are_told(
 
 def test_a_mistake_has_a_place_and_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "config.json"
-    path.write_text(json.dumps({**OPT, "do_layer_norm_before": False}, indent=1))
+    path.write_text(json.dumps({**OPT, "enable_bias": False}, indent=1))
     out = tmp_path / "m.wsl"
     assert main(["import", str(path), "-o", str(out), "--json"]) == 1
     error = json.loads(capsys.readouterr().out)["error"]
     lines = path.read_text().splitlines()
     assert (error["code"], error["file"]) == ("W105", str(path))
-    assert lines[error["line"] - 1][error["column"] - 1 :].startswith('"do_layer_norm_before"')
+    assert lines[error["line"] - 1][error["column"] - 1 :].startswith('"enable_bias"')
     assert not out.exists()
 
 

@@ -15,6 +15,7 @@ OPT: Config = {
     "max_position_embeddings": 16, "vocab_size": 128, "activation_function": "relu", "do_layer_norm_before": True,
     "word_embed_proj_dim": 32,
 }  # fmt: skip
+OPT_350M: Config = {**OPT, "do_layer_norm_before": False, "word_embed_proj_dim": 24}
 LLAMA: Config = {
     "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 8,
     "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 128, "max_position_embeddings": 16,
@@ -27,6 +28,29 @@ LLAMA_ODD: Config = {
 QWEN2: Config = {**LLAMA, "model_type": "qwen2", "tie_word_embeddings": True, "rms_norm_eps": 1e-6}
 MISTRAL: Config = {**LLAMA, "model_type": "mistral", "sliding_window": None}
 GRANITE: Config = {**LLAMA, "model_type": "granite", "attention_multiplier": 0.5, "logits_scaling": 1.0}
+GRANITE_FACTORS: Config = {
+    **GRANITE, "attention_multiplier": 0.3, "embedding_multiplier": 2.5, "residual_multiplier": 0.22,
+    "logits_scaling": 8.0,
+}  # fmt: skip
+BLOOM: Config = {
+    "model_type": "bloom", "n_layer": 2, "hidden_size": 48, "n_head": 6, "vocab_size": 128, "layer_norm_epsilon": 1e-3,
+    "seq_length": 16,
+}  # fmt: skip
+GEMMA: Config = {
+    **LLAMA, "model_type": "gemma", "head_dim": 6, "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": True,
+    "pad_token_id": None,
+}  # fmt: skip
+GEMMA2: Config = {
+    **GEMMA, "model_type": "gemma2", "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 4,
+    "attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.0, "sliding_window": 5,
+}  # fmt: skip
+GEMMA3: Config = {
+    **GEMMA, "model_type": "gemma3_text", "num_hidden_layers": 7, "hidden_activation": "gelu_pytorch_tanh",
+    "query_pre_attn_scalar": 9, "sliding_window": 4, "rope_local_base_freq": 30.0, "sliding_window_pattern": 3,
+    "rope_scaling": {"rope_type": "linear", "factor": 2.0}, "layer_types": [
+        "full_attention" if i % 3 == 2 else "sliding_attention" for i in range(7)
+    ],
+}  # fmt: skip
 LLAMA3: Config = {
     **LLAMA, "tie_word_embeddings": True, "head_dim": 8, "rope_theta": 100.0,
     "rope_scaling": {
@@ -86,7 +110,9 @@ ROTARY: dict[str, Config] = {
     "stablelm-parallel": {**STABLELM, "use_parallel_residual": True, "use_qkv_bias": False},
     "gpt_neox": GPT_NEOX,
     "gpt_neox-serial": {**GPT_NEOX, "use_parallel_residual": False, "hidden_act": "gelu_new", "rotary_pct": 1.0},
-    "phi3-groups": PHI3_GROUPS, "stablelm-normed": STABLELM_NORMED, "falcon": FALCON, "falcon-groups": FALCON_GROUPS,
+    "opt-350m": OPT_350M, "granite": GRANITE_FACTORS, "bloom": BLOOM, "gemma": GEMMA, "gemma2": GEMMA2,
+    "gemma3": GEMMA3, "phi3-groups": PHI3_GROUPS,
+    "stablelm-normed": STABLELM_NORMED, "falcon": FALCON, "falcon-groups": FALCON_GROUPS,
     "falcon-heads": {**FALCON, "multi_query": False, "parallel_attn": False},
     "gptj": GPTJ, "mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE, "qwen2_moe": QWEN2_MOE, "olmoe": OLMOE,
 }  # fmt: skip

@@ -59,4 +59,4 @@ def _degrees(a: Architecture) -> list[tuple[int, int]]:
 def length(a: Architecture) -> int:
     """The number of tokens of a sequence: what is asked for, or all positions; of rotary ones, which need no table, at
     most 4096."""
-    return a.seq or (min(a.most_positions, 4096) if a.rotary else a.most_positions)
+    return a.seq or (min(a.most_positions, 4096) if not a.learned else a.most_positions)
