@@ -17,6 +17,7 @@ from tests.support.compile_once import artifact_of_file
 from tests.support.huggingface_configs import (
     BLOOM,
     CONFIGS,
+    ENCODERS,
     FALCON,
     FALCON_GROUPS,
     GEMMA,
@@ -49,6 +50,7 @@ from wscc.huggingface.text import imported
 from wscc.ir.array import Kind
 
 PUBLISHED = sorted((CASES / "configs").glob("*.json"))
+LARGE = ("bloom-176b", "gemma2-9b")  # seconds to compile; small ones of their kind are trained elsewhere
 COUNTS: dict[str, Any] = json.loads((CASES / "parameters.json").read_text())
 
 
@@ -83,19 +85,21 @@ def test_a_published_config_compiles_and_has_the_published_number_of_parameters(
 ) -> None:
     out = tmp_path / "model.wsl"
     assert main(["import", str(path), "-o", str(out)]) == 0
-    assert artifact_of_file(out, level=0).streams.programs
+    if path.stem not in LARGE:
+        assert artifact_of_file(out, level=0).streams.programs
     assert parameters(load(str(out))) == COUNTS[f"configs/{path.name}"]["parameters"]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", [*CONFIGS, *ENCODERS])
 def test_an_imported_program_is_canonical_and_known_by_its_names(name: str, tmp_path: Path) -> None:
-    text = program(CONFIGS[name])
+    config = {**CONFIGS, **ENCODERS}[name]
+    text = program(config)
     assert fmt(parse(Source("x", text))) == text
     (tmp_path / "m.wsl").write_text(text)
     graph = load(str(tmp_path / "m.wsl"))
     family = family_of((a for a in graph.arrays if a.kind is Kind.PARAM), graph.name)
     assert family is not None
-    kind = CONFIGS[name]["model_type"]
+    kind = config["model_type"]
     assert family.name == {
         "qwen2": "llama",
         "qwen3": "llama",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 Config = dict[str, Any]
 
 GPT2: Config = {
@@ -51,6 +53,16 @@ GEMMA3: Config = {
         "full_attention" if i % 3 == 2 else "sliding_attention" for i in range(7)
     ],
 }  # fmt: skip
+BERT: Config = {
+    "model_type": "bert", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48,
+    "vocab_size": 64, "max_position_embeddings": 16, "type_vocab_size": 3, "layer_norm_eps": 1e-3, "hidden_act": "gelu",
+    "pad_token_id": None, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+}  # fmt: skip
+VIT: Config = {
+    "model_type": "vit", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48,
+    "image_size": 12, "patch_size": 4, "num_channels": 3, "num_labels": 6, "layer_norm_eps": 1e-3, "qkv_bias": True,
+}  # fmt: skip
+ENCODERS: dict[str, Config] = {"bert": BERT, "vit": VIT}
 LLAMA3: Config = {
     **LLAMA, "tie_word_embeddings": True, "head_dim": 8, "rope_theta": 100.0,
     "rope_scaling": {
@@ -121,3 +133,32 @@ CONFIGS: dict[str, Config] = {
     "opt": OPT, "llama": LLAMA, "llama-odd": LLAMA_ODD, "qwen2": QWEN2,
     "qwen2-untied": {**QWEN2, "tie_word_embeddings": False}, **ROTARY,
 }  # fmt: skip
+
+
+def encoder_arrays(config: Config) -> dict[str, Any]:
+    """Four rows of data for an encoder; none for other models. Every sixth token is masked, and no row alike."""
+    rng = np.random.default_rng(3)
+    if config["model_type"] == "bert":
+        shape = (4, config["max_position_embeddings"])
+        tokens, labels = rng.integers(0, config["vocab_size"], (2, *shape))
+        labels[rng.random(shape) > 1 / 6] = -100
+        return {
+            "tokens": tokens,
+            "labels": labels,
+            "segments": rng.integers(0, config["type_vocab_size"], shape),
+        }
+    if config["model_type"] == "vit":
+        side, patch = config["image_size"], config["patch_size"]
+        images = rng.normal(size=(4, (side // patch) ** 2, config["num_channels"], patch, patch))
+        return {"images": images.astype(np.float32), "labels": rng.integers(0, config["num_labels"], 4)}
+    return {}
+
+
+def whole_images(config: Config, patches: Any) -> Any:
+    """Images [b, colours, rows, columns] of patches [b, n, colours, rows, columns], row by row."""
+    side, patch = config["image_size"], config["patch_size"]
+    out = np.empty((len(patches), config["num_channels"], side, side))
+    for n in range(patches.shape[1]):
+        y, x = divmod(n, side // patch)
+        out[:, :, patch * y : patch * (y + 1), patch * x : patch * (x + 1)] = patches[:, n]
+    return out

@@ -20,6 +20,16 @@ class Experts:
 
 
 @dataclass(frozen=True, slots=True)
+class Images:
+    """Images of so many `patches`, each of `patch` x `patch` pixels of `channels` numbers, and their `classes`."""
+
+    patches: int
+    patch: int
+    channels: int
+    classes: int
+
+
+@dataclass(frozen=True, slots=True)
 class LayerKind:
     """What the layers of a model differ in: the positions that attention looks back on, itself among them (0: all), and
     the rotary positions."""
@@ -61,7 +71,8 @@ class Architecture:
     `padding`: the token whose row of the embedding gets no gradient in PyTorch, if there is one. `experts`: if there
     are any, `ffn` is the width of each. `alibi`: scores have slopes by distance, and no positions are learned.
     `unit`: norms scale by 1 + gain. `sandwich`: norms stand before and behind the parts of a layer. `kinds`: those of
-    the layers in turn, from the first on, if they differ.
+    the layers in turn, from the first on, if they differ. `segments`: the kinds of segments of an encoder of texts.
+    `images`: those of an encoder of images.
     `seq`: the length asked for.
     """
 
@@ -99,7 +110,14 @@ class Architecture:
     sandwich: bool = False
     caps: Caps = Caps()
     kinds: tuple[LayerKind, ...] = ()
+    segments: int = 0
+    images: Images | None = None
     seq: int | None = None
+
+    @property
+    def encodes(self) -> bool:
+        """Whether it is an encoder."""
+        return self.segments > 0 or self.images is not None
 
     @property
     def learned(self) -> bool:

@@ -65,7 +65,7 @@ def _learned(a: Architecture, w: str) -> list[str]:
         return _behind(a, w)
     return [
         *norm_parameters(a, "1"),
-        *(_fused(w) if a.kind == "gpt2" else _separate(w)),
+        *(_fused(w) if a.kind == "gpt2" else separate_heads(w)),
         f"param wo : [heads, d / heads, d] {residual_init}", "param bo : [d] init zeros",
         f"h = {norm(a, '1')}",
         *(["q, k, v = split(project(h, wqkv) + bqkv)"] if a.kind == "gpt2"
@@ -81,7 +81,7 @@ def _learned(a: Architecture, w: str) -> list[str]:
 def _behind(a: Architecture, w: str) -> list[str]:
     """The lines of a layer whose norms stand behind its parts (OPT-350m)."""
     return [
-        *_separate(w), f"param wo : [heads, d / heads, d] {w}", "param bo : [d] init zeros",
+        *separate_heads(w), f"param wo : [heads, d / heads, d] {w}", "param bo : [d] init zeros",
         *norm_parameters(a, "1"),
         *(f"{t} = project(x, w{t}) + b{t}" for t in "qkv"),
         "x = x + project(attention(q, k, v, causal), wo) + bo", f"x = {norm(a, '1')}", "",
@@ -95,7 +95,8 @@ def _fused(w: str) -> list[str]:
     return [f"param wqkv : [d, 3, heads, d / heads] {w}", "param bqkv : [3, heads, d / heads] init zeros"]
 
 
-def _separate(w: str) -> list[str]:
+def separate_heads(w: str) -> list[str]:
+    """The declarations of three matrices, for queries, keys and values, with biases."""
     return [
         line
         for t in "qkv"

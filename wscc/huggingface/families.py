@@ -18,7 +18,7 @@ LINEAR = Axes("i o", "o i")
 
 
 _HEAD_BIAS: Final = "bhead"
-UNPREFIXED: Final = (HEAD, _HEAD_BIAS)
+UNPREFIXED: Final = (HEAD, _HEAD_BIAS, "wt", "ct", "gt", "bt")  # and the last layer before a head
 EMBEDDING: Final = "wte"
 _HEAD = Mapped(HEAD, "lm_head.weight", LINEAR, optional=True)
 
@@ -226,6 +226,63 @@ BLOOM: Final = Family(
     ),
     re.compile(r"(?!)"),
 )  # fmt: skip
+
+
+def _attended(place: str) -> tuple[Mapped, ...]:
+    return tuple(
+        m
+        for ours, theirs in (("q", "query"), ("k", "key"), ("v", "value"))
+        for m in (
+            Mapped(f"block.w{ours}", f"{place}.{theirs}.weight", _HEADS),
+            Mapped(f"block.b{ours}", f"{place}.{theirs}.bias", _HEADS_BIAS, optional=True),
+        )
+    )
+
+
+BERT: Final = Family(
+    "bert",
+    ("bert.", ""),
+    (
+        Mapped(EMBEDDING, "embeddings.word_embeddings.weight", TABLE),
+        Mapped("wpe", "embeddings.position_embeddings.weight", TABLE, positions=True),
+        Mapped("wse", "embeddings.token_type_embeddings.weight", TABLE),
+        *_norm("g0", "b0", "embeddings.LayerNorm"),
+        *_attended("encoder.layer.{}.attention.self"),
+        *_layer("wo", "bo", "encoder.layer.{}.attention.output.dense", Axes("h e d", "d (h e)")),
+        *_norm("block.g1", "block.b1", "encoder.layer.{}.attention.output.LayerNorm"),
+        *_layer("wup", "bup", "encoder.layer.{}.intermediate.dense", LINEAR),
+        *_layer("wdown", "bdown", "encoder.layer.{}.output.dense", LINEAR),
+        *_norm("block.g2", "block.b2", "encoder.layer.{}.output.LayerNorm"),
+        Mapped("wt", "cls.predictions.transform.dense.weight", LINEAR),
+        Mapped("ct", "cls.predictions.transform.dense.bias", VECTOR),
+        *_norm("gt", "bt", "cls.predictions.transform.LayerNorm"),
+        Mapped(HEAD, "cls.predictions.decoder.weight", LINEAR, optional=True),
+        Mapped(_HEAD_BIAS, "cls.predictions.bias", VECTOR),
+    ),
+    re.compile(
+        r"pooler\..*|cls\.seq_relationship\..*|embeddings\.position_ids|cls\.predictions\.decoder\.bias"
+    ),
+)
+VIT: Final = Family(
+    "vit",
+    ("vit.", ""),
+    (
+        Mapped("wpatch", "embeddings.patch_embeddings.projection.weight", Axes("c y x d", "d c y x")),
+        Mapped("bpatch", "embeddings.patch_embeddings.projection.bias", VECTOR),
+        Mapped("cls", "embeddings.cls_token", Axes("a d", "() a d")),
+        Mapped("wpe", "embeddings.position_embeddings", Axes("s d", "() s d")),
+        *_norm("block.g1", "block.b1", "encoder.layer.{}.layernorm_before"),
+        *_attended("encoder.layer.{}.attention.attention"),
+        *_layer("wo", "bo", "encoder.layer.{}.attention.output.dense", Axes("h e d", "d (h e)")),
+        *_norm("block.g2", "block.b2", "encoder.layer.{}.layernorm_after"),
+        *_layer("wup", "bup", "encoder.layer.{}.intermediate.dense", LINEAR),
+        *_layer("wdown", "bdown", "encoder.layer.{}.output.dense", LINEAR),
+        *_norm("gf", "bf", "layernorm"),
+        Mapped(HEAD, "classifier.weight", LINEAR),
+        Mapped(_HEAD_BIAS, "classifier.bias", VECTOR),
+    ),
+    re.compile(r"pooler\..*"),
+)
 GPTJ: Final = Family(
     "gptj",
     ("transformer.", ""),
@@ -294,6 +351,8 @@ FAMILIES: Final = (
     FALCON,
     BLOOM,
     GEMMA2,
+    BERT,
+    VIT,
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from wscc.huggingface import encoder_readers as encoders
 from wscc.huggingface import expert_readers as experts
 from wscc.huggingface import gemma_readers as gemma
 from wscc.huggingface import layernorm_readers as plain
@@ -26,6 +27,8 @@ READERS: Final[dict[str, Callable[[Config], Architecture]]] = {
     "mistral": llama.mistral,
     "granite": llama.granite,
     "bloom": plain.bloom,
+    "bert": encoders.bert,
+    "vit": encoders.vit,
     "gemma": gemma.gemma,
     "gemma2": gemma.gemma2,
     "gemma3_text": gemma.gemma3,

@@ -53,6 +53,8 @@ def _degrees(a: Architecture) -> list[tuple[int, int]]:
         for tp, tatp in product((1, 2, 3, 4, 6, 8, 12, 16), (1, 2, 4, 8, 16, 32))
         if a.kv % tp == 0 and a.ffn % (tp * tatp) == 0 and a.d % (tp * tatp) == 0
     ]
+    if a.images:  # a pad makes its positions even
+        return splits
     return [(tp, tatp) for tp, tatp in splits if length(a) % tatp == 0 and length(a) % tp == 0]
 
 

@@ -15,6 +15,7 @@ from wscc.frontend.resolve import resolve
 from wscc.huggingface.architecture import Architecture, LayerKind
 from wscc.huggingface.blocks import layer, norm, norm_parameters, number, positions_comment, times
 from wscc.huggingface.config import Config
+from wscc.huggingface.encoders import encoder
 from wscc.huggingface.fields import dropped_out
 from wscc.huggingface.readers import architecture
 from wscc.huggingface.setup import PRESET, Setup, length, setup
@@ -28,6 +29,8 @@ _TITLES = {
     "mistral": "Mistral",
     "granite": "Granite",
     "bloom": "BLOOM",
+    "bert": "BERT",
+    "vit": "ViT",
     "gemma": "Gemma",
     "gemma2": "Gemma 2",
     "gemma3_text": "Gemma 3",
@@ -56,6 +59,11 @@ def imported(config: Config, seq: int | None = None) -> Imported:
     """The program of a `config.json`: model, wafer and training, for sequences of `seq` tokens if that is given.
     `CompileError` as for `architecture`, or W105 if the model cannot be compiled or has no such sequences."""
     a = architecture(config)
+    if seq is not None and a.images:
+        raise fail(
+            Code.CONFIG, f"a sequence of {seq} tokens is asked for, and images have {a.images.patches} patches",
+            help="leave out `--seq`",
+        )  # fmt: skip
     if seq is not None and seq > a.most_positions:
         field = "`sliding_window`" if a.window == a.most_positions else "the config"
         raise fail(
@@ -114,6 +122,8 @@ def _opening(a: Architecture, plan: Setup, notes: tuple[str, ...]) -> str:
 
 
 def _model(a: Architecture) -> str:
+    if a.encodes:
+        return "\n".join(encoder(a))
     sizes = {"layers": a.layers, "d": a.d, "heads": a.heads}
     if not a.learned and not a.fused:
         sizes["kv"] = a.kv
@@ -179,6 +189,13 @@ def _call(kind: LayerKind, sizes: list[str]) -> str:
     return f"x = layer({', '.join(['x', *sizes, *given])})"
 
 
+def _data(a: Architecture) -> str:
+    if not a.encodes:
+        return '# data "text.txt"  (bytes as tokens; without it, tokens come from the seed)'
+    arrays = "images and labels" if a.images else "tokens, segments and labels"
+    return f'# data "arrays.npz"  (arrays {arrays}; without it, they come from the seed)'
+
+
 def _training(a: Architecture, plan: Setup) -> str:
     degrees = {"dp": plan.dp, "tp": plan.tp, "tatp": plan.tatp}
     strategy = ", ".join(f"{axis} = {n}" for axis, n in degrees.items() if n > 1) or "dp = 1"
@@ -188,7 +205,7 @@ def _training(a: Architecture, plan: Setup) -> str:
             f"train {a.kind} on temp {{",
             f"batch {8 * micro * plan.dp}  # sequences a step",
             f"microbatch {micro}  # of them at once, in each dp replica",
-            '# data "text.txt"  (bytes as tokens; without it, tokens come from the seed)',
+            _data(a),
             "optimizer adamw(lr = 3e-4, weight_decay = 0.1)", "clip 1.0", "lr_schedule warmup(100)",
             "dtype compute bf16, params f32, grads f32", f"recompute {plan.recompute}", f"parallel {strategy}", "}",
         ]

@@ -196,8 +196,8 @@ class Weights:
 
 
 def _prefix(family: Family, file: Checkpoint | Parts) -> str:
-    """The prefix of the file, by its embedding."""
-    theirs = family.by_name[EMBEDDING].theirs
+    """The prefix of the file, by the first tensor, which is its embedding."""
+    theirs = family.tensors[0].theirs
     return next((p for p in family.prefixes if p + theirs in file.shapes), family.prefixes[0])
 
 
