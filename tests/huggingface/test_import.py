@@ -104,6 +104,7 @@ def test_an_imported_program_is_canonical_and_known_by_its_names(name: str, tmp_
         "qwen2": "llama",
         "qwen3": "llama",
         "granite": "llama",
+        "mistral": "llama",
         "gemma": "llama",
         "gemma3_text": "gemma2",
     }.get(kind, "qwen_moe" if "qwen" in kind else kind)
@@ -156,7 +157,7 @@ def test_samples_use_the_names_that_an_import_does(sample: str) -> None:
         ({**QWEN2, "use_sliding_window": True, "sliding_window": None}, "model qwen2"),
         ({**QWEN2, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 2}, "seq = 16"),
         ({**QWEN2, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}, "seq = 8"),
-        ({**MISTRAL, "sliding_window": 8}, "seq = 8"),
+        ({**MISTRAL, "sliding_window": 8}, "attention(q, k, v, causal, window = 8)"),
         (LLAMA3, "rope(project(h, wq), theta = 100, factor = 8, low = 1, high = 4, original = 24)"),
         (
             {**LLAMA, "rope_theta": None, "rope_scaling": {"type": "linear", "factor": 2.0}},
@@ -170,8 +171,11 @@ def test_samples_use_the_names_that_an_import_does(sample: str) -> None:
         ({n: v for n, v in QWEN3.items() if n != "head_dim"}, "e = 128"),
         ({n: v for n, v in STABLELM.items() if n != "partial_rotary_factor"}, "width = 2"),
         ({**GPT_NEOX, "rotary_pct": 1.0}, "rope(q, theta = 500)"),
-        ({**PHI3, "sliding_window": 8}, "seq = 8"),
-        ({**MISTRAL, "sliding_window": 8}, "# Attention looks back on 8 positions there"),
+        ({**PHI3, "sliding_window": 8}, "attention(q, k, v, causal, window = 8)"),
+        (
+            {**MISTRAL, "sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"]},
+            "# Attention looks back on 8 positions there",
+        ),
     ],
 )
 def test_a_field_shows_in_the_program(config: dict[str, Any], says: str) -> None:
@@ -215,7 +219,12 @@ def test_defaults_of_mistral_are_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("config", "most"),
-    [(GPT2, 16), (OPT, 16), (LLAMA, 16), ({**MISTRAL, "sliding_window": 8}, 8)],
+    [
+        (GPT2, 16),
+        (OPT, 16),
+        (LLAMA, 16),
+        ({**QWEN2, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}, 8),
+    ],
     ids=["gpt2", "opt", "llama", "window"],
 )
 def test_a_sequence_is_as_long_as_is_asked_for_or_refused_with_the_longest(

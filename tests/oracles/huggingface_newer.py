@@ -20,7 +20,9 @@ GEMMAS = ("gemma", "gemma2", "gemma3_text")
 
 def is_newer(c: Config) -> bool:
     granite = c["model_type"] == "granite" and "embedding_multiplier" in c
-    return c["model_type"] in ("bloom", *GEMMAS) or granite or c.get("do_layer_norm_before") is False
+    return (
+        c["model_type"] in ("bloom", "mistral", *GEMMAS) or granite or c.get("do_layer_norm_before") is False
+    )
 
 
 def shapes(c: Config) -> Shapes:
@@ -31,7 +33,7 @@ def shapes(c: Config) -> Shapes:
 
 def logits(c: Config, t: Tensors, tokens: A) -> A:
     """The logits [tokens, vocabulary] of one sequence."""
-    own = {"bloom": _bloom, "opt": _opt, "granite": _granite}
+    own = {"bloom": _bloom, "opt": _opt, "granite": _granite, "mistral": _granite}
     return own.get(c["model_type"], _gemma)(c, t, tokens)
 
 
@@ -167,7 +169,7 @@ def _bloom(c: Config, t: Tensors, tokens: A) -> A:
 
 def _norms(c: Config) -> list[str]:
     pair = ["input_layernorm", "post_attention_layernorm"]
-    return pair if c["model_type"] in ("granite", "gemma") else [
+    return pair if c["model_type"] in ("granite", "mistral", "gemma") else [
         *pair, "pre_feedforward_layernorm", "post_feedforward_layernorm",
     ]  # fmt: skip
 
@@ -199,13 +201,15 @@ def _heads(c: Config, t: Tensors, p: str, h: A) -> list[list[A]]:
 
 
 def _granite(c: Config, t: Tensors, tokens: A) -> A:
-    eps, theta, share = c["rms_norm_eps"], c["rope_theta"], c["residual_multiplier"]
-    x = t["model.embed_tokens.weight"][tokens] * c["embedding_multiplier"]
+    """Granite, and Mistral, whose factors are those of Llama."""
+    eps, theta, share = c["rms_norm_eps"], c["rope_theta"], c.get("residual_multiplier", 1.0)
+    scale = c.get("attention_multiplier", (c["hidden_size"] // c["num_attention_heads"]) ** -0.5)
+    x = t["model.embed_tokens.weight"][tokens] * c.get("embedding_multiplier", 1.0)
     for i in range(c["num_hidden_layers"]):
         p = f"model.layers.{i}"
         q, k, v = _heads(c, t, f"{p}.self_attn", _rms(x, t[f"{p}.input_layernorm.weight"], eps))
         heads = [
-            _attend(_turn(q[j], theta), _turn(k[m], theta), v[m], c["attention_multiplier"])
+            _attend(_turn(q[j], theta), _turn(k[m], theta), v[m], scale, window=c.get("sliding_window") or 0)
             for j in range(len(q))
             for m in (j * len(k) // len(q),)
         ]
@@ -214,7 +218,7 @@ def _granite(c: Config, t: Tensors, tokens: A) -> A:
         gate = _linear(t, f"{p}.mlp.gate_proj", h)
         up = gate / (1 + np.exp(-gate)) * _linear(t, f"{p}.mlp.up_proj", h)
         x = x + share * _linear(t, f"{p}.mlp.down_proj", up)
-    return _rms(x, t["model.norm.weight"], eps) @ t["lm_head.weight"].T / c["logits_scaling"]
+    return _rms(x, t["model.norm.weight"], eps) @ t["lm_head.weight"].T / c.get("logits_scaling", 1.0)
 
 
 def _is_sliding(c: Config, i: int) -> bool:

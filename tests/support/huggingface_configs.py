@@ -122,6 +122,7 @@ ROTARY: dict[str, Config] = {
     "stablelm-parallel": {**STABLELM, "use_parallel_residual": True, "use_qkv_bias": False},
     "gpt_neox": GPT_NEOX,
     "gpt_neox-serial": {**GPT_NEOX, "use_parallel_residual": False, "hidden_act": "gelu_new", "rotary_pct": 1.0},
+    "mistral-window": {**MISTRAL, "sliding_window": 6},
     "opt-350m": OPT_350M, "granite": GRANITE_FACTORS, "bloom": BLOOM, "gemma": GEMMA, "gemma2": GEMMA2,
     "gemma3": GEMMA3, "phi3-groups": PHI3_GROUPS,
     "stablelm-normed": STABLELM_NORMED, "falcon": FALCON, "falcon-groups": FALCON_GROUPS,

@@ -23,8 +23,8 @@ def import_command(config: str, output: str | None, seq: int | None, as_json: bo
     """Turn CONFIG, the config.json of a Hugging Face checkpoint, into a .wsl file.
 
     GPT-2, OPT, GPT-NeoX (Pythia), GPT-J, Falcon, Llama to 3.3, Qwen2 to Qwen3, Phi-3, StableLM, Gemma, Granite, BLOOM,
-    BERT, ViT, mixtures of experts (Mixtral, OLMoE, Qwen), and Mistral within its window; what cannot be said exactly
-    is refused. The weights go to `wscc run --weights`.
+    Mistral, BERT, ViT and mixtures of experts (Mixtral, OLMoE, Qwen); what cannot be said exactly is refused. The
+    weights go to `wscc run --weights`.
     """
     fields = read_config(read_source(config, CONFIG))
     program = imported(fields, seq)

@@ -67,7 +67,8 @@ class Architecture:
     heads. `parallel`: the feed-forward part reads what attention reads, not what attention made; `shared`: by the same
     norm. `norms`: what ends the names of the two norms of a layer. `head_bias`: the head has a bias. `behind`: norms
     stand behind the parts of a layer, and none before the head. `table`: the width of the embedding, if it is projected
-    to `d` and back. `window`: the positions that attention looks back on, itself among them, if there is a limit.
+    to `d` and back. `window`: the positions that attention looks back on, itself among them, if there is a limit;
+    `everywhere`: in all layers.
     `padding`: the token whose row of the embedding gets no gradient in PyTorch, if there is one. `experts`: if there
     are any, `ffn` is the width of each. `alibi`: scores have slopes by distance, and no positions are learned.
     `unit`: norms scale by 1 + gain. `sandwich`: norms stand before and behind the parts of a layer. `kinds`: those of
@@ -103,6 +104,7 @@ class Architecture:
     table: int | None = None
     factors: Factors = Factors()
     window: int | None = None
+    everywhere: bool = False
     padding: int | None = None
     experts: Experts | None = None
     alibi: bool = False
@@ -127,7 +129,7 @@ class Architecture:
     @property
     def most_positions(self) -> int:
         """The longest sequence for which the program is exactly the model."""
-        return self.positions if self.window is None else min(self.positions, self.window)
+        return self.positions if self.window is None or self.everywhere else min(self.positions, self.window)
 
     @property
     def weights(self) -> int:

@@ -6,6 +6,7 @@ import re
 from math import sqrt
 
 from wscc.huggingface.architecture import Architecture
+from wscc.huggingface.setup import length
 
 
 def number(x: float) -> str:
@@ -124,6 +125,8 @@ def _unlearned(a: Architecture, w: str) -> list[str]:
 
 def _attention(a: Architecture) -> str:
     options = ", alibi" if a.alibi else ", window = window" if a.kinds else ""
+    if a.window is not None and length(a) > a.window:
+        options = f", window = {a.window}"
     cap = f", cap = {number(a.caps.scores)}" if a.caps.scores else ""
     return f"attention(q, k, v, causal{options}{cap})"
 

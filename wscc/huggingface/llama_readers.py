@@ -45,13 +45,17 @@ def _windowed(config: Config, a: Architecture) -> Architecture:
 
 
 def mistral(config: Config) -> Architecture:
-    """Llama without biases, with a window or without: where the sequence is no longer than the window, it is Llama."""
+    """Llama without biases, with a window or without."""
     for name in ("attention_bias", "mlp_bias"):
         config.only(name, False, "this model type has no biases")
-    window = window_of(config, default=4096)
-    if window is None and "sliding_attention" in layer_types(config):
+    window, kinds = window_of(config, default=4096), layer_types(config)
+    if window is None and "sliding_attention" in kinds:
         config.refuse("layer_types", "`layer_types` asks for a window, and `sliding_window` gives none")
-    return replace(gated(config, "mistral", frozenset(), kv_default=8), window=window)
+    return replace(
+        gated(config, "mistral", frozenset(), kv_default=8),
+        window=window,
+        everywhere="full_attention" not in kinds,
+    )
 
 
 def granite(config: Config) -> Architecture:
@@ -80,7 +84,7 @@ def phi3(config: Config) -> Architecture:
     vocab = config.size("vocab_size")
     a = gated(config, "phi3", frozenset(), part=1.0)
     eps, row = config.positive("rms_norm_eps", 1e-5), padding(config, 32000 if vocab > 32000 else None)
-    return replace(a, window=window, eps=eps, padding=row)
+    return replace(a, window=window, everywhere=True, eps=eps, padding=row)
 
 
 def stablelm(config: Config) -> Architecture:

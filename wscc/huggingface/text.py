@@ -107,7 +107,7 @@ def _opening(a: Architecture, plan: Setup, notes: tuple[str, ...]) -> str:
     lines += [
         f"# {line}" for note in notes for line in textwrap.wrap(f"{note[:1].upper()}{note[1:]}.", _WIDTH - 2)
     ]
-    if a.window is not None and a.window < a.positions:
+    if a.window is not None and length(a) <= a.window < a.positions:
         lines.append(
             f"# Attention looks back on {a.window} positions there, and on all here: the same for a `seq` up to that."
         )
