@@ -1,4 +1,4 @@
-"""What a family of models is: the names of its tensors in a checkpoint, and those of a program's parameters."""
+"""Families of models: the names of their tensors in a checkpoint, and of the parameters of a program."""
 
 from __future__ import annotations
 
