@@ -50,7 +50,11 @@ from wscc.huggingface.text import imported
 from wscc.ir.array import Kind
 
 PUBLISHED = sorted((CASES / "configs").glob("*.json"))
-LARGE = ("bloom-176b", "gemma2-9b")  # seconds to compile; small ones of their kind are trained elsewhere
+LARGE = (
+    "bloom-176b",
+    "gemma2-9b",
+    "qwen1.5-moe-a2.7b",
+)  # seconds to compile; small ones of their kind are trained elsewhere
 COUNTS: dict[str, Any] = json.loads((CASES / "parameters.json").read_text())
 
 
