@@ -138,5 +138,7 @@ class _Rewriter:
         size, _ = self.grown.get((procedure, value.name, dim % len(value.type.shape)), (0, 0))
         if not size:
             return op.attrs
-        neutral = {name: kind() for name, kind in op.definition.options.items()}
-        return tuple({**neutral, **dict(op.attrs), "limit": size}.items())
+        options = {name: kind() for name, kind in op.definition.options.items()}
+        names = [*op.definition.attrs, *options]
+        given = {**options, **dict(op.attrs), "limit": size}
+        return tuple((name, given[name]) for name in names)
