@@ -16,7 +16,7 @@ FLAGS: Final = frozenset({"accumulate", "causal", "renormalise"})
 WHOLE: Final = frozenset(
     {
         "channel", "peer", "route", "start", "q_start", "k_start", "e_start", "c_start", "capacity", "k", "limit",
-        "time", "width", "interleaved", "salt",
+        "time", "width", "interleaved", "salt", "window", "heads", "group", "h_start", "g_start",
     }
 )  # fmt: skip
 TEXTS: Final = frozenset({"axes", "side", "strides"})
@@ -62,9 +62,13 @@ def wrong_attributes(x: Instruction) -> Iterator[str]:
             )
         elif name == "rate" and not (isinstance(value, float) and 0 <= value < 1):
             yield f"`{x.opcode}` has rate={value}, no share below 1"
-        elif name in ("capacity", "k") and value == 0:
+        elif name in ("capacity", "k", "heads", "group", "cap") and value == 0:
             yield f"`{x.opcode}` has {name}=0"
-        elif name in ("channel", "limit", "capacity", "k") and isinstance(value, int) and value < 0:
+        elif (
+            name in ("channel", "limit", "capacity", "k", "window", "heads", "group")
+            and isinstance(value, int)
+            and value < 0
+        ):
             yield f"`{x.opcode}` has {name}={value}, which is negative"
 
 

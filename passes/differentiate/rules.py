@@ -289,6 +289,7 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "relu": _pointwise("relu_bwd"),
     "sigmoid": _pointwise("sigmoid_bwd"),
     "rsqrt": _pointwise("rsqrt_bwd"),
+    "soft_cap": _pointwise("soft_cap_bwd"),
     "swiglu": _pointwise("swiglu_bwd"),
     "layernorm": _norm("layernorm_bwd"),
     "rmsnorm": _norm("rmsnorm_bwd"),

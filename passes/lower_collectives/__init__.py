@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 from wscc.analysis.cost import DieRates
 from wscc.analysis.index_ranges import Coordinates, Run
 from wscc.analysis.op_axes import split_axes
+from wscc.analysis.sequence_dims import Positions, SequenceDims, sequence_factors
 from wscc.analysis.statement_accesses import buffers_of
 from wscc.diagnostics import Code, fail
 from wscc.ir.fabric import Buffer, FabricStmt, Kernel, Transfer
@@ -69,6 +70,7 @@ class LowerCollectives(Pass):
             raise fail(Code.OPTION, f"`allgather` is {choices}, not `{self.allgather}`")
         mesh = LogicalMesh(module.axes)
         coordinates = Coordinates(mesh, module.zigzag)
+        positions = SequenceDims.of(module).values if module.zigzag else {}
         args = {c.procedure: c.args for c, _ in calls(module.step)}
         storage = {a.name: a.storage or a.name for a in module.arrays}
         callers = _callers(module)
@@ -80,7 +82,9 @@ class LowerCollectives(Pass):
         def lowered(p: Procedure, chains: tuple[Chain, ...]) -> Procedure:
             listed = edges.arguments(p, args[p.name])
             bindings = _bindings(p, args[p.name], storage)
-            lowering = _ProcedureLowering(coordinates, algorithms, p, bindings, fast, edges, listed)
+            lowering = _ProcedureLowering(
+                coordinates, positions.get(p.name, {}), algorithms, p, bindings, fast, edges, listed
+            )
             return _on_dies(lowering.lower(chains), callers[p.name])
 
         def best(p: Procedure) -> Procedure:
@@ -147,10 +151,10 @@ class _ProcedureLowering:
     given place; those in `accumulated` are added to it."""
 
     def __init__(
-        self, coordinates: Coordinates, algorithms: Algorithms, procedure: Procedure, bindings: Bindings,
-        fast: Fast, edges: Edges, listed: dict[str, str],
+        self, coordinates: Coordinates, positions: Positions, algorithms: Algorithms, procedure: Procedure,
+        bindings: Bindings, fast: Fast, edges: Edges, listed: dict[str, str],
     ) -> None:  # fmt: skip
-        self.coordinates = coordinates
+        self.coordinates, self.positions = coordinates, positions
         self.mesh = mesh = coordinates.mesh
         self.algorithms = algorithms
         self.procedure = procedure
@@ -381,6 +385,8 @@ class _ProcedureLowering:
     def _runs(self, op: Op, factor: str) -> list[Run]:
         """The global coordinates of the local indices of a factor that no stream splits further."""
         coordinates = self._coordinates(op)
+        if coordinates.zigzag and factor not in sequence_factors(op, self.positions):
+            coordinates = replace(coordinates, zigzag=())  # widths and heads are in order
         # Positions of a sequence that were gathered keep their zigzag order.
         folded = next(iter(coordinates.zigzag), "")
         return coordinates.runs(split_axes(op, factor), op.sizes[factor], folded=folded)

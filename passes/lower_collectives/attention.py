@@ -43,19 +43,31 @@ class _Terms:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """One run of queries and one of keys."""
+    """One run of queries and one of keys. `heads`: the global coordinates of the first head of keys, and of the first
+    query head of its group."""
 
     queries: Run
     keys: Run
+    heads: tuple[Ints, Ints] = (0, 0)
+
+    @classmethod
+    def of(cls, s: OpInstance, t: _Terms, queries: Run, keys: Run) -> _Pair:
+        """The pair of an instance, whose heads are one run."""
+        starts = [s.start(f) for f in t.q[2:-1]] if dict(s.op.attrs).get("alibi") else []
+        h, g, *_ = (*starts, 0, 0)
+        return cls(queries, keys, (h, g))
 
     @property
     def starts(self) -> dict[str, KernelAttr]:
         """The attributes that tell a masking kernel its coordinates."""
         return {"q_start": self.queries.start, "k_start": self.keys.start}
 
-    def from_query(self, start: int) -> _Pair:
-        """The pair without the first `start` queries of the run."""
-        return replace(self, queries=replace(self.queries, start=plus(self.queries.start, start)))
+    def at(self, tile: Tile, t: _Terms) -> _Pair:
+        """The pair without the queries and heads of the run before those of a tile."""
+        queries = replace(self.queries, start=plus(self.queries.start, tile.start(t.q[1])))
+        first = [tile.start(f) for f in t.q[2:-1]]
+        h, g = (plus(x, n) for x, n in zip(self.heads, [*first, 0][:2], strict=True))
+        return replace(self, queries=queries, heads=(h, g))
 
 
 def _run_view(view: View, run: Run) -> View:
@@ -67,7 +79,8 @@ def _visible_where(s: OpInstance, pair: _Pair) -> Ints:
     """A mask of the dies of the instance on which some query of the pair sees some key."""
     if not s.op.attr("causal"):
         return s.where
-    return times_each(s.where, visible(pair.queries, pair.keys, s.build.mesh.count))
+    window = int(dict(s.op.attrs).get("window", 0))
+    return times_each(s.where, visible(pair.queries, pair.keys, s.build.mesh.count, window))
 
 
 _TileLowering = Callable[[OpInstance, _Terms, _Pair, Scratch], None]
@@ -83,7 +96,7 @@ def _pair_by_pair(s: OpInstance, lower: _TileLowering) -> None:
     t = _Terms.of(s.rule)
     for queries in s.runs(t.q[1]):
         for n, keys in enumerate(s.runs(t.k[1])):
-            pair = _Pair(queries, keys)
+            pair = _Pair.of(s, t, queries, keys)
             accumulate = s.accumulate[0] or n > 0
             where = _visible_where(s, pair) if accumulate else s.where
             if where != 0:
@@ -104,7 +117,7 @@ def _tile_by_tile(s: OpInstance, t: _Terms, pair: _Pair, lower: _TileLowering) -
     masked = Masked(s)
     scratch = Scratch(s.build)
     for tile in _tiles(s, t):
-        lower(tile.of(s), t, pair.from_query(tile.start(t.q[1])), scratch)
+        lower(tile.of(s), t, pair.at(tile, t), scratch)
     masked.close()
 
 
@@ -119,7 +132,7 @@ def _score_dtype(s: OpInstance) -> DType:
 
 
 def _attend_tile(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) -> None:
-    scores = _scores(s, t, scratch)
+    scores = _biased(s, t, pair, _capped(s, _scores(s, t, scratch), scratch))
     out, *stats = (
         scratch.like(w, f"{r.name}.part") if s.accumulate[0] else w
         for w, r in zip(s.writes, s.op.results, strict=True)
@@ -143,7 +156,7 @@ def attention_bwd(s: OpInstance) -> None:
         keys_started = False
         # The latest queries come first: they see most keys, and a visible pair starts the sums.
         for queries in reversed(s.runs(t.q[1])):
-            pair = _Pair(queries, keys)
+            pair = _Pair.of(s, t, queries, keys)
             accumulate_q = s.accumulate[0] or queries.local in queries_started
             accumulate_k = s.accumulate[1] or keys_started
             where = _visible_where(s, pair) if accumulate_q else s.where
@@ -182,25 +195,30 @@ def _attend_bwd(s: OpInstance, t: _Terms, pair: _Pair) -> None:
         adds = any(tile.start(f) > 0 for f in t.q if f not in t.k)
         accumulate = s.accumulate[0], s.accumulate[1] or adds, s.accumulate[2] or adds
         tile_instance = replace(tile.of(s), accumulate=accumulate)
-        _attend_bwd_tile(tile_instance, t, pair.from_query(tile.start(t.q[1])), scratch)
+        _attend_bwd_tile(tile_instance, t, pair.at(tile, t), scratch)
     masked.close()
 
 
 def _attend_bwd_tile(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) -> None:
     q, k, _, _, _, _, do, *_ = s.reads
     dq, dk, dv = s.writes
-    probs = _probs(s, t, pair, scratch)
+    products = _scores(s, t, scratch)
+    probs = _probs(s, t, pair, products, scratch)
     gemm(s.build, probs, t.scores, do, t.q, dv, t.k, accumulate=s.accumulate[2])
     grad = _grad_of_probs(s, t, probs, scratch)
     delta = _delta(s, t, probs, grad, scratch)
     s.build.kernel("softmax_bwd", [grad], [probs, grad, delta], {"scale": _scale(s.op)})
+    if cap := _cap(s.op):
+        s.build.kernel("soft_cap_bwd", [grad], [products, grad], {"cap": cap})
     gemm(s.build, grad, t.scores, k, t.k, dq, t.q, accumulate=s.accumulate[0])
     gemm(s.build, grad, t.scores, q, t.q, dk, t.k, accumulate=s.accumulate[1])
 
 
-def _probs(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) -> View:
-    """Probabilities P of a tile, [b, h.., q, k], recomputed."""
-    probs = _scores(s, t, scratch)
+def _probs(s: OpInstance, t: _Terms, pair: _Pair, products: View, scratch: Scratch) -> View:
+    """Probabilities P of a tile, [b, h.., q, k], recomputed from its scaled products; in their place if no cap needs
+    them again."""
+    probs = _capped(s, products, scratch)
+    _biased(s, t, pair, probs)
     attrs = _mask(s.op, pair)
     s.build.kernel("probs", [probs], [probs, *_heads_first(s.reads[4:6], s.rule.ins[4:6], t)], attrs)
     return probs
@@ -281,7 +299,7 @@ def attention_row_sums(s: OpInstance) -> None:
 
 def _sum_rows_of_tile(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) -> None:
     (sums,) = s.writes
-    probs = _probs(s, t, pair, scratch)
+    probs = _probs(s, t, pair, _scores(s, t, scratch), scratch)
     grad = _grad_of_probs(s, t, probs, scratch)
     part = scratch.like(sums, f"{s.op.results[0].name}.part") if s.accumulate[0] else sums
     s.build.kernel("rowdot", _heads_first([part], s.rule.outs, t), [probs, grad])
@@ -296,11 +314,33 @@ def _scores(s: OpInstance, t: _Terms, scratch: Scratch) -> View:
     return out
 
 
+def _cap(op: Op) -> float:
+    return float(dict(op.attrs).get("cap", 0.0))
+
+
+def _capped(s: OpInstance, products: View, scratch: Scratch) -> View:
+    """Scores that are capped, in a place of their own; the products themselves where nothing is."""
+    if not (cap := _cap(s.op)):
+        return products
+    out = scratch.like(products, f"{s.op.results[0].name}.capped")
+    s.build.kernel("soft_cap", [out], [products], {"cap": cap})
+    return out
+
+
+def _biased(s: OpInstance, t: _Terms, pair: _Pair, scores: View) -> View:
+    """The scores, to which each head has added its slope times the distance (ALiBi)."""
+    if heads := int(dict(s.op.attrs).get("alibi", 0)):
+        group = s.op.sizes[t.q[3]] if len(t.q) == 5 else 1
+        starts: dict[str, KernelAttr] = {"h_start": pair.heads[0], "g_start": pair.heads[1], **pair.starts}
+        s.build.kernel("alibi", [scores], [scores], {"heads": heads, "group": group, **starts})
+    return scores
+
+
 def _mask(op: Op, pair: _Pair) -> dict[str, KernelAttr]:
     """The attributes of a kernel that hides keys: from queries before them, and those from `limit` on from all."""
     given = dict(op.attrs)
-    limit = {"limit": given["limit"]} if "limit" in given else {}
-    return {"causal": given["causal"], **pair.starts, **limit}
+    hidden: dict[str, KernelAttr] = {name: given[name] for name in ("limit", "window") if name in given}
+    return {"causal": given["causal"], **pair.starts, **hidden}
 
 
 def _scale(op: Op) -> float:

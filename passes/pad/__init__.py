@@ -136,4 +136,9 @@ class _Rewriter:
         place, dim = op.definition.limits
         value = (*op.operands, *op.results)[place]
         size, _ = self.grown.get((procedure, value.name, dim % len(value.type.shape)), (0, 0))
-        return tuple({**dict(op.attrs), "limit": size}.items()) if size else op.attrs
+        if not size:
+            return op.attrs
+        options = {name: kind() for name, kind in op.definition.options.items()}
+        names = [*op.definition.attrs, *options]
+        given = {**options, **dict(op.attrs), "limit": size}
+        return tuple((name, given[name]) for name in names)

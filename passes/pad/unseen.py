@@ -48,7 +48,7 @@ def _whole(op: Op, factor: str) -> bool:
 
 _BY_POSITION: Final = (
     "matmul", "add", "sub", "mul", "scale", "cast", "split", "stack", "sum", "gelu", "gelu_erf", "relu", "sigmoid",
-    "swiglu", "rope",
+    "soft_cap", "swiglu", "rope",
 )  # fmt: skip
 # Forward ops without an entry, those of a user's own too, show their pads.
 UNSEEN: Final[dict[str, Callable[[Op, str], bool]]] = {

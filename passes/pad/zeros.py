@@ -62,6 +62,7 @@ KEEPS: Final[dict[str, Callable[[Op, str], bool]]] = {
     "gelu": _always,
     "gelu_erf": _always,
     "relu": _always,
+    "soft_cap": _always,
     "swiglu": _always,
     "rmsnorm": _positive_eps,
     "rope": _always,

@@ -147,7 +147,8 @@ IN_PLACE = (
     ("sgd", 0, 0), ("gelu_bwd", 0, 1),
     ("layernorm", 0, 0), ("layernorm_bwd", 0, 2), ("swiglu", 0, 1), ("rope", 0, 0), ("tick", 0, 0),
     ("sumexp_bwd", 0, 0), ("nll", 0, 2), ("gelu", 0, 0), ("relu_bwd", 0, 1), ("rmsnorm", 0, 0),
-    ("swiglu_bwd", 0, 0), ("swiglu_bwd", 1, 1), ("scale", 0, 0),
+    ("swiglu_bwd", 0, 0), ("swiglu_bwd", 1, 1), ("scale", 0, 0), ("alibi", 0, 0), ("soft_cap", 0, 0),
+    ("soft_cap_bwd", 0, 1),
 )  # fmt: skip
 
 

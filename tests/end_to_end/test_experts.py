@@ -39,6 +39,13 @@ def test_a_mixture_equals_one_device(parallel: str, tmp_path: Path) -> None:
     assert found.what == EQUAL, found.why
 
 
+@pytest.mark.parametrize("parallel", ["ep = 2, sp = 2", "dp = 2, ep = 2, tp = 2"])
+def test_dropout_is_the_same_wherever_experts_are(parallel: str, tmp_path: Path) -> None:
+    dropped = text(parallel).replace("h = rmsnorm(x, g)", "h = dropout(rmsnorm(x, g), rate = 0.2)")
+    found = verdict(dropped, tmp_path, mask="uneven", reported=False)
+    assert found.what == EQUAL, found.why
+
+
 @pytest.mark.parametrize("capacity", ["", ", capacity = 0.3", ", capacity = 2"])
 def test_slots_may_be_few_or_enough_for_all(capacity: str, tmp_path: Path) -> None:
     found = verdict(text("ep = 2", capacity=capacity, flag="", micro=2), tmp_path, reported=False)

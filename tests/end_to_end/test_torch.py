@@ -67,7 +67,31 @@ LLAMA = """
   param gf : [d] init ones
   param head : [d, vocab] init normal(0.3)
   loss cross_entropy(rmsnorm(x, gf) @ head, labels)"""
-TEXTS = {"gpt": GPT, "llama": LLAMA}
+# Both kinds of layer in turn: slopes by distance, then capped scores of near positions (as Gemma 2).
+BIASED = """
+  x = embedding(tokens, wte) * 4
+  repeat 3 as block {
+    param g1 : [d] init normal(0.1)     param g2 : [d] init normal(0.1)
+    param wq : [d, kv, heads / kv, e] init normal(0.3)
+    param wk : [d, kv, e] init normal(0.3)
+    param wv : [d, kv, e] init normal(0.3)
+    param wo : [kv, heads / kv, e, d] init normal(0.3)
+    h = rmsnorm(x, 1 + g1)
+    y = attention(project(h, wq), project(h, wk), project(h, wv), causal, alibi)
+    x = x + rmsnorm(project(y, wo), 1 + g2)
+    param wq2 : [d, heads, e] init normal(0.9)
+    param wk2 : [d, heads, e] init normal(0.9)
+    param wo2 : [heads, e, d] init normal(0.3)
+    y = attention(project(x, wq2), project(x, wk2), project(x, wk2), causal, window = 3, cap = 0.7)
+    x = x + project(y, wo2)
+    param w1 : [d, f] init normal(0.3)
+    param w3 : [d, f] init normal(0.3)
+    param w2 : [f, d] init normal(0.3)
+    x = x + (gelu(x @ w1) * (x @ w3)) @ w2
+  }
+  param gf : [d] init ones
+  loss cross_entropy(soft_cap(rmsnorm(x, 2 - gf) @ transpose(wte), cap = 1.5), labels)"""
+TEXTS = {"gpt": GPT, "llama": LLAMA, "biased": BIASED}
 
 # `eps` keeps gradients that are exactly zero (the keys' biases) from being noise divided by itself.
 TEXT = """
@@ -158,7 +182,7 @@ def in_torch(
         ("pp = 2, dp = 2, sp = 2 zero 3", "adamw, groups"),
     ],
 )
-@pytest.mark.parametrize("model", ["gpt", "llama"])
+@pytest.mark.parametrize("model", TEXTS)
 def test_training_equals_pytorch(model: str, parallel: str, optimizer: str, tmp_path: Path) -> None:
     path = tmp_path / "m.wsl"
     path.write_text(TEXT.format(body=TEXTS[model], parallel=parallel, optimizer=OPTIMIZERS[optimizer]))

@@ -171,3 +171,17 @@ def test_pieces_of_a_single_position_see_themselves() -> None:
     assert order_of(module) == ("sp",)
     check = judged(module, reference(gpt, shape, "adamw"))
     assert check.ok, check
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [ATTENTION.replace("{causal}", ", causal, alibi, window = 6"), "x = x + dropout(gelu(x), rate = 0.3)"],
+    ids=["heads", "widths"],
+)
+def test_only_positions_are_in_zigzag_not_what_else_has_coordinates(layer: str, tmp_path: Path) -> None:
+    """Slopes of heads and masks of widths are those of one device where the sequence lies in zigzag."""
+    both = f"{ATTENTION.replace('{causal}', ', causal')}\n{layer}"
+    found = verdict(
+        Program(degrees={"sp": 2}, layer=both, seq=16, micro=1, tile=1).text, tmp_path, reported=False
+    )
+    assert found.what == EQUAL, found.why

@@ -351,7 +351,8 @@ def test_every_operation_of_the_design_can_be_called() -> None:
     param w : [d, d] init ones  param g : [d] init ones
     x = embedding(tokens, w)
     q, k, v = split(x)
-    x = attention(q, k, v, causal) + attention(q, k, v) - x * x / x
+    x = attention(q, k, v, causal, alibi, window = 4, cap = 20) + attention(q, k, v) - x * x / x
+    x = soft_cap(x, cap = 30) + 2 - x
     x = layernorm(x, g, g, eps = 1e-6) @ transpose(w)
     x = mean(concat(x, x)) + first(dropout(x, rate = 0.1))
     x = rmsnorm(gelu(relu(gelu_erf(x)))) + weigh(x, project(sigmoid(x), g))

@@ -96,6 +96,16 @@ PIECES: Final[dict[str, Piece]] = {
     ),
     "gqa_rope": Piece(_GQA.format(rope="rope", norm="rmsnorm(x, {g})", causal=", causal")),
     "gqa_full": Piece(_GQA.format(rope="rope", norm="x", causal="")),
+    "gqa_windowed": Piece(
+        _GQA.format(rope="rope", norm="rmsnorm(x, 1 + {g})", causal=", causal, window = 3")
+    ),
+    "gqa_capped": Piece(_GQA.format(rope="", norm="x", causal=", cap = 0.5")),
+    "gqa_alibi": Piece(_GQA.format(rope="", norm="x", causal=", causal, alibi")),
+    "mha_alibi": Piece(
+        "q, k, v = split(project(x, {wqkv}))\n"
+        "    x = x + project(attention(q, k, v, causal, alibi, window = 5, cap = 2), {wo})"
+    ),
+    "geglu": Piece("x = x + soft_cap(gelu(x @ {w}) * (x @ {u}) @ {v}, cap = 1.5)"),
     "gqa_plain": Piece(_GQA.format(rope="", norm="rmsnorm(x, {g})", causal=", causal")),
     "block": Piece("x = x + mlp(x, d, f)", hidden=("w", "v")),
     "edges": Piece("x = x + spmm(pairs, x @ {w}, mean) @ {v}"),

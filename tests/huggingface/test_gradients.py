@@ -19,7 +19,7 @@ from tests.support.compile_once import programs_once  # noqa: F401
 from tests.support.huggingface_configs import ROTARY
 
 pytestmark = pytest.mark.usefixtures("programs_once")
-RATE, STEP = 0.5, 1e-5
+RATE, STEP = 0.5, 2e-6
 
 
 @pytest.mark.parametrize("name", ROTARY)
@@ -34,6 +34,8 @@ def test_the_loss_and_the_gradient_of_every_tensor_are_those_of_the_definition(
     text = path.read_text().replace("adamw(lr = 3e-4, weight_decay = 0.1)", f"sgd(lr = {RATE})")
     path.write_text(text.replace("clip 1.0", "").replace("lr_schedule warmup(100)", ""))
     before = {n: x.astype(np.float64) for n, x in hf.random_checkpoint(config).items()}
+    if name == "opt-350m":  # rows for padding, which are saved as zeros
+        before["model.decoder.embed_positions.weight"][:2] = 0
     save_file(before, "model.safetensors")
     degrees = ("sp=2,tp=2", "dp=2,tatp=2")[list(ROTARY).index(name) % 2]
     (loss,) = run(

@@ -1,6 +1,6 @@
 """Models as Hugging Face defines them: the tensors of a checkpoint, and its loss, in plain NumPy.
 
-GPT-2, OPT, Llama and Qwen2 are here, others with rotary positions in `huggingface_rotary` and `huggingface_later`.
+GPT-2, OPT, Llama and Qwen2 are here, others in `huggingface_rotary`, `huggingface_later` and `huggingface_newer`.
 
 Written from the definitions of `transformers` and sharing nothing with `wscc`: shapes and names are spelled out, a
 head is cut out of a row of `hidden_size` numbers, positions are turned by `rotate_half`.
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tests.oracles import huggingface_later as later
+from tests.oracles import huggingface_newer as newer
 from tests.oracles import huggingface_rotary as rotary
 
 A = np.ndarray
@@ -23,6 +24,8 @@ Config = dict[str, Any]
 def shapes(c: Config) -> dict[str, tuple[int, ...]]:
     """The shapes of all tensors that `save_pretrained` of the model with a language head writes, by name."""
     families = {"gpt2": _gpt2_shapes, "opt": _opt_shapes, "llama": _llama_shapes, "qwen2": _llama_shapes}
+    if newer.is_newer(c):
+        return newer.shapes(c)
     if later.is_later(c):
         return later.shapes(c)
     if c["model_type"] in rotary.SHAPES or "rope_scaling" in c:
@@ -113,6 +116,8 @@ def random_checkpoint(c: Config, seed: int = 0) -> dict[str, A]:
 def loss(c: Config, tensors: dict[str, A], tokens: A) -> float:
     """The mean cross entropy of one sequence [tokens], each token predicting the next, in float64."""
     t = {name: x.astype(np.float64) for name, x in tensors.items()}
+    if newer.is_newer(c):
+        return _cross_entropy(newer.logits(c, t, tokens[:-1]), tokens)
     if later.is_later(c):
         return _cross_entropy(later.logits(c, t, tokens[:-1]), tokens)
     if c["model_type"] in rotary.SHAPES or "rope_scaling" in c:

@@ -184,11 +184,15 @@ def _dropout(rng: Rng) -> Case:
     return Case((x, keys), (0.4, 3, 19, "8,1"), (dropped(x, keys, 0.4, 3, 19, [8, 1]),))
 
 
-def visible(q: int, k: int, causal: bool, q_start: int, k_start: int, limit: int = 0) -> Array:
+def visible(
+    q: int, k: int, causal: bool, q_start: int, k_start: int, limit: int = 0, window: int = 0
+) -> Array:
     return np.array(
         [
             [
-                (not causal or k_start + j <= q_start + i) and (not limit or k_start + j < limit)
+                (not causal or k_start + j <= q_start + i)
+                and (not limit or k_start + j < limit)
+                and (not window or (q_start + i) - (k_start + j) < window)
                 for j in range(k)
             ]
             for i in range(q)
@@ -236,6 +240,29 @@ def _probs_below(rng: Rng, *limit: int) -> Case:
     level, total = np.where(np.isinf(m), 0, m)[..., None], np.where(z == 0, 1, z)[..., None]
     p = np.exp(s - level) / total * visible(4, 5, True, 1, 2, *limit)
     return Case((s, m, z), (True, 1, 2, *limit), (p,))
+
+
+def _alibi(heads: int, slopes: list[float], group: int, h_start: int, g_start: int) -> Callable[[Rng], Case]:
+    """The slopes are those that the authors' code prints for so many heads."""
+
+    def case(rng: Rng) -> Case:
+        x = normal(rng, 2, 2, 2, 3, 4)
+        y = x.copy()
+        for h, g, q, k in np.ndindex(2, 2, 3, 4):
+            y[:, h, g, q, k] -= slopes[(h_start + h) * group + g_start + g] * ((5 + q) - (2 + k))
+        return Case((x,), (heads, group, h_start, g_start, 5, 2), (y,))
+
+    return case
+
+
+def _soft_cap(rng: Rng) -> Case:
+    x = 3 * normal(rng, 2, 5)
+    return Case((x,), (2.5,), (2.5 * (np.exp(0.8 * x) - 1) / (np.exp(0.8 * x) + 1),))
+
+
+def _soft_cap_bwd(rng: Rng) -> Case:
+    x, dy = 3 * normal(rng, 2, 5), normal(rng, 2, 5)
+    return Case((x, dy), (2.5,), (dy / np.cosh(x / 2.5) ** 2,))
 
 
 def _rowmean(rng: Rng) -> Case:
@@ -434,9 +461,18 @@ CASES: dict[str, tuple[Callable[[Rng], Case], ...]] = {
         _softmax(True, 3, 2, 4),
         _softmax(False, 0, 8, 8),
         _softmax(False, 0, 0, 5),
+        _softmax(True, 3, 1, 0, 2),
+        _softmax(True, 9, 1, 5, 6),
+        _softmax(True, 9, 0, 0, 3),
     ),
+    "alibi": (
+        _alibi(8, [2.0**-n for n in range(1, 9)], 4, 0, 1),
+        _alibi(6, [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3], 2, 1, 0),
+    ),
+    "soft_cap": (_soft_cap,),
+    "soft_cap_bwd": (_soft_cap_bwd,),
     "merge": (_merge,),
-    "probs": (_probs(), _probs(4)),
+    "probs": (_probs(), _probs(4), _probs(0, 2)),
     "rowmean": (_rowmean,),
     "softmax_bwd": (_softmax_bwd,),
     "rowmax": (_rowmax,),

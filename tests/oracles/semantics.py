@@ -30,7 +30,21 @@ def hidden(s: A, attrs: dict[str, Any]) -> A:
     q = attrs["q_start"] + np.arange(s.shape[-2])[:, None]
     k = attrs["k_start"] + np.arange(s.shape[-1])[None]
     future = (k > q) if attrs["causal"] else np.zeros(s.shape[-2:], bool)
-    return future | ((k >= attrs["limit"]) if attrs.get("limit") else False)
+    behind = (k <= q - attrs["window"]) if attrs.get("window") else False
+    return future | behind | ((k >= attrs["limit"]) if attrs.get("limit") else False)
+
+
+def alibi(x: A, a: dict[str, Any]) -> A:
+    """Slopes by interleaving: of n heads those of the power of two below, then the odd places of the next one."""
+    power = 2 ** int(np.floor(np.log2(a["heads"])))
+    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    slopes += [2 ** (-4 * (2 * i + 1) / power) for i in range(power)]
+    groups = x.reshape(*x.shape[:2], -1, *x.shape[-2:])
+    h, g = np.indices(groups.shape[1:3])
+    own = np.array([*slopes, 0.0])[np.minimum((a["h_start"] + h) * a["group"] + a["g_start"] + g, 2 * power)]
+    q = a["q_start"] + np.arange(x.shape[-2])[:, None]
+    far = a["k_start"] + np.arange(x.shape[-1]) - q
+    return (groups + own[..., None, None] * far).reshape(x.shape)
 
 
 def softmax(s: A, attrs: dict[str, Any]) -> list[A]:
@@ -202,6 +216,9 @@ MEANINGS: Final[dict[str, Callable[[list[A], list[A], dict[str, Any]], Any]]] = 
     "rmsnorm": lambda r, o, a: [norm_parts(r[0], a["eps"], False)[0] * r[1]],
     "rmsnorm_bwd": lambda r, o, a: norm_bwd(*r, a["eps"], False),
     "rope": lambda r, o, a: [rope(r[0], a)],
+    "alibi": lambda r, o, a: [alibi(r[0], a)],
+    "soft_cap": lambda r, o, a: [a["cap"] * np.tanh(r[0] / a["cap"])],
+    "soft_cap_bwd": lambda r, o, a: [r[1] * (1 - np.tanh(r[0] / a["cap"]) ** 2)],
     "softmax": lambda r, o, a: softmax(r[0], a),
     "merge": lambda r, o, a: merge(*r),
     "probs": lambda r, o, a: [probs(*r, hidden(r[0], a))],

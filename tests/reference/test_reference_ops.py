@@ -243,6 +243,8 @@ _SLOTS = np.array([[[0, 2], [1, 4], [3, -1], [5, -2]], [[2, 0], [-3, 1], [4, 3],
 PART: dict[str, Attr] = {
     "theta": 50.0, "sign": 1.0, "width": 6, "factor": 8.0, "low": 1.0, "high": 4.0, "original": 24.0, "interleaved": 0,
 }  # fmt: skip
+ALIBI = MHA.replace(" h", " h@")
+OPTIONS: dict[str, Attr] = {"causal": True, "scale": 0.7, "limit": 0, "window": 0, "cap": 0.0, "alibi": 0}
 CASES = [
     Case("matmul", "b s k, k n -> b s n", [(2, 3, 4), (4, 5)]),
     Case("matmul", "b s k, v k -> b s v", [(2, 3, 4), (5, 4)]),
@@ -285,6 +287,9 @@ CASES = [
     Case("attention", MHA, [_Q, (2, 5, 2, 4), (2, 5, 2, 4)], {"causal": False, "scale": 0.7}),
     Case("attention", GQA, [(2, 3, 2, 3, 4), _K, _K], {"causal": True, "scale": 0.5}),
     Case("attention", MHA, [_Q, (2, 5, 2, 4), (2, 5, 2, 4)], {"causal": False, "scale": 0.7, "limit": 3}),
+    Case("attention", MHA, [_Q, _K, _K], {**OPTIONS, "window": 2, "cap": 1.5}),
+    Case("attention", ALIBI, [_Q, _K, _K], {**OPTIONS, "alibi": 2}),
+    Case("soft_cap", "b f -> b f", [(3, 7)], {"cap": 0.8}),
     Case("rowmax", "b s v@ -> b s", [(2, 3, 5)], {"limit": 4}),
     Case("sumexp", "b s v@, b s -> b s", [(2, 3, 5), (2, 3)], {"limit": 4}),
     Case("sumexp", "b s v@, b s -> b s", [(2, 3, 5), (2, 3)], {"limit": 0}),

@@ -27,7 +27,9 @@ from wscc.machine.wafer import Wafer, dead_link
 _OPCODES: Final = sorted(set(INSTRUCTIONS) - {"post", "send", "wait"})
 _ATTR_TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("start", "q_start", "k_start", "limit", "warmup", "decay", "time"), int),
-    **dict.fromkeys(("e_start", "c_start", "capacity", "k", "salt"), int),
+    **dict.fromkeys(
+        ("e_start", "c_start", "capacity", "k", "salt", "window", "heads", "group", "h_start", "g_start"), int
+    ),
     **dict.fromkeys(("accumulate", "causal", "renormalise"), bool),
 }
 

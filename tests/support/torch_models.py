@@ -46,6 +46,27 @@ def llama(w: Weights, tokens: torch.Tensor) -> torch.Tensor:
     return F.rms_norm(x, x.shape[-1:], w["gf"], eps=1e-5) @ w["head"]
 
 
+def biased(w: Weights, tokens: torch.Tensor) -> torch.Tensor:
+    """Gains of 1 + g, four heads with the slopes of ALiBi, then scores that are capped and see three positions."""
+    x = 4 * F.embedding(tokens, w["wte"])
+    far = torch.arange(x.shape[1])[:, None] - torch.arange(x.shape[1])
+    slopes = torch.tensor([0.25, 0.0625, 0.015625, 0.00390625], dtype=x.dtype).reshape(2, 2, 1, 1)
+    for p in _layers(w):
+        h = F.rms_norm(x, x.shape[-1:], 1 + p["g1"], eps=1e-5)
+        q, k = torch.einsum("bsd,dkge->bkgse", h, p["wq"]), torch.einsum("bsd,dke->bkse", h, p["wk"])
+        scores = torch.einsum("bkgse,bkte->bkgst", q, k) / q.shape[-1] ** 0.5 - slopes * far
+        shares = scores.masked_fill(far < 0, -torch.inf).softmax(-1)
+        y = torch.einsum("bkgst,btd,dke,kgef->bsf", shares, h, p["wv"], p["wo"])
+        x = x + F.rms_norm(y, x.shape[-1:], 1 + p["g2"], eps=1e-5)
+        q, k = (torch.einsum("bsd,dhe->bhse", x, p[n]) for n in ("wq2", "wk2"))
+        scores = 0.7 * (q @ k.mT / q.shape[-1] ** 0.5 / 0.7).tanh()
+        shares = scores.masked_fill((far < 0) | (far > 2), -torch.inf).softmax(-1)
+        x = x + torch.einsum("bhst,bhte,hed->bsd", shares, k, p["wo2"])
+        x = x + (F.gelu(x @ p["w1"], approximate="tanh") * (x @ p["w3"])) @ p["w2"]
+    x = F.rms_norm(x, x.shape[-1:], 2 - w["gf"], eps=1e-5)
+    return 1.5 * (x @ w["wte"].T / 1.5).tanh()
+
+
 def _rotated(x: torch.Tensor) -> torch.Tensor:
     """`x cos + rotate_half(x) sin` over positions (the last but one dimension)."""
     half = x.shape[-1] // 2

@@ -115,18 +115,25 @@ def computed_fraction(op: Op, sharded: Module) -> Fraction:
     """The fraction of an op's work that dies compute under a causal mask; 1 for an op without one.
 
     Of T shards of keys, query shard i sees the first i + 1: (T + 1) / 2T. In zigzag, two pieces of queries see two
-    pieces of each other shard together, and three of their own: (2T + 1) / 4T.
+    pieces of each other shard together, and three of their own: (2T + 1) / 4T. Fewer where a window ends before the
+    first ones.
     """
     if not op.definition.positional or not op.attr("causal"):
         return Fraction(1)
     queries = split_axes(op, op.rule.ins[0][1])
     if queries and queries[0] in sharded.zigzag:
-        shards = sharded.sizes[queries[0]]
-        return Fraction(2 * shards + 1, 4 * shards)
+        return _seen(op, 2 * sharded.sizes[queries[0]])
     if op.stream is None or op.stream.factor != op.rule.ins[1][1]:
         return Fraction(1)
-    shards = sharded.sizes[op.stream.axis]
-    return Fraction(shards + 1, 2 * shards)
+    return _seen(op, sharded.sizes[op.stream.axis])
+
+
+def _seen(op: Op, pieces: int) -> Fraction:
+    """The part of the pairs of pieces of a sequence in which some query sees some key."""
+    size, window = op.sizes[op.rule.ins[1][1]] // pieces, int(dict(op.attrs).get("window", 0))
+    # Of the last key of a piece, the first query `back` pieces later is (back - 1) size + 1 positions ahead.
+    seen = [back for back in range(pieces) if not window or back == 0 or (back - 1) * size + 1 < window]
+    return Fraction(sum(pieces - back for back in seen), pieces * pieces)
 
 
 def model_flops(graph: Module) -> int:

@@ -73,11 +73,22 @@ class Coordinates:
 
 def last_coordinate(run: Run, die: int) -> int:
     """The last global coordinate of a run on a die."""
-    start = run.start if isinstance(run.start, int) else run.start[die]
-    return start + run.size - 1
+    return _first(run, die) + run.size - 1
 
 
-def visible(queries: Run, keys: Run, dies: int) -> Ints:
-    """A mask by die: 1 where some query of a run may see some key of a run under a causal mask."""
-    first = [keys.start if isinstance(keys.start, int) else keys.start[i] for i in range(dies)]
-    return per_die(int(first[i] <= last_coordinate(queries, i)) for i in range(dies))
+def visible(queries: Run, keys: Run, dies: int, window: int = 0) -> Ints:
+    """A mask by die: 1 where some query of a run may see some key of a run under a causal mask, of `window` positions
+    if that is not 0."""
+    return per_die(
+        int(_first(keys, i) <= last_coordinate(queries, i) and not _is_behind(queries, keys, i, window))
+        for i in range(dies)
+    )
+
+
+def _is_behind(queries: Run, keys: Run, die: int, window: int) -> bool:
+    """Whether all keys lie behind the window of every query."""
+    return window > 0 and last_coordinate(keys, die) <= _first(queries, die) - window
+
+
+def _first(run: Run, die: int) -> int:
+    return run.start if isinstance(run.start, int) else run.start[die]

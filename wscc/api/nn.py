@@ -55,10 +55,20 @@ def project(x: Operand, weight: Operand) -> Expression:
     return called("project", x, weight)
 
 
-def attention(q: Operand, k: Operand, v: Operand, *, causal: bool = False) -> Expression:
+def attention(
+    q: Operand, k: Operand, v: Operand, *, causal: bool = False, window: int | None = None, cap: float | None = None,
+    alibi: bool = False,
+) -> Expression:  # fmt: skip
     """Softmax attention scaled by 1 / sqrt(e): `q` `[b, s, h, e]` (or `[b, s, h, g, e]`), `k`, `v` `[b, s, h, e]`;
-    the result has the shape of `q`."""
-    return called("attention", q, k, v, *(["causal"] if causal else []))
+    the result has the shape of `q`. `window`: a position sees so many, itself the last; `cap`: scores s are
+    cap tanh(s / cap); `alibi`: each head adds a slope of its own times the distance. The first and last are causal."""
+    flags = [name for name, on in (("causal", causal), ("alibi", alibi)) if on]
+    return called("attention", q, k, v, *flags, **_options(window=window, cap=cap))
+
+
+def soft_cap(x: Operand, *, cap: float) -> Expression:
+    """cap tanh(x / cap) of `x` `[*]`, element by element: `[*]`."""
+    return called("soft_cap", x, cap=cap)
 
 
 def gelu(x: Operand) -> Expression:

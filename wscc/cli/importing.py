@@ -22,9 +22,9 @@ from wscc.huggingface.text import imported
 def import_command(config: str, output: str | None, seq: int | None, as_json: bool) -> int:
     """Turn CONFIG, the config.json of a Hugging Face checkpoint, into a .wsl file.
 
-    GPT-2, OPT, GPT-NeoX (Pythia), GPT-J, Falcon, Llama to 3.3, Qwen2 to Qwen3, Phi-3, StableLM, mixtures of experts
-    (Mixtral, OLMoE, Qwen), and what is Llama under another name (Mistral within its window, Granite without factors);
-    what cannot be said exactly is refused. The weights go to `wscc run --weights`.
+    GPT-2, OPT, GPT-NeoX (Pythia), GPT-J, Falcon, Llama to 3.3, Qwen2 to Qwen3, Phi-3, StableLM, Gemma, Granite, BLOOM,
+    Mistral, BERT, ViT and mixtures of experts (Mixtral, OLMoE, Qwen); what cannot be said exactly is refused. The
+    weights go to `wscc run --weights`.
     """
     fields = read_config(read_source(config, CONFIG))
     program = imported(fields, seq)

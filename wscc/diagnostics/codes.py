@@ -173,7 +173,8 @@ Example:
 Fix: break the cycle; use `repeat` to do a thing several times.""",
     Code.CONFIG: """\
 The `config.json` of a checkpoint describes a model that this language cannot say exactly, or is not of a kind
-that `wscc import` knows: GPT-2, OPT, GPT-NeoX, Llama, Qwen2, Qwen3, Mistral, Granite, Phi-3 and StableLM.
+that `wscc import` knows: GPT-2, OPT, GPT-NeoX, Llama, Qwen2, Qwen3, Mistral, Granite, Phi-3,
+StableLM, Gemma, BLOOM and others.
 
 Example:
     "rope_scaling": {"rope_type": "yarn", "factor": 8.0}      frequencies that `rope` does not have

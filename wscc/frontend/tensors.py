@@ -23,6 +23,8 @@ _PLAIN: Final[Mapping[str, Callable[..., Value]]] = {
     "embedding": nn.embedding, "project": nn.project, "mean": nn.mean, "concat": nn.concat, "first": nn.first,
     "weigh": nn.weigh,
 }  # fmt: skip
+# The number that an operation belongs to, and a usual one.
+_NUMBERS: Final = {"dropout": ("rate", "0.1"), "soft_cap": ("cap", "30")}
 
 
 class Frame(Protocol):
@@ -173,10 +175,19 @@ class Scope:
             if e.op == "/" and right == 0:
                 raise fail(Code.NUMBER, f"`{expression(e)}` divides by zero", e.span)
             return nn.scale(b, self.floats(e.left), right if e.op == "*" else 1 / right, span=e.span)
+        if e.op in "+-" and (left is None) != (right is None):
+            return self._moved(e, left, right)
         raise fail(
             Code.SHAPE, f"`{expression(e)}` joins a number and a tensor with `{e.op}`", e.span,
-            help="a number may only multiply or divide a tensor",
+            help="a number may be added, subtracted or multiplied with a tensor, or divide it",
         )  # fmt: skip
+
+    def _moved(self, e: ast.Binary, left: float | None, right: float | None) -> Value:
+        """A tensor plus or minus a number, or a number plus or minus a tensor."""
+        b, kind = self.frame.builder, "add" if e.op == "+" else "sub"
+        x = self.floats(e.left if left is None else e.right)
+        n = nn.number(b, left if right is None else right, x.type.dtype, span=e.span)  # type: ignore[arg-type]
+        return nn.binary(b, kind, *((x, n) if left is None else (n, x)), span=e.span)
 
     # -- calls ------------------------------------------------------------------------------------------
 
@@ -200,9 +211,9 @@ class Scope:
             case "split":
                 return nn.split(b, args[0], results, hints=hints, span=span)
             case "attention":
-                return (nn.attention(b, *args, causal="causal" in flags, span=span),)
-            case "dropout":
-                return (self._dropout(args[0], options, span),)
+                return (self._attention(args, options, flags, span),)
+            case "dropout" | "soft_cap":
+                return (self._by_number(name, args[0], options, span),)
             case "rope":
                 return (nn.rope(b, args[0], interleaved="interleaved" in flags, **options, span=span),)
             case "spmm" | "edge_attention":
@@ -236,9 +247,23 @@ class Scope:
             smoothing=options.get("smoothing", 0.0), z_loss=options.get("z_loss", 0.0), span=span,
         )  # fmt: skip
 
-    def _dropout(self, x: Value, options: Mapping[str, float], span: Span) -> Value:
-        if "rate" not in options:
-            raise fail(Code.ARGUMENTS, "`dropout` has no `rate`", span, help="write `dropout(x, rate = 0.1)`")
+    def _attention(
+        self, args: list[Value], options: Mapping[str, float], flags: set[str], span: Span
+    ) -> Value:
+        q, k, v = args
+        return nn.attention(
+            self.frame.builder, q, k, v, causal="causal" in flags, alibi="alibi" in flags,
+            window=options.get("window", 0.0), cap=options.get("cap", 0.0), span=span,
+        )  # fmt: skip
+
+    def _by_number(self, name: str, x: Value, options: Mapping[str, float], span: Span) -> Value:
+        """The ops that a number belongs to."""
+        option, usual = _NUMBERS[name]
+        if option not in options:
+            example = f"{name}(x, {option} = {usual})"
+            raise fail(Code.ARGUMENTS, f"`{name}` has no `{option}`", span, help=f"write `{example}`")
+        if name == "soft_cap":
+            return nn.soft_cap(self.frame.builder, x, cap=options["cap"], span=span)
         keys, salt = self.frame.draw()
         return nn.dropout(self.frame.builder, x, keys, salt=salt, rate=options["rate"], span=span)
 

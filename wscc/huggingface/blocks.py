@@ -6,6 +6,7 @@ import re
 from math import sqrt
 
 from wscc.huggingface.architecture import Architecture
+from wscc.huggingface.setup import length
 
 
 def number(x: float) -> str:
@@ -13,20 +14,35 @@ def number(x: float) -> str:
     return re.sub(r"e([+-])0*(?=\d)", lambda m: "e-" if m[1] == "-" else "e", repr(x).removesuffix(".0"))
 
 
+def times(x: str, factor: float) -> str:
+    """The expression times a factor, if that is not 1."""
+    return x if factor == 1 else f"({x}) * {number(factor)}" if " + " in x else f"{x} * {number(factor)}"
+
+
 def layer(a: Architecture, w: str) -> list[str]:
     """The lines of a layer whose matrices start as `w`."""
-    return _rotary(a, w) if a.rotary else _learned(a, w)
+    return _learned(a, w) if a.learned else _unlearned(a, w)
 
 
 def norm_parameters(a: Architecture, place: str) -> list[str]:
     """The declarations of a norm's parameters; `place` ends their names."""
     bias = [] if a.rms else [f"param b{place} : [d] init zeros"]
-    return [f"param g{place} : [d] init ones", *bias]
+    return [f"param g{place} : [d] init {_neutral(a)}", *bias]
 
 
-def norm(a: Architecture, place: str) -> str:
+def _neutral(a: Architecture) -> str:
+    """The gain that changes nothing."""
+    return "zeros" if a.unit else "ones"
+
+
+def _gain(a: Architecture, name: str) -> str:
+    return f"1 + {name}" if a.unit else name
+
+
+def norm(a: Architecture, place: str, x: str = "x") -> str:
     """The norm of x."""
-    return f"rmsnorm(x, g{place}{_eps(a)})" if a.rms else f"layernorm(x, g{place}, b{place}{_eps(a)})"
+    gain = _gain(a, f"g{place}")
+    return f"rmsnorm({x}, {gain}{_eps(a)})" if a.rms else f"layernorm({x}, {gain}, b{place}{_eps(a)})"
 
 
 def positions_comment(a: Architecture) -> str:
@@ -46,9 +62,11 @@ def _learned(a: Architecture, w: str) -> list[str]:
     residual_init = (
         f"init normal({number(float(f'{a.std / sqrt(2 * a.layers):.1e}'))})" if a.kind == "gpt2" else w
     )
+    if a.behind:
+        return _behind(a, w)
     return [
         *norm_parameters(a, "1"),
-        *(_fused(w) if a.kind == "gpt2" else _separate(w)),
+        *(_fused(w) if a.kind == "gpt2" else separate_heads(w)),
         f"param wo : [heads, d / heads, d] {residual_init}", "param bo : [d] init zeros",
         f"h = {norm(a, '1')}",
         *(["q, k, v = split(project(h, wqkv) + bqkv)"] if a.kind == "gpt2"
@@ -61,11 +79,25 @@ def _learned(a: Architecture, w: str) -> list[str]:
     ]  # fmt: skip
 
 
+def _behind(a: Architecture, w: str) -> list[str]:
+    """The lines of a layer whose norms stand behind its parts (OPT-350m)."""
+    return [
+        *separate_heads(w), f"param wo : [heads, d / heads, d] {w}", "param bo : [d] init zeros",
+        *norm_parameters(a, "1"),
+        *(f"{t} = project(x, w{t}) + b{t}" for t in "qkv"),
+        "x = x + project(attention(q, k, v, causal), wo) + bo", f"x = {norm(a, '1')}", "",
+        f"param wup : [d, ffn] {w}", "param bup : [ffn] init zeros",
+        f"param wdown : [ffn, d] {w}", "param bdown : [d] init zeros", *norm_parameters(a, "2"),
+        f"x = x + {a.activation}(x @ wup + bup) @ wdown + bdown", f"x = {norm(a, '2')}",
+    ]  # fmt: skip
+
+
 def _fused(w: str) -> list[str]:
     return [f"param wqkv : [d, 3, heads, d / heads] {w}", "param bqkv : [3, heads, d / heads] init zeros"]
 
 
-def _separate(w: str) -> list[str]:
+def separate_heads(w: str) -> list[str]:
+    """The declarations of three matrices, for queries, keys and values, with biases."""
     return [
         line
         for t in "qkv"
@@ -73,18 +105,30 @@ def _separate(w: str) -> list[str]:
     ]
 
 
-def _rotary(a: Architecture, w: str) -> list[str]:
-    """The lines of a layer with rotary positions: attention, and the feed-forward part behind or beside it."""
-    attention = f"project(attention(q, k, v, causal), wo){_plus(a, 'o', 'bo')}"
+def _unlearned(a: Architecture, w: str) -> list[str]:
+    """The lines of a layer without a table of positions: attention, and the feed-forward part behind or beside it."""
+    attention = f"project({_attention(a)}, wo){_plus(a, 'o', 'bo')}"
     declared, lines, result = _feed_forward(a, w)
+    attention, result = (times(x, a.factors.residual) for x in (attention, result))
+    if a.sandwich:
+        attention, result = norm(a, "a", attention), norm(a, "m", result)
     before, between = a.norms
     if not a.shared:
         declared, lines = [*norm_parameters(a, between), *declared], [f"h = {norm(a, between)}", *lines]
     return [
         *norm_parameters(a, before), *(_fused_heads(a, w) if a.fused else _heads(a, w)),
+        *(norm_parameters(a, "a") + norm_parameters(a, "m") if a.sandwich else []),
         f"y = {attention}" if a.parallel else f"x = x + {attention}", "",
         *declared, *lines, f"x = x + {'y + ' if a.parallel else ''}{result}",
     ]  # fmt: skip
+
+
+def _attention(a: Architecture) -> str:
+    options = ", alibi" if a.alibi else ", window = window" if a.kinds else ""
+    if a.window is not None and length(a) > a.window:
+        options = f", window = {a.window}"
+    cap = f", cap = {number(a.caps.scores)}" if a.caps.scores else ""
+    return f"attention(q, k, v, causal{options}{cap})"
 
 
 def _mixture(a: Architecture, w: str) -> tuple[list[str], list[str], str]:
@@ -129,6 +173,8 @@ def _plus(a: Architecture, part: str, name: str) -> str:
 def _turned(a: Architecture, x: str) -> str:
     """`rope` of x with the model's options."""
     assert a.rotary is not None
+    if a.kinds:
+        return f"rope({x}, theta = theta, factor = factor)"
     options = "".join(f", {name} = {number(float(value))}" for name, value in a.rotary.options.items())
     return f"rope({x}{', interleaved' if a.rotary.interleaved else ''}{options})"
 
@@ -143,14 +189,23 @@ def _heads(a: Architecture, w: str) -> list[str]:
         for line in (f"param {name} : {dims} {w}", *_bias(a, "qkv", f"b{name[1]}", dims.replace("[d, ", "[")))
     ]
     own = {"q": f"[kv, heads / kv, {e}]", "k": f"[kv, {e}]"}
-    gains = [f"param g{t} : {f'[{e}]' if a.normed == 'head' else own[t]} init ones" for t in "qk" if a.normed]
+    gains = [
+        f"param g{t} : {f'[{e}]' if a.normed == 'head' else own[t]} init {_neutral(a)}"
+        for t in "qk"
+        if a.normed
+    ]
     q, k, v = (f"project(h, w{t}){_plus(a, 'qkv', f'b{t}')}" for t in "qkv")
     if a.normed:
-        kind = "layernorm({x}{eps}) * g{t}" if a.normed == "each" else "rmsnorm({x}, g{t}{eps})"
+        kind = (
+            "layernorm({x}{eps}) * g{t}"
+            if a.normed == "each"
+            else f"rmsnorm({{x}}, {_gain(a, 'g{t}')}{{eps}})"
+        )
         q, k = (kind.format(x=x, t=t, eps=_eps(a)) for t, x in (("q", q), ("k", k)))
     return [
         *matrices, *gains, f"param wo : [kv, heads / kv, {e}, d] {w}", *_bias(a, "o", "bo", "[d]"),
-        f"h = {norm(a, a.norms[0])}", f"q = {_turned(a, q)}", f"k = {_turned(a, k)}", f"v = {v}",
+        f"h = {norm(a, a.norms[0])}", f"q = {times(_turned(a, q), a.factors.scores)}",
+        f"k = {_turned(a, k)}", f"v = {v}",
     ]  # fmt: skip
 
 
@@ -161,7 +216,7 @@ def _fused_heads(a: Architecture, w: str) -> list[str]:
         f"param wqkv : [d, 3, heads, {e}] {w}", *_bias(a, "qkv", "bqkv", f"[3, heads, {e}]"),
         f"param wo : [heads, {e}, d] {w}", *_bias(a, "o", "bo", "[d]"),
         f"h = {norm(a, '1')}", f"q, k, v = split(project(h, wqkv){_plus(a, 'qkv', 'bqkv')})",
-        f"q = {_turned(a, 'q')}", f"k = {_turned(a, 'k')}",
+        *([f"q = {_turned(a, 'q')}", f"k = {_turned(a, 'k')}"] if a.rotary else []),
     ]  # fmt: skip
 
 
@@ -175,5 +230,10 @@ def _feed_forward(a: Architecture, w: str) -> tuple[list[str], list[str], str]:
     if not a.gated:
         return up, [], f"{a.activation}(h @ wup{_plus(a, 'mlp', 'bup')}){end}"
     gate = [f"param wgate : [d, ffn] {w}", *_bias(a, "mlp", "bgate", "[ffn]")]
-    both = (f"h @ w{name}{_plus(a, 'mlp', f'b{name}')}" for name in ("gate", "up"))
-    return [*gate, *up], [], f"swiglu({', '.join(both)}){end}"
+    first, second = (f"h @ w{name}{_plus(a, 'mlp', f'b{name}')}" for name in ("gate", "up"))
+    gated = (
+        f"swiglu({first}, {second})"
+        if a.activation == "swiglu"
+        else f"({a.activation}({first}) * ({second}))"
+    )
+    return [*gate, *up], [], f"{gated}{end}"

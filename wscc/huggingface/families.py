@@ -7,86 +7,18 @@ A program belongs to a family if its parameters are called as here and have as m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Iterable
+from typing import Final
 
 from wscc.huggingface.axes import Axes
-from wscc.ir.types import TensorType
+from wscc.huggingface.family import HEAD, Family, Mapped, Parameter, in_turn
 
 TABLE, VECTOR, CONV = Axes("v d", "v d"), Axes("d", "d"), Axes("i o", "i o")
 LINEAR = Axes("i o", "o i")
 
 
-class Parameter(Protocol):
-    """An array of a module or of a manifest."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def type(self) -> TensorType: ...
-    @property
-    def extents(self) -> tuple[int, ...]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Mapped:
-    """One parameter of a family. `theirs` is the checkpoint's name without the family's prefix; `{}` is the number of
-    the layer, and `{n}` of what has a tensor each there (experts, heads): our first `apart` dimensions, of which `axes`
-    says nothing. An `optional` parameter (a bias, a separate head) is in some models of the family only. Rows of
-    `positions` do not depend on how many there are: of a longer table the first are those of a shorter sequence."""
-
-    ours: str
-    theirs: str
-    axes: Axes
-    optional: bool = False
-    positions: bool = False
-    apart: int = 0
-
-    @property
-    def rank(self) -> int:
-        """The dimensions of our tensor."""
-        return self.apart + self.axes.rank
-
-    @property
-    def layered(self) -> bool:
-        return "{}" in self.theirs
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A family of models, those of the names `kinds` before all others. `prefixes` of the names in a file: the first is
-    written, any is read. `unused` matches names, without prefix, of tensors in a checkpoint that are no weights (masks,
-    frequencies)."""
-
-    name: str
-    prefixes: tuple[str, ...]
-    tensors: tuple[Mapped, ...]
-    unused: re.Pattern[str]
-    kinds: tuple[str, ...] = ()
-
-    @property
-    def head(self) -> str:
-        """The name of the head in a file, which has no prefix."""
-        return self.by_name[HEAD].theirs
-
-    @property
-    def by_name(self) -> Mapping[str, Mapped]:
-        return {m.ours: m for m in self.tensors}
-
-    def fits(self, parameters: Iterable[Parameter]) -> bool:
-        """True if these are the parameters of a model of this family."""
-        declared, actual = self.by_name, {p.name: p for p in parameters}
-        required = {m.ours for m in self.tensors if not m.optional}
-        return required <= set(actual) <= set(declared) and all(
-            len(p.type.shape) == declared[name].rank and len(p.extents) == int(declared[name].layered)
-            for name, p in actual.items()
-        )
-
-
-HEAD = "head"  # the output matrix where it is not the embedding; in a file it never has a prefix
 _HEAD_BIAS: Final = "bhead"
-UNPREFIXED: Final = (HEAD, _HEAD_BIAS)
+UNPREFIXED: Final = (HEAD, _HEAD_BIAS, "wt", "ct", "gt", "bt")  # and the last layer before a head
 EMBEDDING: Final = "wte"
 _HEAD = Mapped(HEAD, "lm_head.weight", LINEAR, optional=True)
 
@@ -138,7 +70,10 @@ OPT: Final = Family(
         *_norm("block.g2", "block.b2", "layers.{}.final_layer_norm"),
         *_layer("wup", "bup", "layers.{}.fc1", LINEAR),
         *_layer("wdown", "bdown", "layers.{}.fc2", LINEAR),
-        *_norm("gf", "bf", "final_layer_norm"),
+        Mapped("gf", "final_layer_norm.weight", VECTOR, optional=True),  # none where norms stand behind
+        Mapped("bf", "final_layer_norm.bias", VECTOR, optional=True),
+        Mapped("win", "project_in.weight", LINEAR, optional=True),
+        Mapped("wout", "project_out.weight", LINEAR, optional=True),
         _HEAD,
     ),
     re.compile(r"(?!)"),
@@ -190,6 +125,17 @@ def _mixture(router: str, experts: str, gate: str, up: str, down: str) -> tuple[
     )
 
 
+GEMMA2: Final = _like_llama(
+    "gemma2",
+    *(m for m in _ATTENTION if m.ours[-2:] not in ("b1", "g2", "b2")),
+    # Norms stand before and behind the parts of a layer.
+    Mapped("block.ga", "layers.{}.post_attention_layernorm.weight", VECTOR),
+    Mapped("block.g2", "layers.{}.pre_feedforward_layernorm.weight", VECTOR),
+    Mapped("block.gm", "layers.{}.post_feedforward_layernorm.weight", VECTOR),
+    *_HEAD_NORMS,
+    *_GATED,
+    kinds=("gemma2", "gemma3_text"),
+)
 LLAMA: Final = _like_llama("llama", *_ATTENTION, *_HEAD_NORMS, *_GATED)  # and Qwen2, Qwen3, Mistral, Granite
 STABLELM: Final = _like_llama(
     "stablelm",
@@ -260,6 +206,83 @@ GPT_NEOX: Final = Family(
     ),
     re.compile(r"layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)"),
 )  # fmt: skip
+BLOOM: Final = Family(
+    "bloom",
+    ("transformer.", ""),
+    (
+        Mapped(EMBEDDING, "word_embeddings.weight", TABLE),
+        *_norm("g0", "b0", "word_embeddings_layernorm"),
+        *_norm("block.g1", "block.b1", "h.{}.input_layernorm"),
+        *_layer(
+            "wqkv", "bqkv", "h.{}.self_attention.query_key_value",
+            Axes("d c h e", "(h c e) d"), Axes("c h e", "(h c e)"),
+        ),
+        *_layer("wo", "bo", "h.{}.self_attention.dense", Axes("h e d", "d (h e)")),
+        *_norm("block.g2", "block.b2", "h.{}.post_attention_layernorm"),
+        *_layer("wup", "bup", "h.{}.mlp.dense_h_to_4h", LINEAR),
+        *_layer("wdown", "bdown", "h.{}.mlp.dense_4h_to_h", LINEAR),
+        *_norm("gf", "bf", "ln_f"),
+        _HEAD,
+    ),
+    re.compile(r"(?!)"),
+)  # fmt: skip
+
+
+def _attended(place: str) -> tuple[Mapped, ...]:
+    return tuple(
+        m
+        for ours, theirs in (("q", "query"), ("k", "key"), ("v", "value"))
+        for m in (
+            Mapped(f"block.w{ours}", f"{place}.{theirs}.weight", _HEADS),
+            Mapped(f"block.b{ours}", f"{place}.{theirs}.bias", _HEADS_BIAS, optional=True),
+        )
+    )
+
+
+BERT: Final = Family(
+    "bert",
+    ("bert.", ""),
+    (
+        Mapped(EMBEDDING, "embeddings.word_embeddings.weight", TABLE),
+        Mapped("wpe", "embeddings.position_embeddings.weight", TABLE, positions=True),
+        Mapped("wse", "embeddings.token_type_embeddings.weight", TABLE),
+        *_norm("g0", "b0", "embeddings.LayerNorm"),
+        *_attended("encoder.layer.{}.attention.self"),
+        *_layer("wo", "bo", "encoder.layer.{}.attention.output.dense", Axes("h e d", "d (h e)")),
+        *_norm("block.g1", "block.b1", "encoder.layer.{}.attention.output.LayerNorm"),
+        *_layer("wup", "bup", "encoder.layer.{}.intermediate.dense", LINEAR),
+        *_layer("wdown", "bdown", "encoder.layer.{}.output.dense", LINEAR),
+        *_norm("block.g2", "block.b2", "encoder.layer.{}.output.LayerNorm"),
+        Mapped("wt", "cls.predictions.transform.dense.weight", LINEAR),
+        Mapped("ct", "cls.predictions.transform.dense.bias", VECTOR),
+        *_norm("gt", "bt", "cls.predictions.transform.LayerNorm"),
+        Mapped(HEAD, "cls.predictions.decoder.weight", LINEAR, optional=True),
+        Mapped(_HEAD_BIAS, "cls.predictions.bias", VECTOR),
+    ),
+    re.compile(
+        r"pooler\..*|cls\.seq_relationship\..*|embeddings\.position_ids|cls\.predictions\.decoder\.bias"
+    ),
+)
+VIT: Final = Family(
+    "vit",
+    ("vit.", ""),
+    (
+        Mapped("wpatch", "embeddings.patch_embeddings.projection.weight", Axes("c y x d", "d c y x")),
+        Mapped("bpatch", "embeddings.patch_embeddings.projection.bias", VECTOR),
+        Mapped("cls", "embeddings.cls_token", Axes("a d", "() a d")),
+        Mapped("wpe", "embeddings.position_embeddings", Axes("s d", "() s d")),
+        *_norm("block.g1", "block.b1", "encoder.layer.{}.layernorm_before"),
+        *_attended("encoder.layer.{}.attention.attention"),
+        *_layer("wo", "bo", "encoder.layer.{}.attention.output.dense", Axes("h e d", "d (h e)")),
+        *_norm("block.g2", "block.b2", "encoder.layer.{}.layernorm_after"),
+        *_layer("wup", "bup", "encoder.layer.{}.intermediate.dense", LINEAR),
+        *_layer("wdown", "bdown", "encoder.layer.{}.output.dense", LINEAR),
+        *_norm("gf", "bf", "layernorm"),
+        Mapped(HEAD, "classifier.weight", LINEAR),
+        Mapped(_HEAD_BIAS, "classifier.bias", VECTOR),
+    ),
+    re.compile(r"pooler\..*"),
+)
 GPTJ: Final = Family(
     "gptj",
     ("transformer.", ""),
@@ -314,12 +337,28 @@ FALCON: Final = Family(
     re.compile(r"(?!)"),
     ("falcon",),
 )  # fmt: skip
-FAMILIES: Final = (GPT2, OPT, LLAMA, MIXTRAL, QWEN_MOE, OLMOE, STABLELM, PHI3, GPT_NEOX, GPTJ, FALCON)
+FAMILIES: Final = (
+    GPT2,
+    OPT,
+    LLAMA,
+    MIXTRAL,
+    QWEN_MOE,
+    OLMOE,
+    STABLELM,
+    PHI3,
+    GPT_NEOX,
+    GPTJ,
+    FALCON,
+    BLOOM,
+    GEMMA2,
+    BERT,
+    VIT,
+)
 
 
 def family_of(parameters: Iterable[Parameter], model: str = "") -> Family | None:
     """The family that has parameters of these names and ranks, or None; of several that of the model's name, else the
     first."""
     params = tuple(parameters)
-    fitting = [f for f in FAMILIES if f.fits(params)]
+    fitting = [f for f in (in_turn(family, params) for family in FAMILIES) if f.fits(params)]
     return next((f for f in fitting if model in f.kinds), next(iter(fitting), None))

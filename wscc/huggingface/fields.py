@@ -12,7 +12,7 @@ ACTIVATIONS: Final = {
 }  # fmt: skip
 _DROPOUTS: Final = (
     "resid_pdrop", "embd_pdrop", "attn_pdrop", "dropout", "attention_dropout", "activation_dropout", "layerdrop",
-    "hidden_dropout",
+    "hidden_dropout", "hidden_dropout_prob", "attention_probs_dropout_prob",
 )  # fmt: skip
 # Fields that change no number of the model; those whose names begin with `_` or `summary_` do not either.
 _HARMLESS: Final = frozenset({

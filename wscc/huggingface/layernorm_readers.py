@@ -29,11 +29,10 @@ def gpt2(config: Config) -> Architecture:
 
 def opt(config: Config) -> Architecture:
     d, heads = config.size("hidden_size"), config.size("num_attention_heads")
-    config.only("do_layer_norm_before", True, "its norms stand behind the layers, and the last is missing")
-    if (width := config.size("word_embed_proj_dim", default=d)) != d:
-        config.refuse("word_embed_proj_dim", f"`word_embed_proj_dim` is {width}, not the hidden size {d}")
+    width, before = config.size("word_embed_proj_dim", default=d), config.flag("do_layer_norm_before", True)
     config.only("enable_bias", True, "every linear layer has a bias")
-    config.only("_remove_final_layer_norm", False, "a norm stands before the head")
+    if before:
+        config.only("_remove_final_layer_norm", False, "a norm stands before the head")
     config.only("layer_norm_elementwise_affine", True, "norms have a gain and a bias")
     refuse_variants(config, heads)
     size = head_size(config, d, heads)
@@ -45,7 +44,8 @@ def opt(config: Config) -> Architecture:
         positions=config.size("max_position_embeddings"),
         activation=activation(config, "activation_function", "hidden_act", default="relu"), eps=1e-5,
         tied=config.flag("tie_word_embeddings", True), biased=frozenset({"qkv", "o", "mlp"}),
-        std=config.positive("init_std", 0.02), padding=padding(config, default=1),
+        std=config.positive("init_std", 0.02), padding=padding(config, default=1), behind=not before,
+        table=None if width == d else width,
     )  # fmt: skip
 
 
@@ -65,6 +65,32 @@ def gpt_neox(config: Config) -> Architecture:
         rotary=rotary(config, size, base=base, part=0.25), tied=config.flag("tie_word_embeddings", False),
         biased=frozenset({"qkv", "o", "mlp"}), std=config.positive("initializer_range", 0.02), fused=True,
         parallel=config.flag("use_parallel_residual", True),
+    )  # fmt: skip
+
+
+def bloom(config: Config) -> Architecture:
+    """Slopes by distance instead of positions, and a norm of the embedding."""
+    config.asked.update(
+        ("pad_token_id", "seq_length", "unk_token_id", "slow_but_exact", "n_inner", "offset_alibi")
+    )
+    config.asked.update(
+        ("masked_softmax_fusion", "bias_dropout_fusion", "skip_bias_add", "skip_bias_add_qkv")
+    )
+    config.asked.update(("attention_softmax_in_fp32",))  # of other implementations; none changes the model
+    config.only(
+        "apply_residual_connection_post_layernorm", False, "what is added to is not what a norm has made"
+    )
+    d, heads = config.size("hidden_size", "n_embed"), config.size("n_head", "num_attention_heads")
+    size = head_size(config, d, heads)
+    if size * heads != d:
+        config.refuse("head_dim", f"`head_dim` {size} x {heads} heads is not the hidden size {d}")
+    return Architecture(
+        kind="bloom", gated=False, layers=config.size("n_layer", "num_hidden_layers"), d=d, heads=heads, kv=heads,
+        head_size=size, ffn=4 * d, vocab=config.size("vocab_size"),
+        positions=config.size("seq_length", default=2048), activation="gelu",
+        eps=config.positive("layer_norm_epsilon", 1e-5), tied=config.flag("tie_word_embeddings", True),
+        biased=frozenset({"qkv", "o", "mlp"}), std=config.positive("initializer_range", 0.02), fused=True,
+        alibi=True,
     )  # fmt: skip
 
 

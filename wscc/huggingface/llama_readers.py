@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wscc.diagnostics import Code, fail
-from wscc.huggingface.architecture import Architecture
+from wscc.huggingface.architecture import Architecture, Factors
 from wscc.huggingface.config import Config
 from wscc.huggingface.fields import head_size, layer_types, padding, window_of
 from wscc.huggingface.rotary import rotary
@@ -45,29 +45,34 @@ def _windowed(config: Config, a: Architecture) -> Architecture:
 
 
 def mistral(config: Config) -> Architecture:
-    """Llama without biases, with a window or without: where the sequence is no longer than the window, it is Llama."""
+    """Llama without biases, with a window or without."""
     for name in ("attention_bias", "mlp_bias"):
         config.only(name, False, "this model type has no biases")
-    window = window_of(config, default=4096)
-    if window is None and "sliding_attention" in layer_types(config):
+    window, kinds = window_of(config, default=4096), layer_types(config)
+    if window is None and "sliding_attention" in kinds:
         config.refuse("layer_types", "`layer_types` asks for a window, and `sliding_window` gives none")
-    return replace(gated(config, "mistral", frozenset(), kv_default=8), window=window)
+    return replace(
+        gated(config, "mistral", frozenset(), kv_default=8),
+        window=window,
+        everywhere="full_attention" not in kinds,
+    )
 
 
 def granite(config: Config) -> Architecture:
-    """Llama with four more factors, which it is where they are those of Llama."""
-    for name in ("embedding_multiplier", "residual_multiplier", "logits_scaling"):
-        if config.positive(name, 1.0) != 1.0:
-            config.refuse(name, f"`{name}` is not 1, and nothing here is scaled by it")
+    """Llama with four more factors; scores are multiplied by one that replaces the root of the head size."""
     a = llama(config)
-    scale = config.positive("attention_multiplier", 1.0)
-    if abs(scale * a.head_size**0.5 - 1) > 1e-12:
-        config.refuse(
-            "attention_multiplier",
-            f"`attention_multiplier` is {scale:g}, and attention is divided by the root of the head size "
-            f"{a.head_size}",
-        )
-    return replace(a, kind="granite")
+    factors = Factors(
+        embedding=config.positive("embedding_multiplier", 1.0),
+        residual=config.positive("residual_multiplier", 1.0),
+        scores=_near_one(config.positive("attention_multiplier", 1.0) * a.head_size**0.5),
+        logits=1 / config.positive("logits_scaling", 1.0),
+    )
+    return replace(a, kind="granite", factors=factors)
+
+
+def _near_one(factor: float) -> float:
+    """The factor, 1 where it is that but for rounding."""
+    return 1.0 if abs(factor - 1) < 1e-12 else factor
 
 
 def phi3(config: Config) -> Architecture:
@@ -79,7 +84,7 @@ def phi3(config: Config) -> Architecture:
     vocab = config.size("vocab_size")
     a = gated(config, "phi3", frozenset(), part=1.0)
     eps, row = config.positive("rms_norm_eps", 1e-5), padding(config, 32000 if vocab > 32000 else None)
-    return replace(a, window=window, eps=eps, padding=row)
+    return replace(a, window=window, everywhere=True, eps=eps, padding=row)
 
 
 def stablelm(config: Config) -> Architecture:
@@ -100,10 +105,12 @@ def gated(
     kv_default: int | None = None,
     part: float | None = None,
     size_default: int | None = None,
+    gate: str | None = None,
 ) -> Architecture:
     """`kv_default`: the heads of keys and values where the config has no such field; as many as queries otherwise.
     `part`: what of a head is turned where the config does not say it, None if the model type turns whole heads.
-    `size_default`: the width of a head where the config has no such field; that of an equal share otherwise."""
+    `size_default`: the width of a head where the config has no such field; that of an equal share otherwise.
+    `gate`: the activation of the gate, if it is not that of SwiGLU."""
     d, heads = config.size("hidden_size"), config.size("num_attention_heads")
     absent = "num_key_value_heads" not in config.fields
     kv_heads = kv_default if absent and kv_default is not None else heads
@@ -113,12 +120,12 @@ def gated(
             Code.NUMBER, f"{heads} heads cannot share {kv} heads of keys and values evenly",
             config.span("num_key_value_heads"), help="give the config as it came",
         )  # fmt: skip
-    if (act := config.word("hidden_act", default="silu")) not in ("silu", "swish"):
+    if gate is None and (act := config.word("hidden_act", default="silu")) not in ("silu", "swish"):
         config.refuse("hidden_act", f"`hidden_act` is `{act[:40]}`, and only `silu` is gated here (`swiglu`)")
     return Architecture(
         kind=kind, gated=True, layers=config.size("num_hidden_layers"), d=d, heads=heads, kv=kv, head_size=size,
         ffn=config.size("intermediate_size"), vocab=config.size("vocab_size"),
-        positions=config.size("max_position_embeddings", default=2048), activation="swiglu",
+        positions=config.size("max_position_embeddings", default=2048), activation=gate or "swiglu",
         eps=config.positive("rms_norm_eps", 1e-6), rms=True, rotary=rotary(config, size, part=part),
         tied=config.flag("tie_word_embeddings", False), biased=biased,
         std=config.positive("initializer_range", 0.02), padding=padding(config),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from wscc.huggingface import encoder_readers as encoders
 from wscc.huggingface import expert_readers as experts
+from wscc.huggingface import gemma_readers as gemma
 from wscc.huggingface import layernorm_readers as plain
 from wscc.huggingface import llama_readers as llama
 from wscc.huggingface.architecture import Architecture
@@ -13,11 +15,8 @@ from wscc.huggingface.config import Config
 
 # Why model types that people ask for are no program of the language.
 _REASONS: Final = {
-    "bloom": "its attention adds a number for each distance (ALiBi)",
-    "gemma": "its norms scale by 1 + gain, and its gate is GELU",
-    "gemma2": "its attention caps scores",
-    "gemma3": "it reads images",
-    "gemma3_text": "the rotary positions of its layers differ",
+    "gemma3": "it reads images; its `text_config` alone, of model type `gemma3_text`, can be",
+    "gemma3n": "its layers have embeddings and routers of their own",
 }
 
 READERS: Final[dict[str, Callable[[Config], Architecture]]] = {
@@ -27,6 +26,12 @@ READERS: Final[dict[str, Callable[[Config], Architecture]]] = {
     "qwen2": llama.qwen2,
     "mistral": llama.mistral,
     "granite": llama.granite,
+    "bloom": plain.bloom,
+    "bert": encoders.bert,
+    "vit": encoders.vit,
+    "gemma": gemma.gemma,
+    "gemma2": gemma.gemma2,
+    "gemma3_text": gemma.gemma3,
     "mixtral": experts.mixtral,
     "qwen2_moe": experts.qwen2_moe,
     "qwen3_moe": experts.qwen3_moe,

@@ -56,6 +56,25 @@ def rotary(config: Config, size: int, *, base: str = "rope_theta", part: float |
     return out if width == size else replace(out, width=width)
 
 
+def rotary_by_kind(config: Config) -> tuple[Rotary, Rotary]:
+    """The rotary positions of full and of sliding attention (Gemma 3); a scaling without a kind is of the former. W105
+    for one that `rope` has not."""
+    full = Rotary(config.positive("rope_theta", 1e6))
+    sliding = Rotary(config.positive("rope_local_base_freq", 1e4))
+    if (inner := config.section("rope_scaling")) is not None:
+        full = _scaled(config, "rope_scaling", inner, full)
+    if (both := config.section("rope_parameters")) is not None:
+        if (inner := both.section("full_attention")) is not None:
+            plain = replace(full, theta=inner.positive("rope_theta", full.theta))
+            full = _scaled(config, "rope_parameters", inner, plain)
+        if (inner := both.section("sliding_attention")) is not None:
+            plain = replace(sliding, theta=inner.positive("rope_theta", sliding.theta))
+            sliding = _scaled(config, "rope_parameters", inner, plain)
+        if both.fields and not both.asked & both.fields.keys():
+            config.refuse("rope_parameters", "`rope_parameters` names no kind of attention")
+    return full, sliding
+
+
 def _part_name(config: Config) -> str:
     return "rotary_pct" if config.has("rotary_pct") else "partial_rotary_factor"
 

@@ -53,10 +53,12 @@ def _degrees(a: Architecture) -> list[tuple[int, int]]:
         for tp, tatp in product((1, 2, 3, 4, 6, 8, 12, 16), (1, 2, 4, 8, 16, 32))
         if a.kv % tp == 0 and a.ffn % (tp * tatp) == 0 and a.d % (tp * tatp) == 0
     ]
+    if a.images:  # a pad makes its positions even
+        return splits
     return [(tp, tatp) for tp, tatp in splits if length(a) % tatp == 0 and length(a) % tp == 0]
 
 
 def length(a: Architecture) -> int:
     """The number of tokens of a sequence: what is asked for, or all positions; of rotary ones, which need no table, at
     most 4096."""
-    return a.seq or (min(a.most_positions, 4096) if a.rotary else a.most_positions)
+    return a.seq or (min(a.most_positions, 4096) if not a.learned else a.most_positions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,9 +12,10 @@ from wscc.frontend.elaborate import elaborate
 from wscc.frontend.fmt import fmt
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
-from wscc.huggingface.architecture import Architecture
-from wscc.huggingface.blocks import layer, norm, norm_parameters, number, positions_comment
+from wscc.huggingface.architecture import Architecture, LayerKind
+from wscc.huggingface.blocks import layer, norm, norm_parameters, number, positions_comment, times
 from wscc.huggingface.config import Config
+from wscc.huggingface.encoders import encoder
 from wscc.huggingface.fields import dropped_out
 from wscc.huggingface.readers import architecture
 from wscc.huggingface.setup import PRESET, Setup, length, setup
@@ -27,6 +28,12 @@ _TITLES = {
     "qwen2": "Qwen2",
     "mistral": "Mistral",
     "granite": "Granite",
+    "bloom": "BLOOM",
+    "bert": "BERT",
+    "vit": "ViT",
+    "gemma": "Gemma",
+    "gemma2": "Gemma 2",
+    "gemma3_text": "Gemma 3",
     "mixtral": "Mixtral",
     "qwen3_moe": "Qwen3-MoE",
     "qwen3": "Qwen3",
@@ -52,6 +59,11 @@ def imported(config: Config, seq: int | None = None) -> Imported:
     """The program of a `config.json`: model, wafer and training, for sequences of `seq` tokens if that is given.
     `CompileError` as for `architecture`, or W105 if the model cannot be compiled or has no such sequences."""
     a = architecture(config)
+    if seq is not None and a.images:
+        raise fail(
+            Code.CONFIG, f"a sequence of {seq} tokens is asked for, and images have {a.images.patches} patches",
+            help="leave out `--seq`",
+        )  # fmt: skip
     if seq is not None and seq > a.most_positions:
         field = "`sliding_window`" if a.window == a.most_positions else "the config"
         raise fail(
@@ -95,7 +107,7 @@ def _opening(a: Architecture, plan: Setup, notes: tuple[str, ...]) -> str:
     lines += [
         f"# {line}" for note in notes for line in textwrap.wrap(f"{note[:1].upper()}{note[1:]}.", _WIDTH - 2)
     ]
-    if a.window is not None and a.window < a.positions:
+    if a.window is not None and length(a) <= a.window < a.positions:
         lines.append(
             f"# Attention looks back on {a.window} positions there, and on all here: the same for a `seq` up to that."
         )
@@ -110,26 +122,78 @@ def _opening(a: Architecture, plan: Setup, notes: tuple[str, ...]) -> str:
 
 
 def _model(a: Architecture) -> str:
+    if a.encodes:
+        return "\n".join(encoder(a))
     sizes = {"layers": a.layers, "d": a.d, "heads": a.heads}
-    if a.rotary and not a.fused:
+    if not a.learned and not a.fused:
         sizes["kv"] = a.kv
     if a.head_size * a.heads != a.d:
         sizes["e"] = a.head_size
     if a.experts:
         sizes |= {"experts": a.experts.count, **({"shared": a.experts.shared} if a.experts.shared else {})}
+    if a.table:
+        sizes["table"] = a.table
     sizes |= {"ffn": a.ffn, "vocab": a.vocab, "seq": length(a)}
     w = f"init normal({number(a.std)})"
-    head = "transpose(wte)" if a.tied else "head"
+    head, width = "transpose(wte)" if a.tied else "head", "table" if a.table else "d"
+    first = times("embedding(tokens, wte)" + " @ win" * bool(a.table), a.factors.embedding)
+    last = f"{'x' if a.behind else norm(a, 'f')}{' @ wout' * bool(a.table)} @ {head}"
     lines = [
         f"model {a.kind}({', '.join(f'{k} = {v}' for k, v in sizes.items())}) {{",
-        "input tokens : i32[batch, seq]", "input labels : i32[batch, seq]", f"param wte : [vocab, d] {w}",
-        *([] if a.rotary else [f"param wpe : [seq, d] {w}{positions_comment(a)}"]), "",
-        "x = embedding(tokens, wte)" + ("" if a.rotary else " + wpe"), "repeat layers as block {",
-        *layer(a, w), "}", "", *norm_parameters(a, "f"), *([] if a.tied else [f"param head : [d, vocab] {w}"]),
+        "input tokens : i32[batch, seq]", "input labels : i32[batch, seq]", f"param wte : [vocab, {width}] {w}",
+        *([f"param win : [table, d] {w}", f"param wout : [d, table] {w}"] if a.table else []),
+        *([f"param wpe : [seq, d] {w}{positions_comment(a)}"] if a.learned else []), "",
+        *(norm_parameters(a, "0") if a.alibi else []),
+        f"x = {first}" + (" + wpe" if a.learned else ""), *([f"x = {norm(a, '0')}"] if a.alibi else []),
+        *(_layers_in_turn(a, sizes) if a.kinds else ["repeat layers as block {", *layer(a, w), "}"]), "",
+        *([] if a.behind else norm_parameters(a, "f")),
+        *([] if a.tied else [f"param head : [{width}, vocab] {w}"]),
         *(["param bhead : [vocab] init zeros"] if a.head_bias else []),
-        f"loss cross_entropy({norm(a, 'f')} @ {head}{' + bhead' if a.head_bias else ''}, labels)", "}",
+        f"loss cross_entropy({_logits(a, last)}, labels)", "}",
     ]  # fmt: skip
-    return "\n".join(lines)
+    return "\n".join([*_block(a, w, sizes), *lines])
+
+
+def _logits(a: Architecture, x: str) -> str:
+    out = f"{times(x, a.factors.logits)}{' + bhead' if a.head_bias else ''}"
+    return f"soft_cap({out}, cap = {number(a.caps.logits)})" if a.caps.logits else out
+
+
+def _block(a: Architecture, w: str, sizes: dict[str, int]) -> list[str]:
+    """The block of a layer, where a `repeat` has several that differ."""
+    if not a.kinds:
+        return []
+    return [
+        f"block layer(x, {', '.join(_inner(sizes))}, window = 0, theta = 10000, factor = 1) {{",
+        *layer(a, w), "return x", "}", "",
+    ]  # fmt: skip
+
+
+def _inner(sizes: Iterable[str]) -> list[str]:
+    """The sizes that a layer has."""
+    return [n for n in sizes if n not in ("layers", "vocab", "seq")]
+
+
+def _layers_in_turn(a: Architecture, sizes: Iterable[str]) -> list[str]:
+    """A `repeat` of as many layers as come in turn, and one of those that are left, which are alike."""
+    rest = a.layers % len(a.kinds)
+    calls = [_call(kind, _inner(sizes)) for kind in a.kinds]
+    lines = [f"repeat {a.layers // len(a.kinds)} as block {{", *calls, "}"]
+    return [*lines, f"repeat {rest} as rest {{", calls[0], "}"] if rest else lines
+
+
+def _call(kind: LayerKind, sizes: list[str]) -> str:
+    options = {"window": kind.window, "theta": kind.rotary.theta, "factor": kind.rotary.factor}
+    neutral = {"window": 0, "theta": 10000, "factor": 1}
+    given = [f"{n} = {number(float(x))}" for n, x in options.items() if x != neutral[n]]
+    return f"x = layer({', '.join(['x', *sizes, *given])})"
+
+
+def _data(a: Architecture) -> str:
+    if not a.encodes:
+        return '# data "text.txt"  (bytes as tokens; without it, tokens come from the seed)'
+    arrays = "images and labels" if a.images else "tokens, segments and labels"
+    return f'# data "arrays.npz"  (arrays {arrays}; without it, they come from the seed)'
 
 
 def _training(a: Architecture, plan: Setup) -> str:
@@ -141,7 +205,7 @@ def _training(a: Architecture, plan: Setup) -> str:
             f"train {a.kind} on temp {{",
             f"batch {8 * micro * plan.dp}  # sequences a step",
             f"microbatch {micro}  # of them at once, in each dp replica",
-            '# data "text.txt"  (bytes as tokens; without it, tokens come from the seed)',
+            _data(a),
             "optimizer adamw(lr = 3e-4, weight_decay = 0.1)", "clip 1.0", "lr_schedule warmup(100)",
             "dtype compute bf16, params f32, grads f32", f"recompute {plan.recompute}", f"parallel {strategy}", "}",
         ]

@@ -17,7 +17,8 @@ import numpy as np
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.huggingface.axes import Axes, Shape, Tensor
 from wscc.huggingface.checkpoint import READABLE, Checkpoint, write
-from wscc.huggingface.families import EMBEDDING, HEAD, UNPREFIXED, Family, Mapped, Parameter, family_of
+from wscc.huggingface.families import EMBEDDING, UNPREFIXED, family_of
+from wscc.huggingface.family import HEAD, Family, Mapped, Parameter
 from wscc.huggingface.parts import Parts, open_checkpoint
 
 Index = tuple[int, ...]
@@ -122,9 +123,9 @@ def _entries_of(p: Parameter, family: Family | None, prefix: str | None) -> Iter
 
 def _mapped(p: Parameter, index: Index, mapped: Mapped, prefix: str) -> Iterator[Entry]:
     """The tensors of an element of a family's parameter: one, or one for each index of those that stand apart."""
-    shape = p.type.shape
+    shape, layers = p.type.shape, [mapped.first + mapped.step * i for i in index]
     for n, inner in enumerate(np.ndindex(*shape[: mapped.apart])):
-        theirs = prefix + mapped.theirs.format(*index, n=n)
+        theirs = prefix + mapped.theirs.format(*layers, n=n)
         yield Entry(p.name, index, theirs, shape[mapped.apart :], mapped.axes, mapped.positions, inner)
 
 
@@ -195,8 +196,8 @@ class Weights:
 
 
 def _prefix(family: Family, file: Checkpoint | Parts) -> str:
-    """The prefix of the file, by its embedding."""
-    theirs = family.by_name[EMBEDDING].theirs
+    """The prefix of the file, by the first tensor, which is its embedding."""
+    theirs = family.tensors[0].theirs
     return next((p for p in family.prefixes if p + theirs in file.shapes), family.prefixes[0])
 
 

@@ -41,6 +41,11 @@ def elementwise(
     return b.one(kind, xs, rule, attrs=dict(attrs or {}), hints=[hint or kind], span=span)
 
 
+def number(b: Builder, value: float, dtype: DType, *, span: Span = NO_SPAN) -> Value:
+    """A scalar."""
+    return b.one("fill", [], " -> ", dtypes=[dtype], attrs={"value": value}, hints=["number"], span=span)
+
+
 def binary(b: Builder, kind: str, x: Value, y: Value, *, hint: str = "", span: Span = NO_SPAN) -> Value:
     """`add`, `sub`, `mul` or `div`; the smaller operand repeats along the leading dimensions that it lacks."""
     big, small = (x, y) if rank_of(x) >= rank_of(y) else (y, x)
@@ -282,19 +287,44 @@ def dropout(b: Builder, x: Value, keys: Value, *, rate: float, salt: int, span: 
     )
 
 
-def attention(b: Builder, q: Value, k: Value, v: Value, *, causal: bool, span: Span = NO_SPAN) -> Value:
+def soft_cap(b: Builder, x: Value, *, cap: float, span: Span = NO_SPAN) -> Value:
+    """`x` as cap tanh(x / cap), element by element."""
+    if cap <= 0:
+        raise ShapeMismatch(f"`soft_cap` needs a `cap` above 0, not {cap:g}")
+    return elementwise(b, "soft_cap", x, attrs={"cap": cap}, span=span)
+
+
+def attention(
+    b: Builder, q: Value, k: Value, v: Value, *, causal: bool = False, window: float = 0, cap: float = 0.0,
+    alibi: bool = False, span: Span = NO_SPAN,
+) -> Value:  # fmt: skip
     """Softmax attention, scaled by 1 / sqrt(e). `q` is `b q h e`, or `b q h g e` where each of the h heads of
-    `k` and `v` (`b k h e`) serves g query heads."""
+    `k` and `v` (`b k h e`) serves g query heads.
+
+    `window`: a position sees so many positions, itself and those before it (Beltagy et al., arXiv 2004.05150; 0: all).
+    `cap`: scores s are cap tanh(s / cap) (Gemma 2, arXiv 2408.00118; 0: as they are). `alibi`: each head adds the
+    distance to a key times a slope of its own (Press et al., arXiv 2108.12409). The first and the last need `causal`.
+    """
     group = " g" if rank_of(q) == 5 else ""
     if rank_of(q) not in (4, 5) or rank_of(k) != 4 or rank_of(v) != 4:
         raise ShapeMismatch(
             "`attention` takes q [b, s, heads, e] (or [b, s, kv, group, e]), k and v [b, s, kv, e]"
         )
-    head = f"b q@ h{group}"
+    if window != int(window) or window < 0 or cap < 0:
+        raise ShapeMismatch(
+            f"`attention` needs a whole `window` and no negative `cap`, not {window:g} and {cap:g}"
+        )
+    if not causal and (window or alibi):
+        raise ShapeMismatch(f"`{'window' if window else 'alibi'}` of `attention` needs `causal`")
+    heads = f"h@{group}@" if alibi and group else "h@" if alibi else f"h{group}"
+    head = f"b q@ {heads}"
     kv = "b k~@ h e!"
     rule = f"{head} e!, {kv}, {kv} -> {head} e!, {head}, {head}"
     stats = DType.F64 if q.type.dtype is DType.F64 else DType.F32
-    attrs = {"causal": causal, "scale": float(q.type.shape[-1]) ** -0.5}
+    attrs: dict[str, Attr] = {"causal": causal, "scale": float(q.type.shape[-1]) ** -0.5}
+    if window or cap or alibi:
+        count = prod(q.type.shape[2:-1]) if alibi else 0
+        attrs |= {"limit": 0, "window": int(window), "cap": float(cap), "alibi": count}
     out, _, _ = b.emit(
         "attention",
         [q, k, v],

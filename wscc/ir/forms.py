@@ -178,7 +178,7 @@ def _attention(op: Op, rule: Rule) -> str | None:
         or outs != (ins[0], ins[0][:-1], ins[0][:-1])
     ):
         return f"`{{{rule}}}` does not fit its rule `{_ATTENTION_RULE}` (`g` may be absent)"
-    return _attention_marks(rule)
+    return _attention_marks(op, rule)
 
 
 def _attention_bwd(op: Op, rule: Rule) -> str | None:
@@ -187,7 +187,7 @@ def _attention_bwd(op: Op, rule: Rule) -> str | None:
     q, k, v, *saved, grad = rule.ins
     if not _are_heads(q, k, v) or rule.outs != (q, k, v) or [*saved, grad] != [q, q[:-1], q[:-1], q]:
         return f"`{{{rule}}}` does not follow `{_ATTENTION_RULE}` (`g` may be absent)"
-    return _attention_marks(rule)
+    return _attention_marks(op, rule)
 
 
 def _are_heads(q: Term, k: Term, v: Term) -> bool:
@@ -196,9 +196,11 @@ def _are_heads(q: Term, k: Term, v: Term) -> bool:
     return grouped and (q[0], q[2], q[-1]) == (k[0], k[2], k[3]) and k[1] not in q and q[1] not in k
 
 
-def _attention_marks(rule: Rule) -> str | None:
+def _attention_marks(op: Op, rule: Rule) -> str | None:
     q, k = rule.ins[0], rule.ins[1]
     due = {q[1]: "@", k[1]: "~@", q[-1]: "!"}
+    if dict(op.attrs).get("alibi"):  # each head has a slope of its own
+        due |= dict.fromkeys(q[2:-1], "@")
     return next((w for f in rule.factors if (w := _wrong_marks(rule, f, due.get(f, "")))), None)
 
 

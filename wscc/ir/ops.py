@@ -105,6 +105,8 @@ def _unary(name: str) -> tuple[OpDef, OpDef]:
 IGNORED: Final = -100
 
 _ATTENTION: Final[Mapping[str, type]] = {"causal": bool, "scale": float}
+# Neutral where they are 0 (`wscc.ir.construct.attention`).
+_ATTENTION_OPTIONS: Final[Mapping[str, type]] = {"limit": int, "window": int, "cap": float, "alibi": int}
 
 _ALL: Final = (
     # -- contractions and elementwise arithmetic
@@ -134,6 +136,8 @@ _ALL: Final = (
     *_unary("sigmoid"),
     OpDef(name="rsqrt", rule="* -> *", attrs={"eps": float}),
     _backward("rsqrt_bwd", "*, * -> *", attrs={"eps": float}),
+    OpDef(name="soft_cap", rule="* -> *", attrs={"cap": float}),
+    _backward("soft_cap_bwd", "*, * -> *", attrs={"cap": float}),
     OpDef(name="swiglu", rule="*, * -> *"),
     _backward("swiglu_bwd", "*, *, * -> *, *"),
     # -- dropout: by the key of each sequence, the op's own number (`salt`) and the place in the sequence
@@ -179,7 +183,7 @@ _ALL: Final = (
         positional=True,
         streamable=True,
         limits=(1, 1),
-        options={"limit": int},
+        options=_ATTENTION_OPTIONS,
         has_weight=True,
     ),
     OpDef(
@@ -192,7 +196,7 @@ _ALL: Final = (
         differentiable=False,
         streamable=True,
         limits=(1, 1),
-        options={"limit": int},
+        options=_ATTENTION_OPTIONS,
         has_weight=True,
     ),
     # -- cross entropy: every piece is elementwise or a contraction over `v`; `limit` hides pad columns

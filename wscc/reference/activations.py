@@ -56,6 +56,10 @@ SEMANTICS: Final[dict[str, Semantics]] = {
         lambda op, xs: [(xs[0] + float(op.attr("eps"))) ** -0.5],
         lambda op, xs, ys, dys: [-0.5 * dys[0] * (xs[0] + float(op.attr("eps"))) ** -1.5],
     ),
+    "soft_cap": Semantics(
+        lambda op, xs: [float(op.attr("cap")) * np.tanh(xs[0] / float(op.attr("cap")))],
+        lambda op, xs, ys, dys: [dys[0] / np.cosh(xs[0] / float(op.attr("cap"))) ** 2],
+    ),
     "swiglu": Semantics(
         lambda op, xs: [xs[0] * _sigmoid(xs[0]) * xs[1]],
         lambda op, xs, ys, dys: [dys[0] * xs[1] * _silu_slope(xs[0]), dys[0] * xs[0] * _sigmoid(xs[0])],

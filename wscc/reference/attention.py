@@ -39,15 +39,37 @@ def _t(x: Array) -> Array:
 def _softmax(op: Op, q: Array, k: Array) -> tuple[Array, Array, Array]:
     """Exponentials `b h g q k` of scores minus their row's maximum, the maxima and the sums of exponentials, both
     `b h g q 1`."""
-    scores = (_queries(q) @ _t(_keys(k))) * float(op.attr("scale"))
-    if op.attr("causal"):
-        future = np.arange(k.shape[1]) > np.arange(q.shape[1])[:, None]
-        scores = np.where(future, -np.inf, scores)
-    if limit := int(dict(op.attrs).get("limit", 0)):
+    options = dict(op.attrs)
+    scores, ahead = _scores(op, q, k), np.arange(k.shape[1]) - np.arange(q.shape[1])[:, None]
+    if cap := float(options.get("cap", 0)):
+        scores = cap * np.tanh(scores / cap)
+    if heads := int(options.get("alibi", 0)):
+        slopes = np.array(_slopes(heads), scores.dtype)
+        scores = scores + slopes.reshape(*scores.shape[1:3], 1, 1) * ahead
+    if options["causal"]:
+        scores = np.where(ahead > 0, -np.inf, scores)
+    if window := int(options.get("window", 0)):
+        scores = np.where(ahead <= -window, -np.inf, scores)
+    if limit := int(options.get("limit", 0)):
         scores[..., limit:] = -np.inf
     maxima = scores.max(-1, keepdims=True)
     weights = np.exp(scores - maxima)
     return weights, maxima, weights.sum(-1, keepdims=True)
+
+
+def _scores(op: Op, q: Array, k: Array) -> Array:
+    """Scaled products `b h g q k`."""
+    return np.asarray((_queries(q) @ _t(_keys(k))) * float(op.attr("scale")))
+
+
+def _slopes(heads: int) -> list[float]:
+    """The slopes of ALiBi, by the recursion of its authors: of a power of two a geometric row, of another number that
+    of the power below, and every second one of twice that power."""
+    if heads & (heads - 1) == 0:
+        first = 2.0 ** (-8 / heads)
+        return [first ** (i + 1) for i in range(heads)]
+    power = 2 ** (heads.bit_length() - 1)
+    return _slopes(power) + _slopes(2 * power)[::2][: heads - power]
 
 
 def _attention(op: Op, xs: Sequence[Array]) -> list[Array]:
@@ -68,6 +90,8 @@ def _attention_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequen
     first = np.arange(k.shape[1]) == weights.argmax(-1)[..., None]
     ds = p * (dp - (p * dp).sum(-1, keepdims=True)) + weights * dsum + first * (dmax - dsum * sums)
     ds = ds * float(op.attr("scale"))
+    if cap := float(dict(op.attrs).get("cap", 0)):
+        ds = ds / np.cosh(_scores(op, q, k) / cap) ** 2
     return [
         _from_queries(ds @ _keys(k), q),
         _from_keys(_t(ds) @ _queries(q)),

@@ -18,16 +18,24 @@ WHOLE: Final = 4
 
 
 def softmax(
-    p: Array, m: Array, z: Array, s: Array, causal: bool, q_start: int, k_start: int, limit: int = 0
+    p: Array,
+    m: Array,
+    z: Array,
+    s: Array,
+    causal: bool,
+    q_start: int,
+    k_start: int,
+    limit: int = 0,
+    window: int = 0,
 ) -> None:
     """p [*, q, k] = softmax over k of scores s [*, q, k], with maximum m and sum of exp(s - m) z [*, q] of each row.
 
     f32 or f64; p may be s itself. Query i sees key j where k_start + j <= q_start + i or not `causal`, and where
-    k_start + j < limit (0: no limit); a row that sees nothing gives p = 0, m = -inf and z = 0.
+    k_start + j < limit and k_start + j > q_start + i - window (0: no limit, no window); a row that sees nothing gives
+    p = 0, m = -inf and z = 0.
     """
-    mask = _mask(
-        causal, s.shape[-2], s.shape[-1], q_start - k_start, limit - k_start if limit else None, s.dtype
-    )
+    ahead, last = q_start - k_start, limit - k_start if limit else None
+    mask = _mask(causal, s.shape[-2], s.shape[-1], ahead, last, window, s.dtype)
     for p_block, m_block, z_block, s_block in blocks(2, p, m, z, s):
         highest, total = _row_stat("softmax.max", s_block), _row_stat("softmax.sum", s_block)
         if mask is not None:
@@ -41,12 +49,19 @@ def softmax(
 
 
 def probs(
-    p: Array, s: Array, m: Array, z: Array, causal: bool, q_start: int, k_start: int, limit: int = 0
+    p: Array,
+    s: Array,
+    m: Array,
+    z: Array,
+    causal: bool,
+    q_start: int,
+    k_start: int,
+    limit: int = 0,
+    window: int = 0,
 ) -> None:
     """p [*, q, k] = exp(s [*, q, k] - m [*, q]) / z [*, q], f32 or f64, as `softmax` gave it; masked entries are 0."""
-    mask = _mask(
-        causal, s.shape[-2], s.shape[-1], q_start - k_start, limit - k_start if limit else None, s.dtype
-    )
+    ahead, last = q_start - k_start, limit - k_start if limit else None
+    mask = _mask(causal, s.shape[-2], s.shape[-1], ahead, last, window, s.dtype)
     for p_block, s_block, m_block, z_block in blocks(2, p, s, m, z):
         highest, total = _row_stat("softmax.max", s_block), _row_stat("softmax.sum", s_block)
         np.copyto(highest, m_block)
@@ -55,6 +70,32 @@ def probs(
             s_block = np.minimum(s_block, mask, out=p_block)
         _exponentials(p_block, s_block, highest)
         _divide(p_block, total)
+
+
+def alibi(
+    y: Array, x: Array, heads: int, group: int, h_start: int, g_start: int, q_start: int, k_start: int
+) -> None:
+    """y [b, h, *, q, k] = x [b, h, *, q, k] + slope [h, *] (k_start + k - q_start - q), f32 or f64; y may be x itself.
+
+    Head n = (h_start + h) group + g_start + g, with g the place in *, none or one dimension, has the slope of n of
+    `heads` (Press et al., arXiv 2108.12409, and their code where that is no power of two).
+    """
+    own = [
+        (h_start + h) * group + g_start + g
+        for h in range(x.shape[1])
+        for g in range(1 if x.ndim == 4 else x.shape[2])
+    ]
+    slopes = np.array([alibi_slope(n, heads) for n in own]).reshape(*x.shape[1:-2], 1, 1)
+    distances = np.arange(x.shape[-1]) - np.arange(x.shape[-2])[:, None] + (k_start - q_start)
+    for b in range(x.shape[0]):
+        np.add(x[b], (slopes * distances).astype(x.dtype), out=y[b])
+
+
+def alibi_slope(n: int, heads: int) -> float:
+    """The slope of head n of `heads`: 2^(-8 (n + 1) / m) for the first m, the largest power of two of them; for others
+    every second slope of 2 m heads. Pads behind the last head have some slope, too."""
+    power = 1 << (heads.bit_length() - 1)
+    return float(2.0 ** (-8 * (n + 1) / power if n < power else -4 * (2 * (n - power) + 1) / power))
 
 
 def _exponentials(p: Array, s: Array, highest: Array) -> None:
@@ -122,18 +163,23 @@ def _row_stat(name: str, s: Array) -> Array:
 
 
 @lru_cache(maxsize=256)
-def _mask(causal: bool, q: int, k: int, ahead: int, limit: int | None, dtype: Any) -> Array | None:
-    """Bounds of scores [q, k]: minus infinity where k > q + ahead under a causal mask, or k >= limit, else infinity;
-    None if every query sees every key.
+def _mask(
+    causal: bool, q: int, k: int, ahead: int, limit: int | None, window: int, dtype: Any
+) -> Array | None:
+    """Bounds of scores [q, k]: minus infinity where k > q + ahead under a causal mask, k >= limit, or k <= q + ahead -
+    window in a window, else infinity; None if every query sees every key.
 
     Not a sum: an infinite score plus minus infinity is no number.
     """
     causal = causal and ahead < k - 1
-    if not causal and (limit is None or limit >= k):
+    is_short = 0 < window < q + ahead
+    if not causal and not is_short and (limit is None or limit >= k):
         return None
     mask = np.full((q, k), np.inf, dtype)
     if causal:
         mask[np.arange(k) > np.arange(q)[:, None] + ahead] = -np.inf
+    if is_short:
+        mask[np.arange(k) <= np.arange(q)[:, None] + ahead - window] = -np.inf
     if limit is not None:
         mask[:, max(limit, 0) :] = -np.inf
     return mask

@@ -155,6 +155,28 @@ def gelu_erf_bwd(dx: Array, x: Array, dy: Array) -> None:
         np.multiply(density, dy_block, out=dx_block)
 
 
+def soft_cap(y: Array, x: Array, cap: float) -> None:
+    """y [*] = cap tanh(x [*] / cap); y may be x itself."""
+    np.divide(x, cap, out=y)
+    np.tanh(y, out=y)
+    y *= cap
+
+
+def soft_cap_bwd(dx: Array, x: Array, dy: Array, cap: float) -> None:
+    """dx [*] = dy [*] (1 - tanh(x / cap)^2) at x [*], as 4 e / (1 + e)^2 with e = exp(-2 |x| / cap), whose digits are
+    not lost far out; dx may be dy itself."""
+    for dx_block, x_block, dy_block in blocks(0, dx, x, dy):
+        e, t = scratch_like("soft_cap.e", x_block), scratch_like("soft_cap.t", x_block)
+        np.abs(x_block, out=e)
+        e *= -2 / cap
+        np.exp(e, out=e)
+        np.add(e, 1, out=t)
+        t *= t
+        e /= t
+        e *= 4
+        np.multiply(e, dy_block, out=dx_block)
+
+
 def swiglu(y: Array, a: Array, b: Array) -> None:
     """y [*] = a [*] sigmoid(a) b [*] (Shazeer 2020)."""
     for y_block, a_block, b_block in blocks(0, y, a, b):

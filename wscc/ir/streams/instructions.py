@@ -93,6 +93,8 @@ _ALL: Final = (
     row("gelu_bwd", "dx", "x dy"),
     row("gelu_erf", "y", "x", "", "x/2 (1 + erf(x / sqrt 2))"),
     row("gelu_erf_bwd", "dx", "x dy"),
+    row("soft_cap", "y", "x", "cap", "cap tanh(x / cap); y may be x itself"),
+    row("soft_cap_bwd", "dx", "x dy", "cap", "dy (1 - tanh(x / cap)^2); dx may be dy itself"),
     row("relu", "y", "x", "", "max(x, 0)"),
     row("relu_bwd", "dx", "x dy", "", "dy where x > 0, else 0"),
     row("sigmoid", "y", "x", "", "1 / (1 + exp(-x))"),
@@ -128,13 +130,22 @@ _ALL: Final = (
     ),
     # -- attention pieces; scores [*,q,k]
     row(
+        "alibi",
+        "y[b,h,*,q,k]",
+        "x[b,h,*,q,k]",
+        "heads group h_start g_start q_start k_start",
+        "y = x + (k_start+k - q_start-q) slope of head n = (h_start+h) group + g_start+g, g the place in *; of the "
+        "first 2^m heads, as many as `heads` has, 2^(-8(n+1)/2^m), of others 2^(-4(2(n-2^m)+1)/2^m); y may be x itself",
+    ),
+    row(
         "softmax",
         "p[*,q,k] m[*,q] z[*,q]",
         "s[*,q,k]",
         "causal q_start k_start",
         "rows of p = softmax(s), m their maximum, z their sum of exp(s - m); causal hides k_start+k > q_start+q, limit "
-        "k_start+k >= limit; an all-hidden row gives p = 0, m = -inf, z = 0; p may be s itself",
-        options="limit",
+        "k_start+k >= limit, window k_start+k <= q_start+q - window (0: neither); an all-hidden row gives p = 0, m = "
+        "-inf, z = 0; p may be s itself",
+        options="limit window",
         sums="p m z s",
     ),
     row(
@@ -151,7 +162,7 @@ _ALL: Final = (
         "s[*,q,k] m[*,q] z[*,q]",
         "causal q_start k_start",
         "p = exp(s - m) / z, as softmax gave it; hidden entries 0",
-        options="limit",
+        options="limit window",
         sums="p s m z",
     ),
     row(

@@ -26,6 +26,11 @@ _OWN: Final[Mapping[str, Limits]] = {
     "salt": Limits(least=0, most=2**31, whole=True),
     "limit": Limits(least=0, most=2**56, whole=True),
     "time": Limits(least=0, most=2**56, whole=True),
+    "window": Limits(least=0, most=2**56, whole=True),
+    "cap": Limits(least=0),
+    "alibi": Limits(least=0, most=2**56, whole=True),
+    "heads": Limits(least=1, most=2**56, whole=True),
+    "group": Limits(least=1, most=2**56, whole=True),
 }
 
 

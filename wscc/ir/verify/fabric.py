@@ -28,7 +28,7 @@ _MESSAGES: Final = frozenset({"post", "send", "wait"})
 _INTEGERS: Final = frozenset(
     {
         "start", "q_start", "k_start", "e_start", "c_start", "capacity", "k", "limit", "warmup", "decay", "time",
-        "width", "interleaved", "salt",
+        "width", "interleaved", "salt", "window", "heads", "group", "h_start", "g_start",
     }
 )  # fmt: skip
 _FLAGS: Final = frozenset({"accumulate", "causal", "renormalise"})
