@@ -35,7 +35,7 @@ from tests.support.huggingface_configs import (
 )  # fmt: skip
 from tests.support.paths import CASES
 from wscc.cli import main
-from wscc.diagnostics import CompileError, Diagnostic, Source
+from wscc.diagnostics import CompileError, Source
 from wscc.driver.compile import load
 from wscc.driver.report import parameters
 from wscc.frontend.fmt import fmt
@@ -60,21 +60,6 @@ def program(config: object, seq: int | None = None) -> str:
     return imported(
         read_config(Source("config.json", config if isinstance(config, str) else json.dumps(config))), seq
     ).text
-
-
-def attempt(config: object) -> tuple[str, tuple[Diagnostic, ...]]:
-    """The text, or the mistakes."""
-    try:
-        return program(config), ()
-    except CompileError as error:
-        return "", error.diagnostics
-
-
-def refusal(config: object) -> tuple[str, str]:
-    """Code and message of the one error that a config is."""
-    _, (found,) = attempt(config)
-    assert found.help
-    return str(found.code), found.message
 
 
 # ---- what becomes of a config

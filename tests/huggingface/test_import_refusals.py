@@ -1,6 +1,4 @@
 """Refusals of `wscc import`: what cannot be said, makes no sense or cannot be read is one error that names it."""
-That the program computes what the checkpoint's own definition says is tested in `test_weights`.
-"""
 
 from __future__ import annotations
 
@@ -12,11 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.compile_once import artifact_of_file
 from tests.support.huggingface_configs import (
     BLOOM,
     CONFIGS,
-    ENCODERS,
     FALCON,
     FALCON_GROUPS,
     GEMMA,
@@ -25,7 +21,6 @@ from tests.support.huggingface_configs import (
     GPT2,
     GPT_NEOX,
     GPTJ,
-    GRANITE,
     LLAMA,
     LLAMA3,
     MISTRAL,
@@ -35,18 +30,29 @@ from tests.support.huggingface_configs import (
     QWEN3,
     STABLELM,
 )  # fmt: skip
-from tests.support.paths import CASES
 from wscc.cli import main
 from wscc.diagnostics import CompileError, Diagnostic, Source
-from wscc.driver.compile import load
-from wscc.driver.report import parameters
 from wscc.frontend.fmt import fmt
 from wscc.frontend.parse import parse
-from wscc.huggingface.blocks import number
 from wscc.huggingface.config import read_config
-from wscc.huggingface.families import family_of
 from wscc.huggingface.text import imported
-from wscc.ir.array import Kind
+
+
+def attempt(config: object) -> tuple[str, tuple[Diagnostic, ...]]:
+    """The text, or the mistakes."""
+    try:
+        text = config if isinstance(config, str) else json.dumps(config)
+        return imported(read_config(Source("config.json", text)), None).text, ()
+    except CompileError as error:
+        return "", error.diagnostics
+
+
+def refusal(config: object) -> tuple[str, str]:
+    """Code and message of the one error that a config is."""
+    _, (found,) = attempt(config)
+    assert found.help
+    return str(found.code), found.message
+
 
 @pytest.mark.parametrize(
     ("config", "field"),
