@@ -23,13 +23,11 @@ TOKEN, MEAN = True, False
     ("parallel", "token", "options"),
     [
         ("dp = 2, sp = 4", TOKEN, {}),
-        ("sp = 2, tatp = 4", TOKEN, {"recompute": "full", "micro": 4}),
         ("pp = 2, sp = 2, tp = 2, tatp = 2", TOKEN, {"micro": 1, "batch": 4}),
         ("tp = 2, tatp = 4 zero 3", TOKEN, {"micro": 1, "batch": 4}),
         ("pp = 2, dp = 2, sp = 2 zero 1", MEAN, {}),
         ("sp = 3, tatp = 2", MEAN, {"micro": 1, "batch": 4}),
-        ("dp = 2, tp = 2, tatp = 2", MEAN, {"micro": 4}),
-        ("sp = 4, tp = 2", TOKEN, {"patches": 8, "batch": 4}),
+        ("sp = 4, tp = 2", TOKEN, {"recompute": "full", "patches": 8, "batch": 4}),
     ],
 )
 def test_a_vision_transformer_equals_one_device(
