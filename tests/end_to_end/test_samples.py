@@ -31,8 +31,13 @@ DETOURS = {"gpt2-small": 4}
 # Up to half a minute of CPU each: `make bench` compiles them as they are. Here they are shrunk, and what rests on a die
 # is weighed at their own sizes.
 HEAVY = ("gpt3-175b", "gpt3-175b-4wafers", "grok-1", "llama2-70b", "llama2-7b")
-# Beyond 64 dies the wafers and the longest axis are shrunk, too: each axis still leads where it led.
-FEWER_DIES = {"gpt3-175b-4wafers": ("wafer.mesh=2x4", "train.parallel=pp = 4, tp = 2, tatp = 4")}
+# Beyond 16 dies the wafer and the longest axis are shrunk, too: each axis still leads where it led.
+FEWER_DIES = {
+    "gpt3-175b": ("wafer.mesh=3x4", "train.parallel=tp = 3, tatp = 4"),
+    "gpt3-175b-4wafers": ("wafer.mesh=2x4", "train.parallel=pp = 4, tp = 2, tatp = 4"),
+    "llama2-7b": ("wafer.mesh=2x4", "train.parallel=tp = 2, tatp = 4"),
+    "llama2-70b": ("wafer.mesh=2x4", "train.parallel=tp = 2, tatp = 4"),
+}
 LARGE = 1_000_000  # parameters: above it a sample is shrunk before it is run
 
 
