@@ -21,7 +21,7 @@ demo: $(READY)  ## compile samples/gpt-tiny.wsl, train it on a text, compare wit
 	$(BIN)/wscc run out/gpt-tiny --steps 60
 	$(BIN)/wscc run samples/gpt-tiny.wsl --check --steps 2 --dtype f64
 
-test: $(READY)  ## the test suite (about 4 minutes on 2 cores)
+test: $(READY)  ## the test suite (5 to 6 minutes on 2 cores)
 	@# Tests start processes: each compiles all modules again where the environment forbids to keep what is compiled.
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist worksteal
 

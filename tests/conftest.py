@@ -11,9 +11,8 @@ from hypothesis import settings
 settings.register_profile("suite", derandomize=True, deadline=None, print_blob=True, max_examples=25)
 settings.load_profile("suite")
 
-# Modules are trees of millions of immutable objects and have no cycles: looking for some again and again is an eighth
-# of the suite's time. What has cycles (a machine, a failed test) goes with the file of tests that made it; what is
-# left then is not looked at again.
+# Modules are trees of millions of immutable objects and have no cycles, and machines have none either: looking for some
+# again and again is an eighth of the suite's time.
 gc.disable()
 
 
@@ -34,8 +33,7 @@ def _reports_without_bounds(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_cycles_stay() -> Iterator[None]:
-    yield
-    gc.collect()
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Pytest collects five times at its end; what the tests made is not looked at."""
     gc.freeze()

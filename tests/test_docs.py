@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import wscc
+from tests.support.compile_once import programs_once  # noqa: F401
 from tests.support.pages import PICTURES, Outdated, blocks, pages, pictures, prepare, regenerated
 from tests.support.paths import ROOT
 from wscc.cli import cli
@@ -40,6 +41,7 @@ def is_live(page: Path) -> bool:
 # ---- what pages show
 
 
+@pytest.mark.usefixtures("programs_once")
 @pytest.mark.parametrize("page", [p for p in pages() if is_live(p)], ids=name)
 def test_a_page_can_be_followed_and_its_output_is_real(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")

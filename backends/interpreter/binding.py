@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from wscc.backends.interpreter.exchange import described
 from wscc.backends.interpreter.kernels.scratch import Array
 from wscc.backends.interpreter.kernels.table import kernel
-from wscc.backends.interpreter.kernels.views import Prepared, Shape, merged
+from wscc.backends.interpreter.kernels.views import Shape, merged
 from wscc.backends.interpreter.operand_checks import mistakes_of, wrong_attributes
 from wscc.diagnostics import Code as ErrorCode
 from wscc.diagnostics import fail
@@ -173,7 +173,7 @@ def _checked_template(code: Code, index: int, instruction: Instruction, template
 
 @dataclass(slots=True)
 class DieMemory:
-    """The arena of one die (64-byte aligned), its row of the binding table, and its prepared calls.
+    """The arena of one die (64-byte aligned) and its row of the binding table.
 
     `highest` is one past the last byte that a prepared instruction or the host writes.
     """
@@ -181,7 +181,6 @@ class DieMemory:
     arena: NDArray[np.uint8]
     row: tuple[int, ...]
     highest: int = 0
-    prepared: dict[tuple[str, int, tuple[int, ...]], Prepared] = field(default_factory=dict)
     described_arrays: dict[bytes, Array] = field(
         default_factory=dict
     )  # by the description of another process

@@ -142,11 +142,11 @@ class Shadow:
     def _compute(self, reads: Named, writes: Named, inner: Prepared) -> None:
         for name, tags in reads:
             _check_read(name, tags)
-        for name, tags in writes:
-            _check_write(name, tags)
+        # Most bytes that are written were written before, and their tags are 0 already.
+        fresh = [tags for name, tags in writes if _check_write(name, tags)]
         run, args = inner
         run(*args)
-        for _, tags in writes:
+        for tags in fresh:
             tags.fill(0)
 
     def _post(self, channel: int, tags: Tags, marks: Marks | None, inner: Prepared) -> None:
@@ -190,12 +190,14 @@ def _check_read(name: str, tags: Tags) -> None:
         raise fail(Code.CHECK, f"`{name}` reads bytes that nothing has written")
 
 
-def _check_write(name: str, tags: Tags) -> None:
+def _check_write(name: str, tags: Tags) -> int:
+    """The union of the bits of all tags: what the bytes were before."""
     bits = _any(tags)
     if bits & GRANTED:
         raise fail(Code.CHECK, f"`{name}` overwrites a slot that is granted to a message")
     if bits & SENDING:
         raise fail(Code.CHECK, f"`{name}` overwrites bytes of a message that has not been waited for")
+    return bits
 
 
 def _any(tags: Tags) -> int:

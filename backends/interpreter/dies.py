@@ -15,13 +15,15 @@ from wscc.backends.interpreter.kernels.scratch import Array
 from wscc.backends.interpreter.kernels.table import bound
 from wscc.backends.interpreter.kernels.views import Prepared
 from wscc.backends.interpreter.load_checks import column
-from wscc.backends.interpreter.messages import Counts, Kind
+from wscc.backends.interpreter.messages import Counts, Kind, Transport
 from wscc.ir.streams.program import Streams
 
 # Prepared instructions cached over all dies, about a kilobyte each; beyond it they are prepared again.
 _MOST_PREPARED = 1 << 20
 
 Routines = dict[int, dict[str, Routine]]
+# A procedure, an instruction in it, and the arguments that the instruction uses.
+_Addressed = tuple[str, int, tuple[int, ...]]
 
 
 @dataclass(slots=True)
@@ -41,19 +43,23 @@ class Dies:
     exchange: Exchange | None = None
     sent: list[Counts] = field(init=False)
     _codes: list[dict[DynamicCall, list[Prepared]]] = field(init=False, repr=False)
-    _engine: Engine = field(init=False, repr=False)
+    _calls_by_address: list[dict[_Addressed, Prepared]] = field(init=False, repr=False)
+    _transport: Transport = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         count = len(self.memories)
         self.sent = [{} for _ in range(count)]
         self._codes = [{} for _ in range(count)]
-        local_dies = [die for die in range(count) if self._is_local(die)]
-        self._engine = Engine(local_dies, self._code, self.name, self._enter if self.shadows else None)
-        self._engine.transport.exchange = self.exchange
+        self._calls_by_address = [{} for _ in range(count)]
+        self._transport = Transport(exchange=self.exchange)
 
     def run_step(self) -> Ending:
         """Run the calls of a step on the dies of this process."""
-        return self._engine.run(self.calls)
+        # Made for the step: what it calls back must not be held by what it is held by, or the memory of the dies
+        # would stay until the interpreter of Python looks for cycles.
+        dies = [die for die in range(len(self.memories)) if self._is_local(die)]
+        enter = self._enter if self.shadows else None
+        return Engine(dies, self._code, self.name, self._transport, enter).run(self.calls)
 
     def highest(self) -> list[int]:
         """One past the highest byte that this process wrote in the memory of each die."""
@@ -67,8 +73,8 @@ class Dies:
         codes = self._codes[die]
         code = codes.get(call)
         if code is None:
-            if len(self.memories[die].prepared) > _MOST_PREPARED // len(self.memories):
-                self.memories[die].prepared.clear()
+            if len(self._calls_by_address[die]) > _MOST_PREPARED // len(self.memories):
+                self._calls_by_address[die].clear()
                 codes.clear()
             name, args = call
             routine = self.routines[self.streams.roles[die]][name]
@@ -76,18 +82,18 @@ class Dies:
         return code
 
     def _prepared(self, die: int, name: str, index: int, t: Template, args: tuple[int, ...]) -> Prepared:
-        memory = self.memories[die]
+        known = self._calls_by_address[die]
         key = (name, index, tuple([args[a] for a in t.args]))
-        prepared = memory.prepared.get(key)
+        prepared = known.get(key)
         if prepared is None:
             prepared = self._prepare(die, t, args)
             if self.shadows:
                 prepared = self.shadows[die].guard(t, args, prepared)
-            memory.prepared[key] = prepared
+            known[key] = prepared
         return prepared
 
     def _prepare(self, die: int, t: Template, args: tuple[int, ...]) -> Prepared:
-        memory, transport = self.memories[die], self._engine.transport
+        memory, transport = self.memories[die], self._transport
         views, attrs = memory.views(t, args), memory.attrs(t)
         if t.opcode in ("post", "send") and not self._is_local(attrs[1]):
             return self._prepare_far(die, t, args)
@@ -105,7 +111,7 @@ class Dies:
     def _prepare_far(self, die: int, t: Template, args: tuple[int, ...]) -> Prepared:
         """The call for a post or send whose peer is run by another process."""
         assert self.exchange is not None
-        memory, transport, sends = self.memories[die], self._engine.transport, t.opcode == "send"
+        memory, transport, sends = self.memories[die], self._transport, t.opcode == "send"
         channel, peer, *route = memory.attrs(t)
         number = self.exchange.numbers[(die, peer, channel) if sends else (peer, die, channel)]
         box = transport.far_box(

@@ -53,30 +53,27 @@ class Ending:
 
 @dataclass(slots=True)
 class Engine:
-    """Runs calls on the dies of one process. `bind(die, call)` gives the prepared instructions of a call;
-    `name(die)` names a die in error texts, `enter(die, call)` runs before every call."""
+    """Runs calls on the dies of one process. `bind(die, call)` gives the prepared instructions of a call, whose
+    messages go by `transport`; `name(die)` names a die in error texts, `enter(die, call)` runs before every call."""
 
     dies: Sequence[int]
     bind: Callable[[int, DynamicCall], list[Prepared]]
     name: Callable[[int], str]
+    transport: Transport
     enter: Callable[[int, DynamicCall], None] | None = None
-    transport: Transport = field(init=False)
-    ready: list[Task] = field(default_factory=list)
     tasks: dict[int, Task] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.transport = Transport(self._wake)
 
     def run(self, calls: Sequence[Sequence[DynamicCall]]) -> Ending:
         """Run the calls of each die in order, until it ends, fails or is stuck."""
         self.tasks = {die: Task(die) for die in self.dies}
-        self.ready = list(self.tasks.values())
+        ready = self.transport.ready
+        ready[:] = self.dies
         failures: list[tuple[int, tuple[Diagnostic, ...]]] = []
         with np.errstate(all="ignore"):
-            while self.ready or self.transport.rest():
-                while self.ready:
+            while ready or self.transport.rest():
+                while ready:
                     # The die that became ready last: the message that woke it is still in the cache.
-                    task = self.ready.pop()
+                    task = self.tasks[ready.pop()]
                     try:
                         self._advance(task, calls[task.die])
                     except CompileError as error:
@@ -121,9 +118,6 @@ class Engine:
             first = error.diagnostics[0]
             return fail(first.code, f"{place}: {first.message}", help=first.help)
         return fail(Code.ARTIFACT, f"{place}: its operands do not fit it")
-
-    def _wake(self, die: int) -> None:
-        self.ready.append(self.tasks[die])
 
 
 def _wait(task: Task, end: End, calls: Sequence[DynamicCall]) -> Wait:

@@ -56,10 +56,15 @@ class Machine:
 
     def __post_init__(self) -> None:
         limit_blas_to_one_thread()
-        streams, dies = self.streams, len(self.streams.dies)
-        check_dies(streams, self.manifest)
+        streams, manifest, dies = self.streams, self.manifest, len(self.streams.dies)
+
+        # Not a method: a machine that nobody uses goes at once, so nothing that it holds may hold it.
+        def name(die: int) -> str:
+            return die_name(streams.dies[die], manifest)
+
+        check_dies(streams, manifest)
         check_computer(streams, shadows=self.checked)
-        routines = loaded(streams, self.manifest)
+        routines = loaded(streams, manifest)
         steps = [list(dynamic_calls(step)) for step in streams.steps]
         stages = stage_of_role(streams)
         self._arenas = arenas(dies, streams.arena_bytes)
@@ -69,7 +74,7 @@ class Machine:
         ]
         self._shadows = [Shadow(m, self.types) for m in self._memories] if self.checked else []
         calls_of = [steps[stages[role]] for role in streams.roles]
-        self._dies = Dies(streams, calls_of, routines, self._memories, self._shadows, self.die_name)
+        self._dies = Dies(streams, calls_of, routines, self._memories, self._shadows, name)
 
     def run_step(self) -> None:
         """Execute the step once on every die."""

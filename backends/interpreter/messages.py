@@ -77,9 +77,9 @@ class FarBox:
 
 @dataclass(slots=True)
 class Transport:
-    """The channels of the dies of one process. `wake` is called with each die whose wait has ended."""
+    """The channels of the dies of one process. `ready` gains each die whose wait has ended."""
 
-    wake: Callable[[int], None]
+    ready: list[int] = field(default_factory=list)
     exchange: Exchange | None = None
     ends: dict[tuple[int, int, bool], End] = field(default_factory=dict)
     boxes: dict[tuple[int, int, int], Mailbox] = field(default_factory=dict)
@@ -134,10 +134,10 @@ class Transport:
         sender.state = receiver.state = DONE
         if sender.waiting:
             sender.waiting = False
-            self.wake(sender.die)
+            self.ready.append(sender.die)
         elif receiver.waiting:
             receiver.waiting = False
-            self.wake(receiver.die)
+            self.ready.append(receiver.die)
 
     def post_far(self, slot: Array, box: FarBox, view: memoryview) -> None:
         """`post` where the sender runs in another process; `view` describes the slot to it."""
@@ -200,7 +200,7 @@ class Transport:
         end.state = DONE
         if end.waiting:
             end.waiting = False
-            self.wake(end.die)
+            self.ready.append(end.die)
 
 
 def _second(end: End) -> CompileError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 
 import numpy as np
 import pytest
@@ -27,6 +28,18 @@ def test_two_dies_exchange_what_they_hold(checked: bool, threads: int) -> None:
     assert peek(m, 0, 1024, 4) == [1, 2, 3, 4]
     assert m.traffic() == {(0, 1): 32, (1, 0): 32}
     assert m.peak_bytes() == (1040, 1040)
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_the_memory_of_a_machine_goes_with_it(checked: bool) -> None:
+    """At once: nothing waits for a search for cycles, which tests never do and a long search for strategies seldom."""
+    m = machine(EXCHANGE, [0, 0], table=SWAP, checked=checked)
+    for die in (0, 1):
+        poke(m, die, 1024, 1, 2, 3, 4)
+    m.run_step()
+    memory = weakref.ref(m._arenas)
+    del m
+    assert memory() is None
 
 
 # Every die adds up what comes round: a ring of four on a 2 x 2 mesh. Twice, so that slots are used again.

@@ -26,8 +26,9 @@ def compiled(choices: Choices, level: int = 2) -> Compiled:
     return compile_graph(gpt(AXES, Shape(d=32, heads=4, vocab=32), wafer=HURT), level, choices=choices)
 
 
-@pytest.mark.parametrize("routing", ["xy", "adaptive"])
-@pytest.mark.parametrize("allgather", ALLGATHERS)
+@pytest.mark.parametrize(
+    ("routing", "allgather"), [("xy", "multicast"), *(("adaptive", gather) for gather in ALLGATHERS)]
+)
 def test_results_are_those_of_one_device_whatever_is_chosen(routing: str, allgather: str) -> None:
     made = compiled(Choices(routing=routing, allgather=allgather))
     check = run(made.artifact, RunOptions(steps=1), check=True).check

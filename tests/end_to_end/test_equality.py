@@ -25,11 +25,11 @@ from wscc.ir.types import DType
         pytest.param(c, mode, id=f"{name(c)} {mode}")
         for i, (c, left_out) in enumerate(zip(cases(), cycle(RECOMPUTE), strict=False))
         for mode in [left_out if "dead" in c[0] else RECOMPUTE[RECOMPUTE.index(left_out) - 1]]
-        if i % 2
+        if i % 4 == 1
     ],
 )
 def test_strategies_equal_one_device_in_f64(case: tuple[str, dict[str, int]], recompute: str) -> None:
-    """Every other one, in one recompute mode, in turn; in another mode with a dead die. `make fuzz-all` has all."""
+    """Every fourth one, in one recompute mode, in turn; in another mode with a dead die. `make fuzz-all` has all."""
     check = in_f64(case, recompute)
     assert check.ok, check
 
@@ -38,11 +38,11 @@ def test_strategies_equal_one_device_in_f64(case: tuple[str, dict[str, int]], re
     ("case", "recompute"),
     [
         pytest.param(c, mode, id=f"{name(c)} {mode}")
-        for c, mode in zip(cases()[::5], cycle(RECOMPUTE), strict=False)
+        for c, mode in zip(cases()[::8], cycle(RECOMPUTE), strict=False)
     ],
 )
 def test_strategies_keep_within_rounding_in_f32(case: tuple[str, dict[str, int]], recompute: str) -> None:
-    """Every fifth one, in one recompute mode, in turn; `make fuzz-all` has all of all."""
+    """Every eighth one, in one recompute mode, in turn; `make fuzz-all` has all of all."""
     check = in_f32(case, recompute)
     assert check.ok, check
 
@@ -59,9 +59,7 @@ def test_adamw_in_f32_is_as_near_as_its_types_allow(degrees: dict[str, int]) -> 
     assert check.ok, check
 
 
-@pytest.mark.parametrize(
-    "degrees", [{"dp": 2}, {"tp": 2}, {"tp": 4}, {"tatp": 4}, {"dp": 2, "tp": 2, "tatp": 2}], ids=str
-)
+@pytest.mark.parametrize("degrees", [{"dp": 2}, {"tp": 4}, {"dp": 2, "tp": 2, "tatp": 2}], ids=str)
 def test_the_llama_family_equals_one_device(degrees: dict[str, int]) -> None:
     full = {"dp": 1, "tp": 1, "tatp": 1, **degrees}
     shape = shape_for(full)

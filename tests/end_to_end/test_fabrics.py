@@ -31,13 +31,12 @@ PAIR = Wafer("pair", 2, 4, joint=Joint(2, 2, Link(bandwidth=10**12, latency=1.5e
 CORNER = replace(
     PAIR, joint=Joint(2, 2, Link(bandwidth=10**12, latency=1.5e-6), (0,)), torus=Torus(rows=True)
 )
-# Every axis leads from one wafer of 2 x 2 dies to the other.
+# Every axis leads from one wafer of 2 x 2 dies to the other, but tp, whose sums are those of dp.
 SYSTEMS = {
     "dp across": (PAIR, gpt, {"dp": 2, "tatp": 4}),
     "pp across": (PAIR, llama, {"pp": 2, "tp": 4}),
     "sp across": (CORNER, gpt, {"sp": 8}),
     "tatp across": (PAIR, llama, {"tatp": 8}),
-    "tp across": (CORNER, gpt, {"tp": 8}),
 }
 FABRICS = TORI | SYSTEMS
 

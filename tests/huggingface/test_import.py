@@ -51,6 +51,7 @@ LARGE = (
     "bloom-176b",
     "gemma2-9b",
     "qwen1.5-moe-a2.7b",
+    "qwen2.5-7b",
 )  # seconds to compile; small ones of their kind are trained elsewhere
 COUNTS: dict[str, Any] = json.loads((CASES / "parameters.json").read_text())
 

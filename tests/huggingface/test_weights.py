@@ -44,7 +44,7 @@ SMALL = [
     "--set",
     "train.microbatch=2",
     "--parallel",
-    "dp=2,tp=2,tatp=2",
+    "tp=2,tatp=2",
     "--steps",
     "1",
 ]
@@ -76,7 +76,7 @@ def run(capsys: pytest.CaptureFixture[str], *options: str, program: str = "model
 def refused(capsys: pytest.CaptureFixture[str], *options: str, code: str = "W505") -> str:
     """The message of the one error that `wscc run` ends with."""
     capsys.readouterr()
-    assert main(["run", "model.wsl", "--data", "text", "--json", *SMALL, *options]) == 1
+    assert main(["run", "model.wsl", "--data", "text", "--json", "--dtype", "f64", *SMALL, *options]) == 1
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["code"] == code
     assert error["help"]
@@ -97,7 +97,7 @@ def test_a_checkpoint_has_the_loss_of_its_definition(
     assert loss == pytest.approx(hf.loss(CONFIGS[name], tensors, TOKENS), rel=1e-10)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "opt", "llama-odd", "falcon-groups", "qwen2_moe"])
+@pytest.mark.parametrize("name", ["opt", "llama-odd", "qwen2_moe"])
 def test_what_is_saved_untrained_is_what_was_loaded(
     name: str, at: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -340,7 +340,8 @@ def test_what_is_not_finite_in_the_program_is_refused(
     tensors = {name: v.astype(np.float64) for name, v in hf.random_checkpoint(GPT2).items()}
     tensors["transformer.h.1.mlp.c_fc.bias"][3] = value
     save_file(tensors, "model.safetensors")
-    assert "`transformer.h.1.mlp.c_fc.bias`" in refused(capsys, "--weights", "model.safetensors")
+    told = refused(capsys, "--weights", "model.safetensors", "--dtype", "bf16")
+    assert "`transformer.h.1.mlp.c_fc.bias`" in told
 
 
 def _hostile(good: bytes) -> dict[str, bytes]:

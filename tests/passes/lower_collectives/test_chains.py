@@ -29,6 +29,7 @@ SMALL = (
     "wafer.die.sram=8 KB",
     "wafer.die.tile=4",
     "model.layers=1",
+    "model.d=32",
     "model.seq=16",
     "train.batch=8",
 )
