@@ -58,7 +58,7 @@ def _mistakes(graph: Module, m: Manifest) -> Iterator[str]:
     facts = {
         "name": (graph.name, m.name),
         "axes": (graph.axes, m.axes),
-        "mesh": ((wafer.rows, wafer.cols), (m.rows, m.columns)),
+        "mesh": ((wafer.rows, wafer.cols, wafer.planes), (m.rows, m.columns, m.planes)),
         "dead dies": (sorted(map(wafer.number, wafer.dead_dies)), sorted(m.dead_dies)),
         "torus": (wafer.torus, m.torus),
         "dead links": (dead_links_of(wafer), tuple(sorted(m.dead_links))),

@@ -43,8 +43,8 @@ ALIGNED = 8
 
 
 def die_name(physical: int, manifest: Manifest) -> str:
-    """The text `(row, column)` of a physical die."""
-    return f"({physical // manifest.columns}, {physical % manifest.columns})"
+    """The text `(row, column)` of a physical die, behind the plane if there are any."""
+    return str(_place(physical, manifest)[not manifest.planes :])
 
 
 def check_dies(streams: Streams, manifest: Manifest) -> None:
@@ -300,13 +300,18 @@ def _check_path(route: int, path: tuple[int, ...], manifest: Manifest) -> None:
 def _are_neighbours(a: int, b: int, manifest: Manifest) -> bool:
     if not all(0 <= d < manifest.rows * manifest.columns for d in (a, b)):
         return False
-    (ra, ca), (rb, cb) = divmod(a, manifest.columns), divmod(b, manifest.columns)
-    down, right = abs(ra - rb), abs(ca - cb)
-    if min(down, right):
+    planes, torus = max(1, manifest.planes), manifest.torus
+    rows = manifest.rows // planes
+    apart = [abs(x - y) for x, y in zip(_place(a, manifest), _place(b, manifest), strict=True)]
+    around = zip(apart, (planes, rows, manifest.columns), (torus.planes, torus.cols, torus.rows), strict=True)
+    if sum(map(bool, apart)) != 1:
         return False
-    around_row, around_column = manifest.columns - 1, manifest.rows - 1
-    return (
-        down + right == 1
-        or (manifest.torus.rows and right == around_row > 1)
-        or (manifest.torus.cols and down == around_column > 1)
-    )
+    return sum(apart) == 1 or any(closed and far == extent - 1 > 1 for far, extent, closed in around)
+
+
+def _place(die: int, manifest: Manifest) -> tuple[int, int, int]:
+    """Plane, row and column; rows of every other plane are numbered backwards."""
+    rows = manifest.rows // max(1, manifest.planes)
+    row, column = divmod(die, manifest.columns)
+    plane, row = divmod(row, rows)
+    return plane, row if plane % 2 == 0 else rows - 1 - row, column

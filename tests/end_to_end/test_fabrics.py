@@ -25,6 +25,13 @@ TORI = {
     "1 x 5 with a dead link, sp": (
         Wafer("cut", 1, 5, torus=BOTH, dead_links=frozenset({((0, 1), (0, 2))})), gpt, {"sp": 4}
     ),
+    "2 x 2 x 3, dp x tatp": (
+        Wafer("cube", 4, 3, torus=Torus(True, True, True), planes=2, dead_dies=frozenset({(0, 1)})), gpt,
+        {"dp": 2, "tatp": 4},
+    ),
+    "3 x 3 x 3, pp x sp": (
+        Wafer("cube", 9, 3, torus=Torus(True, True, True), planes=3), llama, {"pp": 2, "sp": 8}
+    ),
 }  # fmt: skip
 
 PAIR = Wafer("pair", 2, 4, joint=Joint(2, 2, Link(bandwidth=10**12, latency=1.5e-6)))
@@ -75,7 +82,7 @@ UNLIKE = [n for n in PRESETS if not n.startswith("temp-6") and not n.endswith(("
 def test_a_part_of_each_preset_is_compiled_and_simulated(name: str) -> None:
     whole = PRESETS[name]
     shape = Shape(batch=4, calls=1, seq=4, d=8, heads=2, kv=1, ffn=8, vocab=8, layers=1)
-    compiled = compile_graph(gpt({"tatp": 4}, shape, wafer=replace(whole, rows=1, cols=4)))
+    compiled = compile_graph(gpt({"tatp": 4}, shape, wafer=replace(whole, rows=1, cols=4, planes=0)))
     account = simulate(compiled.artifact).account
     assert account.seconds >= whole.link.latency * 2
     carried = sum(use.bytes for use in account.links.values())
@@ -88,3 +95,11 @@ def test_an_artifact_says_that_its_mesh_is_a_torus(tmp_path: Path) -> None:
     artifact = artifact_of(gpt({"tp": 2}, SHAPE, wafer=Wafer("torus", 3, 4, torus=BOTH)))
     write_artifact(tmp_path / "a", artifact)
     assert load_artifact(tmp_path / "a").manifest.torus == BOTH
+
+
+def test_an_artifact_that_says_fewer_planes_has_routes_off_its_links(tmp_path: Path) -> None:
+    cube = Wafer("cube", 9, 1, torus=Torus(True, True, True), planes=3)
+    artifact = artifact_of(gpt({"tp": 8}, replace(SHAPE, heads=8, kv=8), wafer=cube))
+    assert not verify_program(artifact).findings
+    flat = replace(artifact, manifest=replace(artifact.manifest, planes=0))
+    assert verify_program(flat).findings

@@ -122,11 +122,13 @@ def _name(f: Facts) -> str:
 
 
 def _place(place: Sequence[int]) -> str:
-    return f"{place[0]},{place[1]}"
+    return ",".join(map(str, place))
 
 
 def _number(wafer: Wafer, place: Sequence[int]) -> int:
-    return wafer.number((place[0], place[1]))
+    coordinate = wafer.at(tuple(place))
+    assert coordinate is not None, "dies that are reported are on the mesh"
+    return wafer.number(coordinate)
 
 
 def _size(n: int) -> str:

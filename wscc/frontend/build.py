@@ -92,8 +92,9 @@ def _preset_wafer(b: Builder, c: Children, span: Span) -> ast.Wafer:
 
 
 def _mesh(b: Builder, c: Children, span: Span) -> ast.Mesh:
-    rows, columns = (int(n[:_MAX_DIGITS]) for n in c[0].split("x"))
-    return ast.Mesh(rows, columns, c[1] if len(c) > 1 else None, span=span, trivia=b.trivia(span))
+    *planes, rows, columns = (int(n[:_MAX_DIGITS]) for n in c[0].split("x"))
+    torus = c[1] if len(c) > 1 else None
+    return ast.Mesh(rows, columns, torus, planes[0] if planes else None, span=span, trivia=b.trivia(span))
 
 
 def _system(b: Builder, c: Children, span: Span) -> ast.System:
@@ -101,7 +102,9 @@ def _system(b: Builder, c: Children, span: Span) -> ast.System:
 
 
 def _wafers(b: Builder, c: Children, span: Span) -> ast.Wafers:
-    rows, columns = (int(n[:_MAX_DIGITS]) for n in c[0].split("x"))
+    rows, columns, *more = (int(n[:_MAX_DIGITS]) for n in c[0].split("x"))
+    if more:
+        b.mistake(Code.NUMBER, "wafers lie in rows and columns alone", span)
     torus = c[2] if len(c) > 2 else None
     return ast.Wafers(rows, columns, c[1], torus, span=span, trivia=b.trivia(span))
 
@@ -137,7 +140,7 @@ def _coord(b: Builder, c: Children, span: Span) -> ast.Coord:
     for n in c:
         if n.value.denominator != 1:
             b.mistake(Code.NUMBER, f"a coordinate is an integer, not `{n.text}`", n.span)
-    return ast.Coord(int(c[0].value), int(c[1].value), span=span)
+    return ast.Coord.at([int(n.value) for n in c], span)
 
 
 def _dead_die(b: Builder, c: Children, span: Span) -> ast.DeadDie:

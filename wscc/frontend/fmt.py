@@ -88,7 +88,7 @@ def _of_machine(node: ast.WaferEntry | ast.SystemEntry | ast.Field) -> str:
     """The text of a line of a wafer or a system."""
     match node:
         case ast.Mesh():
-            return f"mesh {node.rows} x {node.columns}{_torus(node.torus)}"
+            return f"mesh {' x '.join(map(str, node.extents))}{_torus(node.torus)}"
         case ast.Wafers():
             return f"wafers {node.rows} x {node.columns} of {node.wafer.id}{_torus(node.torus)}"
         case ast.Ports():
@@ -154,7 +154,7 @@ def _quantity(q: ast.Quantity) -> str:
 
 
 def _coord(c: ast.Coord) -> str:
-    return f"({c.row}, {c.column})"
+    return str(c.place)
 
 
 def _dims(dims: tuple[ast.Expr, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from importlib.resources import files
+from math import prod
 from typing import Any, Final
 
 from wscc.diagnostics import Code, fail
@@ -34,11 +35,11 @@ def _with_base(facts: Facts, table: Mapping[str, Facts]) -> Facts:
 
 
 def _wafer(name: str, facts: Facts) -> Wafer:
-    rows, cols = facts["dims"]
+    *planes, rows, cols = facts["dims"]
     die, link = Die(), Link()
     return Wafer(
         name,
-        rows,
+        prod(planes) * rows,
         cols,
         Die(
             peak=facts["peak_bf16_flops"],
@@ -55,15 +56,15 @@ def _wafer(name: str, facts: Facts) -> Wafer:
             energy=facts["link_pj_per_bit"] / 1e12 if "link_pj_per_bit" in facts else link.energy,
             channels=facts.get("channels", link.channels),
         ),
-        torus=Torus(rows=True, cols=True) if facts.get("torus") else OPEN,
+        torus=Torus(rows=True, cols=True, planes=bool(planes)) if facts.get("torus") else OPEN,
+        planes=sum(planes),
     )
 
 
 def _efficiency(facts: Facts, default: float) -> float:
     """FLOP/s per watt, from the power of the whole wafer where only that is known."""
     if "power_w" in facts and "flops_per_watt" not in facts:
-        rows, cols = facts["dims"]
-        return float(facts["peak_bf16_flops"] * rows * cols / facts["power_w"])
+        return float(facts["peak_bf16_flops"] * prod(facts["dims"]) / facts["power_w"])
     return float(facts.get("flops_per_watt", default))
 
 

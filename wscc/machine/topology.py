@@ -7,13 +7,14 @@ ties broken by the order in which neighbours are listed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from heapq import heappop, heappush
 from itertools import pairwise, product
 from math import ceil
 
+from wscc.machine.fold import Fold, Place
 from wscc.machine.wafer import OPEN, Coordinate, Torus, Wafer, dead_link, ends_around
 
 UNREACHABLE = -1
@@ -41,7 +42,7 @@ class Topology:
 
     `grid` is (rows, columns) where dies lie on one, so that XY paths exist; die d is then row-major, and `torus` says
     which ends of the grid are joined. `wafers` is the extent of one wafer of a system, and `slow` the links between
-    them.
+    them. A mesh of three dimensions is a grid with more links: `fold` says which.
     """
 
     live: tuple[int, ...]
@@ -50,6 +51,7 @@ class Topology:
     torus: Torus = OPEN
     wafers: tuple[int, int] | None = None
     slow: tuple[tuple[Hop, Slowness], ...] = ()
+    fold: Fold | None = None
     _distances: dict[int, list[int]] = field(default_factory=dict, compare=False, repr=False)
     _paths: dict[tuple[int, int], Path | None] = field(default_factory=dict, compare=False, repr=False)
 
@@ -68,11 +70,15 @@ class Topology:
             if coordinate not in wafer.dead_dies:
                 live.append(die := wafer.number(coordinate))
                 neighbours[die] = _mesh_neighbours(wafer, coordinate, (rows, cols))
-        torus = Torus(wafer.torus.rows and cols == wafer.cols, wafer.torus.cols and rows == wafer.rows)
+        is_high, is_wide, fold = rows == wafer.rows, cols == wafer.cols, wafer.fold
+        closed = wafer.torus.cols if fold is None else fold.closes_folded
+        torus = Torus(wafer.torus.rows and is_wide, closed and is_high)
+        if fold is not None and not (is_high and is_wide):
+            fold = replace(fold, closed=(False, False, False))
         joint = wafer.joint
         extent = None if joint is None else (joint.rows, joint.cols)
         slow = _slow(wafer, live, neighbours)
-        return Topology(tuple(live), tuple(neighbours), (rows, wafer.cols), torus, extent, slow)
+        return Topology(tuple(live), tuple(neighbours), (rows, wafer.cols), torus, extent, slow, fold)
 
     def part(self, dies: Collection[int]) -> Topology:
         """The same machine with all dies but `dies` dead."""
@@ -84,7 +90,7 @@ class Topology:
         for die in live:
             neighbours[die] = tuple(n for n in self.neighbours[die] if n in alive)
         slow = tuple((hop, s) for hop, s in self.slow if alive.issuperset(hop))
-        return Topology(live, tuple(neighbours), self.grid, self.torus, self.wafers, slow)
+        return replace(self, live=live, neighbours=tuple(neighbours), slow=slow, _distances={}, _paths={})
 
     @property
     def dies(self) -> int:
@@ -146,9 +152,33 @@ class Topology:
         assert self.grid is not None
         return divmod(die, self.grid[1])
 
+    def place(self, die: int) -> Place:
+        """(row, column) on a grid, behind the plane if there are any."""
+        cell = self.coordinate(die)
+        return self.fold.place(cell) if self.fold else cell
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The extent of each part of a place."""
+        assert self.grid is not None
+        return self.fold.extents if self.fold else self.grid
+
+    @property
+    def closed(self) -> tuple[bool, ...]:
+        """Whether links join both ends of each dimension of a place."""
+        return self.fold.closed if self.fold else (self.torus.cols, self.torus.rows)
+
+    @cached_property
+    def is_whole_mesh(self) -> bool:
+        """Whether this is a mesh of two dimensions without damage, open at its ends."""
+        if self.grid is None or self.fold is not None or self.torus != OPEN:
+            return False
+        rows, cols = self.grid
+        return len(self.links) == 2 * (rows * (cols - 1) + cols * (rows - 1))
+
     def name_of(self, die: int) -> str:
-        """The name of a die in messages: `(row, column)` on a grid, else the number."""
-        return str(self.coordinate(die)) if self.grid else str(die)
+        """The name of a die in messages: its place on a grid, else the number."""
+        return str(self.place(die)) if self.grid else str(die)
 
     def is_live(self, die: int) -> bool:
         return die in self.live_set
@@ -195,11 +225,11 @@ class Topology:
         return tuple(path)
 
     def xy_path(self, a: int, b: int) -> Path | None:
-        """The path along the row, then along the column, the shorter way around a torus; None where a die or link on it
-        is dead, or without a grid."""
+        """The path along the row, then along the column, then through the planes, the shorter way around a torus; None
+        where a die or link on it is dead, or without a grid."""
         if self.grid is None:
             return None
-        path = _xy(self.coordinate(a), self.coordinate(b), self.grid, self.torus)
+        path = self._xy(a, b)
         alive = self.is_live(a) and all(self.are_adjacent(x, y) for x, y in pairwise(path))
         return path if alive else None
 
@@ -209,6 +239,20 @@ class Topology:
         if (a, b) not in self._paths:
             self._paths[a, b] = self.xy_path(a, b) or self.shortest_path(a, b)
         return self._paths[a, b]
+
+    def _xy(self, a: int, b: int) -> Path:
+        here, to, path = list(self.place(a)), self.place(b), []
+        for dimension in reversed(range(len(to))):
+            steps = _steps(here[dimension], to[dimension], self.extents[dimension], self.closed[dimension])
+            for here[dimension] in steps:
+                path.append(self._number(here))
+            here[dimension] = to[dimension]
+        return (*path, b)
+
+    def _number(self, place: Sequence[int]) -> int:
+        assert self.grid is not None
+        row, col = self.fold.cell(tuple(place)) if self.fold else place
+        return row * self.grid[1] + col
 
     def _measure(self, to: int) -> list[int]:
         hops = [UNREACHABLE] * self.dies
@@ -262,12 +306,6 @@ def _slow(
     ]
     hops = ((a, b) for a in live for b in neighbours[a])
     return tuple((h, ratios[c - 1]) for h in hops if (c := wafer.link_class(*h)))
-
-
-def _xy(a: Coordinate, b: Coordinate, grid: tuple[int, int], torus: Torus) -> Path:
-    (ra, ca), (rb, cb), cols = a, b, grid[1]
-    row = [ra * cols + c for c in _steps(ca, cb, cols, torus.rows)]
-    return (*row, *(r * cols + cb for r in _steps(ra, rb, grid[0], torus.cols)), rb * cols + cb)
 
 
 def _steps(a: int, b: int, extent: int, closed: bool) -> Iterable[int]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Annotated, Final
 
 from wscc.diagnostics import Code, CompileError, Diagnostic
 from wscc.diagnostics.limits import Limits, beyond_limits
+from wscc.machine.fold import Fold, Place
 
 Coordinate = tuple[int, int]
 DeadLink = tuple[Coordinate, Coordinate]
@@ -67,11 +68,12 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Torus:
-    """Whether a link joins both ends of each row, and of each column. Where there are two dies or fewer it would join
-    what a link joins already, and there is none."""
+    """Whether a link joins both ends of each row, of each column, and the first and last plane. Where there are two
+    dies or fewer it would join what a link joins already, and there is none."""
 
     rows: bool = False
     cols: bool = False
+    planes: bool = field(default=False, metadata={"left_out": True})
 
 
 OPEN: Final = Torus()
@@ -120,6 +122,10 @@ class Joint:
 class Wafer:
     """Dies are numbered row * cols + column; a dead link is the sorted pair of its ends (see `dead_link`).
 
+    With `planes` the mesh has three dimensions: its `rows` are those of all planes, one below the other (`Fold`), and
+    coordinates here are of that folded mesh. A `place` is what a user calls a die: (plane, row, column), else (row,
+    column).
+
     With a `joint` it is a system: the mesh is cut into wafers, and links that lead from one to another are those of
     the joint. With a `torus` its ends are joined; those of a system by links of the joint.
 
@@ -136,10 +142,34 @@ class Wafer:
     dead_links: frozenset[DeadLink] = frozenset()
     torus: Torus = OPEN
     joint: Joint | None = None
+    planes: Annotated[int, Limits(least=0, most=MAX_DIES)] = 0
 
     def __post_init__(self) -> None:
         if mistakes := [*self._number_mistakes()] or [*self._damage_mistakes()]:
             raise CompileError(*mistakes)
+
+    @property
+    def fold(self) -> Fold | None:
+        """How a mesh of three dimensions is folded; None of one of two."""
+        if not self.planes:
+            return None
+        closed = self.torus.planes, self.torus.cols, self.torus.rows
+        return Fold(self.planes, self.rows // self.planes, self.cols, closed)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Rows and columns, behind the planes if there are any: the extent of each part of a place."""
+        return self.fold.extents if self.fold else (self.rows, self.cols)
+
+    @property
+    def rows_by_place(self) -> tuple[int, ...]:
+        """The rows of the mesh in the order in which a user counts them."""
+        return tuple(sorted(range(self.rows), key=lambda r: self.place_of((r, 0))))
+
+    @property
+    def size(self) -> str:
+        """The extents as a user writes them: `4 x 8`."""
+        return " x ".join(map(str, self.extents))
 
     @property
     def dies(self) -> int:
@@ -170,6 +200,8 @@ class Wafer:
 
     def joins(self, a: Coordinate, b: Coordinate) -> bool:
         """Whether the machine has a link between two coordinates on the mesh, dead or alive."""
+        if self.fold is not None:
+            return self.fold.joins(a, b)
         down, right = abs(a[0] - b[0]), abs(a[1] - b[1])
         is_row = down == 0 and (right == 1 or (self.torus.rows and right == self.cols - 1 > 1))
         is_column = right == 0 and (down == 1 or (self.torus.cols and down == self.rows - 1 > 1))
@@ -201,6 +233,8 @@ class Wafer:
                         yield (die, n)
 
     def _built_links(self) -> int:
+        if self.fold is not None:
+            return self.fold.links
         wraps = (self.torus.rows and self.cols > 2) * self.rows + (
             self.torus.cols and self.rows > 2
         ) * self.cols
@@ -227,12 +261,31 @@ class Wafer:
         """(row, column) of a die."""
         return divmod(die, self.cols)
 
+    def place(self, die: int) -> Place:
+        """What a user calls a die: (row, column), behind the plane if there are any."""
+        return self.place_of(self.coordinate(die))
+
+    def place_of(self, coordinate: Coordinate) -> Place:
+        """The place at a coordinate."""
+        return self.fold.place(coordinate) if self.fold else coordinate
+
+    def at(self, place: Place) -> Coordinate | None:
+        """The coordinate of a place; None if it is not on the mesh."""
+        if len(place) != len(self.extents) or not all(
+            0 <= n < m for n, m in zip(place, self.extents, strict=True)
+        ):
+            return None
+        return self.fold.cell(place) if self.fold else (place[0], place[1])
+
     def _number_mistakes(self) -> Iterator[Diagnostic]:
         mesh = f"wafer `{self.name}` has a mesh of {self.rows} x {self.cols} dies"
         if self.rows < 1 or self.cols < 1:
             yield Diagnostic(Code.NUMBER, mesh, help="use at least 1 row and 1 column")
         elif self.dies > MAX_DIES:
             yield Diagnostic(Code.LIMIT, f"{mesh}; the largest has {MAX_DIES}", help="use a smaller mesh")
+        elif self.planes and (self.rows % self.planes or self.joint):
+            why = "is a system" if self.joint else f"is none of {self.planes} planes"
+            yield Diagnostic(Code.NUMBER, f"{mesh}, which {why}")
         mistakes = [("die", m) for m in (*beyond_limits(self.die), *self.die.disagreements())]
         mistakes += [("link", m) for m in beyond_limits(self.link)]
         mistakes += [("joint", m) for m in self._joint_mistakes()]
@@ -254,13 +307,13 @@ class Wafer:
                 yield "ports", f"are none of an edge of {edge} dies"
 
     def _damage_mistakes(self) -> Iterator[Diagnostic]:
-        extent = f"rows are 0 to {self.rows - 1}, columns 0 to {self.cols - 1}"
+        extent = self.what_places_are()
         off = f"is not on the mesh of `{self.name}`"
         for die in sorted(self.dead_dies):
             if not self._is_on_mesh(die):
                 yield Diagnostic(Code.OFF_MESH, f"dead die {die} {off}", help=extent)
         for a, b in sorted(self.dead_links):
-            link = f"dead link {a} - {b}"
+            link = f"dead link {self.place_of(a)} - {self.place_of(b)}"
             strays = [end for end in (a, b) if not self._is_on_mesh(end)]
             if strays:
                 yield Diagnostic(Code.OFF_MESH, f"{link}: die {strays[0]} {off}", help=extent)
@@ -270,9 +323,17 @@ class Wafer:
             else:
                 assert a < b, "dead links are sorted pairs: make them with `dead_link`"
 
+    def what_places_are(self) -> str:
+        """Words for whoever names a die that does not exist."""
+        names = ("planes",) * bool(self.planes) + ("rows", "columns")
+        first, *others = zip(names, self.extents, strict=True)
+        return ", ".join((f"{first[0]} are 0 to {first[1] - 1}", *(f"{n} 0 to {m - 1}" for n, m in others)))
+
     def what_links_join(self) -> str:
         """Words for whoever names a link that does not exist."""
         ends = " or the two ends of a closed row or column" if self.torus != OPEN else ""
+        if self.planes:
+            return f"name two dies that differ by one in one of plane, row and column{ends}"
         ports = "; between wafers, dies with a port" if self.joint and self.joint.ports else ""
         return f"name two dies that share an edge{ends}{ports}"
 
@@ -292,6 +353,9 @@ def dead_links(pairs: Iterable[tuple[Coordinate, Coordinate]]) -> frozenset[Dead
 
 def ends_around(wafer: Wafer, die: Coordinate) -> Iterator[Coordinate]:
     """The coordinates where links of a die end: left, right, up and down, around the ends of a torus; dead or not."""
+    if wafer.fold is not None:
+        yield from wafer.fold.around(die)
+        return
     (r, c), (rows, cols) = die, (wafer.rows, wafer.cols)
     around = wafer.torus.rows and cols > 2, wafer.torus.cols and rows > 2
     for n_r, n_c in ((r, c - 1), (r, c + 1), (r - 1, c), (r + 1, c)):

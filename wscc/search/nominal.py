@@ -31,7 +31,7 @@ def nominal(module: Module) -> Algorithms:
     dies = (
         _on_system(whole, module.axes)
         if whole.joint
-        else _dies(whole.rows, whole.cols, whole.torus, module.axes)
+        else _dies(whole.rows, whole.cols, mesh_topology(whole).torus, module.axes)
     )
     placed = module.with_(dies=dies, machine=whole)
     return Algorithms(placed, "auto", whole.die.sram // _TEMPORARIES, _shared(whole, module.axes))

@@ -58,7 +58,8 @@ class HostTensor:
 class Manifest:
     """`axes`: the logical mesh, first axis major; `stages` equal blocks of its dies are pipeline stages.
     `rows`, `columns`, `torus` and `dead_links` describe the wafer; edges of wafers of a system without a port count as
-    dead links. A mesh that is no torus leaves that out."""
+    dead links. A mesh that is no torus leaves that out, and one of two dimensions its `planes`, whose `rows` are those
+    of all (`wscc.machine.fold`)."""
 
     name: str
     axes: tuple[tuple[str, int], ...]
@@ -71,6 +72,7 @@ class Manifest:
     train: Train
     data_file: str
     torus: Torus = field(default=OPEN, metadata=LEFT_OUT)
+    planes: int = field(default=0, metadata=LEFT_OUT)
 
     def related(self, role: Role) -> dict[str, str]:
         """By the name of an array, that of its gradient or incomplete sum."""

@@ -66,11 +66,13 @@ def _leg(leg: Leg) -> str:
 
 
 def _machine(w: Wafer) -> Iterator[str]:
-    yield f"wafer {spell_word(w.name)} rows={w.rows} cols={w.cols}"
+    planes = f" planes={w.planes}" if w.planes else ""
+    yield f"wafer {spell_word(w.name)} rows={w.rows} cols={w.cols}{planes}"
     yield f"die {record(w.die)}"
     yield f"link {record(w.link)}"
     if w.torus != OPEN:
-        yield f"torus {record(w.torus)}"
+        planes = " planes=true" if w.torus.planes else ""
+        yield f"torus rows={spell_scalar(w.torus.rows)} cols={spell_scalar(w.torus.cols)}{planes}"
     if w.joint is not None:
         yield f"joint rows={w.joint.rows} cols={w.joint.cols} {record(w.joint.link)}"
         if w.joint.ports:

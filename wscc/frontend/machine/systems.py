@@ -8,7 +8,7 @@ from typing import Final
 
 from wscc.diagnostics import Code
 from wscc.frontend import ast
-from wscc.frontend.machines import JOINED, add_damage, torus_of, values_of
+from wscc.frontend.machine.wafers import JOINED, add_damage, torus_of, values_of
 from wscc.frontend.report import Report, hint
 from wscc.machine.wafer import MAX_DIES, OPEN, Joint, Wafer, dead_link
 
