@@ -120,7 +120,7 @@ def _manifest(request: Request) -> Manifest:
     rows, columns = topology.grid
     fold, closed = topology.fold, topology.closed
     torus, planes = Torus(closed[-1], closed[-2], closed[0] and fold is not None), fold.planes if fold else 0
-    whole = mesh_topology(Wafer("collective", rows, columns, torus=torus, planes=planes))
+    whole = mesh_topology(Wafer("collective", rows, columns, torus=torus, planes=planes or None))
     links = [(a, b) for a, b in whole.links if a < b]
     dead_dies = tuple(d for d in range(rows * columns) if not topology.is_live(d))
     dead_links = tuple(link for link in links if not topology.are_adjacent(*link))

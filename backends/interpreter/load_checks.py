@@ -43,7 +43,10 @@ ALIGNED = 8
 
 
 def die_name(physical: int, manifest: Manifest) -> str:
-    """The text `(row, column)` of a physical die, behind the plane if there are any."""
+    """The text `(row, column)` of a physical die, behind the plane if there are any; switches lie behind the dies."""
+    dies = manifest.rows * manifest.columns
+    if manifest.hub is not None and physical >= dies:
+        return f"({(physical - dies) // 2}, {manifest.columns + (physical - dies) % 2})"
     return str(_place(physical, manifest)[not manifest.planes :])
 
 
@@ -291,15 +294,38 @@ def _check_path(route: int, path: tuple[int, ...], manifest: Manifest) -> None:
         raise fail(Code.ARTIFACT, f"route {route} begins at die {path[0]}, which is no live die of the wafer")
     for a, b in pairwise(path):
         link = f"{die_name(a, manifest)} - {die_name(b, manifest)}"
-        if not _are_neighbours(a, b, manifest):
+        if not (_are_switched(a, b, manifest) if _has_switch(manifest) else _are_neighbours(a, b, manifest)):
             raise fail(Code.ARTIFACT, f"route {route} takes {link}, which is no link of the wafer")
         if {a, b} & dead or frozenset((a, b)) in dead_links:
             raise fail(Code.ARTIFACT, f"route {route} takes {link}, which is dead")
 
 
+def _has_switch(manifest: Manifest) -> bool:
+    return manifest.hub is not None and manifest.hub.capacity > 0
+
+
+def _are_switched(a: int, b: int, manifest: Manifest) -> bool:
+    """Whether a link leads from a die into the switch of its row or the network, through it, or out of it to a die."""
+    dies = manifest.rows * manifest.columns
+    network = dies + 2 * manifest.rows
+    last = network + 2 * (manifest.network is not None)
+
+    def entries(die: int) -> set[int]:
+        near = dies + 2 * (die // manifest.columns)
+        return {near, network} & set(range(dies, last))
+
+    if a < dies <= b:
+        return b in entries(a)
+    if b < dies <= a:
+        return a - 1 in entries(b)
+    return dies <= a and b == a + 1 < last and (a - dies) % 2 == 0
+
+
 def _are_neighbours(a: int, b: int, manifest: Manifest) -> bool:
     if not all(0 <= d < manifest.rows * manifest.columns for d in (a, b)):
         return False
+    if manifest.hub is not None:
+        return a != b
     planes, torus = max(1, manifest.planes), manifest.torus
     rows = manifest.rows // planes
     apart = [abs(x - y) for x, y in zip(_place(a, manifest), _place(b, manifest), strict=True)]

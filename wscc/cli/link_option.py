@@ -48,7 +48,11 @@ def read_wafer(mesh: str, dead: Sequence[str]) -> Wafer:
     damage = [read_dead(text) for text in dead]
     torus = Torus(True, True, planes > 0) if match[4] else OPEN
     whole = Wafer(
-        "x".join(mesh.split()[0].lower().split("x")), max(1, planes) * rows, cols, torus=torus, planes=planes
+        "x".join(mesh.split()[0].lower().split("x")),
+        max(1, planes) * rows,
+        cols,
+        torus=torus,
+        planes=planes or None,
     )
     return replace(
         whole,

@@ -23,7 +23,7 @@ def heat_maps(wafer: Wafer, links: Sequence[Hop], before: Ints, after: Ints) -> 
     `.` for none."""
     maps = [heat_map(wafer, links, load, int(before.max(initial=0))) for load in (before, after)]
     width = 4 * wafer.cols - 3 + 4 * wafer.torus.rows
-    if width > _WIDTH or wafer.rows > _LARGEST or wafer.dies == 1:
+    if wafer.hub or width > _WIDTH or wafer.rows > _LARGEST or wafer.dies == 1:
         return []
     if 2 * width + 6 > _WIDTH:
         return ["before", *maps[0], "", "after", *maps[1]]

@@ -84,8 +84,6 @@ def _by_die(wafer: Wafer, facts: Mapping[str, Any]) -> dict[int, float]:
     """The value of each die; of links, that of the busiest that leaves it."""
     values: dict[int, float] = {}
     for fact in facts.get("links", facts.get("dies", ())):
-        coordinate = wafer.at(tuple(fact.get("from", fact.get("die"))))
-        assert coordinate is not None, "dies that are reported are on the mesh"
-        die = wafer.number(coordinate)
+        die = wafer.vertex(tuple(fact.get("from", fact.get("die"))))
         values[die] = max(values.get(die, 0.0), fact["util"])
     return values

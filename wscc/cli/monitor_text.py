@@ -34,7 +34,7 @@ def _links(wafer: Wafer, facts: Facts) -> Iterator[str]:
     if not top:
         yield "no link carries anything"
         return
-    if wafer.rows <= 24 and wafer.cols <= 25:
+    if wafer.hub is None and wafer.rows <= 24 and wafer.cols <= 25:
         yield f"tenths of the busiest link, which is busy {top / 1e9:.2%} of the step; the larger of both directions"
         yield from heat_map(wafer, links, load, top)
     yield ""
@@ -126,9 +126,7 @@ def _place(place: Sequence[int]) -> str:
 
 
 def _number(wafer: Wafer, place: Sequence[int]) -> int:
-    coordinate = wafer.at(tuple(place))
-    assert coordinate is not None, "dies that are reported are on the mesh"
-    return wafer.number(coordinate)
+    return wafer.vertex(tuple(place))
 
 
 def _size(n: int) -> str:

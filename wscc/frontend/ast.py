@@ -171,6 +171,14 @@ class Fields(Line):
 
 
 @dataclass(frozen=True, slots=True)
+class AllToAll(Line):
+    """`dies 8 all to all`, or `dies 8 all to all through switch { capacity 3.6 TB/s }`."""
+
+    dies: Number
+    switch: Fields | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Coord(Node):
     """(row, column), or (plane, row, column)."""
 
@@ -202,7 +210,7 @@ class DeadLink(Line):
     b: Coord
 
 
-WaferEntry = Mesh | Fields | DeadDie | DeadLink
+WaferEntry = Mesh | AllToAll | Fields | DeadDie | DeadLink
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,12 @@ def _mesh(b: Builder, c: Children, span: Span) -> ast.Mesh:
     return ast.Mesh(rows, columns, torus, planes[0] if planes else None, span=span, trivia=b.trivia(span))
 
 
+def _all_to_all(b: Builder, c: Children, span: Span) -> ast.AllToAll:
+    if c[0].value.denominator != 1:
+        b.mistake(Code.NUMBER, f"a number of dies is an integer, not `{c[0].text}`", c[0].span)
+    return ast.AllToAll(c[0], c[1] if len(c) > 1 else None, span=span, trivia=b.trivia(span))
+
+
 def _system(b: Builder, c: Children, span: Span) -> ast.System:
     return ast.System(c[0], c[1], span=span, trivia=b.trivia(span))
 
@@ -271,6 +277,7 @@ RULES: Final[dict[str, Rule]] = {
     "start": _file,
     # the wafer
     "wafer": _wafer, "preset_wafer": _preset_wafer, "wafer_body": Builder.body, "mesh": _mesh,
+    "all_to_all": _all_to_all, "switch": _fields("switch"), "network": _fields("network"),
     "torus": _torus, "system": _system, "system_body": Builder.body, "wafers": _wafers,
     "joined": _fields("joined"), "ports": _ports,
     "die": _fields("die"), "link": _fields("link"), "fields": Builder.body, "field": _field,
@@ -297,7 +304,7 @@ RULES: Final[dict[str, Rule]] = {
 BODIES: Final = frozenset({"wafer_body", "system_body", "fields", "body", "train_body", "rates"})
 LINES: Final = frozenset(
     {"wafer", "preset_wafer", "mesh", "die", "link", "field", "dead_die", "dead_link", "model", "block"}
-    | {"system", "wafers", "joined", "ports"}
+    | {"system", "wafers", "joined", "ports", "network", "all_to_all"}
     | {"input", "param", "assign", "repeat", "loss", "return", "train", "group", "rate", *SETTINGS}
 )
 WITHOUT_BLANKS: Final = frozenset(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from math import prod
 from typing import Any, Final
 
 from wscc.diagnostics import Code, fail
 from wscc.diagnostics.spelling import did_you_mean
-from wscc.machine.wafer import OPEN, Die, Link, Torus, Wafer
+from wscc.machine.wafer import OPEN, Die, Hub, Joint, Link, Torus, Wafer
 
 Facts = Mapping[str, Any]
 
@@ -35,7 +36,7 @@ def _with_base(facts: Facts, table: Mapping[str, Facts]) -> Facts:
 
 
 def _wafer(name: str, facts: Facts) -> Wafer:
-    *planes, rows, cols = facts["dims"]
+    *planes, rows, cols = (1, *facts["dims"]) if len(facts["dims"]) == 1 else facts["dims"]
     die, link = Die(), Link()
     return Wafer(
         name,
@@ -57,8 +58,19 @@ def _wafer(name: str, facts: Facts) -> Wafer:
             channels=facts.get("channels", link.channels),
         ),
         torus=Torus(rows=True, cols=True, planes=bool(planes)) if facts.get("torus") else OPEN,
-        planes=sum(planes),
+        joint=_joint(facts, link) if "tile_dims" in facts else None,
+        planes=sum(planes) or None,
+        hub=Hub(facts.get("switch_Bps", 0), facts.get("switch_latency_s", 0.0))
+        if len(facts["dims"]) == 1
+        else None,
     )
+
+
+def _joint(facts: Facts, link: Link) -> Joint:
+    """What joins the edges of tiles."""
+    joined = replace(link, bandwidth=facts["edge_Bps"], latency=facts["edge_latency_s"])
+    rows, cols = facts["tile_dims"]
+    return Joint(rows, cols, joined)
 
 
 def _efficiency(facts: Facts, default: float) -> float:

@@ -149,7 +149,10 @@ def up_down_rule(topology: Topology, end: int) -> Rule:
     Acyclic, and joins every pair of an island (M. Schroeder et al., "Autonet", JSAC 9(8), 1991, section 4.2).
     """
     rank: dict[int, tuple[int, int]] = {}
-    for island in topology.islands:
+    if topology.switches:  # messages go up into a switch, up through it, and down out of it
+        into = {b for a in topology.live for b in topology.neighbours[a]}
+        rank = {v: (2, v) if v in topology.live_set else (int(v in into), v) for v in range(topology.dies)}
+    for island in () if rank else topology.islands:
         depth = topology.distances(island[end])
         rank |= {die: (depth[die], die) for die in island}
 

@@ -13,7 +13,7 @@ from wscc.frontend import ast
 from wscc.frontend.report import Report, hint
 from wscc.frontend.units import EXAMPLES, UNITS, Dimension
 from wscc.machine.presets import PRESETS, preset
-from wscc.machine.wafer import MAX_DIES, OPEN, Coordinate, Die, Link, Torus, Wafer, dead_link
+from wscc.machine.wafer import MAX_DIES, OPEN, Coordinate, Die, Hub, Link, Torus, Wafer, dead_link
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,18 @@ _LINK: Final = {
     "energy": Spec(Dimension.ENERGY, "energy"),
     "channels": Spec(Dimension.NONE, "channels"),
 }
+NETWORK: Final = {
+    **{name: spec for name, spec in _LINK.items() if name != "channels"},
+    "capacity": Spec(Dimension.BANDWIDTH, "capacity"),
+}
 JOINED: Final = {name: spec for name, spec in _LINK.items() if name != "channels"}
+_SWITCH: Final = {
+    "capacity": Spec(Dimension.BANDWIDTH, "capacity", required=True),
+    "latency": Spec(Dimension.TIME, "latency"),
+}
 SPECS: Final[Mapping[str, Mapping[str, Spec]]] = {"die": _DIE, "link": _LINK}
 # No attribute of a link is called as one of a die.
-_LIMITS: Final = {**limits_of(Die), **limits_of(Link)}
+_LIMITS: Final = {**limits_of(Hub), **limits_of(Die), **limits_of(Link)}
 _ALONG: Final = {"rows": Torus(rows=True), "columns": Torus(cols=True), "planes": Torus(planes=True)}
 _NO_HBM: Final = Die(hbm=0, hbm_bandwidth=0)
 
@@ -62,7 +70,7 @@ def resolve_wafer(wafer: ast.Wafer, report: Report) -> Wafer | None:
     without_preset = wafer.preset is None
     die = values_of(sections.get("die"), _DIE, without_preset, report)
     link = values_of(sections.get("link"), _LINK, without_preset, report)
-    mesh = _mesh(entries, report)
+    mesh = _mesh(entries, base, report)
     if len(report.diagnostics) > mistakes:  # `Wafer` refuses impossible numbers itself, without a span
         return None
     result = replace(
@@ -85,7 +93,7 @@ def _base(wafer: ast.Wafer, report: Report) -> Wafer:
 
 
 def _check_once(wafer: ast.Wafer, entries: tuple[ast.WaferEntry, ...], report: Report) -> None:
-    kinds = [(_kind(e), e.span) for e in entries if isinstance(e, ast.Mesh | ast.Fields)]
+    kinds = [(_kind(e), e.span) for e in entries if isinstance(e, ast.Mesh | ast.AllToAll | ast.Fields)]
     report.unique(kinds, "section")
     if wafer.preset is not None:
         return
@@ -100,8 +108,8 @@ def _check_once(wafer: ast.Wafer, entries: tuple[ast.WaferEntry, ...], report: R
             report.add(Code.MISSING, message, wafer.name.span, "", f"add, for example, `{example}`")
 
 
-def _kind(entry: ast.Mesh | ast.Fields) -> str:
-    return "mesh" if isinstance(entry, ast.Mesh) else entry.kind
+def _kind(entry: ast.Mesh | ast.AllToAll | ast.Fields) -> str:
+    return entry.kind if isinstance(entry, ast.Fields) else "mesh"
 
 
 # ---- die and link
@@ -184,8 +192,11 @@ def _whole(dimension: Dimension) -> str:
 # ---- mesh and damage
 
 
-def _mesh(entries: tuple[ast.WaferEntry, ...], report: Report) -> dict[str, Any]:
-    """What the mesh says of a wafer; nothing without one."""
+def _mesh(entries: tuple[ast.WaferEntry, ...], base: Wafer, report: Report) -> dict[str, Any]:
+    """What the mesh, or the dies of a node, say of a wafer; nothing without either."""
+    node = next((e for e in entries if isinstance(e, ast.AllToAll)), None)
+    if node is not None:
+        return _node(node, base, report)
     mesh = next((e for e in entries if isinstance(e, ast.Mesh)), None)
     if mesh is None:
         return {}
@@ -194,9 +205,25 @@ def _mesh(entries: tuple[ast.WaferEntry, ...], report: Report) -> dict[str, Any]
     elif prod(mesh.extents) > MAX_DIES:
         message = f"a mesh of {prod(mesh.extents)} dies is too large"
         report.add(Code.LIMIT, message, mesh.span, "", f"the limit is {MAX_DIES:,}")
-    planes = mesh.planes or 0
-    rows, torus = max(1, planes) * mesh.rows, torus_of(mesh.torus, report, planes)
-    return {"rows": rows, "cols": mesh.columns, "planes": planes, "torus": torus}
+    planes = 1 if mesh.planes is None else mesh.planes
+    torus = torus_of(mesh.torus, report, mesh.planes or 0)
+    return {
+        "rows": planes * mesh.rows,
+        "cols": mesh.columns,
+        "planes": mesh.planes,
+        "torus": torus,
+        "hub": None,
+    }
+
+
+def _node(node: ast.AllToAll, base: Wafer, report: Report) -> dict[str, Any]:
+    """A node; of a preset that is one, a part with the same switch where none is named."""
+    if not 1 <= node.dies.value <= MAX_DIES:
+        report.add(Code.NUMBER, f"a node has 1 to {MAX_DIES:,} dies", node.dies.span)
+    hub = Hub(**values_of(node.switch, _SWITCH, True, report))
+    if node.switch is None and base.hub is not None:
+        hub = base.hub
+    return {"rows": 1, "cols": int(node.dies.value), "planes": None, "torus": OPEN, "hub": hub}
 
 
 def torus_of(torus: ast.Torus | None, report: Report, planes: int = 0) -> Torus:
