@@ -58,8 +58,9 @@ def _mistakes(graph: Module, m: Manifest) -> Iterator[str]:
     facts = {
         "name": (graph.name, m.name),
         "axes": (graph.axes, m.axes),
-        "mesh": ((wafer.rows, wafer.cols), (m.rows, m.columns)),
+        "mesh": ((wafer.rows, wafer.cols, wafer.planes or 0), (m.rows, m.columns, m.planes)),
         "dead dies": (sorted(map(wafer.number, wafer.dead_dies)), sorted(m.dead_dies)),
+        "nodes": ((wafer.hub, wafer.network), (m.hub, m.network)),
         "torus": (wafer.torus, m.torus),
         "dead links": (dead_links_of(wafer), tuple(sorted(m.dead_links))),
         "training": (replace(graph.train, data=""), replace(m.train, data="")),

@@ -57,6 +57,10 @@ def _wafer(m: Manifest) -> Iterator[str]:
     count = m.rows * m.columns
     if count > MAX_DIES:
         yield f"`program.host.rows` and `columns` make {count:,} dies: {MAX_DIES:,} at most"
+    if m.hub is not None and (m.planes or (m.rows > 1 and m.network is None)):
+        yield "`program.host` is of a node, and has more than one row of dies"
+    if m.planes and m.rows % m.planes:
+        yield f"`program.host.planes` is {m.planes}, which does not divide {m.rows} rows"
     if any(d >= count for d in m.dead_dies) or any(d >= count for link in m.dead_links for d in link):
         yield f"a dead die or link is not on the mesh of {m.rows} x {m.columns} dies"
 

@@ -59,6 +59,7 @@ LIMITS: Final[dict[str, Limit]] = {
     "Manifest.stages": _DIES,
     "Manifest.rows": _DIES,
     "Manifest.columns": _DIES,
+    "Manifest.planes": Limit(0, MAX_DIES),
     "Manifest.dead_dies": _DIE,
     "Manifest.dead_links": Limit(0, MAX_DIES - 1, 2 * MAX_DIES),
     "HostTensor.extents": Limit(1, MOST_COUNT, MOST_DIMS),

@@ -18,6 +18,8 @@ from wscc.collectives.semantics import Vectors, input_sizes, semantics
 from wscc.diagnostics import Code, fail
 from wscc.ir.streams.artifact import Manifest
 from wscc.ir.train import Train
+from wscc.machine.topology import mesh_topology
+from wscc.machine.wafer import Torus, Wafer
 
 # Limit of the hops of chunks: executed in less than a minute or so.
 _MOST_HOPS: Final = 400_000
@@ -116,9 +118,13 @@ def _manifest(request: Request) -> Manifest:
     topology = request.topology
     assert topology.grid is not None, "programs run on meshes"
     rows, columns = topology.grid
-    links = [(d, d + 1) for d in range(rows * columns) if (d + 1) % columns]
-    links += [(d, d + columns) for d in range((rows - 1) * columns)]
+    fold, closed = topology.fold, topology.closed
+    torus, planes = Torus(closed[-1], closed[-2], closed[0] and fold is not None), fold.planes if fold else 0
+    whole = mesh_topology(Wafer("collective", rows, columns, torus=torus, planes=planes or None))
+    links = [(a, b) for a, b in whole.links if a < b]
     dead_dies = tuple(d for d in range(rows * columns) if not topology.is_live(d))
     dead_links = tuple(link for link in links if not topology.are_adjacent(*link))
     mesh = (("x", len(request.dies)),)
-    return Manifest("collective", mesh, 1, rows, columns, dead_dies, dead_links, (), Train(1, 1), "")
+    return Manifest(
+        "collective", mesh, 1, rows, columns, dead_dies, dead_links, (), Train(1, 1), "", torus, planes
+    )

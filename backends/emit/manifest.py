@@ -46,6 +46,9 @@ def manifest_of(module: Module) -> Manifest:
         replace(module.train, data=PurePath(module.train.data).name),
         DATA if module.train.data else "",
         wafer.torus,
+        wafer.planes or 0,
+        wafer.hub,
+        wafer.network,
     )
 
 

@@ -43,8 +43,11 @@ ALIGNED = 8
 
 
 def die_name(physical: int, manifest: Manifest) -> str:
-    """The text `(row, column)` of a physical die."""
-    return f"({physical // manifest.columns}, {physical % manifest.columns})"
+    """The text `(row, column)` of a physical die, behind the plane if there are any; switches lie behind the dies."""
+    dies = manifest.rows * manifest.columns
+    if manifest.hub is not None and physical >= dies:
+        return f"({(physical - dies) // 2}, {manifest.columns + (physical - dies) % 2})"
+    return str(_place(physical, manifest)[not manifest.planes :])
 
 
 def check_dies(streams: Streams, manifest: Manifest) -> None:
@@ -291,22 +294,50 @@ def _check_path(route: int, path: tuple[int, ...], manifest: Manifest) -> None:
         raise fail(Code.ARTIFACT, f"route {route} begins at die {path[0]}, which is no live die of the wafer")
     for a, b in pairwise(path):
         link = f"{die_name(a, manifest)} - {die_name(b, manifest)}"
-        if not _are_neighbours(a, b, manifest):
+        if not (_are_switched(a, b, manifest) if _has_switch(manifest) else _are_neighbours(a, b, manifest)):
             raise fail(Code.ARTIFACT, f"route {route} takes {link}, which is no link of the wafer")
         if {a, b} & dead or frozenset((a, b)) in dead_links:
             raise fail(Code.ARTIFACT, f"route {route} takes {link}, which is dead")
 
 
+def _has_switch(manifest: Manifest) -> bool:
+    return manifest.hub is not None and manifest.hub.capacity > 0
+
+
+def _are_switched(a: int, b: int, manifest: Manifest) -> bool:
+    """Whether a link leads from a die into the switch of its row or the network, through it, or out of it to a die."""
+    dies = manifest.rows * manifest.columns
+    network = dies + 2 * manifest.rows
+    last = network + 2 * (manifest.network is not None)
+
+    def entries(die: int) -> set[int]:
+        near = dies + 2 * (die // manifest.columns)
+        return {near, network} & set(range(dies, last))
+
+    if a < dies <= b:
+        return b in entries(a)
+    if b < dies <= a:
+        return a - 1 in entries(b)
+    return dies <= a and b == a + 1 < last and (a - dies) % 2 == 0
+
+
 def _are_neighbours(a: int, b: int, manifest: Manifest) -> bool:
     if not all(0 <= d < manifest.rows * manifest.columns for d in (a, b)):
         return False
-    (ra, ca), (rb, cb) = divmod(a, manifest.columns), divmod(b, manifest.columns)
-    down, right = abs(ra - rb), abs(ca - cb)
-    if min(down, right):
+    if manifest.hub is not None:
+        return a != b
+    planes, torus = max(1, manifest.planes), manifest.torus
+    rows = manifest.rows // planes
+    apart = [abs(x - y) for x, y in zip(_place(a, manifest), _place(b, manifest), strict=True)]
+    around = zip(apart, (planes, rows, manifest.columns), (torus.planes, torus.cols, torus.rows), strict=True)
+    if sum(map(bool, apart)) != 1:
         return False
-    around_row, around_column = manifest.columns - 1, manifest.rows - 1
-    return (
-        down + right == 1
-        or (manifest.torus.rows and right == around_row > 1)
-        or (manifest.torus.cols and down == around_column > 1)
-    )
+    return sum(apart) == 1 or any(closed and far == extent - 1 > 1 for far, extent, closed in around)
+
+
+def _place(die: int, manifest: Manifest) -> tuple[int, int, int]:
+    """Plane, row and column; rows of every other plane are numbered backwards."""
+    rows = manifest.rows // max(1, manifest.planes)
+    row, column = divmod(die, manifest.columns)
+    plane, row = divmod(row, rows)
+    return plane, row if plane % 2 == 0 else rows - 1 - row, column

@@ -338,7 +338,7 @@ class Simulation:
             use.channels = carried.channels
 
     def _stuck(self) -> str:
-        place = self.costs.wafer.coordinate
+        place = self.costs.wafer.place
         waiting = sorted((die, n) for n, die in enumerate(self.scripts.dies) if self._since[n] >= 0)
         words = []
         for die, n in waiting[:4]:

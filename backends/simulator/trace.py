@@ -110,7 +110,7 @@ class Trace:
         return {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}}
 
     def _place(self, physical: int) -> str:
-        return str(self.builder.costs.wafer.coordinate(physical))
+        return str(self.builder.costs.wafer.place(physical))
 
     def _number(self, link: Link) -> int:
         return link[0] * self.builder.costs.wafer.dies + link[1]

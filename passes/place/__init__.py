@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.module import Module
-from wscc.machine.topology import mesh_topology
+from wscc.machine.topology import neighbour_topology
 from wscc.machine.wafer import Wafer
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import DEFAULT_MAPPER, MAPPERS
@@ -80,6 +80,6 @@ def _solved(machine: Wafer, mapper: str, shape: tuple[AxisSpec, ...]) -> Placeme
         if refused.diagnostics[0].code is not Code.NO_PATH:
             raise
         apart = [replace(a, ring=False) for a in shape]
-        placement = place_apart(mesh_topology(machine), shape, refused.diagnostics[0].message, seed=0)
+        placement = place_apart(neighbour_topology(machine), shape, refused.diagnostics[0].message, seed=0)
         check_placement(machine, apart, placement)
         return placement

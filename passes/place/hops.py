@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from wscc.machine.topology import Topology
-from wscc.machine.wafer import OPEN
 from wscc.passes.place.types import IntArray, Shape, axis_groups, axis_pairs, closing_pairs, least_hops
 
 # Above this many live dies a full table of hops would take longer than placement may; damage is then ignored
@@ -27,12 +26,7 @@ class Hops:
     def is_whole(self) -> bool:
         """Whether this is a mesh of links of one kind, with every die and link live, so that hops are row plus column
         distance."""
-        assert self.topology.grid is not None
-        if self.topology.torus != OPEN or self.topology.slow:
-            return False
-        rows, cols = self.topology.grid
-        live_links = sum(len(n) for n in self.topology.neighbours)
-        return live_links == 2 * (rows * (cols - 1) + cols * (rows - 1))
+        return self.topology.is_whole_mesh and not self.topology.slow
 
     @cached_property
     def _table(self) -> IntArray:

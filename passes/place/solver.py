@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from wscc.diagnostics import CompileError
 from wscc.machine.corner import corners, is_whole
-from wscc.machine.topology import Topology, mesh_topology
+from wscc.machine.topology import Topology, neighbour_topology
 from wscc.machine.wafer import Wafer
 from wscc.passes.choices import DEFAULT_MAPPER
 from wscc.passes.place.baselines import SIMPLE, place_simply
@@ -28,7 +28,7 @@ def place_on(
     `cpsat` is `solve`; the others look for no rings, and their ring axes may come to lie apart.
     """
     if mapper in SIMPLE:
-        placement = place_simply(mesh_topology(wafer), shape, mapper, seed)
+        placement = place_simply(neighbour_topology(wafer), shape, mapper, seed)
         check_placement(wafer, [replace(a, ring=False) for a in shape], placement)
     else:
         placement = _in_corner(wafer, shape, limits, seed)

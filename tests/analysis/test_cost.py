@@ -48,7 +48,7 @@ def test_a_die_without_hbm_takes_no_time_for_it() -> None:
 # `wscc collective`, whose link belongs to no wafer.
 MAY_READ_RATES = (
     "wscc/machine/",
-    "wscc/frontend/machines.py",
+    "wscc/frontend/machine/wafers.py",
     "wscc/analysis/cost.py",
     "wscc/cli/link_option.py",
 )

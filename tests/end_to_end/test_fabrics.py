@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from wscc.backends.artifact.files import write_artifact
 from wscc.backends.artifact.load import load_artifact
 from wscc.backends.verify import verify_program
 from wscc.driver.simulate import simulate
+from wscc.ir.module import Module
 from wscc.machine.presets import PRESETS
-from wscc.machine.wafer import Joint, Link, Torus, Wafer
+from wscc.machine.wafer import Hub, Joint, Link, Network, Torus, Wafer
 
 BOTH = Torus(rows=True, cols=True)
 SHAPE = Shape(batch=8, calls=1, layers=1)
@@ -24,6 +26,13 @@ TORI = {
     "3 x 3, pp x sp": (Wafer("odd", 3, 3, torus=BOTH), llama, {"pp": 2, "sp": 4}),
     "1 x 5 with a dead link, sp": (
         Wafer("cut", 1, 5, torus=BOTH, dead_links=frozenset({((0, 1), (0, 2))})), gpt, {"sp": 4}
+    ),
+    "2 x 2 x 3, dp x tatp": (
+        Wafer("cube", 4, 3, torus=Torus(True, True, True), planes=2, dead_dies=frozenset({(0, 1)})), gpt,
+        {"dp": 2, "tatp": 4},
+    ),
+    "3 x 3 x 3, pp x sp": (
+        Wafer("cube", 9, 3, torus=Torus(True, True, True), planes=3), llama, {"pp": 2, "sp": 8}
     ),
 }  # fmt: skip
 
@@ -70,20 +79,93 @@ def test_a_row_of_a_torus_is_a_ring_of_any_length(size: int) -> None:
 UNLIKE = [n for n in PRESETS if not n.startswith("temp-6") and not n.endswith(("-shared", "3", "v5p-16x16"))]
 
 
+def part_of(name: str) -> Wafer:
+    """Four dies of a preset, all of its kinds of links among them."""
+    whole = PRESETS[name]
+    joint = whole.joint and replace(whole.joint, rows=1, cols=2)
+    rows, planes = (2, 2) if whole.planes else (1, None)
+    return replace(whole, rows=rows, cols=4 // rows, planes=planes, joint=joint)
+
+
 @pytest.mark.parametrize("name", UNLIKE)
 def test_a_part_of_each_preset_is_compiled_and_simulated(name: str) -> None:
-    whole = PRESETS[name]
+    wafer = part_of(name)
     shape = Shape(batch=4, calls=1, seq=4, d=8, heads=2, kv=1, ffn=8, vocab=8, layers=1)
-    compiled = compile_graph(gpt({"tatp": 4}, shape, wafer=replace(whole, rows=1, cols=4)))
+    compiled = compile_graph(gpt({"tatp": 4}, shape, wafer=wafer))
     account = simulate(compiled.artifact).account
-    assert account.seconds >= whole.link.latency * 2
+    assert account.seconds >= wafer.link.latency * 2
     carried = sum(use.bytes for use in account.links.values())
-    assert account.energy()["links"] == pytest.approx(8 * carried * whole.link.energy)
-    around = {link for link in account.links if abs(link[0] - link[1]) == 3}
-    assert bool(around) == whole.torus.rows
+    if wafer.hub is None and wafer.joint is None:
+        assert account.energy()["links"] == pytest.approx(8 * carried * wafer.link.energy)
+    around = {link for link in account.links if abs(link[0] - link[1]) == 3 and not wafer.planes}
+    assert bool(around) == (wafer.torus.rows and not wafer.planes) or wafer.hub is not None
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_a_part_of_each_preset_equals_one_device(name: str) -> None:
+    shape = Shape(batch=4, calls=1, seq=4, d=8, heads=2, kv=1, ffn=8, vocab=8, layers=1)
+    family = llama if name in ("dgx-h100", "tpu-v4-4x4x4", "wse2") else gpt
+    module = family({"dp": 2, "tp": 2}, shape, wafer=part_of(name))
+    check = judged(module, reference(family, shape, "adamw"), checked=False)
+    assert check.ok, check
+    assert not verify_program(artifact_of(module)).findings
+
+
+NODE = Wafer("node", 1, 5, hub=Hub(10**12, 300e-9), dead_dies=frozenset({(0, 1)}))
+NODES = replace(NODE, rows=2, network=Network(Link(bandwidth=10**11, latency=5e-6), 2 * 10**11))
+
+
+@pytest.mark.parametrize(
+    ("wafer", "family", "degrees"),
+    [
+        (NODE, gpt, {"dp": 2, "tatp": 2}),
+        (NODES, llama, {"pp": 2, "tp": 2}),
+        (NODES, gpt, {"sp": 8}),
+        (replace(NODE, hub=Hub(), dead_links=frozenset({((0, 0), (0, 2))})), gpt, {"tp": 4}),
+    ],
+    ids=("switch", "nodes, pp", "nodes, sp", "links of their own"),
+)
+def test_nodes_equal_one_device_and_no_die_passes_on_what_a_switch_can(
+    wafer: Wafer, family: Callable[..., Module], degrees: dict[str, int]
+) -> None:
+    shape = replace(SHAPE, layers=degrees.get("pp", 1))
+    module = family(degrees, shape, wafer=wafer)
+    assert judged(module, reference(family, shape, "adamw"), checked=False).ok
+    artifact = artifact_of(module)
+    assert not verify_program(artifact).findings
+    inner = {v for r in artifact.streams.routes for leg in r.legs for v in leg.path[1:-1]}
+    if wafer.switch:
+        assert inner
+        assert min(inner) >= wafer.dies
+
+
+def test_a_narrow_switch_takes_the_time_of_all_that_passes_through_it() -> None:
+    shape = Shape(batch=8, calls=1, layers=1)
+    seconds, bytes_through = {}, 0
+    for capacity in (10**13, 10**9):
+        wafer = Wafer("node", 1, 4, link=Link(bandwidth=10**12), hub=Hub(capacity))
+        account = simulate(compile_graph(gpt({"tp": 4}, shape, wafer=wafer)).artifact).account
+        bytes_through = account.links[4, 5].bytes
+        seconds[capacity] = account.seconds
+    assert bytes_through > 0
+    assert seconds[10**9] >= bytes_through / 10**9 > 2 * seconds[10**13]
+
+
+def test_an_artifact_of_a_node_has_no_link_between_its_dies() -> None:
+    artifact = artifact_of(gpt({"tp": 4}, SHAPE, wafer=NODE))
+    flat = replace(artifact, manifest=replace(artifact.manifest, hub=Hub()))
+    assert verify_program(flat).findings
 
 
 def test_an_artifact_says_that_its_mesh_is_a_torus(tmp_path: Path) -> None:
     artifact = artifact_of(gpt({"tp": 2}, SHAPE, wafer=Wafer("torus", 3, 4, torus=BOTH)))
     write_artifact(tmp_path / "a", artifact)
     assert load_artifact(tmp_path / "a").manifest.torus == BOTH
+
+
+def test_an_artifact_that_says_fewer_planes_has_routes_off_its_links(tmp_path: Path) -> None:
+    cube = Wafer("cube", 9, 1, torus=Torus(True, True, True), planes=3)
+    artifact = artifact_of(gpt({"tp": 8}, replace(SHAPE, heads=8, kv=8), wafer=cube))
+    assert not verify_program(artifact).findings
+    flat = replace(artifact, manifest=replace(artifact.manifest, planes=0))
+    assert verify_program(flat).findings

@@ -22,6 +22,8 @@ from wscc.files import read_source
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
 from wscc.ir.module import Module
+from wscc.machine.presets import PRESETS
+from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Link, Wafer
 from wscc.passes.route import Route
 
@@ -224,3 +226,15 @@ def test_a_program_that_its_own_wafer_refuses_is_refused(capsys: pytest.CaptureF
         main(["faults", MODEL, "--parallel", "tatp=9", "--set", "wafer.mesh=3x3", "--dead", "die:0,1"]) == 1
     )
     assert "W301" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "sn30-node", "tpu-v4-4x4x4"])
+def test_nodes_and_pods_are_damaged_as_meshes_are(name: str) -> None:
+    """A die behind a switch has one link, and without it is dead: no links die there."""
+    whole = PRESETS[name]
+    for kind in KINDS:
+        hurt = damaged(whole, kind, 0.25, 0)
+        assert len(hurt.dead_dies) == (whole.dies // 4 if kind.endswith("dies") else 0)
+        links = 0 if name == "dgx-h100" or kind.endswith("dies") else whole.live_links // 2
+        assert len(hurt.dead_links) == round(0.25 * links)
+        assert hurt.live_links == len(mesh_topology(hurt).links) - (name == "dgx-h100")

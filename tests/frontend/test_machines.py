@@ -9,7 +9,8 @@ from wscc.frontend.fmt import fmt
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
-from wscc.machine.wafer import Joint, Torus, Wafer
+from wscc.machine.presets import PRESETS
+from wscc.machine.wafer import Hub, Joint, Torus, Wafer
 
 DIE = (
     "die { peak 1 TFLOP/s, sram 1 MB }  link { bandwidth 4 TB/s, latency 200 ns, energy 3 pJ/bit, flit 32 B }"
@@ -98,5 +99,56 @@ def test_a_system_of_one_wafer_is_that_wafer() -> None:
 def test_a_system_that_cannot_be_is_refused(body: str, code: Code, words: str) -> None:
     wafers = f"wafer w {{ mesh 3 x 4 {DIE} }} wafer ring {{ mesh 1 x 4 torus {DIE} }}"
     found, message = refusal(f"{wafers} system pod {{ {body} }}")
+    assert found is code
+    assert words in message
+
+
+def test_dies_of_three_dimensions_are_named_by_plane_row_and_column() -> None:
+    wafer = machine(
+        f"wafer w {{ mesh 2 x 3 x 4 torus {DIE} dead die (1, 0, 2) dead link (0, 2, 0) - (0, 0, 0) }}",
+        overrides=Overrides(dead=("die:1,2,3", "link:0,0,0-1,0,0")),
+    )
+    assert (wafer.dies, wafer.torus, wafer.size) == (24, Torus(True, True, True), "2 x 3 x 4")
+    assert {wafer.place_of(c) for c in wafer.dead_dies} == {(1, 0, 2), (1, 2, 3)}
+    links = {frozenset(map(wafer.place_of, link)) for link in wafer.dead_links}
+    assert links == {frozenset({(0, 2, 0), (0, 0, 0)}), frozenset({(0, 0, 0), (1, 0, 0)})}
+    code, words = refusal(f"wafer w {{ mesh 2 x 3 x 4 {DIE} dead die (1, 2) }}", "w")
+    assert code is Code.OFF_MESH
+    assert "planes are 0 to 1" in words
+
+
+NODE = f"wafer node {{ dies 4 all to all through switch {{ capacity 6 TB/s, latency 300 ns }} {DIE} }}\n"
+NETWORK = "joined through switch { bandwidth 50 GB/s, latency 5 us }"
+
+
+def test_nodes_are_rows_of_dies_joined_by_switches() -> None:
+    pod = machine(f"{NODE} system pod {{ wafers 3 x 1 of node {NETWORK} dead die (2, 1) }}", "pod")
+    assert (pod.rows, pod.cols, pod.dead_dies) == (3, 4, frozenset({(2, 1)}))
+    assert pod.hub == Hub(6 * 10**12, 300e-9)
+    assert pod.network is not None
+    assert (pod.network.link.bandwidth, pod.network.capacity) == (50 * 10**9, 12 * 50 * 10**9)
+    assert machine(f"wafer w {{ dies 3 all to all {DIE} dead link (0, 0) - (0, 2) }}").hub == Hub()
+    part = machine('wafer w = preset "dgx-h100" { dies 2 all to all }')
+    assert part.dies == 2
+    assert part.switch == PRESETS["dgx-h100"].switch
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (f"{NODE} system pod {{ wafers 2 x 1 of node {JOINED} }}", Code.CHOICE, "joined through switches"),
+        (
+            f"wafer w {{ mesh 2 x 2 {DIE} }} system pod {{ wafers 2 x 1 of w {NETWORK} }}",
+            Code.CHOICE, "switches join nodes",
+        ),
+        (
+            f"{NODE} system pod {{ wafers 2 x 1 of node {NETWORK} dead link (0, 0) - (0, 1) }}",
+            Code.OFF_MESH, "no links between dies",
+        ),
+    ],
+    ids=("edges", "mesh", "dead link"),
+)  # fmt: skip
+def test_nodes_that_cannot_be_joined_are_refused(text: str, code: Code, words: str) -> None:
+    found, message = refusal(text)
     assert found is code
     assert words in message

@@ -27,6 +27,14 @@ def ring(count: int, *, closed: bool) -> nx.Graph:
     return graph
 
 
+def three_dimensions(extents: tuple[int, int, int], closed: tuple[bool, bool, bool]) -> nx.Graph:
+    """A mesh of planes, rows and columns from its definition: a product of three rings or paths."""
+    graph = ring(extents[0], closed=closed[0])
+    for n, is_closed in zip(extents[1:], closed[1:], strict=True):
+        graph = nx.cartesian_product(graph, ring(n, closed=is_closed))
+    return nx.relabel_nodes(graph, {(pr, c): (*pr, c) for pr, c in graph})
+
+
 def graph_of(wafer: Wafer) -> nx.Graph:
     """The live part, built from the definition alone: a product of two rings or paths."""
     columns = ring(wafer.rows, closed=wafer.torus.cols)
@@ -115,3 +123,64 @@ def test_a_dead_link_around_needs_a_torus() -> None:
         with pytest.raises(CompileError) as refused:
             Wafer("w", 2, 4, torus=torus, dead_links=around)
         assert refused.value.diagnostics[0].code is Code.OFF_MESH
+
+
+@given(
+    st.tuples(*3 * [st.integers(1, 4)]),
+    st.tuples(*3 * [st.booleans()]),
+    st.data(),
+)
+@settings(max_examples=30)
+def test_three_dimensions_are_a_product_of_three_and_contain_the_folded_mesh(
+    extents: tuple[int, int, int], closed: tuple[bool, bool, bool], data: st.DataObject
+) -> None:
+    planes, rows, cols = extents
+    torus = Torus(rows=closed[2], cols=closed[1], planes=closed[0])
+    whole = Wafer("w", planes * rows, cols, torus=torus, planes=planes)
+    graph = three_dimensions(extents, closed)
+    folded = [(d, d + cols) for d in range(whole.dies - cols)]
+    assert all(mesh_topology(whole).are_adjacent(*link) for link in folded)
+    dead = data.draw(st.lists(st.sampled_from(sorted(graph)), max_size=3))
+    graph.remove_nodes_from(dead)
+    wafer = Wafer("w", planes * rows, cols, torus=torus, planes=planes,
+                  dead_dies=frozenset(c for p in dead if (c := whole.at(p))))  # fmt: skip
+    topology = mesh_topology(wafer)
+    assert {frozenset(map(wafer.place, link)) for link in topology.links} == {
+        frozenset(e) for e in graph.edges
+    }
+    assert wafer.live_links == len(topology.links)
+    for a in topology.live[:5]:
+        hops = nx.single_source_shortest_path_length(graph, wafer.place(a))
+        assert [topology.distance(a, b) for b in topology.live] == [
+            hops.get(wafer.place(b), UNREACHABLE) for b in topology.live
+        ]
+
+
+@pytest.mark.parametrize(
+    ("extents", "channels"), [((4, 4, 4), 8), ((2, 3, 5), 8), ((3, 1, 4), 8), ((3, 3, 3), 3)]
+)
+def test_shortest_paths_of_three_dimensions_have_channels_free_of_deadlock(
+    extents: tuple[int, int, int], channels: int
+) -> None:
+    """All of them where there are eight channels; with fewer, every pair still has a way."""
+    planes, rows, cols = extents
+    wafer = Wafer("w", planes * rows, cols, torus=Torus(True, True, True), planes=planes)
+    topology, graph = mesh_topology(wafer), three_dimensions(extents, (True, True, True))
+    numbers = link_numbers(topology)
+    paths = [p for a in topology.live for b in topology.live if a != b and (p := topology.xy_path(a, b))]
+    assert all(
+        len(p) - 1 == nx.shortest_path_length(graph, wafer.place(p[0]), wafer.place(p[-1])) for p in paths
+    )
+    assert all(graph.has_edge(*map(wafer.place, hop)) for p in paths for hop in pairwise(p))
+    waits, found = nx.DiGraph(), make_channels(topology, numbers, paths, channels)
+    served = 0
+    for path in paths:
+        channel = channel_of(found, turns_of(path, numbers))
+        served += channel is not None
+        waits.add_edges_from(((channel, a), (channel, b)) for a, b in pairwise(pairwise(path)))
+    if channels == 8:
+        assert served == len(paths)
+        assert nx.is_directed_acyclic_graph(waits)
+    for number, channel in enumerate(found):
+        allowed = nx.DiGraph([((number, a), (number, b)) for a, b in channel.turns])
+        assert nx.is_directed_acyclic_graph(allowed)

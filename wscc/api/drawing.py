@@ -53,6 +53,7 @@ def _mesh(wafer: Wafer) -> Mesh:
     return Mesh(
         wafer.rows, wafer.cols, wafer.dead_dies, wafer.dead_links, wafer.torus.rows, wafer.torus.cols,
         (joint.rows, joint.cols) if joint else None, frozenset(wafer.unbuilt_links()),
+        tuple(".".join(map(str, wafer.place_of((r, 0))[:-1])) for r in range(wafer.rows)),
     )  # fmt: skip
 
 
@@ -87,7 +88,7 @@ def wafer_facts(artifact: Artifact) -> WaferMap:
         )
     names = ".".join(a for a, _ in graph.axes)
     labels = f"; labels are positions on {names}" if names else ""
-    subtitle = f"{len(places)} of {wafer.live_dies} live dies of a {wafer.rows} x {wafer.cols} mesh{labels}"
+    subtitle = f"{len(places)} of {wafer.live_dies} live dies of a {wafer.size} mesh{labels}"
     words = tuple(f"{first[0]} {i}" for i in range(first[1])) if first and first[1] <= _COLOURED else ()
     return WaferMap(
         _title(graph, "placement"), subtitle, _mesh(wafer), dies, rings, words,

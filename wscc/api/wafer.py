@@ -12,20 +12,21 @@ from wscc.frontend.overrides import dead as dead_entry
 from wscc.frontend.parse import parse_fragment
 
 Values = Mapping[str, str | int | float]
-Place = tuple[int, int]
+Place = tuple[int, ...]
 
 
 class Wafer:
     """A mesh of dies: `Wafer("tray", mesh=(2, 4), die={"hbm": "72 GB at 1 TB/s"}, link={"latency": "200 ns"})`.
 
     `preset` names a machine to start from, such as `temp-4x8`; `die` and `link` are fields as the language spells
-    them, numbers with their units; `dead` has places `(row, column)` of dead dies, or what `--dead` takes.
+    them, numbers with their units; `dead` has places `(row, column)` or `(plane, row, column)` of dead dies, or what
+    `--dead` takes.
     Without a preset, `mesh`, `die` and `link` are needed. Raises `CompileError` for what the language refuses,
     `UsageError` W006 for an argument of another kind.
     """
 
     def __init__(
-        self, name: str = "wafer", *, mesh: tuple[int, int] | str | None = None, preset: str | None = None,
+        self, name: str = "wafer", *, mesh: tuple[int, ...] | str | None = None, preset: str | None = None,
         die: Values | None = None, link: Values | None = None, dead: Sequence[str | Place] = (),
     ) -> None:  # fmt: skip
         self.name = checked_name(name)
@@ -45,9 +46,9 @@ class Wafer:
 def _dead(what: str | Place) -> ast.WaferEntry:
     if isinstance(what, str):
         return dead_entry(what)
-    if len(each("dead", what)) != 2:
+    if len(each("dead", what)) not in (2, 3):
         raise fail(Code.OPTION, f"{what!r} is no place of a die", help="write `(row, column)`")
-    return dead_entry(f"die:{what[0]},{what[1]}")
+    return dead_entry(f"die:{','.join(map(str, what))}")
 
 
 def _fragment(rule: str, text: str) -> ast.WaferEntry:

@@ -70,7 +70,7 @@ def collective_command(
         if plot:
             plot_sweep(plot, rows, f"{op} on {mesh}")
         if as_json:
-            show_json({"op": op, "mesh": [wafer.rows, wafer.cols], "dies": len(request.dies), "rows": rows})
+            show_json({"op": op, "mesh": list(wafer.extents), "dies": len(request.dies), "rows": rows})
         else:
             show_sweep(rows)
         return 0
@@ -126,7 +126,7 @@ def _flat_ring(request: Request, model: LinkModel) -> Outcome | None:
 
 
 def _check(executed: Execution, wafer: Wafer) -> dict[str, Any]:
-    wrong = [list(divmod(d, wafer.cols)) for d in executed.wrong]
+    wrong = [list(wafer.place(d)) for d in executed.wrong]
     return {"ok": executed.ok, "elements": executed.elements, "wrong": wrong}
 
 
@@ -135,7 +135,7 @@ def _show_check(executed: Execution, outcome: Outcome, wafer: Wafer) -> None:
     scale = f"{executed.elements:,} numbers"
     if executed.elements < size:
         scale += f", a reduced size: {size / max(executed.elements, 1):,.3g} bytes for each"
-    wrong = ", ".join(str(divmod(d, wafer.cols)) for d in executed.wrong)
+    wrong = ", ".join(str(wafer.place(d)) for d in executed.wrong)
     verdict = "passed" if executed.ok else f"FAILED on dies {wrong}"
     click.echo(f"{'check':<18}{verdict}: executed with {scale}")
 
@@ -146,11 +146,13 @@ def _model(link: str, kind: str) -> LinkModel:
 
 
 def _number(wafer: Wafer, text: str, option: str) -> int:
-    row, column = read_die(text, option)
-    if row >= wafer.rows or column >= wafer.cols:
-        extent = f"rows are 0 to {wafer.rows - 1}, columns 0 to {wafer.cols - 1}"
-        raise fail(Code.OFF_MESH, f"die {(row, column)} of `{option}` is not on the mesh", help=extent)
-    return wafer.number((row, column))
+    place = read_die(text, option)
+    coordinate = wafer.at(place)
+    if coordinate is None:
+        raise fail(
+            Code.OFF_MESH, f"die {place} of `{option}` is not on the mesh", help=wafer.what_places_are()
+        )
+    return wafer.number(coordinate)
 
 
 def _write(path: str, outcome: Outcome) -> None:
@@ -161,7 +163,7 @@ def _as_json(outcome: Outcome, wafer: Wafer) -> dict[str, Any]:
     model = outcome.timed.model
     return {
         "op": str(outcome.request.op),
-        "mesh": [wafer.rows, wafer.cols],
+        "mesh": list(wafer.extents),
         "dies": len(outcome.request.dies),
         "bytes": outcome.request.bytes,
         "algorithm": outcome.algorithm,
@@ -180,7 +182,7 @@ def _show(outcome: Outcome, wafer: Wafer) -> None:
     for label, text in (
         (
             "collective",
-            f"{fields['op']} of {fields['bytes']:,} bytes over {fields['dies']} dies of {wafer.rows} x {wafer.cols}",
+            f"{fields['op']} of {fields['bytes']:,} bytes over {fields['dies']} dies of {wafer.size}",
         ),
         ("algorithm", f"{fields['algorithm']}, {fields['messages']:,} messages"),
         ("time", f"{fields['seconds']:.6g} s"),

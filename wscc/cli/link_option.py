@@ -12,11 +12,12 @@ from wscc.diagnostics import Code, Diagnostic, UsageError, fail
 from wscc.frontend.ast import Coord, DeadDie
 from wscc.frontend.overrides import dead as read_dead
 from wscc.frontend.units import EXAMPLES, UNITS, Dimension
-from wscc.machine.wafer import Coordinate, Joint, Link, Wafer, dead_links
+from wscc.machine.wafer import OPEN, Coordinate, Joint, Link, Torus, Wafer, dead_links
 
 _QUANTITY: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z/]*)")
-_MESH: Final = re.compile(r"([0-9]{1,6})x([0-9]{1,6})")
-_DIE: Final = re.compile(r"([0-9]{1,6}),([0-9]{1,6})")
+_MESH: Final = re.compile(r"([0-9]{1,6}x)?([0-9]{1,6})x([0-9]{1,6})( +torus)?")
+_WAFERS: Final = re.compile(r"([0-9]{1,6})x([0-9]{1,6})")
+_DIE: Final = re.compile(r"[0-9]{1,6}(,[0-9]{1,6}){1,2}")
 _FIELDS: Final = {
     "bandwidth": Dimension.BANDWIDTH, "latency": Dimension.TIME, "flit": Dimension.BYTES
 }  # fmt: skip
@@ -34,31 +35,51 @@ def read_wafer(mesh: str, dead: Sequence[str]) -> Wafer:
     the mesh."""
     match = _MESH.fullmatch(mesh.strip().lower())
     if not match:
-        _refuse(f"`--mesh {mesh}` is not ROWSxCOLUMNS", "write rows x columns: `--mesh 4x8`")
-    rows, cols = int(match[1]), int(match[2])
-    if rows * cols > MAX_DIES:
+        _refuse(
+            f"`--mesh {mesh}` is not ROWSxCOLUMNS",
+            "write rows x columns: `--mesh 4x8`, or `--mesh '4x4x4 torus'`",
+        )
+    planes, rows, cols = int((match[1] or "0x")[:-1]), int(match[2]), int(match[3])
+    if max(1, planes) * rows * cols > MAX_DIES:
         raise fail(
-            Code.LIMIT, f"a mesh of {rows} x {cols} dies is too large: the limit is {MAX_DIES:,} dies",
+            Code.LIMIT, f"a mesh of {max(1, planes) * rows} x {cols} dies is too large: the limit is {MAX_DIES:,} dies",
             help="use a smaller mesh",
         )  # fmt: skip
     damage = [read_dead(text) for text in dead]
-    return Wafer(
-        f"{rows}x{cols}", rows, cols,
-        dead_dies=frozenset(_coordinate(d.die) for d in damage if isinstance(d, DeadDie)),
-        dead_links=dead_links((_coordinate(d.a), _coordinate(d.b)) for d in damage if not isinstance(d, DeadDie)),
-    )  # fmt: skip
+    torus = Torus(True, True, planes > 0) if match[4] else OPEN
+    whole = Wafer(
+        "x".join(mesh.split()[0].lower().split("x")),
+        max(1, planes) * rows,
+        cols,
+        torus=torus,
+        planes=planes or None,
+    )
+    return replace(
+        whole,
+        dead_dies=frozenset(_coordinate(whole, d.die) for d in damage if isinstance(d, DeadDie)),
+        dead_links=dead_links(
+            (_coordinate(whole, d.a), _coordinate(whole, d.b)) for d in damage if not isinstance(d, DeadDie)
+        ),
+    )
 
 
-def _coordinate(parsed: Coord) -> Coordinate:
-    return parsed.row, parsed.column
+def _coordinate(wafer: Wafer, parsed: Coord) -> Coordinate:
+    found = wafer.at(parsed.place)
+    if found is None:
+        raise fail(
+            Code.OFF_MESH,
+            f"{parsed.place} is not on the mesh of `{wafer.name}`",
+            help=wafer.what_places_are(),
+        )
+    return found
 
 
-def read_die(text: str, option: str) -> tuple[int, int]:
-    """(row, column) of `option`, which need not be on the mesh. Raises `UsageError` if it is malformed."""
+def read_die(text: str, option: str) -> tuple[int, ...]:
+    """The place of `option`, which need not be on the mesh. Raises `UsageError` if it is malformed."""
     match = _DIE.fullmatch(text)
     if not match:
         _refuse(f"`{option} {text}` is not a die", f"write row, column: `{option} 1,3`")
-    return int(match[1]), int(match[2])
+    return tuple(map(int, text.split(",")))
 
 
 def read_bytes(text: str) -> int:
@@ -74,7 +95,7 @@ def read_system(wafers: str, joined: str, wafer: Wafer) -> Wafer:
     as on the links of the wafer. Damage is of the whole system.
 
     Raises `UsageError` if either is malformed, `CompileError` W003 for a system of too many dies."""
-    match = _MESH.fullmatch(wafers.strip().lower())
+    match = _WAFERS.fullmatch(wafers.strip().lower())
     if not match or "0" in match.groups():
         _refuse(f"`--wafers {wafers}` is not ROWSxCOLUMNS", "write rows x columns of wafers: `--wafers 2x2`")
     rows, cols = int(match[1]) * wafer.rows, int(match[2]) * wafer.cols

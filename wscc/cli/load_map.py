@@ -23,7 +23,7 @@ def heat_maps(wafer: Wafer, links: Sequence[Hop], before: Ints, after: Ints) -> 
     `.` for none."""
     maps = [heat_map(wafer, links, load, int(before.max(initial=0))) for load in (before, after)]
     width = 4 * wafer.cols - 3 + 4 * wafer.torus.rows
-    if width > _WIDTH or wafer.rows > _LARGEST or wafer.dies == 1:
+    if wafer.hub or width > _WIDTH or wafer.rows > _LARGEST or wafer.dies == 1:
         return []
     if 2 * width + 6 > _WIDTH:
         return ["before", *maps[0], "", "after", *maps[1]]
@@ -33,8 +33,9 @@ def heat_maps(wafer: Wafer, links: Sequence[Hop], before: Ints, after: Ints) -> 
 
 def heat_map(wafer: Wafer, links: Sequence[Hop], load: Ints, top: int) -> list[str]:
     """A map of loads in tenths of `top`: `o` a die, `X` a dead one, a blank where no live link is. A link around a
-    torus stands at both ends of its row or column."""
-    top_rows, left = int(wafer.torus.cols), 2 * wafer.torus.rows
+    torus stands at both ends of its row or column. Of three dimensions the folded mesh is drawn (`wscc.machine.fold`),
+    and of links between planes those where it folds."""
+    top_rows, left = int(wafer.torus.cols or wafer.torus.planes), 2 * wafer.torus.rows
     rows = [[" "] * (4 * wafer.cols - 3 + 2 * left) for _ in range(2 * wafer.rows - 1 + 2 * top_rows)]
     for die in range(wafer.dies):
         r, c = wafer.coordinate(die)
@@ -50,7 +51,7 @@ def heat_map(wafer: Wafer, links: Sequence[Hop], load: Ints, top: int) -> list[s
             rows[r + r2 + top_rows][2 * (c + c2) + left] = mark
         elif r == r2:
             rows[2 * r + top_rows][0] = rows[2 * r + top_rows][-1] = mark
-        else:
+        elif c == c2 and {r, r2} == {0, wafer.rows - 1}:
             rows[0][4 * c + left] = rows[-1][4 * c + left] = mark
     return ["".join(row).rstrip() for row in rows]
 
@@ -60,7 +61,7 @@ def die_map(wafer: Wafer, share: Mapping[int, float]) -> list[str]:
     if 2 * wafer.cols - 1 > _WIDTH or wafer.rows > _LARGEST:
         return []
     rows = []
-    for r in range(wafer.rows):
+    for r in wafer.rows_by_place:
         cells = []
         for c in range(wafer.cols):
             value = share.get(wafer.number((r, c)))
@@ -79,7 +80,7 @@ def hottest_links(wafer: Wafer, before: Ints, after: Sequence[LinkLoad], count: 
     for i in hottest:
         link = after[i]
         if link.bytes:
-            name = " - ".join("{},{}".format(*wafer.coordinate(d)) for d in link.link)
+            name = " - ".join(",".join(map(str, wafer.place(d))) for d in link.link)
             numbers = f"{int(before[i]):>18,}{link.bytes:>18,}"
             lines.append(f"{name:<22}{numbers}{link.messages:>10,}{link.queueing:>10,}{link.conflicts:>10,}")
     return lines if len(lines) > 1 else []
@@ -94,7 +95,7 @@ def wafer_map(placed: Module) -> list[str]:
     names = {die: _coordinates(i, placed.axes) for i, die in enumerate(placed.dies)}
     width = max(map(len, names.values()))
     rows = []
-    for r in range(wafer.rows):
+    for r in wafer.rows_by_place:
         cells = []
         for c in range(wafer.cols):
             idle = "X" * width if (r, c) in wafer.dead_dies else "-" * width

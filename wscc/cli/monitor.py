@@ -40,7 +40,7 @@ def monitor_command(
     simulated = simulate(artifact)
     wafer = simulated.account.costs.wafer
     facts = {
-        "metric": metric, "mesh": [wafer.rows, wafer.cols], "step_seconds": simulated.account.seconds,
+        "metric": metric, "mesh": list(wafer.extents), "step_seconds": simulated.account.seconds,
         **_facts(metric, artifact, simulated),
     }  # fmt: skip
     if block:
@@ -84,7 +84,6 @@ def _by_die(wafer: Wafer, facts: Mapping[str, Any]) -> dict[int, float]:
     """The value of each die; of links, that of the busiest that leaves it."""
     values: dict[int, float] = {}
     for fact in facts.get("links", facts.get("dies", ())):
-        row, column = fact.get("from", fact.get("die"))
-        die = wafer.number((row, column))
+        die = wafer.vertex(tuple(fact.get("from", fact.get("die"))))
         values[die] = max(values.get(die, 0.0), fact["util"])
     return values

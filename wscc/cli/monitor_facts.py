@@ -38,8 +38,8 @@ def link_facts(simulated: Simulated) -> Facts:
 
 def _link(a: Account, wafer: Wafer, link: Link, use: LinkTotal) -> Facts:
     return {
-        "from": list(wafer.coordinate(link[0])),
-        "to": list(wafer.coordinate(link[1])),
+        "from": list(wafer.place(link[0])),
+        "to": list(wafer.place(link[1])),
         "util": _share(use.busy, a.end),
         "peak_util": use.peak,
         "peak_call": use.peak_call,
@@ -97,7 +97,7 @@ def die_facts(simulated: Simulated) -> Facts:
 
 def _die(a: Account, wafer: Wafer, physical: int, total: DieTotal) -> Facts:
     return {
-        "die": list(wafer.coordinate(physical)),
+        "die": list(wafer.place(physical)),
         "util": _share(total.busy, a.end),
         "flops": _share(total.ideal, a.end),
         "tile_rounding": _share(total.tiling, a.end),
@@ -115,7 +115,7 @@ def memory_facts(simulated: Simulated, uses: tuple[MemoryUse, ...]) -> Facts:
     capacity = wafer.die.sram + wafer.die.hbm
     dies = [
         {
-            "die": list(wafer.coordinate(physical)),
+            "die": list(wafer.place(physical)),
             "live_peak_bytes": uses[stage].peak.live,
             "util": uses[stage].peak.live / capacity,
         }
@@ -161,7 +161,7 @@ def grouped(wafer: Wafer, values: Mapping[int, float], rows: int, columns: int, 
                 if (n := wafer.number((y, x))) in values
             ]
             value = None if not inside else fmean(inside) if by == "mean" else max(inside)
-            blocks.append({"first_die": [r, c], by: value})
+            blocks.append({"first_die": list(wafer.place_of((r, c))), by: value})
     return blocks
 
 

@@ -34,7 +34,7 @@ def _links(wafer: Wafer, facts: Facts) -> Iterator[str]:
     if not top:
         yield "no link carries anything"
         return
-    if wafer.rows <= 24 and wafer.cols <= 25:
+    if wafer.hub is None and wafer.rows <= 24 and wafer.cols <= 25:
         yield f"tenths of the busiest link, which is busy {top / 1e9:.2%} of the step; the larger of both directions"
         yield from heat_map(wafer, links, load, top)
     yield ""
@@ -122,11 +122,11 @@ def _name(f: Facts) -> str:
 
 
 def _place(place: Sequence[int]) -> str:
-    return f"{place[0]},{place[1]}"
+    return ",".join(map(str, place))
 
 
 def _number(wafer: Wafer, place: Sequence[int]) -> int:
-    return wafer.number((place[0], place[1]))
+    return wafer.vertex(tuple(place))
 
 
 def _size(n: int) -> str:

@@ -90,7 +90,7 @@ def _route_lines(wafer: Wafer, flows: FlowFile, routing: Routing) -> Iterator[st
     for leg in legs_of(routing.flows, routing.pieces):
         entry = {
             "flow": flows.lines[leg.flow],
-            "path": [list(wafer.coordinate(d)) for d in leg.path],
+            "path": [list(wafer.place(d)) for d in leg.path],
             "share": leg.bytes / routing.flows[leg.flow].bytes,
             "channel": leg.channel,
         }
@@ -118,7 +118,7 @@ def _show(wafer: Wafer, outcome: _Outcome) -> None:
     damage = f", {len(wafer.dead_dies)} dies and {len(wafer.dead_links)} links dead"
     split = len(routing.pieces) - len({p.demand.flows for p in routing.pieces})
     rows = [
-        ("mesh", f"{wafer.rows} x {wafer.cols}{damage if wafer.dead_dies or wafer.dead_links else ''}"),
+        ("mesh", f"{wafer.size}{damage if wafer.dead_dies or wafer.dead_links else ''}"),
         (
             "flows",
             f"{len(routing.flows):,} in {len(routing.pieces):,} messages, {split:,} of them by splitting",

@@ -15,7 +15,6 @@ from wscc.collectives.plan import REDUCE, Chunk, Link, Plan, Request, pieces_of,
 from wscc.collectives.timing import LinkModel
 from wscc.collectives.trees import GUIDES, Guide, path_route
 from wscc.machine.topology import Path
-from wscc.routing.channels import is_whole
 
 _MOST_PIECES: Final = 16
 # From so many pieces on, the balanced paths get their exact shares, not whole pieces.
@@ -51,7 +50,7 @@ def exchanges(request: Request, model: LinkModel, algorithm: str) -> Iterator[Fa
                     chunks.append(Chunk(n, frozenset([home]), frozenset([target])))
                     routes.append(route)
         sizes = [c.bytes for c in chunks]
-        is_random = pieces >= _EXACT and algorithm == "packing" and not is_whole(request.topology)
+        is_random = pieces >= _EXACT and algorithm == "packing" and not request.topology.is_whole_mesh
         waves = _waves(len(sizes), seed + is_random)
         return Plan(algorithm, tuple(chunks), arrange(routes, sizes, waves, model, limit))
 

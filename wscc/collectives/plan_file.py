@@ -18,7 +18,7 @@ def plan_lines(request: Request, timed: Timed) -> Iterator[str]:
     receiver, then offset.
     """
     order = sorted(range(len(timed.starts)), key=lambda i: (timed.starts[i], i))
-    coordinate = request.topology.coordinate
+    coordinate = request.topology.place
     for number, i in enumerate(order):
         m = timed.plan.messages[i]
         for c in m.chunks:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from random import Random
 from typing import Final, TypeVar
 
-from wscc.machine.topology import Topology, mesh_topology
+from wscc.machine.topology import Topology, mesh_topology, neighbour_topology
 from wscc.machine.wafer import Wafer, dead_link
 
 T = TypeVar("T", bound=Hashable)
@@ -37,16 +37,19 @@ def damaged(wafer: Wafer, kind: str, rate: float, seed: int) -> Wafer:
 @lru_cache(maxsize=64)
 def _dies(wafer: Wafer, kind: str, seed: int) -> list[int]:
     """All live dies in the order in which they die."""
-    topology = mesh_topology(wafer)
+    topology = neighbour_topology(wafer)
     return _order(list(topology.live), lambda d: topology.neighbours[d], kind, seed)
 
 
 @lru_cache(maxsize=64)
 def _links(wafer: Wafer, kind: str, seed: int) -> list[tuple[int, int]]:
-    """All live links, as pairs with the lower end first, in the order in which they die."""
+    """All live links between dies, as pairs with the lower end first, in the order in which they die."""
     topology = mesh_topology(wafer)
     return _order(
-        [(a, b) for a, b in topology.links if a < b], lambda k: _adjacent_links(topology, k), kind, seed
+        [(a, b) for a, b in topology.links if a < b < wafer.dies],
+        lambda k: _adjacent_links(topology, k),
+        kind,
+        seed,
     )
 
 

@@ -6,84 +6,19 @@ Invariant, with `fmt`: `parse(fmt(tree)) == tree`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from wscc.diagnostics import NO_SPAN, Span
-
-T = TypeVar("T", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Trivia:
-    """Comments of a node (`#` included): `before` on the lines above, `after` behind it on its line. `blank`: a blank
-    line separates it from the sibling before."""
-
-    before: tuple[str, ...] = ()
-    after: str = ""
-    blank: bool = False
-
-
-NO_TRIVIA = Trivia()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A node of the tree, with its place in the text."""
-
-    span: Span = field(default=NO_SPAN, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line(Node):
-    """A node that the printer gives a line of its own."""
-
-    trivia: Trivia = NO_TRIVIA
-
-
-@dataclass(frozen=True, slots=True)
-class Body(Node, Generic[T]):
-    """The lines between `{` and `}`; `opening` is a comment behind `{`, `tail` are those before `}`."""
-
-    lines: tuple[T, ...] = ()
-    opening: str = ""
-    tail: tuple[str, ...] = ()
-
-
-# ---- words
-
-
-@dataclass(frozen=True, slots=True)
-class Name(Node):
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Number(Node):
-    """A literal, exact, in the user's spelling."""
-
-    text: str
-
-    @property
-    def value(self) -> Fraction:
-        return Fraction(self.text)
-
-
-@dataclass(frozen=True, slots=True)
-class Text(Node):
-    """A string literal, without its quotes."""
-
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity(Node):
-    """A number and its unit as written; no unit is the empty string. `10 %` and `32 rows` are quantities, too."""
-
-    number: Number
-    unit: str = ""
-
+from wscc.diagnostics import Span
+from wscc.frontend.nodes import NO_TRIVIA as NO_TRIVIA
+from wscc.frontend.nodes import Body as Body
+from wscc.frontend.nodes import Line as Line
+from wscc.frontend.nodes import Name as Name
+from wscc.frontend.nodes import Node as Node
+from wscc.frontend.nodes import Number as Number
+from wscc.frontend.nodes import Quantity as Quantity
+from wscc.frontend.nodes import Text as Text
+from wscc.frontend.nodes import Trivia as Trivia
 
 # ---- expressions
 
@@ -204,9 +139,18 @@ class Torus(Node):
 
 @dataclass(frozen=True, slots=True)
 class Mesh(Line):
+    """`mesh 4 x 8`; with `planes` of so many rows and columns `mesh 2 x 4 x 8`."""
+
     rows: int
     columns: int
     torus: Torus | None = None
+    planes: int | None = None
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Rows and columns, behind the planes if there are any."""
+        size = self.rows, self.columns
+        return size if self.planes is None else (self.planes, *size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +171,32 @@ class Fields(Line):
 
 
 @dataclass(frozen=True, slots=True)
+class AllToAll(Line):
+    """`dies 8 all to all`, or `dies 8 all to all through switch { capacity 3.6 TB/s }`."""
+
+    dies: Number
+    switch: Fields | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Coord(Node):
+    """(row, column), or (plane, row, column)."""
+
     row: int
     column: int
+    plane: int | None = None
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Row and column, behind the plane if there is one."""
+        place = self.row, self.column
+        return place if self.plane is None else (self.plane, *place)
+
+    @staticmethod
+    def at(numbers: Sequence[int], span: Span) -> Coord:
+        """The coordinate of two or three numbers."""
+        *plane, row, column = numbers
+        return Coord(row, column, plane[0] if plane else None, span=span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +210,7 @@ class DeadLink(Line):
     b: Coord
 
 
-WaferEntry = Mesh | Fields | DeadDie | DeadLink
+WaferEntry = Mesh | AllToAll | Fields | DeadDie | DeadLink
 
 
 @dataclass(frozen=True, slots=True)

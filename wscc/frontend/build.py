@@ -92,8 +92,15 @@ def _preset_wafer(b: Builder, c: Children, span: Span) -> ast.Wafer:
 
 
 def _mesh(b: Builder, c: Children, span: Span) -> ast.Mesh:
-    rows, columns = (int(n[:_MAX_DIGITS]) for n in c[0].split("x"))
-    return ast.Mesh(rows, columns, c[1] if len(c) > 1 else None, span=span, trivia=b.trivia(span))
+    *planes, rows, columns = (int(n[:_MAX_DIGITS]) for n in c[0].split("x"))
+    torus = c[1] if len(c) > 1 else None
+    return ast.Mesh(rows, columns, torus, planes[0] if planes else None, span=span, trivia=b.trivia(span))
+
+
+def _all_to_all(b: Builder, c: Children, span: Span) -> ast.AllToAll:
+    if c[0].value.denominator != 1:
+        b.mistake(Code.NUMBER, f"a number of dies is an integer, not `{c[0].text}`", c[0].span)
+    return ast.AllToAll(c[0], c[1] if len(c) > 1 else None, span=span, trivia=b.trivia(span))
 
 
 def _system(b: Builder, c: Children, span: Span) -> ast.System:
@@ -101,7 +108,9 @@ def _system(b: Builder, c: Children, span: Span) -> ast.System:
 
 
 def _wafers(b: Builder, c: Children, span: Span) -> ast.Wafers:
-    rows, columns = (int(n[:_MAX_DIGITS]) for n in c[0].split("x"))
+    rows, columns, *more = (int(n[:_MAX_DIGITS]) for n in c[0].split("x"))
+    if more:
+        b.mistake(Code.NUMBER, "wafers lie in rows and columns alone", span)
     torus = c[2] if len(c) > 2 else None
     return ast.Wafers(rows, columns, c[1], torus, span=span, trivia=b.trivia(span))
 
@@ -137,7 +146,7 @@ def _coord(b: Builder, c: Children, span: Span) -> ast.Coord:
     for n in c:
         if n.value.denominator != 1:
             b.mistake(Code.NUMBER, f"a coordinate is an integer, not `{n.text}`", n.span)
-    return ast.Coord(int(c[0].value), int(c[1].value), span=span)
+    return ast.Coord.at([int(n.value) for n in c], span)
 
 
 def _dead_die(b: Builder, c: Children, span: Span) -> ast.DeadDie:
@@ -268,6 +277,7 @@ RULES: Final[dict[str, Rule]] = {
     "start": _file,
     # the wafer
     "wafer": _wafer, "preset_wafer": _preset_wafer, "wafer_body": Builder.body, "mesh": _mesh,
+    "all_to_all": _all_to_all, "switch": _fields("switch"), "network": _fields("network"),
     "torus": _torus, "system": _system, "system_body": Builder.body, "wafers": _wafers,
     "joined": _fields("joined"), "ports": _ports,
     "die": _fields("die"), "link": _fields("link"), "fields": Builder.body, "field": _field,
@@ -294,7 +304,7 @@ RULES: Final[dict[str, Rule]] = {
 BODIES: Final = frozenset({"wafer_body", "system_body", "fields", "body", "train_body", "rates"})
 LINES: Final = frozenset(
     {"wafer", "preset_wafer", "mesh", "die", "link", "field", "dead_die", "dead_link", "model", "block"}
-    | {"system", "wafers", "joined", "ports"}
+    | {"system", "wafers", "joined", "ports", "network", "all_to_all"}
     | {"input", "param", "assign", "repeat", "loss", "return", "train", "group", "rate", *SETTINGS}
 )
 WITHOUT_BLANKS: Final = frozenset(

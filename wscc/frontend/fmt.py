@@ -15,6 +15,9 @@ _PRECEDENCE: Final = {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
 _HIGHEST: Final = 4
 
 
+_HEADS: Final = {"joined": "joined edge to edge", "network": "joined through switch"}
+
+
 def fmt(file: ast.File) -> str:
     """The canonical text, with a final newline; empty for an empty file."""
     out: list[str] = []
@@ -52,7 +55,7 @@ def _code(node: ast.Line) -> list[str]:
         case ast.Train():
             return _braced(f"train {node.model.id} on {node.wafer.id}", node.body)
         case ast.Fields():
-            return _list("joined edge to edge" if node.kind == "joined" else node.kind, node.body)
+            return _list(_HEADS.get(node.kind, node.kind), node.body)
         case ast.Group():
             return _list(f'group "{node.pattern.value}"', node.body)
         case _:
@@ -88,7 +91,9 @@ def _of_machine(node: ast.WaferEntry | ast.SystemEntry | ast.Field) -> str:
     """The text of a line of a wafer or a system."""
     match node:
         case ast.Mesh():
-            return f"mesh {node.rows} x {node.columns}{_torus(node.torus)}"
+            return f"mesh {' x '.join(map(str, node.extents))}{_torus(node.torus)}"
+        case ast.AllToAll():
+            return f"dies {node.dies.text} all to all{_switch(node.switch)}"
         case ast.Wafers():
             return f"wafers {node.rows} x {node.columns} of {node.wafer.id}{_torus(node.torus)}"
         case ast.Ports():
@@ -102,6 +107,10 @@ def _of_machine(node: ast.WaferEntry | ast.SystemEntry | ast.Field) -> str:
             return f"dead link {_coord(node.a)} - {_coord(node.b)}"
         case ast.Fields():
             raise AssertionError("sections have lines of their own")
+
+
+def _switch(switch: ast.Fields | None) -> str:
+    return f" through switch {{ {_join(map(_simple, switch.body.lines))} }}" if switch else ""
 
 
 def _torus(torus: ast.Torus | None) -> str:
@@ -154,7 +163,7 @@ def _quantity(q: ast.Quantity) -> str:
 
 
 def _coord(c: ast.Coord) -> str:
-    return f"({c.row}, {c.column})"
+    return str(c.place)
 
 
 def _dims(dims: tuple[ast.Expr, ...]) -> str:

@@ -15,15 +15,16 @@ from wscc.diagnostics import Code, CompileError, Diagnostic, Label, Source, Span
 from wscc.frontend import ast
 from wscc.frontend.builtins import OLDER_SPELLINGS, OPTIMIZERS, SETTINGS
 from wscc.frontend.config import DTYPE_ROLES
-from wscc.frontend.machines import SPECS
+from wscc.frontend.machine.wafers import SPECS
 from wscc.frontend.parse import parse_fragment
 from wscc.frontend.report import hint
 from wscc.frontend.select import Selection
 from wscc.ir.train import FLOATS
 
 _SET: Final = re.compile(r"--set (\w+)((?:\.\w+)+)=(?=.)", re.DOTALL)
-_DEAD_DIE: Final = re.compile(r"--dead die:([0-9]{1,9}),([0-9]{1,9})")
-_DEAD_LINK: Final = re.compile(r"--dead link:([0-9]{1,9}),([0-9]{1,9})-([0-9]{1,9}),([0-9]{1,9})")
+_PLACE: Final = r"[0-9]{1,9}(?:,[0-9]{1,9}){1,2}"
+_DEAD_DIE: Final = re.compile(rf"--dead die:({_PLACE})")
+_DEAD_LINK: Final = re.compile(rf"--dead link:({_PLACE})-({_PLACE})")
 # Codes that, about the text of an option itself, mean that it is malformed, not that it asks for too much.
 _MALFORMED: Final = frozenset(
     {Code.SYNTAX, Code.UNIT, Code.NUMBER, Code.OPTION, Code.DUPLICATE, Code.UNKNOWN_NAME, Code.UNKNOWN_KEY}
@@ -68,18 +69,21 @@ def override(selection: Selection, overrides: Overrides) -> Selection:
 
 
 def dead(text: str) -> ast.DeadDie | ast.DeadLink:
-    """The damage written as `die:R,C` or `link:R,C-R,C`. Raises `UsageError` for anything else."""
+    """The damage written as `die:R,C` or `link:R,C-R,C`, with a plane before rows where there are some. Raises
+    `UsageError` for anything else."""
     source = _source(f"--dead {text}")
     span = _whole(source)
     if match := _DEAD_DIE.fullmatch(source.text):
-        row, column = map(int, match.groups())
-        return ast.DeadDie(ast.Coord(row, column, span=span), span=span)
+        return ast.DeadDie(_coord(match[1], span), span=span)
     if match := _DEAD_LINK.fullmatch(source.text):
-        a, b, c, d = map(int, match.groups())
-        return ast.DeadLink(ast.Coord(a, b, span=span), ast.Coord(c, d, span=span), span=span)
+        return ast.DeadLink(_coord(match[1], span), _coord(match[2], span), span=span)
     return _usage(
         source, "malformed `--dead`", "write `--dead die:1,3` or `--dead link:0,0-0,1` (row, column)"
     )
+
+
+def _coord(text: str, span: Span) -> ast.Coord:
+    return ast.Coord.at([int(n) for n in text.split(",")], span)
 
 
 # ---- reading an option

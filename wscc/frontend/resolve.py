@@ -16,12 +16,12 @@ from wscc.frontend import ast
 from wscc.frontend.blocks import check_expansion
 from wscc.frontend.config import TrainConfig
 from wscc.frontend.evaluate import number, positive
-from wscc.frontend.machines import resolve_wafer
+from wscc.frontend.machine.systems import resolve_system
+from wscc.frontend.machine.wafers import resolve_wafer
 from wscc.frontend.names import BATCH, NameCheck
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides, as_usage_error, override, pin
 from wscc.frontend.report import Report
 from wscc.frontend.select import Selection, select
-from wscc.frontend.systems import resolve_system
 from wscc.frontend.training import check_degrees, resolve_train
 from wscc.machine.wafer import Wafer
 

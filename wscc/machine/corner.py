@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import isqrt
 from typing import Final
 
-from wscc.machine.topology import Topology, mesh_topology
+from wscc.machine.topology import Topology, mesh_topology, neighbour_topology
 from wscc.machine.wafer import Wafer
 
 # Wafers of up to so many dies, and those of which a program uses more than one in so many, are looked at whole.
@@ -24,6 +24,9 @@ _LEAST, _ROOM = 8, 4
 def corners(wafer: Wafer, used: int) -> Iterator[Topology]:
     """Corners in which a program of `used` dies may find its place, each larger than the one before it; the last one
     is the whole wafer."""
+    if wafer.switch is not None:
+        yield neighbour_topology(wafer)
+        return
     side = max(_LEAST, isqrt(_ROOM * used - 1) + 1)
     if wafer.dies > _WHOLE and used * _SPARE <= wafer.dies:
         while side < max(wafer.rows, wafer.cols):
@@ -34,6 +37,8 @@ def corners(wafer: Wafer, used: int) -> Iterator[Topology]:
 
 def topology_of(wafer: Wafer, dies: Collection[int]) -> Topology:
     """The smallest of these corners in which live links join all the dies that a program was placed on."""
+    if wafer.switch is not None:
+        return mesh_topology(wafer)
     for topology in corners(wafer, len(dies)):
         if is_whole(topology, wafer) or any(set(dies) <= set(island) for island in topology.islands):
             return topology

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
+from math import prod
 from typing import Any, Final
 
 from wscc.diagnostics import Code, fail
 from wscc.diagnostics.spelling import did_you_mean
-from wscc.machine.wafer import OPEN, Die, Link, Torus, Wafer
+from wscc.machine.wafer import OPEN, Die, Hub, Joint, Link, Torus, Wafer
 
 Facts = Mapping[str, Any]
 
@@ -34,11 +36,11 @@ def _with_base(facts: Facts, table: Mapping[str, Facts]) -> Facts:
 
 
 def _wafer(name: str, facts: Facts) -> Wafer:
-    rows, cols = facts["dims"]
+    *planes, rows, cols = (1, *facts["dims"]) if len(facts["dims"]) == 1 else facts["dims"]
     die, link = Die(), Link()
     return Wafer(
         name,
-        rows,
+        prod(planes) * rows,
         cols,
         Die(
             peak=facts["peak_bf16_flops"],
@@ -55,15 +57,26 @@ def _wafer(name: str, facts: Facts) -> Wafer:
             energy=facts["link_pj_per_bit"] / 1e12 if "link_pj_per_bit" in facts else link.energy,
             channels=facts.get("channels", link.channels),
         ),
-        torus=Torus(rows=True, cols=True) if facts.get("torus") else OPEN,
+        torus=Torus(rows=True, cols=True, planes=bool(planes)) if facts.get("torus") else OPEN,
+        joint=_joint(facts, link) if "tile_dims" in facts else None,
+        planes=sum(planes) or None,
+        hub=Hub(facts.get("switch_Bps", 0), facts.get("switch_latency_s", 0.0))
+        if len(facts["dims"]) == 1
+        else None,
     )
+
+
+def _joint(facts: Facts, link: Link) -> Joint:
+    """What joins the edges of tiles."""
+    joined = replace(link, bandwidth=facts["edge_Bps"], latency=facts["edge_latency_s"])
+    rows, cols = facts["tile_dims"]
+    return Joint(rows, cols, joined)
 
 
 def _efficiency(facts: Facts, default: float) -> float:
     """FLOP/s per watt, from the power of the whole wafer where only that is known."""
     if "power_w" in facts and "flops_per_watt" not in facts:
-        rows, cols = facts["dims"]
-        return float(facts["peak_bf16_flops"] * rows * cols / facts["power_w"])
+        return float(facts["peak_bf16_flops"] * prod(facts["dims"]) / facts["power_w"])
     return float(facts.get("flops_per_watt", default))
 
 

@@ -7,14 +7,15 @@ ties broken by the order in which neighbours are listed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from heapq import heappop, heappush
 from itertools import pairwise, product
 from math import ceil
 
-from wscc.machine.wafer import OPEN, Coordinate, Torus, Wafer, dead_link, ends_around
+from wscc.machine.fold import Fold, Place
+from wscc.machine.wafer import OPEN, Coordinate, Hub, Torus, Wafer, dead_link, ends_around
 
 UNREACHABLE = -1
 
@@ -41,7 +42,8 @@ class Topology:
 
     `grid` is (rows, columns) where dies lie on one, so that XY paths exist; die d is then row-major, and `torus` says
     which ends of the grid are joined. `wafers` is the extent of one wafer of a system, and `slow` the links between
-    them.
+    them. Of nodes, all whose dies are joined, `hub` is true: they are a grid with more links, and so is a mesh of three
+    dimensions, where `fold` says which. A switch is two vertices behind the dies; what joins them leads one way.
     """
 
     live: tuple[int, ...]
@@ -50,13 +52,15 @@ class Topology:
     torus: Torus = OPEN
     wafers: tuple[int, int] | None = None
     slow: tuple[tuple[Hop, Slowness], ...] = ()
+    fold: Fold | None = None
+    hub: bool = False
     _distances: dict[int, list[int]] = field(default_factory=dict, compare=False, repr=False)
     _paths: dict[tuple[int, int], Path | None] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def mesh(wafer: Wafer) -> Topology:
         """The live part of a wafer; neighbours along the row come first. `mesh_topology` keeps them."""
-        return Topology.corner(wafer, wafer.rows, wafer.cols)
+        return switched(wafer) if wafer.switch else Topology.corner(wafer, wafer.rows, wafer.cols)
 
     @staticmethod
     def corner(wafer: Wafer, rows: int, cols: int) -> Topology:
@@ -68,11 +72,19 @@ class Topology:
             if coordinate not in wafer.dead_dies:
                 live.append(die := wafer.number(coordinate))
                 neighbours[die] = _mesh_neighbours(wafer, coordinate, (rows, cols))
-        torus = Torus(wafer.torus.rows and cols == wafer.cols, wafer.torus.cols and rows == wafer.rows)
+        is_high, is_wide, fold = rows == wafer.rows, cols == wafer.cols, wafer.fold
+        closed = wafer.torus.cols if fold is None else fold.closes_folded
+        torus = Torus(wafer.torus.rows and is_wide, closed and is_high)
+        if fold is not None and not (is_high and is_wide):
+            fold = replace(fold, closed=(False, False, False))
         joint = wafer.joint
         extent = None if joint is None else (joint.rows, joint.cols)
+        if wafer.network is not None:
+            extent = 1, wafer.cols
         slow = _slow(wafer, live, neighbours)
-        return Topology(tuple(live), tuple(neighbours), (rows, wafer.cols), torus, extent, slow)
+        hub = wafer.hub is not None
+        torus = Torus(rows=hub or torus.rows, cols=torus.cols or wafer.network is not None)
+        return Topology(tuple(live), tuple(neighbours), (rows, wafer.cols), torus, extent, slow, fold, hub)
 
     def part(self, dies: Collection[int]) -> Topology:
         """The same machine with all dies but `dies` dead."""
@@ -81,15 +93,33 @@ class Topology:
             return self
         live = tuple(d for d in self.live if d in alive)
         neighbours: list[tuple[int, ...]] = [()] * self.dies
-        for die in live:
+        alive |= self.switches
+        for die in alive:
             neighbours[die] = tuple(n for n in self.neighbours[die] if n in alive)
         slow = tuple((hop, s) for hop, s in self.slow if alive.issuperset(hop))
-        return Topology(live, tuple(neighbours), self.grid, self.torus, self.wafers, slow)
+        return replace(self, live=live, neighbours=tuple(neighbours), slow=slow, _distances={}, _paths={})
 
     @property
     def dies(self) -> int:
         """All dies, dead ones included."""
         return len(self.neighbours)
+
+    @cached_property
+    def switches(self) -> frozenset[int]:
+        """The vertices that are no dies."""
+        entered = {n for near in self.neighbours for n in near}
+        return frozenset(n for n in entered if n not in self.live_set)
+
+    @cached_property
+    def entering(self) -> tuple[tuple[int, ...], ...]:
+        """Of each die, those from which a link leads to it: its neighbours, but for a switch."""
+        if not self.switches:
+            return self.neighbours
+        before: list[list[int]] = [[] for _ in self.neighbours]
+        for a, near in enumerate(self.neighbours):
+            for b in near:
+                before[b].append(a)
+        return tuple(map(tuple, before))
 
     @cached_property
     def live_set(self) -> frozenset[int]:
@@ -98,7 +128,7 @@ class Topology:
     @cached_property
     def links(self) -> tuple[tuple[int, int], ...]:
         """Every live link in each of its two directions, sorted."""
-        return tuple(sorted((a, b) for a in self.live for b in self.neighbours[a]))
+        return tuple(sorted((a, b) for a in (*self.live, *self.switches) for b in self.neighbours[a]))
 
     @cached_property
     def slowness(self) -> Mapping[Hop, Slowness]:
@@ -122,7 +152,7 @@ class Topology:
             if die not in seen:
                 part = self._reach(die)
                 seen.update(part)
-                parts.append(tuple(sorted(part)))
+                parts.append(tuple(sorted(part - self.switches)))
         return tuple(sorted(parts, key=lambda part: (-len(part), part[0])))
 
     @cached_property
@@ -146,9 +176,33 @@ class Topology:
         assert self.grid is not None
         return divmod(die, self.grid[1])
 
+    def place(self, die: int) -> Place:
+        """(row, column) on a grid, behind the plane if there are any."""
+        cell = self.coordinate(die)
+        return self.fold.place(cell) if self.fold else cell
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The extent of each part of a place."""
+        assert self.grid is not None
+        return self.fold.extents if self.fold else self.grid
+
+    @property
+    def closed(self) -> tuple[bool, ...]:
+        """Whether links join both ends of each dimension of a place."""
+        return self.fold.closed if self.fold else (self.torus.cols, self.torus.rows)
+
+    @cached_property
+    def is_whole_mesh(self) -> bool:
+        """Whether this is a mesh of two dimensions without damage, open at its ends."""
+        if self.grid is None or self.fold is not None or self.hub or self.torus != OPEN:
+            return False
+        rows, cols = self.grid
+        return len(self.links) == 2 * (rows * (cols - 1) + cols * (rows - 1))
+
     def name_of(self, die: int) -> str:
-        """The name of a die in messages: `(row, column)` on a grid, else the number."""
-        return str(self.coordinate(die)) if self.grid else str(die)
+        """The name of a die in messages: its place on a grid, else the number."""
+        return str(self.place(die)) if self.grid else str(die)
 
     def is_live(self, die: int) -> bool:
         return die in self.live_set
@@ -178,7 +232,7 @@ class Topology:
             length, die = heappop(queue)
             if lengths[die] == UNREACHABLE:
                 lengths[die] = length
-                for n in self.neighbours[die]:
+                for n in self.entering[die]:
                     slow = self.slowness.get((n, die))
                     heappush(queue, (length + (slow.hops if slow else 1), n))
         return lengths
@@ -195,11 +249,11 @@ class Topology:
         return tuple(path)
 
     def xy_path(self, a: int, b: int) -> Path | None:
-        """The path along the row, then along the column, the shorter way around a torus; None where a die or link on it
-        is dead, or without a grid."""
-        if self.grid is None:
+        """The path along the row, then along the column, then through the planes, the shorter way around a torus; None
+        where a die or link on it is dead, or without a grid."""
+        if self.grid is None or self.hub:
             return None
-        path = _xy(self.coordinate(a), self.coordinate(b), self.grid, self.torus)
+        path = self._xy(a, b)
         alive = self.is_live(a) and all(self.are_adjacent(x, y) for x, y in pairwise(path))
         return path if alive else None
 
@@ -210,6 +264,20 @@ class Topology:
             self._paths[a, b] = self.xy_path(a, b) or self.shortest_path(a, b)
         return self._paths[a, b]
 
+    def _xy(self, a: int, b: int) -> Path:
+        here, to, path = list(self.place(a)), self.place(b), []
+        for dimension in reversed(range(len(to))):
+            steps = _steps(here[dimension], to[dimension], self.extents[dimension], self.closed[dimension])
+            for here[dimension] in steps:
+                path.append(self._number(here))
+            here[dimension] = to[dimension]
+        return (*path, b)
+
+    def _number(self, place: Sequence[int]) -> int:
+        assert self.grid is not None
+        row, col = self.fold.cell(tuple(place)) if self.fold else place
+        return row * self.grid[1] + col
+
     def _measure(self, to: int) -> list[int]:
         hops = [UNREACHABLE] * self.dies
         if self.is_live(to):
@@ -217,7 +285,7 @@ class Topology:
             queue = deque([to])
             while queue:
                 die = queue.popleft()
-                for n in self.neighbours[die]:
+                for n in self.entering[die]:
                     if hops[n] == UNREACHABLE:
                         hops[n] = hops[die] + 1
                         queue.append(n)
@@ -239,6 +307,22 @@ def mesh_topology(wafer: Wafer) -> Topology:
     return Topology.mesh(wafer)
 
 
+def switched(wafer: Wafer) -> Topology:
+    """Nodes whose dies have a link each to the switch of their node and to the network, and one back: no die passes on
+    what is another's. Links into a switch, through it and out of it follow one another, and no circle is left."""
+    live = [d for d in range(wafer.dies) if wafer.coordinate(d) not in wafer.dead_dies]
+    vertices = (*live, *range(wafer.dies, wafer.vertices))
+    neighbours: list[tuple[int, ...]] = [()] * wafer.vertices
+    for a in vertices:
+        neighbours[a] = tuple(b for b in vertices if wafer.is_hop(a, b))
+    return Topology(tuple(live), tuple(neighbours), slow=_slow(wafer, [*vertices], neighbours))
+
+
+def neighbour_topology(wafer: Wafer) -> Topology:
+    """The graph that dies are placed on: those that a switch joins are neighbours."""
+    return mesh_topology(replace(wafer, hub=Hub()) if wafer.switch else wafer)
+
+
 def _mesh_neighbours(wafer: Wafer, die: Coordinate, extent: tuple[int, int]) -> tuple[int, ...]:
     return tuple(
         wafer.number(n)
@@ -253,7 +337,7 @@ def _mesh_neighbours(wafer: Wafer, die: Coordinate, extent: tuple[int, int]) -> 
 def _slow(
     wafer: Wafer, live: list[int], neighbours: list[tuple[int, ...]]
 ) -> tuple[tuple[Hop, Slowness], ...]:
-    if wafer.joint is None:
+    if len(wafer.links) == 1:
         return ()
     own, *others = wafer.links
     ratios = [
@@ -262,12 +346,6 @@ def _slow(
     ]
     hops = ((a, b) for a in live for b in neighbours[a])
     return tuple((h, ratios[c - 1]) for h in hops if (c := wafer.link_class(*h)))
-
-
-def _xy(a: Coordinate, b: Coordinate, grid: tuple[int, int], torus: Torus) -> Path:
-    (ra, ca), (rb, cb), cols = a, b, grid[1]
-    row = [ra * cols + c for c in _steps(ca, cb, cols, torus.rows)]
-    return (*row, *(r * cols + cb for r in _steps(ra, rb, grid[0], torus.cols)), rb * cols + cb)
 
 
 def _steps(a: int, b: int, extent: int, closed: bool) -> Iterable[int]:

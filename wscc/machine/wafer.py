@@ -9,119 +9,31 @@ from typing import Annotated, Final
 
 from wscc.diagnostics import Code, CompileError, Diagnostic
 from wscc.diagnostics.limits import Limits, beyond_limits
+from wscc.machine.fold import Fold, Place
+from wscc.machine.parts import MAX_DIES as MAX_DIES
+from wscc.machine.parts import OPEN as OPEN
+from wscc.machine.parts import Coordinate as Coordinate
+from wscc.machine.parts import Die as Die
+from wscc.machine.parts import Hub as Hub
+from wscc.machine.parts import Joint as Joint
+from wscc.machine.parts import Link as Link
+from wscc.machine.parts import Network as Network
+from wscc.machine.parts import Torus as Torus
 
-Coordinate = tuple[int, int]
 DeadLink = tuple[Coordinate, Coordinate]
-
-# The largest wafers known have under 900,000 cores; above this a mesh is a slip of the keyboard.
-MAX_DIES: Final = 1 << 20
-# Of bytes, FLOP/s and the like; seconds and joules stay below it as well.
-_MOST: Final = 10**30
-Positive = Annotated[int, Limits(least=1, most=_MOST)]
-Amount = Annotated[int, Limits(least=0, most=_MOST)]
-Measure = Annotated[float, Limits(least=0, most=_MOST)]
-
-
-@dataclass(frozen=True, slots=True)
-class Die:
-    """`peak` FLOP/s, memory in bytes (no HBM: 0), HBM bandwidth in B/s, GEMM tile side, FLOP/s per watt."""
-
-    peak: Positive = 1_800_000_000_000_000
-    sram: Positive = 80_000_000
-    hbm: Amount = 72_000_000_000
-    hbm_bandwidth: Amount = 1_000_000_000_000
-    tile: Positive = 128
-    efficiency: Annotated[float, Limits(least=0, above=True, most=_MOST)] = 2e12
-
-    def disagreements(self) -> Iterator[tuple[str, str]]:
-        """Fields that do not agree with others, each with why not."""
-        if self.hbm and not self.hbm_bandwidth:
-            yield "hbm_bandwidth", "must be positive where there is HBM"
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """Per direction, between neighbours: bandwidth in B/s, latency in s, flit in bytes, energy in J/bit."""
-
-    bandwidth: Positive = 4_000_000_000_000
-    latency: Measure = 200e-9
-    flit: Positive = 64
-    energy: Measure = 5e-12
-    channels: Positive = 2
-
-    def is_faster_than(self, other: Link) -> bool:
-        """Whether some message is over sooner on this link."""
-        return self.bandwidth > other.bandwidth or self.latency < other.latency
-
-    def at_least(self, other: Link) -> Link:
-        """This link, with what is faster of another."""
-        return replace(
-            self, bandwidth=max(self.bandwidth, other.bandwidth), latency=min(self.latency, other.latency)
-        )
-
-    @property
-    def speed(self) -> str:
-        """Bandwidth and latency, as options of commands have them."""
-        return f"bandwidth={self.bandwidth / 1e12:g}TB/s,latency={self.latency * 1e9:g}ns"
-
-
-@dataclass(frozen=True, slots=True)
-class Torus:
-    """Whether a link joins both ends of each row, and of each column. Where there are two dies or fewer it would join
-    what a link joins already, and there is none."""
-
-    rows: bool = False
-    cols: bool = False
-
-
-OPEN: Final = Torus()
-
-
-@dataclass(frozen=True, slots=True)
-class Joint:
-    """Where wafers of `rows` x `cols` dies meet edge to edge. `link` is all that joins two edges, whose bandwidth its
-    ports share; `ports` are the places along every edge whose dies have one, counted from 0, or from -1 backwards
-    (empty: all of them)."""
-
-    rows: Annotated[int, Limits(least=1, most=MAX_DIES)]
-    cols: Annotated[int, Limits(least=1, most=MAX_DIES)]
-    link: Link = Link()
-    ports: tuple[Annotated[int, Limits(least=-MAX_DIES, most=MAX_DIES)], ...] = ()
-
-    def places(self, edge: int) -> frozenset[int]:
-        """The places with a port on an edge of so many dies."""
-        return (
-            frozenset(p % edge for p in self.ports if -edge <= p < edge)
-            if self.ports
-            else frozenset(range(edge))
-        )
-
-    def has_port(self, a: Coordinate, b: Coordinate) -> bool:
-        """Whether the edges of two wafers have a link at these neighbouring dies."""
-        if not self.ports:
-            return True
-        return (
-            a[0] % self.rows in self.places(self.rows)
-            if a[0] == b[0]
-            else a[1] % self.cols in self.places(self.cols)
-        )
-
-    @property
-    def links(self) -> tuple[Link, Link]:
-        """One link of a port: on an edge beside which a row goes on, and on one beside which a column does."""
-        side, end = (len(self.places(edge)) or 1 for edge in (self.rows, self.cols))
-        return self._shared(side), self._shared(end)
-
-    def _shared(self, ports: int) -> Link:
-        return replace(self.link, bandwidth=max(1, self.link.bandwidth // ports))
+_DIE: Final = Die()
+_LINK: Final = Link()
 
 
 @dataclass(frozen=True, slots=True)
 class Wafer:
     """Dies are numbered row * cols + column; a dead link is the sorted pair of its ends (see `dead_link`).
 
-    With a `joint` it is a system: the mesh is cut into wafers, and links that lead from one to another are those of
-    the joint. With a `torus` its ends are joined; those of a system by links of the joint.
+    With `planes` the mesh has three dimensions: its `rows` are those of all planes, one below the other (`Fold`), and
+    coordinates here are of that folded mesh. A `place` is what a user calls a die: (plane, row, column), else (row,
+    column). With a `hub` every row is a node, whose dies are joined all to all, and a `network` joins several nodes. A
+    switch is two vertices behind the dies, one where messages enter it and one where they leave it (`entry`); they are
+    named as if they lay in the two columns behind the dies of their node, those of the network in a row of their own.
 
     Raises `CompileError` with every mistake: W005 a number out of range, W003 a mesh beyond `MAX_DIES`,
     W304 damage that is not on the mesh.
@@ -130,16 +42,82 @@ class Wafer:
     name: str
     rows: Annotated[int, Limits(least=1, most=MAX_DIES)]
     cols: Annotated[int, Limits(least=1, most=MAX_DIES)]
-    die: Die = Die()
-    link: Link = Link()
+    die: Die = _DIE
+    link: Link = _LINK
     dead_dies: frozenset[Coordinate] = frozenset()
     dead_links: frozenset[DeadLink] = frozenset()
     torus: Torus = OPEN
     joint: Joint | None = None
+    planes: int | None = None
+    hub: Hub | None = None
+    network: Network | None = None
 
     def __post_init__(self) -> None:
         if mistakes := [*self._number_mistakes()] or [*self._damage_mistakes()]:
             raise CompileError(*mistakes)
+
+    @property
+    def switch(self) -> Hub | None:
+        """The hub of a node where it is a switch."""
+        return self.hub if self.hub is not None and self.hub.capacity else None
+
+    def _switch_links(self) -> tuple[Link | None, Link | None, Link | None]:
+        """What passes through the switch of a node, the link of a die to the network, and what passes through that."""
+        assert self.hub is not None
+        core, net = replace(self.link, energy=0.0), self.network
+        inside = (
+            replace(core, bandwidth=self.hub.capacity, latency=self.hub.latency)
+            if self.hub.capacity
+            else None
+        )
+        if net is None:
+            return inside, None, None
+        return inside, net.link, replace(core, bandwidth=net.capacity, latency=net.latency)
+
+    def entry(self, row: int) -> int:
+        """The vertex where messages enter the switch of a node, or of the network behind the last row; they leave it at
+        the one behind."""
+        return self.dies + 2 * row
+
+    @property
+    def vertices(self) -> int:
+        """Dies, and both vertices of every switch."""
+        return self.dies if self.switch is None else self.entry(self.rows + (self.network is not None))
+
+    def is_hop(self, a: int, b: int) -> bool:
+        """Whether a link leads from one vertex to another of nodes with switches: from a die to the switch of its node
+        or to the network, through it, or from there to a die."""
+        if max(a, b) < self.dies:
+            return False
+        switches = {(v - self.dies) // 2 for v in (a, b) if v >= self.dies}
+        enters, leaves = (b - self.dies) % 2 == 0, (a - self.dies) % 2 == 1
+        if min(a, b) >= self.dies:
+            return len(switches) == 1 and not enters and not leaves
+        (switch,), die = switches, min(a, b)
+        return switch in (die // self.cols, self.rows) and (enters if a == die else leaves)
+
+    @property
+    def fold(self) -> Fold | None:
+        """How a mesh of three dimensions is folded; None of one of two."""
+        if not self.planes:
+            return None
+        closed = self.torus.planes, self.torus.cols, self.torus.rows
+        return Fold(self.planes, self.rows // self.planes, self.cols, closed)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Rows and columns, behind the planes if there are any: the extent of each part of a place."""
+        return self.fold.extents if self.fold else (self.rows, self.cols)
+
+    @property
+    def rows_by_place(self) -> tuple[int, ...]:
+        """The rows of the mesh in the order in which a user counts them."""
+        return tuple(sorted(range(self.rows), key=lambda r: self.place_of((r, 0))))
+
+    @property
+    def size(self) -> str:
+        """The extents as a user writes them: `4 x 8`."""
+        return " x ".join(map(str, self.extents))
 
     @property
     def dies(self) -> int:
@@ -156,11 +134,16 @@ class Wafer:
         around = {
             dead_link(die, n) for die in self.dead_dies for n in ends_around(self, die) if self.joins(die, n)
         }
+        if self.switch is not None:
+            return 2 * self.live_dies * (2 if self.network else 1)
         return 2 * (self._built_links() - len(self.dead_links | around))
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """The classes of links: that of the wafer first, then those that join wafers in a row, and in a column."""
+        """The classes of links: that of the wafer first, then those that join wafers in a row, and in a column, or what
+        passes through a switch."""
+        if self.hub is not None:
+            return self.link, *(link for link in self._switch_links() if link)
         return (self.link,) if self.joint is None else (self.link, *self.joint.links)
 
     @property
@@ -170,6 +153,10 @@ class Wafer:
 
     def joins(self, a: Coordinate, b: Coordinate) -> bool:
         """Whether the machine has a link between two coordinates on the mesh, dead or alive."""
+        if self.fold is not None:
+            return self.fold.joins(a, b)
+        if self.hub is not None:
+            return a != b
         down, right = abs(a[0] - b[0]), abs(a[1] - b[1])
         is_row = down == 0 and (right == 1 or (self.torus.rows and right == self.cols - 1 > 1))
         is_column = right == 0 and (down == 1 or (self.torus.cols and down == self.rows - 1 > 1))
@@ -187,10 +174,19 @@ class Wafer:
 
     def link_class(self, a: int, b: int) -> int:
         """The class of the link between two neighbouring dies: its place in `links`."""
+        if self.hub is not None:
+            return self._hub_class(a, b)
         if self.joint is None:
             return 0
         ends = self.coordinate(a), self.coordinate(b)
         return 0 if not self.is_across(*ends) else 1 if ends[0][0] == ends[1][0] else 2
+
+    def _hub_class(self, a: int, b: int) -> int:
+        is_core, to_network = min(a, b) >= self.dies, max(a, b) >= self.entry(self.rows)
+        if max(a, b) < self.dies:  # of the graph that dies are placed on
+            to_network = a // self.cols != b // self.cols
+        has_switch = self.switch is not None
+        return (2 * to_network + is_core) if has_switch else int(to_network)
 
     def unbuilt_links(self) -> Iterator[DeadLink]:
         """Neighbours on the mesh that no link joins: edges of wafers without a port."""
@@ -201,6 +197,10 @@ class Wafer:
                         yield (die, n)
 
     def _built_links(self) -> int:
+        if self.fold is not None:
+            return self.fold.links
+        if self.hub is not None:
+            return self.dies * (self.dies - 1) // 2
         wraps = (self.torus.rows and self.cols > 2) * self.rows + (
             self.torus.cols and self.rows > 2
         ) * self.cols
@@ -224,8 +224,35 @@ class Wafer:
         return replace(self, link=faster(self.link), joint=joint)
 
     def coordinate(self, die: int) -> Coordinate:
-        """(row, column) of a die."""
+        """(row, column) of a die; vertices of a switch are named as if they lay behind the dies of their node."""
+        if die >= self.dies:
+            row, side = divmod(die - self.dies, 2)
+            return row, self.cols + side
         return divmod(die, self.cols)
+
+    def place(self, die: int) -> Place:
+        """What a user calls a die: (row, column), behind the plane if there are any."""
+        return self.place_of(self.coordinate(die))
+
+    def vertex(self, place: Place) -> int:
+        """The die or the vertex of a switch that `place` gives the name of."""
+        if place[-1] >= self.cols:
+            return self.entry(place[0]) + place[-1] - self.cols
+        coordinate = self.at(place)
+        assert coordinate is not None, "what is reported is on the mesh"
+        return self.number(coordinate)
+
+    def place_of(self, coordinate: Coordinate) -> Place:
+        """The place at a coordinate."""
+        return self.fold.place(coordinate) if self.fold else coordinate
+
+    def at(self, place: Place) -> Coordinate | None:
+        """The coordinate of a place; None if it is not on the mesh."""
+        if len(place) != len(self.extents) or not all(
+            0 <= n < m for n, m in zip(place, self.extents, strict=True)
+        ):
+            return None
+        return self.fold.cell(place) if self.fold else (place[0], place[1])
 
     def _number_mistakes(self) -> Iterator[Diagnostic]:
         mesh = f"wafer `{self.name}` has a mesh of {self.rows} x {self.cols} dies"
@@ -233,9 +260,18 @@ class Wafer:
             yield Diagnostic(Code.NUMBER, mesh, help="use at least 1 row and 1 column")
         elif self.dies > MAX_DIES:
             yield Diagnostic(Code.LIMIT, f"{mesh}; the largest has {MAX_DIES}", help="use a smaller mesh")
+        elif self.hub is not None and (
+            (self.rows > 1 and self.network is None) or self.planes or self.joint or self.torus != OPEN
+        ):
+            yield Diagnostic(Code.NUMBER, f"{mesh}: a node has one row of dies, and a network joins several")
+        elif self.planes is not None and (self.planes < 1 or self.rows % self.planes or self.joint):
+            why = "is a system" if self.joint else f"is none of {self.planes} planes"
+            yield Diagnostic(Code.NUMBER, f"{mesh}, which {why}")
         mistakes = [("die", m) for m in (*beyond_limits(self.die), *self.die.disagreements())]
         mistakes += [("link", m) for m in beyond_limits(self.link)]
         mistakes += [("joint", m) for m in self._joint_mistakes()]
+        for hub in (self.hub, self.network, self.network and self.network.link):
+            mistakes += [("switch", m) for m in beyond_limits(hub)] if hub else []
         for section, (name, words) in mistakes:
             message = f"wafer `{self.name}`: {section} {name.replace('_', ' ')} {words}"
             yield Diagnostic(Code.NUMBER, message)
@@ -254,13 +290,17 @@ class Wafer:
                 yield "ports", f"are none of an edge of {edge} dies"
 
     def _damage_mistakes(self) -> Iterator[Diagnostic]:
-        extent = f"rows are 0 to {self.rows - 1}, columns 0 to {self.cols - 1}"
+        extent = self.what_places_are()
         off = f"is not on the mesh of `{self.name}`"
         for die in sorted(self.dead_dies):
             if not self._is_on_mesh(die):
                 yield Diagnostic(Code.OFF_MESH, f"dead die {die} {off}", help=extent)
         for a, b in sorted(self.dead_links):
-            link = f"dead link {a} - {b}"
+            if self.switch is not None:
+                message = f"`{self.name}` has no links between dies: each has one to the switch"
+                yield Diagnostic(Code.OFF_MESH, message, help="a die without its link is dead")
+                continue
+            link = f"dead link {self.place_of(a)} - {self.place_of(b)}"
             strays = [end for end in (a, b) if not self._is_on_mesh(end)]
             if strays:
                 yield Diagnostic(Code.OFF_MESH, f"{link}: die {strays[0]} {off}", help=extent)
@@ -270,9 +310,19 @@ class Wafer:
             else:
                 assert a < b, "dead links are sorted pairs: make them with `dead_link`"
 
+    def what_places_are(self) -> str:
+        """Words for whoever names a die that does not exist."""
+        names = ("planes",) * bool(self.planes) + ("rows", "columns")
+        first, *others = zip(names, self.extents, strict=True)
+        return ", ".join((f"{first[0]} are 0 to {first[1] - 1}", *(f"{n} 0 to {m - 1}" for n, m in others)))
+
     def what_links_join(self) -> str:
         """Words for whoever names a link that does not exist."""
         ends = " or the two ends of a closed row or column" if self.torus != OPEN else ""
+        if self.hub is not None:
+            return "name two dies of the node, which has no switch"
+        if self.planes:
+            return f"name two dies that differ by one in one of plane, row and column{ends}"
         ports = "; between wafers, dies with a port" if self.joint and self.joint.ports else ""
         return f"name two dies that share an edge{ends}{ports}"
 
@@ -292,6 +342,13 @@ def dead_links(pairs: Iterable[tuple[Coordinate, Coordinate]]) -> frozenset[Dead
 
 def ends_around(wafer: Wafer, die: Coordinate) -> Iterator[Coordinate]:
     """The coordinates where links of a die end: left, right, up and down, around the ends of a torus; dead or not."""
+    if wafer.fold is not None:
+        yield from wafer.fold.around(die)
+        return
+    if wafer.hub is not None:
+        nodes = range(wafer.rows) if wafer.network else (die[0],)
+        yield from ((r, c) for r in nodes for c in range(wafer.cols) if (r, c) != die)
+        return
     (r, c), (rows, cols) = die, (wafer.rows, wafer.cols)
     around = wafer.torus.rows and cols > 2, wafer.torus.cols and rows > 2
     for n_r, n_c in ((r, c - 1), (r, c + 1), (r - 1, c), (r + 1, c)):

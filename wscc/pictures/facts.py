@@ -12,7 +12,7 @@ class Mesh:
     """A mesh of `rows` x `cols` dies with its damage; each of `dead_links` joins two places, in any order.
 
     `closed_rows`, `closed_cols`: links join both ends of each row or column. `wafer` is the extent of one wafer of a
-    system, and `unbuilt` are the neighbours in it that no link joins."""
+    system, and `unbuilt` are the neighbours in it that no link joins. `row_names`: what stands beside each row."""
 
     rows: int
     cols: int
@@ -22,6 +22,11 @@ class Mesh:
     closed_cols: bool = False
     wafer: Place | None = None
     unbuilt: frozenset[tuple[Place, Place]] = frozenset()
+    row_names: tuple[str, ...] = ()
+
+    def row_name(self, row: int) -> str:
+        """What stands beside a row."""
+        return self.row_names[row] if self.row_names else str(row)
 
     def is_around(self, a: Place, b: Place) -> bool:
         """Whether a link around the mesh joins two places."""

@@ -52,7 +52,7 @@ def _numbers(facts: LoadMap) -> Iterator[str]:
     for c in range(facts.mesh.cols):
         yield text(_centre((0, c))[0], HEAD + _EDGE - 8, str(c), 11, FAINT, "middle")
     for r in range(facts.mesh.rows):
-        yield text(MARGIN + 4, _centre((r, 0))[1] + 4, str(r), 11, FAINT, "middle")
+        yield text(MARGIN + 4, _centre((r, 0))[1] + 4, facts.mesh.row_name(r), 11, FAINT, "middle")
 
 
 def _dies(facts: LoadMap) -> Iterator[str]:

@@ -60,7 +60,7 @@ def _numbers(mesh: Mesh) -> Iterator[str]:
     for c in range(mesh.cols):
         yield text(_centre((0, c))[0], HEAD + _EDGE - 8, str(c), 11, FAINT, "middle")
     for r in range(mesh.rows):
-        yield text(MARGIN + 4, _centre((r, 0))[1] + 4, str(r), 11, FAINT, "middle")
+        yield text(MARGIN + 4, _centre((r, 0))[1] + 4, mesh.row_name(r), 11, FAINT, "middle")
 
 
 def _links(mesh: Mesh) -> Iterator[str]:

@@ -6,8 +6,9 @@ east-first: every path that goes west (or east) only at its beginning, hence eve
 a column to the side. Damage leaves room for other turns, which are added while no cycle closes.
 
 On a torus each channel is cut open elsewhere, one at the ends and one half-way, so that a shortest path around a ring
-crosses the cut of one of them at most (the two channels of a dateline, but a message keeps its own). Where rows and
-columns are rings, four channels have every shortest path.
+crosses the cut of one of them at most (the two channels of a dateline, but a message keeps its own). Channels double
+with each dimension that is closed, to have every shortest path: four where rows and columns are rings, eight with
+planes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from typing import Final
 import numpy as np
 
 from wscc.machine.topology import Hop, Path, Topology
-from wscc.machine.wafer import OPEN, Torus
 from wscc.routing.flows import Ints
 from wscc.routing.turns import (
     Rule,
@@ -33,8 +33,6 @@ from wscc.routing.turns import (
 )  # fmt: skip
 
 CHANNELS: Final = 2
-# Of a torus by channel, whether rows and columns are cut open half-way or at their ends.
-_CUTS: Final = ((0, 0), (1, 1), (0, 1), (1, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +104,7 @@ def make_channels(
     candidates = all_turns(topology, numbers)
     ruled = [[(numbers[a], numbers[b]) for a, b in candidates if rule(a, b)] for rule in rules]
     turns_by_path = [turns_of(path, numbers) for path in dict.fromkeys(paths)]
-    if is_whole(topology):
+    if topology.is_whole_mesh:
         return tuple(Channel.of(topology, _filled(len(numbers), turns)) for turns in ruled)
     sets, has_room = _layered(len(numbers), ruled, turns_by_path)
     if not has_room:
@@ -132,23 +130,25 @@ def channel_of(channels: tuple[Channel, ...], turns: Iterable[Turn]) -> int | No
 
 def useful_channels(topology: Topology) -> int:
     """The number of channels beyond which more have no use: every shortest path has one."""
-    return 2 * CHANNELS if topology.torus == Torus(rows=True, cols=True) else CHANNELS
+    return CHANNELS if topology.grid is None else max(CHANNELS, 1 << sum(topology.closed))
 
 
 def _rule(topology: Topology, channel: int) -> Rule:
     if topology.grid is None:
         return up_down_rule(topology, -channel)
-    (rows, cols), (half_row, half_col) = topology.grid, _CUTS[channel]
-    cut = (half_row * topology.torus.cols * (rows // 2), half_col * topology.torus.rows * (cols // 2))
+    halves = iter(_halves(channel, sum(topology.closed)))
+    cut = [
+        n // 2 * next(halves) if shut else 0
+        for n, shut in zip(topology.extents, topology.closed, strict=True)
+    ]
     return first_direction_rule(topology, 1 if channel % 2 else -1, cut)
 
 
-def is_whole(topology: Topology) -> bool:
-    """Whether the topology is a mesh without damage, open at its ends."""
-    if topology.grid is None or topology.torus != OPEN:
-        return False
-    rows, cols = topology.grid
-    return len(topology.links) == 2 * (rows * (cols - 1) + cols * (rows - 1))
+def _halves(channel: int, closed: int) -> tuple[int, ...]:
+    """Of each closed dimension, whether the channel is cut open half-way (1) or at its ends. Channels come in pairs
+    that are cut open differently in all."""
+    bits = tuple(channel // 2 >> k & 1 for k in reversed(range(closed)))
+    return tuple(1 - b for b in bits) if channel % 2 else bits
 
 
 def _filled(links: int, rule: list[Turn]) -> Turns:

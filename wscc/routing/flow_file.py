@@ -21,7 +21,7 @@ from wscc.routing.flows import MAX_BYTES, Flow
 MAX_FLOWS: Final = 1 << 17
 _SHOWN: Final = 20  # mistakes told in one run
 _WORD: Final = re.compile(r"\S+")
-_DIE: Final = re.compile(r"([0-9]{1,9}),([0-9]{1,9})")
+_DIE: Final = re.compile(r"[0-9]{1,9}(,[0-9]{1,9}){1,2}")
 _FORM: Final = (
     "a line is `row,column row,column bytes`, perhaps with a name of what is sent: `0,0 3,7 1048576`"
 )
@@ -121,15 +121,16 @@ class _Reader:
                 line.diagnostic(Code.SYNTAX, message, word, "expected `row,column`", _FORM)
             )
             return None
-        coordinate = (int(match[1]), int(match[2]))
-        wafer = self.wafer
-        if coordinate[0] >= wafer.rows or coordinate[1] >= wafer.cols:
-            extent = f"rows are 0 to {wafer.rows - 1}, columns 0 to {wafer.cols - 1}"
-            message = f"die {coordinate} is not on the mesh"
-            self.diagnostics.append(line.diagnostic(Code.OFF_MESH, message, word, help=extent))
+        place, wafer = tuple(map(int, text.split(","))), self.wafer
+        coordinate = wafer.at(place)
+        if coordinate is None:
+            message = f"die {place} is not on the mesh"
+            self.diagnostics.append(
+                line.diagnostic(Code.OFF_MESH, message, word, help=wafer.what_places_are())
+            )
             return None
         if coordinate in wafer.dead_dies:
-            self.diagnostics.append(line.diagnostic(Code.DISCONNECTED, f"die {coordinate} is dead", word))
+            self.diagnostics.append(line.diagnostic(Code.DISCONNECTED, f"die {place} is dead", word))
             return None
         return wafer.number(coordinate)
 
@@ -155,8 +156,8 @@ class _Reader:
     def _is_reachable(self, line: _Line, source: int, destination: int) -> bool:
         if self.topology.distance(source, destination) != UNREACHABLE:
             return True
-        ends = " and ".join(str(self.wafer.coordinate(d)) for d in (source, destination))
-        parts = ", ".join(f"{len(p)} around {self.wafer.coordinate(p[0])}" for p in self.topology.islands[:4])
+        ends = " and ".join(str(self.wafer.place(d)) for d in (source, destination))
+        parts = ", ".join(f"{len(p)} around {self.wafer.place(p[0])}" for p in self.topology.islands[:4])
         help = f"the live dies fall apart: {parts}"
         self.diagnostics.append(
             line.diagnostic(Code.DISCONNECTED, f"no live path joins dies {ends}", help=help)
@@ -172,7 +173,7 @@ class _Reader:
         self.diagnostics.append(
             Diagnostic(
                 Code.DUPLICATE,
-                f"content `{content[:40]}` of die {self.wafer.coordinate(source)} has {size} bytes, and here {amount}",
+                f"content `{content[:40]}` of die {self.wafer.place(source)} has {size} bytes, and here {amount}",
                 Label(line.span(2)),
                 (Label(first.span(2), "first given here"),),
                 "flows of one source with the same content are the same bytes",

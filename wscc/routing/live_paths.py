@@ -10,7 +10,7 @@ def live_path(topology: Topology, source: int, destination: int) -> Path:
     """The initial route of a message between two dies. Raises `CompileError` W302 where none is left."""
     path = topology.xy_or_shortest(source, destination)
     if path is None:
-        ends = " and ".join(str(topology.coordinate(d)) for d in (source, destination))
+        ends = " and ".join(topology.name_of(d) for d in (source, destination))
         raise fail(
             Code.DISCONNECTED,
             f"no live path joins dies {ends}",

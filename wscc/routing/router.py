@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from wscc.machine.topology import Hop, Topology
-from wscc.routing.channels import CHANNELS, Channel, is_whole
+from wscc.routing.channels import CHANNELS, Channel
 from wscc.routing.columns import Column, Pool
 from wscc.routing.cuts import best_simple_cut
 from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, check_flows
@@ -92,7 +92,7 @@ def route(
     rounds = _Rounds(plain, initial, demands, columns, limits)
     best = rounds.run()
     is_close = best.max_link_bytes <= rounds.cut.bound * (1 + limits.close)
-    if is_close or is_whole(topology) or not isinstance(channels, int):
+    if is_close or topology.is_whole_mesh or not isinstance(channels, int):
         return best
     detours = candidate_detours(topology, demands, rounds.fixed, rounds.load)
     initial = initial_routes(topology, flows, channels, detours)

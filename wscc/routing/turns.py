@@ -6,7 +6,7 @@ A message holds a link while it waits for the next, so that deadlock needs a cyc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from wscc.machine.topology import Hop, Path, Topology
 
@@ -114,28 +114,31 @@ def turns_of(path: Path, numbers: dict[Hop, int]) -> list[Turn]:
     return [(numbers[a, b], numbers[b, c]) for a, b, c in zip(path, path[1:], path[2:], strict=False)]
 
 
-def first_direction_rule(topology: Topology, step: int, cut: tuple[int, int] = (0, 0)) -> Rule:
-    """The rule that a path may move along its row by `step` (-1 west, 1 east) only before any other move.
+def first_direction_rule(topology: Topology, step: int, cut: Sequence[int]) -> Rule:
+    """The rule that a path may move along its row by `step` (-1 west, 1 east) only before any other move, and with
+    three dimensions along its column by `step` only before any other but those along rows.
 
     The west-first turn model (C. Glass, L. Ni, "The Turn Model for Adaptive Routing", ISCA 1992, section 4) and
-    its mirror image: acyclic, and on a whole mesh not one more turn would be. On a torus the row and the column `cut`
-    are where it begins: no path passes from there to the end on the other side.
+    its mirror image: acyclic, and on a whole mesh not one more turn would be. In three dimensions a circle cannot move
+    along rows, since it could not come back, and then it lies in two. On a torus the place `cut` is where each
+    dimension begins: no path passes from there to the end on the other side.
     """
-    assert topology.grid is not None
-    rows, cols = topology.grid
+    extents = topology.extents
 
     def move(hop: Hop) -> tuple[int, int]:
-        (r, c), (to_r, to_c) = topology.coordinate(hop[0]), topology.coordinate(hop[1])
-        return (
-            (to_r - cut[0]) % rows - (r - cut[0]) % rows,
-            (to_c - cut[1]) % cols - (c - cut[1]) % cols,
-        )
+        """The dimension of a hop, columns first, and its direction; no unit step where it crosses a cut."""
+        ends = zip(topology.place(hop[0]), topology.place(hop[1]), cut, extents, strict=True)
+        steps = [(b - k) % n - (a - k) % n for a, b, k, n in ends]
+        return next((d, s) for d, s in enumerate(reversed(steps)) if s)
+
+    moves = {hop: move(hop) for hop in topology.links}
 
     def is_allowed(first: Hop, second: Hop) -> bool:
-        before, after = move(first), move(second)
-        if max(map(abs, (*before, *after))) > 1:
+        before, after = moves[first], moves[second]
+        if max(abs(before[1]), abs(after[1])) > 1:
             return False
-        return after != (0, step) or before == (0, step)
+        is_first = after[1] == step and after[0] < len(extents) - 1
+        return not is_first or before == after or before[0] < after[0]
 
     return is_allowed
 
@@ -146,7 +149,10 @@ def up_down_rule(topology: Topology, end: int) -> Rule:
     Acyclic, and joins every pair of an island (M. Schroeder et al., "Autonet", JSAC 9(8), 1991, section 4.2).
     """
     rank: dict[int, tuple[int, int]] = {}
-    for island in topology.islands:
+    if topology.switches:  # messages go up into a switch, up through it, and down out of it
+        into = {b for a in topology.live for b in topology.neighbours[a]}
+        rank = {v: (2, v) if v in topology.live_set else (int(v in into), v) for v in range(topology.dies)}
+    for island in () if rank else topology.islands:
         depth = topology.distances(island[end])
         rank |= {die: (depth[die], die) for die in island}
 

@@ -19,12 +19,12 @@ class UnrestrictedSearch:
 
     def __init__(self, topology: Topology, demands: Sequence[Demand]) -> None:
         numbers, dies = link_numbers(topology), topology.dies
-        width = max((len(n) for n in topology.neighbours), default=1)
+        width = max((len(n) for n in topology.entering), default=1)
         self.demands = tuple(demands)
-        # The neighbours of every die and the links from them, padded with a die that nothing reaches.
+        # The dies before every die and the links from them, padded with a die that nothing reaches.
         self._neighbours = np.full((dies, width), dies, np.int64)
         self._link = np.full((dies, width), len(numbers), np.int64)
-        for die, neighbours in enumerate(topology.neighbours):
+        for die, neighbours in enumerate(topology.entering):
             self._neighbours[die, : len(neighbours)] = neighbours
             self._link[die, : len(neighbours)] = [numbers[n, die] for n in neighbours]
         sources = np.array([d.source for d in demands], np.int64)

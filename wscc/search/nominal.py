@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from wscc.diagnostics import CompileError
 from wscc.ir.module import Module
-from wscc.machine.topology import mesh_topology
+from wscc.machine.topology import mesh_topology, neighbour_topology
 from wscc.machine.wafer import Torus, Wafer
 from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms
 from wscc.passes.place.baselines import boustrophedon
@@ -30,8 +30,8 @@ def nominal(module: Module) -> Algorithms:
     whole = replace(module.machine, dead_dies=frozenset(), dead_links=frozenset())
     dies = (
         _on_system(whole, module.axes)
-        if whole.joint
-        else _dies(whole.rows, whole.cols, whole.torus, module.axes)
+        if whole.joint or whole.hub
+        else _dies(whole.rows, whole.cols, mesh_topology(whole).torus, module.axes)
     )
     placed = module.with_(dies=dies, machine=whole)
     return Algorithms(placed, "auto", whole.die.sram // _TEMPORARIES, _shared(whole, module.axes))
@@ -51,7 +51,7 @@ def _on_system(whole: Wafer, axes: Degrees) -> tuple[int, ...]:
         AxisSpec(a, n, policy(a).stream and policy(a).store == "shard", _LIGHT if a in _ACROSS else 1.0)
         for a, n in axes
     )
-    topology = mesh_topology(whole)
+    topology = neighbour_topology(whole)
     try:
         return solve(topology, shape, limits=QUICK).dies
     except CompileError:

@@ -77,18 +77,21 @@ def check_degrees(config: TrainConfig, wafer: Wafer, report: Report) -> None:
     if not alive:
         message = f"wafer `{wafer.name}` has {wafer.rows * wafer.cols} dies, and all of them are dead"
     label = Label(config.strategy_span, f"{needed} die{'s' * (needed > 1)}")
-    rows, cols = _mesh_for(needed + len(wafer.dead_dies), wafer)
+    mesh = _mesh_for(needed + len(wafer.dead_dies), wafer)
     changes = [Proposal(s) for s in smaller(mesh_axes(config.strategy), alive)]
-    changes.insert(_BEFORE_MESH, Proposal(sets=(("wafer.mesh", f"{rows}x{cols}"),)))
+    changes.insert(_BEFORE_MESH, Proposal(sets=(("wafer.mesh", mesh),)))
     report.extend((Diagnostic(Code.TOO_MANY_DIES, message, label, candidates=tuple(changes)),))
 
 
-def _mesh_for(dies: int, wafer: Wafer) -> tuple[int, int]:
-    """The mesh grown to at least so many dies, the shorter side first."""
+def _mesh_for(dies: int, wafer: Wafer) -> str:
+    """The mesh grown to at least so many dies, the shorter side first; one of planes by more of them."""
     rows, cols = wafer.rows, wafer.cols
+    if wafer.planes:
+        plane = rows // wafer.planes
+        return f"{-(-dies // (plane * cols))}x{plane}x{cols}"
     while rows * cols < dies <= MAX_DIES:
         rows, cols = (rows + 1, cols) if rows <= cols else (rows, cols + 1)
-    return rows, cols
+    return f"{rows}x{cols}"
 
 
 # ---- settings by kind

@@ -9,7 +9,7 @@ from typing import Final
 from wscc.ir.array import Init, Kind, Relation, Role
 from wscc.ir.train import Train
 from wscc.ir.types import TensorType
-from wscc.machine.wafer import OPEN, Torus
+from wscc.machine.wafer import OPEN, Hub, Network, Torus
 
 # Marks a field that files leave out where it has its default.
 LEFT_OUT: Final[Mapping[str, bool]] = {"left_out": True}
@@ -58,7 +58,9 @@ class HostTensor:
 class Manifest:
     """`axes`: the logical mesh, first axis major; `stages` equal blocks of its dies are pipeline stages.
     `rows`, `columns`, `torus` and `dead_links` describe the wafer; edges of wafers of a system without a port count as
-    dead links. A mesh that is no torus leaves that out."""
+    dead links. A mesh that is no torus leaves that out, and one of two dimensions its `planes`, whose `rows` are those
+    of all (`wscc.machine.fold`). `hub` is there where rows are nodes of
+    dies that are joined all to all, and `network` where there are several."""
 
     name: str
     axes: tuple[tuple[str, int], ...]
@@ -71,6 +73,9 @@ class Manifest:
     train: Train
     data_file: str
     torus: Torus = field(default=OPEN, metadata=LEFT_OUT)
+    planes: int = field(default=0, metadata=LEFT_OUT)
+    hub: Hub | None = field(default=None, metadata=LEFT_OUT)
+    network: Network | None = field(default=None, metadata=LEFT_OUT)
 
     def related(self, role: Role) -> dict[str, str]:
         """By the name of an array, that of its gradient or incomplete sum."""

@@ -69,8 +69,16 @@ def _machine(w: Wafer) -> Iterator[str]:
     yield f"wafer {spell_word(w.name)} rows={w.rows} cols={w.cols}"
     yield f"die {record(w.die)}"
     yield f"link {record(w.link)}"
+    if w.planes:
+        yield f"planes {w.planes}"
     if w.torus != OPEN:
-        yield f"torus {record(w.torus)}"
+        planes = " planes=true" if w.torus.planes else ""
+        yield f"torus rows={spell_scalar(w.torus.rows)} cols={spell_scalar(w.torus.cols)}{planes}"
+    if w.hub is not None:
+        yield f"hub {record(w.hub)}"
+    if w.network is not None:
+        yield f"network {record(w.network)}"
+        yield f"uplink {record(w.network.link)}"
     if w.joint is not None:
         yield f"joint rows={w.joint.rows} cols={w.joint.cols} {record(w.joint.link)}"
         if w.joint.ports:

@@ -22,8 +22,10 @@ from wscc.machine.wafer import (
     Coordinate,
     DeadLink,
     Die,
+    Hub,
     Joint,
     Link,
+    Network,
     Torus,
     Wafer,
     dead_link,
@@ -101,7 +103,9 @@ def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
         die=_record(r, Die, by_rule["die"]), link=_record(r, Link, by_rule["link"]),
         dead_dies=frozenset(), dead_links=frozenset(),
         torus=_record(r, Torus, by_rule["torus"]) if "torus" in by_rule else OPEN,
-        joint=_joint(r, by_rule),
+        joint=_joint(r, by_rule), hub=_record(r, Hub, by_rule["hub"]) if "hub" in by_rule else None,
+        planes=r.integer(tokens(by_rule["planes"])[0]) if "planes" in by_rule else None,
+        network=_network(r, by_rule),
     )  # fmt: skip
     dies: set[Coordinate] = set()
     links: set[DeadLink] = set()
@@ -115,6 +119,12 @@ def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
         links.add(dead_link((a, b), (c, d)))
         r.at(tokens(dead)[0], partial(replace, wafer, dead_links=frozenset({dead_link((a, b), (c, d))})))
     return replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))
+
+
+def _network(r: Reading, by_rule: dict[str, Node]) -> Network | None:
+    if "network" not in by_rule:
+        return None
+    return _record(r, Network, by_rule["network"], link=_record(r, Link, by_rule["uplink"]))
 
 
 def _joint(r: Reading, by_rule: dict[str, Node]) -> Joint | None:

@@ -58,7 +58,7 @@ def _check_route(w: Wafer, place: Place, route: Route) -> Findings:
             yield place.wrong("a path has at least one die")
         elif len(set(path)) != len(path):
             yield place.wrong("it comes twice to one die")
-        elif dead := [d for d in path if not _is_live(w, d)]:
+        elif dead := [d for d in path if not _is_live(w, d) and not _is_switch(w, d)]:
             yield place.wrong(f"die {dead[0]} is dead or not on the mesh of `{w.name}`")
         elif (path[0], path[-1]) != route.ends:
             yield place.wrong("its paths do not join the same two dies")
@@ -106,9 +106,15 @@ def _is_live(w: Wafer, die: int) -> bool:
 
 
 def is_hop(w: Wafer, a: int, b: int) -> bool:
-    """Whether a live link joins two live dies."""
+    """Whether a live link leads from one live die to another, or to or from a switch."""
+    if w.switch is not None:
+        return w.is_hop(a, b)
     ends = w.coordinate(a), w.coordinate(b)
     return w.joins(*ends) and dead_link(*ends) not in w.dead_links
+
+
+def _is_switch(w: Wafer, vertex: int) -> bool:
+    return w.dies <= vertex < w.vertices
 
 
 @lru_cache(maxsize=8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Final
 
 from wscc.diagnostics import Code, Span
@@ -12,7 +13,7 @@ from wscc.frontend import ast
 from wscc.frontend.report import Report, hint
 from wscc.frontend.units import EXAMPLES, UNITS, Dimension
 from wscc.machine.presets import PRESETS, preset
-from wscc.machine.wafer import MAX_DIES, OPEN, Coordinate, Die, Link, Torus, Wafer, dead_link
+from wscc.machine.wafer import MAX_DIES, OPEN, Coordinate, Die, Hub, Link, Torus, Wafer, dead_link
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,19 @@ _LINK: Final = {
     "energy": Spec(Dimension.ENERGY, "energy"),
     "channels": Spec(Dimension.NONE, "channels"),
 }
+NETWORK: Final = {
+    **{name: spec for name, spec in _LINK.items() if name != "channels"},
+    "capacity": Spec(Dimension.BANDWIDTH, "capacity"),
+}
 JOINED: Final = {name: spec for name, spec in _LINK.items() if name != "channels"}
+_SWITCH: Final = {
+    "capacity": Spec(Dimension.BANDWIDTH, "capacity", required=True),
+    "latency": Spec(Dimension.TIME, "latency"),
+}
 SPECS: Final[Mapping[str, Mapping[str, Spec]]] = {"die": _DIE, "link": _LINK}
 # No attribute of a link is called as one of a die.
-_LIMITS: Final = {**limits_of(Die), **limits_of(Link)}
-_ALONG: Final = {"rows": Torus(rows=True), "columns": Torus(cols=True)}
+_LIMITS: Final = {**limits_of(Hub), **limits_of(Die), **limits_of(Link)}
+_ALONG: Final = {"rows": Torus(rows=True), "columns": Torus(cols=True), "planes": Torus(planes=True)}
 _NO_HBM: Final = Die(hbm=0, hbm_bandwidth=0)
 
 
@@ -61,11 +70,11 @@ def resolve_wafer(wafer: ast.Wafer, report: Report) -> Wafer | None:
     without_preset = wafer.preset is None
     die = values_of(sections.get("die"), _DIE, without_preset, report)
     link = values_of(sections.get("link"), _LINK, without_preset, report)
-    rows, cols, torus = _mesh(entries, base, report)
+    mesh = _mesh(entries, base, report)
     if len(report.diagnostics) > mistakes:  # `Wafer` refuses impossible numbers itself, without a span
         return None
     result = replace(
-        base, name=wafer.name.id, rows=rows, cols=cols, torus=torus,
+        base, name=wafer.name.id, **mesh,
         die=replace(base.die, **die), link=replace(base.link, **link),
     )  # fmt: skip
     result = add_damage(result, entries, report)
@@ -84,7 +93,7 @@ def _base(wafer: ast.Wafer, report: Report) -> Wafer:
 
 
 def _check_once(wafer: ast.Wafer, entries: tuple[ast.WaferEntry, ...], report: Report) -> None:
-    kinds = [(_kind(e), e.span) for e in entries if isinstance(e, ast.Mesh | ast.Fields)]
+    kinds = [(_kind(e), e.span) for e in entries if isinstance(e, ast.Mesh | ast.AllToAll | ast.Fields)]
     report.unique(kinds, "section")
     if wafer.preset is not None:
         return
@@ -99,8 +108,8 @@ def _check_once(wafer: ast.Wafer, entries: tuple[ast.WaferEntry, ...], report: R
             report.add(Code.MISSING, message, wafer.name.span, "", f"add, for example, `{example}`")
 
 
-def _kind(entry: ast.Mesh | ast.Fields) -> str:
-    return "mesh" if isinstance(entry, ast.Mesh) else entry.kind
+def _kind(entry: ast.Mesh | ast.AllToAll | ast.Fields) -> str:
+    return entry.kind if isinstance(entry, ast.Fields) else "mesh"
 
 
 # ---- die and link
@@ -183,34 +192,54 @@ def _whole(dimension: Dimension) -> str:
 # ---- mesh and damage
 
 
-def _mesh(entries: tuple[ast.WaferEntry, ...], base: Wafer, report: Report) -> tuple[int, int, Torus]:
+def _mesh(entries: tuple[ast.WaferEntry, ...], base: Wafer, report: Report) -> dict[str, Any]:
+    """What the mesh, or the dies of a node, say of a wafer; nothing without either."""
+    node = next((e for e in entries if isinstance(e, ast.AllToAll)), None)
+    if node is not None:
+        return _node(node, base, report)
     mesh = next((e for e in entries if isinstance(e, ast.Mesh)), None)
     if mesh is None:
-        return base.rows, base.cols, base.torus
-    if min(mesh.rows, mesh.columns) < 1:
+        return {}
+    if min(mesh.extents) < 1:
         report.add(Code.NUMBER, "a mesh has at least one row and one column", mesh.span)
-    elif mesh.rows * mesh.columns > MAX_DIES:
-        message = f"a mesh of {mesh.rows * mesh.columns} dies is too large"
+    elif prod(mesh.extents) > MAX_DIES:
+        message = f"a mesh of {prod(mesh.extents)} dies is too large"
         report.add(Code.LIMIT, message, mesh.span, "", f"the limit is {MAX_DIES:,}")
-    else:
-        return mesh.rows, mesh.columns, torus_of(mesh.torus, report)
-    return base.rows, base.cols, base.torus
+    planes = 1 if mesh.planes is None else mesh.planes
+    torus = torus_of(mesh.torus, report, mesh.planes or 0)
+    return {
+        "rows": planes * mesh.rows,
+        "cols": mesh.columns,
+        "planes": mesh.planes,
+        "torus": torus,
+        "hub": None,
+    }
 
 
-def torus_of(torus: ast.Torus | None, report: Report) -> Torus:
-    """Which ends are joined; open ones without a `torus`."""
+def _node(node: ast.AllToAll, base: Wafer, report: Report) -> dict[str, Any]:
+    """A node; of a preset that is one, a part with the same switch where none is named."""
+    if not 1 <= node.dies.value <= MAX_DIES:
+        report.add(Code.NUMBER, f"a node has 1 to {MAX_DIES:,} dies", node.dies.span)
+    hub = Hub(**values_of(node.switch, _SWITCH, True, report))
+    if node.switch is None and base.hub is not None:
+        hub = base.hub
+    return {"rows": 1, "cols": int(node.dies.value), "planes": None, "torus": OPEN, "hub": hub}
+
+
+def torus_of(torus: ast.Torus | None, report: Report, planes: int = 0) -> Torus:
+    """Which ends are joined; open ones without a `torus`. `planes`: how many a mesh of three dimensions has."""
     if torus is None:
         return OPEN
     if torus.along is None:
-        return Torus(rows=True, cols=True)
-    if torus.along.id not in _ALONG:
+        return Torus(rows=True, cols=True, planes=planes > 0)
+    if torus.along.id not in _ALONG or (torus.along.id == "planes" and not planes):
         message = f"a torus is not closed along `{torus.along.id}`"
         report.add(
             Code.CHOICE,
             message,
             torus.along.span,
             "",
-            "write `torus`, `torus along rows` or `torus along columns`",
+            "write `torus`, `torus along rows`, `torus along columns` or, of three dimensions, `torus along planes`",
         )
     return _ALONG.get(torus.along.id, OPEN)
 
@@ -218,29 +247,25 @@ def torus_of(torus: ast.Torus | None, report: Report) -> Torus:
 def add_damage(wafer: Wafer, entries: tuple[ast.WaferEntry | ast.SystemEntry, ...], report: Report) -> Wafer:
     """The wafer with the dead dies and links among the entries, those off the mesh noted."""
     dies, links = set(wafer.dead_dies), set(wafer.dead_links)
-    size = (
-        f"the mesh is {wafer.rows} x {wafer.cols}: rows 0 to {wafer.rows - 1}, columns 0 to {wafer.cols - 1}"
-    )
+    size = f"the mesh is {wafer.size}: {wafer.what_places_are()}"
 
-    def on_mesh(c: ast.Coord, span: Span) -> bool:
-        inside = c.row < wafer.rows and c.column < wafer.cols
-        if not inside:
-            report.add(Code.OFF_MESH, f"({c.row}, {c.column}) is not on the mesh", c.span or span, "", size)
-        return inside
+    def on_mesh(c: ast.Coord, span: Span) -> Coordinate | None:
+        found = wafer.at(c.place)
+        if found is None:
+            report.add(Code.OFF_MESH, f"{c.place} is not on the mesh", c.span or span, "", size)
+        return found
 
     for entry in entries:
-        if isinstance(entry, ast.DeadDie) and on_mesh(entry.die, entry.span):
-            dies.add(_coordinate(entry.die))
+        if isinstance(entry, ast.DeadDie) and (die := on_mesh(entry.die, entry.span)):
+            dies.add(die)
         elif isinstance(entry, ast.DeadLink):
-            if not (on_mesh(entry.a, entry.span) and on_mesh(entry.b, entry.span)):
+            a = on_mesh(entry.a, entry.span)
+            b = a and on_mesh(entry.b, entry.span)
+            if not a or not b:
                 continue
-            if not wafer.joins(_coordinate(entry.a), _coordinate(entry.b)):
-                message = f"{_coordinate(entry.a)} and {_coordinate(entry.b)} are not neighbours"
+            if not wafer.joins(a, b):
+                message = f"{entry.a.place} and {entry.b.place} are not neighbours"
                 report.add(Code.OFF_MESH, message, entry.span, "", wafer.what_links_join())
                 continue
-            links.add(dead_link(_coordinate(entry.a), _coordinate(entry.b)))
+            links.add(dead_link(a, b))
     return replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))
-
-
-def _coordinate(c: ast.Coord) -> Coordinate:
-    return c.row, c.column

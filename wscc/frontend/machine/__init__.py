@@ -1,0 +1,1 @@
+"""The sections of machines, resolved: wafers and systems of them. Import from its modules."""

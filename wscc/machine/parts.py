@@ -1,0 +1,133 @@
+"""The parts of machines: dies, links, and what joins dies, wafers and nodes. SI units throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Final
+
+from wscc.diagnostics.limits import Limits
+
+Coordinate = tuple[int, int]
+
+# The largest wafers known have under 900,000 cores; above this a mesh is a slip of the keyboard.
+MAX_DIES: Final = 1 << 20
+# Of bytes, FLOP/s and the like; seconds and joules stay below it as well.
+_MOST: Final = 10**30
+Positive = Annotated[int, Limits(least=1, most=_MOST)]
+Amount = Annotated[int, Limits(least=0, most=_MOST)]
+Measure = Annotated[float, Limits(least=0, most=_MOST)]
+
+
+@dataclass(frozen=True, slots=True)
+class Die:
+    """`peak` FLOP/s, memory in bytes (no HBM: 0), HBM bandwidth in B/s, GEMM tile side, FLOP/s per watt."""
+
+    peak: Positive = 1_800_000_000_000_000
+    sram: Positive = 80_000_000
+    hbm: Amount = 72_000_000_000
+    hbm_bandwidth: Amount = 1_000_000_000_000
+    tile: Positive = 128
+    efficiency: Annotated[float, Limits(least=0, above=True, most=_MOST)] = 2e12
+
+    def disagreements(self) -> Iterator[tuple[str, str]]:
+        """Fields that do not agree with others, each with why not."""
+        if self.hbm and not self.hbm_bandwidth:
+            yield "hbm_bandwidth", "must be positive where there is HBM"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Per direction, between neighbours: bandwidth in B/s, latency in s, flit in bytes, energy in J/bit."""
+
+    bandwidth: Positive = 4_000_000_000_000
+    latency: Measure = 200e-9
+    flit: Positive = 64
+    energy: Measure = 5e-12
+    channels: Positive = 2
+
+    def is_faster_than(self, other: Link) -> bool:
+        """Whether some message is over sooner on this link."""
+        return self.bandwidth > other.bandwidth or self.latency < other.latency
+
+    def at_least(self, other: Link) -> Link:
+        """This link, with what is faster of another."""
+        return replace(
+            self, bandwidth=max(self.bandwidth, other.bandwidth), latency=min(self.latency, other.latency)
+        )
+
+    @property
+    def speed(self) -> str:
+        """Bandwidth and latency, as options of commands have them."""
+        return f"bandwidth={self.bandwidth / 1e12:g}TB/s,latency={self.latency * 1e9:g}ns"
+
+
+@dataclass(frozen=True, slots=True)
+class Torus:
+    """Whether a link joins both ends of each row, of each column, and the first and last plane. Where there are two
+    dies or fewer it would join what a link joins already, and there is none."""
+
+    rows: bool = False
+    cols: bool = False
+    planes: bool = field(default=False, metadata={"left_out": True})
+
+
+OPEN: Final = Torus()
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """Where wafers of `rows` x `cols` dies meet edge to edge. `link` is all that joins two edges, whose bandwidth its
+    ports share; `ports` are the places along every edge whose dies have one, counted from 0, or from -1 backwards
+    (empty: all of them)."""
+
+    rows: Annotated[int, Limits(least=1, most=MAX_DIES)]
+    cols: Annotated[int, Limits(least=1, most=MAX_DIES)]
+    link: Link = Link()
+    ports: tuple[Annotated[int, Limits(least=-MAX_DIES, most=MAX_DIES)], ...] = ()
+
+    def places(self, edge: int) -> frozenset[int]:
+        """The places with a port on an edge of so many dies."""
+        return (
+            frozenset(p % edge for p in self.ports if -edge <= p < edge)
+            if self.ports
+            else frozenset(range(edge))
+        )
+
+    def has_port(self, a: Coordinate, b: Coordinate) -> bool:
+        """Whether the edges of two wafers have a link at these neighbouring dies."""
+        if not self.ports:
+            return True
+        return (
+            a[0] % self.rows in self.places(self.rows)
+            if a[0] == b[0]
+            else a[1] % self.cols in self.places(self.cols)
+        )
+
+    @property
+    def links(self) -> tuple[Link, Link]:
+        """One link of a port: on an edge beside which a row goes on, and on one beside which a column does."""
+        side, end = (len(self.places(edge)) or 1 for edge in (self.rows, self.cols))
+        return self._shared(side), self._shared(end)
+
+    def _shared(self, ports: int) -> Link:
+        return replace(self.link, bandwidth=max(1, self.link.bandwidth // ports))
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """What joins the dies of a node all to all: a link for each pair, or with a `capacity` (B/s, of all messages
+    together) a switch, which every die has one link to, and which takes `latency` s."""
+
+    capacity: Amount = 0
+    latency: Measure = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What joins nodes: a tree of switches as one, which every die has a `link` to; it carries `capacity` B/s in all
+    and takes `latency` s."""
+
+    link: Link = Link()
+    capacity: Positive = 1
+    latency: Measure = 0.0
