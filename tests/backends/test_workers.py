@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +22,10 @@ from wscc.diagnostics import Code, CompileError
 
 
 @pytest.fixture(autouse=True)
-def _no_other_machines() -> None:
+def _no_other_machines() -> Iterator[None]:
+    """What a failed run was about is held by its traceback, a cycle, and processes with it."""
+    gc.collect()
+    yield
     gc.collect()
 
 

@@ -33,8 +33,8 @@ def simpler(draw: Draw) -> Iterator[Draw]:
     for i, (axis, n) in enumerate(draw.degrees):
         rest = (*draw.degrees[:i], *draw.degrees[i + 1 :])
         yield replace(draw, degrees=rest)
-        if n == 4 or n == 8:
-            yield replace(draw, degrees=tuple(sorted((*rest, (axis, n // 2)))))
+        if n > 2:
+            yield replace(draw, degrees=tuple(sorted((*rest, (axis, (n + 1) // 2)))))
     for dead in ("dead_dies", "dead_links"):
         for gone in sorted(getattr(draw, dead)):
             yield replace(draw, **{dead: getattr(draw, dead) - {gone}})

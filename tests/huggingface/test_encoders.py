@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.huggingface.test_import import program, refusal
+from tests.huggingface.test_import import program
+from tests.huggingface.test_import_refusals import refusal
 from tests.huggingface.test_weights import at, imported  # noqa: F401
 from tests.oracles import huggingface_encoders as hf
 from tests.support.compile_once import programs_once  # noqa: F401

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.huggingface.test_import import COUNTS, program, refusal
+from tests.huggingface.test_import import COUNTS, program
+from tests.huggingface.test_import_refusals import refusal
 from tests.support.huggingface_configs import MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE
 from tests.support.verdict import EQUAL, verdict
 from wscc.driver.compile import load

@@ -130,7 +130,7 @@ class Scope:
             case ast.Number():
                 raise fail(
                     Code.SHAPE, f"`{e.text}` stands where a tensor is needed", e.span,
-                    help="a number may only multiply or divide a tensor",
+                    help="a number may only multiply, divide, be added to or taken from a tensor",
                 )  # fmt: skip
             case ast.Negative():
                 return (nn.scale(b, self.floats(e.operand), -1.0, span=e.span),)
