@@ -94,9 +94,10 @@ class Placed:
 class Places:
     """All spaces lie behind one another on one line of addresses, with gaps between them; locals are where they are.
 
-    `placed` are the dies, `given` the operands that the caller of any of them has written. What is found of an operand
-    among a set of others is kept for the scans of all dies: whether the set `covered` it, what the caller's part is of
-    what it is `readable` from, what it has `overwritten`, and which operands of an instruction are `distinct`."""
+    `placed` are the dies, `given` the operands that the caller of any of them has written, `bit` is the set of one
+    operand, or none if it has no bytes. What is found of an operand among a set of others is kept for the scans of all
+    dies: whether the set `covered` it, what the caller's part is of what it is `readable` from, what it has
+    `overwritten`, and which operands of an instruction are `distinct`."""
 
     def __init__(self, bodies: Sequence[tuple[Body, Ints]], sharing: Sharing) -> None:
         spaces = np.array([(s, start) for s, start in sharing] + [(LOCAL, 0)], np.int64)
@@ -109,6 +110,7 @@ class Places:
         self._join(columns)
         self._rows: list[_Row | None] = [None] * len(self.low)
         self._good: list[int] | None = None
+        self.bit = [0 if empty else 1 << v for v, empty in enumerate(self._empty)]
         self.covered: dict[tuple[int, int], bool] = {}
         self.readable: list[dict[int, int]] = [{} for _ in self._rows]
         self.overwritten: list[dict[int, tuple[int, int]]] = [{} for _ in self._rows]

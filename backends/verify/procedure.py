@@ -11,7 +11,6 @@ alone, mostly one or two, so that it is found once for these, whatever die and t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -25,6 +24,8 @@ from wscc.backends.verify.views import Runs, common, minus, repeats
 Tell = Callable[[int, str], None]
 # Of `Places.readable`: no part of the caller's is read.
 _OWN: Final = -1
+# Members of an enumeration are found slowly, and a scan asks for them at every instruction.
+_COMPUTE, _POST, _SEND, _RECEIVED, _SENT = Act.COMPUTE, Act.POST, Act.SEND, Act.RECEIVED, Act.SENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,44 +56,47 @@ class _Scan:
         self.live, self.ended, self.torn, self.granted, self.sending = placed.given, 0, 0, 0, 0
         self.ended_by: dict[int, int] = {}
         self.objects = Objects(places)
-        self.sends: Counter[int] = Counter()
-        self.in_flight: dict[tuple[Act, int], int] = {}
+        # By channel, the operands of messages in flight; by operand, how many of them.
+        self.slots: dict[int, int] = {}
+        self.messages: dict[int, int] = {}
+        self.sends: dict[int, int] = {}
         self.taken: dict[int, int] = {}
+        # By torn object, the live ones that touch it when it was last found to be whole in part.
+        self.kept: dict[int, int] = {}
 
     def outcome(self) -> Outcome:
+        number, bit = self.number, self.places.bit
         for i, action in enumerate(self.placed.body.actions):
             act = action.act
-            if act is Act.COMPUTE:
+            if act is _COMPUTE:
                 self._compute(i, action)
-            elif act is Act.RECEIVED or act is Act.SENT:
-                self._wait(action)
-            elif act is Act.POST:
-                v = self.number[action.writes[0]]
+            elif act is _RECEIVED:
+                v = self.slots.pop(action.channel, None)
+                if v is not None:
+                    self.granted &= ~bit[v]
+            elif act is _SENT:
+                v = self.messages.pop(action.channel, None)
+                if v is not None:
+                    self._sent(v)
+            elif act is _POST:
+                v = self.slots[action.channel] = number[action.writes[0]]
                 self.write(i, action, 0, v)
-                self.granted |= 0 if self.places.is_empty(v) else 1 << v
-                self.in_flight[Act.RECEIVED, action.channel] = v
-            elif act is Act.SEND:
-                v = self.number[action.reads[0]]
+                self.granted |= bit[v]
+            elif act is _SEND:
+                v = self.messages[action.channel] = number[action.reads[0]]
                 self.read(i, action, 0, v)
-                self.sending |= 0 if self.places.is_empty(v) else 1 << v
-                self.sends[v] += 1
-                self.in_flight[Act.SENT, action.channel] = v
+                self.sending |= bit[v]
+                self.sends[v] = self.sends.get(v, 0) + 1
         last = sorted((n, v) for v, n in enumerate(self.objects.born) if n != NEVER)
         return Outcome(tuple(v for _, v in last), self.ended, tuple(self.taken.items()))
 
-    def _wait(self, action: Action) -> None:
-        v = self.in_flight.pop((action.act, action.channel), None)
-        if v is None:
-            return
-        if action.act is Act.RECEIVED:
-            self.granted &= ~(1 << v)
-        else:
-            self.sends[v] -= 1
-            if not self.sends[v]:
-                self.sending &= ~(1 << v)
+    def _sent(self, v: int) -> None:
+        self.sends[v] -= 1
+        if not self.sends[v]:
+            self.sending &= ~self.places.bit[v]
 
     def _compute(self, i: int, action: Action) -> None:
-        number, places = self.number, self.places
+        number, distinct = self.number, self.places.distinct
         writes, reads = tuple([number[n] for n in action.writes]), tuple([number[n] for n in action.reads])
         for n, v in enumerate(reads, len(writes)):
             self.read(i, action, n, v)
@@ -100,8 +104,8 @@ class _Scan:
             for n, v in enumerate(writes):
                 self.read(i, action, n, v)
         operands = action.x.opcode == "gemm", writes, reads
-        if operands not in places.distinct and self._are_distinct(i, action, writes, reads):
-            places.distinct.add(operands)
+        if operands not in distinct and self._are_distinct(i, action, writes, reads):
+            distinct.add(operands)
         for n, v in enumerate(writes):
             self.write(i, action, n, v, in_place=action.in_place[n])
 
@@ -161,7 +165,11 @@ class _Scan:
     def _forget(self, torn: int) -> None:
         """Forget those torn objects of which all bytes have been overwritten, in parts."""
         for u in bits(torn):
-            later = self.objects.later(self.places.touching(u, self.live), self.objects.born[u])
+            near = self.places.touching(u, self.live)
+            if self.kept.get(u) == near:
+                continue
+            self.kept[u] = near
+            later = self.objects.later(near, self.objects.born[u])
             if later and self.places.covers(later, u):
                 self.torn ^= 1 << u
 
@@ -264,7 +272,7 @@ class _Scan:
 
     def _bear(self, v: int) -> None:
         """Make the object that v holds from now on."""
-        bit = 1 << v
+        bit = self.places.bit[v]
         self.live |= bit
         if self.ended & bit:
             self.ended ^= bit
