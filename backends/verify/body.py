@@ -54,6 +54,7 @@ class Actions:
     _action: dict[int, Action] = field(default_factory=dict)  # by id of the instruction
     _number: dict[int, int] = field(default_factory=dict)  # by id of the operand
     _numbers: dict[Operand, int] = field(default_factory=dict)
+    _kinds: dict[tuple[int, Form, DType], int] = field(default_factory=dict)
 
     def of(self, x: Instruction) -> Action:
         """The action of an instruction, with numbers of `operands`."""
@@ -61,6 +62,10 @@ class Actions:
         if found is None:
             found = self._action[id(x)] = _action(x, *(tuple(map(self._one, o)) for o in (x.writes, x.reads)))
         return found
+
+    def kind(self, o: Operand) -> int:
+        """The number of what an operand is without its address."""
+        return self._kinds.setdefault((o.arg, form_of(o), o.dtype), len(self._kinds))
 
     def _one(self, o: Operand) -> int:
         number = self._number.get(id(o))
@@ -97,7 +102,8 @@ class Body:
     """A procedure. The arrays have an entry for each operand: it covers `count` runs of `width` bytes, `stride` apart
     (a count of 0: others), from `low` to `high` from its address; that is `offset`, or the number in a `column` (-1:
     none) of the binding table, from where its `argument` lies (-1: none). `columns` are all columns of addresses.
-    `local` has the number here of each operand of the program."""
+    Operands of one `kind` differ in their addresses alone. `local` has the number here of each operand of the
+    program."""
 
     code: Code
     actions: tuple[Action, ...]
@@ -113,6 +119,7 @@ class Body:
     column: Ints
     argument: Ints
     columns: Ints
+    kind: Ints
 
     @classmethod
     def of(cls, code: Code, table: Actions) -> Body:
@@ -125,8 +132,10 @@ class Body:
         offset, column, argument = _columns([_address(o) for o in operands], 3)
         local = dict(zip(numbers, range(len(numbers)), strict=True))
         columns = np.unique(column[column >= 0])
+        kind = np.array([table.kind(o) for o in operands], np.int64)
         return cls(
-            code, actions, local, operands, forms, low, high, count, stride, width, offset, column, argument, columns
+            code, actions, local, operands, forms, low, high, count, stride, width, offset, column, argument, columns,
+            kind,
         )  # fmt: skip
 
     def offsets(self, row: Ints) -> Ints:

@@ -1,21 +1,23 @@
-"""The operands of a procedure at their addresses on one die, and which of them have bytes in common.
+"""The operands of a procedure at their addresses on all dies, and which of them have bytes in common.
 
-A set of operands is an integer with a bit for each. What the caller has written before are operands too, behind those
-of the procedure: all that is accessed in a space, or of an argument that lies among the locals.
+Dies have most operands in common, though they take them in other orders: how two lie is found once for all dies. A set
+of operands is an integer with a bit for each. What the caller has written before are operands too, behind those of the
+procedure: all that is accessed in a space, or of an argument that lies among the locals.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wscc.backends.verify.body import Body
-from wscc.backends.verify.views import Ints, Runs, joined, meets, relation, union, view_runs, within
+from wscc.backends.verify.body import DTYPES, Body
+from wscc.backends.verify.views import Form, Ints, Runs, joined, meets, relation, union, view_runs, within
+from wscc.ir.streams.program import Operand
 
 LOCAL: Final = -1
 # Pairs of operands that are compared at once.
@@ -58,50 +60,160 @@ class _Row:
     unsure: int
 
 
+class _Line:
+    """A procedure on one die: the `space` of each operand and its `origin` on the line of addresses; `ends` has the
+    first byte that is accessed of each space and what is behind the last."""
+
+    def __init__(self, body: Body, offsets: Ints, spaces: Ints) -> None:
+        self.body = body
+        self.space: Ints = spaces[body.argument, 0]
+        self.origin: Ints = offsets + spaces[body.argument, 1]
+        low, high = self.origin + body.low, self.origin + body.high
+        some = high > low
+        self.ends: dict[int, tuple[int, int]] = {}
+        for s in np.unique(self.space[some]).tolist():
+            mine = some & (self.space == s)
+            self.ends[s] = int(low[mine].min()), int(high[mine].max())
+
+    def runs(self, v: int) -> Runs:
+        starts, ends = view_runs(*self.body.forms[v])
+        return starts + self.origin[v], ends + self.origin[v]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A procedure on one die: the number of each operand of its body in the `Places`; `given` are the operands that the
+    caller has written, `handed` those among them that lie among the locals."""
+
+    body: Body
+    numbers: tuple[int, ...]
+    given: int
+    handed: int
+
+
 class Places:
     """All spaces lie behind one another on one line of addresses, with gaps between them; locals are where they are.
 
-    `given` are the operands that the caller has written, `handed` those among them that lie among the locals."""
+    `placed` are the dies, `given` the operands that the caller of any of them has written, `bit` is the set of one
+    operand, or none if it has no bytes. What is found of an operand among a set of others is kept for the scans of all
+    dies: whether the set `covered` it, what the caller's part is of what it is `readable` from, what it has
+    `overwritten`, and which operands of an instruction are `distinct`."""
 
-    def __init__(self, body: Body, offsets: Ints, sharing: Sharing) -> None:
-        self.body = body
+    def __init__(self, bodies: Sequence[tuple[Body, Ints]], sharing: Sharing) -> None:
         spaces = np.array([(s, start) for s, start in sharing] + [(LOCAL, 0)], np.int64)
-        self.space: list[int] = spaces[body.argument, 0].tolist()
-        origin = offsets + spaces[body.argument, 1]
         self.base = {LOCAL: 0}
-        space, low, high = spaces[body.argument, 0], origin + body.low, origin + body.high
-        some = high > low
+        lines = [_Line(body, offsets, spaces) for body, offsets in bodies]
+        self._stack(lines)
+        columns, numbers = self._intern(lines)
         self._given: list[tuple[int, Runs]] = []
-        end = int(high[some & (space == LOCAL)].max(initial=0))
-        for s in np.unique(space[some & (space >= 0)]).tolist():
-            mine = some & (space == s)
-            first, last = int(low[mine].min()), int(high[mine].max())
-            self.base[s] = end + 1 - first
-            self._given.append((s, (np.array([end + 1]), np.array([end + 1 + last - first]))))
-            end += 1 + last - first
-            origin = origin + np.where(space == s, self.base[s], 0)
-        self._origin: list[int] = origin.tolist()
-        self._place_given(origin, sharing)
+        self.placed = self._place_given(lines, numbers, sharing)
+        self._join(columns)
         self._rows: list[_Row | None] = [None] * len(self.low)
+        self._good: list[int] | None = None
+        self.bit = [0 if empty else 1 << v for v, empty in enumerate(self._empty)]
+        self.covered: dict[tuple[int, int], bool] = {}
+        self.readable: list[dict[int, int]] = [{} for _ in self._rows]
+        self.overwritten: list[dict[int, tuple[int, int]]] = [{} for _ in self._rows]
+        self.distinct: set[tuple[bool, tuple[int, ...], tuple[int, ...]]] = set()
 
-    def _place_given(self, origin: Ints, sharing: Sharing) -> None:
-        body, count = self.body, len(self.body.operands)
-        self.handed = 0
-        for arg, (s, _) in enumerate(sharing):
-            own = [v for v in np.flatnonzero(body.argument == arg).tolist() if s == LOCAL]
-            if own and len((runs := union(map(self.runs, own)))[0]):
-                self.handed |= 1 << count + len(self._given)
-                self._given.append((LOCAL, runs))
-        self.given = (1 << count + len(self._given)) - (1 << count)
+    def _stack(self, lines: Sequence[_Line]) -> None:
+        """Give each space its base, behind all that a die accesses in those before."""
+        spans: dict[int, tuple[int, int]] = {LOCAL: (0, 0)}
+        for line in lines:
+            for s, (low, high) in line.ends.items():
+                first, last = spans.get(s, (low, high))
+                spans[s] = min(low, first), max(high, last)
+        end = spans.pop(LOCAL)[1]
+        for s, (first, last) in sorted(spans.items()):
+            self.base[s] = end + 1 - first
+            end += 1 + last - first
+        for line in lines:
+            line.origin += np.array([self.base.get(s, 0) for s in line.space.tolist()], np.int64)
+
+    def _intern(self, lines: Sequence[_Line]) -> tuple[list[Ints], list[tuple[int, ...]]]:
+        """Number the operands; the columns of all, and the numbers of each die."""
+        table: dict[tuple[int, int], int] = {}
+        self.operands: list[Operand] = []
+        self.forms: list[Form] = []
+        self.space: list[int] = []
+        rows, numbers = [], []
+        for line in lines:
+            body = line.body
+            own, new = [], []
+            for v, key in enumerate(zip(line.origin.tolist(), body.kind.tolist(), strict=True)):
+                n = table.setdefault(key, len(table))
+                own.append(n)
+                if n == len(self.operands):
+                    self.operands.append(body.operands[v])
+                    self.forms.append(body.forms[v])
+                    self.space.append(int(line.space[v]))
+                    new.append(v)
+            x = np.array(new, np.int64)
+            rows.append(
+                np.stack(
+                    [c[x] for c in (line.origin, body.low, body.high, body.count, body.stride, body.width)]
+                )
+            )
+            numbers.append(tuple(own))
+        return list(np.concatenate(rows, axis=1)), numbers
+
+    def _place_given(
+        self, lines: Sequence[_Line], numbers: Sequence[tuple[int, ...]], sharing: Sharing
+    ) -> tuple[Placed, ...]:
+        """Number what the callers have written, behind the operands."""
+        table: dict[tuple[int, bytes, bytes], int] = {}
+
+        def number(space: int, runs: Runs) -> int:
+            n = table.setdefault((space, runs[0].tobytes(), runs[1].tobytes()), len(table))
+            if n == len(self._given):
+                self._given.append((space, runs))
+            return 1 << len(self.operands) + n
+
+        placed = []
+        for line, own in zip(lines, numbers, strict=True):
+            given = handed = 0
+            for s, (low, high) in line.ends.items():
+                if s != LOCAL:
+                    base = self.base[s]
+                    given |= number(s, (np.array([base + low]), np.array([base + high])))
+            for arg, (s, _) in enumerate(sharing):
+                mine = np.flatnonzero(line.body.argument == arg).tolist() if s == LOCAL else []
+                if mine and len((runs := union(map(line.runs, mine)))[0]):
+                    handed |= number(LOCAL, runs)
+            placed.append(Placed(line.body, own, given | handed, handed))
+        self.given = sum(1 << len(self.operands) + n for n in range(len(self._given)))
+        self.handed = any(p.handed for p in placed)
+        return tuple(placed)
+
+    def _join(self, columns: Sequence[Ints]) -> None:
+        origin, low, high, count, stride, width = columns
         ends = [(int(starts[0]), int(ends[-1]), int(len(starts) == 1)) for _, (starts, ends) in self._given]
-        low, high, single = np.array(ends, np.int64).reshape(-1, 3).T
-        self.low = np.concatenate([origin + body.low, low])
-        self.high = np.concatenate([origin + body.high, high])
-        self.count = np.concatenate([body.count, single])
-        self.stride = np.concatenate([body.stride, np.ones_like(single)])
-        self.width = np.concatenate([body.width, high - low])
+        first, last, single = np.array(ends, np.int64).reshape(-1, 3).T
+        self._origin: list[int] = origin.tolist()
+        self.low = np.concatenate([origin + low, first])
+        self.high = np.concatenate([origin + high, last])
+        self.count = np.concatenate([count, single])
+        self.stride = np.concatenate([stride, np.ones_like(single)])
+        self.width = np.concatenate([width, last - first])
         self.space += [s for s, _ in self._given]
         self._empty: list[bool] = (self.low == self.high).tolist()
+
+    @property
+    def good(self) -> list[int]:
+        """By operand, those whose objects it may read: of its element type, and on its side of what is handed on."""
+        if self._good is None:
+            self._good = self._readable_objects()
+        return self._good
+
+    def _readable_objects(self) -> list[int]:
+        dtypes = np.array([DTYPES.index(o.dtype) for o in self.operands], np.int64)
+        of_type = {n: self.given | mask_of(dtypes == n) for n in np.unique(dtypes).tolist()}
+        if not self.handed:
+            return [of_type[n] for n in dtypes.tolist()]
+        is_argument = [o.arg >= 0 for o in self.operands]
+        arguments = self.given | mask_of(np.array(is_argument))
+        sides = zip(dtypes.tolist(), is_argument, strict=True)
+        return [of_type[n] & (arguments if argument else ~arguments) for n, argument in sides]
 
     def is_empty(self, v: int) -> bool:
         return self._empty[v]
@@ -110,7 +222,7 @@ class Places:
         """The bytes of an operand, on the one line of addresses."""
         if v >= len(self._origin):
             return self._given[v - len(self._origin)][1]
-        starts, ends = view_runs(*self.body.forms[v])
+        starts, ends = view_runs(*self.forms[v])
         return starts + self._origin[v], ends + self._origin[v]
 
     def address(self, v: int, at: int) -> int:
@@ -188,8 +300,7 @@ class Places:
 
     def _exact(self, v: int, u: int) -> Relation:
         if max(u, v) < len(self._origin):
-            forms = self.body.forms
-            return relation(forms[v], forms[u], self._origin[u] - self._origin[v])
+            return relation(self.forms[v], self.forms[u], self._origin[u] - self._origin[v])
         x, y = self.runs(v), self.runs(u)
         return meets(x, y), within(x, y), within(y, x)
 
@@ -242,4 +353,6 @@ class Places:
 
     def covers(self, cover: int, v: int) -> bool:
         """True if every byte of v is in one of the set."""
-        return within(self.runs(v), self.union(bits(cover)))
+        if (cover, v) not in self.covered:
+            self.covered[cover, v] = within(self.runs(v), self.union(bits(cover)))
+        return self.covered[cover, v]

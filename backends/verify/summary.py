@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wscc.backends.verify.body import DTYPES
-from wscc.backends.verify.places import LOCAL, Places, bits
+from wscc.backends.verify.places import LOCAL, Placed, Places, bits
 from wscc.backends.verify.procedure import Outcome
 from wscc.backends.verify.views import Runs, minus, union
 
@@ -26,13 +26,13 @@ class Summary:
     local: tuple[tuple[int, int], ...]
 
 
-def summary(outcome: Outcome, places: Places) -> Summary:
+def summary(outcome: Outcome, placed: Placed, places: Places) -> Summary:
     """The summary of a procedure on a die, after its scan."""
-    operands = places.body.operands
+    operands = places.operands
     needs, leaves, loses = _Bytes(places), _Bytes(places), _Bytes(places)
     for key, runs in _needed(outcome, places):
         needs.add(key, runs)
-    for v, runs in _last_written(outcome, places):
+    for v, runs in _last_written(outcome, placed, places):
         space = places.space[v]
         if not outcome.ended >> v & 1:
             leaves.add(
@@ -40,7 +40,7 @@ def summary(outcome: Outcome, places: Places) -> Summary:
             )
         elif space != LOCAL:
             loses.add((space, 0, -1), runs)
-    return Summary(needs.ranges, leaves.ranges, loses.ranges, tuple(_local(outcome, places)))
+    return Summary(needs.ranges, leaves.ranges, loses.ranges, tuple(_local(outcome, placed, places)))
 
 
 # Space, number of the element type, and of what is handed on the argument (else -1).
@@ -74,19 +74,19 @@ def _needed(outcome: Outcome, places: Places) -> Iterator[tuple[_Key, Runs]]:
     """The bytes of the caller that are read, by the element type in which they are read first."""
     before: dict[int, int] = {}
     for v, own in outcome.taken:
-        kind = DTYPES.index(places.body.operands[v].dtype)
+        kind = DTYPES.index(places.operands[v].dtype)
         others = places.touching(v, own | sum(known for k, known in before.items() if k != kind))
         yield (places.space[v], kind, -1), _without(v, others, places)
         before[kind] = before.get(kind, 0) | 1 << v
 
 
-def _last_written(outcome: Outcome, places: Places) -> Iterator[tuple[int, Runs]]:
+def _last_written(outcome: Outcome, placed: Placed, places: Places) -> Iterator[tuple[int, Runs]]:
     """The bytes of arguments that each operand was the last to write."""
     later = 0
     for v in reversed(outcome.written):
-        if places.space[v] != LOCAL or (places.handed and places.body.operands[v].arg >= 0):
+        if places.space[v] != LOCAL or (placed.handed and places.operands[v].arg >= 0):
             yield v, _without(v, places.touching(v, later), places)
-        if places.space[v] != LOCAL or places.handed:
+        if places.space[v] != LOCAL or placed.handed:
             later |= 1 << v
 
 
@@ -95,13 +95,13 @@ def _without(v: int, others: int, places: Places) -> Runs:
     return minus(runs, places.union(bits(others))) if others else runs
 
 
-def _local(outcome: Outcome, places: Places) -> Iterable[tuple[int, int]]:
+def _local(outcome: Outcome, placed: Placed, places: Places) -> Iterable[tuple[int, int]]:
     """The ranges of local bytes that are accessed, but for what was handed on and is whole."""
-    count = len(places.body.operands)
-    local = (np.array(places.space[:count]) == LOCAL) & (places.low[:count] < places.high[:count])
-    runs = places.union(np.flatnonzero(local).tolist())
+    numbers = np.unique(np.array(placed.numbers, np.int64))
+    local = (np.array(places.space)[numbers] == LOCAL) & (places.low[numbers] < places.high[numbers])
+    runs = places.union(numbers[local].tolist())
     written = sum(1 << v for v in outcome.written)
-    for h in bits(places.handed):
+    for h in bits(placed.handed):
         over = places.touching(h, written)
         if all(places.relation(u, h)[1] for u in bits(over)):
             runs = minus(runs, _without(h, over, places))
