@@ -136,7 +136,13 @@ def scattering(
             a.send(move, source, slot, group)
         pending = [(move, slot) for move, _, slot in sends]
         yield
-    _sum_into(a, out, a.shard_view(x, dim, a.position), tuple(range(a.size)), pending, combine)
+    own_shard, shards = a.shard_view(x, dim, a.position), tuple(range(a.size))
+    if len(pending) > 1 and _is_complete(pending[-1][0], shards):
+        # The result may be in slow memory, which the sum then reaches once.
+        acc = a.build.buffer(f"{group}.acc", own_shard.shape, own_shard.dtype)
+        _sum_into(a, acc, own_shard, shards, pending[:-1], combine)
+        own_shard, pending = acc, pending[-1:]
+    _sum_into(a, out, own_shard, shards, pending, combine)
 
 
 def _accumulated(

@@ -12,7 +12,7 @@ from math import prod
 from wscc.diagnostics import Span as SourceSpan
 from wscc.ir.logical_mesh import mask
 from wscc.ir.module import Procedure
-from wscc.ir.op import Reshard, Value
+from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.per_die import Ints
 from wscc.ir.views import View, indexed, sliced
 from wscc.passes.lower_collectives.algorithms import Algorithms
@@ -137,6 +137,16 @@ class Sliceable:
 def reshards_of(values: Iterable[Value], reshards: Mapping[str, Reshard]) -> dict[int, Reshard]:
     """The reshards of these values, by number of the value."""
     return {i: reshards[v.name] for i, v in enumerate(values) if v.name in reshards}
+
+
+def shared_factors(
+    op: Op, gathers: Mapping[int, Reshard | SlicedReshard], scatters: Mapping[int, Reshard | SlicedReshard]
+) -> frozenset[str]:
+    """The factors of an op along which its operands and results, by number, are gathered and reduced."""
+    rule = op.rule
+    return frozenset(
+        [rule.ins[i][r.dim] for i, r in gathers.items()] + [rule.outs[j][r.dim] for j, r in scatters.items()]
+    )
 
 
 def with_operands(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -24,13 +24,15 @@ _NEAR: Final = 4
 _LITTLE: Final = 2
 
 
-def slices(s: StreamInstance) -> Slices:
+def slices(s: StreamInstance, shared: Set[str] = frozenset()) -> Slices:
     """The stream itself if its shards are small, else as few slices of it as make them small.
 
+    `shared`: factors of which dies have parts that each slice gathers or reduces; a cut along another one takes some of
+    each part, so that all dies and links are busy with it.
     Along a factor that no result has, each slice adds to the sums of the one before, which have the type of sums.
     """
     needed = _needed(s)
-    cut = _best_cut(s, needed, _sliceable(s)) if needed > 1 else None
+    cut = _best_cut(s, needed, _sliceable(s), shared) if needed > 1 else None
     if cut is None:
         return Slices([s], ())
     sums = _with_sums(s) if cut.adds_up else s
@@ -65,11 +67,16 @@ def _needed(s: StreamInstance) -> int:
     return -(-_temporary_bytes(s) // s.build.fast_bytes)
 
 
-def _best_cut(s: StreamInstance, needed: int, factors: Sequence[str]) -> _Cut | None:
-    """The cut along one of the factors that keeps fewest bytes at hand, if they fit; of equal ones the finest."""
+def _best_cut(s: StreamInstance, needed: int, factors: Sequence[str], shared: Set[str]) -> _Cut | None:
+    """The cut along one of the factors that keeps fewest bytes at hand, if they fit; of equal ones one along a factor
+    that is not shared, and the finest."""
     cuts = [c for c in (_cut(s, f, needed) for f in factors) if len(c.spans) > 1 and _fits_fast_memory(s, c)]
     near = _NEAR * s.build.fast_bytes
-    return min(cuts, key=lambda c: (max(near, c.resident), c.adds_up, -len(c.spans)), default=None)
+    return min(
+        cuts,
+        key=lambda c: (max(near, c.resident), c.adds_up, c.factor in shared, -len(c.spans)),
+        default=None,
+    )
 
 
 def _cut(s: StreamInstance, factor: str, needed: int) -> _Cut:

@@ -94,7 +94,8 @@ class StorageSharding:
                 ),
             )
         else:
-            dim = min(roomy or divisible, key=lambda d: (d not in streaming, d))
+            # Slices of a stream, which are cut along what it streams, then take a part of each shard.
+            dim = min(roomy or divisible, key=lambda d: (d in streaming, d))
         return layout.closed(dim, axis)
 
     def _changes(self, axis: str, remaining: list[int]) -> list[Proposal]:

@@ -12,6 +12,7 @@ from math import prod
 
 from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.types import Layout, Reduction
+from wscc.strategy import holds_replicas, policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class _Planner:
 
     def _unwanted_partials(self) -> list[str]:
         """Axes along which the value is partial, but the target is not (or by another reduction)."""
-        return [a for a, kind in self.partial.items() if self.keep.get(a) != kind]
+        return sorted((a for a, kind in self.partial.items() if self.keep.get(a) != kind), key=_rank)
 
     def _reduce_scatter(self) -> ReshardStep | None:
         for axis in self._unwanted_partials():
@@ -96,6 +97,7 @@ class _Planner:
 
     def _regroup(self) -> ReshardStep | None:
         misplaced = [d for d in range(len(self.dims)) if not self._is_prefix(d)]
+        misplaced.sort(key=lambda d: _rank(self.dims[d][-1]), reverse=True)
         for d in misplaced:
             for e in range(len(self.dims)):
                 if e != d and self._next_axis(e) == self.dims[d][-1]:
@@ -114,6 +116,11 @@ class _Planner:
                 self.partial[axis] = kind
                 return self._step("mask", axis)
         return None
+
+
+def _rank(axis: str) -> tuple[bool, bool]:
+    """Axes that streams are made for come first: their steps are those next to the op, which may stream along them."""
+    return not policy(axis).stream, holds_replicas(axis)
 
 
 def reshard(step: ReshardStep, source: Value, result: Value) -> Reshard:
