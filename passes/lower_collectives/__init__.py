@@ -33,12 +33,7 @@ from wscc.passes.lower_collectives.edges import Edges
 from wscc.passes.lower_collectives.op_instance import OpInstance
 from wscc.passes.lower_collectives.ops import LOWERINGS, part_view
 from wscc.passes.lower_collectives.reshards import axis_groups, lower_reshard
-from wscc.passes.lower_collectives.sliced_reshards import (
-    Sliceable,
-    SlicedReshard,
-    reshards_of,
-    shared_factors,
-)
+from wscc.passes.lower_collectives.sliced_reshards import Sliceable, SlicedReshard, factors_of, reshards_of
 from wscc.passes.lower_collectives.slices import slices
 from wscc.passes.lower_collectives.stream_instance import StreamInstance
 from wscc.passes.lower_collectives.streams import lower_stream, take_turns
@@ -319,7 +314,7 @@ class _ProcedureLowering:
         with self._standing_for(
             *(r.result for r in gathers.values()), *(r.operand for r in scatters.values())
         ):
-            shared = shared_factors(op, gathers, scatters)
+            shared = factors_of(op, gathers, scatters)
             parts = slices(self._stream(op, stream, self._instance(op)), shared)
         if len(parts.slices) < 2:
             return False

@@ -11,7 +11,7 @@ from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.passes.lower_collectives.chains import Chain
 from wscc.passes.lower_collectives.op_instance import OpInstance
 from wscc.passes.lower_collectives.ops import LOWERINGS
-from wscc.passes.lower_collectives.sliced_reshards import SlicedReshard, shared_factors
+from wscc.passes.lower_collectives.sliced_reshards import SlicedReshard, factors_of
 from wscc.passes.lower_collectives.slices import on_span, slices
 from wscc.passes.lower_collectives.stream_instance import Span, StreamInstance
 from wscc.passes.lower_collectives.streams import Turn, turns
@@ -52,7 +52,7 @@ class Link:
         if isinstance(s, OpInstance):
             yield Turn(iter(()), self._named(self._whole(s, span)))
             return
-        shared = shared_factors(self.op, self.gathers, self.scatters)
+        shared = factors_of(self.op, self.gathers, self.scatters)
         for its in turns(slices(on_span(s, self.factor, span), shared), self.gathers, self.scatters):
             yield replace(its, body=self._named(its.body))
 

@@ -139,7 +139,7 @@ def reshards_of(values: Iterable[Value], reshards: Mapping[str, Reshard]) -> dic
     return {i: reshards[v.name] for i, v in enumerate(values) if v.name in reshards}
 
 
-def shared_factors(
+def factors_of(
     op: Op, gathers: Mapping[int, Reshard | SlicedReshard], scatters: Mapping[int, Reshard | SlicedReshard]
 ) -> frozenset[str]:
     """The factors of an op along which its operands and results, by number, are gathered and reduced."""

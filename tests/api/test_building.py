@@ -109,7 +109,7 @@ def test_a_shape_mistake_shows_the_printed_line() -> None:
         (lambda: small(bach=2), ""),
         (lambda: small(optimizer="sgd(lr = "), "W001"),
         (lambda: tray(die={"hbm": "72 parsecs"}), ""),
-        (lambda: tray(dead=[(1, 2, 3)]), "W006"),
+        (lambda: tray(dead=[(1, 2, 3, 4)]), "W006"),
         (lambda: tray(dead=[3]), "W006"),
         (lambda: tray(mesh=3), "W006"),
         (lambda: tray(die=["hbm"]), "W006"),
