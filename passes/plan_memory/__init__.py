@@ -26,8 +26,8 @@ class PlanMemory(Pass):
        share bytes if their live ranges are disjoint: a local is live from its first write (or post, when a message may
        start to arrive) to its last use (or the wait that ends its last message).
        Where not all locals fit the fast memory, it holds those that would cost most time in the slow one, its last
-       twentieth receive slots only; the others are placed behind it. Copies within a die then begin later and end
-       earlier, as far as they must for their buffers to fit.
+       tenth receive slots only; the others are placed behind it. Copies within a die then begin later and end earlier,
+       as far as they must for their buffers to fit.
        Arrays that calls hand on have fixed places there, which locals may use while they hold no value.
     2. Other arrays follow in the order of `Module.arrays`; an array with `storage` shares the bytes of that array.
 

@@ -315,13 +315,13 @@ def test_what_costs_most_for_its_size_and_time_lies_in_the_fast_memory() -> None
     assert max(offsets["hot"] + 640, offsets["slot"] + 64) <= 800 <= min(offsets["cold"], offsets["never"])
 
 
-def test_the_last_twentieth_of_the_fast_memory_is_for_slots() -> None:
-    ranges = tuple(LiveRange(n, 1984, 0, 9, slot=n == "slot", cost=1.0) for n in ("local", "slot"))
-    offsets = pack_two_level(ranges, 2048).offsets
+def test_the_last_tenth_of_the_fast_memory_is_for_slots() -> None:
+    ranges = tuple(LiveRange(n, 960, 0, 9, slot=n == "slot", cost=1.0) for n in ("local", "slot"))
+    offsets = pack_two_level(ranges, 1024).offsets
     assert offsets["slot"] == 0
-    assert offsets["local"] == 2048
-    alone = pack_two_level((*ranges[:1], replace(ranges[1], size=128, slot=False)), 2048).offsets
-    assert alone["local"] == 2048
+    assert offsets["local"] == 1024
+    alone = pack_two_level((*ranges[:1], replace(ranges[1], size=128, slot=False)), 1024).offsets
+    assert alone["local"] == 1024
 
 
 def test_work_hides_bytes_of_a_gemm_and_nothing_those_of_an_addition() -> None:

@@ -18,7 +18,7 @@ from wscc.analysis.memory.prices import worth
 from wscc.ir.memory import aligned
 
 # The part of the fast memory that only receive slots may use.
-_SLOTS: Final = 0.05
+_SLOTS: Final = 0.1
 # Limits of the improvement: retries, failures in succession, and buffers placed in all retries.
 _TRIES: Final = 12
 _MISSES: Final = 5
