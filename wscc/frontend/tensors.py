@@ -23,6 +23,7 @@ _PLAIN: Final[Mapping[str, Callable[..., Value]]] = {
     "embedding": nn.embedding, "project": nn.project, "mean": nn.mean, "concat": nn.concat, "first": nn.first,
     "weigh": nn.weigh,
 }  # fmt: skip
+_BESIDE_A_TENSOR: Final = "a number may only be added to, taken from, multiply or divide a tensor"
 # The number that an operation belongs to, and a usual one.
 _NUMBERS: Final = {"dropout": ("rate", "0.1"), "soft_cap": ("cap", "30")}
 
@@ -130,7 +131,7 @@ class Scope:
             case ast.Number():
                 raise fail(
                     Code.SHAPE, f"`{e.text}` stands where a tensor is needed", e.span,
-                    help="a number may only multiply, divide, be added to or taken from a tensor",
+                    help=_BESIDE_A_TENSOR,
                 )  # fmt: skip
             case ast.Negative():
                 return (nn.scale(b, self.floats(e.operand), -1.0, span=e.span),)
@@ -179,7 +180,7 @@ class Scope:
             return self._moved(e, left, right)
         raise fail(
             Code.SHAPE, f"`{expression(e)}` joins a number and a tensor with `{e.op}`", e.span,
-            help="a number may be added, subtracted or multiplied with a tensor, or divide it",
+            help=_BESIDE_A_TENSOR,
         )  # fmt: skip
 
     def _moved(self, e: ast.Binary, left: float | None, right: float | None) -> Value:

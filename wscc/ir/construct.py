@@ -219,6 +219,8 @@ def _norm_of_several(b: Builder, x: Value, gain: Value, *, eps: float, span: Spa
 
 # Options of `rope` that scale frequencies, with the values that leave them alone (the bands are those of Llama 3.1).
 _ROPE_SCALING: Final = {"factor": 1.0, "low": 1.0, "high": 4.0, "original": 0.0}
+# No sequence is longer.
+_LONGEST: Final = 2**31 - 1
 
 
 def rope(
@@ -290,7 +292,7 @@ def dropout(b: Builder, x: Value, keys: Value, *, rate: float, salt: int, span: 
 def soft_cap(b: Builder, x: Value, *, cap: float, span: Span = NO_SPAN) -> Value:
     """`x` as cap tanh(x / cap), element by element."""
     if cap <= 0:
-        raise ShapeMismatch(f"`soft_cap` needs a `cap` above 0, not {cap:g}")
+        raise WrongOption(f"`soft_cap` needs a `cap` above 0, not {cap:g}", "cap", -cap or 30)
     return elementwise(b, "soft_cap", x, attrs={"cap": cap}, span=span)
 
 
@@ -310,10 +312,14 @@ def attention(
         raise ShapeMismatch(
             "`attention` takes q [b, s, heads, e] (or [b, s, kv, group, e]), k and v [b, s, kv, e]"
         )
-    if window != int(window) or window < 0 or cap < 0:
-        raise ShapeMismatch(
-            f"`attention` needs a whole `window` and no negative `cap`, not {window:g} and {cap:g}"
-        )
+    if not (0 <= window <= _LONGEST and window == int(window)):
+        near = min(max(round(window), 1), _LONGEST)
+        raise WrongOption(
+            f"`window` of `attention` is a whole number up to {_LONGEST} (0: all positions), not {window:g}",
+            "window", near,
+        )  # fmt: skip
+    if cap < 0:
+        raise WrongOption(f"`attention` needs a `cap` of 0 (none) or more, not {cap:g}", "cap", -cap)
     if not causal and (window or alibi):
         raise ShapeMismatch(f"`{'window' if window else 'alibi'}` of `attention` needs `causal`")
     heads = f"h@{group}@" if alibi and group else "h@" if alibi else f"h{group}"
