@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.huggingface.test_import import program
 from tests.support.huggingface_configs import (
     BLOOM,
     CONFIGS,
@@ -34,15 +35,12 @@ from wscc.cli import main
 from wscc.diagnostics import CompileError, Diagnostic, Source
 from wscc.frontend.fmt import fmt
 from wscc.frontend.parse import parse
-from wscc.huggingface.config import read_config
-from wscc.huggingface.text import imported
 
 
 def attempt(config: object) -> tuple[str, tuple[Diagnostic, ...]]:
     """The text, or the mistakes."""
     try:
-        text = config if isinstance(config, str) else json.dumps(config)
-        return imported(read_config(Source("config.json", text)), None).text, ()
+        return program(config), ()
     except CompileError as error:
         return "", error.diagnostics
 

@@ -117,6 +117,16 @@ def test_all_reduce_gives_replicas_the_same_bits(
     np.testing.assert_allclose(machine.read("y"), expected, rtol=1e-12, atol=1e-12)
 
 
+def test_a_sum_of_several_arrivals_reaches_its_place_once() -> None:
+    """All send at once where few bytes are far apart; the place of the sum may be in slow memory."""
+    source, target = Layout(((),)).with_partial({"tatp": Reduction.SUM}), Layout((("tatp",),))
+    module = LowerCollectives().run(resharding({"tatp": 4}, source, target, (8,), APART))
+    (place,) = (o.value.name for o in module.procedure("go").outputs)
+    kernels = [s for s in module.procedure("go").body if isinstance(s, Kernel)]
+    assert len([k for k in kernels if any(".in" in v.buffer for v in k.reads)]) == 3
+    assert len([k for k in kernels if place in {v.buffer for v in (*k.reads, *k.writes)}]) == 1
+
+
 # ------------------------------------------------------------------------------------------------- streams
 
 

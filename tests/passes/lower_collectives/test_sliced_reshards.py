@@ -11,6 +11,7 @@ from tests.oracles.running import distance, lowered, trained
 from tests.support.models import Shape, gpt, llama, tensors
 from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Module
+from wscc.ir.per_die import NOBODY, at
 from wscc.machine.wafer import Die, Wafer
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.partition import Partition
@@ -86,3 +87,31 @@ def test_a_slice_is_gathered_while_the_one_before_it_is_worked_on() -> None:
     assert len(others) >= 2
     assert not any(first[0] < i < first[-1] for i in products)
     assert all(any(at[0] < i < at[-1] for i in products) for at in others)
+
+
+@pytest.mark.parametrize("axis", ["sp", "dp"])
+@pytest.mark.parametrize(
+    ("family", "procedure", "sliced"),
+    [
+        ("llama", "block.fwd", r"w[gu]"),
+        ("gpt", "block.bwd", r"wo|d\.gelu\.1|d\.layernorm\.1\.1"),
+    ],
+)
+def test_every_die_gives_a_part_of_each_slice(axis: str, family: str, procedure: str, sliced: str) -> None:
+    """Weights are cut along `tatp` in one dimension, along replicas in another, and in slices not along that one: none
+    is one die's own, which all others would wait for."""
+    senders: dict[str, set[int]] = {}
+    for s in lowered(program(family, {axis: 4, "tatp": 2}, 8_000)).procedure(procedure).body:
+        if isinstance(s, Transfer) and re.match(rf"({sliced})\.{axis}\.\d", s.group):
+            sending = {die for die in range(8) if at(s.to, die) != NOBODY}
+            senders.setdefault(s.group, set()).update(sending)
+    assert len(senders) >= 4
+    assert all(dies == set(range(8)) for dies in senders.values())
+
+
+def test_streams_go_along_the_axis_that_is_for_them() -> None:
+    """What is gathered or reduced along replicas besides stands apart from the op, in whatever order dimensions are."""
+    module = Partition().run(Differentiate().run(program("llama", {"sp": 4, "tatp": 2}, 10**9)))
+    streams = [op.stream.axis for p in module.procedures for op in p.ops if op.kind == "matmul" and op.stream]
+    assert len(streams) >= 12
+    assert set(streams) == {"tatp"}
