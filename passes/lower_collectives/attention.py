@@ -241,37 +241,36 @@ def _delta(s: OpInstance, t: _Terms, probs: View, grad: View, scratch: Scratch) 
     less rowsum(dO O) a rounding of dP, which large keys make larger than the gradient. So rows sum P dP where all keys
     are at hand, or in a pass of its own; in bf16, whose roundings are larger, only where one chunk has all weight.
     """
-    term = s.rule.ins[4:5]
-    if _has_row_sums(s.op):
-        return _heads_first(s.reads[7:], term, t)[0]
-    delta = scratch.like(s.reads[4], f"{s.op.results[0].name}.delta")
-    (rows,) = _heads_first([delta], term, t)
-    keys_stream = s.op.stream is not None and s.op.stream.factor == t.k[1]
-    if not keys_stream and len(s.runs(t.k[1])) == 1:
+    terms, sums = s.rule.ins[4:5], s.reads[7:]
+    if sums and takes_first_pass(s.op):
+        return _heads_first(sums, terms, t)[0]
+    (rows,) = _heads_first([scratch.like(s.reads[4], f"{s.op.results[0].name}.delta")], terms, t)
+    if sums:
+        s.build.kernel("rowmean", [rows], [probs, grad, *_heads_first(sums, terms, t)])
+    else:
         s.build.kernel("rowdot", [rows], [probs, grad])
-        return rows
-    s.build.kernel("rowdot", [delta], [s.reads[6], s.reads[3]])
-    s.build.kernel("rowmean", [rows], [probs, grad, rows])
     return rows
 
 
 @dataclass(frozen=True, slots=True)
 class RowSums:
-    """A gradient of attention in two passes over all keys: `first` gives the sums of P dP, `then` takes them, too."""
+    """A gradient of attention whose keys come in chunks: `first` gives the sums of P dP of all rows, `then` takes them,
+    too. `passes` says whether `first` passes over the keys itself; else it takes rowsum(dO O)."""
 
     first: Op
     then: Op
+    passes: bool
 
 
-def in_two_passes(op: Op) -> RowSums | None:
-    """The two passes of an op if its keys come in chunks; None for one that takes a single pass over them."""
-    if _has_row_sums(op) or not takes_first_pass(op):
+def with_row_sums(op: Op) -> RowSums | None:
+    """A gradient of attention with the sums of its rows as an operand; None for one that has them, and other ops."""
+    if op.kind != "attention_bwd" or _has_row_sums(op):
         return None
     maximum, term = op.operands[4], op.rule.ins[4]
     sums = Value(f"{op.results[0].name}.rowsums", maximum.type)
     first = replace(op, results=(sums,), rule=replace(op.rule, outs=(term,)))
     then = replace(op, operands=(*op.operands, sums), rule=replace(op.rule, ins=(*op.rule.ins, term)))
-    return RowSums(first, then)
+    return RowSums(first, then, takes_first_pass(op))
 
 
 def _has_row_sums(op: Op) -> bool:
@@ -280,21 +279,24 @@ def _has_row_sums(op: Op) -> bool:
 
 def _with_row_sums(s: OpInstance) -> OpInstance:
     """The gradient of attention as it is, or with its row sums where it has several runs of keys at hand."""
-    passes = in_two_passes(s.op)
-    if passes is None or len(s.runs(s.rule.ins[1][1])) == 1:
+    ops = with_row_sums(s.op)
+    if ops is None or len(s.runs(s.rule.ins[1][1])) == 1:
         return s
-    sums = s.build.buffer(passes.first.results[0].name, s.reads[4].shape, s.reads[4].dtype)
-    attention_row_sums(replace(s, op=passes.first, writes=(sums,), accumulate=(False,)))
-    return replace(s, op=passes.then, reads=(*s.reads, sums))
+    sums = s.build.buffer(ops.first.results[0].name, s.reads[4].shape, s.reads[4].dtype)
+    attention_row_sums(replace(s, op=ops.first, writes=(sums,), accumulate=(False,)))
+    return replace(s, op=ops.then, reads=(*s.reads, sums))
 
 
 def attention_row_sums(s: OpInstance) -> None:
-    """Append the sums of P dP of each row, [b, q, h..], over the keys at hand.
+    """Append the sums of P dP of each row, [b, q, h..], over the keys at hand, or rowsum(dO O) where that will do.
 
     Roundings of dP cancel only against the same ones: its products are those of the gradient, chunk by chunk and tile
     by tile.
     """
-    _pair_by_pair(s, _sum_rows_of_tile)
+    if takes_first_pass(s.op):
+        _pair_by_pair(s, _sum_rows_of_tile)
+    else:
+        s.kernel("rowdot", s.writes, [s.reads[6], s.reads[3]])
 
 
 def _sum_rows_of_tile(s: OpInstance, t: _Terms, pair: _Pair, scratch: Scratch) -> None:

@@ -16,7 +16,7 @@ from wscc.analysis.gather_plan import GatherPlan, Move
 from wscc.ir.logical_mesh import mask
 from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.views import View, sliced
-from wscc.passes.lower_collectives.attention import RowSums, attention_row_sums, in_two_passes
+from wscc.passes.lower_collectives.attention import RowSums, attention_row_sums, with_row_sums
 from wscc.passes.lower_collectives.reshards import add_arrived, arriving, gathering
 from wscc.passes.lower_collectives.sliced_reshards import SlicedReshard, with_operands, with_results
 from wscc.passes.lower_collectives.slices import Slices
@@ -69,7 +69,7 @@ def _turn(
     """The turn of a slice. While an operand is used, those of the next slice are gathered; while a message of a result
     is in flight, the next slice computes."""
     # A pass over all keys before another needs them all at hand.
-    if s.stream.moving_out or _passes(s):
+    if s.stream.moving_out or ((sums := _row_sums(s)) and sums.passes):
         part, ending = with_results(s, scatters)
         rounds = len(s.groups.plan.rounds) * (2 if s.stream.moving_in else 1)  # operands are gathered first
         return Turn(iter(()), chain(_reduce_as_it_goes(part), *ending), max(1, -(-rounds // 2)))
@@ -103,6 +103,7 @@ def _exhaust(rounds: Iterator[None]) -> None:
 
 def _gather_as_it_goes(s: StreamInstance) -> Iterator[None]:
     """Append the rounds that gather operands, and the kernels on the chunks that have arrived: a chunk at a time."""
+    s = _with_row_sums(s)
     plan = s.groups.plan
     events = _events(plan)
     slot_by_shard, slots = _allocate_slots(plan, events)
@@ -245,24 +246,25 @@ def _with_operands_gathered(s: StreamInstance) -> tuple[StreamInstance, Iterator
     return replace(s, reads=tuple(reads)), (None for _ in zip_longest(*rounds))
 
 
-def _passes(s: StreamInstance) -> RowSums | None:
-    """The two passes of a gradient of attention whose keys come in chunks."""
-    passes = in_two_passes(s.op)
-    return passes if passes and s.stream.factor == s.ins()[1][1] else None
+def _row_sums(s: StreamInstance) -> RowSums | None:
+    """A gradient of attention whose keys come in chunks, with the sums of its rows."""
+    sums = with_row_sums(s.op)
+    return sums if sums and s.stream.factor == s.ins()[1][1] else None
 
 
 def _with_row_sums(s: StreamInstance) -> StreamInstance:
-    """The stream, whose operands are gathered, with the sums of a first pass over all chunks, if it takes one."""
-    passes = _passes(s)
-    if passes is None:
+    """The stream with the sums of its rows, of which each chunk of keys, all at hand then, adds its own to those of a
+    first pass."""
+    ops = _row_sums(s)
+    if ops is None:
         return s
-    sums = s.build.buffer(passes.first.results[0].name, s.reads[4].shape, s.reads[4].dtype)
-    first = replace(s, op=passes.first)
-    for n in range(s.groups.size):
+    sums = s.build.buffer(ops.first.results[0].name, s.reads[4].shape, s.reads[4].dtype)
+    first = replace(s, op=ops.first)
+    for n in range(s.groups.size if ops.passes else 1):
         shards = tuple((p + n) % s.groups.size for p in range(s.groups.size))
         reads = tuple(s.chunk(v, t, shards) for v, t in zip(s.reads, s.ins(), strict=True))
         attention_row_sums(first.instance(shards, reads, (sums,), (n > 0,)))
-    return replace(s, op=passes.then, reads=(*s.reads, sums))
+    return replace(s, op=ops.then, reads=(*s.reads, sums))
 
 
 def _stationary(s: StreamInstance) -> list[int]:

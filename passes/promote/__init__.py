@@ -26,8 +26,9 @@ from wscc.ir.views import View, whole_view
 from wscc.machine.wafer import Die
 from wscc.passes.base import Fact, Pass
 from wscc.passes.promote.boxes import Argument
-from wscc.passes.promote.choose import Choice, Copy, Measured, latest_copy_position, profitable_copies
+from wscc.passes.promote.choose import Choice, Measured, latest_copy_position, profitable_copies
 from wscc.passes.promote.handed_on import handed_on
+from wscc.passes.promote.phases import Copy
 from wscc.passes.promote.spread import spread_pieces
 
 # With arrays of at most so many times the SRAM, a good part of them is in SRAM anyway.
@@ -97,7 +98,10 @@ class _Estimates:
     ) -> tuple[Procedure, Choice]:
         key = id(p), frozenset(bound.items())
         if key not in self._measured:
-            self._measured[key] = p, Measured.of(spread_pieces(p, self.die, bound), self.die)
+            self._measured[key] = (
+                p,
+                Measured.of(spread_pieces(p, self.die, bound), self.die, module.dies_used),
+            )
         _, measured = self._measured[key]
         spread = measured.procedure
         if (key, near) not in self._found:
@@ -139,11 +143,11 @@ def promoted(procedure: Procedure, copies: Sequence[Copy], dies: int) -> Procedu
         buffers.append(Buffer(name, c.box.view.elements, c.argument.dtype))
         far, near = c.box.view, whole_view(name, c.box.view.shape, c.argument.dtype)
         to = _dies(procedure, c, dies)
-        if c.argument.live_in:
+        if c.loads:
             before[latest_copy_position(transfers, c.first)].append(
                 Transfer(channel, to, far, near, source=name)
             )
-        if c.last_write >= 0:
+        if c.stores:
             after[c.last_write].append(Transfer(channel + 1, to, near, far, source=name))
         channel += 2
         for a in c.accesses:

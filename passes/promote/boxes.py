@@ -13,12 +13,19 @@ from wscc.ir.views import View, contiguous_strides, whole_view
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of `elements` local elements; `live_in`: its contents at entry may be read."""
+    """An argument of `elements` local elements, or a local. `live_in`: its contents at entry may be read; `live_out`:
+    those at the end."""
 
     name: str
     elements: int
     dtype: DType
     live_in: bool
+    live_out: bool = True
+
+    @property
+    def bytes(self) -> int:
+        """Its size on a die."""
+        return self.elements * self.dtype.size
 
     @property
     def whole(self) -> View:
@@ -51,7 +58,7 @@ class Boxes:
 
 def boxes(argument: Argument, views: Iterable[View]) -> Boxes:
     """Disjoint boxes such that every view is inside one; the whole argument if there are no smaller ones, or if it must
-    be written to the last byte because it is not live at entry."""
+    be written to the last byte because it is live at the end, but not at entry."""
     distinct = sorted(dict.fromkeys(views), key=lambda v: -v.elements)
     whole = Boxes([Box(argument.whole, whole=True)], dict.fromkeys(distinct, 0))
     disjoint: list[Box] = []
@@ -62,7 +69,8 @@ def boxes(argument: Argument, views: Iterable[View]) -> Boxes:
         holding = (n for n in index.near(first) if disjoint[n].inside(view)) if first else iter(())
         number = next(holding, None)
         if number is None:
-            if not argument.live_in or first is None or not _is_plain(view):
+            filled = argument.live_out and not argument.live_in
+            if filled or first is None or not _is_plain(view):
                 return whole
             rows = _rows(view, first.low)
             if any(_overlap(disjoint[n].view, view) for n in index.near(rows)):

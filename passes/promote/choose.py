@@ -7,10 +7,11 @@ messages at the same port, and positions in the body where copies coincide, are 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
+
+import numpy as np
 
 from wscc.analysis.cost import Rates
 from wscc.analysis.memory.access_cost import CumulativeWork, cumulative_work, statement_costs
@@ -18,51 +19,28 @@ from wscc.analysis.memory.handed import Handed
 from wscc.analysis.memory.likely_ranges import ranges_of_locals, spans_of_use
 from wscc.analysis.memory.live_ranges import LiveRange, handed_ranges
 from wscc.analysis.memory.pack_two_level import names_in_fast
-from wscc.analysis.statement_accesses import Access, accesses_by_buffer
+from wscc.analysis.statement_accesses import Access, accesses_by_buffer, where_of
 from wscc.analysis.transfer_groups import WINDOW
+from wscc.ir.die_arrays import as_array
+from wscc.ir.fabric import Buffer
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
 from wscc.ir.views import View
 from wscc.machine.wafer import Die, Wafer
-from wscc.passes.promote.boxes import Argument, Box, boxes
+from wscc.passes.promote.boxes import Argument
+from wscc.passes.promote.phases import Copy, DieMask, by_box, copies_of_local, split_by_work
 
 # Work hides copies as far as there is any; at least this fraction of their time is counted all the same.
 _MIN_EXPOSED: Final = 0.25
 _NO_TIME: Final = 1e-30
 # A copy that saves less than this fraction of a link's latency is not worth its instructions.
 _WORTH: Final = 0.1
+# The part of the SRAM that may be full: live ranges are longer once messages overlap work.
+_ROOM: Final = 0.9
+# Locals are split where those that do not fit cost at least this part of a procedure's work.
+_MATTERS: Final = 0.01
 # Uses of a box that is only read get a copy each if the work between them hides copies of this part of the SRAM.
 _APART: Final = 0.7
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A copy named `name` of a box of an argument in a local, which serves some accesses to the argument, in order."""
-
-    name: str
-    argument: Argument
-    box: Box
-    accesses: tuple[Access, ...]
-
-    @property
-    def first(self) -> int:
-        """The position of the first access."""
-        return self.accesses[0].position
-
-    @property
-    def last_write(self) -> int:
-        """The last statement that writes the box, or -1."""
-        return max((a.position for a in self.accesses if a.writes), default=-1)
-
-    @property
-    def bytes(self) -> int:
-        """The size of the copy."""
-        return self.box.view.bytes
-
-    @property
-    def times(self) -> int:
-        """The number of transfers: in, out, or both."""
-        return self.argument.live_in + (self.last_write >= 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,58 +57,105 @@ class Measured:
     (position, view, seconds) of `statement_costs`, and the statements between which each buffer is used."""
 
     procedure: Procedure
+    dies: int
     work: CumulativeWork
     by_buffer: dict[str, list[Access]]
     costs: list[tuple[int, View, float]]
     spans: dict[str, tuple[int, int]]
 
     @staticmethod
-    def of(procedure: Procedure, die: Die) -> Measured:
-        """What is known of a procedure on a die."""
+    def of(procedure: Procedure, die: Die, dies: int) -> Measured:
+        """What is known of a procedure on so many dies of a kind."""
         by_buffer = accesses_by_buffer(procedure.body)
         work, costs = cumulative_work(procedure, die), list(statement_costs(procedure, die))
-        return Measured(procedure, work, by_buffer, costs, spans_of_use(procedure, by_buffer))
+        return Measured(procedure, dies, work, by_buffer, costs, spans_of_use(procedure, by_buffer))
+
+    def where(self, a: Access) -> DieMask:
+        """The dies on which a statement makes an access."""
+        where = where_of(self.procedure.body[a.position], self.dies, writes=a.writes)
+        return as_array(where, self.dies).astype(np.bool_)
 
 
 def profitable_copies(
     measured: Measured, arguments: list[Argument], machine: Wafer, handed: Iterable[Handed] = ()
 ) -> Choice:
-    """The copies that save time and fit the fast memory, beside what calls hand on and locals that save more."""
-    procedure, die, rates = measured.procedure, machine.die, Rates.of(machine)
-    total = float(measured.work.seconds[-1])
-    candidates = list(copies(measured.by_buffer, arguments, measured.work, rates.die.hbm(_APART * die.sram)))
-    seconds = {c.name: rates.die.hbm(c.times * c.bytes) for c in candidates}
-    queue = _queue(seconds, total)
-    costs, costs_of_locals = _costs(measured.costs, {a.name for a in arguments})
+    """The copies that save time and fit the fast memory, beside what calls hand on and locals that save more.
 
-    def gain(c: Copy, exposed: float) -> float:
-        saved = sum(costs[a.position, a.view] + queue[c.name] for a in c.accesses)
-        return saved - exposed * (seconds[c.name] + c.times * queue[c.name])
+    Locals that do not fit are then split into the phases of their use, as long as that saves time.
+    """
+    rates = Rates.of(machine)
+    candidates = list(
+        copies(measured.by_buffer, arguments, measured.work, rates.die.hbm(_APART * machine.die.sram))
+    )
+    offer = _Offer(measured, machine, handed, candidates)
+    best, spilled = offer.choice({})
+    parts: dict[str, list[Copy]] = {}
+    # Messages arrive in slots, and go on from there at once.
+    whole = [b for b in measured.procedure.buffers if not b.slot]
+    least = _MATTERS * float(measured.work.seconds[-1])
+    while sum(spilled.values()) > least:
+        more = {b.name: cs for b in whole if b.name in spilled and (cs := _split(measured, b, rates))}
+        if not more:
+            break
+        choice, spilled = offer.choice(parts | more)
+        if choice.lost >= best.lost:
+            break
+        best, parts = choice, parts | more
+    return best
 
-    ranges = [
-        *ranges_of_locals(procedure, measured.spans, costs_of_locals),
-        *handed_ranges(handed, measured.spans, len(procedure.body)),
-    ]
 
-    accessed = {c.name: sum(costs[a.position, a.view] for a in c.accesses) for c in candidates}
+def _split(measured: Measured, local: Buffer, rates: Rates[float]) -> list[Copy]:
+    """Copies of a local in the phases of its use, between which its copies out and in are hidden."""
+    argument = Argument(local.name, local.elements, local.dtype, live_in=False, live_out=False)
+    accesses, apart = measured.by_buffer[local.name], rates.die.hbm(2 * argument.bytes)
+    return list(copies_of_local(argument, accesses, measured.work, apart, measured.where))
 
-    def fitting(exposed: float) -> tuple[Choice, float]:
-        """The choice if this fraction of the time of copies is exposed, and the seconds that the memory's port is then
-        busy."""
-        gains = {c.name: gain(c, exposed) for c in candidates}
-        profitable = [c for c in candidates if gains[c.name] > _WORTH * rates.link.latency]
-        fits = names_in_fast((*ranges, *(_live_range(c, gains[c.name]) for c in profitable)), die.sram)
-        fitted = [c for c in profitable if c.name in fits]
-        spilled = sum(x.cost for x in ranges if x.name not in fits)
-        copied = sum(seconds[c.name] for c in fitted)
-        left = sum(accessed.values()) - sum(accessed[c.name] for c in fitted)
-        return Choice(tuple(fitted), left + spilled + exposed * copied), copied + spilled
 
-    first = _exposed(total, sum(seconds.values()))
-    choice, busy = fitting(first)
-    # Locals that do not fit keep the port busy as well, so that less of the copies is hidden: a second round.
-    second = _exposed(total, busy)
-    return fitting(second)[0] if second > first else choice
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What competes for the fast memory: copies of arguments, locals of a procedure, and what calls hand on."""
+
+    measured: Measured
+    machine: Wafer
+    handed: Iterable[Handed]
+    candidates: list[Copy]
+
+    def choice(self, split: Mapping[str, list[Copy]]) -> tuple[Choice, dict[str, float]]:
+        """The best choice if some locals are offered as these copies, and what the other locals that do not fit
+        cost."""
+        m, rates = self.measured, Rates.of(self.machine)
+        total = float(m.work.seconds[-1])
+        candidates = [*self.candidates, *(c for cs in split.values() for c in cs)]
+        seconds = {c.name: rates.die.hbm(c.times * c.bytes) for c in candidates}
+        queue = _queue(seconds, total)
+        costs, costs_of_locals = _costs(m.costs, {c.argument.name for c in candidates})
+        accessed = {c.name: sum(costs[a.position, a.view] for a in c.accesses) for c in candidates}
+        locals_ = [x for x in ranges_of_locals(m.procedure, m.spans, costs_of_locals) if x.name not in split]
+        ranges = [*locals_, *handed_ranges(self.handed, m.spans, len(m.procedure.body))]
+
+        def gain(c: Copy, exposed: float) -> float:
+            saved = accessed[c.name] + len(c.accesses) * queue[c.name]
+            return saved - exposed * (seconds[c.name] + c.times * queue[c.name])
+
+        def fitting(exposed: float) -> tuple[Choice, dict[str, float], float]:
+            """The choice if this fraction of the time of copies is exposed, the costs of locals that do not fit,
+            and the seconds that the memory's port is then busy."""
+            gains = {c.name: gain(c, exposed) for c in candidates}
+            profitable = [c for c in candidates if gains[c.name] > _WORTH * rates.link.latency]
+            offered = (*ranges, *(_live_range(c, gains[c.name]) for c in profitable))
+            fits = names_in_fast(offered, int(_ROOM * self.machine.die.sram))
+            fitted = [c for c in profitable if c.name in fits]
+            spilled = {x.name: x.cost for x in locals_ if x.cost and x.name not in fits}
+            copied = sum(seconds[c.name] for c in fitted)
+            left = sum(accessed.values()) - sum(accessed[c.name] for c in fitted)
+            busy = copied + sum(spilled.values())
+            return Choice(tuple(fitted), left + busy - (1 - exposed) * copied), spilled, busy
+
+        first = _exposed(total, sum(seconds.values()))
+        choice, spilled, busy = fitting(first)
+        # Locals that do not fit keep the port busy as well, so that less of the copies is hidden: a second round.
+        second = _exposed(total, busy)
+        return fitting(second)[:2] if second > first else (choice, spilled)
 
 
 def _exposed(work: float, busy: float) -> float:
@@ -150,33 +175,18 @@ def _queue(copies: dict[str, float], work: float) -> dict[str, float]:
 
 
 def copies(
-    by_buffer: dict[str, list[Access]], arguments: list[Argument], work: CumulativeWork, apart: float
+    by_buffer: dict[str, list[Access]], arguments: Iterable[Argument], work: CumulativeWork, apart: float
 ) -> Iterator[Copy]:
     """All candidates: a copy for each box, or of a box that is only read, for each cluster of uses that are more than
     `apart` seconds of work from the others."""
     for argument in arguments:
-        accesses = by_buffer.get(argument.name, [])
-        found = boxes(argument, (a.view for a in accesses))
-        inside_of: list[list[Access]] = [[] for _ in found.boxes]
-        for a in accesses:
-            inside_of[found.number_of[a.view]].append(a)
-        for n, (box, inside) in enumerate(zip(found.boxes, inside_of, strict=True)):
-            clusters = _split_by_work(inside, work, apart) if argument.live_in else [inside]
+        for n, box, inside in by_box(argument, by_buffer.get(argument.name, [])):
+            writes = any(a.writes for a in inside)
+            clusters = [inside] if writes or not argument.live_in else split_by_work(inside, work, apart)
             for k, cluster in enumerate(clusters):
-                yield Copy(f"{argument.name}.{n}.{k}", argument, box, tuple(cluster))
-
-
-def _split_by_work(accesses: list[Access], work: CumulativeWork, apart: float) -> Iterator[list[Access]]:
-    """Clusters of accesses with more than `apart` seconds of work between them; one cluster if any of them writes."""
-    if any(a.writes for a in accesses):
-        yield accesses
-        return
-    start = 0
-    for i, (a, b) in enumerate(pairwise(accesses), 1):
-        if work.seconds[b.position] - work.seconds[a.position] > apart:
-            yield accesses[start:i]
-            start = i
-    yield accesses[start:]
+                yield Copy(
+                    f"{argument.name}.{n}.{k}", argument, box, tuple(cluster), argument.live_in, writes
+                )
 
 
 def _costs(

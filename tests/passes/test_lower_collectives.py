@@ -167,6 +167,24 @@ def test_keys_that_come_in_chunks_to_gradients_that_stay(
     assert error < 1e-10, name
 
 
+@pytest.mark.parametrize("moving_out", [True, False])
+def test_what_rows_sum_in_bf16_is_taken_once_for_all_keys(
+    moving_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """<dO, O> of a row does not depend on the keys: with four shards of keys, and a second time for each tile only."""
+    candidates = partition_streams._candidates
+
+    def some(op: Op, *rest: object) -> list[object]:
+        found = candidates(op, *rest)  # type: ignore[arg-type]
+        return [c for c in found if bool(c.out) == moving_out or op.kind != "attention_bwd"]
+
+    monkeypatch.setattr(partition_streams, "_candidates", some)
+    module = lowered(llama({"sp": 4}, Shape(batch=2, calls=2), dtype=DType.BF16))
+    kernels = [s for s in module.procedure("block.bwd").body if isinstance(s, Kernel)]
+    assert sum(k.opcode == "rowdot" for k in kernels) == 1
+    assert sum(k.opcode == "rowmean" for k in kernels) == 4
+
+
 @pytest.mark.parametrize("dies", [RING, CHAIN])
 def test_tatp_transfers_are_one_hop(dies: tuple[int, ...]) -> None:
     """Those of streams, and with `ring` those of reshards."""

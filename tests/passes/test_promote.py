@@ -27,13 +27,14 @@ from wscc.driver.simulate import simulate
 from wscc.ir.fabric import Kernel, Send, Transfer, Wait
 from wscc.ir.module import Module, Procedure
 from wscc.ir.verify import verify
-from wscc.ir.views import View
+from wscc.ir.views import View, sliced
 from wscc.machine.wafer import Die, Wafer
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.promote import Promote, promoted
 from wscc.passes.promote.boxes import Argument, boxes
-from wscc.passes.promote.choose import copies
+from wscc.passes.promote.choose import Measured, copies
+from wscc.passes.promote.phases import copies_of_local
 from wscc.passes.promote.spread import spread_pieces
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
@@ -44,13 +45,21 @@ def argument(name: str) -> Argument:
 
 
 def promoted_at_random(module: Module, rng: Random) -> Module:
-    """The module with copies of random boxes of arguments that share bytes with no other, profitable or not."""
+    """The module with copies of random boxes of arguments that share bytes with no other, and of locals in phases
+    between some of their uses, profitable or not."""
     names = aliases(module)
     procedures = []
     for p in module.procedures:
         free = [argument(n) for n in dict.fromkeys(v.name for v in p.arguments) if n not in names[p.name]]
+        m = Measured.of(p, module.machine.die, module.dies_used)
         # So fast that any work between two uses parts them.
-        candidates = copies(accesses_by_buffer(p.body), free, cumulative_work(p, module.machine.die), 1e30)
+        candidates = [*copies(m.by_buffer, free, m.work, 1e30)]
+        for b in p.buffers:
+            if b.name in m.by_buffer:
+                local = Argument(b.name, b.elements, b.dtype, live_in=False, live_out=False)
+                # A time for each statement, and phases wherever a random one has passed.
+                steps = CumulativeWork(np.arange(len(p.body) + 1.0))
+                candidates += copies_of_local(local, m.by_buffer[b.name], steps, rng.randrange(4), m.where)
         procedures.append(promoted(p, [c for c in candidates if rng.random() < 0.7], module.dies_used))
     return module.with_(procedures=tuple(procedures))
 
@@ -301,3 +310,18 @@ def test_heads_of_a_matrix_lie_in_the_box_of_its_columns() -> None:
         [heads, columns, turned, View("w", 12, (6, 8), (32, 1), DTYPE)],
     )
     assert [(b.view.offset, b.whole) for b in found.boxes] == [(4, False), (12, False)]
+
+
+@pytest.mark.parametrize(("written", "between", "phases"), [(ELEMENTS, 4, 2), (ELEMENTS, 0, 0), (12, 4, 0)])
+def test_a_local_that_is_written_is_split_where_its_uses_are_far_apart(
+    written: int, between: int, phases: int
+) -> None:
+    first = Kernel("copy", (sliced(view("t0"), 0, 0, written),), (sliced(view("in0"), 0, 0, written),))
+    again = Kernel("copy", (view("t1"),), (view("t0"),))
+    (p,) = module_of(2, [first, *[_gemm("t1")] * between, again]).procedures
+    m = Measured.of(p, DIE, 2)
+    local = Argument("t0", ELEMENTS, DTYPE, live_in=False, live_out=False)
+    found = list(copies_of_local(local, m.by_buffer["t0"], m.work, float(m.work.seconds[-1]) / 2, m.where))
+    assert [(c.loads, c.stores) for c in found] == [(False, True), (True, False)][
+        : phases if phases > 1 else 0
+    ]

@@ -55,12 +55,13 @@ def _live_ranges(
     costs = slow_costs(procedure, die) if die is not None else {}
     start_slack: dict[str, int] = {}
     end_slack: dict[str, int] = {}
+    locals_ = {b.name for b in procedure.buffers}
     for c in local_copies(procedure.body):
         slot_uses, source_uses = positions[c.slot], positions[c.source]
         message = c.message
-        if slot_uses[0] == message.post:
+        if slot_uses[0] == message.post and c.shortens(c.slot, locals_):
             start_slack[c.slot] = min(message.received, message.sent, *slot_uses[1:]) - message.post
-        if source_uses[-1] == message.sent:
+        if source_uses[-1] == message.sent and c.shortens(c.source, locals_):
             end_slack[c.source] = message.sent - max(message.post, *source_uses[:-1])
     return tuple(
         LiveRange(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from wscc.analysis.statement_accesses import Message, messages
@@ -12,12 +12,18 @@ from wscc.ir.op import GraphStmt
 
 @dataclass(frozen=True, slots=True)
 class LocalCopy:
-    """A message of each die to itself in a scheduled body: the buffers or arguments that it reads and fills, and the
-    positions of its statements."""
+    """A message of each die to itself in a scheduled body: the buffers or arguments that it reads and fills, what it is
+    said to be for, and the positions of its statements."""
 
     source: str
     slot: str
+    purpose: str
     message: Message
+
+    def shortens(self, buffer: str, locals_: Set[str]) -> bool:
+        """Whether it may be made later, or earlier, so that a local is live for less: between two locals it may for the
+        copy, which it is for, and not for what is copied."""
+        return buffer == self.purpose or not {self.source, self.slot} <= locals_
 
 
 def local_copies(body: Sequence[FabricStmt | GraphStmt]) -> list[LocalCopy]:
@@ -28,5 +34,5 @@ def local_copies(body: Sequence[FabricStmt | GraphStmt]) -> list[LocalCopy]:
         assert isinstance(send, Send)
         assert isinstance(post, Post)
         if send.is_local:
-            copies.append(LocalCopy(send.read.buffer, post.write.buffer, m))
+            copies.append(LocalCopy(send.read.buffer, post.write.buffer, send.source, m))
     return copies
