@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from wscc.backends.simulator.clusters import Cluster
-from wscc.backends.simulator.compose import Composer
+from wscc.backends.simulator.compose import Composer, Wait
 from wscc.backends.simulator.costs import SECOND, Costs
 from wscc.backends.simulator.records import DieUse, Link, LinkUse
 from wscc.ir.streams.profile import UNKNOWN, Origin, Profile
@@ -94,6 +94,9 @@ def account(composer: Composer, profile: Profile) -> Account:
     times_of: Counter[Cluster] = Counter()
     procedure_of: dict[Cluster, str] = {}
     for entry, times in composer.tally.items():
+        if isinstance(entry, Wait):
+            dies[entry.die].idle += times
+            continue
         procedure = entry.variant[0]
         kinds = profile.channels(procedure)
         for die, call in zip(entry.cluster.dies, entry.cluster.calls, strict=True):

@@ -3,8 +3,9 @@
 The *state* of a call is the delay of each of its dies after the first, and the links that earlier messages still hold.
 Dies of a call that neither send to one another nor share a link are simulated separately (`Cluster`), so that their
 states do not mix. Equal code, memory and state take equally long: the result is cached. A loop without messages
-between stages is left once the state at the start of a turn has occurred before: all further turns are repetitions of
-those in between. So are turns of loops with messages between stages, once all stages are back in a state (`periods`).
+between stages is left once the state at the start of a turn is nearly one of before (`turns`): all further turns are
+repetitions of those in between. So are turns of loops with messages between stages, once all stages are back in a state
+(`periods`).
 
 No run is derived from another of the same call by the order of its messages and their slack: entered otherwise, a layer
 has another order on its contended links nearly each time (12 orders among 14 states of GPT-3, 8 among 13 of llama2-7b).
@@ -18,12 +19,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from wscc.backends.simulator.calls import Builder, Places
 from wscc.backends.simulator.clusters import CallNode, Cluster, LoopNode, Node, clusters_of, groups_of, nodes
 from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.periods import Frame, Periods
 from wscc.backends.simulator.records import Hold
+from wscc.backends.simulator.turns import WITHIN, Entered, Turns
 from wscc.backends.simulator.uncollected import uncollected
 from wscc.diagnostics import Code, fail
 from wscc.disjoint_sets import DisjointSets
@@ -56,7 +59,13 @@ class Observer:
     skipped: Callable[[Sequence[int], int, int, int], None]
 
 
-Tally = Counter[Entry]
+class Wait(NamedTuple):
+    """A tick that a die waits for others at the end of a turn that is not simulated."""
+
+    die: int
+
+
+Tally = Counter[Entry | Wait]
 # A call with messages between stages: the procedure, the memories of its arguments, and its node in the step.
 JointCall = tuple[str, Places, CallNode]
 
@@ -64,19 +73,20 @@ JointCall = tuple[str, Places, CallNode]
 @dataclass
 class Composer:
     """Composes the step of a program. `now[die]` is the time at which a die ends the calls composed so far; `tally`
-    counts their entries. With `unrolled` every turn of every loop is simulated. `CompileError` W502 if stages wait for
-    one another."""
+    counts their entries. With `unrolled` every turn of every loop is simulated; `within` is that of `Turns`.
+    `CompileError` W502 if stages wait for one another."""
 
     builder: Builder
     observer: Observer | None = None
     unrolled: bool = False
+    within: int = WITHIN
     now: list[int] = field(init=False)
     tally: Tally = field(default_factory=Counter)
     _clusters: dict[Variant, tuple[Cluster, ...]] = field(default_factory=dict)
     _entries: dict[tuple[Cluster, tuple[int, ...], Held], Entry] = field(default_factory=dict)
     _held: dict[int, Held] = field(default_factory=dict)  # by the die whose messages they are
     _joint: list[tuple[Cluster, Held]] = field(default_factory=list)  # joint calls that may still hold links
-    _periods: Periods[Entry] = field(default_factory=lambda: Periods[Entry]())
+    _periods: Periods[Entry | Wait] = field(default_factory=lambda: Periods[Entry | Wait]())
     _partners: dict[tuple[int, str], frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -128,8 +138,7 @@ class Composer:
             return
         for stack, turns in zip(self._stacks, leap.turns, strict=True):
             stack[0].turn += turns * leap.periods
-        for entry, times in leap.tally.items():
-            self.tally[entry] += times * leap.periods
+        self._multiply(leap.tally, leap.periods)
         self._skip([range(len(self.now))], [leap.ticks], leap.periods)
         self._joint = [(c, _later(held, leap.ticks * leap.periods)) for c, held in self._joint]
 
@@ -194,29 +203,43 @@ class Composer:
     def _repeat(self, stage: int, loop: LoopNode) -> None:
         """Compose a steady loop: turn by turn until a state comes back, then all whole periods at once."""
         classes = self._classes(stage, loop)
-        turn_of_state: dict[tuple[tuple[int, ...], tuple[Held, ...]], int] = {}
-        starts: list[list[int]] = []
-        tallies: list[Tally] = []
-        turn = 0
+        turns, tallies, turn = Turns(self.within), list[Tally](), 0
         while turn < loop.count:
-            firsts = [min(self.now[d] for d in dies) for dies in classes]
-            state = (
-                tuple(self.now[d] - t for dies, t in zip(classes, firsts, strict=True) for d in dies),
-                tuple(self._held_by(dies, t) for dies, t in zip(classes, firsts, strict=True)),
-            )
-            before = turn_of_state.get(state)
-            if before is not None and (periods := (loop.count - turn) // (len(starts) - before)):
-                self._skip(classes, [a - b for a, b in zip(firsts, starts[before], strict=True)], periods)
-                for tally in tallies[before:]:
-                    for entry, times in tally.items():
-                        self.tally[entry] += times * periods
-                turn += periods * (len(starts) - before)
-                turn_of_state.clear()
+            state = tuple(self._entered(dies) for dies in classes)
+            before = turns.back(state, loop.count - turn)
+            if before is not None:
+                period = len(turns.states) - before
+                periods = (loop.count - turn) // period
+                self._multiply(sum(tallies[before:], Counter()), periods)
+                self._wait(classes, turns.states[before], turns.lengths(before, state), periods)
+                self._skip(classes, turns.lengths(before, state), periods)
+                turn += periods * period
+                turns, tallies = Turns(self.within), []
                 continue
-            turn_of_state[state] = len(starts)
-            starts.append(firsts)
+            turns.states.append(state)
             tallies.append(self._turn(stage, loop))
             turn += 1
+
+    def _entered(self, dies: Sequence[int]) -> Entered:
+        times = [self.now[d] for d in dies]
+        return Entered.of(times, self._held_by(dies, min(times)))
+
+    def _multiply(self, tally: Tally, times: int) -> None:
+        for entry, count in tally.items():
+            self.tally[entry] += count * times
+
+    def _wait(
+        self,
+        classes: Sequence[Sequence[int]],
+        before: Sequence[Entered],
+        lengths: Sequence[int],
+        periods: int,
+    ) -> None:
+        """Let dies that need less than a period wait for its end."""
+        for dies, entered, length in zip(classes, before, lengths, strict=True):
+            for die, after in zip(dies, entered.after, strict=True):
+                if ticks := entered.first + after + length - self.now[die]:
+                    self.tally[Wait(die)] += ticks * periods
 
     def _turn(self, stage: int, loop: LoopNode) -> Tally:
         """Compose one turn of a steady loop; returns what it added to the tally."""

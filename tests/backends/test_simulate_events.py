@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from wscc.backends.simulator.calls import ALONE_TREE, Builder, Cargo, DieCall
-from wscc.backends.simulator.compose import Composer
+from wscc.backends.simulator.compose import Composer, Entry
 from wscc.backends.simulator.costs import SECOND, Costs, work_of
 from wscc.backends.simulator.drafts import POST, SEND, WAIT, Part, draft_of
 from wscc.backends.simulator.events import Simulation
@@ -194,6 +194,7 @@ def test_each_call_sends_its_trees_again() -> None:
     builder = Builder(streams, Costs.of(replace(WAFER, rows=2)))
     composed: Counter[tuple[int, int]] = Counter()
     for entry, times in Composer(builder).run().tally.items():
+        assert isinstance(entry, Entry)
         composed.update({link: times * use.bytes for link, use in entry.run.links.items()})
     assert {link: use.bytes for link, use in whole(builder).links.items()} == composed
     assert composed == {(0, 1): 200, (1, 2): 200, (1, 4): 200}

@@ -30,7 +30,7 @@ from typing import Any, Final
 from tests.bench.roof_cases import CASES, RIVALS, Case
 from tests.bench.searched import show_searched
 from wscc.backends.simulator.account import account
-from wscc.backends.simulator.compose import Composer
+from wscc.backends.simulator.compose import Composer, Wait
 from wscc.backends.simulator.drafts import PORT, Draft
 from wscc.backends.simulator.result import Result, result
 from wscc.diagnostics import CompileError
@@ -138,6 +138,8 @@ def _waits(composer: Composer, profile: Profile) -> tuple[Counter[str], Counter[
     hbm: Counter[str] = Counter()
     messages: Counter[str] = Counter()
     for entry, times in composer.tally.items():
+        if isinstance(entry, Wait):
+            continue
         procedure, die = entry.variant[0], entry.cluster.dies[0]
         many = times * len(entry.cluster.dies)
         for op, ticks in _hbm_of(composer, profile, procedure, die, entry.cluster.calls[0].draft):
