@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TypeVar
 
 from wscc.backends.simulator.clusters import Cluster
-from wscc.backends.simulator.compose import Composer, Wait
+from wscc.backends.simulator.compose import Composer, Run, Wait
 from wscc.backends.simulator.costs import SECOND, Costs
 from wscc.backends.simulator.records import DieUse, Link, LinkUse
+from wscc.backends.simulator.scripts import Scripts
 from wscc.ir.streams.profile import UNKNOWN, Origin, Profile
+
+K = TypeVar("K", bound=Hashable)
+# By link: what it carries, and its bytes by (procedure, origin).
+Carried = dict[Link, tuple[LinkUse, dict[tuple[str, Origin], int]]]
 
 
 @dataclass(slots=True)
@@ -91,52 +98,90 @@ def account(composer: Composer, profile: Profile) -> Account:
     end = max(composer.now)
     dies = tuple(DieTotal(idle=end - now) for now in composer.now)
     links: dict[Link, LinkTotal] = defaultdict(LinkTotal)
-    times_of: Counter[Cluster] = Counter()
-    procedure_of: dict[Cluster, str] = {}
+    kinds = _Kinds(profile)
+    times_of: Counter[tuple[Cluster, str]] = Counter()
     for entry, times in composer.tally.items():
         if isinstance(entry, Wait):
             dies[entry.die].idle += times
             continue
         procedure = entry.variant[0]
-        kinds = profile.channels(procedure)
-        for die, call in zip(entry.cluster.dies, entry.cluster.calls, strict=True):
-            total = dies[die]
-            draft, use = call.draft, entry.run.dies[die]
+        for (die, call, use), exposed in zip(entry.dies(), kinds.exposed(procedure, entry.run), strict=True):
+            total, draft = dies[die], call.draft
             total.flops += times * draft.flops
             total.hbm_bytes += times * call.hbm_bytes
             total.ideal += times * draft.ideal_ticks
             total.tiling += times * draft.tile_ticks
             total.hbm += times * (use.busy - draft.ideal_ticks - draft.tile_ticks)
-            _wait(total, use, kinds, times)
-        times_of[entry.cluster] += times
-        procedure_of[entry.cluster] = procedure
-        for link, link_use in entry.run.links.items():
+            _wait(total, use, exposed, times)
+        times_of[entry.cluster, procedure] += times
+        for link, link_use in entry.links():
             links[link].queueing += times * link_use.queueing
             links[link].conflicts += times * link_use.conflicts
             share = link_use.busy / max(1, max(entry.leave))
             if share > links[link].peak:
                 links[link].peak, links[link].peak_call = share, procedure
-    for cluster, times in times_of.items():
-        procedure = procedure_of[cluster]
-        for link, carried in cluster.scripts.traffic.items():
-            _carry(links[link], carried, procedure, profile.channels(procedure), times)
+    for (cluster, procedure), times in times_of.items():
+        for link, (carried, traffic) in kinds.carried(procedure, cluster.scripts).items():
+            _carry(links[cluster.own[link]], carried, traffic, times)
     return Account(builder.costs, end, dies, dict(sorted(links.items())))
 
 
-def _wait(total: DieTotal, use: DieUse, kinds: tuple[Origin, ...], times: int) -> None:
+@dataclass
+class _Kinds:
+    """What runs and scripts count by channel, by what the messages are for: once for all clusters that are alike."""
+
+    profile: Profile
+    _origins: dict[str, tuple[Origin, ...]] = field(default_factory=dict)
+    _exposed: dict[Run, list[dict[str, int]]] = field(default_factory=dict)
+    _carried: dict[Scripts, Carried] = field(default_factory=dict)
+
+    def origins(self, procedure: str) -> tuple[Origin, ...]:
+        if procedure not in self._origins:
+            self._origins[procedure] = self.profile.channels(procedure)
+        return self._origins[procedure]
+
+    def exposed(self, procedure: str, run: Run) -> list[dict[str, int]]:
+        """Ticks by the kind of message, for each die."""
+        if run not in self._exposed:
+            origins = self.origins(procedure)
+            self._exposed[run] = [
+                _sums((origin(origins, channel).kind, ticks) for channel, ticks in use.exposed.items())
+                for use in run.simulation.dies.values()
+            ]
+        return self._exposed[run]
+
+    def carried(self, procedure: str, scripts: Scripts) -> Carried:
+        """What each link carries, and its bytes by (procedure, origin)."""
+        if scripts not in self._carried:
+            origins = self.origins(procedure)
+            self._carried[scripts] = {
+                link: (use, _sums(((procedure, origin(origins, c)), n) for c, n in use.channels.items()))
+                for link, use in scripts.traffic.items()
+            }
+        return self._carried[scripts]
+
+
+def _sums(pairs: Iterable[tuple[K, int]]) -> dict[K, int]:
+    sums: dict[K, int] = {}
+    for key, count in pairs:
+        sums[key] = sums.get(key, 0) + count
+    return sums
+
+
+def _wait(total: DieTotal, use: DieUse, exposed: dict[str, int], times: int) -> None:
     total.delayed += times * use.delayed
     total.bubble += times * use.bubble
     total.idle += times * use.idle
-    for channel, ticks in use.exposed.items():
-        total.exposed[origin(kinds, channel).kind] += times * ticks
+    for kind, ticks in exposed.items():
+        total.exposed[kind] += times * ticks
 
 
-def _carry(total: LinkTotal, use: LinkUse, procedure: str, kinds: tuple[Origin, ...], times: int) -> None:
+def _carry(total: LinkTotal, use: LinkUse, traffic: dict[tuple[str, Origin], int], times: int) -> None:
     total.bytes += times * use.bytes
     total.messages += times * use.messages
     total.busy += times * use.busy
-    for channel, amount in use.channels.items():
-        total.traffic[procedure, origin(kinds, channel)] += times * amount
+    for cause, amount in traffic.items():
+        total.traffic[cause] += times * amount
 
 
 def origin(kinds: tuple[Origin, ...], channel: int) -> Origin:

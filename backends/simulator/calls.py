@@ -47,6 +47,20 @@ class DieCall:
     hbm_bytes: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Ties:
+    """What a call on one die has to do with others: the dies and the numbers of the routes that are `peers` and
+    `routes` of the draft."""
+
+    draft: Draft
+    peers: tuple[int, ...]
+    routes: tuple[int, ...]
+
+    def receivers(self) -> set[int]:
+        """The dies to which messages are sent."""
+        return {self.peers[n] for n in {send.peer for send in self.draft.sends}}
+
+
 @dataclass
 class Builder:
     """Builds the calls of a program's dies; equal calls are one object.
@@ -102,6 +116,12 @@ class Builder:
         if key not in self._calls:
             self._calls[key] = self._build(die, procedure, places)
         return self._calls[key]
+
+    def ties(self, die: int, procedure: str, places: Places) -> Ties:
+        """What the call of a procedure on a die has to do with others."""
+        draft = self._draft(die, procedure, places)
+        peers = tuple(self._die(die, peer) for peer in draft.peers)
+        return Ties(draft, peers, tuple(self.integer(die, route) for route in draft.routes))
 
     def peers(self, die: int, procedure: str) -> set[int]:
         """The dies with which a die exchanges messages in a procedure."""
@@ -159,13 +179,13 @@ class Builder:
         return self.costs.in_hbm(r, place + self.integer(die, r.offset))
 
     def _build(self, die: int, procedure: str, places: Places) -> DieCall:
-        draft = self._draft(die, procedure, places)
-        peers = [self._die(die, peer) for peer in draft.peers]
+        ties = self.ties(die, procedure, places)
+        draft, peers = ties.draft, ties.peers
         across = [self.stages[peer] != self.stages[die] for peer in peers]
         messages = tuple([
             (die if sent else peers[peer], channel, across[peer]) for channel, peer, sent in draft.messages
         ])  # fmt: skip
-        cargos = tuple(self._cargos(die, draft, peers))
+        cargos = tuple(self._cargos(die, ties))
         # A tree reads what it sends once.
         read = {
             cargo.tree if cargo.tree != ALONE_TREE else (ALONE, n): send.hbm_bytes
@@ -241,14 +261,14 @@ class Builder:
             raise fail(ErrorCode.ARTIFACT, f"die {die} is to wait for {time} picoseconds")
         return time * (SECOND // 10**12)
 
-    def _cargos(self, die: int, draft: Draft, peers: Sequence[int]) -> Iterator[Cargo]:
+    def _cargos(self, die: int, ties: Ties) -> Iterator[Cargo]:
         """The messages of all sends; equal ones are one object. The n-th sends of a die on merged routes are of one
         tree: a die sends on all of them each time."""
-        numbers = [self.integer(die, route) for route in draft.routes]
+        numbers, peers = ties.routes, ties.peers
         merged = [self.streams.routes[number].merged for number in numbers]
         counts: Counter[int] = Counter()
         alike: dict[Send, Cargo] = {}
-        for send in draft.sends:
+        for send in ties.draft.sends:
             _, route, amount, _ = send
             alone, cargo = merged[route] == ALONE, alike.get(send)
             if not alone or cargo is None:

@@ -21,11 +21,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from wscc.backends.simulator.calls import Builder, Places
-from wscc.backends.simulator.clusters import CallNode, Cluster, LoopNode, Node, clusters_of, groups_of, nodes
+from wscc.backends.simulator.calls import Builder, DieCall, Places
+from wscc.backends.simulator.clusters import Cluster, Clusters, groups_of
 from wscc.backends.simulator.events import Simulation
 from wscc.backends.simulator.periods import Frame, Periods
-from wscc.backends.simulator.records import Hold
+from wscc.backends.simulator.records import DieUse, Hold, Link, LinkUse
+from wscc.backends.simulator.scripts import Scripts
+from wscc.backends.simulator.step_nodes import CallNode, LoopNode, Node, nodes
 from wscc.backends.simulator.turns import WITHIN, Entered, Turns
 from wscc.backends.simulator.uncollected import uncollected
 from wscc.diagnostics import Code, fail
@@ -37,17 +39,38 @@ Held = tuple[Hold, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    """A cluster simulated from one state: the times at which its dies leave, and (by sender) the links that are held
+class Run:
+    """A script simulated from one state: the times at which its dies leave, and (by sender) the links that are held
     after the first has left, all counted from the time at which the first enters. `holds` are all of a joint call."""
+
+    leave: tuple[int, ...]
+    held: tuple[tuple[int, Held], ...]
+    holds: Held
+    simulation: Simulation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A cluster entered in one state. `run` is that of its script, of which the rest has the cluster's own names."""
 
     variant: Variant
     cluster: Cluster
     state: tuple[int, ...]
-    leave: tuple[int, ...]
     held: tuple[tuple[int, Held], ...]
     holds: Held
-    run: Simulation
+    run: Run
+
+    @property
+    def leave(self) -> tuple[int, ...]:
+        return self.run.leave
+
+    def dies(self) -> Iterator[tuple[int, DieCall, DieUse]]:
+        """Each die with its call and its use."""
+        return zip(self.cluster.dies, self.cluster.calls, self.run.simulation.dies.values(), strict=True)
+
+    def links(self) -> Iterator[tuple[Link, LinkUse]]:
+        """The uses of the links that carry a message or are held by an earlier one."""
+        return ((self.cluster.own[link], use) for link, use in self.run.simulation.links.items())
 
 
 @dataclass(slots=True)
@@ -83,6 +106,7 @@ class Composer:
     now: list[int] = field(init=False)
     tally: Tally = field(default_factory=Counter)
     _clusters: dict[Variant, tuple[Cluster, ...]] = field(default_factory=dict)
+    _runs: dict[tuple[Scripts, tuple[int, ...], Held, bool], Run] = field(default_factory=dict)
     _entries: dict[tuple[Cluster, tuple[int, ...], Held], Entry] = field(default_factory=dict)
     _held: dict[int, Held] = field(default_factory=dict)  # by the die whose messages they are
     _joint: list[tuple[Cluster, Held]] = field(default_factory=list)  # joint calls that may still hold links
@@ -92,13 +116,14 @@ class Composer:
     def __post_init__(self) -> None:
         self.now = [0] * len(self.builder.stages)
         self._stations = dict(enumerate(self.builder.streams.dies))
+        self._alike = Clusters(self.builder)
         count = 1 + max(self.builder.stages)
         self._stacks: list[list[Frame]] = [[] for _ in range(count)]
         self._dies = [[d for d, s in enumerate(self.builder.stages) if s == n] for n in range(count)]
 
     @property
     def simulated(self) -> int:
-        return len(self._entries)
+        return len(self._runs)
 
     def run(self) -> Composer:
         """Compose the whole step."""
@@ -280,7 +305,7 @@ class Composer:
                 held += self._held_elsewhere(cluster, begin)
             entry = self._entries.get((cluster, state, held))
             if entry is None:
-                entry = self._entries[cluster, state, held] = self._simulated(variant, cluster, state, held)
+                entry = self._entries[cluster, state, held] = self._entry(variant, cluster, state, held)
             self.tally[entry] += 1
             if self.observer:
                 self.observer.called(entry, begin)
@@ -321,24 +346,31 @@ class Composer:
     def _clusters_of(self, variant: Variant) -> tuple[Cluster, ...]:
         if variant not in self._clusters:
             procedure, places = variant
-            calls = {
-                die: self.builder.call(die, procedure, where) for s, where in places for die in self._dies[s]
-            }
-            self._clusters[variant] = clusters_of(calls)
+            where = {die: args for s, args in places for die in self._dies[s]}
+            self._clusters[variant] = self._alike.of(procedure, where)
         return self._clusters[variant]
 
-    def _simulated(self, variant: Variant, cluster: Cluster, state: tuple[int, ...], held: Held) -> Entry:
-        enter = dict(zip(cluster.dies, state, strict=True))
-        run = Simulation(self.builder.costs, self._stations, cluster.scripts, enter, held).run()
-        leave = tuple(run.leave[d] for d in cluster.dies)
+    def _entry(self, variant: Variant, cluster: Cluster, state: tuple[int, ...], held: Held) -> Entry:
+        """The entry of a cluster in a state; alike clusters have their runs in common."""
+        is_joint = len(variant[1]) > 1
+        key = cluster.scripts, state, cluster.there(held), is_joint
+        run = self._runs.get(key)
+        if run is None:
+            run = self._runs[key] = self._run(*key)
+        late = tuple((cluster.dies[n], cluster.here(holds)) for n, holds in run.held)
+        return Entry(variant, cluster, state, late, cluster.here(run.holds), run)
+
+    def _run(self, scripts: Scripts, state: tuple[int, ...], held: Held, is_joint: bool) -> Run:
+        enter = dict(zip(scripts.dies, state, strict=True))
+        run = Simulation(self.builder.costs, self._stations, scripts, enter, held).run()
+        leave = tuple(run.leave[d] for d in scripts.dies)
+        numbers = {die: n for n, die in enumerate(scripts.dies)}
         late: dict[int, list[Hold]] = {}
         for hold, die in run.holds(after=min(leave)):
-            late.setdefault(die, []).append(hold)
-        holds = tuple(h for h, _ in run.holds()) if len(variant[1]) > 1 else ()
-        run.uses.clear()  # entries are kept by the hundred
-        return Entry(
-            variant, cluster, state, leave, tuple((d, tuple(h)) for d, h in late.items()), holds, run
-        )
+            late.setdefault(numbers[die], []).append(hold)
+        holds = tuple(h for h, _ in run.holds()) if is_joint else ()
+        run.uses.clear()  # runs are kept by the hundred
+        return Run(leave, tuple((n, tuple(h)) for n, h in late.items()), holds, run)
 
 
 def _later(held: Iterable[Hold], ticks: int) -> Held:

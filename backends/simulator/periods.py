@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from wscc.backends.simulator.clusters import LoopNode
+from wscc.backends.simulator.step_nodes import LoopNode
 
 E = TypeVar("E", bound=Hashable)
 

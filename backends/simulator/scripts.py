@@ -89,7 +89,7 @@ def _crossing(legs: Sequence[Leg]) -> Crossing | None:
     return legs[0].links[0], ticks.hold, ticks.span, ticks.latency
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scripts:
     """The scripts of some dies and their messages; `plain` is by message."""
 

@@ -72,6 +72,8 @@ class Trace:
     def _recorded(self, entry: Entry) -> Iterator[Slice]:
         procedure, cluster = entry.variant[0], entry.cluster
         kinds = self.profile.channels(procedure)
+        run = entry.run.simulation
+        here = dict(zip(run.scripts.dies, cluster.dies, strict=True))
         names = {
             die: self.profile.instructions(self.builder.streams.roles[die], self.builder.code(die, procedure))
             for die in cluster.dies
@@ -81,13 +83,12 @@ class Trace:
 
         def on_step(die: int, position: int, begin: int, end: int) -> None:
             if end > begin:
-                word = "wait " if codes[die][position].opcode == "wait" else ""
-                events.append((die, begin, end, word + self._name(names[die][position])))
+                word = "wait " if codes[here[die]][position].opcode == "wait" else ""
+                events.append((here[die], begin, end, word + self._name(names[here[die]][position])))
 
         def on_link(link: Link, channel: int, begin: int, end: int) -> None:
-            events.append((link, begin, end, self._name(origin(kinds, channel))))
+            events.append((cluster.own[link], begin, end, self._name(origin(kinds, channel))))
 
-        run = entry.run
         Simulation(run.costs, run.stations, run.scripts, run.enter, run.held, on_step, on_link).run()
         for die, begin, end in zip(cluster.dies, entry.state, entry.leave, strict=True):
             if end > begin:
@@ -103,7 +104,7 @@ class Trace:
             yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
         for die, physical in enumerate(self.builder.streams.dies):
             yield self._thread(DIES, die, self._place(physical))
-        for link in sorted({s for _, e in self._called for s in e.run.links}):
+        for link in sorted({s for _, e in self._called for s, _ in e.links()}):
             yield self._thread(LINKS, self._number(link), " to ".join(map(self._place, link)))
 
     def _thread(self, pid: int, tid: int, name: str) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from tests.support.whole_step import SAMPLES, builder, compiled, on
 from wscc.backends.artifact.files import write_artifact
 from wscc.backends.artifact.load import load_artifact
 from wscc.backends.simulator.account import Account, account
-from wscc.backends.simulator.clusters import LoopNode, nodes
+from wscc.backends.simulator.clusters import Clusters
 from wscc.backends.simulator.compose import Composer, Observer
+from wscc.backends.simulator.step_nodes import LoopNode, nodes
 from wscc.backends.simulator.whole import whole
 from wscc.cli import main
 from wscc.driver.simulate import simulate
@@ -74,6 +75,21 @@ def test_turns_that_are_nearly_alike_are_left_early_and_take_as_long() -> None:
     for die in found.dies:
         waited = die.bubble + die.idle + sum(die.exposed.values())
         assert die.busy + waited == found.end
+
+
+@program
+def test_dies_that_are_alike_are_simulated_once_and_counted_each(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = compiled(*PROGRAMS[name])
+    assert sample[0].profile is not None
+    shared = Composer(builder(sample)).run()
+    found = account(shared, sample[0].profile)
+    monkeypatch.setattr(Clusters, "_shape", lambda *_: object())
+    alone = Composer(builder(sample)).run()
+    expected = account(alone, sample[0].profile)
+    assert (shared.now, found.dies, found.links) == (alone.now, expected.dies, expected.links)
+    assert shared.simulated < alone.simulated
 
 
 @pytest.mark.parametrize("kind", LINK_MODELS)

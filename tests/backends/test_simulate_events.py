@@ -195,7 +195,7 @@ def test_each_call_sends_its_trees_again() -> None:
     composed: Counter[tuple[int, int]] = Counter()
     for entry, times in Composer(builder).run().tally.items():
         assert isinstance(entry, Entry)
-        composed.update({link: times * use.bytes for link, use in entry.run.links.items()})
+        composed.update({link: times * use.bytes for link, use in entry.links()})
     assert {link: use.bytes for link, use in whole(builder).links.items()} == composed
     assert composed == {(0, 1): 200, (1, 2): 200, (1, 4): 200}
 

@@ -145,7 +145,7 @@ def _waits(composer: Composer, profile: Profile) -> tuple[Counter[str], Counter[
         for op, ticks in _hbm_of(composer, profile, procedure, die, entry.cluster.calls[0].draft):
             hbm[f"{procedure}/{op}"] += many * ticks
         channels = profile.channels(procedure)
-        for channel, ticks in entry.run.dies[die].exposed.items():
+        for channel, ticks in next(entry.dies())[2].exposed.items():
             messages[f"{procedure}/{channels[channel].op}"] += many * ticks
     return hbm, messages
 
