@@ -52,12 +52,14 @@ class Partition(Pass):
     def run(self, module: Module) -> Module:
         return self.run_with(module, _choose)
 
+    @staticmethod
+    def check(module: Module) -> None:
+        """Fail with W201 where some degree divides nothing, which is known before any factor is chosen."""
+        _checked(module)
+
     def run_with(self, module: Module, choose: Chooser) -> Module:
         """The module partitioned by the choices of `choose` in place of those of the search."""
-        chain = build_chain(module)
-        split = seeds(module, chain)
-        _refuse_indivisible(module, chain)
-        check_experts(module, chain)
+        chain, split = _checked(module)
         inside = {a: n for a, n in module.sizes.items() if a not in stage_axes(module.sizes)}
         prices = Prices.of(module.machine, module.train.compute.size)
         search = Search(chain, inside, split, prices, module.train.zero)
@@ -67,6 +69,15 @@ class Partition(Pass):
         if not self.stream:
             return sharded
         return with_zigzag_order(sharded.with_(procedures=tuple(map(fuse_streams, sharded.procedures))))
+
+
+def _checked(module: Module) -> tuple[Chain, dict[str, dict[str, int]]]:
+    """The chain of a module with what splits its inputs, if each degree divides something. Fails with W201."""
+    chain = build_chain(module)
+    split = seeds(module, chain)
+    _refuse_indivisible(module, chain)
+    check_experts(module, chain)
+    return chain, split
 
 
 def _nested(choice: dict[str, str]) -> Assignment:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from wscc.analysis.memory.array_layout import peak_array_bytes
+from wscc.driver.compile import compile_file
 from wscc.files import read_source
 from wscc.frontend.overrides import Overrides
 from wscc.frontend.parse import parse
+from wscc.ir.array import Kind
 from wscc.ir.op import Op
 from wscc.passes.differentiate import Differentiate
 from wscc.search.candidates import Compiled, Problem, compiled, estimated, simulated
@@ -15,6 +18,7 @@ from wscc.search.space import plan_of
 from wscc.search.statement_times import StatementTimes
 from wscc.strategy import mesh_axes
 
+GPT_TINY = "samples/gpt-tiny.wsl"
 # Of samples/llama2-7b.wsl: layers, width, that of its feed-forward part, vocabulary, and tokens of a sequence.
 LAYERS, D, FFN, VOCAB, SEQ = 32, 4096, 11008, 32000, 4096
 HEADS, WIDTH, PEAK = 32, 128, 1.8e15
@@ -47,7 +51,7 @@ def test_attention_of_whole_tiles_is_estimated_at_the_peak(tp: int, tatp: int) -
     assert seconds == pytest.approx(2 * 2 * scores * WIDTH / PEAK)
 
 
-TINY = Problem(parse(read_source("samples/gpt-tiny.wsl")), Overrides(("wafer.mesh=2x2",), parallel="auto"))
+TINY = Problem(parse(read_source(GPT_TINY)), Overrides(("wafer.mesh=2x2",), parallel="auto"))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,7 @@ def test_work_that_outgrows_the_sram_is_estimated_to_take_longer_for_a_token() -
 def test_each_turn_passes_over_an_operand_that_finds_no_room() -> None:
     """A weight gradient in 4 turns, each of which needs all of an operand of 1 MB or more, in an SRAM of less."""
     sets = ("model.d=1024", "model.seq=1024", "wafer.mesh=1x4", "wafer.die.sram=900 kB")
-    problem = Problem(parse(read_source("samples/gpt-tiny.wsl")), Overrides(sets, parallel="auto"))
+    problem = Problem(parse(read_source(GPT_TINY)), Overrides(sets, parallel="auto"))
     module = problem.sharded(plan_of(mesh_axes({"tatp": 4}), ["4", "none", "0", "1"]))
     times, backward = StatementTimes.of(module), module.procedure("block.bwd")
     passes = []
@@ -92,3 +96,33 @@ def test_each_turn_passes_over_an_operand_that_finds_no_room() -> None:
             passes.append(task.direct / times.rates.die.hbm(amount))
     assert passes
     assert min(passes) >= 4
+
+
+@pytest.mark.parametrize(
+    ("pp", "microbatch", "interleave"), [(3, "1", "1"), (2, "1", "3"), (3, "8", "2"), (4, "1", "2")]
+)
+def test_stages_wait_for_each_other_as_in_the_program(pp: int, microbatch: str, interleave: str) -> None:
+    """With work that takes all of the time; interleaved chunks wait for longer than they save at the ends."""
+    sets = ("wafer.mesh=1x4", "train.batch=48", "model.layers=12", "wafer.die.peak=100 GFLOP/s")
+    problem = Problem(parse(read_source(GPT_TINY)), Overrides(sets, parallel="auto"))
+    plan = plan_of(mesh_axes({"pp": pp}), [microbatch, "selective", "0", interleave])
+    program = compiled(problem, plan)
+    assert isinstance(program, Compiled)
+    assert estimated(problem, plan) == pytest.approx(simulated(problem, program).step_seconds, rel=0.01)
+
+
+@pytest.mark.parametrize(("spare", "copies"), [(8_000, False), (10**7, True)])
+def test_compute_copies_are_estimated_where_the_program_has_them(spare: int, copies: bool) -> None:
+    """Beside all arrays and copies, locals need more than 8 kB and less than 10 MB."""
+    plan = plan_of(mesh_axes({"tp": 2}), ["2", "none", "0", "1"])
+    arrays = peak_array_bytes(_mixed(10**9).sharded(plan))
+    problem = _mixed(arrays + spare - 10**6)
+    program = compile_file(GPT_TINY, problem.settled(plan))
+    assert (program.report["weights_converted"] == "once a step") == copies
+    assert any(a.kind is Kind.COMPUTE_COPY for a in problem.sharded(plan).arrays) == copies
+
+
+def _mixed(hbm: int) -> Problem:
+    """Weights in f32 that are multiplied in bf16, on dies of 1 MB of SRAM and so many bytes of HBM."""
+    sets = ("wafer.mesh=1x2", "wafer.die.sram=1 MB", f"wafer.die.hbm={hbm} B", "train.dtype.compute=bf16")
+    return Problem(parse(read_source(GPT_TINY)), Overrides(sets, parallel="auto"))

@@ -97,15 +97,20 @@ class _Search:
             self.measure(1)
             exploration.enough = self.result.seconds
         exploration.trust = TRUST
+        exploration.begin()
+        self._take(given)
+        if budget > self.result.compiled + 1:
+            self.measure(self.result.compiled + 1)
+            exploration.enough = self.result.seconds
         self._go_on(given)
         if budget > 1:
             self.measure(budget)
         if exploration.ruled_out < self.result.seconds < inf:
             exploration.enough, exploration.trust = self.result.seconds, inf
+            exploration.begin()
             self._go_on(given)
 
     def _go_on(self, given: Plan | None) -> None:
-        self.exploration.begin()
         self.exploration.go_on()
         self._take(given)
 

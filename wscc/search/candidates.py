@@ -29,13 +29,17 @@ from wscc.machine.wafer import Wafer
 from wscc.passes.base import Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.differentiate import Differentiate
+from wscc.passes.hoist_casts import HoistCasts
 from wscc.passes.place import Place
 from wscc.search.estimate import estimate
+from wscc.search.needed import needed_bytes
 from wscc.search.pins import pins_of
 from wscc.search.space import CHOICES, ONE_DIE, Pins, Plan, Strategy, plan_of, replicas_of, spell, stages_of
 from wscc.strategy import dies_of, mesh_axes
 
 LEVEL = 2
+# Rounds of micro-batches in which a pipeline of interleaved chunks is full, and one more.
+_FULL = (2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +165,10 @@ class Problem:
     def _batch(self) -> int:
         return resolve(self.file, replace(self.overrides, parallel=spell(ONE_DIE))).config.batch
 
-    def differentiated(self, plan: Plan) -> Module:
-        """The training step under a plan, of few micro-batches: those that fill the pipeline, and two if there are.
-        Plans with the same replicas and settings share all but the axes. Raises `CompileError`."""
-        few = min(self.microbatches(plan), max(2, stages_of(plan.strategy)))
+    def differentiated(self, plan: Plan, rounds: int = 1) -> Module:
+        """The training step under a plan, of few micro-batches: those that fill the pipeline so often, and two if there
+        are. Plans with the same replicas and settings share all but the axes. Raises `CompileError`."""
+        few = min(self.microbatches(plan), max(2, rounds * stages_of(plan.strategy)))
         batch = few * dies_of(replicas_of(plan.strategy)) * int(plan["microbatch"])
         shared = Plan(replicas_of(plan.strategy), (*plan.settings, ("batch", str(batch or self._batch))))
         if shared not in self._differentiated:
@@ -175,11 +179,13 @@ class Problem:
     def _differentiated(self) -> dict[Plan, Module]:
         return {}
 
-    def sharded(self, plan: Plan, last: type[Pass] | None = None) -> Module:
+    def sharded(self, plan: Plan, last: type[Pass] | None = None, rounds: int = 1) -> Module:
         """The sharded module of a plan, of few micro-batches; behind the pass `last`. Raises `CompileError`."""
-        module = self.differentiated(plan)
+        module = self.differentiated(plan, rounds)
         for p in (self.sharding.until(last) if last else self.sharding).passes:
-            module = p.run(module)
+            made = p.run(module)
+            if p.name != HoistCasts.name or needed_bytes(made) <= capacity(module.machine):
+                module = made  # without compute copies where the program will not fit with them, as `Pipeline` has it
         return module
 
     @cached_property
@@ -190,11 +196,13 @@ class Problem:
 
 def estimated(problem: Problem, plan: Plan) -> float | Refused:
     """The estimate of the seconds of a step, from the sharded module."""
+    rounds = (1,) if plan["interleave"] == "1" else _FULL
     try:
-        module = problem.sharded(plan)
+        modules = [problem.sharded(plan, rounds=n) for n in rounds]
     except CompileError as error:
         return refused(error)
-    return too_large(module.machine, peak_array_bytes(module)) or estimate(module, problem.microbatches(plan))
+    needed = max(map(peak_array_bytes, modules))
+    return too_large(modules[0].machine, needed) or estimate(modules, problem.microbatches(plan))
 
 
 def compiled(problem: Problem, plan: Plan) -> Compiled | Refused:
@@ -224,11 +232,15 @@ def simulated(problem: Problem, program: Compiled) -> Figures:
 
 def too_large(wafer: Wafer, needed: int) -> Refused | None:
     """The refusal of a plan whose stored arrays alone need more than the capacity of a die, in bytes."""
-    capacity = wafer.die.sram + wafer.die.hbm
-    if needed <= capacity:
+    if needed <= capacity(wafer):
         return None
-    message = f"what rests on each die needs {format_bytes(needed)} of {format_bytes(capacity)}"
+    message = f"what rests on each die needs {format_bytes(needed)} of {format_bytes(capacity(wafer))}"
     return Refused(Code.OUT_OF_MEMORY, message, needed)
+
+
+def capacity(wafer: Wafer) -> int:
+    """The bytes of the memory of a die."""
+    return wafer.die.sram + wafer.die.hbm
 
 
 def refused(error: CompileError) -> Refused:

@@ -16,6 +16,8 @@ from wscc.diagnostics import Code, CompileError, fail
 from wscc.driver.proposals import proposing
 from wscc.machine.topology import mesh_topology
 from wscc.passes.differentiate import Differentiate
+from wscc.passes.pad import Pad
+from wscc.passes.partition import Partition
 from wscc.passes.stages import Stages
 from wscc.search.candidates import Problem, Refused, refused, too_large
 from wscc.search.closed_forms import Bound, ClosedForms
@@ -178,7 +180,10 @@ class Space:
             return None  # a layer for each stage
         plan = plan_of(alone, [microbatch or values[0][-1], *(v[0] for v in values[1:])])
         try:
-            self.problem.sharded(plan, last=Stages)
+            if stages_of(alone) > 1:
+                self.problem.sharded(plan, last=Stages)
+            else:
+                Partition.check(self.problem.sharded(plan, last=Pad))
         except CompileError as error:
             why = refused(error)
             return why if why.code is Code.DEGREE else None

@@ -6,11 +6,13 @@ begin when the die has come to the group before them, but gathers that nothing p
 needs, which `spread_messages` spreads. What a statement takes is told by `wscc.search.statement_times`.
 
 A step is the slowest stage times the micro-batches, the other stages once, which fills and empties the pipeline, and
-what is done once a step. Left out are queues between axes, routes and damage, and that calls overlap each other.
+what is done once a step; with interleaved chunks, stages also wait for each other where they meet
+(`wscc.search.meetings`). Left out are queues between axes, routes and damage, and that calls overlap each other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +20,7 @@ from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.step import calls
+from wscc.search.meetings import step_with_meetings
 from wscc.search.statement_times import StatementTimes, Task
 
 Statement = Op | Reshard
@@ -25,11 +28,19 @@ Statement = Op | Reshard
 _AHEAD: Final = 1.5
 
 
-def estimate(sharded: Module, microbatches: int) -> float:
-    """The seconds of a step of so many micro-batches, of which the module has some."""
-    times_of = StatementTimes.of(sharded)
-    seconds = {p.name: _procedure(p, times_of) for p in sharded.procedures}
-    of_tokens = _of_tokens(sharded)
+def estimate(sharded: Sequence[Module], microbatches: int) -> float:
+    """The seconds of a step of so many micro-batches, from modules with fewer: one, or for interleaved chunks two with
+    different numbers, which tell what each more adds to a pipeline that is full."""
+    if len(sharded) == 1:
+        return _plain(sharded[0], microbatches)
+    counts = [module.train.microbatches for module in sharded]
+    steps = [step_with_meetings(module, _seconds(module)) for module in sharded]
+    more = (steps[1] - steps[0]) / (counts[1] - counts[0]) if counts[1] > counts[0] else 0.0
+    return steps[0] + (microbatches - counts[0]) * more
+
+
+def _plain(sharded: Module, microbatches: int) -> float:
+    seconds, of_tokens = _seconds(sharded), _of_tokens(sharded)
     once, each = [], []
     for step in sharded.steps():
         parts = [0.0, 0.0]
@@ -37,8 +48,13 @@ def estimate(sharded: Module, microbatches: int) -> float:
             parts[not of_tokens.isdisjoint(r.array for r in call.args)] += times * seconds[call.procedure]
         once.append(parts[0])
         each.append(parts[1] / sharded.train.microbatches)
-    filling = (sum(each) - max(each)) / sharded.train.interleave
-    return max(once) + microbatches * max(each) + filling
+    return max(once) + microbatches * max(each) + sum(each) - max(each)
+
+
+def _seconds(sharded: Module) -> dict[str, float]:
+    """The seconds of a call of each procedure."""
+    times_of = StatementTimes.of(sharded)
+    return {p.name: _procedure(p, times_of) for p in sharded.procedures}
 
 
 def _of_tokens(module: Module) -> frozenset[str]:

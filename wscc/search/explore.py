@@ -77,7 +77,9 @@ class Exploration:
         self._look_around()
 
     def go_on(self) -> None:
-        """Estimate some plans of all other kinds, then what is near the best."""
+        """Estimate some plans of all other kinds, then what is near the best of those: all else near it was looked
+        around, or brought too little."""
+        self._around.update(self.seconds)
         self._start(set(self._kinds))
         self._look_around()
 

@@ -19,6 +19,7 @@ from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.passes.lower_collectives.reshards import axis_groups
 from wscc.passes.lower_collectives.slices import slices
 from wscc.passes.lower_collectives.stream_instance import StreamInstance
+from wscc.search.needed import local_bytes
 
 # Temporaries of an op take at most one part in so many of the SRAM, as `lower_collectives` has it.
 TEMPORARIES: Final = 8
@@ -56,7 +57,7 @@ class Slicing:
 
     def local(self, v: Value) -> int:
         """The bytes of the part of a value that a die has."""
-        return prod(v.type.local_shape(self.module.sizes)) * v.type.dtype.size
+        return local_bytes(self.module, v)
 
     def turns(self, op: Op) -> int:
         """The turns of a stream; 1 if the op is none."""

@@ -11,7 +11,6 @@ Rates are those of the wafer (`wscc.analysis.cost`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from math import prod
 from typing import Final
 
@@ -24,6 +23,7 @@ from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.step import calls
 from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms
+from wscc.search.needed import local_bytes, most_local
 from wscc.search.nominal import nominal
 from wscc.search.slicing import Slicing
 from wscc.search.traffic import Room, traffic
@@ -86,22 +86,8 @@ class StatementTimes:
         if peak_array_bytes(sharded) > _COPIED * sram:
             times.far = _not_handed(sharded)
         elif rates.die.has_hbm:
-            times.far = _behind(sharded, max(map(times.most_local, sharded.procedures), default=0))
+            times.far = _behind(sharded, most_local(sharded))
         return times
-
-    def most_local(self, p: Procedure) -> int:
-        """The most bytes of locals of a procedure that live at once."""
-        arguments = {v.name for v in p.arguments}
-        spans: dict[str, tuple[Value, int, int]] = {}
-        for i, s in enumerate(p.statements):
-            for v in (*s.operands, *s.results):
-                if v.name not in arguments:
-                    spans[v.name] = v, spans.get(v.name, (v, i, i))[1], i
-        change = [0] * (len(p.statements) + 1)
-        for v, first, last in spans.values():
-            change[first] += self._local(v)
-            change[last + 1] -= self._local(v)
-        return max(accumulate(change), default=0)
 
     def tasks(self, p: Procedure) -> list[Task]:
         """What each statement of a procedure takes."""
@@ -180,7 +166,7 @@ class StatementTimes:
         ]
 
     def _local(self, v: Value) -> int:
-        return prod(v.type.local_shape(self.module.sizes)) * v.type.dtype.size
+        return local_bytes(self.module, v)
 
     # -- links ------------------------------------------------------------------------------------------
 
@@ -244,7 +230,7 @@ def _not_handed(module: Module) -> dict[str, dict[str, float]]:
     for call, _ in calls(module.step):
         p = module.procedure(call.procedure)
         for v, ref in zip(p.arguments, call.args, strict=True):
-            if arrays[ref.array].kind is Kind.CARRIED and _bytes(v, module) <= most:
+            if arrays[ref.array].kind is Kind.CARRIED and local_bytes(module, v) <= most:
                 found[p.name].pop(v.name, None)
     return found
 
@@ -262,7 +248,3 @@ def _behind(module: Module, scratch: int) -> dict[str, dict[str, float]]:
             if share[ref.array]:
                 found[p.name][v.name] = max(share[ref.array], found[p.name].get(v.name, 0.0))
     return found
-
-
-def _bytes(v: Value, module: Module) -> int:
-    return prod(v.type.local_shape(module.sizes)) * v.type.dtype.size
