@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.kinds import NAMES, drawn
+from tests.fuzz.kinds import NAMES, Drawn, drawn
 from tests.fuzz.narrow_buffers import with_narrow_buffers
 from tests.fuzz.narrowings import narrowings
 from tests.fuzz.verdicts import MISTAKES, Mistake, Program, artifact, check, narrowed, passes, roundings_in
@@ -36,6 +36,13 @@ RIGHT = [
 @pytest.mark.parametrize("program", RIGHT, ids=str)
 def test_right_programs_pass_in_any_types(program: Program, tmp_path: Path) -> None:
     verdict = check(artifact(program, tmp_path), steps=2, checked=True)
+    assert verdict.ok, verdict
+
+
+def test_a_right_program_with_an_absurd_learning_rate_passes() -> None:
+    """Its logits are 1e13, and its loss falls again: nothing overflows on one device, so nothing does in its draws."""
+    program = Drawn("graphs", "tatp=2", ("bf16", "bf16", "bf16"), ("train.optimizer=sgd(lr = 1e4)",))
+    verdict = check(program.artifact(), steps=4, checked=True)
     assert verdict.ok, verdict
 
 

@@ -40,3 +40,18 @@ def test_first_order_says_how_far_draws_of_the_loss_are(tmp_path: Path) -> None:
     assert len(set(draws)) == 16
     found = np.sqrt(np.square(np.array(draws) - exact.loss).mean())
     assert 0.5 < found / exact.loss_deviation < 3
+
+
+def test_what_is_selected_is_compared_with_itself(tmp_path: Path) -> None:
+    """The maximum of a row is one of its elements: moved by itself, exponentials of logits of 1e13 overflow."""
+    path = tmp_path / "m.wsl"
+    path.write_text(Program("llama", "dp = 1", "bf16", "f32", "f32").text)
+    module = load(str(path))
+    weights = initial_parameters(module, 0)
+    weights["head"] = weights["head"] * np.float32(1e13)
+    inputs = Batches(inputs_of(module), 0).batch(0)
+    exact = evaluate(module, weights, inputs, DType.F64)
+    for i in range(4):
+        drawn = evaluate(module, weights, inputs, None, Noise.of(module, i))
+        assert drawn.loss == pytest.approx(exact.loss, rel=0.05)
+        assert np.isfinite(drawn.norm)

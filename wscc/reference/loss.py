@@ -22,6 +22,10 @@ def _real_columns(op: Op, x: Array) -> int:
     return int(op.attr("limit")) or x.shape[-1]
 
 
+def _rowmax(op: Op, xs: Sequence[Array]) -> list[Array]:
+    return [xs[0][..., : _real_columns(op, xs[0])].max(-1)]
+
+
 def _rowmax_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]) -> list[Array]:
     """The gradient of a row's maximum goes to the first of its largest elements."""
     grad = np.zeros_like(xs[0])
@@ -95,11 +99,11 @@ def _mean_vjp(op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Ar
 
 
 SEMANTICS: Final[dict[str, Semantics]] = {
-    "rowmax": Semantics(lambda op, xs: [xs[0][..., : _real_columns(op, xs[0])].max(-1)], _rowmax_vjp),
+    "rowmax": Semantics(_rowmax, _rowmax_vjp, selects=True),
     "sumexp": Semantics(lambda op, xs: [_exponentials(op, *xs).sum(-1)], _sumexp_vjp),
     "rowsum": Semantics(lambda op, xs: [xs[0][..., : _real_columns(op, xs[0])].sum(-1)], _rowsum_vjp),
     "zloss": Semantics(_zloss, _zloss_vjp),
-    "pick": Semantics(_pick, _pick_vjp),
+    "pick": Semantics(_pick, _pick_vjp, selects=True),
     "nll": Semantics(_nll, _nll_vjp),
     "mean": Semantics(lambda op, xs: [xs[0].sum(dtype=np.float64) / _divisor(xs[1])], _mean_vjp),
     "count": Semantics(lambda op, xs: [np.asarray((xs[0] != IGNORED).sum())], no_gradient),

@@ -25,11 +25,14 @@ class Semantics:
 
     Arrays come in f32, f64 or an integer type, never narrower; the caller rounds the results.
 
-    `vjp` is the exact derivative with respect to every float operand but a label count, which is data.
+    `vjp` is the exact derivative with respect to every float operand but a label count, which is data. The results of
+    an op that `selects` are elements of its first operand, which later ops compare with it: no program rounds them, but
+    to a narrower type.
     """
 
     forward: Forward
     vjp: Vjp
+    selects: bool = False
 
 
 @dataclass(frozen=True, slots=True)

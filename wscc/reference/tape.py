@@ -80,10 +80,18 @@ class _Record:
 def run_ops(ops: tuple[Op, ...], env: Env, precision: Precision) -> None:
     """Evaluate `ops` in order, and add their results to `env`."""
     for op in ops:
-        results = SEMANTICS[op.kind].forward(op, [wide(env[v.name]) for v in op.operands])
+        semantics = SEMANTICS[op.kind]
+        results = semantics.forward(op, [wide(env[v.name]) for v in op.operands])
         for value, result in zip(op.results, results, strict=True):
             assert result.shape == value.type.shape, f"{op.kind}: {value.name} is {result.shape}"
-            env[value.name] = precision.store(result, value.type.dtype)
+            is_there = semantics.selects and _holds(value.type.dtype, op.operands[0].type.dtype)
+            store = precision.exact if is_there else precision.store
+            env[value.name] = store(result, value.type.dtype)
+
+
+def _holds(dtype: DType, other: DType) -> bool:
+    """Whether every number of type `other` is one of `dtype`."""
+    return dtype.precision >= other.precision
 
 
 def pull_back(
