@@ -335,6 +335,25 @@ def test_every_forward_op_has_semantics_and_a_case() -> None:
     assert set(SEMANTICS) == forward == {c.kind for c in CASES}
 
 
+# Results that are sums over a batch, in f64 whatever is added up, as are the numbers that the host reads.
+TOTALS = {"mean": {0}, "balance": {0}, "z_loss": {0}, "route": {2, 3}, "count": {0}, "fill": {0}}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_numbers_of_f32_are_computed_in_f32(case: Case) -> None:
+    """Else one device would be nearer to f64 than its types let any program be, and right ones would fail."""
+    rng = np.random.default_rng(7)
+    given = [x if isinstance(x, A) else rng.normal(size=x) for x in case.operands]
+    xs = [x.astype(np.float32) if x.dtype.kind == "f" else x for x in given]
+    op, semantics = build_op(case.kind, case.rule, given, case.attrs, case.sizes), SEMANTICS[case.kind]
+    ys = [np.asarray(y) for y in semantics.forward(op, xs)]
+    totals = TOTALS.get(case.kind, set())
+    assert all(y.dtype != np.float64 for i, y in enumerate(ys) if i not in totals)
+    dys = [rng.normal(size=y.shape).astype(np.float32) for y in ys]
+    grads = semantics.vjp(op, xs, [y.astype(np.float32) for y in ys], dys)
+    assert all(np.asarray(g).dtype == np.float32 for g in grads if g is not None)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_derivative_of_each_operand_is_the_central_difference(case: Case) -> None:
     rng = np.random.default_rng(7)

@@ -45,7 +45,7 @@ def _softmax(op: Op, q: Array, k: Array) -> tuple[Array, Array, Array]:
         scores = cap * np.tanh(scores / cap)
     if heads := int(options.get("alibi", 0)):
         slopes = np.array(_slopes(heads), scores.dtype)
-        scores = scores + slopes.reshape(*scores.shape[1:3], 1, 1) * ahead
+        scores = scores + slopes.reshape(*scores.shape[1:3], 1, 1) * ahead.astype(scores.dtype)
     if options["causal"]:
         scores = np.where(ahead > 0, -np.inf, scores)
     if window := int(options.get("window", 0)):
