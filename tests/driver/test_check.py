@@ -109,6 +109,15 @@ def test_a_narrower_program_is_refused_or_ends_its_checked_run(kind: str) -> Non
     assert not list(narrowed(drawn(rng, kind), rng, Counter(), steps=1, most=6))
 
 
+def test_a_recomputed_sum_of_activations_allows_none_of_gradients() -> None:
+    """The class token is taken again in the backward pass, in bf16, where gradients are summed in f32."""
+    more = ("train.recompute=selective",)
+    made = Drawn("images", "sp=2", ("bf16", "bf16", "f32"), more).artifact()
+    narrow = dict(narrowings(made))["`y` of sum is stored in bf16 and summed"]
+    assert passes(made, steps=1, checked=True)
+    assert not passes(narrow(made), steps=1, checked=True)
+
+
 def test_verify_finds_memory_that_is_narrower_than_its_numbers(mixed: Artifact) -> None:
     found = verify_program(with_narrow_buffers(mixed, ("softmax", 1))).findings
     assert any("`m` of `softmax` is bf16" in str(f) and "at least f32 there" in str(f) for f in found), found

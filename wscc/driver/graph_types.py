@@ -13,6 +13,7 @@ from wscc.backends.interpreter.type_checks import bound, narrow_operands, narrow
 from wscc.diagnostics import Code, fail
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op
 from wscc.ir.types import DType
 from wscc.passes.differentiate import Differentiate
 
@@ -49,7 +50,7 @@ def _graph_types(graph: Module, derived: Module) -> GraphTypes:
     sums = {opcode: [train.grads] for opcode in SUMS} | {
         "gemm": [train.compute.accumulator, train.grads, *products]
     }
-    for op in (op for p in derived.procedures for op in p.ops if op.origin):
+    for op in _of_gradients(derived):
         opcode = _OPCODES.get(op.kind, op.kind)
         if opcode in SUMS:
             sums[opcode] += [v.type.dtype for v in op.results[SUMS[opcode] :]]
@@ -61,6 +62,21 @@ def _graph_types(graph: Module, derived: Module) -> GraphTypes:
         if op.kind == "matmul" and all(x.type.dtype is op.results[0].type.dtype for x in op.operands)
     )
     return GraphTypes(changes, rounded, {opcode: narrowest(types) for opcode, types in sums.items()})
+
+
+def _of_gradients(derived: Module) -> Iterator[Op]:
+    """The ops that compute gradients; a forward op that is recomputed is none."""
+    forward = {
+        f"{p.name}/{v.name}": op.kind
+        for p in derived.procedures
+        for op in p.ops
+        if not op.origin
+        for v in op.results
+    }
+    for p in derived.procedures:
+        for op in p.ops:
+            if op.origin and forward.get(op.origin) != op.kind:
+                yield op
 
 
 def _changes(procedure: Procedure, given: set[str]) -> Iterator[tuple[str, DType, DType]]:
