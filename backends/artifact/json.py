@@ -6,7 +6,7 @@ Invariant: `decode(type(x), json.loads(canonical(encode(x)))) == x`, and equal v
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -24,30 +24,39 @@ _NAMES: Final[dict[type, str]] = {
 }  # fmt: skip
 
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
 def canonical(value: Json) -> bytes:
     """The one spelling of a JSON value: sorted keys, one entry a line (but a list of plain values on one), a
     newline at the end. `ValueError` for NaN, infinities and halves of surrogate pairs."""
-    return ("".join(_spelled(value, "\n")) + "\n").encode()
+    pieces: list[str] = []
+    _spell(value, "\n", pieces)
+    return ("".join(pieces) + "\n").encode()
 
 
-def _spelled(value: Json, newline: str) -> Iterator[str]:
+def _spell(value: Json, newline: str, pieces: list[str]) -> None:
+    kind = type(value)
+    if kind is str or kind is int or not value or not isinstance(value, dict | list | tuple):
+        pieces.append(int.__repr__(value) if kind is int else _ENCODER.encode(value))  # type: ignore[arg-type]
+        return
     inner = newline + " "
-    if isinstance(value, Mapping) and value:
-        for i, key in enumerate(sorted(value)):
-            yield f"{',' if i else '{'}{inner}{_scalar(key)}: "
-            yield from _spelled(value[key], inner)
-        yield newline + "}"
-    elif isinstance(value, list | tuple) and any(isinstance(v, Mapping | list | tuple) for v in value):
-        for i, item in enumerate(value):
-            yield f"{',' if i else '['}{inner}"
-            yield from _spelled(item, inner)
-        yield newline + "]"
+    if isinstance(value, dict):
+        start = "{"
+        for key in sorted(value):
+            pieces.append(f"{start}{inner}{_ENCODER.encode(key)}: ")
+            _spell(value[key], inner, pieces)
+            start = ","
+        pieces.append(newline + "}")
+    elif any(isinstance(v, dict | list | tuple) for v in value):
+        start = "["
+        for item in value:
+            pieces.append(start + inner)
+            _spell(item, inner, pieces)
+            start = ","
+        pieces.append(newline + "]")
     else:
-        yield _scalar(value)
-
-
-def _scalar(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        pieces.append(_ENCODER.encode(value))
 
 
 def encode(value: Any) -> Json:
