@@ -38,7 +38,7 @@ def canonical(value: Json) -> bytes:
 def _spell(value: Json, newline: str, pieces: list[str]) -> None:
     kind = type(value)
     if kind is str or kind is int or not value or not isinstance(value, dict | list | tuple):
-        pieces.append(int.__repr__(value) if kind is int else _ENCODER.encode(value))  # type: ignore[arg-type]
+        pieces.append(int.__repr__(value) if kind is int else _ENCODER.encode(value))
         return
     inner = newline + " "
     if isinstance(value, dict):

@@ -134,7 +134,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no rank": (changed("tokens", lambda x: x[0, 0]), "is [], and the model takes [rows, 5]"),
     "width": (changed("labels", lambda x: x[:, 1:]), "`labels` of `d.npz` is [6, 4], and the model takes"),
     "rows": (changed("labels", lambda x: x[1:]), "`labels` of `d.npz` has 5 rows, and `tokens` has 6"),
-    "few": (drawn(3), "`d.npz` has 3 rows and a step takes 4; lower `batch` to 3"),
+    "few": (drawn(3), "`d.npz` has 3 rows and a step takes 4; give 1 row more"),
     "none": (drawn(0), "`d.npz` has 0 rows and a step takes 4"),
     "floats": (changed("tokens", lambda x: x / 1), "holds float64, and the input is i32; integers of any"),
     "halves": (changed("tokens", lambda x: x.astype("f2")), "holds float16, and the input is i32"),
@@ -283,7 +283,9 @@ def test_the_last_rows_of_arrays_are_held_out(count: int, kept: int) -> None:
 def test_a_share_that_holds_out_nothing_or_everything_is_refused() -> None:
     assert "`validation 10 %` of 6 rows is less than one row" in refusal(drawn(), validation_percent=10.0)
     assert "leaves none of the 6 rows" in refusal(drawn(), validation_rows=6)
-    assert "6 rows, of which 3 are held out, and a step takes 4" in refusal(drawn(), validation_percent=50.0)
+    held = refusal(drawn(), validation_percent=50.0)
+    assert "6 rows, of which 3 are held out, and a step takes 4; give more rows, or `validation 2 rows`" in held
+    assert rows(drawn(), validation_rows=2).trained == 4
     assert "that are not held out" in refusal(np.zeros(11, np.uint8), validation_rows=1)
     silent = drawn()
     silent["labels"][4:] = -100

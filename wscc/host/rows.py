@@ -95,12 +95,20 @@ def _of_arrays(arrays: Arrays, inputs: tuple[Input, ...], train: Train, where: s
         left = f", of which {kept} are held out," if kept else ""
         raise fail(
             Code.DATA, f"{file} has {count} rows{left} and a step takes {train.batch}",
-            help=f"lower `batch` to {max(rows.trained, 1)} or less, or give more rows",
+            help=_more_rows(train, rows.trained, kept),
         )  # fmt: skip
     if LABELS in arrays:
         _refuse_ignored(arrays[LABELS][: rows.trained], "to train on", where)
         _refuse_ignored(arrays[LABELS][rows.trained :], "held out", where)
     return rows
+
+
+def _more_rows(train: Train, trained: int, kept: int) -> str:
+    """What makes up for rows that a step lacks. A smaller batch need not be one that the strategy divides."""
+    lacking = train.batch - trained
+    # Of rows that are given, a part is held out, too.
+    more = "more rows" if train.validation_percent else f"{lacking} row{'s' * (lacking > 1)} more"
+    return f"give {more}" + (f", or `validation {kept - lacking} rows`" if kept > lacking else "")
 
 
 def _refuse_ignored(labels: NDArray[Any], which: str, where: str) -> None:
