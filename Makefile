@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help demo test check bless fuzz fuzz-all fuzz-verify fuzz-verdicts fuzz-text fuzz-artifact bench wheel-test clean
+.PHONY: help demo test check bless fuzz fuzz-all fuzz-verify fuzz-verdicts fuzz-text fuzz-hints fuzz-artifact bench wheel-test clean
 
 help:  ## what the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -61,6 +61,9 @@ fuzz-verdicts: $(READY)  ## what --check says of a hundred programs in all types
 
 fuzz-text: $(READY)  ## mistakes in textual IR at every level, each refused in its place (COUNT, SEED)
 	$(BIN)/python -m tests.fuzz.texts $${COUNT:-3000} $${SEED:-0}
+
+fuzz-hints: $(READY)  ## programs with a mistake: what their refusals propose is followed (COUNT, SEED)
+	$(BIN)/python -m tests.fuzz.hints $${COUNT:-500} $${SEED:-0}
 
 fuzz-artifact: $(READY)  ## artifacts edited at random with right hashes, in all commands that read one (COUNT, SEED)
 	$(BIN)/python -m tests.fuzz.hostile $${COUNT:-10000} $${SEED:-0}

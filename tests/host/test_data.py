@@ -284,7 +284,9 @@ def test_a_share_that_holds_out_nothing_or_everything_is_refused() -> None:
     assert "`validation 10 %` of 6 rows is less than one row" in refusal(drawn(), validation_percent=10.0)
     assert "leaves none of the 6 rows" in refusal(drawn(), validation_rows=6)
     held = refusal(drawn(), validation_percent=50.0)
-    assert "6 rows, of which 3 are held out, and a step takes 4; give more rows, or `validation 2 rows`" in held
+    assert (
+        "6 rows, of which 3 are held out, and a step takes 4; give more rows, or `validation 2 rows`" in held
+    )
     assert rows(drawn(), validation_rows=2).trained == 4
     assert "that are not held out" in refusal(np.zeros(11, np.uint8), validation_rows=1)
     silent = drawn()
