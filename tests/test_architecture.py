@@ -50,7 +50,7 @@ MAY: dict[str, set[str]] = {
     "wscc/host": BASE | {"host"},
     "wscc/huggingface": {"diagnostics", "files", "ir", "machine", "frontend", "huggingface"},
     "wscc/pictures": {"pictures"},
-    "passes": FACTS | {"passes"},
+    "passes": FACTS | {"collectives", "passes"},
     "backends": FACTS | {"backends", "collectives", "host", "workers"},
     "wscc/driver": ABOVE,
     "wscc/equivalence": ABOVE | {"equivalence"},

@@ -30,6 +30,7 @@ from wscc.passes.lower_collectives.blocks import Link, chain_turns
 from wscc.passes.lower_collectives.builder import FabricBuilder
 from wscc.passes.lower_collectives.chains import Chain, Fast, chains_of, losing_least, with_chains
 from wscc.passes.lower_collectives.edges import Edges
+from wscc.passes.lower_collectives.in_flight import in_flight
 from wscc.passes.lower_collectives.op_instance import OpInstance
 from wscc.passes.lower_collectives.ops import LOWERINGS, part_view
 from wscc.passes.lower_collectives.reshards import axis_groups, lower_reshard
@@ -170,6 +171,7 @@ class _ProcedureLowering:
         self.exclusive = bindings.exclusive
         self.destinations: dict[str, View] = {}
         self.accumulated: set[str] = set()
+        self.in_flight = in_flight(procedure)
         self.sliced = Sliceable.of(procedure, mesh.sizes, fast.bytes)
         self._choose_destinations()
 
@@ -268,8 +270,9 @@ class _ProcedureLowering:
             self._whole_reshard(s)
 
     def _whole_reshard(self, s: Reshard) -> None:
+        algorithms = self.algorithms.together(self.in_flight.get(s.result.name, 1))
         self.env[s.result.name] = lower_reshard(
-            self.build, s, self.env[s.operand.name], lambda _: self._destination(s.result), self.algorithms
+            self.build, s, self.env[s.operand.name], lambda _: self._destination(s.result), algorithms
         )
 
     def _op(self, op: Op) -> None:

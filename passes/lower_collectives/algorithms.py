@@ -7,8 +7,9 @@ that replicas in different groups add the same parts in the same order.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -20,13 +21,20 @@ from wscc.ir.module import Module
 from wscc.ir.per_die import NOBODY
 from wscc.machine.corner import topology_of
 from wscc.machine.topology import Topology
+from wscc.passes.lower_collectives.relays import Relays
 from wscc.routing.live_paths import live_path
 
 # In larger groups nobody sends to all others: messages, and the time to price them, grow with the square of the dies.
 _MOST_DIRECT: Final = 64
-# Estimates so near to each other count as equal.
+# Estimates so near to each other count as equal; the first where one has fewer rounds.
 _NEARLY: Final = 1.1
-# Reshards that are in flight together: they wait for their latency at the same time, and for the links in turn.
+_EQUAL: Final = 1.02
+# How many times as fast relays have to be where another plan has fewer rounds: as measured among other work.
+_AWAIT: Final = 4 / 3
+# Latencies for which a link is hardly busy.
+_HARDLY: Final = 40
+# Reshards that are in flight together, at most: they wait for their latency at the same time, and for the links in
+# turn.
 _IN_FLIGHT: Final = 4
 
 
@@ -39,19 +47,25 @@ class Algorithm:
     """A gather plan on all groups of an axis at once. `rounds`: of each round the hops of the farthest message, and the
     shards that the fullest link carries, on initial routes; a link between wafers counts in both by how much slower it
     is. `one_hop`: all messages go to neighbours. `replicated`: routers may replicate what a die sends to several
-    others."""
+    others. `timed`: the seconds of relays, which are for shards of one size and direction."""
 
     plan: GatherPlan
     rounds: tuple[tuple[float, float], ...]
     one_hop: bool
     replicated: bool = False
+    timed: float | None = None
 
-    def seconds(self, shard: int, rates: LinkRates[float], together: int = 1) -> float:
+    def seconds(self, shard: int, rates: LinkRates[float]) -> float:
         """Estimated seconds for shards of so many bytes: in each round the latency of the farthest message, and the
-        bytes on the fullest link, of as many equal reshards as go `together`. Left out are memories, and whatever else
-        is on the links."""
+        bytes on the fullest link. Left out are memories, and whatever else is on the links."""
+        if self.timed is not None:
+            return self.timed
         on_link = rates.busy(rates.times().on_link(shard))
-        return sum(hops * rates.latency + together * shards * on_link for hops, shards in self.rounds)
+        return sum(hops * rates.latency + shards * on_link for hops, shards in self.rounds)
+
+    def busiest(self, shard: int, rates: LinkRates[float]) -> float:
+        """Seconds for which a round keeps its fullest link busy, at most."""
+        return rates.busy(shard) * max(shards for _, shards in self.rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +83,40 @@ class Algorithms:
 
     `allgather`: with `auto`, each reshard takes the algorithm of least estimated time. With `ring`, all go from
     neighbour to neighbour. With `multicast`, gathers go from each die to all others at once. `fast_bytes`: what the
-    parts of all dies may take that a reduction gathers.
+    parts of all dies may take that a reduction gathers. `in_flight`: the number of equal reshards that share the links.
+    `relay`: whether relays are looked for, which takes milliseconds for each size.
     """
 
     module: Module
     allgather: str
     fast_bytes: int
+    in_flight: int = _IN_FLIGHT
+    relay: bool = True
     _by_axis: dict[str, tuple[Algorithm, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _relays: dict[str, Relays] = field(default_factory=dict, repr=False, compare=False)
+
+    def together(self, count: int) -> Algorithms:
+        """The same where `count` such reshards may be in flight together."""
+        return replace(self, in_flight=min(count, _IN_FLIGHT))
 
     def neighbours(self, axis: str) -> Algorithm:
         """From neighbour to neighbour: on a closed ring, a chain, or a ring over several hops where peers are apart."""
         return self._candidates(axis)[0]
 
-    def gather(self, axis: str, shard: int) -> Algorithm:
-        """The algorithm of an all_gather of shards of so many bytes."""
+    def gather(self, axis: str, shard: int, shape: tuple[int, ...] = ()) -> Algorithm:
+        """The algorithm of an all_gather of shards of so many bytes; along relays only where a `shape` says how they
+        can be cut."""
         candidates = self._candidates(axis)
         if self.allgather == "auto":
-            return self._fastest(candidates, shard)
+            return self._fastest(candidates, partial(self._relayed, axis, shard, shape, False), shard)
         return replace(candidates[-1], replicated=True) if self.allgather == "multicast" else candidates[0]
 
-    def scatter(self, axis: str, shard: int) -> Algorithm:
-        """The algorithm, run backwards, of a reduce_scatter to shards of so many bytes."""
+    def scatter(self, axis: str, shard: int, shape: tuple[int, ...] = ()) -> Algorithm:
+        """The algorithm, run backwards, of a reduce_scatter to shards of so many bytes, as in `gather`."""
         candidates = self._candidates(axis)
-        return candidates[0] if self.allgather == "ring" else self._fastest(candidates, shard)
+        if self.allgather == "ring":
+            return candidates[0]
+        return self._fastest(candidates, partial(self._relayed, axis, shard, shape, True), shard)
 
     def reduction(self, axis: str, elements: int, element: int) -> Reduction:
         """The algorithms of an all_reduce of so many elements, each of `element` bytes.
@@ -100,16 +125,18 @@ class Algorithms:
         of Collective Reduction Operations", ICCS 2004), which shards of equal size are needed for.
         """
         dies, whole = LogicalMesh(self.module.axes).sizes[axis], elements * element
-        parts = self.gather(axis, whole)
+        parts = self.gather(axis, whole, (elements,))
         if elements % dies:
             return Reduction(None, parts)
         shard = whole // dies
-        scatter, gather = self.scatter(axis, shard), self.gather(axis, shard)
+        shape = (elements // dies,)
+        scatter, gather = self.scatter(axis, shard, shape), self.gather(axis, shard, shape)
         # Bytes read and written: messages at both ends, sums, and for parts the copy of the own one.
         in_one = self._seconds(parts, whole) + self._in_memory((5 * dies - 3) * whole)
         in_two = self._seconds(scatter, shard) + self._seconds(gather, shard)
         in_two += self._in_memory(7 * (dies - 1) * shard)
-        if dies * whole > self.fast_bytes or in_two < in_one:
+        relays = any(a.timed is not None for a in (scatter, gather))
+        if dies * whole > self.fast_bytes or in_two * (_AWAIT if relays else 1) < in_one:
             return Reduction(scatter, gather)
         return Reduction(None, parts)
 
@@ -126,13 +153,55 @@ class Algorithms:
         return 0.0 if self._in_sram else self._rates.die.hbm(amount)
 
     def _seconds(self, algorithm: Algorithm, shard: int) -> float:
-        return algorithm.seconds(shard, self._rates.link, _IN_FLIGHT)
+        return algorithm.seconds(self.in_flight * shard, self._rates.link)
 
-    def _fastest(self, candidates: tuple[Algorithm, ...], shard: int) -> Algorithm:
-        """The one with the fewest rounds of those that are nearly as fast as any: a relay waits for its die."""
-        seconds = {a: self._seconds(a, shard) for a in candidates}
-        nearly = [a for a in candidates if seconds[a] <= min(seconds.values()) * _NEARLY]
-        return min(nearly, key=lambda a: (len(a.rounds), seconds[a]))
+    def _fastest(
+        self, candidates: tuple[Algorithm, ...], relays: Callable[[float], Iterable[Algorithm]], shard: int
+    ) -> Algorithm:
+        """The one of the fewest rounds of those that are nearly as fast as any, since each waits for its die; relays
+        only where they gain more than that."""
+        usual = self._usual(candidates, shard)
+        found, worth = None, self._seconds(usual, shard)
+        for a in relays(worth / _EQUAL):
+            if found is not None and self._seconds(a, shard) * _EQUAL > self._seconds(found, shard):
+                break
+            found = a
+        gains = found is not None and self._seconds(found, shard) * _worth(found, usual) <= worth
+        return found if found is not None and gains else usual
+
+    def _usual(self, candidates: Sequence[Algorithm], shard: int) -> Algorithm:
+        """Of those that are nearly as fast as any, one between neighbours where links are busy for long, for messages
+        of several hops wait for those of others; else that of the fewest rounds."""
+        seconds = [self._seconds(a, shard) for a in candidates]
+        busy = _HARDLY * self._rates.link.latency
+
+        def order(i: int) -> tuple[bool, int, float]:
+            a = candidates[i]
+            waits = not a.one_hop and a.busiest(self.in_flight * shard, self._rates.link) > busy
+            return waits, len(a.rounds), seconds[i]
+
+        nearly = [i for i, s in enumerate(seconds) if s <= min(seconds) * _NEARLY]
+        return candidates[min(nearly, key=order)]
+
+    def _relayed(
+        self, axis: str, shard: int, shape: tuple[int, ...], backwards: bool, most: float
+    ) -> Iterator[Algorithm]:
+        """The algorithms along relays, in ever more pieces, timed for as many as are in flight together; none if none
+        can take less than `most` seconds."""
+        if not (self.relay and shape):
+            return
+        if axis not in self._relays:
+            groups, topology = self._groups(axis)
+            self._relays[axis] = Relays(topology, groups, self._rates.link)
+        relays, together = self._relays[axis], shard * self.in_flight
+        if relays.least(together) < most:
+            for found in relays.plans(together, shape, backwards=backwards):
+                rounds = ((1.0, 1.0),) * len(found.plan.rounds)
+                yield Algorithm(found.plan, rounds, one_hop=True, timed=found.seconds)
+
+    def _groups(self, axis: str) -> tuple[list[list[int]], Topology]:
+        groups = [[self.module.dies[i] for i in g] for g in LogicalMesh(self.module.axes).groups(axis)]
+        return groups, topology_of(self.module.machine, self.module.dies)
 
     def _candidates(self, axis: str) -> tuple[Algorithm, ...]:
         """The algorithms along an axis, first the one between neighbours, last the one from each die to all others."""
@@ -141,8 +210,8 @@ class Algorithms:
         return self._by_axis[axis]
 
     def _new_candidates(self, axis: str) -> list[Algorithm]:
-        groups = [[self.module.dies[i] for i in g] for g in LogicalMesh(self.module.axes).groups(axis)]
-        size, topology = len(groups[0]), topology_of(self.module.machine, self.module.dies)
+        groups, topology = self._groups(axis)
+        size = len(groups[0])
         paths = _Paths(topology, groups)
         neighbours = self._between_neighbours(paths, size)
         return [*neighbours, paths.algorithm(direct(size))] if self._sends_to_all(size) else neighbours
@@ -156,6 +225,11 @@ class Algorithms:
 
     def _sends_to_all(self, size: int) -> bool:
         return size <= _MOST_DIRECT or self.allgather == "multicast"
+
+
+def _worth(relays: Algorithm, usual: Algorithm) -> float:
+    """How many times as fast relays have to be."""
+    return _AWAIT if len(relays.plan.rounds) > len(usual.plan.rounds) else _EQUAL
 
 
 def _cost(algorithm: Algorithm) -> float:

@@ -62,6 +62,23 @@ class AxisGroups:
         chunk = view.shape[dim] // self.size
         return sliced(view, dim, times(shard, chunk), chunk)
 
+    def piece_view(self, view: View, dim: int, pieces: tuple[int, ...]) -> View:
+        """The part of a view with a piece of a shard of a dimension that is split in `size`, by position."""
+        return self.piece_of(self.shard_view(view, dim, self.by_position(self.owners(pieces))), pieces)
+
+    def piece_of(self, shard: View, pieces: tuple[int, ...]) -> View:
+        """The part of a view of a shard with one of its pieces, by position."""
+        if self.plan.pieces == 1:
+            return shard
+        dim = dimension_to_cut(shard.shape, self.plan.pieces)
+        count = shard.shape[dim] // self.plan.pieces
+        numbers = self.by_position(tuple(i % self.plan.pieces for i in pieces))
+        return sliced(shard, dim, times(numbers, count), count)
+
+    def owners(self, pieces: tuple[int, ...]) -> tuple[int, ...]:
+        """The numbers of the shards of pieces."""
+        return tuple(i // self.plan.pieces for i in pieces)
+
     def by_position(self, values: tuple[int, ...]) -> Ints:
         """Values given by position in a group, by die."""
         return self.mesh.by_position(self.axis, values)
@@ -72,6 +89,11 @@ class AxisGroups:
         if source is not None and target is not None:
             peers = self.mesh.peers(self.axis, move.to)
             self.build.transfer(peers, source, target, group, content, one_hop=self.one_hop)
+
+
+def dimension_to_cut(shape: tuple[int, ...], pieces: int) -> int:
+    """The first dimension that can be cut in so many equal pieces."""
+    return next(d for d, n in enumerate(shape) if n % pieces == 0)
 
 
 def axis_groups(build: FabricBuilder, axis: str, algorithm: Algorithm) -> AxisGroups:
@@ -107,8 +129,8 @@ def gathering(a: AxisGroups, x: View, out: View, dim: int, group: str) -> Iterat
     for r, moves in enumerate(a.plan.rounds):
         for move in moves:
             shard, _ = arriving(move)
-            source = x if r == 0 else a.shard_view(out, dim, a.by_position(move.shard))
-            a.send(move, source, a.shard_view(out, dim, a.by_position(shard)), group, content)
+            source = a.piece_of(x, move.shard) if r == 0 else a.piece_view(out, dim, move.shard)
+            a.send(move, source, a.piece_view(out, dim, shard), group, content)
         yield
 
 
@@ -127,70 +149,77 @@ def scattering(
         sends = []
         for i, forward in enumerate(moves):
             move = forward.backwards()
-            source = a.shard_view(x, dim, a.by_position(move.shard))
-            if pending:
-                source = _accumulated(a, source, move.sent, pending, f"{group}.acc{r}.{i}", combine)
+            source = a.piece_view(x, dim, move.shard)
+            if any(_receivers(move.sent, arrived) for arrived, _ in pending):
+                acc = a.build.buffer(f"{group}.acc{r}.{i}", source.shape, source.dtype)
+                _sum_into(a, acc, source, move.sent, pending, combine)
+                source = acc
             slot = a.build.buffer(f"{group}.in{r}.{i}", source.shape, source.dtype, slot=True)
             sends.append((move, source, slot))
         for move, source, slot in sends:
             a.send(move, source, slot, group)
-        pending = [(move, slot) for move, _, slot in sends]
+        pending += [(move, slot) for move, _, slot in sends]
         yield
-    own_shard, shards = a.shard_view(x, dim, a.position), tuple(range(a.size))
-    if len(pending) > 1 and _is_complete(pending[-1][0], shards):
-        # The result may be in slow memory, which the sum then reaches once.
-        acc = a.build.buffer(f"{group}.acc", own_shard.shape, own_shard.dtype)
-        _sum_into(a, acc, own_shard, shards, pending[:-1], combine)
-        own_shard, pending = acc, pending[-1:]
-    _sum_into(a, out, own_shard, shards, pending, combine)
+    for i in range(a.plan.pieces):
+        own = tuple(p * a.plan.pieces + i for p in range(a.size))
+        _sum_out(a, a.piece_of(out, own), a.piece_view(x, dim, own), own, pending, f"{group}.acc", combine)
 
 
-def _accumulated(
+def _sum_out(
     a: AxisGroups,
-    own_shard: View,
-    shards: tuple[int, ...],
+    out: View,
+    own: View,
+    pieces: tuple[int, ...],
     pending: list[tuple[Move, View]],
     hint: str,
     combine: str,
-) -> View:
-    """The die's own part of a shard plus the parts that have just arrived for it."""
-    if not _any_arrives(a, shards, pending):
-        return own_shard
-    acc = a.build.buffer(hint, own_shard.shape, own_shard.dtype)
-    _sum_into(a, acc, own_shard, shards, pending, combine)
-    return acc
+) -> None:
+    """As `_sum_into`, for a result that may be in slow memory: where several parts arrive, and the last everywhere, the
+    sum reaches its place once."""
+    arrived = [(m, slot) for m, slot in pending if _receivers(pieces, m)]
+    if len(arrived) > 1 and _is_complete(arrived[-1][0], pieces):
+        acc = a.build.buffer(hint, own.shape, own.dtype)
+        _sum_into(a, acc, own, pieces, arrived[:-1], combine)
+        own, arrived = acc, arrived[-1:]
+    _sum_into(a, out, own, pieces, arrived, combine)
+
+
+def _is_complete(move: Move, pieces: tuple[int, ...]) -> bool:
+    """Whether a move brings every position the whole of its piece."""
+    return move.part is Part.WHOLE and all(_receivers(pieces, move) or [False])
+
+
+def _receivers(pieces: tuple[int, ...], move: Move) -> list[bool] | None:
+    """The positions at which a move brings the piece of each (`NOBODY`: none); None where it brings none."""
+    arriving_pieces, arrives = arriving(move)
+    at = [has and i == j for i, has, j in zip(arriving_pieces, arrives, pieces, strict=True)]
+    return at if any(at) else None
 
 
 def _sum_into(
     a: AxisGroups,
     acc: View,
-    own_shard: View,
-    shards: tuple[int, ...],
+    own: View,
+    pieces: tuple[int, ...],
     pending: list[tuple[Move, View]],
     combine: str,
 ) -> None:
-    """Append kernels that set `acc` to the die's own part plus the parts that arrived, in the order of arrival."""
-    if pending and _is_complete(pending[0][0], shards):
-        a.build.kernel(combine, [acc], [own_shard, pending[0][1]])
-        pending = pending[1:]
-    else:
-        a.build.kernel("copy", [acc], [own_shard])
-    add_arrived(a, acc, shards, pending, combine)
-
-
-def _is_complete(move: Move, shards: tuple[int, ...]) -> bool:
-    """Whether every die receives a part of the whole shard that it accumulates."""
-    shard, arrives = arriving(move)
-    return move.part is Part.WHOLE and all(arrives) and shard == shards
-
-
-def _any_arrives(a: AxisGroups, shards: tuple[int, ...], pending: list[tuple[Move, View]]) -> bool:
-    """Whether a part arrives anywhere of the shard that is accumulated there."""
-    return any(
-        arrives and shard == expected
-        for move, _ in pending
-        for shard, arrives, expected in zip(*arriving(move), shards, strict=True)
-    )
+    """Append kernels that set `acc` to the die's own part of a piece plus the parts of it that arrived, in the order of
+    arrival. Where each position that has a piece gets a part in some move, its first one is added to the own."""
+    arrivals = [(r, m, slot) for m, slot in pending if (r := _receivers(pieces, m))]
+    fresh = [i != NOBODY for i in pieces]
+    served = [any(r[p] for r, _, _ in arrivals) for p in range(a.size)]
+    complete = all(s for f, s in zip(fresh, served, strict=True) if f)
+    if not complete or any(m.part is not Part.WHOLE for _, m, _ in arrivals):
+        a.build.kernel("copy", [acc], [own])
+        add_arrived(a, acc, pieces, pending, combine)
+        return
+    for receivers, _, slot in arrivals:
+        for mine, others in ((own, True), (acc, False)):
+            where = [r and f is others for r, f in zip(receivers, fresh, strict=True)]
+            if any(where):
+                a.build.kernel(combine, [acc], [mine, slot], where=mask(a.mesh, a.axis, where))
+        fresh = [f and not r for r, f in zip(receivers, fresh, strict=True)]
 
 
 def add_arrived(
@@ -282,9 +311,9 @@ def lower_reshard(
         build.kernel("copy", [out], [x], where=first)
         build.kernel("fill", [out], [], {"value": 0.0}, flipped(first))
     elif op.kind == "all_gather":
-        all_gather(a.by(algorithms.gather(op.axis, x.bytes)), x, out, op.dim, group)
+        all_gather(a.by(algorithms.gather(op.axis, x.bytes, x.shape)), x, out, op.dim, group)
     elif op.kind == "reduce_scatter":
-        reduce_scatter(a.by(algorithms.scatter(op.axis, out.bytes)), x, out, op.dim, group)
+        reduce_scatter(a.by(algorithms.scatter(op.axis, out.bytes, out.shape)), x, out, op.dim, group)
     elif op.kind in ("all_reduce", "stage_sum"):
         reduction = algorithms.reduction(op.axis, out.elements, out.dtype.size)
         _all_reduce(a, reduction, x, out, group, COMBINE[str(op.reduction or "sum")])

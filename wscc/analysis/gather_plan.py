@@ -2,8 +2,8 @@
 
 A *closed ring* of even size T sends whole shards both ways and the antipodal one as two halves: T/2 rounds, (T-1)/2
 shards per link and direction. An *open chain* floods both ways: T-1 rounds, at most one shard per link, direction and
-round. A *direct* exchange takes one round of messages between all pairs. A reduction to the owners of shards is the
-same plan run backwards.
+round. A *direct* exchange takes one round of messages between all pairs. Along *relays* (`wscc.collectives`) each
+piece of a shard takes a tree of its own. A reduction to the owners of shards is the same plan run backwards.
 """
 
 from __future__ import annotations
@@ -50,12 +50,15 @@ class Move:
 @dataclass(frozen=True, slots=True)
 class GatherPlan:
     """A plan for `size` positions. `rounds[r]`: the moves of round r + 1. `order[t][p]`: the shard that position p uses
-    t-th; it has arrived at every position after `ready[t]` rounds."""
+    t-th; it has arrived at every position after `ready[t]` rounds. Both are empty where nothing is known of them.
+
+    With `pieces` above 1, each shard is cut in so many equal ones, and moves carry piece `shard * pieces + i`."""
 
     size: int
     rounds: tuple[tuple[Move, ...], ...]
     order: tuple[tuple[int, ...], ...]
     ready: tuple[int, ...]
+    pieces: int = 1
 
 
 def only(plan: GatherPlan, shard: int) -> GatherPlan:
@@ -63,7 +66,12 @@ def only(plan: GatherPlan, shard: int) -> GatherPlan:
 
     def moves(round_: tuple[Move, ...]) -> tuple[Move, ...]:
         ours = (
-            replace(m, to=tuple(q if s == shard else NOBODY for q, s in zip(m.to, m.shard, strict=True)))
+            replace(
+                m,
+                to=tuple(
+                    q if s // plan.pieces == shard else NOBODY for q, s in zip(m.to, m.shard, strict=True)
+                ),
+            )
             for m in round_
         )
         return tuple(m for m in ours if any(q != NOBODY for q in m.to))

@@ -34,7 +34,8 @@ def nominal(module: Module) -> Algorithms:
         else _dies(whole.rows, whole.cols, mesh_topology(whole).torus, module.axes)
     )
     placed = module.with_(dies=dies, machine=whole)
-    return Algorithms(placed, "auto", whole.die.sram // _TEMPORARIES, _shared(whole, module.axes))
+    known = _shared(whole, module.axes)
+    return Algorithms(placed, "auto", whole.die.sram // _TEMPORARIES, relay=False, _by_axis=known)
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,67 @@
+"""Gather plans from lists of messages between neighbours: which messages are sent together, as moves in rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from wscc.analysis.gather_plan import GatherPlan, Move
+from wscc.ir.per_die import NOBODY
+
+# A message: sender and receiver by position, and the number of the piece that it carries.
+Hop = tuple[int, int, int]
+
+
+def in_rounds(hops: Iterable[Hop]) -> list[list[Hop]]:
+    """The messages in their order, cut where one passes on what arrived since the last cut."""
+    rounds: list[list[Hop]] = [[]]
+    arrived: set[tuple[int, int]] = set()
+    for source, to, piece in hops:
+        if (source, piece) in arrived:
+            rounds.append([])
+            arrived.clear()
+        rounds[-1].append((source, to, piece))
+        arrived.add((to, piece))
+    return [r for r in rounds if r]
+
+
+def relayed(size: int, pieces: int, hops: Sequence[Hop]) -> GatherPlan:
+    """The gather plan of `size` positions whose shards, cut in `pieces`, take these messages, in their order.
+
+    Positions that pass a piece on, and those where it ends, get it in different moves: run backwards, the latter add
+    nothing to it."""
+    passed_on = {(source, piece) for source, _, piece in hops}
+    rounds = []
+    for group in in_rounds(hops):
+        moves: dict[bool, list[_Filling]] = {}
+        for source, to, piece in group:
+            of_kind = moves.setdefault((to, piece) in passed_on, [])
+            move = next((m for m in of_kind if m.has_room(source, to)), None)
+            if move is None:
+                of_kind.append(move := _Filling(size))
+            move.add(source, to, piece)
+        rounds.append(tuple(m.move() for of_kind in moves.values() for m in of_kind))
+    return GatherPlan(size, tuple(rounds), (), (), pieces)
+
+
+@dataclass
+class _Filling:
+    """A move while messages are added to it."""
+
+    size: int
+    to: dict[int, int] = field(default_factory=dict)
+    piece: dict[int, int] = field(default_factory=dict)
+    receivers: set[int] = field(default_factory=set)
+
+    def has_room(self, source: int, to: int) -> bool:
+        return source not in self.to and to not in self.receivers
+
+    def add(self, source: int, to: int, piece: int) -> None:
+        self.to[source], self.piece[source] = to, piece
+        self.receivers.add(to)
+
+    def move(self) -> Move:
+        positions = range(self.size)
+        return Move(
+            tuple(self.to.get(p, NOBODY) for p in positions), tuple(self.piece.get(p, 0) for p in positions)
+        )
