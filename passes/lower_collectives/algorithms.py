@@ -26,11 +26,15 @@ from wscc.routing.live_paths import live_path
 
 # In larger groups nobody sends to all others: messages, and the time to price them, grow with the square of the dies.
 _MOST_DIRECT: Final = 64
-# Estimates so near to each other count as equal; the first where one has fewer rounds.
+# Estimates so near to each other count as equal: where one has fewer rounds, of reshards in flight with others; where
+# one is alone; where one has fewer pieces.
 _NEARLY: Final = 1.1
+_ALONE: Final = 1.001
 _EQUAL: Final = 1.02
-# How many times as fast relays have to be where another plan has fewer rounds: as measured among other work.
+# How many times as fast relays have to be where another plan has fewer rounds, and in groups that are not small: what
+# they are slower among other work, and where a die waits for one piece while it has another, as measured.
 _AWAIT: Final = 4 / 3
+_SMALL: Final = 4
 # Latencies for which a link is hardly busy.
 _HARDLY: Final = 40
 # Reshards that are in flight together, at most: they wait for their latency at the same time, and for the links in
@@ -180,7 +184,8 @@ class Algorithms:
             waits = not a.one_hop and a.busiest(self.in_flight * shard, self._rates.link) > busy
             return waits, len(a.rounds), seconds[i]
 
-        nearly = [i for i, s in enumerate(seconds) if s <= min(seconds) * _NEARLY]
+        near = _NEARLY if self.in_flight > 1 else _ALONE
+        nearly = [i for i, s in enumerate(seconds) if s <= min(seconds) * near]
         return candidates[min(nearly, key=order)]
 
     def _relayed(
@@ -229,7 +234,8 @@ class Algorithms:
 
 def _worth(relays: Algorithm, usual: Algorithm) -> float:
     """How many times as fast relays have to be."""
-    return _AWAIT if len(relays.plan.rounds) > len(usual.plan.rounds) else _EQUAL
+    is_small = relays.plan.size <= _SMALL and len(relays.plan.rounds) <= len(usual.plan.rounds)
+    return _EQUAL if is_small else _AWAIT
 
 
 def _cost(algorithm: Algorithm) -> float:

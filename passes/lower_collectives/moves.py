@@ -25,11 +25,11 @@ def in_rounds(hops: Iterable[Hop]) -> list[list[Hop]]:
     return [r for r in rounds if r]
 
 
-def relayed(size: int, pieces: int, hops: Sequence[Hop]) -> GatherPlan:
+def relayed(size: int, pieces: int, hops: Sequence[Hop], *, backwards: bool) -> GatherPlan:
     """The gather plan of `size` positions whose shards, cut in `pieces`, take these messages, in their order.
 
     Positions that pass a piece on, and those where it ends, get it in different moves: run backwards, the latter add
-    nothing to it."""
+    nothing to it, and what waits for nothing comes first, be the plan run so (`backwards`) or not."""
     passed_on = {(source, piece) for source, _, piece in hops}
     rounds = []
     for group in in_rounds(hops):
@@ -40,7 +40,8 @@ def relayed(size: int, pieces: int, hops: Sequence[Hop]) -> GatherPlan:
             if move is None:
                 of_kind.append(move := _Filling(size))
             move.add(source, to, piece)
-        rounds.append(tuple(m.move() for of_kind in moves.values() for m in of_kind))
+        kinds = sorted(moves, reverse=not backwards)
+        rounds.append(tuple(m.move() for kind in kinds for m in moves[kind]))
     return GatherPlan(size, tuple(rounds), (), (), pieces)
 
 

@@ -15,8 +15,8 @@ from typing import Final
 from wscc.analysis.cost import LinkRates
 from wscc.analysis.gather_plan import GatherPlan
 from wscc.collectives.matching import Matching
-from wscc.collectives.plan import Chunk, Plan, time_reversal
-from wscc.collectives.timing import LinkModel, simulate
+from wscc.collectives.timing import LinkModel
+from wscc.ir.per_die import NOBODY
 from wscc.machine.topology import Topology
 from wscc.passes.lower_collectives.moves import relayed
 
@@ -90,14 +90,29 @@ class Relays:
         model = model.without_early_relays()
         homes = [p for p in common.live for _ in range(pieces)]
         sizes = [max(1, shard // pieces)] * len(homes)
-        everyone = frozenset(common.live)
-        chunks = tuple(Chunk(n, frozenset([p]), everyone) for n, p in zip(sizes, homes, strict=True))
 
-        def timed(seed: int) -> tuple[float, Plan]:
-            plan = Plan("relays", chunks, Matching(common, homes, sizes, model, 1, seed).run())
-            return simulate(time_reversal(plan) if backwards else plan, model).end, plan
+        def timed(seed: int) -> Relayed:
+            messages = Matching(common, homes, sizes, model, 1, seed).run()
+            hops = [(m.src, m.dst, m.chunks[0]) for m in messages]
+            plan = relayed(len(common.live), pieces, hops, backwards=backwards)
+            return Relayed(plan, model.seconds(_in_order(plan, sizes[0], model, backwards=backwards)))
 
         tries = max(1, min(_SEEDS, _MOST_MESSAGES // (len(homes) * len(common.live))))
-        end, plan = min((timed(seed) for seed in range(tries)), key=lambda t: t[0])
-        hops = [(m.src, m.dst, m.chunks[0]) for m in plan.messages]
-        return Relayed(relayed(len(common.live), pieces, hops), model.seconds(end))
+        return min(map(timed, range(tries)), key=lambda r: r.seconds)
+
+
+def _in_order(plan: GatherPlan, size: int, model: LinkModel, *, backwards: bool) -> float:
+    """Byte times of a plan whose pieces have so many bytes, where each position sends in the order of the plan: it
+    waits for what it passes on, though it could send something else."""
+    waited = [0.0] * plan.size
+    free: dict[tuple[int, int], float] = {}
+    arrived: dict[tuple[int, int], float] = {}
+    rounds = [[m.backwards() for m in r] for r in reversed(plan.rounds)] if backwards else plan.rounds
+    for move in (m for moves in rounds for m in moves):
+        for p, (q, piece) in enumerate(zip(move.to, move.shard, strict=True)):
+            if q != NOBODY:
+                waited[p] = max(waited[p], arrived.get((p, piece), 0.0))
+                start = max(waited[p], free.get((p, q), 0.0))
+                free[p, q] = start + model.hold(size)
+                arrived[q, piece] = max(arrived.get((q, piece), 0.0), start + model.span(size))
+    return max(arrived.values())

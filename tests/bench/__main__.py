@@ -12,6 +12,7 @@ from tests.bench.collectives import show_collectives
 from tests.bench.compiling import compile_seconds
 from tests.bench.damage import show_damage
 from tests.bench.placing import show_places
+from tests.bench.reshards import show_reshards
 from tests.bench.roof import show_roof
 from tests.bench.routing import cases, measure
 from tests.bench.scaling import show_scaling
@@ -40,8 +41,9 @@ def main() -> None:
             "stagger",
             "search",
             "roof",
+            "reshards",
         ),
-        help="one of the tables; `damage`, `stagger` and `roof` only so",
+        help="one of the tables; `damage`, `stagger`, `roof` and `reshards` only so",
     )
     parser.add_argument(
         "--against",
@@ -67,6 +69,8 @@ def main() -> None:
         show_staggering(given.quick)
     if given.only == "roof":
         show_roof(["llama2-7b"] if given.quick else [])
+    if given.only == "reshards":
+        show_reshards(given.quick)
     if given.only in (None, "search"):
         show_searches(given.quick)
     if given.only in (None, "interpreter"):

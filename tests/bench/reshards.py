@@ -21,7 +21,9 @@ SIZES = tuple(1 << k for k in range(10, 35, 2))
 
 def show_reshards(quick: bool) -> None:
     for kind in KINDS:
-        print(f"{kind}: compile's ring, compile's choice (its rounds, t: trees), over `wscc collective`")
+        print(
+            f"{kind}: compile's ring, compile's choice (its rounds, `in` relays, x pieces), over `wscc collective`"
+        )
         for rows, cols in SHAPES:
             for size in SIZES[2::4] if quick else SIZES:
                 _show(kind, rows, cols, size)
