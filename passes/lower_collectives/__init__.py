@@ -50,11 +50,10 @@ class LowerCollectives(Pass):
     is executed by all dies in turn.
 
     Ops become instructions. Reshards become transfers along one axis: on a ring of neighbours, a chain, a ring over
-    several hops where peers are apart, along relays (the plans of `wscc.collectives`), or from each die to all others
-    at once. With `allgather=auto`, each takes what is fastest by estimate: few rounds for few bytes, neighbours for
-    many. With `ring`, none sends to all; with `multicast`, all gathers do.
-    Streams (collective matmuls) become loops over chunks. Splits and slices only name part of a buffer. A result that
-    the procedure returns is computed in the memory that the caller binds it to.
+    several hops where peers are apart, along relays of `wscc.collectives`, or from each die to all others at once. With
+    `allgather=auto`, each takes what is fastest by estimate; with `ring`, none sends to all; with `multicast`, all
+    gathers do. Streams (collective matmuls) become loops over chunks. Splits and slices only name part of a buffer. A
+    result that the procedure returns is computed in the memory that the caller binds it to.
 
     Before: %g = all_gather(%x) axis=tp dim=1 : f32[8,16,32]
     After:  copy %g[..] = %x; transfer 0 to=[1,0] %x -> %g[..]
