@@ -31,8 +31,9 @@ _MOST_DIRECT: Final = 64
 _NEARLY: Final = 1.1
 _ALONE: Final = 1.001
 _EQUAL: Final = 1.02
-# How many times as fast relays have to be where another plan has fewer rounds, and in groups that are not small: what
-# they are slower among other work, and where a die waits for one piece while it has another, as measured.
+# How many times as fast relays have to be where another plan has fewer rounds, in groups that are not small, and where
+# a third of the time is latency, which other reshards in flight hide: what they are slower among other work, and where a
+# die waits for one piece while it has another, as measured.
 _AWAIT: Final = 4 / 3
 _SMALL: Final = 4
 # Latencies for which a link is hardly busy.
@@ -170,8 +171,15 @@ class Algorithms:
             if found is not None and self._seconds(a, shard) * _EQUAL > self._seconds(found, shard):
                 break
             found = a
-        gains = found is not None and self._seconds(found, shard) * _worth(found, usual) <= worth
+        gains = found is not None and self._seconds(found, shard) * self._worth(found, usual, shard) <= worth
         return found if found is not None and gains else usual
+
+    def _worth(self, relays: Algorithm, usual: Algorithm, shard: int) -> float:
+        """How many times as fast relays have to be."""
+        late = sum(hops for hops, _ in usual.rounds) * self._rates.link.latency
+        is_hidden = self.in_flight > 1 and 3 * late > self._seconds(usual, shard)
+        is_small = relays.plan.size <= _SMALL and len(relays.plan.rounds) <= len(usual.plan.rounds)
+        return _EQUAL if is_small and not is_hidden else _AWAIT
 
     def _usual(self, candidates: Sequence[Algorithm], shard: int) -> Algorithm:
         """Of those that are nearly as fast as any, one between neighbours where links are busy for long, for messages
@@ -230,12 +238,6 @@ class Algorithms:
 
     def _sends_to_all(self, size: int) -> bool:
         return size <= _MOST_DIRECT or self.allgather == "multicast"
-
-
-def _worth(relays: Algorithm, usual: Algorithm) -> float:
-    """How many times as fast relays have to be."""
-    is_small = relays.plan.size <= _SMALL and len(relays.plan.rounds) <= len(usual.plan.rounds)
-    return _EQUAL if is_small else _AWAIT
 
 
 def _cost(algorithm: Algorithm) -> float:
