@@ -182,14 +182,14 @@ class Algorithms:
         return _EQUAL if is_small and not is_hidden else _AWAIT
 
     def _usual(self, candidates: Sequence[Algorithm], shard: int) -> Algorithm:
-        """Of those that are nearly as fast as any, one between neighbours where links are busy for long, for messages
-        of several hops wait for those of others; else that of the fewest rounds."""
+        """Of those that are nearly as fast as any, that of the fewest rounds; of a reshard that is alone, one between
+        neighbours where links are busy for long, for messages of several hops wait for those of others."""
         seconds = [self._seconds(a, shard) for a in candidates]
         busy = _HARDLY * self._rates.link.latency
 
         def order(i: int) -> tuple[bool, int, float]:
             a = candidates[i]
-            waits = not a.one_hop and a.busiest(self.in_flight * shard, self._rates.link) > busy
+            waits = self.in_flight == 1 and not a.one_hop and a.busiest(shard, self._rates.link) > busy
             return waits, len(a.rounds), seconds[i]
 
         near = _NEARLY if self.in_flight > 1 else _ALONE

@@ -22,7 +22,6 @@ from wscc.analysis.memory.pack_two_level import names_in_fast
 from wscc.analysis.statement_accesses import Access, accesses_by_buffer, where_of
 from wscc.analysis.transfer_groups import WINDOW
 from wscc.ir.die_arrays import as_array
-from wscc.ir.fabric import Buffer
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
 from wscc.ir.views import View
@@ -35,10 +34,10 @@ _MIN_EXPOSED: Final = 0.25
 _NO_TIME: Final = 1e-30
 # A copy that saves less than this fraction of a link's latency is not worth its instructions.
 _WORTH: Final = 0.1
-# The part of the SRAM that may be full: live ranges are longer once messages overlap work.
+# Memory is tight where locals that do not fit cost at least this part of a procedure's work. They are split, and this part
+# of the SRAM may be full: ranges are longer once messages overlap work, and what does not fit then goes from HBM to HBM.
+_TIGHT: Final = 0.1
 _ROOM: Final = 0.9
-# Locals are split where those that do not fit cost at least this part of a procedure's work.
-_MATTERS: Final = 0.01
 # Uses of a box that is only read get a copy each if the work between them hides copies of this part of the SRAM.
 _APART: Final = 0.7
 
@@ -81,34 +80,16 @@ def profitable_copies(
 ) -> Choice:
     """The copies that save time and fit the fast memory, beside what calls hand on and locals that save more.
 
-    Locals that do not fit are then split into the phases of their use, as long as that saves time.
+    Where many locals do not fit, they are split into the phases of their use.
     """
     rates = Rates.of(machine)
     candidates = list(
         copies(measured.by_buffer, arguments, measured.work, rates.die.hbm(_APART * machine.die.sram))
     )
     offer = _Offer(measured, machine, handed, candidates)
-    best, spilled = offer.choice({})
-    parts: dict[str, list[Copy]] = {}
-    # Messages arrive in slots, and go on from there at once.
-    whole = [b for b in measured.procedure.buffers if not b.slot]
-    least = _MATTERS * float(measured.work.seconds[-1])
-    while sum(spilled.values()) > least:
-        more = {b.name: cs for b in whole if b.name in spilled and (cs := _split(measured, b, rates))}
-        if not more:
-            break
-        choice, spilled = offer.choice(parts | more)
-        if choice.lost >= best.lost:
-            break
-        best, parts = choice, parts | more
-    return best
-
-
-def _split(measured: Measured, local: Buffer, rates: Rates[float]) -> list[Copy]:
-    """Copies of a local in the phases of its use, between which its copies out and in are hidden."""
-    argument = Argument(local.name, local.elements, local.dtype, live_in=False, live_out=False)
-    accesses, apart = measured.by_buffer[local.name], rates.die.hbm(2 * argument.bytes)
-    return list(copies_of_local(argument, accesses, measured.work, apart, measured.where))
+    best, spilled = offer.choice({}, 1.0)
+    tight = sum(spilled.values()) > _TIGHT * float(measured.work.seconds[-1])
+    return offer.in_phases(_ROOM) if tight else best
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +101,33 @@ class _Offer:
     handed: Iterable[Handed]
     candidates: list[Copy]
 
-    def choice(self, split: Mapping[str, list[Copy]]) -> tuple[Choice, dict[str, float]]:
-        """The best choice if some locals are offered as these copies, and what the other locals that do not fit
-        cost."""
+    def in_phases(self, room: float) -> Choice:
+        """The best choice where locals that do not fit are split, as long as that saves time."""
+        best, spilled = self.choice({}, room)
+        parts: dict[str, list[Copy]] = {}
+        while more := self._split(spilled):
+            choice, spilled = self.choice(parts | more, room)
+            if choice.lost >= best.lost:
+                break
+            best, parts = choice, parts | more
+        return best
+
+    def _split(self, spilled: Mapping[str, float]) -> dict[str, list[Copy]]:
+        """Copies of locals in the phases of their use, of those that have any. Messages arrive in slots, and go on from
+        there at once."""
+        m, die = self.measured, Rates.of(self.machine).die
+        found = {}
+        for b in m.procedure.buffers:
+            if b.name in spilled and not b.slot:
+                local = Argument(b.name, b.elements, b.dtype, live_in=False, live_out=False)
+                # Work between phases hides its copies out and in.
+                apart = die.hbm(2 * local.bytes)
+                found[b.name] = list(copies_of_local(local, m.by_buffer[b.name], m.work, apart, m.where))
+        return {name: copies for name, copies in found.items() if copies}
+
+    def choice(self, split: Mapping[str, list[Copy]], room: float) -> tuple[Choice, dict[str, float]]:
+        """The best choice if some locals are offered as these copies and this part of the fast memory may be full, and
+        what the other locals that do not fit cost."""
         m, rates = self.measured, Rates.of(self.machine)
         total = float(m.work.seconds[-1])
         candidates = [*self.candidates, *(c for cs in split.values() for c in cs)]
@@ -143,7 +148,7 @@ class _Offer:
             gains = {c.name: gain(c, exposed) for c in candidates}
             profitable = [c for c in candidates if gains[c.name] > _WORTH * rates.link.latency]
             offered = (*ranges, *(_live_range(c, gains[c.name]) for c in profitable))
-            fits = names_in_fast(offered, int(_ROOM * self.machine.die.sram))
+            fits = names_in_fast(offered, int(room * self.machine.die.sram))
             fitted = [c for c in profitable if c.name in fits]
             spilled = {x.name: x.cost for x in locals_ if x.cost and x.name not in fits}
             copied = sum(seconds[c.name] for c in fitted)
