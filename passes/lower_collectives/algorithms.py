@@ -140,8 +140,10 @@ class Algorithms:
         in_one = self._seconds(parts, whole) + self._in_memory((5 * dies - 3) * whole)
         in_two = self._seconds(scatter, shard) + self._seconds(gather, shard)
         in_two += self._in_memory(7 * (dies - 1) * shard)
-        relays = any(a.timed is not None for a in (scatter, gather))
-        if dies * whole > self.fast_bytes or in_two * (_AWAIT if relays else 1) < in_one:
+        # Either way relays have to be worth their rounds.
+        in_one *= _AWAIT if parts.timed is not None else 1
+        in_two *= _AWAIT if scatter.timed is not None or gather.timed is not None else 1
+        if dies * whole > self.fast_bytes or in_two < in_one:
             return Reduction(scatter, gather)
         return Reduction(None, parts)
 
