@@ -23,6 +23,8 @@ from typing import Final, Literal
 BATCH, SEQUENCE = 0, 1
 
 Degrees = tuple[tuple[str, int], ...]
+# The most that a dimension grows by pads so that an axis divides it, in percent.
+PADS: Final = 25
 _MOST_SMALLER: Final = 10_000  # combinations of divisors
 
 Store = Literal["used", "state", "shard"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from wscc.ir.ops import IGNORED
 from wscc.machine.wafer import MAX_DIES
 
 # Bytes of an arena: far beyond any memory of a die, and small enough for sums in 64 bits.
@@ -65,6 +66,7 @@ LIMITS: Final[dict[str, Limit]] = {
     "HostTensor.extents": Limit(1, MOST_COUNT, MOST_DIMS),
     "HostTensor.zigzag": Limit(0, MOST_DIMS - 1, MOST_DIMS),
     "HostTensor.unpadded": Limit(1, MOST_BYTES, MOST_DIMS),
+    "HostTensor.filler": Limit(IGNORED, 0),
     "HostPart.stage": Limit(-1, MAX_DIES - 1),
     "HostPart.first": _INDEX,
     "HostPart.count": Limit(1, MOST_COUNT),

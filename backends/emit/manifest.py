@@ -67,5 +67,5 @@ def _tensor(name: str, held: list[tuple[Array, Placement]]) -> HostTensor:
         extents = (max(p.first + p.count for p in parts) // each, *extents[1:])
     return HostTensor(
         name, first.kind, first.type, extents, first.init, parts, first.relation, first.zigzag,
-        first.unpadded,
+        first.unpadded, first.filler,
     )  # fmt: skip

@@ -65,7 +65,7 @@ def write(machine: Machine, name: str, index: tuple[int, ...], value: Tensor) ->
     t = tensor(machine.manifest, name)
     if value.shape != t.shape:
         raise fail(Code.ARTIFACT, f"`{name}` is {list(t.shape)}, not {list(value.shape)}")
-    value = _permuted(_padded(value, t.type.shape), _orders(t, machine.manifest))
+    value = _permuted(_padded(value, t.type.shape, t.filler), _orders(t, machine.manifest))
     for die, address, slices, has_value in _places(t, index, machine.manifest):
         part = value[slices].astype(t.type.dtype.numpy)
         data = t.kind is Kind.INPUT
@@ -110,11 +110,11 @@ def read(machine: Machine, name: str, index: tuple[int, ...] = ()) -> Tensor:
     return value
 
 
-def _padded(value: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`value` with zeros behind it in each dimension, up to `shape`."""
+def _padded(value: Tensor, shape: tuple[int, ...], filler: int = 0) -> Tensor:
+    """`value` with zeros, or another `filler`, behind it in each dimension, up to `shape`."""
     if value.shape == shape:
         return value
-    whole = np.zeros(shape, value.dtype)
+    whole = np.full(shape, filler, value.dtype)
     whole[tuple(slice(0, n) for n in value.shape)] = value
     return whole
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from wscc.analysis.equal_dims import Dim
-from wscc.analysis.sequence_dims import made_positions
 from wscc.disjoint_sets import DisjointSets
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.naming import FORWARD
 from wscc.ir.op import Op
 from wscc.ir.step import calls
-from wscc.passes.pad.unseen import hides_pads
 from wscc.passes.pad.zeros import keeps_zeros
 
 
@@ -28,15 +26,6 @@ def paddable(module: Module, classes: DisjointSets[Dim]) -> dict[Dim, int]:
         if a.kind is Kind.PARAM and len(a.type.shape) > 1
         for d, n in enumerate(a.type.shape)
         if classes["", a.name, d] not in unfit
-    }
-
-
-def paddable_positions(module: Module, classes: DisjointSets[Dim]) -> dict[Dim, int]:
-    """The size of each class of positions that the model makes and whose pads nobody sees."""
-    unfit = {classes[dim] for dim in (*_fixed(module), *_refused(module, hides_pads))}
-    sizes = {(p.name, v.name): v.type.shape for p in module.procedures for op in p.ops for v in op.results}
-    return {
-        classes[dim]: sizes[dim[:2]][dim[2]] for dim in made_positions(module) if classes[dim] not in unfit
     }
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 
-from wscc.analysis.sequence_dims import token_dims
+from wscc.analysis.sequence_dims import makes_positions, token_dims
 from wscc.diagnostics import Code, Proposal, fail
 from wscc.ir.array import Array, Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.naming import FORWARD
 from wscc.ir.op import Op, Value
 from wscc.ir.step import Call, Loop
-from wscc.strategy import SEQUENCE, Degrees, divisors, policy, with_degree
+from wscc.strategy import PADS, SEQUENCE, Degrees, divisors, policy, with_degree
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +136,7 @@ def seeds(module: Module, chain: Chain) -> dict[str, dict[str, int]]:
             if dim < len(a.type.shape):
                 split_dims[a.name][axis] = dim
     sequence = [a for a, dim in token_dims(module).items() if dim == SEQUENCE]
-    made = {
-        i.results[0]: dict.fromkeys(sequence, SEQUENCE)
-        for i in chain.instances
-        if i.op.definition.makes_positions
-    }
+    made = {i.results[0]: dict.fromkeys(sequence, SEQUENCE) for i in chain.instances if makes_positions(i.op)}
     return {n: split_dims.get(n, {}) for n in {*chain.inputs, *split_dims}} | made
 
 
@@ -161,16 +157,26 @@ def _no_seed(
             Code.DEGREE, f"`{axis} = {degree}` splits a sequence, and no input has one", array.span,
             candidates=[Proposal(with_degree(module.axes, axis, 1))],
         )  # fmt: skip
+    words = " or ".join(f"{n} of {size} per die{_pads_words(size, degree)}" for n, size in sizes.items())
+    padded = {d for size in sizes.values() for d in divisors(degree) if 100 * (-size % d) <= PADS * size}
     return fail(
         Code.DEGREE,
-        f"`{axis} = {degree}` does not divide {' or '.join(f'{n} of {size}' for n, size in sizes.items())} per die",
+        f"`{axis} = {degree}` does not divide {words}",
         array.span,
-        candidates=lower_degrees(module.axes, axis, sizes.values()),
+        candidates=lower_degrees(module.axes, axis, sizes.values(), padded),
     )
 
 
-def lower_degrees(axes: Degrees, axis: str, sizes: Iterable[int]) -> list[Proposal]:
-    """Strategies with the lower degrees of one axis that divide one of the sizes, the highest first."""
+def _pads_words(size: int, degree: int) -> str:
+    """The reason why a size has no pads so that a degree divides it, if that is how many they would be."""
+    pads = -size % degree
+    more = f" (with pads {size + pads}, {100 * pads / size:.0f} % more, and {PADS} % is the most)"
+    return more if 100 * pads > PADS * size else ""
+
+
+def lower_degrees(axes: Degrees, axis: str, sizes: Iterable[int], more: Iterable[int] = ()) -> list[Proposal]:
+    """Strategies with the lower degrees of one axis that divide one of the sizes, or are among `more`, the highest
+    first."""
     degree = dict(axes)[axis]
-    lower = {d for size in sizes for d in divisors(size) if d < degree}
-    return [Proposal(with_degree(axes, axis, d)) for d in sorted(lower, reverse=True)]
+    lower = {d for size in sizes for d in divisors(size)} | {*more}
+    return [Proposal(with_degree(axes, axis, d)) for d in sorted(lower, reverse=True) if d < degree]

@@ -87,7 +87,7 @@ class Draw:
     degrees: tuple[tuple[str, int], ...] = ()
     micro: int = 1
     calls: int = 1
-    extra: int = 0  # sequences beyond a whole number of calls
+    extra: int = 0  # sequences beyond a whole number of calls; below 0, fewer than replicas take
     optimizer: str = OPTIMIZERS[-1]
     clip: str = ""
     lr_schedule: str = ""
@@ -116,7 +116,7 @@ class Draw:
 
     @property
     def batch(self) -> int:
-        return dict(self.degrees).get("dp", 1) * self.micro * self.calls + self.extra
+        return dict(self.degrees).get("dp", 1) * self.micro * self.calls + self.extra or 1
 
     @property
     def dies(self) -> int:
@@ -267,10 +267,11 @@ def drawn(rng: random.Random) -> Draw:
         kv=rng.choice([1, 2, 2, 4] if even else [1, 2, 3]), group=rng.choice([1, 2, 2, 4] if even else [1, 2, 3]),
         e=e, vocab=rng.choice([8, 16, 15, 17] if even else [5, 12, 17, 41, 67]),
         experts=rng.choice([2, 4, 4] if even else [2, 3, 6]),
-        seq=(seq := rng.choice([1, 4, 8, 8] if even else [1, 3, 5, 6, 7])),
+        seq=(seq := rng.choice([1, 4, 8, 8] if even else [1, 3, 5, 6, 7, 11, 13])),
         is_tied=rng.random() < 0.5, loss=loss,
         parts=parts, degrees=_degrees(rng, rows * cols, any("route(" in text for text in texts)),
-        micro=rng.choice([1, 1, 2, 4]), calls=rng.choice([1, 2, 3]), extra=int(rng.random() < 0.02),
+        micro=rng.choice([1, 1, 2, 4]), calls=(calls := rng.choice([1, 2, 3])),
+        extra=-calls if (odd := rng.random()) > 0.8 else int(odd < 0.02),
         optimizer=rng.choice(OPTIMIZERS), clip=rng.choice(["", "clip 0.5", "clip 100"]),
         lr_schedule=rng.choice(["", "lr_schedule warmup(2)", "lr_schedule warmup(1), cosine(9, 0.1)"]),
         # A key that is alone has a gradient of zero, a difference of equal terms: what is left is their rounding.

@@ -1,5 +1,5 @@
 """Tiny programs of all kinds of model and of machine: texts, encoders, experts, images, graphs, dropout, blocks from a
-slow memory, a torus and two wafers."""
+slow memory, sizes that no degree divides, a torus and two wafers."""
 
 from __future__ import annotations
 
@@ -40,6 +40,12 @@ _KINDS: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
         (*_LAYERS, "model.heads=4", "model.ffn=24", "model.vocab=258", "model.seq=8", "train.batch=4",
          "train.microbatch=2"),
         ("dp=2,tp=2", "sp=2,tatp=2", "pp=2,tp=2", "tatp=2"),
+    ),
+    "uneven": (
+        "bert-base",
+        (*_LAYERS, "model.heads=5", "model.d=20", "model.ffn=24", "model.vocab=258", "model.seq=13", "train.batch=14",
+         "train.microbatch=4"),
+        ("dp=2,sp=4", "dp=2,tp=2,tatp=2", "pp=2,dp=2,sp=2"),
     ),
     "torus": ("gpt-tiny", (*_GPT, "wafer.mesh=2x4 torus"), ("tatp=4", "sp=2,dp=2", "tp=2,tatp=2")),
     "wafers": ("gpt-tiny-2wafers", _GPT, ("dp=2,tp=2", "tatp=4", "pp=2,sp=2")),

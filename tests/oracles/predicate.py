@@ -87,8 +87,16 @@ def _shapes(draw: Draw) -> Iterator[str]:
 
 
 def _batch(draw: Draw) -> Iterator[str]:
-    if draw.batch % (dict(draw.degrees).get("dp", 1) * draw.micro):
+    """Calls take equal numbers of sequences, which replicas share with few pads and none to spare."""
+    dp = dict(draw.degrees).get("dp", 1)
+    rows = draw.batch / _calls(draw)
+    shares = -(-rows // dp)
+    if rows % 1 or shares != draw.micro or shares * dp > rows * (1 + PADS):
         yield "W201"
+
+
+def _calls(draw: Draw) -> int:
+    return -(-draw.batch // (dict(draw.degrees).get("dp", 1) * draw.micro))
 
 
 def _stages(draw: Draw) -> Iterator[str]:
@@ -98,7 +106,7 @@ def _stages(draw: Draw) -> Iterator[str]:
     # The first chunk may be the embedding alone, the last one the head.
     if stages * chunks > (layers + 2 if layers else 1):
         yield "W201"
-    if chunks > 1 and (stages == 1 or draw.calls % stages):
+    if chunks > 1 and (stages == 1 or _calls(draw) % stages):
         yield "W201"
     if not draw.stages:
         return
@@ -112,16 +120,20 @@ def _stages(draw: Draw) -> Iterator[str]:
 
 
 def _tokens(draw: Draw) -> Iterator[str]:
-    """Axes in turn split the sequences of a call, or the positions of a sequence, evenly."""
+    """Axes in turn split the sequences of a call, or the positions of a sequence: evenly if they can, or with pads."""
     degrees = dict(draw.degrees)
-    remaining = {"rows": degrees.get("dp", 1) * draw.micro, "seq": draw.seq}
+    real = {"rows": draw.batch / _calls(draw), "seq": draw.seq}
+    padded, steps = dict(real), dict.fromkeys(real, 1)
     for axis, dims in SEEDS.items():
         n = degrees.get(axis, 1)
-        fits = [d for d in dims if remaining[d] % n == 0]
-        if not fits:
+        even = [d for d in dims if padded[d] % (steps[d] * n) == 0]
+        sizes = {d: -(-padded[d] // (steps[d] * n)) * steps[d] * n for d in dims}
+        for d in [*even, *(d for d in dims if sizes[d] <= real[d] * (1 + PADS))][:1]:
+            padded[d], steps[d] = sizes[d], steps[d] * n
+            break
+        else:
             yield "W201"
             return
-        remaining[fits[0]] //= n
 
 
 def _experts(draw: Draw) -> Iterator[str]:

@@ -3,30 +3,34 @@ nodes of a graph on both sides of its edges."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from wscc.disjoint_sets import DisjointSets
-from wscc.ir.module import Module
-from wscc.ir.op import Reshard
+from wscc.ir.module import Module, Procedure
+from wscc.ir.op import Op, Reshard
 from wscc.ir.step import calls
 
 # (procedure, value, dimension); of an array, the procedure is "".
 Dim = tuple[str, str, int]
 
 
-def equal_dims(module: Module) -> DisjointSets[Dim]:
+def _never(procedure: Procedure, op: Op, factor: str) -> bool:
+    return False
+
+
+def equal_dims(module: Module, apart: Callable[[Procedure, Op, str], bool] = _never) -> DisjointSets[Dim]:
     """The classes of equal dimensions of a module before or after sharding; `classes[dim]` is the root of a class.
 
     The equivalence is transitive, through any number of ops and calls. All calls and procedures are taken at once, in
-    no direction: some values have a dimension only by their uses.
+    no direction: some values have a dimension only by their uses. `apart` says of which factors an op links nothing.
     """
     classes: DisjointSets[Dim] = DisjointSets()
-    for dims in _equal(module):
+    for dims in _equal(module, apart):
         classes.union(*dims)
     return classes
 
 
-def _equal(module: Module) -> Iterator[list[Dim]]:
+def _equal(module: Module, apart: Callable[[Procedure, Op, str], bool]) -> Iterator[list[Dim]]:
     """Sets of equal dimensions: of one factor of an op, of operand and result of a reshard, of an array and the
     argument that it is bound to."""
     for p in module.procedures:
@@ -39,7 +43,7 @@ def _equal(module: Module) -> Iterator[list[Dim]]:
             for v, term in op.terms():
                 for d, f in enumerate(term):
                     dims_by_factor.setdefault(f, []).append((p.name, v.name, d))
-            yield from dims_by_factor.values()
+            yield from (dims for f, dims in dims_by_factor.items() if not apart(p, op, f))
             if op.definition.listed is not None:
                 of_nodes = [v for v, _ in op.terms() if v != op.operands[op.definition.listed]]
                 yield [(p.name, v.name, 1) for v in of_nodes]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
 
 from wscc.analysis.equal_dims import Dim, equal_dims
 from wscc.ir.array import Kind
@@ -50,30 +52,60 @@ def made_positions(module: Module) -> Iterator[Dim]:
     """The dimension of each result whose positions the op itself makes."""
     for p in module.procedures:
         for op in p.ops:
-            if op.definition.makes_positions:
+            if makes_positions(op):
                 yield p.name, op.results[0].name, SEQUENCE
+
+
+def makes_positions(op: Op) -> bool:
+    """Whether the positions of its result are the op's own: one that joins along another dimension makes none."""
+    return op.definition.makes_positions and op.attr("dim") == SEQUENCE
 
 
 def token_dims(module: Module) -> dict[str, int | None]:
     """By axis that splits tokens, the dimension of inputs that it splits: of those of its policy, the first that its
     degree and those before it divide in each input that has it; None if there is none. Inputs without it are whole."""
-    shapes = [a.type.shape for a in module.arrays if a.kind is Kind.INPUT]
-    taken: dict[int, int] = {}
-    found: dict[str, int | None] = {}
-    for axis, degree in module.axes:
-        if not policy(axis).seed or not shapes:
-            continue
-        found[axis] = next(
-            (d for d in policy(axis).seed if _divides(shapes, d, taken.get(d, 1) * degree)), None
-        )
-        if (dim := found[axis]) is not None:
-            taken[dim] = taken.get(dim, 1) * degree
-    return found
+    return TokenDims.of(module).axes
 
 
-def _divides(shapes: list[tuple[int, ...]], dim: int, degree: int) -> bool:
-    sizes = [shape[dim] for shape in shapes if dim < len(shape)]
-    return bool(sizes) and all(n % degree == 0 for n in sizes)
+# The size of each dimension of each input, by its name, as it is and as it grows.
+_Sizes = dict[tuple[str, int], tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDims:
+    """The dimension of inputs that each axis of tokens splits, as `token_dims` says, where dimensions may grow by pads:
+    `sizes` has each dimension of each input as it is and as it grows, by name of the input."""
+
+    axes: dict[str, int | None]
+    sizes: _Sizes
+
+    @staticmethod
+    def of(module: Module, limit: Fraction = Fraction(0)) -> TokenDims:
+        """An axis that divides no dimension takes the first one of its policy that divides if no input grows by more
+        than `limit` of its size; one that has pads grows no further."""
+        inputs = [a for a in module.arrays if a.kind is Kind.INPUT]
+        sizes = {(a.name, d): (n, n) for a in inputs for d, n in enumerate(a.type.shape)}
+        most = {a.name: Fraction(0) if a.unpadded else limit for a in inputs}
+        axes: dict[str, int | None] = {}
+        taken: dict[int, int] = {}
+        for axis, degree in module.axes if inputs else ():
+            if policy(axis).seed:
+                axes[axis] = None
+                multiples = {d: taken.get(d, 1) * degree for d in policy(axis).seed}
+                for limits, d in product(({}, most), multiples):
+                    if axes[axis] is None and (grown := _grown(sizes, d, multiples[d], limits)):
+                        axes[axis], taken[d] = d, multiples[d]
+                        sizes |= grown
+        return TokenDims(axes, sizes)
+
+
+def _grown(sizes: _Sizes, dim: int, multiple: int, most: dict[str, Fraction]) -> _Sizes:
+    """The sizes of a dimension where each grows to a multiple; none if no input has it, or one may not grow so."""
+    grown = {(a, d): (n, -(-now // multiple) * multiple) for (a, d), (n, now) in sizes.items() if d == dim}
+    fits = (
+        padded == sizes[key][1] or padded - n <= most.get(key[0], 0) * n for key, (n, padded) in grown.items()
+    )
+    return grown if all(fits) else {}
 
 
 def _values(procedure: Procedure) -> Iterator[Value]:

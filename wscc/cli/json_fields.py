@@ -78,7 +78,7 @@ _COMPILE: Final = {
     "parameter_groups[].params": "their elements",
     "parameter_groups[].arrays[]": "their names",
     "flops_per_step": "FLOPs of contractions and attention in a step, recomputation not counted",
-    "pads.arrays.<array>[]": "the stored shape of a parameter that has pads, so that degrees divide it",
+    "pads.arrays.<array>[]": "the stored shape of a parameter or input that has pads, so that degrees divide it",
     "pads.flops": "FLOPs of contractions and attention on pads in a step, which are not the model's",
     "hidden_flops": "FLOPs of attention that no die computes, because a causal mask hides whole shards",
     "repeated_flops": "FLOPs that gradients of attention do twice where keys come in chunks (not in bf16), of all dies",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wscc.analysis.equal_dims import Dim, equal_dims
-from wscc.analysis.sequence_dims import token_dims
+from wscc.analysis.sequence_dims import TokenDims
 from wscc.diagnostics import Code, fail
 from wscc.disjoint_sets import DisjointSets
 from wscc.driver.node_order import node_order
@@ -21,7 +22,7 @@ from wscc.ir.array import Array, Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op
 from wscc.ir.step import calls
-from wscc.strategy import SEQUENCE
+from wscc.strategy import PADS, SEQUENCE
 
 
 def with_edges(graph: Module, data: bytes | None) -> Module:
@@ -55,6 +56,8 @@ def prepared(graph: Module, data: bytes | None) -> tuple[Module, bytes | None]:
     if data is None or parts < 2 or not dims:
         return graph, data
     (nodes,) = set(_nodes(graph).values())
+    if nodes % parts:  # the last part has pads, and parts of the order are of one size
+        return graph, data
     order = node_order(np.concatenate([*graph.contents.values()]), nodes, parts)
     file = DataFile(graph.train.data, data)
     arrays = in_order(graph, file.arrays(), order)
@@ -74,8 +77,9 @@ def in_order(graph: Module, arrays: Arrays, order: NDArray[Any]) -> dict[str, ND
 
 
 def node_parts(graph: Module) -> int:
-    """The number of parts that axes split the nodes in."""
-    return prod(graph.sizes[axis] for axis, dim in token_dims(graph).items() if dim == SEQUENCE)
+    """The number of parts that axes split the nodes in; the last ones may have pads."""
+    axes = TokenDims.of(graph, Fraction(PADS, 100)).axes
+    return prod(graph.sizes[axis] for axis, dim in axes.items() if dim == SEQUENCE)
 
 
 def node_dims(graph: Module) -> dict[str, int]:

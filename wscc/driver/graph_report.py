@@ -70,7 +70,7 @@ def _edges(edges: NDArray[Any], products: list[tuple[Op, int]], parts: int) -> d
 
 def _blocks(edges: NDArray[Any], nodes: int, parts: int) -> NDArray[np.int64]:
     """The number of edges between each two parts [to, from]."""
-    rows, columns = (edges // (nodes // parts)).astype(np.int64).T
+    rows, columns = (edges // -(-nodes // parts)).astype(np.int64).T
     return np.bincount(rows * parts + columns, minlength=parts * parts).reshape(parts, parts)
 
 

@@ -1,19 +1,21 @@
-"""The part of a report about pads: which parameters have some, and the work that is done on them."""
+"""The part of a report about pads: which parameters and inputs have some, and the work that is done on them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from wscc.analysis.flops import padded_model_flops
 from wscc.ir.array import Kind
 from wscc.ir.module import Module
 
+_SHOWN: Final = (Kind.PARAM, Kind.INPUT)
+
 
 def pads_report(graph: Module, padded: Module) -> dict[str, Any]:
-    """The stored shapes of the parameters of a forward module that have pads in `padded`, made of it, by name, and the
-    FLOPs of a step that these add to those of the model."""
+    """The stored shapes of the parameters and inputs of a forward module that have pads in `padded`, made of it, by
+    name, and the FLOPs of a step that these add to those of the model."""
     return {
-        "arrays": {a.name: list(a.type.shape) for a in padded.arrays if a.kind is Kind.PARAM and a.unpadded},
+        "arrays": {a.name: list(a.type.shape) for a in padded.arrays if a.kind in _SHOWN and a.unpadded},
         "flops": padded_model_flops(graph, padded),
     }
 

@@ -74,5 +74,5 @@ class TrainConfig:
 
     @property
     def calls(self) -> int:
-        """Micro-batches of a step."""
-        return self.batch // (self.microbatch * self.degree("dp"))
+        """Micro-batches of a step: as few as `microbatch` sequences for each replica and call allow."""
+        return -(-self.batch // (self.microbatch * self.degree("dp")))

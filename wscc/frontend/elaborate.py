@@ -65,7 +65,7 @@ class _Model:
     @property
     def sizes(self) -> dict[str, int]:
         config = self.resolved.config
-        return {**self.resolved.sizes, "batch": config.microbatch * config.degree("dp")}
+        return {**self.resolved.sizes, "batch": config.batch // config.calls}
 
     @property
     def stats(self) -> DType:

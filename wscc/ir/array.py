@@ -62,8 +62,9 @@ class Array:
     the optimizer uses for it. The dimensions of `zigzag` are positions of a sequence that lie in zigzag order
     (`wscc.ir.zigzag`) along the first axis that splits them; all other dimensions lie as they are.
     `unpadded` is the shape that the model gives it, where that of `type` is larger: beyond it are pads, which hold
-    zeros and which the host never sees. An array that is `handed` is one element that a call writes for the next one to
-    read: it lies in the fast memory, among the locals of procedures, which have its bytes while it holds no value.
+    zeros (of an input, `filler`) and which the host never sees. An array that is `handed` is one element that a call
+    writes for the next one to read: it lies in the fast memory, among the locals of procedures, which have its bytes
+    while it holds no value.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Array:
     zigzag: tuple[int, ...] = ()
     unpadded: tuple[int, ...] = ()
     handed: bool = False
+    filler: int = 0
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property

@@ -10,7 +10,7 @@ from wscc.analysis.memory.report import format_bytes, memory_report
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.simulator.costs import SECOND
 from wscc.backends.simulator.least import least_ticks
-from wscc.diagnostics import NO_SPAN, Code, CompileError, Label, UsageError
+from wscc.diagnostics import NO_SPAN, Code, CompileError, Label, UsageError, fail
 from wscc.driver.compile import program_of
 from wscc.driver.edges import with_edges_of
 from wscc.driver.pipeline import Pipeline
@@ -30,6 +30,7 @@ from wscc.passes.base import Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.differentiate import Differentiate
 from wscc.passes.hoist_casts import HoistCasts
+from wscc.passes.pad import Pad
 from wscc.passes.place import Place
 from wscc.search.estimate import estimate
 from wscc.search.needed import needed_bytes
@@ -159,7 +160,7 @@ class Problem:
 
     def microbatches(self, plan: Plan) -> int:
         """The micro-batches of a step, where they are whole."""
-        return self._batch // (dies_of(replicas_of(plan.strategy)) * int(plan["microbatch"]))
+        return -(-self._batch // (dies_of(replicas_of(plan.strategy)) * int(plan["microbatch"])))
 
     @cached_property
     def _batch(self) -> int:
@@ -180,13 +181,23 @@ class Problem:
         return {}
 
     def sharded(self, plan: Plan, last: type[Pass] | None = None, rounds: int = 1) -> Module:
-        """The sharded module of a plan, of few micro-batches; behind the pass `last`. Raises `CompileError`."""
+        """The sharded module of a plan, of few micro-batches; behind the pass `last`. Raises `CompileError`, also
+        where inputs have pads for degrees that nobody asked for: there are enough that divide."""
         module = self.differentiated(plan, rounds)
         for p in (self.sharding.until(last) if last else self.sharding).passes:
             made = p.run(module)
+            if p.name == Pad.name:
+                self._refuse_pads(plan, made)
             if p.name != HoistCasts.name or needed_bytes(made) <= capacity(module.machine):
                 module = made  # without compute copies where the program will not fit with them, as `Pipeline` has it
         return module
+
+    def _refuse_pads(self, plan: Plan, padded: Module) -> None:
+        asked_for = {*self.pins.degrees.items(), *(self.given or ())}
+        has_pads = any(a.kind is Kind.INPUT and a.unpadded for a in padded.arrays)
+        if has_pads and not asked_for.issuperset(plan.strategy):
+            message = f"`{spell(plan.strategy)}` divides sequences with pads alone, and is no pin"
+            raise fail(Code.DEGREE, message)
 
     @cached_property
     def sharding(self) -> Pipeline:

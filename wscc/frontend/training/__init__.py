@@ -18,7 +18,7 @@ from wscc.frontend.training.groups import resolve_groups
 from wscc.ir.train import FLOATS, RECOMPUTE, ZERO, LrSchedule, Optimizer, Train
 from wscc.ir.types import DType
 from wscc.machine.wafer import MAX_DIES, Wafer
-from wscc.strategy import divisors, mesh_axes, smaller, with_degree
+from wscc.strategy import PADS, divisors, mesh_axes, smaller, with_degree
 
 T = TypeVar("T")
 _LIMITS: Final = {**limits_of(Train), "microbatch": Limits(least=1, most=MAX_COUNT, whole=True)}
@@ -222,10 +222,11 @@ def _stages(settings: Mapping[str, ast.Setting], report: Report) -> tuple[int, .
 
 
 def _check_batch(config: TrainConfig, settings: Mapping[str, ast.Setting], report: Report) -> None:
-    """Note W201 if `batch` is no multiple of `dp * microbatch`: a step is a whole number of calls."""
+    """Note W201 unless a step is a whole number of equal calls, in which each replica takes `microbatch` sequences or,
+    where `dp` does not divide those of a call, some take pads instead of the last."""
     dp = config.degree("dp")
     per_call = dp * config.microbatch
-    if config.batch % per_call == 0:
+    if _is_whole(config.batch, dp, config.microbatch):
         return
     message = (
         f"batch {config.batch} is not a multiple of dp x microbatch = {dp} x {config.microbatch} = {per_call}"
@@ -234,15 +235,22 @@ def _check_batch(config: TrainConfig, settings: Mapping[str, ast.Setting], repor
     report.extend((Diagnostic(Code.DEGREE, message, label, candidates=tuple(_batch_changes(config))),))
 
 
+def _is_whole(batch: int, dp: int, microbatch: int) -> bool:
+    """Whether calls take equal numbers of sequences, of which replicas have `microbatch` with few pads."""
+    each, rest = divmod(batch, -(-batch // (dp * microbatch)))
+    return not rest and -(-each // dp) == microbatch and 100 * (-each % dp) <= PADS * each
+
+
 def _batch_changes(config: TrainConfig) -> Iterator[Proposal]:
     """Changes that make `batch` a multiple of `dp * microbatch`, of each number by itself."""
     dp, axes = config.degree("dp"), mesh_axes(config.strategy)
     per_call = dp * config.microbatch
     for calls in (config.batch // per_call, -(-config.batch // per_call)):
         yield Proposal(sets=(("train.batch", str(max(calls, 1) * per_call)),))
-    if config.batch % dp == 0:
-        fits = [m for m in divisors(config.batch // dp) if m <= config.microbatch]
-        yield Proposal(sets=(("train.microbatch", str(fits[-1])),))
+    fits = [m for m in (-(-n // dp) for n in divisors(config.batch)) if _is_whole(config.batch, dp, m)]
+    smaller = [m for m in fits if m < config.microbatch]
+    for m in [*smaller[-1:], *fits[len(smaller) :][:1]]:
+        yield Proposal(sets=(("train.microbatch", str(m)),))
     if config.batch % config.microbatch == 0:
         fits = [d for d in divisors(config.batch // config.microbatch) if d < dp]
         yield from (Proposal(with_degree(axes, "dp", d)) for d in reversed(fits))

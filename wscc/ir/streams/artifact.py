@@ -33,7 +33,7 @@ class HostTensor:
 
     The slice of a die follows from the layout and its coordinates. Parts that hold the same element hold
     replicas of it. The dimensions of `zigzag` lie in that order (`wscc.ir.zigzag`) along their first axis.
-    `unpadded` is its shape without pads (`wscc.ir.array.Array`); empty: it has none."""
+    `unpadded` is its shape without pads (`wscc.ir.array.Array`), which hold `filler`; empty: it has none."""
 
     name: str
     kind: Kind
@@ -44,6 +44,7 @@ class HostTensor:
     relation: Relation | None = None
     zigzag: tuple[int, ...] = ()
     unpadded: tuple[int, ...] = ()
+    filler: int = field(default=0, metadata=LEFT_OUT)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -106,8 +106,9 @@ def _array(a: Array) -> str:
     rates = f" rates({record(a.rates)})" if a.rates else ""
     zigzag = f" zigzag=({', '.join(map(str, a.zigzag))})" if a.zigzag else ""
     unpadded = f" unpadded=({', '.join(map(str, a.unpadded))})" if a.unpadded else ""
+    filler = f" filler={a.filler}" if a.filler else ""
     handed = " handed" if a.handed else ""
-    options = f"{extents}{init}{storage}{stage}{part}{relation}{rates}{zigzag}{unpadded}{handed}"
+    options = f"{extents}{init}{storage}{stage}{part}{relation}{rates}{zigzag}{unpadded}{filler}{handed}"
     return f"array %{spell_name(a.name)} : {spell_type(a.type)} kind={a.kind}{options}"
 
 

@@ -182,7 +182,8 @@ def _array(r: Reading, node: Node) -> Array:
         r.name(name), r.tensor_type(type_), r.choice(kind, Kind, "kind of array", list(Kind)), extents,
         _init(r, parts.get("init")), storage, stage, of, first, _relation(r, parts.get("relation")),
         rates, tuple(map(r.integer, parts.get("zigzag", ()))),
-        tuple(map(r.integer, parts.get("unpadded", ()))), "handed" in parts, r.span(name, end),
+        tuple(map(r.integer, parts.get("unpadded", ()))), "handed" in parts,
+        r.integer(parts["filler"][0]) if "filler" in parts else 0, r.span(name, end),
     )  # fmt: skip
 
 

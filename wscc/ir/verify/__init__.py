@@ -17,6 +17,7 @@ from wscc.diagnostics.limits import beyond_limits
 from wscc.ir.array import Array, Kind
 from wscc.ir.module import Level, Module, Procedure
 from wscc.ir.op import Op, Reshard
+from wscc.ir.ops import IGNORED
 from wscc.ir.train import Rates, Train
 from wscc.ir.types import TensorType
 from wscc.ir.verify.fabric import check_fabric
@@ -106,6 +107,8 @@ def _arrays(m: Module) -> Findings:
             yield place.wrong(f"extents {list(a.extents)} are not positive")
         if a.unpadded:
             yield from _pads(place, a)
+        if a.filler:
+            yield from _filler(place, a)
         if a.handed:
             yield from _handed(m, place, a)
         if a.init.kind not in _INITS:
@@ -128,8 +131,11 @@ def _pads(place: Place, a: Array) -> Findings:
         1 <= n <= whole for n, whole in zip(a.unpadded, shape, strict=True)
     ):
         yield place.wrong(f"`unpadded` is {list(a.unpadded)}, which is no part of its shape {list(shape)}")
-    elif a.kind is Kind.INPUT:
-        yield place.wrong("an input has no pads: the host fills all of it")
+
+
+def _filler(place: Place, a: Array) -> Findings:
+    if a.filler != IGNORED or a.kind is not Kind.INPUT or a.type.dtype.is_float or not a.unpadded:
+        yield place.wrong(f"its pads hold {a.filler}: they hold 0, or {IGNORED} in an input of integers")
 
 
 def _handed(m: Module, place: Place, a: Array) -> Findings:
@@ -150,7 +156,7 @@ def _rates(place: Place, a: Array, rates: Rates) -> Findings:
 def _input(train: Train, place: Place, a: Array) -> Findings:
     """An input has an element for each micro-batch (and layer, if it holds keys of random draws), and its first
     dimension are the sequences of one."""
-    sequences = a.type.shape[0] if a.type.shape else 0
+    sequences = (*a.unpadded, *a.type.shape, 0)[0]
     if (
         a.extents[:1] != (train.microbatches,)
         or len(a.extents) > 2
