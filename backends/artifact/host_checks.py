@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from wscc.backends.artifact.mistake import Mistake
 from wscc.ir.array import Kind, Role
+from wscc.ir.ops import IGNORED
 from wscc.ir.streams.artifact import HostPart, HostTensor, Manifest
 from wscc.ir.streams.program import Streams
 from wscc.ir.types import Layout
@@ -132,6 +133,8 @@ def _tensor(t: HostTensor, m: Manifest, arena_bytes: int) -> Iterator[str]:
             yield f"`type.shape` has {n:,}, which {pieces:,} pieces do not divide"
     if len(t.shape) != len(shape) or any(map(gt, t.shape, shape)):
         yield f"`unpadded` is {list(t.shape)}, which is no part of the shape"
+    if t.filler and (t.filler != IGNORED or t.kind is not Kind.INPUT or t.type.dtype.is_float):
+        yield f"`filler` is {t.filler}, and pads hold 0, or {IGNORED} in an input of integers"
     size = prod(t.type.local_shape(sizes)) * t.type.dtype.size
     yield from _parts(t, m, size, arena_bytes)
 
