@@ -52,9 +52,9 @@ def test_positions_that_no_degree_divides_are_split_with_pads(with_table: bool, 
 
 
 def test_what_splits_no_positions_is_refused_with_what_would_work(tmp_path: Path) -> None:
-    refused = verdict(vit_text("sp = 5"), tmp_path)
+    refused = verdict(vit_text("sp = 8"), tmp_path)
     assert refused.what == "W201"
-    assert dict(refused.proposals[0].parallel or ())["sp"] == 4
+    assert dict(refused.proposals[0].parallel or ())["sp"] == 6
 
 
 @pytest.mark.skipif(
