@@ -108,7 +108,7 @@ def test_stages_wait_for_each_other_as_in_the_program(pp: int, microbatch: str, 
     plan = plan_of(mesh_axes({"pp": pp}), [microbatch, "selective", "0", interleave])
     program = compiled(problem, plan)
     assert isinstance(program, Compiled)
-    assert estimated(problem, plan) == pytest.approx(simulated(problem, program).step_seconds, rel=0.01)
+    assert estimated(problem, plan) == pytest.approx(simulated(problem, program).step_seconds, rel=0.04)
 
 
 @pytest.mark.parametrize(("spare", "copies"), [(8_000, False), (10**7, True)])

@@ -214,11 +214,12 @@ class _Search:
         others.sort(key=rank)
 
     def _corrected(self, c: Candidate) -> float:
-        """The estimate times the mean error of earlier ones: of as many dies with the same axes, or else of all, but
-        then no more than the estimate: what makes some slower than estimated, as damage does, need not slow others."""
+        """The estimate times the mean error of earlier ones: of as many dies with the same axes, or else of all, but on
+        a damaged wafer then no more than the estimate: what damage makes slower than estimated need not slow others."""
         if alike := self._alike(c):
             return c.estimate * _error(alike)
-        return c.estimate * min(1.0, _error(self._measured()))
+        error, wafer = _error(self._measured()), self.space.forms.wafer
+        return c.estimate * (min(1.0, error) if wafer.dead_dies or wafer.dead_links else error)
 
     def _measured(self) -> list[Candidate]:
         return [k for k in (*self.result.simulated, *self.result.slower) if k.least]
@@ -242,8 +243,8 @@ def _error(measured: Sequence[Candidate]) -> float:
 
 def _hope(dies: int) -> float:
     """The times of the best step up to which a corrected estimate is worth compiling: what that costs grows with the
-    dies, and estimates are no worse for many."""
-    return 1 + 1 / dies
+    dies, and estimates are no worse for many; of the most, a program costs as much as all estimates."""
+    return 1 + 1 / dies if dies <= _DIES_COMPILED else 1.0
 
 
 def _by_least(c: Candidate) -> tuple[float, Plan]:

@@ -39,8 +39,8 @@ from wscc.search.space import CHOICES, ONE_DIE, Pins, Plan, Strategy, plan_of, r
 from wscc.strategy import dies_of, mesh_axes
 
 LEVEL = 2
-# Rounds of micro-batches in which a pipeline of interleaved chunks is full, and one more.
-_FULL = (2, 3)
+# Rounds of micro-batches that fill a pipeline of interleaved chunks, and one more.
+_FULL = (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
