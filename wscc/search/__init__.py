@@ -214,12 +214,13 @@ class _Search:
         others.sort(key=rank)
 
     def _corrected(self, c: Candidate) -> float:
-        """The estimate times the mean error of earlier ones: of as many dies with the same axes, or else of all, but on
-        a damaged wafer then no more than the estimate: what damage makes slower than estimated need not slow others."""
+        """The estimate times the mean error of earlier ones: of as many dies with the same axes, or else of all, but
+        then no more than the estimate: what makes some slower than estimated, as damage or little SRAM does, need not
+        slow others. On many dies, where to be sure costs most, they are taken to be slower by as much."""
         if alike := self._alike(c):
             return c.estimate * _error(alike)
-        error, wafer = _error(self._measured()), self.space.forms.wafer
-        return c.estimate * (min(1.0, error) if wafer.dead_dies or wafer.dead_links else error)
+        error = _error(self._measured())
+        return c.estimate * (error if self.space.live > _DIES_COMPILED else min(1.0, error))
 
     def _measured(self) -> list[Candidate]:
         return [k for k in (*self.result.simulated, *self.result.slower) if k.least]
