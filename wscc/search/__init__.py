@@ -84,7 +84,8 @@ class _Search:
     def explore(self, budget: int) -> None:
         """Estimate plans: the program's own, so that the search does not end with a worse one, and what is worth it.
         Of a large space, the program's own is measured at once: it rules out what has a higher bound. Where there is
-        none, estimates are trusted to rule out; what they should not have is looked at after all."""
+        none, estimates are trusted to rule out; what they should not have is looked at after all. The best of the most
+        dies is measured before plans of fewer are estimated: it rules out most of them."""
         given, exploration = self.space.given(), self.exploration
         exploration.look([given] if given else [])
         if self.space.plans <= self.limit:
