@@ -31,9 +31,9 @@ _MOST_DIRECT: Final = 64
 _NEARLY: Final = 1.1
 _ALONE: Final = 1.001
 _EQUAL: Final = 1.02
-# How many times as fast relays have to be where another plan has fewer rounds, in groups that are not small, and where
-# a third of the time is latency, which other reshards in flight hide: what they are slower among other work, and where a
-# die waits for one piece while it has another, as measured.
+# How many times as fast relays have to be where another plan has fewer rounds, in groups that are not small, and
+# where a third of the time is latency, which other reshards in flight hide: by so much they are slower among other
+# work, and where a die waits for one piece while it has another, as measured.
 _AWAIT: Final = 4 / 3
 _SMALL: Final = 4
 # Latencies for which a link is hardly busy.

@@ -34,8 +34,9 @@ _MIN_EXPOSED: Final = 0.25
 _NO_TIME: Final = 1e-30
 # A copy that saves less than this fraction of a link's latency is not worth its instructions.
 _WORTH: Final = 0.1
-# Memory is tight where locals that do not fit cost at least this part of a procedure's work. They are split, and this part
-# of the SRAM may be full: ranges are longer once messages overlap work, and what does not fit then goes from HBM to HBM.
+# Memory is tight where locals that do not fit cost at least this part of a procedure's work. They are split, and this
+# part of the SRAM may be full: ranges are longer once messages overlap work, and what does not fit then goes from HBM
+# to HBM.
 _TIGHT: Final = 0.1
 _ROOM: Final = 0.9
 # Uses of a box that is only read get a copy each if the work between them hides copies of this part of the SRAM.
