@@ -42,7 +42,7 @@ def check_graph(text: str, manifest: Manifest, arena_bytes: int) -> Module:
         raise Mistake(FILE, f"{f'line {line}: ' if line else ''}{first.message}")
     for words in _mistakes(module, manifest):
         raise Mistake(FILE, words)
-    die = module.machine.die
+    die = module.die
     if arena_bytes > die.sram + die.hbm:
         words = f"`program.arena_bytes` is {arena_bytes:,}, and a die has {die.sram + die.hbm:,}"
         raise Mistake("manifest.json", words)

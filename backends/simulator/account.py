@@ -22,12 +22,15 @@ Carried = dict[Link, tuple[LinkUse, dict[tuple[str, Origin], int]]]
 
 @dataclass(slots=True)
 class DieTotal:
-    """Ticks of a die: `ideal` at its peak, `tiling` because tiles are not full, `hbm` because its memory is slower;
-    waiting as in `DieUse`, `exposed` by kind of message. `flops` and `hbm_bytes` are the work that takes them."""
+    """Ticks of a die: `ideal` at the highest peak of the dies, `slow` because its own is lower, `tiling` because tiles
+    are not full, `hbm` because its memory is slower; waiting as in `DieUse`, `exposed` by kind of message. `flops` and
+    `hbm_bytes` are the work that takes them, `of_class` is the class of the die."""
 
+    of_class: int = 0
     flops: int = 0
     hbm_bytes: int = 0
     ideal: int = 0
+    slow: int = 0
     tiling: int = 0
     hbm: int = 0
     delayed: int = 0
@@ -37,7 +40,7 @@ class DieTotal:
 
     @property
     def busy(self) -> int:
-        return self.ideal + self.tiling + self.hbm
+        return self.ideal + self.slow + self.tiling + self.hbm
 
 
 @dataclass(slots=True)
@@ -72,8 +75,8 @@ class Account:
         """Lower bounds of the step in ticks, for any order of these instructions and messages: by the die with most
         compute, the one with most bytes in HBM, the most loaded link."""
         return {
-            "compute": max(d.ideal + d.tiling for d in self.dies),
-            "hbm": max(self.costs.hbm(d.hbm_bytes) for d in self.dies),
+            "compute": max(d.ideal + d.slow + d.tiling for d in self.dies),
+            "hbm": max(self.costs.hbm(d.hbm_bytes, d.of_class) for d in self.dies),
             "links": max((self._link_bound(k, u) for k, u in self.links.items()), default=0),
         }
 
@@ -96,7 +99,10 @@ def account(composer: Composer, profile: Profile) -> Account:
     """The account of the step that a composer has composed."""
     builder = composer.builder
     end = max(composer.now)
-    dies = tuple(DieTotal(idle=end - now) for now in composer.now)
+    dies = tuple(
+        DieTotal(of_class, idle=end - now)
+        for now, of_class in zip(composer.now, builder.classes, strict=True)
+    )
     links: dict[Link, LinkTotal] = defaultdict(LinkTotal)
     kinds = _Kinds(profile)
     times_of: Counter[tuple[Cluster, str]] = Counter()
@@ -123,6 +129,7 @@ def account(composer: Composer, profile: Profile) -> Account:
     for (cluster, procedure), times in times_of.items():
         for link, (carried, traffic) in kinds.carried(procedure, cluster.scripts).items():
             _carry(links[cluster.own[link]], carried, traffic, times)
+    _slow_down(dies, builder.costs)
     return Account(builder.costs, end, dies, dict(sorted(links.items())))
 
 
@@ -174,6 +181,14 @@ def _wait(total: DieTotal, use: DieUse, exposed: dict[str, int], times: int) -> 
     total.idle += times * use.idle
     for kind, ticks in exposed.items():
         total.exposed[kind] += times * ticks
+
+
+def _slow_down(dies: tuple[DieTotal, ...], costs: Costs) -> None:
+    """Tell apart what dies would take at the highest peak."""
+    peak = max(costs.dies[d.of_class].peak for d in dies)
+    for d in dies:
+        at_peak = int(d.ideal * costs.dies[d.of_class].peak / peak)
+        d.ideal, d.slow = at_peak, d.ideal - at_peak
 
 
 def _carry(total: LinkTotal, use: LinkUse, traffic: dict[tuple[str, Origin], int], times: int) -> None:

@@ -72,10 +72,11 @@ class Builder:
     streams: Streams
     costs: Costs
     stages: list[int] = field(init=False)
+    classes: list[int] = field(init=False)  # of dies
     _codes: dict[tuple[int, str], Code] = field(default_factory=dict, repr=False)  # equal ones are one object
     _works: dict[int, Work] = field(default_factory=dict, repr=False)
-    _parts: dict[Places, dict[int, Part]] = field(default_factory=dict, repr=False)
-    # By the identity of a code, if need be of one die.
+    _parts: dict[tuple[int, Places], dict[int, Part]] = field(default_factory=dict, repr=False)
+    # By the identity of a code and the class of dies, if need be of one die.
     _drafts: dict[tuple[int, int, Places], Draft] = field(default_factory=dict, repr=False)
     _peers: dict[int, set[Field]] = field(default_factory=dict, repr=False)
     _touches: dict[int, dict[tuple[int, Field], tuple[int, int]]] = field(default_factory=dict, repr=False)
@@ -86,6 +87,7 @@ class Builder:
     def __post_init__(self) -> None:
         of_role = stage_of_role(self.streams)
         self.stages = [of_role[role] for role in self.streams.roles]
+        self.classes = [self.costs.die_class(physical) for physical in self.streams.dies]
         same: dict[tuple[str, int, tuple[int, ...]], Code] = {}
         for p in self.streams.programs:
             for c in p.procedures:
@@ -194,12 +196,13 @@ class Builder:
         return DieCall(draft, messages, cargos, draft.hbm_bytes + sum(read.values()))
 
     def _draft(self, die: int, procedure: str, places: Places) -> Draft:
-        """The draft for a die: the same for all with its code, unless an instruction takes longer on some of them."""
-        code, everywhere = self.code(die, procedure), -1
+        """The draft for a die: the same for all of a class with its code, unless an instruction takes longer on some of
+        them."""
+        code, everywhere = self.code(die, procedure), -1 - self.classes[die]
         for key in ((id(code), everywhere, places), (id(code), die, places)):
             if key in self._drafts:
                 return self._drafts[key]
-        parts, alike = self._parts.setdefault(places, {}), True
+        parts, alike = self._parts.setdefault((self.classes[die], places), {}), True
 
         def part_of(x: Instruction) -> Part:
             nonlocal alike
@@ -223,9 +226,10 @@ class Builder:
             return Part(DELAY, self._delay(die, x))
         work = self.work(x)
         amount = sum(self._in_hbm(die, r, places) for r in work.reaches)
-        port = self.costs.hbm(amount)
+        costs, of_class = self.costs, self.classes[die]
+        port = costs.hbm(amount, of_class)
         if kind == COMPUTE:
-            ticks, at_peak = self.costs.compute(work.tiled), self.costs.compute(work.flops)
+            ticks, at_peak = costs.compute(work.tiled, of_class), costs.compute(work.flops, of_class)
             return Part(COMPUTE, ticks, port, amount, work.flops, at_peak)
         channel, peer, *route = (v for _, v in x.attrs)
         return Part(

@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import ceil, prod
 from typing import Final
 
-from wscc.analysis.cost import Rates, in_tiles
+from wscc.analysis.cost import DieRates, Rates, in_tiles
 from wscc.ir.routes import Route
 from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.streams.program import Field, Instruction, Operand
@@ -134,35 +134,46 @@ class Leg:
 
 @dataclass
 class Costs:
-    """Durations on one wafer under one link model; `links` by class. Dies of a program are much alike, so durations are
-    remembered by size."""
+    """Durations on one wafer under one link model; `links` and `dies` by class, of which the first is that of most
+    dies. Dies of a program are much alike, so durations are remembered by size."""
 
     wafer: Wafer
     rates: Rates[Fraction]
     links: tuple[LinkTimes[Fraction], ...]
-    _compute: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
-    _hbm: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
+    dies: tuple[DieRates[Fraction], ...]
+    _class_of: dict[int, int] = field(repr=False, compare=False)
+    _compute: dict[tuple[int, int], int] = field(default_factory=dict, repr=False, compare=False)
+    _hbm: dict[tuple[int, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(wafer: Wafer, kind: str = CUT_THROUGH) -> Costs:
         rates = Rates.exact(wafer)
-        return Costs(wafer, rates, tuple(link.times(kind) for link in rates.links))
+        classes = list(dict.fromkeys((wafer.die, *(die for _, die in wafer.unlike))))
+        of_die = {wafer.number(at): classes.index(die) for at, die in wafer.unlike}
+        dies = tuple(map(DieRates.exact, classes))
+        return Costs(wafer, rates, tuple(link.times(kind) for link in rates.links), dies, of_die)
+
+    def die_class(self, physical: int) -> int:
+        """The class of a physical die: its place in `dies`."""
+        return self._class_of.get(physical, 0)
 
     @property
     def store_and_forward(self) -> bool:
         """Whether a die passes a message on after its last byte."""
         return self.links[0].store_and_forward
 
-    def compute(self, flops: int) -> int:
-        if flops not in self._compute:
-            self._compute[flops] = ticks(self.rates.die.compute(flops))
-        return self._compute[flops]
+    def compute(self, flops: int, die_class: int = 0) -> int:
+        key = flops, die_class
+        if key not in self._compute:
+            self._compute[key] = ticks(self.dies[die_class].compute(flops))
+        return self._compute[key]
 
-    def hbm(self, amount: int) -> int:
+    def hbm(self, amount: int, die_class: int = 0) -> int:
         """Ticks of the HBM's port."""
-        if amount not in self._hbm:
-            self._hbm[amount] = ticks(self.rates.die.hbm(amount))
-        return self._hbm[amount]
+        key = amount, die_class
+        if key not in self._hbm:
+            self._hbm[key] = ticks(self.dies[die_class].hbm(amount))
+        return self._hbm[key]
 
     def legs(self, route: Route, amount: int) -> tuple[Leg, ...]:
         """A message of so many bytes on a route."""

@@ -10,12 +10,12 @@ from wscc.ir.streams.program import Address, ProgramCall, ProgramStep
 
 
 def least_ticks(b: Builder) -> int:
-    """The lower bound in ticks: the largest, over one die of each role, of the time of its instructions one after the
-    other and of that of its HBM for them and its messages. An argument that is in HBM in some calls and in SRAM in
-    others counts as in SRAM."""
-    firsts: dict[int, int] = {}
+    """The lower bound in ticks: the largest, over one die of each role and class, of the time of its instructions one
+    after the other and of that of its HBM for them and its messages. An argument that is in HBM in some calls and in
+    SRAM in others counts as in SRAM."""
+    firsts: dict[tuple[int, int], int] = {}
     for die, role in enumerate(b.streams.roles):
-        firsts.setdefault(role, die)
+        firsts.setdefault((role, b.classes[die]), die)
     return max(_die(b, die) for die in firsts.values())
 
 
@@ -26,7 +26,7 @@ def _die(b: Builder, die: int) -> int:
         die_call = b.call(die, call.procedure, b.places(stage, call.procedure, lowest))
         busy += times * _busy(die_call)
         amount += times * die_call.hbm_bytes
-    return max(busy, b.costs.hbm(amount))
+    return max(busy, b.costs.hbm(amount, b.classes[die]))
 
 
 def _busy(call: DieCall) -> int:

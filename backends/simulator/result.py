@@ -15,7 +15,8 @@ class Result:
     """The figures of one step. Fractions, `mfu` among them, are of step x live dies of the wafer; those of `time` add
     up to 1.
 
-    `mfu` counts `model_flops`. In `time`: *model* = mfu; *extra_flops* recomputed, or repeated on several dies;
+    `mfu` counts `model_flops`. In `time`: *model* = mfu, or at the highest peak of the dies if they differ,
+    *slow_dies* longer because a die has a lower one; *extra_flops* recomputed, or repeated on several dies;
     *tile_rounding* tiles that are not full; *hbm* instructions that are longer because of HBM; *exposed* a die waits
     for a message in flight, by kind; *delayed* it starts later on purpose; *bubble* it waits for another stage, *idle*
     for a die of its own stage, or for the end of the step; *unused_dies* have no part in the program. `die_util`
@@ -49,7 +50,7 @@ def result(a: Account, model_flops: int, live_links: int) -> Result:
     def share(ticks: Fraction | int) -> float:
         return float(Fraction(ticks) / whole) if whole else 0.0
 
-    model = a.costs.rates.die.compute(model_flops) * SECOND
+    model = model_flops / max(a.costs.dies[d.of_class].peak for d in a.dies) * SECOND
     ideal = sum(d.ideal for d in a.dies)
     exposed: dict[str, int] = {}
     for d in a.dies:
@@ -60,7 +61,7 @@ def result(a: Account, model_flops: int, live_links: int) -> Result:
     energy = a.energy()
     return Result(
         step_seconds=a.seconds,
-        mfu=share(model),
+        mfu=float(model_flops * SECOND / Fraction(a.end * wafer.peak)) if a.end else 0.0,
         bubble_fraction=share(sum(d.bubble for d in a.dies)),
         exposed_comm_fraction=share(sum(exposed.values())),
         die_util={"mean": sum(busy) / used, "min": min(busy)},
@@ -70,6 +71,7 @@ def result(a: Account, model_flops: int, live_links: int) -> Result:
         time={
             "model": share(model),
             "extra_flops": share(ideal - model),
+            "slow_dies": share(sum(d.slow for d in a.dies)),
             "tile_rounding": share(sum(d.tiling for d in a.dies)),
             "hbm": share(sum(d.hbm for d in a.dies)),
             "exposed": {kind: share(ticks) for kind, ticks in sorted(exposed.items()) if ticks},

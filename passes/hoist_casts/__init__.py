@@ -41,7 +41,7 @@ class HoistCasts(Pass):
         if not casts:
             return module
         hoisted = _Hoisting(module, casts).run()
-        die = module.machine.die
+        die = module.die
         return hoisted if peak_array_bytes(hoisted) <= die.sram + die.hbm else module
 
 

@@ -75,7 +75,7 @@ class LowerCollectives(Pass):
         args = {c.procedure: c.args for c, _ in calls(module.step)}
         storage = {a.name: a.storage or a.name for a in module.arrays}
         callers = _callers(module)
-        die = module.machine.die
+        die = module.die
         fast = Fast(max(1, die.sram // _TEMPORARIES), die.tile)
         algorithms = Algorithms(module, self.allgather, fast.bytes)
         edges = Edges(module)

@@ -149,7 +149,7 @@ class Algorithms:
 
     @cached_property
     def _rates(self) -> Rates[float]:
-        return Rates.of(self.module.machine)
+        return Rates.of(self.module.machine, self.module.die)
 
     @cached_property
     def _in_sram(self) -> bool:

@@ -61,7 +61,7 @@ class Partition(Pass):
         """The module partitioned by the choices of `choose` in place of those of the search."""
         chain, split = _checked(module)
         inside = {a: n for a, n in module.sizes.items() if a not in stage_axes(module.sizes)}
-        prices = Prices.of(module.machine, module.train.compute.size)
+        prices = Prices.of(module.machine, module.train.compute.size, module.die)
         search = Search(chain, inside, split, prices, module.train.zero)
         assigned = {k: _nested(v) for k, v in choose(search).items()}
         writer = ModuleWriter(module, chain, assigned, split)

@@ -30,7 +30,7 @@ class ModuleWriter:
         # Layouts of complete gradients, which may differ from those in which contributions are added up.
         self.complete_layouts: dict[str, Layout] = {}
         self.sharded: dict[str, Procedure] = {}
-        storage = StorageSharding(chain, module.sizes, assigned, module.train.zero, module.machine.die.tile)
+        storage = StorageSharding(chain, module.sizes, assigned, module.train.zero, module.die.tile)
         for a in module.arrays:
             if a.kind is Kind.INPUT:
                 self.layouts[a.name] = _input_layout(a, split[a.name], module)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wscc.analysis.cost import Rates
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import Die, Wafer
 
 # A replica takes memory even where a die has no HBM, or links hardly faster than it.
 _REPLICA: Final = 0.01
@@ -36,9 +36,9 @@ class Prices:
     replica: float = _REPLICA
 
     @staticmethod
-    def of(wafer: Wafer, element: int) -> Prices:
-        """The prices on `wafer` for values of `element` bytes each."""
-        rates = Rates.exact(wafer)
+    def of(wafer: Wafer, element: int, die: Die | None = None) -> Prices:
+        """The prices on `wafer`, whose dies have at least what `die` has, for values of `element` bytes each."""
+        rates = Rates.exact(wafer, die)
         move = rates.link.busy(element)
         access = float(rates.die.hbm(element) / move)
         return Prices(float(rates.die.compute(1) / move), max(access, _REPLICA))

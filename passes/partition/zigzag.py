@@ -106,7 +106,7 @@ def _pays(module: Module, axis: str) -> bool:
     Of T dies the last multiplies T pairs of whole shards without it, and 2T + 1 pairs of pieces half as long with it;
     each side of a pair is rounded up to the tile.
     """
-    shards, tile = module.sizes[axis], module.machine.die.tile
+    shards, tile = module.sizes[axis], module.die.tile
     saved_tiles = 0
     for size in _causal_streams(module, axis):
         ordered, zigzag = (ceil(n / tile) ** 2 for n in (size // shards, size // (2 * shards)))

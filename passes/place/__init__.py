@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
@@ -9,13 +10,13 @@ from typing import ClassVar
 from wscc.diagnostics import Code, CompileError, fail
 from wscc.ir.module import Module
 from wscc.machine.topology import neighbour_topology
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import Coordinate, Wafer
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import DEFAULT_MAPPER, MAPPERS
 from wscc.passes.place.check import check_placement
 from wscc.passes.place.solver import place_on
 from wscc.passes.place.traffic import Traffic, axis_traffic
-from wscc.passes.place.types import AxisSpec, Placement
+from wscc.passes.place.types import AxisSpec, Placement, dies_of
 from wscc.passes.place.walks import place_apart
 from wscc.strategy import policy
 
@@ -32,6 +33,8 @@ class Place(Pass):
 
     Before: axes dp=2 tatp=4 on a 2 x 4 wafer
     After:  dies [0, 1, 5, 4, 2, 3, 7, 6]
+
+    Where dies differ and not all are used, the slowest are left alone if rings and paths are no fewer for it.
 
     Where damage leaves neither rings nor paths for a streaming axis, its groups lie as near as others do, and shards
     travel over several links: the note of the axis says why. Fails with W301 when the strategy needs more dies than are
@@ -74,6 +77,30 @@ def _spec(axis: str, size: int, ring: bool, traffic: Traffic, most: float) -> Ax
 
 @lru_cache(maxsize=64)
 def _solved(machine: Wafer, mapper: str, shape: tuple[AxisSpec, ...]) -> Placement:
+    anywhere = _on(machine, mapper, shape)
+    fastest = machine.by_speed()[: dies_of(shape)]
+    if not machine.unlike or machine.weakest(anywhere.dies) == machine.weakest(fastest):
+        return anywhere
+    for slow in _slowest_first(machine, dies_of(shape)):
+        try:
+            found = _on(replace(machine, dead_dies=machine.dead_dies | slow), mapper, shape)
+        except CompileError:
+            continue
+        if (found.rings, found.rings + found.paths) >= (anywhere.rings, anywhere.rings + anywhere.paths):
+            return found
+    return anywhere
+
+
+def _slowest_first(machine: Wafer, used: int) -> Iterator[frozenset[Coordinate]]:
+    """The dies that may be left alone where so many are used: all that are slower than some speed, most of them
+    first."""
+    dies = machine.by_speed()
+    for first in range(used, len(dies)):
+        if machine.die_at(dies[first - 1]) != machine.die_at(dies[first]):
+            yield frozenset(map(machine.coordinate, dies[first:]))
+
+
+def _on(machine: Wafer, mapper: str, shape: tuple[AxisSpec, ...]) -> Placement:
     try:
         return place_on(machine, shape, mapper)
     except CompileError as refused:

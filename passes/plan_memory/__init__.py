@@ -46,7 +46,7 @@ class PlanMemory(Pass):
 
     def run(self, module: Module) -> Module:
         handed = handed_in(module)
-        planned = [self._planned(p, module.machine.die, handed) for p in module.procedures]
+        planned = [self._planned(p, module.die, handed) for p in module.procedures]
         ends = (h.address + h.bytes for hs in handed.values() for h in hs)
         scratch = max((*(size for _, size, _ in planned), *ends), default=0)
         live = max((peak for *_, peak in planned), default=0)

@@ -35,16 +35,25 @@ def _too_large(module: Module, report: MemoryReport) -> CompileError:
     largest = ", ".join(f"`{name}` {format_bytes(n)}" for n, name in arrays[:3] if n)
     return fail(
         Code.OUT_OF_MEMORY,
-        f"each die needs {format_bytes(report.peak)} but has {format_bytes(report.capacity)}:"
+        f"each die needs {format_bytes(report.peak)} {_owner(module)} has {format_bytes(report.capacity)}:"
         f" {format_bytes(excess)} too much"
         f" ({words}; largest arrays {largest or 'none'})",
         candidates=(*_changes(module, report, excess), *_more_memory(module, excess)),
     )
 
 
+def _owner(module: Module) -> str:
+    """Words for the die with the least memory."""
+    machine = module.machine
+    if not machine.unlike:
+        return "but"
+    least = min(module.dies or range(machine.dies), key=lambda d: machine.die_at(d).hbm)
+    return f"but die {machine.place(least)}"
+
+
 def _more_memory(module: Module, excess: int) -> Iterator[Proposal]:
     """Dies with just so many bytes more, or some more: with another size, other things are copied into the SRAM."""
-    die = module.machine.die
+    die = module.die
     needed = die.sram + die.hbm + excess
     for total in (needed, needed + needed // _ROOM):
         yield larger_dies(die, total)

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from wscc.analysis.aliases import aliases
-from wscc.analysis.cost import DieRates
+from wscc.analysis.cost import DieRates, Rates
 from wscc.analysis.memory.array_layout import peak_array_bytes
 from wscc.analysis.memory.handed import Handed, handed_in
 from wscc.analysis.statement_accesses import where_of
@@ -56,7 +56,7 @@ class Promote(Pass):
     provides: ClassVar[frozenset[Fact]] = frozenset({Fact.PROMOTED})
 
     def run(self, module: Module) -> Module:
-        die = module.machine.die
+        die = module.die
         if not DieRates.of(die).has_hbm or peak_array_bytes(module) <= _MIN_RATIO * die.sram:
             return module
         estimates = _Estimates(die)
@@ -107,7 +107,9 @@ class _Estimates:
         if (key, near) not in self._found:
             left = bound.keys() | _saved(p) | {n for h in near for n in (*h.reads, *h.writes)}
             arguments = _arguments(spread, module, left)
-            self._found[key, near] = profitable_copies(measured, arguments, module.machine, near)
+            self._found[key, near] = profitable_copies(
+                measured, arguments, Rates.of(module.machine, module.die), module.die, near
+            )
         return spread, self._found[key, near]
 
 

@@ -25,7 +25,7 @@ from wscc.ir.die_arrays import as_array
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
 from wscc.ir.views import View
-from wscc.machine.wafer import Die, Wafer
+from wscc.machine.wafer import Die
 from wscc.passes.promote.boxes import Argument
 from wscc.passes.promote.phases import Copy, DieMask, by_box, copies_of_local, split_by_work
 
@@ -77,17 +77,18 @@ class Measured:
 
 
 def profitable_copies(
-    measured: Measured, arguments: list[Argument], machine: Wafer, handed: Iterable[Handed] = ()
+    measured: Measured,
+    arguments: list[Argument],
+    rates: Rates[float],
+    die: Die,
+    handed: Iterable[Handed] = (),
 ) -> Choice:
     """The copies that save time and fit the fast memory, beside what calls hand on and locals that save more.
 
     Where many locals do not fit, they are split into the phases of their use.
     """
-    rates = Rates.of(machine)
-    candidates = list(
-        copies(measured.by_buffer, arguments, measured.work, rates.die.hbm(_APART * machine.die.sram))
-    )
-    offer = _Offer(measured, machine, handed, candidates)
+    candidates = list(copies(measured.by_buffer, arguments, measured.work, rates.die.hbm(_APART * die.sram)))
+    offer = _Offer(measured, rates, die, handed, candidates)
     best, spilled = offer.choice({}, 1.0)
     tight = sum(spilled.values()) > _TIGHT * float(measured.work.seconds[-1])
     return offer.in_phases(_ROOM) if tight else best
@@ -98,7 +99,8 @@ class _Offer:
     """What competes for the fast memory: copies of arguments, locals of a procedure, and what calls hand on."""
 
     measured: Measured
-    machine: Wafer
+    rates: Rates[float]
+    die: Die
     handed: Iterable[Handed]
     candidates: list[Copy]
 
@@ -116,20 +118,20 @@ class _Offer:
     def _split(self, spilled: Mapping[str, float]) -> dict[str, list[Copy]]:
         """Copies of locals in the phases of their use, of those that have any. Messages arrive in slots, and go on from
         there at once."""
-        m, die = self.measured, Rates.of(self.machine).die
+        m = self.measured
         found = {}
         for b in m.procedure.buffers:
             if b.name in spilled and not b.slot:
                 local = Argument(b.name, b.elements, b.dtype, live_in=False, live_out=False)
                 # Work between phases hides its copies out and in.
-                apart = die.hbm(2 * local.bytes)
+                apart = self.rates.die.hbm(2 * local.bytes)
                 found[b.name] = list(copies_of_local(local, m.by_buffer[b.name], m.work, apart, m.where))
         return {name: copies for name, copies in found.items() if copies}
 
     def choice(self, split: Mapping[str, list[Copy]], room: float) -> tuple[Choice, dict[str, float]]:
         """The best choice if some locals are offered as these copies and this part of the fast memory may be full, and
         what the other locals that do not fit cost."""
-        m, rates = self.measured, Rates.of(self.machine)
+        m, rates = self.measured, self.rates
         total = float(m.work.seconds[-1])
         candidates = [*self.candidates, *(c for cs in split.values() for c in cs)]
         seconds = {c.name: rates.die.hbm(c.times * c.bytes) for c in candidates}
@@ -149,7 +151,7 @@ class _Offer:
             gains = {c.name: gain(c, exposed) for c in candidates}
             profitable = [c for c in candidates if gains[c.name] > _WORTH * rates.link.latency]
             offered = (*ranges, *(_live_range(c, gains[c.name]) for c in profitable))
-            fits = names_in_fast(offered, int(room * self.machine.die.sram))
+            fits = names_in_fast(offered, int(room * self.die.sram))
             fitted = [c for c in profitable if c.name in fits]
             spilled = {x.name: x.cost for x in locals_ if x.cost and x.name not in fits}
             copied = sum(seconds[c.name] for c in fitted)

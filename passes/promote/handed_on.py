@@ -40,7 +40,7 @@ def handed_on(module: Module, lost: Callable[[Module], float]) -> Module:
     An array that is handed on takes room from all else while a call runs: only one with which less time is `lost` to
     HBM is.
     """
-    room = int(_SHARE * module.machine.die.sram)
+    room = int(_SHARE * module.die.sram)
     owners = {a.storage for a in module.arrays}
     carried = [a for a in module.arrays if a.kind is Kind.CARRIED and not a.storage and a.name not in owners]
     for a in sorted(carried, key=lambda a: (element_stride(module, a), a.name)):

@@ -14,7 +14,6 @@ from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, Procedure
 from wscc.ir.per_die import NOBODY, Ints
 from wscc.machine.corner import topology_of
-from wscc.machine.wafer import Wafer
 from wscc.passes.base import Fact, Pass
 from wscc.passes.route.solve import route_phases
 from wscc.passes.route.table import RouteTable
@@ -47,10 +46,10 @@ class Route(Pass):
     max_paths: int = 8
     enough: int = 0
 
-    def _limits(self, phase: PhaseFlows, machine: Wafer) -> Limits:
+    def _limits(self, phase: PhaseFlows, module: Module) -> Limits:
         """The limits of a phase: a link may be busy for its latency, or for `enough` per cent of the time that the
         phase computes."""
-        rates = Rates.exact(machine)
+        rates = Rates.exact(module.machine, module.die)
         hidden = rates.link.capacity(rates.die.compute(phase.flops)) * self.enough / 100
         # A detour costs the latency of its links: what a link carries in less is not worth one.
         worth = rates.link.capacity(rates.link.latency)
@@ -60,7 +59,7 @@ class Route(Pass):
     def run(self, module: Module) -> Module:
         topology = topology_of(module.machine, module.dies)
         phases = module_flows(module)
-        requests = [(p.flows, self._limits(p, module.machine)) for p in phases]
+        requests = [(p.flows, self._limits(p, module)) for p in phases]
         routings = route_phases(topology, requests, module.machine.channels, adaptive=self.adaptive)
         table = RouteTable()
         dies = np.asarray(module.dies, np.int64)

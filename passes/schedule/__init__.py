@@ -55,7 +55,7 @@ class Schedule(Pass):
         body, dies = procedure.body, module.dies_used
         times: dict[int, TransferTimes] = {}
         if self.overlap:
-            slack = Slack(max(self.ahead, 0), max(self.window, 0), module.machine.die)
+            slack = Slack(max(self.ahead, 0), max(self.window, 0), module.die)
             times = transfer_times(procedure, accesses(procedure, dies, names), slack)
         # (time, rank at that time, position in the input) of each statement
         ordered: list[tuple[int, int, int, FabricStmt]] = []

@@ -41,7 +41,7 @@ class SpreadMessages(Pass):
     requires: ClassVar[frozenset[Fact]] = frozenset({Fact.SCHEDULED})
 
     def run(self, module: Module) -> Module:
-        names, die = aliases(module), module.machine.die
+        names, die = aliases(module), module.die
         in_sram, handed = arrays_fit_sram(module), handed_in(module)
         procedures = []
         for p in module.procedures:

@@ -19,7 +19,7 @@ def most_layers(module: Module, pairs: Sequence[Pair], stages: int) -> list[int]
     each layer, of a repeat whose layers need the least; not counted are locals, inputs and copies.
     """
     loops = [i for i, (f, _) in enumerate(pairs) if isinstance(f, Loop)]
-    die = module.machine.die
+    die = module.die
     layers = sum(f.count for f, _ in pairs if isinstance(f, Loop))
     before, after = pairs[: loops[0]], pairs[loops[-1] + 1 :]
     most = []

@@ -116,7 +116,7 @@ class Conflicts:
 
     @cached_property
     def _rates(self) -> Rates[Fraction]:
-        return Rates.exact(self.module.machine)
+        return Rates.exact(self.module.machine, self.module.die)
 
     def _busy(self, hop: Hop, amount: int) -> Fraction:
         """The seconds that `amount` bytes occupy a link."""

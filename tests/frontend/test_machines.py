@@ -152,3 +152,11 @@ def test_nodes_that_cannot_be_joined_are_refused(text: str, code: Code, words: s
     found, message = refusal(text)
     assert found is code
     assert words in message
+
+
+@pytest.mark.parametrize("mesh", ["2 x 2 x 2 x 2", "2x2x2x2", "1 x 2 x 3 x 4 x 5"])
+def test_a_mesh_of_four_dimensions_is_refused_by_name(mesh: str) -> None:
+    code, message = refusal(f"wafer w {{ mesh {mesh} {DIE} }}", "w")
+    assert code is Code.SYNTAX
+    assert "two dimensions or three" in message
+    assert "mesh 4 x 4 x 4" in message

@@ -42,7 +42,7 @@ def test_a_step_is_shorter_at_the_prices_of_its_own_wafer(
     other = Prices.of(preset("temp-4x8"), 4)
     seconds = {}
     for prices in (own, other):
-        monkeypatch.setattr(Prices, "of", lambda wafer, element, prices=prices: prices)
+        monkeypatch.setattr(Prices, "of", lambda *_, prices=prices: prices)
         program, _ = program_of(model({"dp": 2, "tp": 2}, Shape(), wafer=wafer))
         seconds[prices] = simulate(program).figures().step_seconds
     assert seconds[own] < 0.95 * seconds[other]

@@ -103,22 +103,23 @@ class LinkRates(Generic[N]):
 
 @dataclass(frozen=True, slots=True)
 class Rates(Generic[N]):
-    """The rates of a wafer, all of whose dies are alike, and of its links by class: those of the wafer itself first,
-    then those of the joints of a system."""
+    """The rates of a wafer, of a die, and of its links by class: those of the wafer itself first, then those of the
+    joints of a system. The die is what every die of a program has at least: `die` of `of` and `exact`, where dies are
+    not alike."""
 
     wafer: Wafer
     die: DieRates[N]
     links: tuple[LinkRates[N], ...]
 
     @staticmethod
-    def of(wafer: Wafer) -> Rates[float]:
+    def of(wafer: Wafer, die: Die | None = None) -> Rates[float]:
         """The rates of a wafer in doubles."""
-        return Rates(wafer, DieRates.of(wafer.die), tuple(map(LinkRates.of, wafer.links)))
+        return Rates(wafer, DieRates.of(die or wafer.die), tuple(map(LinkRates.of, wafer.links)))
 
     @staticmethod
-    def exact(wafer: Wafer) -> Rates[Fraction]:
+    def exact(wafer: Wafer, die: Die | None = None) -> Rates[Fraction]:
         """The rates of a wafer in fractions."""
-        return Rates(wafer, DieRates.exact(wafer.die), tuple(map(LinkRates.exact, wafer.links)))
+        return Rates(wafer, DieRates.exact(die or wafer.die), tuple(map(LinkRates.exact, wafer.links)))
 
     @property
     def link(self) -> LinkRates[N]:

@@ -15,7 +15,7 @@ from wscc.ir.op import Op
 def procedure_seconds(module: Module, procedure: Procedure) -> float:
     """Seconds of one call on a die: of each op its work at the peak, or the bytes of its operands and results at the
     bandwidth of the HBM, whichever is longer. Left out are messages, the SRAM and tiles that are not full."""
-    rates = DieRates.of(module.machine.die)
+    rates = DieRates.of(module.die)
     return sum(max(_work(op, module, rates), _access(op, module, rates)) for op in procedure.ops)
 
 

@@ -43,7 +43,7 @@ class StatementTimes:
         HBM."""
         in_hbm = set() if in_sram else {v.name for v in procedure.arguments}
         sends = {s.channel: s for s in procedure.body if isinstance(s, Send) and not s.is_local}
-        rates = Rates.of(module.machine)
+        rates = Rates.of(module.machine, module.die)
         work, messages, busy = [], [], []
         for s in procedure.body:
             work.append(_work(s, in_hbm, rates.die) if isinstance(s, Kernel) else 0.0)

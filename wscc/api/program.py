@@ -140,11 +140,12 @@ class Program:
         """The time of a step on the wafer, in seconds, and where it goes. `trace` adds a trace for Perfetto.
         Raises `UsageError` W006 for an unknown link model, `CompileError` W501 for an artifact that does not fit
         itself, W502 if dies wait for one another."""
-        from wscc.driver.simulate import simulate
+        from wscc.driver.simulate import alike_seconds, simulate
 
-        simulated = simulate(self.artifact, link_model_of(link_model), tracing=trace)
+        model = link_model_of(link_model)
+        simulated = simulate(self.artifact, model, tracing=trace)
         text, cut = simulated.trace.text() if simulated.trace else ("", "")
-        return Simulation(simulated.figures(), link_model, text, cut)
+        return Simulation(simulated.figures(), link_model, text, cut, alike_seconds(self.artifact, model))
 
     def verify(self, *, semantics: bool = False) -> Verification:
         """The findings of a check without training: messages, waits, memory, routes. With `semantics`, also of a

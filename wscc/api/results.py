@@ -136,12 +136,14 @@ def _named(arrays: Arrays) -> str:
 @dataclass(frozen=True, slots=True, repr=False)
 class Simulation:
     """A simulated step. `figures` are all numbers, of which the properties are the ones most asked for; `trace` is the
-    text of a trace for Perfetto if it was asked for, and `trace_cut` says where it ends early, if it does."""
+    text of a trace for Perfetto if it was asked for, and `trace_cut` says where it ends early, if it does.
+    `alike_seconds`: where dies are not alike, the seconds if all were as the wafer's `die`."""
 
     figures: Result
     link_model: str
     trace: str = field(default="", repr=False)
     trace_cut: str = ""
+    alike_seconds: float | None = None
 
     @property
     def seconds(self) -> float:

@@ -100,6 +100,7 @@ def _die(a: Account, wafer: Wafer, physical: int, total: DieTotal) -> Facts:
         "die": list(wafer.place(physical)),
         "util": _share(total.busy, a.end),
         "flops": _share(total.ideal, a.end),
+        "slow": _share(total.slow, a.end),
         "tile_rounding": _share(total.tiling, a.end),
         "hbm": _share(total.hbm, a.end),
         "delayed": _share(total.delayed, a.end),
@@ -112,7 +113,8 @@ def _die(a: Account, wafer: Wafer, physical: int, total: DieTotal) -> Facts:
 def memory_facts(simulated: Simulated, uses: tuple[MemoryUse, ...]) -> Facts:
     """Every used die: the most bytes that are live at once; and, by stage, when that is and what they are."""
     wafer, builder = simulated.account.costs.wafer, simulated.builder
-    capacity = wafer.die.sram + wafer.die.hbm
+    die = wafer.weakest(builder.streams.dies)
+    capacity = die.sram + die.hbm
     dies = [
         {
             "die": list(wafer.place(physical)),

@@ -18,6 +18,7 @@ from wscc.machine.links import LINK_MODELS
 _LOSSES = {
     "model": "FLOPs of the model (the MFU)",
     "extra_flops": "FLOPs recomputed or repeated",
+    "slow_dies": "computing on dies of a lower peak",
     "tile_rounding": "tiles that are not full",
     "hbm": "instructions that wait for HBM",
     "delayed": "starting later than others, on purpose",
@@ -45,7 +46,7 @@ def simulate_command(
     compiled = read_program(program, options)
     started = time.perf_counter()
     simulation = compiled.simulate(link_model, trace=bool(trace))
-    figures = simulation.figures
+    figures, alike = simulation.figures, simulation.alike_seconds
     seconds = time.perf_counter() - started
     if trace:
         write_file(trace, [simulation.trace])
@@ -54,17 +55,19 @@ def simulate_command(
     starts = compiled.report.get("stagger") if options.choices.stagger else None
     if as_json:
         settings = {"link_model": link_model} | ({"stagger": starts} if starts else {})
+        if alike is not None:
+            settings["step_seconds_if_alike"] = alike
         show_json({k: v for k, v in asdict(figures).items()} | settings)
         return 0
     if starts:
         click.echo(f"{'staggered starts':<18}{starts['words']}")
-    for label, line in _lines(figures):
+    for label, line in _lines(figures, alike):
         click.echo(f"{label:<18}{line}")
     click.echo(f"{'simulated in':<18}{seconds:.2f} s")
     return 0
 
 
-def _lines(r: Result) -> Iterator[tuple[str, str]]:
+def _lines(r: Result, alike: float | None) -> Iterator[tuple[str, str]]:
     yield "step", f"{r.step_seconds:.6g} s on {r.dies_used} of {r.live_dies} live dies"
     yield "MFU", f"{r.mfu:.2%} of the peak of all live dies"
     yield "dies busy", f"{r.die_util['mean']:.1%} of the time on average, {r.die_util['min']:.1%} the least"
@@ -75,6 +78,12 @@ def _lines(r: Result) -> Iterator[tuple[str, str]]:
     parts = ", ".join(f"{name} {seconds:.4g}" for name, seconds in r.bound_seconds.items())
     ratio = f", the step is {r.step_seconds / r.bound:.3f} of it" if r.bound else ""
     yield "bound", f"{r.bound:.6g} s by {bound} ({parts}){ratio}"
+    if alike is not None:
+        lost = max(0.0, 1 - alike / r.step_seconds)
+        yield (
+            "slower dies",
+            f"{lost:.1%} of the step is lost to them: {alike:.6g} s if all were as `die` says",
+        )
     rows = [(r.time[name], words) for name, words in _LOSSES.items()]
     rows += [
         (share, f"waiting for messages on their way: {kind}") for kind, share in r.time["exposed"].items()

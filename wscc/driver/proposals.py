@@ -63,7 +63,7 @@ class Trials:
         does not fit. Raises `CompileError`."""
         pipeline = Pipeline.default(self.level, self.choices).with_own(self.insertions)
         placed = pipeline.until(Place).run(graph, verify_each=False)
-        die, least, most = placed.machine.die, peak_array_bytes(placed), most_bytes(placed)
+        die, least, most = placed.die, peak_array_bytes(placed), most_bytes(placed)
         if least > die.sram + die.hbm:
             message = "what rests on each die is more than its memory"
             raise fail(

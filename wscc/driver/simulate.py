@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wscc.backends.artifact.files import Artifact
 from wscc.backends.artifact.graph_checks import graph_module
@@ -55,6 +55,13 @@ def simulate(
     return Simulated(builder, profile, account(composer, profile), trace)
 
 
+def alike_seconds(artifact: Artifact, link_model: str) -> float | None:
+    """Seconds of a step if all dies were as the wafer's `die`; None where they are."""
+    wafer = graph_module(artifact.graph).machine
+    alike = replace(wafer, unlike=())
+    return simulate(artifact, link_model, wafer=alike).account.seconds if wafer.unlike else None
+
+
 def builder_of(
     artifact: Artifact, link_model: str, *, bandwidth_factor: int = 1, wafer: Wafer | None = None
 ) -> Builder:
@@ -62,6 +69,7 @@ def builder_of(
     check_dies(artifact.streams, artifact.manifest)
     wafer = wafer or graph_module(artifact.graph).machine
     wafer = wafer.with_faster_links(bandwidth_factor)
-    if artifact.streams.arena_bytes > wafer.die.sram + wafer.die.hbm:
+    die = wafer.weakest(artifact.streams.dies)
+    if artifact.streams.arena_bytes > die.sram + die.hbm:
         raise fail(Code.ARTIFACT, "the arena of the artifact is larger than the memories of a die")
     return Builder(artifact.streams, Costs.of(wafer, link_model))

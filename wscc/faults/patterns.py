@@ -1,4 +1,4 @@
-"""Patterns of damage: dead dies or links, at random or in clusters, from a seed.
+"""Patterns of damage: dead dies or links, at random or in clusters, and dead cores of dies, from a seed.
 
 Defects of silicon cluster (Stapper, IBM J. Res. Dev. 27 (1983)). The damage of a seed grows with its rate: dies and
 links dead at one rate are dead at every higher one, so that rates can be compared.
@@ -6,6 +6,7 @@ links dead at one rate are dead at every higher one, so that rates can be compar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -20,11 +21,17 @@ T = TypeVar("T", bound=Hashable)
 # Probability that the next defect of a cluster is beside an earlier one.
 _CLUSTERED: Final = 0.9
 
-KINDS: Final = ("random dies", "clustered dies", "random links", "clustered links")
+# Cores of a die, each with an equal share of its peak.
+CORES: Final = 64
+
+KINDS: Final = ("random dies", "clustered dies", "random links", "clustered links", "random cores")
 
 
 def damaged(wafer: Wafer, kind: str, rate: float, seed: int) -> Wafer:
-    """The wafer with the share `rate` of its live dies or links dead too, by `kind` of `KINDS`; one die stays alive."""
+    """The wafer with the share `rate` of its live dies or links dead too, or of the cores of its live dies, by `kind`
+    of `KINDS`; one die stays alive, and a core of each."""
+    if kind.endswith("cores"):
+        return _with_less_peak(wafer, rate, seed)
     if kind.endswith("dies"):
         order = _dies(wafer, kind, seed)
         dead = min(round(rate * len(order)), len(order) - 1)
@@ -32,6 +39,18 @@ def damaged(wafer: Wafer, kind: str, rate: float, seed: int) -> Wafer:
     links = _links(wafer, kind, seed)
     cut = (dead_link(wafer.coordinate(a), wafer.coordinate(b)) for a, b in links[: round(rate * len(links))])
     return replace(wafer, dead_links=wafer.dead_links | frozenset(cut))
+
+
+def _with_less_peak(wafer: Wafer, rate: float, seed: int) -> Wafer:
+    """Every live die with the peak of the cores that are left of it."""
+    dies = mesh_topology(wafer).live
+    cores = [d for d in dies for _ in range(CORES)]
+    dead = Counter(Random(f"cores {seed}").sample(cores, len(cores))[: round(rate * len(cores))])
+    changed = dict(wafer.unlike)
+    for number, lost in dead.items():
+        die, left = wafer.die_at(number), CORES - min(lost, CORES - 1)
+        changed[wafer.coordinate(number)] = replace(die, peak=max(1, die.peak * left // CORES))
+    return replace(wafer, unlike=tuple(sorted(changed.items())))
 
 
 @lru_cache(maxsize=64)

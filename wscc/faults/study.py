@@ -18,7 +18,7 @@ from wscc.analysis.op_axes import working_axes
 from wscc.diagnostics import Code, CompileError, Diagnostic
 from wscc.driver.edges import with_edges_of
 from wscc.driver.pipeline import Pipeline, check
-from wscc.faults.patterns import KINDS, damaged
+from wscc.faults.patterns import CORES, KINDS, damaged
 from wscc.frontend import ast
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import Overrides
@@ -55,7 +55,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Results of all patterns of one rate and kind of damage, `dead` dies or links each.
+    """Results of all patterns of one rate and kind of damage, `dead` dies, links or cores each.
 
     `nearest` counts smaller strategies, `refused` codes; `throughputs` are those of the patterns that compile, as a
     share of that without damage, ascending.
@@ -211,7 +211,9 @@ def _words(axes: Degrees) -> str:
 
 
 def _dead(wafer: Wafer) -> int:
-    return len(wafer.dead_dies) + len(wafer.dead_links)
+    """Dead dies and links, and the cores whose share of the peak is gone."""
+    lost = sum(CORES - -(-CORES * die.peak // wafer.die.peak) for _, die in wafer.unlike)
+    return len(wafer.dead_dies) + len(wafer.dead_links) + lost
 
 
 def _row(rate: float, kind: str, dead: int, outcomes: Sequence[Outcome], seconds: float) -> Row:
@@ -237,7 +239,7 @@ MODEL: Final = (
 def step_seconds(sharded: Module, routed: Module) -> float:
     """Seconds of a step by the load model `MODEL`, at the rates of the wafer; `sharded` is the module before `place`,
     `routed` after `route`. Left out are HBM, latency, queues, tiles that are not full, and all overlap."""
-    rates, train = Rates.of(routed.machine), routed.train
+    rates, train = Rates.of(routed.machine, routed.die), routed.train
     link_bytes: dict[str, int] = {}
     for load in phase_loads(routed):
         procedure = load.name.rsplit("/", 1)[0]

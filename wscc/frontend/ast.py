@@ -210,7 +210,16 @@ class DeadLink(Line):
     b: Coord
 
 
-WaferEntry = Mesh | AllToAll | Fields | DeadDie | DeadLink
+@dataclass(frozen=True, slots=True)
+class DieClass(Line):
+    """`die (0, 0)..(0, 7) { peak 75 % }`: how one die, or those from a corner to another, differ from `die`."""
+
+    first: Coord
+    last: Coord
+    fields: Fields
+
+
+WaferEntry = Mesh | AllToAll | Fields | DieClass | DeadDie | DeadLink
 
 
 @dataclass(frozen=True, slots=True)

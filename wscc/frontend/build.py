@@ -149,6 +149,11 @@ def _coord(b: Builder, c: Children, span: Span) -> ast.Coord:
     return ast.Coord.at([int(n.value) for n in c], span)
 
 
+def _die_class(b: Builder, c: Children, span: Span) -> ast.DieClass:
+    fields = ast.Fields("die", c[-1], span=span)
+    return ast.DieClass(c[0], c[-2], fields, span=span, trivia=b.trivia(span))
+
+
 def _dead_die(b: Builder, c: Children, span: Span) -> ast.DeadDie:
     return ast.DeadDie(c[0], span=span, trivia=b.trivia(span))
 
@@ -281,7 +286,7 @@ RULES: Final[dict[str, Rule]] = {
     "torus": _torus, "system": _system, "system_body": Builder.body, "wafers": _wafers,
     "joined": _fields("joined"), "ports": _ports,
     "die": _fields("die"), "link": _fields("link"), "fields": Builder.body, "field": _field,
-    "quantity": _quantity, "coord": _coord, "dead_die": _dead_die, "dead_link": _dead_link,
+    "quantity": _quantity, "coord": _coord, "dead_die": _dead_die, "die_class": _die_class, "dead_link": _dead_link,
     # the model
     "model": _model, "block": _block, "parameters": lambda b, c, span: tuple(c), "parameter": _parameter,
     "body": Builder.body, "input": _input, "param": _param, "dims": lambda b, c, span: tuple(c),
@@ -303,7 +308,19 @@ RULES: Final[dict[str, Rule]] = {
 
 BODIES: Final = frozenset({"wafer_body", "system_body", "fields", "body", "train_body", "rates"})
 LINES: Final = frozenset(
-    {"wafer", "preset_wafer", "mesh", "die", "link", "field", "dead_die", "dead_link", "model", "block"}
+    {
+        "wafer",
+        "preset_wafer",
+        "mesh",
+        "die",
+        "die_class",
+        "link",
+        "field",
+        "dead_die",
+        "dead_link",
+        "model",
+        "block",
+    }
     | {"system", "wafers", "joined", "ports", "network", "all_to_all"}
     | {"input", "param", "assign", "repeat", "loss", "return", "train", "group", "rate", *SETTINGS}
 )

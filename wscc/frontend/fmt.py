@@ -56,6 +56,9 @@ def _code(node: ast.Line) -> list[str]:
             return _braced(f"train {node.model.id} on {node.wafer.id}", node.body)
         case ast.Fields():
             return _list(_HEADS.get(node.kind, node.kind), node.body)
+        case ast.DieClass():
+            last = f"..{_coord(node.last)}" if node.last != node.first else ""
+            return _list(f"die {_coord(node.first)}{last}", node.fields.body)
         case ast.Group():
             return _list(f'group "{node.pattern.value}"', node.body)
         case _:
@@ -105,7 +108,7 @@ def _of_machine(node: ast.WaferEntry | ast.SystemEntry | ast.Field) -> str:
             return f"dead die {_coord(node.die)}"
         case ast.DeadLink():
             return f"dead link {_coord(node.a)} - {_coord(node.b)}"
-        case ast.Fields():
+        case ast.Fields() | ast.DieClass():
             raise AssertionError("sections have lines of their own")
 
 

@@ -25,6 +25,7 @@ _CLASSES: Final = {
 _OPERATORS: Final = frozenset("+-*/@")
 _STATEMENT: Final = frozenset({"input", "param", "repeat", "loss", "return", "NAME"})
 _EXPRESSION: Final = frozenset({"NAME", "NUMBER", "-", "("})
+_MESH: Final = re.compile(r"\bmesh\s+\d+(\s*x\s*\d+){2}\s*\Z")
 _SETTING: Final = frozenset({*SETTINGS, "group"})
 
 
@@ -99,6 +100,9 @@ def _foreign_character(stop: Stop) -> Diagnostic | None:
 
 
 def _mesh(stop: Stop) -> Diagnostic | None:
+    if stop.word.startswith("x") and _MESH.search(stop.source.text[: stop.start]):
+        help = "write it as in `mesh 4 x 8` or `mesh 4 x 4 x 4`"
+        return stop.error("a mesh has two dimensions or three", "one more than three", help)
     if "MESH" in stop.expected:
         return stop.error("`mesh` needs rows and columns", "expected a size", "write it as in `mesh 4 x 8`")
     return None

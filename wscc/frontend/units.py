@@ -22,6 +22,8 @@ class Dimension(StrEnum):
     ENERGY = "joules per bit"
 
 
+PERCENT: Final = "%"
+
 _DECIMAL: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4}
 

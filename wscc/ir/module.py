@@ -23,7 +23,7 @@ from wscc.ir.op import GraphStmt, Op, Reshard, Value
 from wscc.ir.routes import Route
 from wscc.ir.step import Call, Loop, Stage, Step
 from wscc.ir.train import Rates, Train
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import Die, Wafer
 
 
 class Level(StrEnum):
@@ -126,6 +126,16 @@ class Module:
     def dies_used(self) -> int:
         """Number of logical dies."""
         return prod(n for _, n in self.axes)
+
+    @property
+    def die(self) -> Die:
+        """What every die of the program has at least; before they are placed, as many of the fastest."""
+        machine = self.machine
+        return (
+            machine.weakest(self.dies or machine.by_speed()[: self.dies_used])
+            if machine.unlike
+            else machine.die
+        )
 
     @property
     def zigzag(self) -> tuple[str, ...]:

@@ -30,6 +30,13 @@ class Die:
     tile: Positive = 128
     efficiency: Annotated[float, Limits(least=0, above=True, most=_MOST)] = 2e12
 
+    def least(self, other: Die) -> Die:
+        """What both dies have."""
+        return replace(
+            self, peak=min(self.peak, other.peak), hbm=min(self.hbm, other.hbm),
+            hbm_bandwidth=min(self.hbm_bandwidth, other.hbm_bandwidth),
+        )  # fmt: skip
+
     def disagreements(self) -> Iterator[tuple[str, str]]:
         """Fields that do not agree with others, each with why not."""
         if self.hbm and not self.hbm_bandwidth:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import product
 from typing import Annotated, Final
 
@@ -34,6 +35,7 @@ class Wafer:
     column). With a `hub` every row is a node, whose dies are joined all to all, and a `network` joins several nodes. A
     switch is two vertices behind the dies, one where messages enter it and one where they leave it (`entry`); they are
     named as if they lay in the two columns behind the dies of their node, those of the network in a row of their own.
+    All dies are as `die` says but for those `unlike` it, by coordinate, whose peak and HBM may be others.
 
     Raises `CompileError` with every mistake: W005 a number out of range, W003 a mesh beyond `MAX_DIES`,
     W304 damage that is not on the mesh.
@@ -51,6 +53,7 @@ class Wafer:
     planes: int | None = None
     hub: Hub | None = None
     network: Network | None = None
+    unlike: tuple[tuple[Coordinate, Die], ...] = ()
 
     def __post_init__(self) -> None:
         if mistakes := [*self._number_mistakes()] or [*self._damage_mistakes()]:
@@ -127,6 +130,33 @@ class Wafer:
     @property
     def live_dies(self) -> int:
         return self.dies - len(self.dead_dies)
+
+    def die_at(self, number: int) -> Die:
+        """The die of a number."""
+        return dict(self.unlike).get(self.coordinate(number), self.die)
+
+    def weakest(self, dies: Iterable[int]) -> Die:
+        """What every one of some dies has at least: the least peak, and the least HBM and bandwidth of it."""
+        if not self.unlike:
+            return self.die
+        unlike = dict(self.unlike)
+        return reduce(Die.least, [unlike.get(self.coordinate(d), self.die) for d in dies])
+
+    def by_speed(self) -> list[int]:
+        """The live dies, those that hold a program up least first: with more HBM, with a higher peak."""
+        unlike = dict(self.unlike)
+
+        def speed(number: int) -> tuple[int, int, int]:
+            die = unlike.get(self.coordinate(number), self.die)
+            return -die.peak, -die.hbm, -die.hbm_bandwidth
+
+        return sorted((d for d in range(self.dies) if self.coordinate(d) not in self.dead_dies), key=speed)
+
+    @property
+    def peak(self) -> int:
+        """FLOP/s of all live dies."""
+        lost = sum(self.die.peak - die.peak for at, die in self.unlike if at not in self.dead_dies)
+        return self.live_dies * self.die.peak - lost
 
     @property
     def live_links(self) -> int:
@@ -268,6 +298,8 @@ class Wafer:
             why = "is a system" if self.joint else f"is none of {self.planes} planes"
             yield Diagnostic(Code.NUMBER, f"{mesh}, which {why}")
         mistakes = [("die", m) for m in (*beyond_limits(self.die), *self.die.disagreements())]
+        for _, die in self.unlike:
+            mistakes += [("die", m) for m in (*beyond_limits(die), *die.disagreements())]
         mistakes += [("link", m) for m in beyond_limits(self.link)]
         mistakes += [("joint", m) for m in self._joint_mistakes()]
         for hub in (self.hub, self.network, self.network and self.network.link):
@@ -292,6 +324,12 @@ class Wafer:
     def _damage_mistakes(self) -> Iterator[Diagnostic]:
         extent = self.what_places_are()
         off = f"is not on the mesh of `{self.name}`"
+        for at, unlike in self.unlike:
+            if not self._is_on_mesh(at):
+                yield Diagnostic(Code.OFF_MESH, f"die {at} {off}", help=extent)
+            if self.die.least(unlike) != unlike.least(self.die):  # what is no less of either
+                message = f"die {at} of `{self.name}` differs in more than its peak and HBM"
+                yield Diagnostic(Code.NUMBER, message)
         for die in sorted(self.dead_dies):
             if not self._is_on_mesh(die):
                 yield Diagnostic(Code.OFF_MESH, f"dead die {die} {off}", help=extent)

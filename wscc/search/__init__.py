@@ -61,7 +61,7 @@ def search(
         run.explore(most)
         run.measure(most)
     if not result.simulated:
-        refusal = none_fits(result, space.forms.wafer.die, nearest_wishes(problem))
+        refusal = none_fits(result, space.forms.die, nearest_wishes(problem))
         raise with_proposals(refusal, problem.trials())
     return result
 

@@ -25,7 +25,7 @@ from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.ir.train import RECOMPUTE
 from wscc.machine.links import CUT_THROUGH
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import Die, Wafer
 from wscc.passes.base import Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.differentiate import Differentiate
@@ -188,7 +188,7 @@ class Problem:
             made = p.run(module)
             if p.name == Pad.name:
                 self._refuse_pads(plan, made)
-            if p.name != HoistCasts.name or needed_bytes(made) <= capacity(module.machine):
+            if p.name != HoistCasts.name or needed_bytes(made) <= capacity(module.die):
                 module = made  # without compute copies where the program will not fit with them, as `Pipeline` has it
         return module
 
@@ -213,7 +213,7 @@ def estimated(problem: Problem, plan: Plan) -> float | Refused:
     except CompileError as error:
         return refused(error)
     needed = max(map(peak_array_bytes, modules))
-    return too_large(modules[0].machine, needed) or estimate(modules, problem.microbatches(plan))
+    return too_large(modules[0].die, needed) or estimate(modules, problem.microbatches(plan))
 
 
 def compiled(problem: Problem, plan: Plan) -> Compiled | Refused:
@@ -232,7 +232,7 @@ def simulated(problem: Problem, program: Compiled) -> Figures:
     figures = simulate(program.artifact, problem.link_model, wafer=program.wafer).figures()
     time = figures.time
     shares = {
-        "compute": time["model"] + time["extra_flops"] + time["tile_rounding"],
+        "compute": time["model"] + time["slow_dies"] + time["extra_flops"] + time["tile_rounding"],
         "hbm": time["hbm"],
         "links": sum(time["exposed"].values()),
         "bubble": time["bubble"] + time["idle"] + time["delayed"],
@@ -241,17 +241,17 @@ def simulated(problem: Problem, program: Compiled) -> Figures:
     return Figures(figures.step_seconds, figures.mfu, shares)
 
 
-def too_large(wafer: Wafer, needed: int) -> Refused | None:
+def too_large(die: Die, needed: int) -> Refused | None:
     """The refusal of a plan whose stored arrays alone need more than the capacity of a die, in bytes."""
-    if needed <= capacity(wafer):
+    if needed <= capacity(die):
         return None
-    message = f"what rests on each die needs {format_bytes(needed)} of {format_bytes(capacity(wafer))}"
+    message = f"what rests on each die needs {format_bytes(needed)} of {format_bytes(capacity(die))}"
     return Refused(Code.OUT_OF_MEMORY, message, needed)
 
 
-def capacity(wafer: Wafer) -> int:
+def capacity(die: Die) -> int:
     """The bytes of the memory of a die."""
-    return wafer.die.sram + wafer.die.hbm
+    return die.sram + die.hbm
 
 
 def refused(error: CompileError) -> Refused:

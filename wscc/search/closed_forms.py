@@ -23,7 +23,7 @@ bytes of activations, and waiting of any kind.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd, prod
 
 from wscc.analysis.cost import DieRates
@@ -33,7 +33,7 @@ from wscc.ir.array import Kind
 from wscc.ir.module import Module
 from wscc.ir.op import Op
 from wscc.ir.step import calls
-from wscc.machine.wafer import Wafer
+from wscc.machine.wafer import Die, Wafer
 from wscc.search.space import CHOICES, Scale, Strategy, Values, replicas_of, stages_of
 from wscc.strategy import dies_of, policy, store
 
@@ -77,6 +77,13 @@ class ClosedForms:
             _multiplied(graph), stored, saved, of_layers,
         )  # fmt: skip
 
+    @property
+    def die(self) -> Die:
+        """The highest peak, the most memory and the highest bandwidth of any die: no program is faster than on it."""
+        dies = [self.wafer.die, *(die for _, die in self.wafer.unlike)]
+        most = map(max, zip(*((d.peak, d.hbm, d.hbm_bandwidth) for d in dies), strict=True))
+        return replace(self.wafer.die, **dict(zip(("peak", "hbm", "hbm_bandwidth"), most, strict=True)))
+
     def bound(self, strategy: Strategy, values: Values) -> Bound:
         """The lower bounds of all plans of a strategy whose choices take one of these values each."""
         of = {
@@ -101,7 +108,7 @@ class ClosedForms:
 
     def _compute(self, strategy: Strategy, m: int, interleave: int) -> float:
         stages = stages_of(strategy)
-        plain = DieRates.of(self.wafer.die).compute(self.flops / dies_of(strategy))
+        plain = DieRates.of(self.die).compute(self.flops / dies_of(strategy))
         fullest = -(-self.scale.layers // stages) / self.scale.layers * stages * plain
         layers = fullest * self.layered / self.flops if self.flops else 0.0
         if stages == 1 or interleave > 1:
@@ -109,7 +116,7 @@ class ClosedForms:
         return max(layers, plain * stages / (m * (1 - (1 - 1 / m) ** stages)))
 
     def _hbm(self, owned: dict[Kind, int], weights: int, microbatches: int) -> float:
-        sram, rates = self.wafer.die.sram, DieRates.of(self.wafer.die)
+        sram, rates = self.die.sram, DieRates.of(self.die)
         if not rates.has_hbm:
             return 0.0
         written = owned[Kind.PARAM] + owned[Kind.STATE]

@@ -115,7 +115,7 @@ class Space:
         indivisible = (self._with_microbatch.get((axis, n, m)) for axis, n in plan.strategy)
         larger = (why for p, why in self._too_large.get(plan.strategy, ()) if is_leaner(p, plan))
         known = next(filter(None, (*indivisible, *larger)), None)
-        return known or too_large(self.forms.wafer, self.bound(plan).bytes)
+        return known or too_large(self.forms.die, self.bound(plan).bytes)
 
     def learn(self, plan: Plan, why: Refused) -> None:
         """Note that a plan was refused: one that stores no less is then refused alike, or one with the same degree of
@@ -134,7 +134,7 @@ class Space:
             self.refused.append((Plan(strategy), self._indivisible(strategy)))
             return
         bound = self.forms.bound(strategy, values)
-        why = too_large(self.forms.wafer, bound.bytes) or self._split(strategy)
+        why = too_large(self.forms.die, bound.bytes) or self._split(strategy)
         if why is not None:
             self.refused.append((Plan(strategy), why))
         else:

@@ -53,7 +53,7 @@ class Slicing:
     @property
     def temporaries(self) -> int:
         """The bytes that temporaries of one op may take."""
-        return max(1, self.module.machine.die.sram // TEMPORARIES)
+        return max(1, self.module.die.sram // TEMPORARIES)
 
     def local(self, v: Value) -> int:
         """The bytes of the part of a value that a die has."""
@@ -93,7 +93,7 @@ class Slicing:
 
     def _instance(self, op: Op, stream: Stream) -> StreamInstance:
         """The stream on views of whole locals."""
-        build = FabricBuilder(self._mesh, {}, [], Names(()), self.temporaries, self.module.machine.die.tile)
+        build = FabricBuilder(self._mesh, {}, [], Names(()), self.temporaries, self.module.die.tile)
         groups = axis_groups(build, stream.axis, self.algorithms.neighbours(stream.axis))
         reads, writes = (
             tuple(whole_view(v.name, v.type.local_shape(self.module.sizes), v.type.dtype) for v in values)

@@ -81,7 +81,7 @@ class StatementTimes:
     @staticmethod
     def of(sharded: Module) -> StatementTimes:
         """The times of a sharded module."""
-        sram, rates, algorithms = sharded.machine.die.sram, Rates.of(sharded.machine), nominal(sharded)
+        sram, rates, algorithms = sharded.die.sram, Rates.of(sharded.machine, sharded.die), nominal(sharded)
         times = StatementTimes(sharded, rates, algorithms, Slicing.new(sharded, algorithms), {})
         if peak_array_bytes(sharded) > _COPIED * sram:
             times.far = _not_handed(sharded)
@@ -95,7 +95,7 @@ class StatementTimes:
         die = self.rates.die
         if not die.has_hbm:
             return tasks
-        room = Room(self.module.machine.die.sram, self.far.get(p.name, {}))
+        room = Room(self.module.die.sram, self.far.get(p.name, {}))
         found = traffic(p, [t.work for t in tasks], room, die, self.slicing)
         return [
             replace(
@@ -182,7 +182,7 @@ class StatementTimes:
         size, n, whole = op.operand.type.dtype.size, self.module.sizes[op.axis], self._local(op.operand)
         chosen = self.algorithms.reduction(op.axis, whole // size, size)
         held = whole if chosen.scatter else n * whole
-        if held * _PARTS <= self.module.machine.die.sram:
+        if held * _PARTS <= self.module.die.sram:
             return 0
         return 7 * (n - 1) * (whole // n) if chosen.scatter else (5 * n - 3) * whole
 
@@ -225,7 +225,7 @@ class StatementTimes:
 def _not_handed(module: Module) -> dict[str, dict[str, float]]:
     """All arguments, but those that calls hand from one to the next in SRAM."""
     arrays = {a.name: a for a in module.arrays}
-    most = module.machine.die.sram / _HANDED
+    most = module.die.sram / _HANDED
     found = {p.name: {v.name: 1.0 for v in p.arguments} for p in module.procedures}
     for call, _ in calls(module.step):
         p = module.procedure(call.procedure)
@@ -237,7 +237,7 @@ def _not_handed(module: Module) -> dict[str, dict[str, float]]:
 
 def _behind(module: Module, scratch: int) -> dict[str, dict[str, float]]:
     """Of the arguments whose arrays reach behind the SRAM, where arrays begin behind so many bytes, the share there."""
-    sram, share = module.machine.die.sram, dict[str, float]()
+    sram, share = module.die.sram, dict[str, float]()
     for a, place in zip(module.arrays, place_arrays(module, scratch)[0], strict=True):
         size = a.count * place.stride
         share[a.name] = min(1.0, max(0.0, place.address + size - sram) / size) if size else 0.0

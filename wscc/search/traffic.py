@@ -254,7 +254,7 @@ def _resharded(s: Reshard, slicing: Slicing) -> Iterator[tuple[Value, float, boo
     writes it to add to it; where slots do not fit beside it, what arrives passes through the HBM as well."""
     n = slicing.module.sizes[s.axis]
     others = (n - 1) / n
-    adding = _ADDED if slicing.local(s.operand) * _BESIDE <= slicing.module.machine.die.sram else _ARRIVED
+    adding = _ADDED if slicing.local(s.operand) * _BESIDE <= slicing.module.die.sram else _ARRIVED
     yield s.operand, adding * others if s.kind == "reduce_scatter" else 1.0, False
     yield s.result, 1 + others * (n > 2) if s.kind == "all_gather" else 1.0, True
 

@@ -16,12 +16,12 @@ from wscc.machine.wafer import Die
 
 def arrays_fit_sram(module: Module) -> bool:
     """Whether all arrays of a module fit the SRAM of a die, beside no locals."""
-    return place_arrays(module, 0)[1] <= module.machine.die.sram
+    return place_arrays(module, 0)[1] <= module.die.sram
 
 
 def locals_fit(module: Module, procedures: Sequence[Procedure]) -> bool:
     """Whether the memory of a die has room for the locals of scheduled procedures, one at a time, beside all arrays."""
-    die = module.machine.die
+    die = module.die
     capacity = die.sram + die.hbm
     without_reuse = max((sum(aligned(b.bytes) for b in p.buffers) for p in procedures), default=0)
     if place_arrays(module, without_reuse)[1] <= capacity:

@@ -44,7 +44,7 @@ def memory_report(module: Module) -> MemoryReport:
         by_category[str(kind)] = sum(
             array_sizes[a.name] for a in arrays_of_stage(module, fullest) if a.kind is kind
         )
-    die = module.machine.die
+    die = module.die
     live = max(stages) - memory.scratch_bytes + memory.live_bytes
     return MemoryReport(max(stages), live, die.sram + die.hbm, by_category, stages, fullest)
 

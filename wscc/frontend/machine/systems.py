@@ -76,7 +76,8 @@ def _nodes(system: ast.System, wafers: ast.Wafers, node: Wafer, report: Report) 
     capacity = values.pop("capacity", values["bandwidth"] * count * node.dies)
     network = Network(replace(node.link, **values), capacity)
     dead = frozenset((r, c) for _, c in node.dead_dies for r in range(count))
-    result = replace(node, name=system.name.id, rows=count, network=network, dead_dies=dead)
+    unlike = tuple(((r, c), die) for r in range(count) for (_, c), die in node.unlike)
+    result = replace(node, name=system.name.id, rows=count, network=network, dead_dies=dead, unlike=unlike)
     result = add_damage(result, damage, report)
     return result if len(report.diagnostics) == mistakes else None
 
@@ -126,7 +127,7 @@ def _has_ports(joint: Joint, wafers: ast.Wafers, ports: ast.Ports | None, report
 
 
 def _tiled(wafer: Wafer, name: str, wafers: ast.Wafers, joint: Joint) -> Wafer:
-    """A system whose wafers all have the damage of `wafer`."""
+    """A system whose wafers all have the damage and the classes of dies of `wafer`."""
     corners = [
         (r * wafer.rows, c * wafer.cols) for r, c in product(range(wafers.rows), range(wafers.columns))
     ]
@@ -139,4 +140,5 @@ def _tiled(wafer: Wafer, name: str, wafers: ast.Wafers, joint: Joint) -> Wafer:
         frozenset(moved(die, corner) for die in wafer.dead_dies for corner in corners),
         frozenset(dead_link(moved(a, k), moved(b, k)) for a, b in wafer.dead_links for k in corners),
         joint=joint,
+        unlike=tuple(sorted((moved(at, corner), die) for at, die in wafer.unlike for corner in corners)),
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from wscc.diagnostics import Code, Span
 from wscc.diagnostics.limits import Limits, limits_of
 from wscc.frontend import ast
 from wscc.frontend.report import Report, hint
-from wscc.frontend.units import EXAMPLES, UNITS, Dimension
+from wscc.frontend.units import EXAMPLES, PERCENT, UNITS, Dimension
 from wscc.machine.presets import PRESETS, preset
 from wscc.machine.wafer import MAX_DIES, OPEN, Coordinate, Die, Hub, Link, Torus, Wafer, dead_link
 
@@ -53,6 +54,8 @@ SPECS: Final[Mapping[str, Mapping[str, Spec]]] = {"die": _DIE, "link": _LINK}
 # No attribute of a link is called as one of a die.
 _LIMITS: Final = {**limits_of(Hub), **limits_of(Die), **limits_of(Link)}
 _ALONG: Final = {"rows": Torus(rows=True), "columns": Torus(cols=True), "planes": Torus(planes=True)}
+# What dies of one wafer may differ in: all run one plan of memory, whose SRAM they share.
+_CLASS: Final = ("peak", "hbm")
 _NO_HBM: Final = Die(hbm=0, hbm_bandwidth=0)
 
 
@@ -77,6 +80,7 @@ def resolve_wafer(wafer: ast.Wafer, report: Report) -> Wafer | None:
         base, name=wafer.name.id, **mesh,
         die=replace(base.die, **die), link=replace(base.link, **link),
     )  # fmt: skip
+    result = replace(result, unlike=_unlike(result, entries, report))
     result = add_damage(result, entries, report)
     return result if len(report.diagnostics) == mistakes else None
 
@@ -164,6 +168,10 @@ def _quantity(
 ) -> int | float | None:
     """The positive value in SI units, within its limits; None with the mistake noted. A file that wants no HBM, or
     no latency or energy, leaves them out."""
+    if q.unit == PERCENT:
+        message = f"`{name}` is measured in {expected}, and is a share only of dies unlike others"
+        report.add(Code.UNIT, message, q.span, "", f"write it as in `{EXAMPLES[expected]}`")
+        return None
     dimension, factor = UNITS[q.unit]
     if dimension is not expected:
         if not q.unit:
@@ -187,6 +195,84 @@ def _quantity(
 
 def _whole(dimension: Dimension) -> str:
     return "units" if dimension is Dimension.NONE else str(dimension)
+
+
+# ---- dies unlike the others
+
+
+def _unlike(
+    wafer: Wafer, entries: tuple[ast.WaferEntry, ...], report: Report
+) -> tuple[tuple[Coordinate, Die], ...]:
+    """The dies that are not as `die` says, by coordinate; where classes overlap, the later one changes the earlier."""
+    found: dict[Coordinate, Die] = dict(wafer.unlike)
+    for entry in entries:
+        if isinstance(entry, ast.DieClass):
+            for place in _places(entry, wafer, report):
+                die = found.get(place, wafer.die)
+                found[place] = replace(die, **_differing(entry.fields, die, report))
+    return tuple(sorted((at, die) for at, die in found.items() if die != wafer.die))
+
+
+def _places(entry: ast.DieClass, wafer: Wafer, report: Report) -> list[Coordinate]:
+    """The coordinates of the box between two corners."""
+    first, last = entry.first.place, entry.last.place
+    for corner in (entry.first, entry.last):
+        if wafer.at(corner.place) is None:
+            help = f"the mesh is {wafer.size}: {wafer.what_places_are()}"
+            report.add(Code.OFF_MESH, f"{corner.place} is not on the mesh", corner.span, "", help)
+            return []
+    sides = [range(min(a, b), max(a, b) + 1) for a, b in zip(first, last, strict=True)]
+    return [at for place in product(*sides) if (at := wafer.at(place)) is not None]
+
+
+def _differing(fields: ast.Fields, die: Die, report: Report) -> dict[str, int]:
+    """What a class of dies changes of `die`, by attribute; a share is one of what `die` has."""
+    values: dict[str, int] = {}
+    report.unique(((f.name.id, f.name.span) for f in fields.body.lines), "field")
+    for field in fields.body.lines:
+        name = field.name.id
+        if name not in _CLASS:
+            message = (
+                f"dies of one wafer have the same `{name}`"
+                if name in _DIE
+                else f"`die` has no field `{name}`"
+            )
+            code = Code.CHOICE if name in _DIE else Code.UNKNOWN_KEY
+            report.add(code, message, field.name.span, "", "they may differ in `peak` and `hbm`")
+            continue
+        spec = _DIE[name]
+        parts = [(field.value, spec.dimension, spec.attribute)]
+        if field.rate is not None and not spec.rate:
+            report.add(Code.SYNTAX, f"`{name}` has no `at`", field.rate.span, "", "remove it")
+        elif field.rate is not None:
+            parts.append((field.rate, Dimension.BANDWIDTH, spec.rate))
+        for quantity, dimension, attribute in parts:
+            value = _part(quantity, dimension, name, getattr(die, attribute), report)
+            if value is not None:
+                values[attribute] = value
+    if values.get("hbm") == 0:
+        values["hbm_bandwidth"] = 0
+    return values
+
+
+def _part(q: ast.Quantity, dimension: Dimension, name: str, whole: int, report: Report) -> int | None:
+    """A value of a class of dies, which may be a share of that of the others, and none of HBM."""
+    if q.unit != PERCENT:
+        if q.number.value == 0 and name == "hbm":
+            return 0
+        value = _quantity(q, dimension, name, _LIMITS["peak"], report)
+        return None if value is None else int(value)
+    share = q.number.value / 100
+    if share > 1 or (share <= 0 and name != "hbm") or int(whole * share) < (name != "hbm"):
+        report.add(
+            Code.NUMBER,
+            f"`{name}` of {q.number.text} % of {whole:,}",
+            q.span,
+            "",
+            "use more than 0, to 100 %",
+        )
+        return None
+    return int(whole * share)
 
 
 # ---- mesh and damage

@@ -69,6 +69,8 @@ def _machine(w: Wafer) -> Iterator[str]:
     yield f"wafer {spell_word(w.name)} rows={w.rows} cols={w.cols}"
     yield f"die {record(w.die)}"
     yield f"link {record(w.link)}"
+    for (row, col), die in w.unlike:
+        yield f"unlike die {row}, {col} {record(die)}"
     if w.planes:
         yield f"planes {w.planes}"
     if w.torus != OPEN:

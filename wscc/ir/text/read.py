@@ -107,6 +107,10 @@ def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
         planes=r.integer(tokens(by_rule["planes"])[0]) if "planes" in by_rule else None,
         network=_network(r, by_rule),
     )  # fmt: skip
+    for unlike in nodes(tree, "unlike"):
+        row, col = map(r.integer, tokens(unlike)[:2])
+        also = (*wafer.unlike, ((row, col), _record(r, Die, unlike)))
+        wafer = r.at(tokens(unlike)[0], partial(replace, wafer, unlike=also))
     dies: set[Coordinate] = set()
     links: set[DeadLink] = set()
     # One by one, so that a mistake is marked where it stands.
