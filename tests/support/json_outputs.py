@@ -27,7 +27,7 @@ from wscc.cli.json_fields import FIELDS
 EMPTY: Final = "empty"
 _TYPES: Final = {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "null"}
 
-# Run in this order in one folder with small models (one with slow links, so that some are hot), a config and flows.
+# Run in this order in one folder with small models (one with slow links, so that some are hot, and a slow die), a config and flows.
 # Together they print every field: also those of clusters that may start apart, and of a program that is broken.
 COMMANDS: Final = """
 compile model.wsl -o out --parallel tp=2,pp=2 --set "train.validation=1 rows"
@@ -41,6 +41,7 @@ verify out
 verify broken
 simulate tray.wsl --stagger --parallel dp=2,tp=2
 monitor out --metric link_util --group 1x2
+simulate slow.wsl --parallel tp=4
 monitor slow.wsl --metric link_util --parallel tp=4
 monitor out --metric die_util --group 1x2
 monitor out --metric memory
@@ -106,7 +107,8 @@ def _called(arguments: list[str]) -> str:
 def _write_inputs(folder: Path) -> None:
     model = (CASES / "search.wsl").read_text(encoding="utf-8")
     (folder / "model.wsl").write_text(model, encoding="utf-8")
-    for name, mesh, link in (("slow", "2 x 2", "1 MB/s"), ("tray", "2 x 4", "4 TB/s")):
+    slow = "2 x 2 die (0, 1) { peak 50 % }"
+    for name, mesh, link in (("slow", slow, "1 MB/s"), ("tray", "2 x 4", "4 TB/s")):
         own = f"mesh {mesh} link {{ bandwidth {link}, latency 1 ns, flit 64 B, energy 5 pJ/bit, channels 2 }}"
         (folder / f"{name}.wsl").write_text(model.replace("mesh 2 x 2", own), encoding="utf-8")
     mixture = (SAMPLES / "moe-tiny.wsl").read_text(encoding="utf-8").replace("tiny-text.txt", "text")
