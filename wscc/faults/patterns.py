@@ -49,7 +49,7 @@ def _with_less_peak(wafer: Wafer, rate: float, seed: int) -> Wafer:
     changed = dict(wafer.unlike)
     for number, lost in dead.items():
         die, left = wafer.die_at(number), CORES - min(lost, CORES - 1)
-        changed[wafer.coordinate(number)] = replace(die, peak=max(1, die.peak * left // CORES))
+        changed[wafer.coordinate(number)] = die.with_cores(left, CORES)
     return replace(wafer, unlike=tuple(sorted(changed.items())))
 
 

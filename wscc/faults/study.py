@@ -212,7 +212,7 @@ def _words(axes: Degrees) -> str:
 
 def _dead(wafer: Wafer) -> int:
     """Dead dies and links, and the cores whose share of the peak is gone."""
-    lost = sum(CORES - -(-CORES * die.peak // wafer.die.peak) for _, die in wafer.unlike)
+    lost = sum(max(0, CORES - die.cores_of(wafer.die, CORES)) for _, die in wafer.unlike)
     return len(wafer.dead_dies) + len(wafer.dead_links) + lost
 
 

@@ -37,6 +37,21 @@ class Die:
             hbm_bandwidth=min(self.hbm_bandwidth, other.hbm_bandwidth),
         )  # fmt: skip
 
+    def most(self, other: Die) -> Die:
+        """What either die has."""
+        return replace(
+            self, peak=max(self.peak, other.peak), hbm=max(self.hbm, other.hbm),
+            hbm_bandwidth=max(self.hbm_bandwidth, other.hbm_bandwidth),
+        )  # fmt: skip
+
+    def with_cores(self, left: int, total: int) -> Die:
+        """This die where so many of its cores are left, each with an equal share of the peak."""
+        return replace(self, peak=max(1, self.peak * left // total))
+
+    def cores_of(self, other: Die, total: int) -> int:
+        """The cores of another die, if it has `total`, which reach the peak of this one."""
+        return -(-total * self.peak // other.peak)
+
     def disagreements(self) -> Iterator[tuple[str, str]]:
         """Fields that do not agree with others, each with why not."""
         if self.hbm and not self.hbm_bandwidth:

@@ -23,7 +23,8 @@ bytes of activations, and waiting of any kind.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import reduce
 from math import gcd, prod
 
 from wscc.analysis.cost import DieRates
@@ -80,9 +81,7 @@ class ClosedForms:
     @property
     def die(self) -> Die:
         """The highest peak, the most memory and the highest bandwidth of any die: no program is faster than on it."""
-        dies = [self.wafer.die, *(die for _, die in self.wafer.unlike)]
-        most = map(max, zip(*((d.peak, d.hbm, d.hbm_bandwidth) for d in dies), strict=True))
-        return replace(self.wafer.die, **dict(zip(("peak", "hbm", "hbm_bandwidth"), most, strict=True)))
+        return reduce(Die.most, (die for _, die in self.wafer.unlike), self.wafer.die)
 
     def bound(self, strategy: Strategy, values: Values) -> Bound:
         """The lower bounds of all plans of a strategy whose choices take one of these values each."""
