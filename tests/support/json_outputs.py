@@ -27,8 +27,8 @@ from wscc.cli.json_fields import FIELDS
 EMPTY: Final = "empty"
 _TYPES: Final = {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "null"}
 
-# Run in this order in one folder with small models (one with slow links, so that some are hot, and a slow die), a config
-# and flows.
+# Run in this order in one folder with small models (one with slow links, so that some are hot, and a slow die), a
+# config and flows.
 # Together they print every field: also those of clusters that may start apart, and of a program that is broken.
 COMMANDS: Final = """
 compile model.wsl -o out --parallel tp=2,pp=2 --set "train.validation=1 rows"
