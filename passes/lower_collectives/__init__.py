@@ -92,7 +92,7 @@ class LowerCollectives(Pass):
             # Blocks of edges are found as a procedure is lowered: once.
             chained = DieRates.of(die).has_hbm and not edges.arguments(p, args[p.name])
             choices = chains_of(p, mesh.sizes, fast) if chained else []
-            return losing_least([partial(lowered, p, chains) for chains in ((), *choices)], die)
+            return losing_least([partial(lowered, p, chains) for chains in ((), *choices)], die, mesh.sizes)
 
         return edges.bound(module.with_(level=Level.FABRIC, procedures=tuple(map(best, module.procedures))))
 

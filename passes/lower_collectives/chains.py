@@ -104,16 +104,19 @@ def _disjoint(chains: Iterable[Chain]) -> tuple[Chain, ...]:
     return tuple(chosen)
 
 
-def losing_least(choices: Sequence[Callable[[], Procedure]], die: Die) -> Procedure:
-    """The choice that loses least to HBM, by estimate; the first one if it loses little beside its work."""
+def losing_least(choices: Sequence[Callable[[], Procedure]], die: Die, sizes: dict[str, int]) -> Procedure:
+    """The choice that loses least to HBM, by estimate; the first one if it loses little beside its work. `sizes`: of
+    the axes."""
     procedure = choices[0]()
     if len(choices) == 1:
         return procedure
-    lost = lost_to_hbm(procedure, die)
+    lost = lost_to_hbm(procedure, die, sizes)
     if lost <= _LITTLE * float(cumulative_work(procedure, die).seconds[-1]):
         return procedure
     others = [choice() for choice in choices[1:]]
-    return min(((lost, procedure), *((lost_to_hbm(p, die), p) for p in others)), key=lambda each: each[0])[1]
+    return min(
+        ((lost, procedure), *((lost_to_hbm(p, die, sizes), p) for p in others)), key=lambda each: each[0]
+    )[1]
 
 
 def with_chains(procedure: Procedure, chains: Iterable[Chain]) -> list[Item]:

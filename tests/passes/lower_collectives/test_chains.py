@@ -64,7 +64,7 @@ def checked(args: list[str], choice: int, monkeypatch: pytest.MonkeyPatch) -> tu
     """The status of `run --check` where this choice is taken wherever there is one, and the blocks of each chain."""
     blocks = list[int]()
 
-    def always(choices: Sequence[Callable[[], Procedure]], _: Die) -> Procedure:
+    def always(choices: Sequence[Callable[[], Procedure]], *_: object) -> Procedure:
         return choices[min(choice, len(choices) - 1)]()
 
     def counted(procedure: Procedure, chosen: Iterable[Chain]) -> Any:
@@ -114,9 +114,9 @@ def test_a_procedure_has_chains_where_they_lose_less(monkeypatch: pytest.MonkeyP
 
     def taken(lost_without: float) -> str:
         lost = {"plain": lost_without, "chained": 0.1, "worse": 2.0}
-        monkeypatch.setattr(chains, "lost_to_hbm", lambda p, _: lost[p.name])
+        monkeypatch.setattr(chains, "lost_to_hbm", lambda p, *_: lost[p.name])
         monkeypatch.setattr(chains, "cumulative_work", lambda *_: _Work())
-        return chains.losing_least([lambda: plain, lambda: worse, lambda: chained], load_die()).name
+        return chains.losing_least([lambda: plain, lambda: worse, lambda: chained], load_die(), {}).name
 
     assert taken(0.19) == "plain"
     assert taken(0.3) == "chained"

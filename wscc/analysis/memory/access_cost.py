@@ -53,6 +53,11 @@ def statement_costs(procedure: Procedure, die: Die) -> Iterator[tuple[int, View,
             yield i, view, rates.hbm(exposed * n)
 
 
+def copy_cost(amount: int, die: Die) -> float:
+    """About how many seconds a copy of so many bytes between the memories takes, behind work."""
+    return DieRates.of(die).hbm(_HIDDEN * amount)
+
+
 def _exposed(kernel: Kernel, amount: int, rates: DieRates[float]) -> float:
     """The fraction of the time of a kernel's `amount` of bytes in HBM that its work does not hide."""
     flops, access = gemm_flops(kernel), rates.hbm(amount)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 
-from wscc.analysis.memory.access_cost import slow_costs
+from wscc.analysis.memory.access_cost import copy_cost, slow_costs
 from wscc.analysis.memory.live_ranges import LiveRange
 from wscc.analysis.memory.pack_two_level import seconds_lost
 from wscc.analysis.statement_accesses import Access, accesses_by_buffer
@@ -15,11 +16,26 @@ from wscc.ir.module import Procedure
 from wscc.machine.wafer import Die
 
 
-def lost_to_hbm(procedure: Procedure, die: Die) -> float:
-    """About how many seconds accesses to locals in HBM take longer than in SRAM, in a call of a procedure that is not
-    yet scheduled; but for what calls hand on."""
-    spans = spans_of_use(procedure, accesses_by_buffer(procedure.body))
-    return seconds_lost(tuple(ranges_of_locals(procedure, spans, slow_costs(procedure, die))), die.sram)
+def lost_to_hbm(procedure: Procedure, die: Die, sizes: dict[str, int]) -> float:
+    """About how many seconds accesses to HBM take longer than those to SRAM, in a call of a procedure that is not yet
+    scheduled; but for what calls hand on, and for one copy of each argument. `sizes`: of the axes."""
+    by_buffer = accesses_by_buffer(procedure.body)
+    spans, costs = spans_of_use(procedure, by_buffer), slow_costs(procedure, die)
+    arguments = _ranges_of_arguments(procedure, by_buffer, spans, costs, die, sizes)
+    return seconds_lost((*ranges_of_locals(procedure, spans, costs), *arguments), die.sram)
+
+
+def _ranges_of_arguments(
+    procedure: Procedure, by_buffer: Mapping[str, list[Access]], spans: Mapping[str, tuple[int, int]],
+    costs: Mapping[str, float], die: Die, sizes: dict[str, int],
+) -> Iterator[LiveRange]:  # fmt: skip
+    """The ranges of the arguments that are used, each with what its copy in the fast memory saves."""
+    for v in procedure.arguments:
+        if v.name in spans:
+            amount = prod(v.type.local_shape(sizes)) * v.type.dtype.size
+            ways = len({a.writes for a in by_buffer[v.name]})
+            saved = max(0.0, costs.get(v.name, 0.0) - copy_cost(ways * amount, die))
+            yield LiveRange(v.name, aligned(amount), *spans[v.name], slot=False, cost=saved)
 
 
 def ranges_of_locals(
