@@ -4,6 +4,7 @@ foreseen; and the parts of the fuzzer itself."""
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from tests.fuzz.draw import AXES, Draw, Line, Part, drawn
+from tests.fuzz.hints import attempt
+from tests.fuzz.hints import faults as untrue_helps
 from tests.fuzz.hunt import any_draw, hunt
 from tests.fuzz.searched import proposed
 from tests.fuzz.shrink import shrunk
@@ -64,6 +67,14 @@ def test_draws_are_various() -> None:
     ):
         assert len({getattr(d, name) for d in draws}) >= 2, name
     assert any(sum(n > 1 for _, n in d.degrees) == 3 for d in draws)
+
+
+@pytest.mark.parametrize("number", [65, 71, 78, 91])
+def test_what_a_refusal_proposes_or_asks_for_is_true(number: int) -> None:
+    """A few draws of `make fuzz-hints`: a word, pins of a search, an option of an op and a strategy."""
+    counts = Counter[str]()
+    assert not list(untrue_helps(attempt(random.Random(number)), counts))
+    assert counts["proposals followed"] + counts["words followed"], "a draw with nothing to follow"
 
 
 # ---- the predicate

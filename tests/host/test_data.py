@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import zipfile
 from collections.abc import Callable
 from itertools import pairwise
@@ -237,6 +238,8 @@ def attempted(data: Any, **options: Any) -> Rows | CompileError:
 
 # ---- what is held out
 
+ASKED = {"fewer": r"`validation (\d+) rows`", "more": r"give (\d+) rows? more"}
+
 
 @settings(max_examples=30, deadline=None)
 @given(
@@ -280,9 +283,41 @@ def test_the_last_rows_of_arrays_are_held_out(count: int, kept: int) -> None:
     assert sum(map(counted, batches)) == (arrays["labels"][-kept:] != -100).sum()
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    count=st.integers(1, 9),
+    held=st.one_of(
+        st.builds(lambda n: {"validation_rows": n}, st.integers(0, 9)),
+        st.builds(lambda p: {"validation_percent": p}, st.floats(0.5, 99)),
+    ),
+    text=st.booleans(),
+    extra=st.integers(0, SEQ - 1),
+)
+def test_numbers_that_a_refusal_asks_for_are_enough(
+    count: int, held: dict[str, Any], text: bool, extra: int
+) -> None:
+    def data(more: int) -> Any:
+        return np.arange((count + more) * SEQ + 1 + extra) % VOCAB if text else drawn(count + more)
+
+    found = attempted(data(0), **held)
+    if not isinstance(found, CompileError):
+        return
+    (problem,) = found.diagnostics
+    numbers = {
+        n: int(m[1]) for n, m in ((n, re.search(words, problem.help)) for n, words in ASKED.items()) if m
+    }
+    assert numbers or "give" in problem.help
+    if "fewer" in numbers:
+        assert rows(data(0), validation_rows=numbers["fewer"]).held_out.size == numbers["fewer"] > 0
+    if "more" in numbers:
+        assert rows(data(numbers["more"]), **held).trained == BATCH
+
+
 def test_a_share_that_holds_out_nothing_or_everything_is_refused() -> None:
     assert "`validation 10 %` of 6 rows is less than one row" in refusal(drawn(), validation_percent=10.0)
-    assert "leaves none of the 6 rows" in refusal(drawn(), validation_rows=6)
+    assert "none of the 6 rows of the data to train on; hold out fewer: `validation 2 rows`" in refusal(
+        drawn(), validation_rows=6
+    )
     held = refusal(drawn(), validation_percent=50.0)
     assert (
         "6 rows, of which 3 are held out, and a step takes 4; give more rows, or `validation 2 rows`" in held

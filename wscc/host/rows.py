@@ -25,6 +25,7 @@ from wscc.ir.train import Train
 Data = DataFile | Arrays | NDArray[Any]  # a file, arrays by name, or tokens [n]
 Numbers = NDArray[np.int64]
 
+_LONGER: Final = "give a longer text, or lower `seq`"
 _PIECE: Final = 1 << 12  # rows looked at once
 
 
@@ -88,7 +89,7 @@ def _require_sequences(inputs: tuple[Input, ...], train: Train) -> None:
 def _of_arrays(arrays: Arrays, inputs: tuple[Input, ...], train: Train, where: str) -> Rows:
     check_arrays(arrays, inputs, where)
     count = len(arrays[inputs[0].name])
-    kept = _held_out(train, count)
+    kept = _held_out(train, count, train.batch, "give more rows")
     rows = Rows(arrays, count - kept, np.arange(count - kept, count))
     if rows.trained < train.batch:
         file = where.removeprefix(" of ") or "the data"
@@ -132,19 +133,20 @@ def _without(edges: Arrays, arrays: Arrays, where: str) -> Arrays:
     return {name: a for name, a in arrays.items() if name not in edges and not (edges and name == ORDER)}
 
 
-def _held_out(train: Train, count: int) -> int:
-    """How many of `count` rows are held out."""
+def _held_out(train: Train, count: int, least: int, more: str) -> int:
+    """How many of `count` rows are held out, where `least` are wanted to train on and `more` says what makes rows."""
     share = Fraction(repr(train.validation_percent)) / 100
     kept = train.validation_rows or int(count * share)
+    most = count - least
     if share and not kept:
         raise fail(
             Code.DATA, f"`validation {train.validation_percent:g} %` of {count} rows is less than one row",
-            help="hold out a number of rows: `validation 1 rows`",
+            help="hold out a number of rows: `validation 1 rows`" if most > 0 else more,
         )  # fmt: skip
     if not 0 <= kept < max(count, 1):
         raise fail(
             Code.DATA, f"`validation {kept} rows` leaves none of the {count} rows of the data to train on",
-            help="hold out fewer",
+            help=f"hold out fewer: `validation {most} rows`" if most > 0 else more,
         )  # fmt: skip
     return kept
 
@@ -160,7 +162,8 @@ def _of_text(tokens: NDArray[Any], inputs: tuple[Input, ...], train: Train, what
     if tokens.size < window:
         raise _too_short(what, f"has {tokens.size} {unit}s", window)
     _check_tokens(tokens, inputs, what, unit)
-    kept = _held_out(train, (tokens.size - 1) // positions)
+    # Two: where the text is a multiple of a row, the one that is left has no label behind it.
+    kept = _held_out(train, (tokens.size - 1) // positions, 2, _LONGER)
     cut = tokens.size - (kept * positions + 1 if kept else 0)
     if cut < window:
         raise _too_short(what, f"has {cut} {unit}s that are not held out", window)
@@ -175,9 +178,7 @@ def _windows(tokens: NDArray[Any], item: Input, count: int) -> NDArray[Any]:
 
 
 def _too_short(what: str, has: str, window: int) -> CompileError:
-    return fail(
-        Code.DATA, f"{what} {has}, and one sequence takes {window}", help="give a longer text, or lower `seq`"
-    )
+    return fail(Code.DATA, f"{what} {has}, and one sequence takes {window}", help=_LONGER)
 
 
 def _refuse_floats(inputs: tuple[Input, ...], what: str) -> None:
@@ -196,5 +197,13 @@ def _check_tokens(tokens: NDArray[Any], inputs: tuple[Input, ...], what: str, un
         raise fail(
             Code.DATA,
             f"{unit} {index} of {what} is {tokens[index]}, and the vocabulary has {below} tokens",
-            help=f"make the vocabulary at least {largest + 1} (256 takes any text), or change the text",
+            help=_other_vocabulary(largest, unit) + "change the text",
         )
+
+
+def _other_vocabulary(largest: int, unit: str) -> str:
+    """What is said of one that has the token, if there can be one."""
+    if largest > np.iinfo(np.int32).max:
+        return ""
+    bytes_ = " (256 takes any text)" if unit == "byte" else ""
+    return f"make the vocabulary at least {largest + 1}{bytes_}, or "
