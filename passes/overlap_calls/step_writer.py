@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from wscc.ir.step import Affine, Call, Loop, calls, substituted
-from wscc.passes.overlap_calls.call_dependences import only_call
+from wscc.passes.overlap_calls.call_dependences import CallDependences, only_call
 from wscc.passes.overlap_calls.components import Components
-from wscc.passes.overlap_calls.merger import Merger
 
 Body = list[Call | Loop]
+
+
+class Merges(Protocol):
+    """What a writer asks of procedures: of those of a program (`Merger`), or of estimates (`wscc.search.overlaps`)."""
+
+    @property
+    def dependences(self) -> CallDependences: ...
+    def work(self, procedure: str) -> float: ...
+    def messages(self, procedure: str) -> float: ...
+    def link_idle(self, procedure: str) -> float: ...
+    def components(self, procedure: str) -> Components: ...
+    def saving(self, procedure: str, removed: Components) -> float: ...
+    def may_merge(self, procedure: str) -> bool: ...
+    def call(self, first: Call, second: Call) -> Call: ...
+    def restricted(self, call: Call, selected: Components) -> Call: ...
 
 
 @dataclass(slots=True)
 class StepWriter:
     """Rewrites the step of one stage; each merge hides at least `threshold` seconds of messages."""
 
-    merger: Merger
+    merger: Merges
     threshold: float
 
     @staticmethod
-    def of(merger: Merger, body: tuple[Call | Loop, ...], fraction: float) -> StepWriter:
+    def of(merger: Merges, body: tuple[Call | Loop, ...], fraction: float) -> StepWriter:
         """The writer whose threshold is this fraction of the seconds of all work and messages of the stage."""
         all_calls = ((times, call.procedure) for call, times in calls(body))
         total = sum(n * (merger.work(p) + merger.messages(p)) for n, p in all_calls)

@@ -111,6 +111,30 @@ def test_stages_wait_for_each_other_as_in_the_program(pp: int, microbatch: str, 
     assert estimated(problem, plan) == pytest.approx(simulated(problem, program).step_seconds, rel=0.04)
 
 
+def test_stages_exchange_forward_and_backward_in_one_call() -> None:
+    """Where latency is most of a step: one of each micro-batch, not two."""
+    plan = plan_of(mesh_axes({"pp": 2}), ["1", "full", "0", "1"])
+    program = compiled(TINY, plan)
+    assert isinstance(program, Compiled)
+    assert estimated(TINY, plan) == pytest.approx(simulated(TINY, program).step_seconds, rel=0.1)
+
+
+def test_more_work_of_a_call_hides_more_of_the_completion_of_gradients() -> None:
+    """Messages of the sum of a layer's gradients, behind backward work on one, two and four sequences of the next."""
+    sets = ("model.d=1024", "model.seq=256")
+    problem = Problem(parse(read_source("tests/cases/search.wsl")), Overrides(sets, parallel="auto"))
+    plans = [plan_of(mesh_axes({"dp": 2, "sp": 2}), [n, "none", "0", "1"]) for n in ("1", "2", "4")]
+    estimates = [estimated(problem, plan) for plan in plans]
+    steps = []
+    for plan in plans:
+        program = compiled(problem, plan)
+        assert isinstance(program, Compiled)
+        steps.append(simulated(problem, program).step_seconds)
+    assert steps == sorted(steps, reverse=True)
+    assert estimates == [pytest.approx(n, rel=0.1) for n in steps]
+    assert estimates[2] < estimates[1] < estimates[0]
+
+
 @pytest.mark.parametrize(("spare", "copies"), [(8_000, False), (10**7, True)])
 def test_compute_copies_are_estimated_where_the_program_has_them(spare: int, copies: bool) -> None:
     """Beside all arrays and copies, locals need more than 8 kB and less than 10 MB."""

@@ -39,7 +39,7 @@ from wscc.search.space import CHOICES, ONE_DIE, Pins, Plan, Strategy, plan_of, r
 from wscc.strategy import dies_of, mesh_axes
 
 LEVEL = 2
-# Rounds of micro-batches that fill a pipeline of interleaved chunks, and one more.
+# Rounds of micro-batches that fill a pipeline, and one more.
 _FULL = (1, 2)
 
 
@@ -207,7 +207,7 @@ class Problem:
 
 def estimated(problem: Problem, plan: Plan) -> float | Refused:
     """The estimate of the seconds of a step, from the sharded module."""
-    rounds = (1,) if plan["interleave"] == "1" else _FULL
+    rounds = (1,) if stages_of(plan.strategy) == 1 else _FULL
     try:
         modules = [problem.sharded(plan, rounds=n) for n in rounds]
     except CompileError as error:

@@ -5,22 +5,23 @@ waits for the die, bytes in HBM for its port, messages for the links of their ax
 begin when the die has come to the group before them, but gathers that nothing precedes and reductions that nothing
 needs, which `spread_messages` spreads. What a statement takes is told by `wscc.search.statement_times`.
 
-A step is the slowest stage times the micro-batches, the other stages once, which fills and empties the pipeline, and
-what is done once a step; with interleaved chunks, stages also wait for each other where they meet
-(`wscc.search.meetings`). Left out are queues between axes, routes and damage, and that calls overlap each other.
+A step is what is done for each micro-batch and what is done once; stages wait for each other where they meet
+(`wscc.search.meetings`). Calls that wait overlap others as `wscc.search.overlaps` has it. Left out are queues between
+axes, routes and damage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op, Reshard, Value
-from wscc.ir.step import calls
+from wscc.ir.step import Call, Loop, calls
 from wscc.search.meetings import step_with_meetings
+from wscc.search.overlaps import Load, overlapped
 from wscc.search.statement_times import StatementTimes, Task
 
 Statement = Op | Reshard
@@ -29,32 +30,37 @@ _AHEAD: Final = 1.5
 
 
 def estimate(sharded: Sequence[Module], microbatches: int) -> float:
-    """The seconds of a step of so many micro-batches, from modules with fewer: one, or for interleaved chunks two with
-    different numbers, which tell what each more adds to a pipeline that is full."""
+    """The seconds of a step of so many micro-batches, from modules with fewer: one, or for stages two with different
+    numbers, which tell what each more adds to a pipeline that is full."""
     if len(sharded) == 1:
         return _plain(sharded[0], microbatches)
     counts = [module.train.microbatches for module in sharded]
-    steps = [step_with_meetings(module, _seconds(module)) for module in sharded]
+    steps = [step_with_meetings(module, *overlapped(module, _loads(module))) for module in sharded]
     more = (steps[1] - steps[0]) / (counts[1] - counts[0]) if counts[1] > counts[0] else 0.0
     return steps[0] + (microbatches - counts[0]) * more
 
 
 def _plain(sharded: Module, microbatches: int) -> float:
-    seconds, of_tokens = _seconds(sharded), _of_tokens(sharded)
-    once, each = [], []
-    for step in sharded.steps():
-        parts = [0.0, 0.0]
-        for call, times in calls(step):
-            parts[not of_tokens.isdisjoint(r.array for r in call.args)] += times * seconds[call.procedure]
-        once.append(parts[0])
-        each.append(parts[1] / sharded.train.microbatches)
-    return max(once) + microbatches * max(each) + sum(each) - max(each)
+    loads, of_tokens = _loads(sharded), _of_tokens(sharded)
+    (step,), (merged,), seconds = sharded.steps(), *overlapped(sharded, loads)
+    each = sum(
+        times * seconds[call.procedure]
+        for call, times in calls(step)
+        if not of_tokens.isdisjoint(r.array for r in call.args)
+    )
+    few = sharded.train.microbatches
+    return _total(merged, seconds) + (microbatches - few) * each / few
 
 
-def _seconds(sharded: Module) -> dict[str, float]:
-    """The seconds of a call of each procedure."""
+def _total(step: Sequence[Call | Loop], seconds: Mapping[str, float]) -> float:
+    return sum(times * seconds[call.procedure] for call, times in calls(tuple(step)))
+
+
+def _loads(sharded: Module) -> dict[str, Load]:
+    """What a call of each procedure takes."""
     times_of = StatementTimes.of(sharded)
-    return {p.name: _procedure(p, times_of) for p in sharded.procedures}
+    tasks = {p.name: times_of.tasks(p) for p in sharded.procedures}
+    return {p.name: Load.of(tasks[p.name], _procedure(p, tasks[p.name])) for p in sharded.procedures}
 
 
 def _of_tokens(module: Module) -> frozenset[str]:
@@ -147,13 +153,13 @@ class _Schedule:
         return max(self.links[task.axis] + task.latency, last, first + task.work - part)
 
 
-def _procedure(p: Procedure, times_of: StatementTimes) -> float:
-    """The seconds of a call by itself."""
+def _procedure(p: Procedure, tasks: Sequence[Task]) -> float:
+    """The seconds of a call by itself, whose statements are these tasks."""
     made = {v.name for s in p.statements for v in s.results}
     read = {v.name for s in p.statements for v in s.operands}
     schedule = _Schedule({v.name: 0.0 for v in p.inputs})
     end = 0.0
-    for s, task in zip(p.statements, times_of.tasks(p), strict=True):
+    for s, task in zip(p.statements, tasks, strict=True):
         is_apart = _is_apart(s, task, made, read)
         operands, moving = (
             max((schedule.ready.get(v.name, 0.0) for v in values), default=0.0)

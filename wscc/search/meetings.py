@@ -20,9 +20,12 @@ from wscc.strategy import stage_axes
 _Meeting = tuple[float, str | None]
 
 
-def step_with_meetings(staged: Module, seconds: Mapping[str, float]) -> float:
-    """The seconds of the step of a staged module; `seconds` are those of a call of each procedure."""
-    steps, joint = staged.steps(), _joint(staged)
+def step_with_meetings(
+    staged: Module, steps: Sequence[Sequence[Call | Loop]], seconds: Mapping[str, float]
+) -> float:
+    """The seconds of a step of a staged module, from the steps of its stages; `seconds` are those of a call of each
+    procedure."""
+    joint = _joint(staged)
     walks = [_meetings(step, seconds, joint) for step in steps]
     partners = {name: [s for s, step in enumerate(steps) if _makes(step, name)] for name in joint}
     now = [0.0] * len(steps)
