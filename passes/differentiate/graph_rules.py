@@ -15,11 +15,10 @@ def spmm(b: Backward, dys: Grads) -> Grads:
     return [None, *grad]
 
 
-def edge_attention(b: Backward, dys: Grads) -> Grads:
+def of_edges(b: Backward, dys: Grads) -> Grads:
+    """The gradients of all operands behind the edges, by one op that takes what the forward op took."""
     rule, (_, *floats) = b.op.rule, b.op.operands
     operands = [*map(b.tape.forward, b.op.operands), result_gradient(dys)]
     dtypes = [b.tape.grad_dtype(v) for v in floats]
-    grads = b.emit(
-        "edge_attention_bwd", operands, [*rule.ins, *rule.outs], rule.ins[1:], dtypes, dict(b.op.attrs)
-    )
-    return [None, *grads]
+    terms = [*rule.ins, *rule.outs]
+    return [None, *b.emit(f"{b.op.kind}_bwd", operands, terms, rule.ins[1:], dtypes, dict(b.op.attrs))]

@@ -12,7 +12,7 @@ from typing import Final
 
 from wscc.ir.op import Value
 from wscc.passes.differentiate.expert_rules import combine, dispatch, of_logits, route
-from wscc.passes.differentiate.graph_rules import edge_attention, spmm
+from wscc.passes.differentiate.graph_rules import of_edges, spmm
 from wscc.passes.differentiate.tape import Backward, Grads, result_gradient
 
 # ------------------------------------------------------------------------------------------------ the rules
@@ -307,7 +307,9 @@ DERIVATIVES: Final[dict[str, Callable[[Backward, Grads], Grads]]] = {
     "route": route,
     "dispatch": dispatch,
     "spmm": spmm,
-    "edge_attention": edge_attention,
+    "edge_attention": of_edges,
+    "edge_max": of_edges,
+    "edge_sum": of_edges,
     "combine": combine,
     "balance": of_logits("balance_bwd"),
     "z_loss": of_logits("z_loss_bwd"),

@@ -109,6 +109,16 @@ class Edges:
             self._made[key] = self._array(block, weights, parts, dtype)
         return self._made[key]
 
+    def numbers(self, block: Block) -> str:
+        """The array of the numbers of the edges of a block, in the order of its entries."""
+        if (block, "numbers") not in self._made:
+            ordered, dies = self._sorted[block.kind], self._dies(block.places)
+            own = np.arange(len(self._listed(block.kind[0])))
+            room = max(1, *ordered.counts(dies))
+            parts = [ordered.weights(own, place, room).astype(np.int32) for place in dies]
+            self._made[block, "numbers"] = self._array(block, "numbers", parts, DType.I32)
+        return self._made[block, "numbers"]
+
     def _dies(self, places: tuple[Ints, Ints]) -> list[tuple[int, int]]:
         return [(at(places[0], d), at(places[1], d)) for d in range(self._module.dies_used)]
 

@@ -16,7 +16,7 @@ from wscc.ir.per_die import Ints, plus, times
 from wscc.ir.views import View, arranged, indexed, repeated, sliced
 from wscc.passes.lower_collectives.attention import attention, attention_bwd, rope
 from wscc.passes.lower_collectives.gemm import gemm
-from wscc.passes.lower_collectives.graphs import block_of, edge_attention, spmm
+from wscc.passes.lower_collectives.graphs import block_of, of_edges, of_weighed_edges, spmm
 from wscc.passes.lower_collectives.op_instance import Masked, OpInstance
 from wscc.passes.lower_collectives.tiles import pieces
 
@@ -225,8 +225,8 @@ SPECIAL: Final[dict[str, Lowering]] = {
     "combine_bwd": _slots("combine_bwd"),
     "spmm": spmm,
     "spmm_bwd": spmm,
-    "edge_attention": edge_attention,
-    "edge_attention_bwd": edge_attention,
+    **dict.fromkeys(("edge_attention", "edge_attention_bwd", "edge_max", "edge_max_bwd"), of_edges),
+    **dict.fromkeys(("edge_sum", "edge_sum_bwd"), of_weighed_edges),
     "adamw": _direct("adamw"),
     "sgd": _direct("sgd"),
 }

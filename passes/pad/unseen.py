@@ -51,8 +51,8 @@ def _whole(op: Op, factor: str) -> bool:
 
 
 def _of_nodes(op: Op, factor: str) -> bool:
-    """Nodes that no edge has."""
-    return any(factor in term for term in op.rule.ins[1:])
+    """Nodes that no edge has; edges have no pads."""
+    return factor not in op.rule.ins[0] and any(factor in term for term in op.rule.ins[1:])
 
 
 _BY_POSITION: Final = (
@@ -73,6 +73,8 @@ UNSEEN: Final[dict[str, Callable[[Op, str], bool]]] = {
     "cut": _whole,
     "spmm": _of_nodes,
     "edge_attention": _of_nodes,
+    "edge_max": _of_nodes,
+    "edge_sum": _of_nodes,
 }
 
 

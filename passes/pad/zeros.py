@@ -69,6 +69,8 @@ KEEPS: Final[dict[str, Callable[[Op, str], bool]]] = {
     "embedding": _always,
     "spmm": _always,
     "edge_attention": _always,
+    "edge_max": _always,
+    "edge_sum": _always,
     "attention": _in_every_operand,
     "rowmax": _columns,
     "sumexp": _columns,

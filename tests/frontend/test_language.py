@@ -359,7 +359,7 @@ def test_every_operation_of_the_design_can_be_called() -> None:
     x = x + rope(swiglu(x, x), theta = 10000) + project(x, w)
     gates, slots = route(router(x, w), renormalise, k = 1, capacity = 2)
     x = combine(experts(dispatch(x, slots), w), gates, slots) + spmm(tokens, x)
-    x = edge_attention(tokens, x, x, x)
+    x = edge_attention(tokens, x, x, x) + edge_max(tokens, x) + edge_sum(tokens, x, x)
     """
     body += LOSS + " + balance(x, k = 1) + z_loss(x)"
     assert run(program(body))

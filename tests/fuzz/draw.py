@@ -112,7 +112,8 @@ class Draw:
     @property
     def sizes(self) -> dict[str, int]:
         names = ("d", "f", "kv", "group", "e", "vocab", "seq", "experts")
-        return {**{n: getattr(self, n) for n in names}, "heads": self.kv * self.group, "3": 3, "1": 1}
+        more = {"heads": self.kv * self.group, "2 * seq + 1": 2 * self.seq + 1, "3": 3, "1": 1}
+        return {n: getattr(self, n) for n in names} | more
 
     @property
     def batch(self) -> int:
@@ -165,7 +166,7 @@ class Draw:
     def text(self) -> str:
         dead = [f"dead die {at}" for at in sorted(self.dead_dies)]
         dead += [f"dead link {a} - {b}" for a, b in sorted(self.dead_links)]
-        sizes = ", ".join(f"{n} = {size}" for n, size in self.sizes.items() if not n.isdigit())
+        sizes = ", ".join(f"{n} = {size}" for n, size in self.sizes.items() if n.isidentifier())
         body = [*self._declared(), "x = embedding(tokens, wte)", "y = x * 0.5"]
         body += ["z = x @ z0"] if self._uses("z") else []
         body += ["t = t0 / 2"] if self._uses("t") else []

@@ -45,6 +45,7 @@ PARAMS: Final[dict[str, Param]] = {
     "g": Param(("d",), "ones", False),
     "b": Param(("d",), "zeros", False),
     "c": Param(("f",), "normal(0.1)", False),
+    "on_edges": Param(("2 * seq + 1",), "normal(0.3)", False),
     "pos": Param(("seq", "d"), "normal(0.3)", False),
     "cls": Param(("1", "d"), "normal(0.3)", False),
 }
@@ -113,6 +114,8 @@ PIECES: Final[dict[str, Piece]] = {
         "q, k, v = split(project(x, {wqkv}))\n    l = x @ {score}\n"
         "    x = x + project(edge_attention(pairs, l, l * 0.5, v), {wo})"
     ),
+    "edge_max": Piece("x = x + edge_max(pairs, x @ {w}) @ {v}"),
+    "edge_sum": Piece("x = x + edge_sum(pairs, x @ {w}, {on_edges}) @ {v}"),
     "positions": Piece("x = x + {pos}"),
     "made_positions": Piece("x = x + ({pos} * 0.5 + {pos})"),
     "lookup": Piece("x = x + embedding(tokens, {table})"),

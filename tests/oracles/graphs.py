@@ -69,8 +69,57 @@ def attention_case(backward: bool) -> Callable[[Rng], tuple[Any, ...]]:
     return case
 
 
+def max_case(rng: Rng) -> tuple[Any, ...]:
+    edges, x = _some_edges(rng), rng.integers(-3, 4, (2, 7, 3)) / 2  # many are equal
+    y = np.zeros((2, 5, 3))
+    for b, n, d in np.ndindex(*y.shape):
+        y[b, n, d] = max((x[b, m, d] for m in np.flatnonzero(edges[n])), default=0)
+    return (entries_of(edges, 40)[0], x), (), (y,)
+
+
+def max_bwd_case(rng: Rng) -> tuple[Any, ...]:
+    edges, x = _some_edges(rng), rng.integers(-3, 4, (2, 7, 3)) / 2
+    dy, dx = rng.standard_normal((2, 5, 3)), np.zeros((2, 7, 3))
+    for b, n, d in np.ndindex(*dy.shape):
+        near = np.flatnonzero(edges[n])
+        largest = [m for m in near if x[b, m, d] == x[b, near, d].max()]
+        for m in largest:
+            dx[b, m, d] += dy[b, n, d] / len(largest)
+    return (entries_of(edges, 40)[0], x, dy), (), (dx,)
+
+
+def sum_case(backward: bool) -> Callable[[Rng], tuple[Any, ...]]:
+    """Numbers of edges are any: here entry j of the block has the number 39 - j."""
+
+    def case(rng: Rng) -> tuple[Any, ...]:
+        edges, w = _some_edges(rng), rng.integers(-4, 5, 45) / 4
+        entries, numbers = entries_of(edges, 40)[0], np.arange(39, -1, -1, np.int32)
+        x, dy = rng.integers(-8, 9, (2, 7, 3)) / 8, rng.integers(-8, 9, (2, 5, 3)) / 8
+        matrix, places = np.zeros((5, 7)), [(n, m) for n, m in np.argwhere(edges)]
+        for j, place in enumerate(places):
+            matrix[place] = w[39 - j]
+        if not backward:
+            return (entries, numbers, x, w), (), (np.einsum("nm,bmd->bnd", matrix, x),)
+        dw, each = np.zeros(45), np.einsum("bmd,bnd->nm", x, dy)
+        for j, place in enumerate(places):
+            dw[39 - j] = each[place]
+        return (entries, numbers, x, w, dy), (), (np.einsum("nm,bnd->bmd", matrix, dy), dw)
+
+    return case
+
+
+def _some_edges(rng: Rng) -> Array:
+    edges = rng.random((5, 7)) < 0.5
+    edges[2] = False
+    return edges
+
+
 CASES = {
     "spmm": (spmm_case(False, 0.5), spmm_case(True, 0.5), spmm_case(False, 0.0)),
     "edge_attention": (attention_case(False),),
     "edge_attention_bwd": (attention_case(True),),
+    "edge_max": (max_case,),
+    "edge_max_bwd": (max_bwd_case,),
+    "edge_sum": (sum_case(False),),
+    "edge_sum_bwd": (sum_case(True),),
 }

@@ -314,6 +314,8 @@ CASES = [
         "edge_attention", "e! c!, b n@ h, b m! h, b m! h f -> b n@ h f",
         [_EDGES, (2, 4, 2), (2, 4, 2), (2, 4, 2, 3)], {"slope": 0.3},
     ),
+    Case("edge_max", "e! c!, b m! d -> b n@ d", [_EDGES, (2, 4, 3)], sizes={"n": 4}),
+    Case("edge_sum", "e! c!, b m! d, e! -> b n@ d", [_EDGES, (2, 4, 3), (6,)], sizes={"n": 4}),
     Case("mean", "b s, -> ", [(2, 3), np.array(4.0)], constant=(1,)),
     Case("count", "b s -> ", [_LABELS]),
 ]  # fmt: skip

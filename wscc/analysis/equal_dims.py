@@ -45,7 +45,9 @@ def _equal(module: Module, apart: Callable[[Procedure, Op, str], bool]) -> Itera
                     dims_by_factor.setdefault(f, []).append((p.name, v.name, d))
             yield from (dims for f, dims in dims_by_factor.items() if not apart(p, op, f))
             if op.definition.listed is not None:
-                of_nodes = [v for v, _ in op.terms() if v != op.operands[op.definition.listed]]
+                of_nodes = [
+                    v for v, term in op.terms() if not set(term) & set(op.rule.ins[op.definition.listed])
+                ]
                 yield [(p.name, v.name, 1) for v in of_nodes]
     for call, _ in calls(module.step):
         p = module.procedure(call.procedure)

@@ -64,6 +64,8 @@ BUILTINS: Final[dict[str, Builtin]] = {
         _builtin("z_loss(logits)"),
         _builtin("spmm(edges, x)", flags="mean symmetric"),
         _builtin("edge_attention(edges, s, t, values)", options="slope"),
+        _builtin("edge_max(edges, x)"),
+        _builtin("edge_sum(edges, x, weights)"),
         _builtin("transpose(x)"),
         _builtin("cross_entropy(logits, labels)", options="smoothing z_loss", more="weights"),
     )
@@ -75,6 +77,8 @@ INTEGERS: Final = {
     "combine": 2,
     "spmm": 0,
     "edge_attention": 0,
+    "edge_max": 0,
+    "edge_sum": 0,
 }  # op -> position of its argument of integers
 FLAGS: Final = frozenset(f for b in BUILTINS.values() for f in b.flags)
 OPTIMIZERS: Final = {

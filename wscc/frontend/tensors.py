@@ -217,7 +217,7 @@ class Scope:
                 return (self._by_number(name, args[0], options, span),)
             case "rope":
                 return (nn.rope(b, args[0], interleaved="interleaved" in flags, **options, span=span),)
-            case "spmm" | "edge_attention":
+            case "spmm" | "edge_attention" | "edge_max" | "edge_sum":
                 return (self._of_graphs(name, args, options, flags, span),)
             case "router" | "route" | "dispatch" | "experts" | "combine" | "balance" | "z_loss":
                 return self._of_experts(name, args, options, flags, span)
@@ -273,7 +273,7 @@ class Scope:
         takes = BUILTINS[name].args[0] == EDGES
         if takes == self.frame.lists_edges(value):
             return
-        wanted = "edges are wanted here" if takes else "only `spmm` and `edge_attention` take edges"
+        wanted = "edges are wanted here" if takes else "only ops of graphs take edges"
         raise fail(
             Code.SHAPE, f"`{expression(e)}` is {value.type}, and {wanted}", e.span,
             help="declare `input adjacency : edges[count]`, and call `spmm(adjacency, x)`",
@@ -284,9 +284,15 @@ class Scope:
     ) -> Value:
         """The ops of graph networks."""
         b = self.frame.builder
-        if name == "spmm":
-            return graphs.spmm(b, *args, weights=next(iter(flags), "sum"), span=span)
-        return graphs.edge_attention(b, *args, slope=options.get("slope", 0.2), span=span)
+        match name:
+            case "spmm":
+                return graphs.spmm(b, *args, weights=next(iter(flags), "sum"), span=span)
+            case "edge_max":
+                return graphs.edge_max(b, *args, span=span)
+            case "edge_sum":
+                return graphs.edge_sum(b, *args, span=span)
+            case _:
+                return graphs.edge_attention(b, *args, slope=options.get("slope", 0.2), span=span)
 
     def _of_experts(
         self, name: str, args: list[Value], options: Mapping[str, float], flags: set[str], span: Span

@@ -22,8 +22,7 @@ WEIGHTS: Final = ("sum", "mean", "symmetric")
 def spmm(b: Builder, edges: Value, x: Value, *, weights: str = "sum", span: Span = NO_SPAN) -> Value:
     """The product of a sparse matrix with x [batch, nodes, d]: row n of the result is the sum over edges (n, m) of the
     weight of the edge times row m of x."""
-    if len(x.type.shape) != 3:
-        raise ShapeMismatch(f"`spmm` takes x [batch, nodes, d], not {list(x.type.shape)}")
+    _require_rows("spmm", x)
     return b.one(
         "spmm", [edges, x], "e! c!, b m~@ d -> b n@ d", sizes={"n": x.type.shape[1]}, attrs={"weights": weights},
         hints=["spmm"], span=span,
@@ -59,3 +58,33 @@ def edge_attention(
     if s.type.shape != t.type.shape:
         raise ShapeMismatch(f"`edge_attention` of s {list(s.type.shape)} and t {list(t.type.shape)}")
     return result
+
+
+def edge_max(b: Builder, edges: Value, x: Value, *, span: Span = NO_SPAN) -> Value:
+    """Row n of the result is the largest, element by element, of rows m of x [batch, nodes, d] over its edges (n, m),
+    as in GraphSAGE's pooling (Hamilton et al., NeurIPS 2017). A node without edges gets 0. The gradient is shared
+    equally among edges that bring the same largest element."""
+    _require_rows("edge_max", x)
+    sizes = {"n": x.type.shape[1]}
+    return b.one(
+        "edge_max", [edges, x], "e! c!, b m! d -> b n@ d", sizes=sizes, hints=["edge_max"], span=span
+    )
+
+
+def edge_sum(b: Builder, edges: Value, x: Value, weights: Value, *, span: Span = NO_SPAN) -> Value:
+    """Row n of the result is the sum over edges (n, m) of row m of x [batch, nodes, d] times the weight of the edge, of
+    `weights` [edges], which may be a parameter. A node without edges gets 0."""
+    _require_rows("edge_sum", x)
+    if weights.type.shape != edges.type.shape[:1]:
+        raise ShapeMismatch(
+            f"`edge_sum` takes a weight for each of {edges.type.shape[0]} edges, not {list(weights.type.shape)}"
+        )
+    return b.one(
+        "edge_sum", [edges, x, weights], "e! c!, b m! d, e! -> b n@ d", sizes={"n": x.type.shape[1]},
+        hints=["edge_sum"], span=span,
+    )  # fmt: skip
+
+
+def _require_rows(name: str, x: Value) -> None:
+    if len(x.type.shape) != 3:
+        raise ShapeMismatch(f"`{name}` takes x [batch, nodes, d], not {list(x.type.shape)}")

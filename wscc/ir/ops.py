@@ -81,6 +81,7 @@ def _backward(
     integers: tuple[int, ...] = (),
     streamable: bool = False,
     limits: tuple[int, int] | None = None,
+    listed: int | None = None,
 ) -> OpDef:
     """An op that occurs in backward procedures only."""
     return OpDef(
@@ -90,6 +91,7 @@ def _backward(
         integers=integers,
         streamable=streamable,
         limits=limits,
+        listed=listed,
         differentiable=False,
     )
 
@@ -274,14 +276,18 @@ _ALL: Final = (
         listed=0,
         along=3,
     ),
-    OpDef(
-        name="edge_attention_bwd",
-        rule="e! c!, b n@ h, b m! h, b m! h f, b n@ h f -> b n@ h, b m! h, b m! h f",
+    _backward(
+        "edge_attention_bwd",
+        "e! c!, b n@ h, b m! h, b m! h f, b n@ h f -> b n@ h, b m! h, b m! h f",
         attrs={"slope": float},
         integers=(0,),
         listed=0,
-        differentiable=False,
     ),
+    # row n is the largest, element by element, of rows m over its edges; or their sum, each times the edge's own weight
+    OpDef(name="edge_max", rule="e! c!, b m! d -> b n@ d", integers=(0,), listed=0, along=1),
+    _backward("edge_max_bwd", "e! c!, b m! d, b n@ d -> b m! d", integers=(0,), listed=0),
+    OpDef(name="edge_sum", rule="e! c!, b m! d, e! -> b n@ d", integers=(0,), listed=0, along=1),
+    _backward("edge_sum_bwd", "e! c!, b m! d, e!, b n@ d -> b m! d, e!", integers=(0,), listed=0),
     # -- the update
     OpDef(name="sqsum", rule="* -> ", differentiable=False),
     OpDef(name="tick", rule=" -> ", integers=(0,), integer_results=(0,), differentiable=False),

@@ -81,7 +81,39 @@ def _edge_attention_vjp(
     return [None, *(g.astype(x.dtype) for g, x in zip(grads, (s, t, v), strict=True))]
 
 
+def _edge_max(op: Op, xs: Sequence[Array]) -> list[Array]:
+    edges, x = xs
+    y = np.full((op.results[0].type.shape[1], x.shape[0], x.shape[2]), -np.inf)
+    np.maximum.at(y, edges[:, 0], x.swapaxes(0, 1)[edges[:, 1]])
+    return [np.where(np.isneginf(y), 0, y).swapaxes(0, 1).astype(x.dtype)]
+
+
+def _edge_max_vjp(
+    op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]
+) -> list[Array | None]:
+    """Edges that bring the maximum of their row share its gradient."""
+    x, (to, source) = xs[1], xs[0].T
+    brings = (x[:, source] == ys[0][:, to]).astype(float)
+    share = brings / _onto(brings, to, ys[0].shape[1])[:, to].clip(1)
+    return [None, _onto(share * dys[0][:, to], source, x.shape[1]).astype(x.dtype)]
+
+
+def _edge_sum(op: Op, xs: Sequence[Array]) -> list[Array]:
+    edges, x, w = xs
+    return [_moved(x, w, edges[:, 1], edges[:, 0], op.results[0].type.shape[1])]
+
+
+def _edge_sum_vjp(
+    op: Op, xs: Sequence[Array], ys: Sequence[Array], dys: Sequence[Array]
+) -> list[Array | None]:
+    edges, x, w = xs
+    each = np.einsum("bed,bed->e", x[:, edges[:, 1]], dys[0][:, edges[:, 0]], dtype=np.float64)
+    return [None, _moved(dys[0], w, edges[:, 0], edges[:, 1], x.shape[1]), each.astype(w.dtype)]
+
+
 SEMANTICS: Final[dict[str, Semantics]] = {
     "spmm": Semantics(_spmm, _spmm_vjp),
     "edge_attention": Semantics(_edge_attention, _edge_attention_vjp),
+    "edge_max": Semantics(_edge_max, _edge_max_vjp),
+    "edge_sum": Semantics(_edge_sum, _edge_sum_vjp),
 }

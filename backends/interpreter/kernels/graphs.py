@@ -94,3 +94,55 @@ def _add_gradients(sums: list[Array], e: _Entries, operands: list[Array], slope:
     ds[e.filled] = e.sums(dz)
     np.add.at(dt, e.columns, dz)
     np.add.at(dv, e.columns, p[..., None] * from_row)
+
+
+def edge_max(y: Array, entries: Array, x: Array) -> None:
+    """y [b, n, d] = the largest of rows of x [b, m, d] over the entries of each row, element by element; 0 where there
+    are none."""
+    y.fill(0)
+    e = _Entries(entries, y.shape[1], x.shape[1])
+    for b in range(len(y)) if len(e.filled) else ():
+        y[b, e.filled] = np.maximum.reduceat(x[b][e.columns], e.starts)
+
+
+def edge_max_bwd(dx: Array, entries: Array, x: Array, dy: Array) -> None:
+    """dx [b, m, d] of `edge_max`, from dy [b, n, d]: entries that bring the same largest element have equal shares, as
+    in PyTorch's `scatter_reduce`. Added up in f64."""
+    dx.fill(0)
+    e = _Entries(entries, dy.shape[1], x.shape[1])
+    for b in range(len(dx)) if len(e.filled) else ():
+        terms = x[b][e.columns]
+        is_largest = terms == np.maximum.reduceat(terms, e.starts)[e.number]
+        shares = dy[b, e.filled].astype(np.float64) / e.sums(is_largest.astype(np.float64))
+        sums = np.zeros(dx.shape[1:])
+        np.add.at(sums, e.columns, is_largest * shares[e.number])
+        dx[b] = sums
+
+
+def edge_sum(y: Array, entries: Array, numbers: Array, x: Array, w: Array) -> None:
+    """y [b, n, d] = the sum of rows of x [b, m, d] over the entries of each row, times w [e] at the entry's number."""
+    y.fill(0)
+    e = _Entries(entries, y.shape[1], x.shape[1])
+    weights = w[_numbers(e, numbers, w), None]
+    for b in range(len(y)) if len(e.filled) else ():
+        y[b, e.filled] = e.sums(x[b][e.columns] * weights)
+
+
+def edge_sum_bwd(dx: Array, dw: Array, entries: Array, numbers: Array, x: Array, w: Array, dy: Array) -> None:
+    """dx [b, m, d] and dw [e] of `edge_sum`, from dy [b, n, d]. Added up in f64."""
+    e = _Entries(entries, dy.shape[1], x.shape[1])
+    number, of_edges = _numbers(e, numbers, w), np.zeros(len(w))
+    weights = w[number, None].astype(np.float64)
+    for b in range(len(dx)):
+        sums = np.zeros(dx.shape[1:])
+        if len(e.filled):
+            from_row = dy[b, e.filled].astype(np.float64)[e.number]
+            np.add.at(sums, e.columns, from_row * weights)
+            np.add.at(of_edges, number, (from_row * x[b][e.columns]).sum(-1))
+        dx[b] = sums
+    dw[...] = of_edges
+
+
+def _numbers(e: _Entries, numbers: Array, w: Array) -> Array:
+    """The number of each entry among w; what it does not have is clipped, as columns are."""
+    return numbers[e.part].clip(0, len(w) - 1)

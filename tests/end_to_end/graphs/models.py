@@ -47,6 +47,15 @@ ATTENTION: Final = """param wv : [d, 2, d / 2] init normal(0.3)
   """
 
 
+# A layer that takes the largest of all that edges bring, among them many equal zeros, and one with a trained weight on
+# each edge.
+MAX_AND_WEIGHTS: Final = """param wm : [d, d] init normal(0.5)
+  param on : [edges] init normal(0.5)
+  h = h + edge_max(adjacency, relu(h @ wm))
+  h = h + edge_sum(adjacency, h @ wm, on)
+  """
+
+
 def chain_of_groups() -> NDArray[np.int64]:
     """Edges (to, from) within groups of three nodes and from one group to the next, of nodes numbered at random; some
     twice, none to node 0."""
@@ -113,14 +122,29 @@ def _attention(w: dict[str, torch.Tensor], h: torch.Tensor, edges: NDArray[Any])
     return torch.einsum("bnmh,bmhf->bnhf", shares, torch.einsum("bmd,dhf->bmhf", h, w["wv"]))
 
 
+def _max_and_weights(w: dict[str, torch.Tensor], h: torch.Tensor, edges: NDArray[Any]) -> torch.Tensor:
+    """`scatter_reduce` shares a gradient equally among all that are the largest."""
+    import torch
+
+    to, source = torch.tensor(edges).T
+    terms = (h @ w["wm"]).relu()[:, source]
+    rows = to[None, :, None].expand_as(terms)
+    h = h + torch.zeros_like(h).scatter_reduce(1, rows, terms, "amax", include_self=False)
+    return h + torch.zeros_like(h).index_add(1, to, (h @ w["wm"])[:, source] * w["on"][:, None])
+
+
 def loss_in_torch(
     w: dict[str, torch.Tensor], x: torch.Tensor, labels: torch.Tensor, edges: NDArray[Any], weights: str
 ) -> torch.Tensor:
+    """The loss of `text`, with the layers that the parameters belong to."""
     import torch
 
     inner, outer = (torch.tensor(dense(edges, kind)) for kind in (weights, "mean"))
     h = x @ w["w0"]
     for weight, bias in zip(w["layer.w"], w["layer.b"], strict=True):
         h = h + torch.nn.functional.gelu(inner @ (h @ weight) + bias, approximate="tanh")
-    h = h + torch.einsum("bnhf,hfd->bnd", _attention(w, h, edges), w["wo"])
+    if "on" in w:
+        h = _max_and_weights(w, h, edges)
+    else:
+        h = h + torch.einsum("bnhf,hfd->bnd", _attention(w, h, edges), w["wo"])
     return torch.nn.functional.cross_entropy(((outer @ h) @ w["head"]).flatten(0, 1), labels.flatten())

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from tests.end_to_end.graphs.models import (
+    ATTENTION,
+    MAX_AND_WEIGHTS,
     NODES,
     chain_of_groups,
     everywhere,
@@ -39,6 +41,10 @@ from wscc.driver.train import RunOptions, Trainer, initial_parameters, run
         ("pp = 2, tatp = 4", {"batch": 2}),
         ("dp = 2, sp = 2, tatp = 2 zero 3", {"batch": 4}),
         ("sp = 3", {}),
+        ("sp = 2, tp = 2, tatp = 2", {"attention": MAX_AND_WEIGHTS}),
+        ("dp = 2, sp = 4 zero 3", {"attention": MAX_AND_WEIGHTS, "batch": 4}),
+        ("pp = 2, tatp = 4", {"attention": MAX_AND_WEIGHTS, "recompute": "full"}),
+        ("sp = 5", {"attention": MAX_AND_WEIGHTS}),
     ],
 )
 def test_a_graph_network_equals_one_device(parallel: str, options: dict[str, Any], tmp_path: Path) -> None:
@@ -86,15 +92,20 @@ def test_dies_send_nothing_where_no_edges_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="the optional extra `torch` is not installed")
-@pytest.mark.parametrize("weights", ["sum", "mean", "symmetric"])
-def test_loss_and_gradients_are_those_of_pytorch(weights: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("weights", "layer"),
+    [("sum", ATTENTION), ("mean", ATTENTION), ("symmetric", ATTENTION), ("mean", MAX_AND_WEIGHTS)],
+)
+def test_loss_and_gradients_are_those_of_pytorch(weights: str, layer: str, tmp_path: Path) -> None:
     """A dense matrix in place of edges; the order of nodes that the compiler takes is its own affair."""
     import torch
 
     edges = chain_of_groups()
     write_graph(tmp_path, edges)
     option = {"sum": "", "mean": ", mean", "symmetric": ", symmetric"}[weights]
-    (tmp_path / "m.wsl").write_text(text("sp = 2, tatp = 2", len(edges), weights=option, batch=2))
+    (tmp_path / "m.wsl").write_text(
+        text("sp = 2, tatp = 2", len(edges), weights=option, batch=2, attention=layer)
+    )
     trainer = Trainer(compile_file(str(tmp_path / "m.wsl")).artifact, RunOptions(threads=1))
     start = initial_parameters(trainer.graph, trainer.seed)
     w = {n: torch.tensor(np.asarray(a), requires_grad=True) for n, a in start.items()}
@@ -206,6 +217,14 @@ def test_edges_that_do_not_fit_are_named(change: dict[str, Any], message: str, t
     with pytest.raises(CompileError) as refused:
         compile_file(str(tmp_path / "m.wsl"))
     assert re.search(message, str(refused.value), re.DOTALL)
+
+
+def test_each_edge_has_a_weight(tmp_path: Path) -> None:
+    write_graph(tmp_path, edges := chain_of_groups())
+    layer = MAX_AND_WEIGHTS.replace("[edges]", "[edges - 1]")
+    found = verdict(text("tatp = 2", len(edges), attention=layer), tmp_path)
+    assert found.what == "W101"
+    assert f"a weight for each of {len(edges)} edges, not [{len(edges) - 1}]" in found.why
 
 
 @pytest.mark.parametrize("mistake", ["spmm(labels, h @ w)", "embedding(adjacency, w0)"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from wscc.ir.streams.graph_instructions import GRAPHS
 from wscc.ir.streams.instruction_def import InstructionDef, row
 
 _ALL: Final = (
@@ -37,34 +38,7 @@ _ALL: Final = (
         integers="ids",
         indexed="table",
     ),
-    row(
-        "spmm",
-        "y[b,n,d]",
-        "entries[k] weights[e] x[b,m,d]",
-        "accumulate",
-        "y[b,i] = sum over entries j of row i of weights[j] x[b, column j], or +=; `entries` has where each of n rows "
-        "starts and the last one ends, then the column of each entry",
-        integers="entries",
-        indexed="x",
-        sums="weights",
-    ),
-    row(
-        "edge_attention",
-        "y[b,n,h,f]",
-        "entries[k] s[b,n,h] t[b,m,h] v[b,m,h,f]",
-        "slope",
-        "y[b,i] = sum over entries j of row i of p[j] v[b, column j]; p: softmax of leaky_relu(s[i] + t[column j])",
-        integers="entries",
-        indexed="v",
-    ),
-    row(
-        "edge_attention_bwd",
-        "ds[b,n,h] dt[b,m,h] dv[b,m,h,f]",
-        "entries[k] s[b,n,h] t[b,m,h] v[b,m,h,f] dy[b,n,h,f]",
-        "slope",
-        integers="entries",
-        indexed="v",
-    ),
+    *GRAPHS,
     # -- contractions
     row(
         "gemm",
