@@ -21,14 +21,15 @@ from wscc.search.candidates import Problem, Refused, compiled, estimated, simula
 from wscc.search.coarse import Space
 from wscc.search.explore import TRUST, Exploration
 from wscc.search.outcome import Candidate, End, SearchResult, none_fits
-from wscc.search.space import Plan
+from wscc.search.space import Plan, is_leaner
 from wscc.search.wishes import nearest_wishes
 from wscc.search.workers import Evaluators
 
 # Plans that are compiled at most, unless a budget is given: more of few dies, where one costs little, and where damage,
 # which estimates do not know, weighs most.
 BUDGET: Final = 8
-_DIES_COMPILED: Final = 64
+_DIES_COMPILED: Final = 128  # of all plans together
+_MANY_DIES: Final = 64
 MOST_ESTIMATED: Final = 400
 # Plans that are compiled, and programs that are simulated, in one round: all on the same information.
 _COMPILED_AT_ONCE: Final = 2
@@ -221,15 +222,17 @@ class _Search:
         if alike := self._alike(c):
             return c.estimate * _error(alike)
         error = _error(self._measured())
-        return c.estimate * (error if self.space.live > _DIES_COMPILED else min(1.0, error))
+        return c.estimate * (error if self.space.live > _MANY_DIES else min(1.0, error))
 
     def _measured(self) -> list[Candidate]:
         return [k for k in (*self.result.simulated, *self.result.slower) if k.least]
 
     def _alike(self, c: Candidate) -> list[Candidate]:
-        """The measured plans of as many dies with the same axes."""
+        """The measured plans of as many dies with the same axes, but none that is slower than estimated and may be so
+        because it stores more."""
         axes = {axis for axis, _ in c.strategy}
-        return [k for k in self._measured() if k.dies == c.dies and {a for a, _ in k.strategy} == axes]
+        alike = (k for k in self._measured() if k.dies == c.dies and {a for a, _ in k.strategy} == axes)
+        return [k for k in alike if k.least <= k.estimate or not is_leaner(c.plan, k.plan)]
 
     def _end(self, budget: int) -> End:
         result = self.result
@@ -246,7 +249,7 @@ def _error(measured: Sequence[Candidate]) -> float:
 def _hope(dies: int) -> float:
     """The times of the best step up to which a corrected estimate is worth compiling: what that costs grows with the
     dies, and estimates are no worse for many; of the most, a program costs as much as all estimates."""
-    return 1 + 1 / dies if dies <= _DIES_COMPILED else 1.0
+    return 1 + 1 / dies if dies <= _MANY_DIES else 1.0
 
 
 def _by_least(c: Candidate) -> tuple[float, Plan]:
