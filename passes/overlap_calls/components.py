@@ -1,7 +1,8 @@
-"""Independent components of a scheduled procedure: sets of statements that have no memory and no message in common.
+"""Independent components of a scheduled procedure: sets of statements that have no message in common, nor any memory
+that one of them writes.
 
-They are the connected components of the graph in which two statements are adjacent if they access one buffer or belong
-to one message. Statements of different components may be interleaved in any way.
+They are the connected components of the graph in which two statements are adjacent if they access one buffer that is
+written or belong to one message. Statements of different components may be interleaved in any way.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ def components(procedure: Procedure, aliases: dict[str, str]) -> Components:
     """
     classes: DisjointSets[str | int] = DisjointSets()
     keys: list[str | int] = []
-    for stmt, views in zip(procedure.body, accessed(procedure.body), strict=True):
+    accesses = list(accessed(procedure.body))
+    written = {aliases.get(v.buffer, v.buffer) for views in accesses for v in views.writes}
+    for stmt, views in zip(procedure.body, accesses, strict=True):
         assert not isinstance(stmt, GraphStmt | Transfer), "only scheduled procedures have components"
-        names: list[str | int] = [aliases.get(v.buffer, v.buffer) for vs in views for v in vs]
+        buffers = (aliases.get(v.buffer, v.buffer) for vs in views for v in vs)
+        names: list[str | int] = [name for name in buffers if name in written]
         if not isinstance(stmt, Kernel):
             names.append(stmt.channel)
         classes.union(*names)

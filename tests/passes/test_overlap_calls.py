@@ -15,14 +15,16 @@ from tests.support.fabric_modules import random_module
 from tests.support.models import Shape, gpt
 from wscc.driver.pipeline import Pipeline, check
 from wscc.ir.array import Array, Kind
-from wscc.ir.fabric import Post, Send, Wait
-from wscc.ir.module import Module, Output
+from wscc.ir.fabric import Kernel, Post, Send, Wait
+from wscc.ir.module import Module, Output, Procedure
 from wscc.ir.op import Value
 from wscc.ir.step import Affine, Call, Loop, Ref, calls, walk
 from wscc.ir.types import DType, TensorType
+from wscc.ir.views import whole_view
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.overlap_calls import OverlapCalls
 from wscc.passes.overlap_calls.call_dependences import CallDependences
+from wscc.passes.overlap_calls.components import components
 from wscc.passes.plan_memory import PlanMemory
 from wscc.passes.route import Route
 from wscc.passes.schedule import Schedule
@@ -137,3 +139,15 @@ def test_reading_what_is_written_keeps_its_order_and_reading_twice_does_not() ->
     assert dependences.arrays_conflict(xy, zx)
     assert dependences.arrays_conflict(xy, Call(p.name, (Ref("z"), Ref("y"))))
     assert not dependences.arrays_conflict(xy, xz)
+
+
+def test_what_a_procedure_only_reads_ties_none_of_its_statements_together() -> None:
+    """The updates of two weights use one rate; only what reads or writes a weight follows its other uses."""
+    names = ("rate", "a", "b")
+    rate, a, b = (whole_view(n, (8,), DType.F64) for n in names)
+    body = tuple(Kernel("mul", (w,), (w, rate)) for w in (a, b, a))
+    procedure = Procedure(
+        "update", (Value("rate", KIND),), (Output(Value("a", KIND)), Output(Value("b", KIND))), body
+    )
+    assert components(procedure, {}) == [[0, 2], [1]]
+    assert components(procedure, {"rate": "a"}) == [[0, 1, 2]]
