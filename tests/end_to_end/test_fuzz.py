@@ -69,7 +69,7 @@ def test_draws_are_various() -> None:
     assert any(sum(n > 1 for _, n in d.degrees) == 3 for d in draws)
 
 
-@pytest.mark.parametrize("number", [65, 71, 78, 91])
+@pytest.mark.parametrize("number", [67, 71, 76, 78])
 def test_what_a_refusal_proposes_or_asks_for_is_true(number: int) -> None:
     """A few draws of `make fuzz-hints`: a word, pins of a search, an option of an op and a strategy."""
     counts = Counter[str]()
