@@ -267,7 +267,7 @@ def test_no_plan_of_a_sample_gathers_an_axis_and_slices_it_again(path: Path) -> 
 REVERSED = pytest.mark.xfail(strict=True, reason="dimensions do not choose the order of their axes")
 
 
-@pytest.mark.parametrize("seed", [*range(16), pytest.param(25, marks=REVERSED)])
+@pytest.mark.parametrize("seed", [*range(16), pytest.param(74, marks=REVERSED)])
 def test_no_plan_of_a_drawn_program_gathers_an_axis_and_slices_it_again(tmp_path: Path, seed: int) -> None:
     source = tmp_path / "drawn.wsl"
     source.write_text(any_draw(random.Random(seed)).text, encoding="utf-8")
