@@ -30,7 +30,10 @@ from wscc.strategy import POLICIES, holds_replicas, mesh_axes, splits_experts
 _ATTENTION: Final = ("model.d=32", "model.heads=16", "model.ffn=16")
 # With the sample: what makes it tiny.
 KINDS: Final = {
-    "experts": ("moe-tiny", (*_ATTENTION, "model.kv=16", "model.experts=16", "model.vocab=32", "model.seq=16")),
+    "experts": (
+        "moe-tiny",
+        (*_ATTENTION, "model.kv=16", "model.experts=16", "model.vocab=32", "model.seq=16"),
+    ),
     "images": ("vit-tiny", (*_ATTENTION, "model.patches=16", "model.classes=16")),
     "encoder": ("bert-base", (*_ATTENTION, "model.vocab=32", "model.seq=16")),
     "graphs": ("", ()),
