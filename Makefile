@@ -48,8 +48,9 @@ wheel-test: $(READY)  ## build the wheel, install it in a fresh environment, tra
 fuzz: $(READY)  ## random programs against one device; SECONDS=600 sets how long, SEED where from
 	$(BIN)/python -m tests.fuzz $${SECONDS:-600} $${SEED}
 
-fuzz-all: $(READY)  ## every composition of the five axes, every dp, tp, tatp in f64 and f32 (half an hour)
+fuzz-all: $(READY)  ## every composition of the axes by kind of model, every dp, tp, tatp in f64 and f32 (an hour)
 	$(BIN)/python -m tests.fuzz.compositions
+	for kind in experts images encoder graphs; do $(BIN)/python -m tests.fuzz.kind_compositions $$kind || exit 1; done
 	$(BIN)/python -m tests.fuzz.strategies
 
 fuzz-verify: $(READY)  ## a thousand corruptions of compiled programs and what catches each (COUNT, SEED)
