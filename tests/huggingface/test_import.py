@@ -54,6 +54,7 @@ LARGE = (
     "qwen2.5-7b",
 )  # seconds to compile; small ones of their kind are trained elsewhere
 COUNTS: dict[str, Any] = json.loads((CASES / "parameters.json").read_text())
+SIZES: dict[str, Any] = json.loads((CASES / "published.json").read_text())
 
 
 def program(config: object, seq: int | None = None) -> str:
@@ -75,6 +76,12 @@ def test_a_published_config_compiles_and_has_the_published_number_of_parameters(
     if path.stem not in LARGE:
         assert artifact_of_file(out, level=0).streams.programs
     assert parameters(load(str(out))) == COUNTS[f"configs/{path.name}"]["parameters"]
+
+
+@pytest.mark.parametrize("name", [name for name in SIZES if name != "_about"])
+def test_a_published_size_has_the_published_number_of_parameters(name: str, tmp_path: Path) -> None:
+    (tmp_path / "model.wsl").write_text(program(SIZES[name]["config"]), encoding="utf-8")
+    assert parameters(load(str(tmp_path / "model.wsl"))) == SIZES[name]["parameters"]
 
 
 @pytest.mark.parametrize("name", [*CONFIGS, *ENCODERS])
