@@ -85,7 +85,7 @@ CASES: Final = (
     Case("llama2-7b 4x8", LLAMA_7B, (), 256, 0.82, {
         OURS: ("tp=2,tatp=16 microbatch=4 recompute=selective",),
         MEGATRON: (
-            "dp=8,tp=4 microbatch=1 recompute=selective", "dp=4,tp=8 microbatch=1 recompute=selective",
+            "dp=4,tp=8 microbatch=1 recompute=selective", "dp=8,tp=4 microbatch=1 recompute=selective",
             "dp=4,pp=4,tp=2 microbatch=1 recompute=selective",
         ),
         MESP: ("sp=4,tp=8 microbatch=1 recompute=selective", "sp=8,tp=4 microbatch=1 recompute=selective"),
@@ -103,7 +103,7 @@ CASES: Final = (
     Case("gpt3-6.7b 2k 4x8", GPT, _gpt_6b7(2048, "4x8"), 1024, 0.75, {
         OURS: ("tp=2,tatp=16 microbatch=4 recompute=selective", "tp=2,tatp=16 microbatch=2 recompute=selective"),
         MEGATRON: (
-            "dp=8,tp=4 microbatch=1 recompute=selective", "dp=4,tp=8 microbatch=1 recompute=selective",
+            "dp=4,tp=8 microbatch=1 recompute=selective", "dp=8,tp=4 microbatch=1 recompute=selective",
             "dp=4,pp=4,tp=2 microbatch=1 recompute=selective",
         ),
         MESP: ("sp=4,tp=8 microbatch=1 recompute=selective", "sp=8,tp=4 microbatch=1 recompute=selective"),
@@ -121,7 +121,7 @@ CASES: Final = (
     Case("gpt3-6.7b 16k 4x8", GPT, _gpt_6b7(16384, "4x8"), 128, 0.75, {
         OURS: ("tp=2,tatp=16 microbatch=1 recompute=selective", "tatp=32 microbatch=1 recompute=selective"),
         MEGATRON: ("dp=2,tp=16 microbatch=1 recompute=full", "tp=32 microbatch=1 recompute=full"),
-        MESP: ("sp=4,tp=8 microbatch=1 recompute=full", "sp=8,tp=4 microbatch=1 recompute=full"),
+        MESP: ("sp=8,tp=4 microbatch=1 recompute=full", "sp=4,tp=8 microbatch=1 recompute=full"),
         FSDP: ("dp=32 microbatch=1 recompute=full zero=3",),
     }),
     Case("llama2-70b 8x8", LLAMA_70B, ("wafer.mesh=8x8",), 256, 0.70, {
@@ -129,8 +129,8 @@ CASES: Final = (
             "dp=2,tp=2,tatp=16 microbatch=2 recompute=selective", "tp=4,tatp=16 microbatch=2 recompute=selective",
         ),
         MEGATRON: (
-            "pp=8,tp=8 microbatch=1 recompute=full", "pp=4,tp=16 microbatch=1 recompute=full",
-            "dp=2,pp=4,tp=8 microbatch=1 recompute=full",
+            "dp=2,pp=4,tp=8 microbatch=1 recompute=full", "pp=8,tp=8 microbatch=1 recompute=full",
+            "pp=4,tp=16 microbatch=1 recompute=full",
         ),
         MESP: ("sp=2,tp=32 microbatch=1 recompute=full", "sp=4,tp=16 microbatch=1 recompute=full"),
         FSDP: ("dp=64 microbatch=1 recompute=full zero=3",),
@@ -138,8 +138,8 @@ CASES: Final = (
     Case("llama2-13b half-sram 4x8", LLAMA_7B, _13B, 256, 0.60, {
         OURS: ("tp=4,tatp=8 microbatch=1 recompute=none", "tp=2,tatp=16 microbatch=2 recompute=selective"),
         MEGATRON: (
-            "dp=4,tp=8 microbatch=1 recompute=selective", "pp=4,tp=8 microbatch=1 recompute=selective",
-            "dp=8,tp=4 microbatch=1 recompute=full",
+            "dp=8,tp=4 microbatch=1 recompute=full", "dp=4,tp=8 microbatch=1 recompute=selective",
+            "pp=4,tp=8 microbatch=1 recompute=selective",
         ),
         MESP: ("sp=4,tp=8 microbatch=1 recompute=selective",),
         FSDP: ("dp=32 microbatch=1 recompute=selective zero=3",),
