@@ -27,8 +27,9 @@ from tests.support.verdict import EQUAL, verdict
 from wscc.backends.artifact.files import write_artifact
 from wscc.backends.artifact.load import load_artifact
 from wscc.diagnostics import CompileError
-from wscc.driver.compile import compile_file
+from wscc.driver.compile import compile_file, load
 from wscc.driver.train import RunOptions, Trainer, initial_parameters, run
+from wscc.passes.pad.unseen import UNSEEN
 
 
 @pytest.mark.parametrize(
@@ -257,3 +258,19 @@ def test_nodes_stay_as_they_are_where_their_order_matters(tmp_path: Path) -> Non
         found = verdict(model, tmp_path)
         assert found.what == EQUAL, found.why
         assert found.report["graph"]["adjacency"]["order"] in order
+
+
+def test_nodes_get_pads_that_edges_do_not_see_and_edges_get_none(tmp_path: Path) -> None:
+    write_graph(tmp_path, far_groups())
+    (tmp_path / "m.wsl").write_text(text("sp = 5", 49, attention=MAX_AND_WEIGHTS), encoding="utf-8")
+    ops = [
+        op
+        for p in load(str(tmp_path / "m.wsl")).procedures
+        for op in p.ops
+        if op.kind in ("edge_sum", "edge_max")
+    ]
+    assert len({op.kind for op in ops}) == 2
+    for op in ops:
+        (edge, _), (_, node, _) = op.rule.ins[:2]
+        assert UNSEEN[op.kind](op, node)
+        assert not UNSEEN[op.kind](op, edge)
