@@ -108,6 +108,15 @@ def _mesh(stop: Stop) -> Diagnostic | None:
     return None
 
 
+def _repeat(stop: Stop) -> Diagnostic | None:
+    """`repeat layer 2`: the name before the count."""
+    words = [word for _, word in stop.before()]
+    if words[1:2] == ["repeat"] and stop.word.isdigit():
+        help = f"write `repeat {stop.word} as {words[0]}`"
+        return stop.error("the count of `repeat` stands before the name of its turns", help=help)
+    return None
+
+
 def _unit_or_comma(stop: Stop) -> Diagnostic | None:
     """The mistake behind a number of a field: `80 GBs`, or `tile 128 sram 80 MB`."""
     match = _WORD.match(stop.source.text, stop.start)
@@ -202,6 +211,7 @@ _MISTAKES: Final[tuple[Callable[[Stop], Diagnostic | None], ...]] = (
     _unclosed_string,
     _foreign_character,
     _mesh,
+    _repeat,
     _unit_or_comma,
     _keyword_as_name,
     _unfinished_line,
