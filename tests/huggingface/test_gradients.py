@@ -19,7 +19,7 @@ from tests.support.compile_once import programs_once  # noqa: F401
 from tests.support.huggingface_configs import ROTARY
 
 pytestmark = pytest.mark.usefixtures("programs_once")
-RATE, STEP = 0.5, 2e-6
+RATE, STEP, MOST = 0.5, 2e-6, 41
 
 
 @pytest.mark.parametrize("name", ROTARY)
@@ -45,7 +45,9 @@ def test_the_loss_and_the_gradient_of_every_tensor_are_those_of_the_definition(
     after = load_file("out.safetensors")
     assert after.keys() == before.keys()
     rng = np.random.default_rng(1)
-    for tensor, x in before.items():
+    # All tensors of small models; of deep ones, whose layers are alike, as many drawn.
+    for tensor in rng.permutation(sorted(before))[:MOST]:
+        x = before[tensor]
         direction = rng.choice([-1.0, 1.0], size=x.shape)
         one, other = (
             hf.loss(config, {**before, tensor: x + sign * STEP * direction}, TOKENS) for sign in (1, -1)
