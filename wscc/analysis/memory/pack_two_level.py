@@ -210,24 +210,34 @@ class _FastMemory:
         return self._may_lose < 0
 
     def _place_at_first(self, x: LiveRange) -> bool:
-        if x.address < 0:
-            return self._place(x, _INITIAL if x.start_slack or x.end_slack else (0.0,))
-        self._put(x, (x.address, x.address + x.size, x.first, x.last))
-        return True
+        if x.address >= 0:
+            self._put(x, (x.address, x.address + x.size, x.first, x.last))
+            return True
+        if x.start_slack or x.end_slack:
+            return self._place(x, _INITIAL)
+        return self._place_within(x, x.first, x.last)
 
     def _place(self, x: LiveRange, fractions: tuple[float, ...]) -> bool:
         """Place a buffer in the lowest gap, extended by the first of these fractions of its slack for which there is
         one; not at all if there is none."""
-        for fraction in fractions:
-            first = x.first + x.start_slack - int(fraction * x.start_slack)
-            last = x.last - x.end_slack + int(fraction * x.end_slack)
-            if last - first > _LONG and self._taken[first : last + 1].max() + x.size > self._limit[x.slot]:
-                continue  # seen at once, where a search would go through all that lives in the range
-            gap = self._occupied.lowest_gap(first, last, x.size)
-            if gap + x.size <= self._limit[x.slot]:
-                self._put(x, (gap, gap + x.size, first, last))
-                return True
-        return False
+        return any(
+            self._place_within(
+                x,
+                x.first + x.start_slack - int(fraction * x.start_slack),
+                x.last - x.end_slack + int(fraction * x.end_slack),
+            )
+            for fraction in fractions
+        )
+
+    def _place_within(self, x: LiveRange, first: int, last: int) -> bool:
+        size, limit = x.size, self._limit[x.slot]
+        if last - first > _LONG and self._taken[first : last + 1].max() + size > limit:
+            return False  # seen at once, where a search would go through all that lives in the range
+        gap = self._occupied.lowest_gap(first, last, size)
+        if gap + size > limit:
+            return False
+        self._put(x, (gap, gap + size, first, last))
+        return True
 
     def _put(self, x: LiveRange, block: Block) -> None:
         start, end, first, last = block
