@@ -22,7 +22,6 @@ from wscc.ir.module import Procedure
 from wscc.ir.per_die import Ints
 from wscc.ir.views import View
 
-
 # The offset, the bytes of an element, the dimensions and the dies of a region.
 Place: TypeAlias = tuple[Ints, int, Dims, Ints]
 

@@ -90,13 +90,13 @@ class Access(NamedTuple):
 
 def accesses_by_buffer(body: Iterable[Stmt]) -> dict[str, list[Access]]:
     """The accesses to each buffer and argument in program order; of one statement, writes before reads."""
-    accesses: dict[str, list[Access]] = {}
-    for position, views in enumerate(accessed(body)):
-        for view in views.writes:
-            accesses.setdefault(view.buffer, []).append(Access(position, view, writes=True))
-        for view in views.reads:
-            accesses.setdefault(view.buffer, []).append(Access(position, view, writes=False))
-    return accesses
+    accesses: defaultdict[str, list[Access]] = defaultdict(list)
+    for position, (writes, reads) in enumerate(accessed(body)):
+        for view in writes:
+            accesses[view.buffer].append(Access(position, view, True))
+        for view in reads:
+            accesses[view.buffer].append(Access(position, view, False))
+    return dict(accesses)
 
 
 def positions_by_buffer(body: Iterable[Stmt]) -> dict[str, list[int]]:
