@@ -29,7 +29,7 @@ def components(procedure: Procedure, aliases: dict[str, str]) -> Components:
     classes: DisjointSets[str | int] = DisjointSets()
     keys: list[str | int] = []
     accesses = list(accessed(procedure.body))
-    written = {aliases.get(v.buffer, v.buffer) for views in accesses for v in views.writes}
+    written = {aliases.get(v.buffer, v.buffer) for writes, _ in accesses for v in writes}
     for stmt, views in zip(procedure.body, accesses, strict=True):
         assert not isinstance(stmt, GraphStmt | Transfer), "only scheduled procedures have components"
         buffers = (aliases.get(v.buffer, v.buffer) for vs in views for v in vs)
