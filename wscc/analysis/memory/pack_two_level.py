@@ -153,7 +153,8 @@ class _FastMemory:
         self._occupied = Occupied()
         # Bytes that blocks take by statement, without those that only slots may use.
         self._taken = np.zeros(1 + max((x.last for x in order), default=0), np.int64)
-        self._limit = {slot: fast if slot else int(fast * (1 - _SLOTS)) for slot in (True, False)}
+        self._common = int(fast * (1 - _SLOTS))
+        self._limit = {True: fast, False: self._common}
 
     @staticmethod
     def filled(order: list[LiveRange], fast: int, least: float = 0.0) -> _FastMemory:
@@ -242,7 +243,7 @@ class _FastMemory:
     def _put(self, x: LiveRange, block: Block) -> None:
         start, end, first, last = block
         self._occupied.take(block)
-        self._taken[first : last + 1] += self._shared(start, end)
+        self._taken[first : last + 1] += end - start if end <= self._common else self._shared(start, end)
         self.blocks[x.name] = block
 
     def _free(self, block: Block) -> None:
@@ -252,5 +253,4 @@ class _FastMemory:
 
     def _shared(self, start: int, end: int) -> int:
         """The bytes of a block that others than slots might use."""
-        limit = self._limit[False]
-        return end - start if end <= limit else limit - min(start, limit)
+        return min(end, self._common) - min(start, self._common)
