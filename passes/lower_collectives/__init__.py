@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import ClassVar, Final
 
 from wscc.analysis.cost import DieRates
@@ -294,11 +294,8 @@ class _ProcedureLowering:
         writes = tuple(self.env.get(v.name) or self._destination(v) for v in op.results)
         self.env.update(zip((v.name for v in op.results), writes, strict=True))
         accumulates = tuple(v.name in self.accumulated for v in op.results)
-
-        def runs(factor: str) -> list[Run]:
-            return self._runs(op, factor)
-
-        return OpInstance(self.build, op, reads, writes, runs, accumulates)
+        # Tiles and chunks ask for the same again and again.
+        return OpInstance(self.build, op, reads, writes, cache(partial(self._runs, op)), accumulates)
 
     def _stream(self, op: Op, stream: Stream, s: OpInstance) -> StreamInstance:
         groups = axis_groups(self.build, stream.axis, self.algorithms.neighbours(stream.axis))

@@ -169,7 +169,7 @@ class Algorithms:
         only where they gain more than that."""
         usual = self._usual(candidates, shard)
         found, worth = None, self._seconds(usual, shard)
-        for a in relays(worth / _EQUAL):
+        for a in relays(worth / (_EQUAL if usual.plan.size <= _SMALL else _AWAIT)):
             if found is not None and self._seconds(a, shard) * _EQUAL > self._seconds(found, shard):
                 break
             found = a
@@ -202,15 +202,15 @@ class Algorithms:
         self, axis: str, shard: int, shape: tuple[int, ...], backwards: bool, most: float
     ) -> Iterator[Algorithm]:
         """The algorithms along relays, in ever more pieces, timed for as many as are in flight together; none if none
-        can take less than `most` seconds."""
+        can take at most `most` seconds."""
         if not (self.relay and shape):
             return
         if axis not in self._relays:
             groups, topology = self._groups(axis)
             self._relays[axis] = Relays(topology, groups, self._rates.link)
         relays, together = self._relays[axis], shard * self.in_flight
-        if relays.least(together) < most:
-            for found in relays.plans(together, shape, backwards=backwards):
+        if relays.least(together) <= most:
+            for found in relays.plans(together, shape, backwards=backwards, gain=_EQUAL):
                 rounds = ((1.0, 1.0),) * len(found.plan.rounds)
                 yield Algorithm(found.plan, rounds, one_hop=True, timed=found.seconds)
 

@@ -113,7 +113,7 @@ def losing_least(choices: Sequence[Callable[[], Procedure]], die: Die, sizes: di
     lost = lost_to_hbm(procedure, die, sizes)
     if lost <= _LITTLE * float(cumulative_work(procedure, die).seconds[-1]):
         return procedure
-    others = [choice() for choice in choices[1:]]
+    others = [p for p in (choice() for choice in choices[1:]) if p != procedure]
     return min(
         ((lost, procedure), *((lost_to_hbm(p, die, sizes), p) for p in others)), key=lambda each: each[0]
     )[1]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
-from wscc.ir.views import View
+from wscc.ir.per_die import Ints
+from wscc.ir.views import View, arranged, whole_view
 from wscc.passes.lower_collectives.builder import FabricBuilder
 
 Term = tuple[str, ...]
@@ -21,22 +24,55 @@ def gemm(
     tile; other factors become batch dimensions that the other operand repeats. An operand whose k does not merge is
     copied to be contiguous.
     """
+    form = _form(_placed(a), _placed(b), _placed(c), ta, tb, tc)
+    a, b = _packed(build, a, ta, form.pack_a), _packed(build, b, tb, form.pack_b)
+    build.kernel(
+        "gemm",
+        [_placed(form.c, c.buffer, c.offset)],
+        [_placed(form.a, a.buffer, a.offset), _placed(form.b, b.buffer, b.offset)],
+        {"scale": scale, "accumulate": accumulate},
+    )
+
+
+def _placed(view: View, buffer: str = "", offset: Ints = 0) -> View:
+    """A view of the same form at another place."""
+    return View(buffer, offset, view.shape, view.strides, view.dtype)
+
+
+class _Form(NamedTuple):
+    """The matrices of a contraction, wherever they lie, and the orders of factors in which operands are copied first;
+    () for one that is not."""
+
+    a: View
+    b: View
+    c: View
+    pack_a: Term
+    pack_b: Term
+
+
+# Slices and rounds of a stream contract views of the same few forms.
+@lru_cache(maxsize=1024)
+def _form(a: View, b: View, c: View, ta: Term, tb: Term, tc: Term) -> _Form:
     sizes = {**dict(zip(ta, a.shape, strict=True)), **dict(zip(tb, b.shape, strict=True))}
     batch = [f for f in tc if f in ta and f in tb and sizes[f] > 1]
     m = [f for f in tc if f in ta and f not in tb and sizes[f] > 1]
     n = [f for f in tc if f in tb and f not in ta and sizes[f] > 1]
     k = [f for f in ta if f in tb and f not in tc and sizes[f] > 1]
-    a, ta = _mergeable_k(build, a, ta, k, tb, b)
-    b, tb = _mergeable_k(build, b, tb, k, ta, a)
+    pack_a, pack_b = _mergeable_order(a, ta, k), _mergeable_order(b, tb, k)
+    if pack_a:
+        a, ta = whole_view("", tuple(sizes[f] for f in pack_a), a.dtype), pack_a
+    if pack_b:
+        b, tb = whole_view("", tuple(sizes[f] for f in pack_b), b.dtype), pack_b
     outer_m, inner_m = _merge(m, [(a, ta), (c, tc)], sizes)
     outer_n, inner_n = _merge(n, [(b, tb), (c, tc)], sizes)
     _, inner_k = _merge(k, [(a, ta), (b, tb)], sizes)
     rows = [*batch, *outer_m, *outer_n]
-    build.kernel(
-        "gemm",
-        [_matrix(c, tc, rows, inner_m, inner_n, sizes)],
-        [_matrix(a, ta, rows, inner_m, inner_k, sizes), _matrix(b, tb, rows, inner_k, inner_n, sizes)],
-        {"scale": scale, "accumulate": accumulate},
+    return _Form(
+        _matrix(a, ta, rows, inner_m, inner_k, sizes),
+        _matrix(b, tb, rows, inner_k, inner_n, sizes),
+        _matrix(c, tc, rows, inner_m, inner_n, sizes),
+        pack_a,
+        pack_b,
     )
 
 
@@ -61,21 +97,20 @@ def _stride(view: View, term: Term, factor: str) -> int:
     return view.strides[term.index(factor)]
 
 
-def _mergeable_k(
-    build: FabricBuilder, view: View, term: Term, k: list[str], other_term: Term, other: View
-) -> tuple[View, Term]:
-    """The operand with its k factors in one run that merges, copied if need be."""
-    sizes = dict(zip(term, view.shape, strict=True))
-    outer, _ = _merge(k, [(view, term)], sizes)
-    if not outer:
-        return view, term
-    order = [f for f in term if f not in k] + k
-    arranged = view._replace(
-        shape=tuple(sizes[f] for f in order), strides=tuple(_stride(view, term, f) for f in order)
-    )
-    copy = build.buffer("packed", arranged.shape, arranged.dtype)
-    build.kernel("copy", [copy], [arranged])
-    return copy, tuple(order)
+def _mergeable_order(view: View, term: Term, k: list[str]) -> Term:
+    """The order of the factors of an operand in which its k merges; () if it does as it is."""
+    outer, _ = _merge(k, [(view, term)], dict(zip(term, view.shape, strict=True)))
+    return (*(f for f in term if f not in k), *k) if outer else ()
+
+
+def _packed(build: FabricBuilder, view: View, term: Term, order: Term) -> View:
+    """The operand, copied to have its factors in an order if there is one."""
+    if not order:
+        return view
+    dims = arranged(view, [term.index(f) for f in order])
+    copy = build.buffer("packed", dims.shape, dims.dtype)
+    build.kernel("copy", [copy], [dims])
+    return copy
 
 
 def _matrix(

@@ -66,28 +66,48 @@ class Relays:
         size, common = len(self.groups[0]), self.common
         if common is None or size < _LEAST:
             return inf
-        farthest = max(common.distance(a, b) for a in common.live for b in common.live)
         entries = min(len(common.neighbours[p]) for p in common.live)
         on_link = self.rates.busy(shard)
-        late = farthest * self.rates.latency
+        late = self._farthest * self.rates.latency
         return max(late, self.rates.latency + (size - 1) * on_link / entries)
 
-    def plans(self, shard: int, shape: tuple[int, ...], *, backwards: bool) -> Iterator[Relayed]:
-        """The plans for shards of so many bytes and this shape, by number of pieces."""
-        size = len(self.groups[0])
+    @cached_property
+    def _farthest(self) -> int:
+        """Links between the two positions that are farthest apart."""
+        common = self.common
+        assert common is not None
+        return max(common.distance(a, b) for a in common.live for b in common.live)
+
+    @cached_property
+    def _model(self) -> LinkModel:
+        times = self.rates.times()
+        model = LinkModel(times.bandwidth, times.latency, times.flit, times.store_and_forward)
+        return model.without_early_relays()
+
+    def _least_of(self, size: int) -> float:
+        """Seconds that pieces of so many bytes take at least, each of which is relayed when it is there."""
+        return self._model.seconds(self._farthest * self._model.span(size))
+
+    def plans(
+        self, shard: int, shape: tuple[int, ...], *, backwards: bool, gain: float = 0.0
+    ) -> Iterator[Relayed]:
+        """The plans for shards of so many bytes and this shape, by number of pieces; none from the first on that cannot
+        be `gain` times as fast as the one before it."""
+        size, before = len(self.groups[0]), inf
         assert self.common is not None
         for pieces in _PIECES:
             divides = pieces == 1 or any(n % pieces == 0 for n in shape)
             if divides and size * (size - 1) * pieces <= _MOST_MESSAGES:
+                if gain * self._least_of(max(1, shard // pieces)) > before:
+                    return
                 key = shard, pieces, backwards
                 if key not in self._known:
                     self._known[key] = self._found(self.common, *key)
+                before = self._known[key].seconds
                 yield self._known[key]
 
     def _found(self, common: Topology, shard: int, pieces: int, backwards: bool) -> Relayed:
-        times = self.rates.times()
-        model = LinkModel(times.bandwidth, times.latency, times.flit, times.store_and_forward)
-        model = model.without_early_relays()
+        model = self._model
         homes = [p for p in common.live for _ in range(pieces)]
         sizes = [max(1, shard // pieces)] * len(homes)
 
@@ -98,7 +118,12 @@ class Relays:
             return Relayed(plan, model.seconds(_in_order(plan, sizes[0], model, backwards=backwards)))
 
         tries = max(1, min(_SEEDS, _MOST_MESSAGES // (len(homes) * len(common.live))))
-        return min(map(timed, range(tries)), key=lambda r: r.seconds)
+        least, best = self._least_of(sizes[0]), timed(0)
+        for seed in range(1, tries):
+            if best.seconds <= least:
+                break
+            best = min(best, timed(seed), key=lambda r: r.seconds)
+        return best
 
 
 def _in_order(plan: GatherPlan, size: int, model: LinkModel, *, backwards: bool) -> float:

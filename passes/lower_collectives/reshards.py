@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from wscc.analysis.gather_plan import GatherPlan, Move, Part, only
@@ -101,6 +102,7 @@ def axis_groups(build: FabricBuilder, axis: str, algorithm: Algorithm) -> AxisGr
     return AxisGroups(build, axis, algorithm.plan, algorithm.one_hop, algorithm.replicated)
 
 
+@lru_cache(maxsize=1024)
 def arriving(move: Move) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """The shard that arrives at each position, and whether one does."""
     shard, arrives = [0] * len(move.to), [False] * len(move.to)
@@ -186,13 +188,14 @@ def _sum_out(
 
 def _is_complete(move: Move, pieces: tuple[int, ...]) -> bool:
     """Whether a move brings every position the whole of its piece."""
-    return move.part is Part.WHOLE and all(_receivers(pieces, move) or [False])
+    return move.part is Part.WHOLE and all(_receivers(pieces, move) or (False,))
 
 
-def _receivers(pieces: tuple[int, ...], move: Move) -> list[bool] | None:
+@lru_cache(maxsize=1024)
+def _receivers(pieces: tuple[int, ...], move: Move) -> tuple[bool, ...] | None:
     """The positions at which a move brings the piece of each (`NOBODY`: none); None where it brings none."""
     arriving_pieces, arrives = arriving(move)
-    at = [has and i == j for i, has, j in zip(arriving_pieces, arrives, pieces, strict=True)]
+    at = tuple(has and i == j for i, has, j in zip(arriving_pieces, arrives, pieces, strict=True))
     return at if any(at) else None
 
 
@@ -227,13 +230,9 @@ def add_arrived(
 ) -> None:
     """Append the sums into `acc` of the slots whose shard is the one that a die accumulates (`shards`, by position)."""
     for move, slot in pending:
-        shard, arrives = arriving(move)
-        receivers = [
-            has_arrived and s == expected
-            for s, has_arrived, expected in zip(shard, arrives, shards, strict=True)
-        ]
+        receivers = _receivers(shards, move)
         part, into = part_of(slot, move.part), part_of(acc, move.part)
-        if any(receivers) and part is not None and into is not None:
+        if receivers and part is not None and into is not None:
             a.build.kernel(combine, [into], [into, part], where=mask(a.mesh, a.axis, receivers))
 
 

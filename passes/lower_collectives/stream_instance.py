@@ -96,12 +96,12 @@ class StreamInstance:
     ) -> OpInstance:  # fmt: skip
         """The instance of the op on the chunks numbered `shards` (by position)."""
         axis, streamed = self.stream.axis, self.stream.factor
-        others = tuple(a for a in split_axes(self.op, streamed) if a != axis)
-        shard_of_die = [shards[p] for p in self.groups.mesh.coordinates(axis)]
 
         def runs(factor: str) -> list[Run]:
             if factor != streamed:
                 return self.runs(factor)
+            others = tuple(a for a in split_axes(self.op, streamed) if a != axis)
+            shard_of_die = [shards[p] for p in self.groups.mesh.coordinates(axis)]
             return self.coordinates.chunk(others, axis, self.op.sizes[streamed], shard_of_die)
 
         return OpInstance(self.build, self.op, reads, writes, runs, accumulate, where)

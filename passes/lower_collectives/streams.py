@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import Final
 
@@ -105,8 +106,7 @@ def _gather_as_it_goes(s: StreamInstance) -> Iterator[None]:
     """Append the rounds that gather operands, and the kernels on the chunks that have arrived: a chunk at a time."""
     s = _with_row_sums(s)
     plan = s.groups.plan
-    events = _events(plan)
-    slot_by_shard, slots = _allocate_slots(plan, events)
+    events, slot_by_shard, slots = _in_order(plan)
     moving = {
         i: s.build.buffer(f"{s.group}.slots{i}", (slots, *s.reads[i].shape), s.reads[i].dtype, slot=True)
         for i in s.stream.moving_in
@@ -136,6 +136,15 @@ def _gather_as_it_goes(s: StreamInstance) -> Iterator[None]:
         )
         s.run(shards, reads, writes, accumulate)
         yield
+
+
+# The slices of a stream gather alike.
+@lru_cache(maxsize=64)
+def _in_order(plan: GatherPlan) -> tuple[list[Event], list[dict[int, int]], int]:
+    """Rounds and uses in program order, the slot of each shard that arrives, by position and shard, and the number of
+    slots."""
+    events = _events(plan)
+    return events, *_allocate_slots(plan, events)
 
 
 def _events(plan: GatherPlan) -> list[Event]:
@@ -207,12 +216,8 @@ def _reduce_as_it_goes(s: StreamInstance) -> Iterator[None]:
     for r, forward in enumerate(reversed(s.groups.plan.rounds)):
         moves = [m.backwards() for m in forward]
         parts: dict[Shards, dict[int, View]] = {}
-        for move in moves:
+        for move, senders in zip(moves, _senders(forward), strict=True):
             if move.shard not in parts:
-                senders = [
-                    any(m.to[p] != NOBODY for m in moves if m.shard == move.shard)
-                    for p in range(s.groups.size)
-                ]
                 parts[move.shard] = _contribution(s, move, senders, pending, f"{s.group}.acc{r}.{len(parts)}")
         arrived: dict[int, list[tuple[Move, View]]] = {j: [] for j in outs}
         for i, move in enumerate(moves):
@@ -227,6 +232,16 @@ def _reduce_as_it_goes(s: StreamInstance) -> Iterator[None]:
     _contribute(s, own, {j: s.writes[j] for j in outs}, 1)
     for j in outs:
         add_arrived(s.groups, s.writes[j], own, pending[j])
+
+
+@lru_cache(maxsize=256)
+def _senders(forward: tuple[Move, ...]) -> list[list[bool]]:
+    """The positions that send what each of the reversed moves does, in that one or another."""
+    moves = [m.backwards() for m in forward]
+    return [
+        [any(m.to[p] != NOBODY for m in moves if m.shard == move.shard) for p in range(len(move.to))]
+        for move in moves
+    ]
 
 
 def _with_operands_gathered(s: StreamInstance) -> tuple[StreamInstance, Iterator[None]]:

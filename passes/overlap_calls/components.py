@@ -28,15 +28,18 @@ def components(procedure: Procedure, aliases: dict[str, str]) -> Components:
     """
     classes: DisjointSets[str | int] = DisjointSets()
     keys: list[str | int] = []
+    seen: set[tuple[str | int, ...]] = set()
     accesses = list(accessed(procedure.body))
-    written = {aliases.get(v.buffer, v.buffer) for views in accesses for v in views.writes}
+    written = {aliases.get(v.buffer, v.buffer) for writes, _ in accesses for v in writes}
     for stmt, views in zip(procedure.body, accesses, strict=True):
         assert not isinstance(stmt, GraphStmt | Transfer), "only scheduled procedures have components"
         buffers = (aliases.get(v.buffer, v.buffer) for vs in views for v in vs)
         names: list[str | int] = [name for name in buffers if name in written]
         if not isinstance(stmt, Kernel):
             names.append(stmt.channel)
-        classes.union(*names)
+        if (joined := tuple(names)) not in seen:
+            seen.add(joined)
+            classes.union(*joined)
         keys.append(names[0] if names else "")
     groups: dict[str | int, list[int]] = {}
     for i, key in enumerate(keys):

@@ -73,8 +73,13 @@ def _earliest_position(
     they write, or writes one that they read."""
     written = {aliases.get(v.buffer, v.buffer) for k in pieces for v in k.writes}
     read = {aliases.get(v.buffer, v.buffer) for k in pieces for v in k.reads}
+    accessed, name = written | read, aliases.get
     for i in range(first - 1, -1, -1):
-        writes, reads = ({aliases.get(v.buffer, v.buffer) for v in vs} for vs in views_of(procedure.body[i]))
-        if not written.isdisjoint(writes | reads) or not read.isdisjoint(writes):
-            return i + 1
+        writes, reads = views_of(procedure.body[i])
+        for v in writes:
+            if name(v.buffer, v.buffer) in accessed:
+                return i + 1
+        for v in reads:
+            if name(v.buffer, v.buffer) in written:
+                return i + 1
     return 0

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from wscc.analysis.cost import Rates
-from wscc.analysis.phase_flows import PhaseFlows, module_flows
+from wscc.analysis.phase_flows import Kind, PhaseFlows, module_flows
 from wscc.ir.die_arrays import DieArray, as_array, as_ints
 from wscc.ir.fabric import Transfer
 from wscc.ir.module import Module, Procedure
@@ -77,9 +77,13 @@ class Route(Pass):
 def _routes(phase: PhaseFlows, routes: DieArray, dies: DieArray) -> dict[int, Ints]:
     """The routes of each transfer of a phase, those of the flows of its messages (`routes`: by flow), by channel."""
     by_channel = {}
+    known: dict[tuple[Kind, Ints], Ints] = {}  # the rounds of a stream go the same few ways
     for t in phase.transfers:
-        flows = phase.numbers(t, dies)
-        by_channel[t.channel] = as_ints(np.where(flows == NOBODY, NOBODY, routes[flows]))
+        key = phase.kind(t), t.to
+        if key not in known:
+            flows = phase.numbers(t, dies)
+            known[key] = as_ints(np.where(flows == NOBODY, NOBODY, routes[flows]))
+        by_channel[t.channel] = known[key]
     return by_channel
 
 
@@ -88,9 +92,11 @@ def _local(transfers: list[Transfer], table: RouteTable, dies: DieArray) -> dict
     if not transfers:
         return {}
     numbers = table.stay(dies)
-    return {
-        t.channel: as_ints(np.where(as_array(t.to, len(dies)) == NOBODY, NOBODY, numbers)) for t in transfers
+    known = {
+        to: as_ints(np.where(as_array(to, len(dies)) == NOBODY, NOBODY, numbers))
+        for to in {t.to for t in transfers}
     }
+    return {t.channel: known[t.to] for t in transfers}
 
 
 def _with(procedure: Procedure, routes: dict[int, Ints]) -> Procedure:

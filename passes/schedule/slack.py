@@ -8,6 +8,7 @@ Posts and sends are as early, and waits as late, as dependences and the allowed 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,8 +48,10 @@ class TransferTimes:
 def transfer_times(procedure: Procedure, scan: Accesses, slack: Slack) -> dict[int, TransferTimes]:
     """The times of each transfer, by position in the body. Takes time in statements x overlapping regions."""
     bounds = _bounds(procedure, slack)
-    waits = _latest_waits(procedure, scan, bounds)
-    read_until = np.full(len(scan.regions), START, np.int64)
+    # Lists: most regions overlap one or two.
+    overlapping = [row.tolist() for row in scan.overlapping]
+    waits = _latest_waits(procedure, scan, overlapping, bounds)
+    read_until = [START] * len(scan.regions)
     written_until = read_until.copy()
     phase_over = np.full(_phases(procedure), START, np.int64)
     times = {}
@@ -62,10 +65,10 @@ def transfer_times(procedure: Procedure, scan: Accesses, slack: Slack) -> dict[i
                 written_until[r] = 2 * i + 1
             continue
         (source,), (slot,) = access.reads, access.writes
-        assert slot not in scan.overlapping[source], f"transfer {stmt.channel} receives into what it sends"
+        assert slot not in overlapping[source], f"transfer {stmt.channel} receives into what it sends"
         received, sent = waits[i]
-        slot_free = max(int(until[scan.overlapping[slot]].max()) for until in (read_until, written_until))
-        data_ready = int(written_until[scan.overlapping[source]].max())
+        slot_free = max(max(read_until[r], written_until[r]) for r in overlapping[slot])
+        data_ready = max([written_until[r] for r in overlapping[source]])
         phases_over = int(phase_over[: stmt.phase].max(initial=START)) if stmt.phase > 0 else START
         earliest = bounds[i].earliest
         times[i] = TransferTimes(
@@ -79,7 +82,7 @@ def transfer_times(procedure: Procedure, scan: Accesses, slack: Slack) -> dict[i
 
 
 def _latest_waits(
-    procedure: Procedure, scan: Accesses, bounds: dict[int, Bounds]
+    procedure: Procedure, scan: Accesses, overlapping: Sequence[list[int]], bounds: dict[int, Bounds]
 ) -> dict[int, tuple[int, int]]:
     """The latest times of the waits (received, sent) of each transfer, by position.
 
@@ -87,7 +90,7 @@ def _latest_waits(
     a wait (sent) before the first one that overwrites the source.
     """
     body, end = procedure.body, len(procedure.body)
-    next_access = np.full(len(scan.regions), end, np.int64)
+    next_access = [end] * len(scan.regions)
     next_write = next_access.copy()
     next_of_phase = np.full(_phases(procedure), end, np.int64)
     waits = {}
@@ -97,9 +100,9 @@ def _latest_waits(
             (source,), (slot,) = access.reads, access.writes
             next_phase = int(next_of_phase[stmt.phase + 1 :].min(initial=end)) if stmt.phase >= 0 else end
             received = min(
-                int(next_access[scan.overlapping[slot]].min()), next_phase, bounds[i].latest_received
+                *[next_access[r] for r in overlapping[slot]], next_phase, bounds[i].latest_received
             )
-            sent = min(int(next_write[scan.overlapping[source]].min()), bounds[i].latest_sent)
+            sent = min(*[next_write[r] for r in overlapping[source]], bounds[i].latest_sent)
             waits[i] = (2 * received, 2 * sent)
             if stmt.phase >= 0:
                 next_of_phase[stmt.phase] = i

@@ -7,9 +7,10 @@ on each other if a region that one of them writes overlaps a region that the oth
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from wscc.ir.module import Procedure
 from wscc.ir.per_die import Ints
 from wscc.ir.views import View
 
+# The offset, the bytes of an element, the dimensions and the dies of a region.
+Place: TypeAlias = tuple[Ints, int, Dims, Ints]
+
 
 class Region(NamedTuple):
     """A view of `buffer` (the common name of all arguments that may share its bytes): from element `offset` on,
@@ -31,6 +35,11 @@ class Region(NamedTuple):
     size: int
     dims: Dims
     where: Ints
+
+    @property
+    def place(self) -> Place:
+        """What it takes of its buffer, whichever that is."""
+        return self[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +97,25 @@ def _overlapping(regions: tuple[Region, ...], dies: int) -> tuple[Index, ...]:
         if len(members) == 1:
             overlaps[members[0]] = numbers
             continue
-        rows = _overlapping_in_buffer([regions[i] for i in members], dies)
+        rows = _overlapping_in_buffer(tuple([regions[i].place for i in members]), dies)
         overlaps.update((i, numbers[row]) for i, row in zip(members, rows, strict=True))
     return tuple(overlaps[i] for i in range(len(regions)))
 
 
-def _overlapping_in_buffer(regions: list[Region], dies: int) -> list[Index]:
-    representatives = _representatives(regions, dies)
-    low = np.stack([as_array(r.offset, dies)[representatives] * r.size for r in regions])
-    active = np.stack([as_array(r.where, dies)[representatives] != 0 for r in regions])
-    return overlapping(low, active, [r.dims for r in regions])
+# The slots and sums of a stream are accessed alike.
+@lru_cache(maxsize=4096)
+def _overlapping_in_buffer(places: tuple[Place, ...], dies: int) -> list[Index]:
+    representatives = _representatives(places, dies)
+    low = np.stack([as_array(offset, dies)[representatives] * size for offset, size, _, _ in places])
+    active = np.stack([as_array(where, dies)[representatives] != 0 for *_, where in places])
+    return overlapping(low, active, [dims for _, _, dims, _ in places])
 
 
-def _representatives(regions: list[Region], dies: int) -> Index:
+def _representatives(places: Iterable[Place], dies: int) -> Index:
     """One die of each class of dies that agree in all offsets and masks, ascending."""
-    varying = list(dict.fromkeys(i for r in regions for i in (r.offset, r.where) if not isinstance(i, int)))
+    varying = list(
+        dict.fromkeys(i for offset, _, _, where in places for i in (offset, where) if not isinstance(i, int))
+    )
     if not varying:
         return np.zeros(1, np.intp)
     table = np.stack([as_array(i, dies) for i in varying], axis=1)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from wscc.ir.per_die import NOBODY
 
@@ -22,6 +23,9 @@ class Part(StrEnum):
     WHOLE = "whole"
     LOW = "low"
     HIGH = "high"
+
+    # As of `DType`: in C, since moves are keys of tables.
+    __hash__ = str.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,17 @@ class Move:
 
     def backwards(self) -> Move:
         """The reversed move: every message goes from its receiver to its sender."""
-        to, shard = [NOBODY] * len(self.to), [0] * len(self.to)
-        for p, q in enumerate(self.to):
-            if q != NOBODY:
-                to[q], shard[q] = p, self.shard[p]
-        return Move(tuple(to), tuple(shard), self.part)
+        return _backwards(self)
+
+
+# Each slice of each stream along an axis takes the same moves.
+@lru_cache(maxsize=1024)
+def _backwards(move: Move) -> Move:
+    to, shard = [NOBODY] * len(move.to), [0] * len(move.to)
+    for p, q in enumerate(move.to):
+        if q != NOBODY:
+            to[q], shard[q] = p, move.shard[p]
+    return Move(tuple(to), tuple(shard), move.part)
 
 
 @dataclass(frozen=True, slots=True)

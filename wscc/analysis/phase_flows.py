@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -46,9 +47,13 @@ class PhaseFlows:
         """The name of the phase: `procedure/phase`."""
         return f"{self.procedure}/{self.phase}"
 
+    def kind(self, transfer: Transfer) -> Kind:
+        """The kind of a transfer of the phase: with the same receivers by sender, it has the same flows."""
+        return next(k for k in (_kind(transfer, apart=True), _kind(transfer, apart=False)) if k in self.first)
+
     def numbers(self, transfer: Transfer, dies: DieArray) -> DieArray:
         """The flow of each sender's message, or `NOBODY`: [senders]. `dies`: the physical die of each logical one."""
-        kind = next(k for k in (_kind(transfer, apart=True), _kind(transfer, apart=False)) if k in self.first)
+        kind = self.kind(transfer)
         codes = _codes(transfer.to, dies)
         return np.where(codes == NOBODY, NOBODY, self.first[kind] + np.searchsorted(self.pairs[kind], codes))
 
@@ -97,8 +102,11 @@ def _phase_flows(name: str, phase: int, transfers: Sequence[Transfer], dies: Die
     pairs: dict[Kind, DieArray] = {}
     first: dict[Kind, int] = {}
     for kind, of_kind in sorted(kinds.items()):
-        codes = [c[c != NOBODY] for c in (_codes(t.to, dies) for t in of_kind)]
-        sizes = np.repeat([t.read.bytes for t in of_kind], [len(c) for c in codes])
+        sent: Counter[Ints] = Counter()
+        for t in of_kind:
+            sent[t.to] += t.read.bytes
+        codes = [c[c != NOBODY] for c in (_codes(to, dies) for to in sent)]
+        sizes = np.repeat(np.asarray([*sent.values()], np.int64), [len(c) for c in codes])
         pairs[kind], index = np.unique(np.concatenate(codes), return_inverse=True)
         amounts = np.zeros(len(pairs[kind]), np.int64)
         np.add.at(amounts, index, sizes)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from wscc.ir.die_arrays import present, senders
 from wscc.ir.fabric import FabricStmt, Kernel, Post, Send, Transfer, Wait
@@ -22,25 +22,22 @@ from wscc.ir.views import View
 Stmt = FabricStmt | GraphStmt
 
 
-class Views(NamedTuple):
-    """The views that a statement writes, and those that it reads."""
-
-    writes: tuple[View, ...]
-    reads: tuple[View, ...]
+# The views that a statement writes, and those that it reads.
+Views: TypeAlias = tuple[tuple[View, ...], tuple[View, ...]]
 
 
 def views_of(stmt: Stmt) -> Views:
     """The views that a statement itself writes and reads; none of a wait (see `accessed`) or an op."""
     match stmt:
         case Kernel():
-            return Views(stmt.writes, stmt.reads)
+            return stmt.writes, stmt.reads
         case Transfer():
-            return Views((stmt.write,), (stmt.read,))
+            return (stmt.write,), (stmt.read,)
         case Post():
-            return Views((stmt.write,), ())
+            return (stmt.write,), ()
         case Send():
-            return Views((), (stmt.read,))
-    return Views((), ())
+            return (), (stmt.read,)
+    return (), ()
 
 
 def accessed(body: Iterable[Stmt]) -> Iterator[Views]:
@@ -90,13 +87,13 @@ class Access(NamedTuple):
 
 def accesses_by_buffer(body: Iterable[Stmt]) -> dict[str, list[Access]]:
     """The accesses to each buffer and argument in program order; of one statement, writes before reads."""
-    accesses: dict[str, list[Access]] = {}
-    for position, views in enumerate(accessed(body)):
-        for view in views.writes:
-            accesses.setdefault(view.buffer, []).append(Access(position, view, writes=True))
-        for view in views.reads:
-            accesses.setdefault(view.buffer, []).append(Access(position, view, writes=False))
-    return accesses
+    accesses: defaultdict[str, list[Access]] = defaultdict(list)
+    for position, (writes, reads) in enumerate(accessed(body)):
+        for view in writes:
+            accesses[view.buffer].append(Access(position, view, True))
+        for view in reads:
+            accesses[view.buffer].append(Access(position, view, False))
+    return dict(accesses)
 
 
 def positions_by_buffer(body: Iterable[Stmt]) -> dict[str, list[int]]:

@@ -83,4 +83,4 @@ def _peers(mesh: LogicalMesh, axis: str, targets: tuple[int, ...]) -> Ints:
 
 def mask(mesh: LogicalMesh, axis: str, positions: Sequence[bool]) -> Ints:
     """1 on dies whose position along the axis is true in `positions`, else 0."""
-    return mesh.by_position(axis, [int(p) for p in positions])
+    return mesh.by_position(axis, positions)

@@ -9,7 +9,7 @@ after the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -33,6 +33,9 @@ def certify(topology: Topology, flows: Sequence[Flow], lengths: Sequence[int]) -
     Flows of the same bytes count once, with their farthest destination; pinned flows by the link that they keep."""
     length = dict(zip(topology.links, lengths, strict=True))
     assert min(lengths, default=0) >= 0
+    if not any(lengths):
+        return Certificate(tuple(lengths), 0)
+    onward = [[(n, length[die, n]) for n in near] for die, near in enumerate(topology.neighbours)]
     total = sum(f.bytes * length[f.source, f.destination] for f in flows if f.pinned)
     contents: dict[int, dict[object, tuple[int, list[int]]]] = {}
     for i, f in enumerate(flows):
@@ -40,7 +43,7 @@ def certify(topology: Topology, flows: Sequence[Flow], lengths: Sequence[int]) -
             key = i if f.content is None else f.content
             contents.setdefault(f.source, {}).setdefault(key, (f.bytes, []))[1].append(f.destination)
     for source, groups in contents.items():
-        distance = _distances(topology, length, source)
+        distance = _distances(onward, source, {d for _, ends in groups.values() for d in ends})
         total += sum(size * max(distance[d] for d in ends) for size, ends in groups.values())
     slow = topology.byte_times
     length_sum: int | Fraction = sum(lengths)
@@ -49,15 +52,18 @@ def certify(topology: Topology, flows: Sequence[Flow], lengths: Sequence[int]) -
     return Certificate(tuple(lengths), int(total // length_sum) if length_sum else 0)
 
 
-def _distances(topology: Topology, length: dict[tuple[int, int], int], source: int) -> dict[int, int]:
-    """Lengths of shortest paths from a die (E. Dijkstra, 1959)."""
+def _distances(onward: Sequence[Sequence[tuple[int, int]]], source: int, ends: Set[int]) -> dict[int, int]:
+    """Lengths of shortest paths from a die, to some `ends` at least (E. Dijkstra, 1959). `onward`: the neighbours of
+    each die, with the lengths of the links to them."""
     distance: dict[int, int] = {}
+    left = len(ends)
     queue = [(0, source)]
-    while queue:
+    while queue and left:
         reached, die = heappop(queue)
         if die not in distance:
             distance[die] = reached
-            for n in topology.neighbours[die]:
+            left -= die in ends
+            for n, length in onward[die]:
                 if n not in distance:
-                    heappush(queue, (reached + length[die, n], n))
+                    heappush(queue, (reached + length, n))
     return distance

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -19,6 +21,7 @@ from wscc.analysis.flops import gemm_flops
 from wscc.analysis.statement_accesses import views_of
 from wscc.ir.fabric import Kernel, Transfer
 from wscc.ir.module import Procedure
+from wscc.ir.types import DType
 from wscc.ir.views import View
 from wscc.machine.wafer import Die
 
@@ -47,9 +50,10 @@ def statement_costs(procedure: Procedure, die: Die) -> Iterator[tuple[int, View,
         if isinstance(stmt, Transfer) and stmt.is_local:
             continue
         writes, reads = views_of(stmt)
-        sizes = [distinct_bytes(view) for view in (*writes, *reads)]
+        views = (*writes, *reads)
+        sizes = [distinct_bytes(view) for view in views]
         exposed = _exposed(stmt, sum(sizes), rates) if isinstance(stmt, Kernel) else _HIDDEN
-        for view, n in zip((*writes, *reads), sizes, strict=True):
+        for view, n in zip(views, sizes, strict=True):
             yield i, view, rates.hbm(exposed * n)
 
 
@@ -90,8 +94,9 @@ def cumulative_work(procedure: Procedure, die: Die) -> CumulativeWork:
 
 def distinct_bytes(view: View) -> int:
     """The number of bytes of a view, each counted once where it repeats them."""
-    amount = view.dtype.size
-    for n, stride in zip(view.shape, view.strides, strict=True):
-        if stride:
-            amount *= n
-    return amount
+    return _distinct_bytes(view.shape, view.strides, view.dtype)
+
+
+@lru_cache(maxsize=8192)
+def _distinct_bytes(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> int:
+    return dtype.size * prod(n for n, stride in zip(shape, strides, strict=True) if stride)

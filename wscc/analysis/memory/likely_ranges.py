@@ -53,18 +53,14 @@ def spans_of_use(procedure: Procedure, by_buffer: Mapping[str, list[Access]]) ->
     transfers = [i for i, s in enumerate(procedure.body) if isinstance(s, Transfer)]
     number = {i: n for n, i in enumerate(transfers)}
 
-    def first(a: Access) -> int:
-        return (
-            transfers[max(0, number[a.position] - WINDOW)]
-            if a.position in number and a.writes
-            else a.position
-        )
+    def span(accesses: list[Access]) -> tuple[int, int]:
+        first, last = accesses[0].position, accesses[-1].position  # they ascend
+        for position, _, writes in accesses:
+            n = number.get(position)
+            if n is not None and writes:
+                first = min(first, transfers[max(0, n - WINDOW)])
+            elif n is not None:
+                last = max(last, transfers[min(len(transfers) - 1, n + WINDOW)])
+        return first, last
 
-    def last(a: Access) -> int:
-        is_read = a.position in number and not a.writes
-        return transfers[min(len(transfers) - 1, number[a.position] + WINDOW)] if is_read else a.position
-
-    return {
-        buffer: (min(map(first, accesses)), max(map(last, accesses)))
-        for buffer, accesses in by_buffer.items()
-    }
+    return {buffer: span(accesses) for buffer, accesses in by_buffer.items()}

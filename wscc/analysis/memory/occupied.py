@@ -36,8 +36,14 @@ class Occupied:
         """Add a block."""
         _, _, first, last = block
         if first <= last:
-            for cell in self._cells(first, last):
-                cell.append(block)
+            low, high = first >> _SHORT, last >> _SHORT
+            if high - low < 2:
+                self._short[low].append(block)
+                if low != high:
+                    self._short[high].append(block)
+            else:
+                for n in range(first >> _LONG, (last >> _LONG) + 1):
+                    self._long[n].append(block)
             self._new.append(block)
 
     def free(self, block: Block) -> None:
@@ -56,7 +62,9 @@ class Occupied:
         around = self._around(first, last)
         if len(around) > _MANY:
             return self._lowest_of_many(first, last, size)
-        return lowest_gap(sorted([x for x in around if x[2] <= last and x[3] >= first]), size)
+        alive = [x for x in around if x[2] <= last and x[3] >= first]
+        alive.sort()
+        return lowest_gap(alive, size)
 
     def _cells(self, first: int, last: int) -> list[list[Block]]:
         """The cells that hold a block with this life."""
@@ -67,11 +75,15 @@ class Occupied:
 
     def _around(self, first: int, last: int) -> list[Block]:
         """The blocks of all cells that meet a life, some of them several times."""
-        found: list[Block] = []
-        for cells, log in ((self._short, _SHORT), (self._long, _LONG)):
-            for n in range(first >> log, (last >> log) + 1):
-                if n in cells:
-                    found += cells[n]
+        low, high = first >> _SHORT, last >> _SHORT
+        short, long = self._short.get, self._long.get
+        if low == high:
+            return [*short(low, ()), *long(first >> _LONG, ())]
+        found = [*short(low, ()), *short(high, ())]
+        for n in range(low + 1, high):
+            found += short(n, ())
+        for n in range(first >> _LONG, (last >> _LONG) + 1):
+            found += long(n, ())
         return found
 
     def _lowest_of_many(self, first: int, last: int, size: int) -> int:

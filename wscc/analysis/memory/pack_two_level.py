@@ -153,7 +153,8 @@ class _FastMemory:
         self._occupied = Occupied()
         # Bytes that blocks take by statement, without those that only slots may use.
         self._taken = np.zeros(1 + max((x.last for x in order), default=0), np.int64)
-        self._limit = {slot: fast if slot else int(fast * (1 - _SLOTS)) for slot in (True, False)}
+        self._common = int(fast * (1 - _SLOTS))
+        self._limit = {True: fast, False: self._common}
 
     @staticmethod
     def filled(order: list[LiveRange], fast: int, least: float = 0.0) -> _FastMemory:
@@ -210,29 +211,39 @@ class _FastMemory:
         return self._may_lose < 0
 
     def _place_at_first(self, x: LiveRange) -> bool:
-        if x.address < 0:
-            return self._place(x, _INITIAL if x.start_slack or x.end_slack else (0.0,))
-        self._put(x, (x.address, x.address + x.size, x.first, x.last))
-        return True
+        if x.address >= 0:
+            self._put(x, (x.address, x.address + x.size, x.first, x.last))
+            return True
+        if x.start_slack or x.end_slack:
+            return self._place(x, _INITIAL)
+        return self._place_within(x, x.first, x.last)
 
     def _place(self, x: LiveRange, fractions: tuple[float, ...]) -> bool:
         """Place a buffer in the lowest gap, extended by the first of these fractions of its slack for which there is
         one; not at all if there is none."""
-        for fraction in fractions:
-            first = x.first + x.start_slack - int(fraction * x.start_slack)
-            last = x.last - x.end_slack + int(fraction * x.end_slack)
-            if last - first > _LONG and self._taken[first : last + 1].max() + x.size > self._limit[x.slot]:
-                continue  # seen at once, where a search would go through all that lives in the range
-            gap = self._occupied.lowest_gap(first, last, x.size)
-            if gap + x.size <= self._limit[x.slot]:
-                self._put(x, (gap, gap + x.size, first, last))
-                return True
-        return False
+        return any(
+            self._place_within(
+                x,
+                x.first + x.start_slack - int(fraction * x.start_slack),
+                x.last - x.end_slack + int(fraction * x.end_slack),
+            )
+            for fraction in fractions
+        )
+
+    def _place_within(self, x: LiveRange, first: int, last: int) -> bool:
+        size, limit = x.size, self._limit[x.slot]
+        if last - first > _LONG and self._taken[first : last + 1].max() + size > limit:
+            return False  # seen at once, where a search would go through all that lives in the range
+        gap = self._occupied.lowest_gap(first, last, size)
+        if gap + size > limit:
+            return False
+        self._put(x, (gap, gap + size, first, last))
+        return True
 
     def _put(self, x: LiveRange, block: Block) -> None:
         start, end, first, last = block
         self._occupied.take(block)
-        self._taken[first : last + 1] += self._shared(start, end)
+        self._taken[first : last + 1] += end - start if end <= self._common else self._shared(start, end)
         self.blocks[x.name] = block
 
     def _free(self, block: Block) -> None:
@@ -242,5 +253,4 @@ class _FastMemory:
 
     def _shared(self, start: int, end: int) -> int:
         """The bytes of a block that others than slots might use."""
-        limit = self._limit[False]
-        return end - start if end <= limit else limit - min(start, limit)
+        return min(end, self._common) - min(start, self._common)

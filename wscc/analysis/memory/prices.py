@@ -59,9 +59,7 @@ def _capacity(ranges: Sequence[LiveRange], fast: int, statements: int) -> Floats
 
 def _used(first: NDArray[np.int64], last: NDArray[np.int64], size: Floats, statements: int) -> Floats:
     """The bytes of ranges at each statement."""
-    change = np.zeros(statements + 1)
-    np.add.at(change, first, size)
-    np.add.at(change, last + 1, -size)
+    change = np.bincount(first, size, statements + 1) - np.bincount(last + 1, size, statements + 1)
     return np.cumsum(change)[:-1]
 
 
