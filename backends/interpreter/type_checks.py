@@ -29,12 +29,16 @@ def narrow_operands(artifact: Artifact) -> Iterator[tuple[Code, int, str]]:
     train, known = graph.train, dict[tuple[str, ...], str]()
     reads_gradients = any(starmap(_computes_on_parameters, bound(graph, {Kind.PARAM})))
     for code in {id(c): c for p in artifact.streams.programs for c in p.procedures}.values():
-        for i, x in enumerate(code.body):
-            key = (x.opcode, *(o.dtype for o in x.writes), *(o.dtype for o in x.reads))
+        wrong: dict[int, str] = {}  # by id of the instruction
+        for x in {id(x): x for x in code.body}.values():
+            key = (x.opcode, *[o.dtype for o in x.writes], *[o.dtype for o in x.reads])
             if key not in known:
                 known[key] = next(_mistakes(x, train, reads_gradients), "")
             if known[key]:
-                yield code, i, known[key]
+                wrong[id(x)] = known[key]
+        for i, x in enumerate(code.body if wrong else ()):
+            if id(x) in wrong:
+                yield code, i, wrong[id(x)]
 
 
 def _mistakes(x: Instruction, train: Train, reads_gradients: bool) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Final
 
 import numpy as np
@@ -17,33 +16,33 @@ from wscc.ir.types import DType
 DTYPES: Final = tuple(DType)
 
 
-class Act(IntEnum):
-    """What an instruction does: a kernel, or a part of a message."""
-
-    COMPUTE = 0
-    POST = 1
-    SEND = 2
-    RECEIVED = 3
-    SENT = 4
-    NOTHING = 5
+# What an access does: a read by a kernel or of a message that is sent, a write by a kernel, of a slot that is granted,
+# or in place of what the same instruction has read; and the end of a message at its receiver and at its sender.
+READ, SEND, WRITE, POST, UPDATE, RECEIVED, SENT = range(7)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An instruction with numbers of operands. `in_place` says of each write that what is written was read."""
+    """An instruction with numbers of operands, of which the first are `writes`, and its accesses: the kind of each, its
+    operand, and its `position` among the operands. A message is known by the kind of its end and its channel, where it
+    begins and where it is waited for."""
 
-    act: Act
     x: Instruction
-    writes: tuple[int, ...]
-    reads: tuple[int, ...]
-    in_place: tuple[bool, ...] = ()
-    accumulates: bool = False
-    channel: int = -1
+    operands: tuple[int, ...]
+    writes: int
+    kind: tuple[int, ...]
+    operand: tuple[int, ...]
+    position: tuple[int, ...]
+    message: tuple[int, int] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the operands in the declaration, writes first."""
         return INSTRUCTIONS[self.x.opcode].names
+
+    @property
+    def computes(self) -> bool:
+        return self.message is None and bool(self.operands)
 
 
 @dataclass(slots=True)
@@ -60,7 +59,7 @@ class Actions:
         """The action of an instruction, with numbers of `operands`."""
         found = self._action.get(id(x))
         if found is None:
-            found = self._action[id(x)] = _action(x, *(tuple(map(self._one, o)) for o in (x.writes, x.reads)))
+            found = self._action[id(x)] = _action(x, tuple(map(self._one, (*x.writes, *x.reads))))
         return found
 
     def kind(self, o: Operand) -> int:
@@ -76,19 +75,22 @@ class Actions:
         return number
 
 
-def _action(x: Instruction, writes: tuple[int, ...], reads: tuple[int, ...]) -> Action:
+def _action(x: Instruction, operands: tuple[int, ...]) -> Action:
     match x.opcode:
-        case "post" | "send":
-            act = Act.POST if x.opcode == "post" else Act.SEND
-            return Action(act, x, writes, reads, channel=_channel(x))
+        case "post":
+            return Action(x, operands, 1, (POST,), operands, (0,), (RECEIVED, _channel(x)))
+        case "send":
+            return Action(x, operands, 0, (SEND,), operands, (0,), (SENT, _channel(x)))
         case "wait":
-            return Action(
-                Act.RECEIVED if x.attr("side") == "received" else Act.SENT, x, (), (), channel=_channel(x)
-            )
-        case "delay":
-            return Action(Act.NOTHING, x, (), ())
+            end = RECEIVED if x.attr("side") == "received" else SENT
+            return Action(x, (), 0, (end,), (), (0,), (end, _channel(x)))
+    count = len(x.writes)
+    writes, reads = operands[:count], operands[count:]
     adds = "accumulate" in INSTRUCTIONS[x.opcode].attr_names and bool(x.attr("accumulate"))
-    return Action(Act.COMPUTE, x, writes, reads, tuple(adds or w in reads for w in writes), adds)
+    added = writes if adds else ()
+    kind = [READ] * (len(reads) + len(added)) + [UPDATE if adds or v in reads else WRITE for v in writes]
+    position = (*range(count, len(operands)), *range(len(added)), *range(count))
+    return Action(x, operands, count, tuple(kind), (*reads, *added, *writes), position)
 
 
 def _channel(x: Instruction) -> int:
@@ -98,16 +100,49 @@ def _channel(x: Instruction) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Accesses:
+    """The accesses of a procedure in order: the kind of each, its operand, its instruction, and its position among the
+    operands there. What is waited for and was never begun is left out."""
+
+    kind: list[int]
+    operand: Ints
+    instruction: list[int]
+    position: list[int]
+
+    @classmethod
+    def of(cls, actions: Sequence[Action], local: dict[int, int]) -> Accesses:
+        """The accesses of `actions`, where operands are numbered as in `local`."""
+        kind: list[int] = []
+        operand: list[int] = []
+        instruction: list[int] = []
+        position: list[int] = []
+        begun: dict[tuple[int, int], tuple[int, ...]] = {}
+        for i, action in enumerate(actions):
+            operands = action.operand
+            if (message := action.message) is not None:
+                if operands:
+                    begun[message] = operands
+                elif not (operands := begun.pop(message, ())):
+                    continue
+            kind += action.kind
+            operand += operands
+            position += action.position
+            instruction += [i] * len(operands)
+        return cls(kind, np.array(list(map(local.__getitem__, operand)), np.int64), instruction, position)
+
+
+@dataclass(frozen=True, slots=True)
 class Body:
     """A procedure. The arrays have an entry for each operand: it covers `count` runs of `width` bytes, `stride` apart
     (a count of 0: others), from `low` to `high` from its address; that is `offset`, or the number in a `column` (-1:
     none) of the binding table, from where its `argument` lies (-1: none). `columns` are all columns of addresses.
-    Operands of one `kind` differ in their addresses alone. `local` has the number here of each operand of the
-    program."""
+    Operands of one `kind` differ in their addresses alone. `accesses` have numbers of operands here, as have the
+    distinct instructions that are `computing`."""
 
     code: Code
     actions: tuple[Action, ...]
-    local: dict[int, int]
+    computing: tuple[tuple[Action, tuple[int, ...]], ...]
+    accesses: Accesses
     operands: tuple[Operand, ...]
     forms: tuple[Form, ...]
     low: Ints
@@ -125,7 +160,7 @@ class Body:
     def of(cls, code: Code, table: Actions) -> Body:
         actions = tuple(map(table.of, code.body))
         distinct = {id(a): a for a in actions}.values()
-        numbers = dict.fromkeys(n for a in distinct for n in (*a.writes, *a.reads))
+        numbers = dict.fromkeys(n for a in distinct for n in a.operands)
         operands = tuple(table.operands[n] for n in numbers)
         forms = tuple(map(form_of, operands))
         low, high, count, stride, width = _columns([regular(f) for f in forms], 5)
@@ -133,9 +168,11 @@ class Body:
         local = dict(zip(numbers, range(len(numbers)), strict=True))
         columns = np.unique(column[column >= 0])
         kind = np.array([table.kind(o) for o in operands], np.int64)
+        computing = tuple((a, tuple(map(local.__getitem__, a.operands))) for a in distinct if a.computes)
+        accesses = Accesses.of(actions, local)
         return cls(
-            code, actions, local, operands, forms, low, high, count, stride, width, offset, column, argument, columns,
-            kind,
+            code, actions, computing, accesses, operands, forms, low, high, count, stride, width, offset, column,
+            argument, columns, kind,
         )  # fmt: skip
 
     def offsets(self, row: Ints) -> Ints:

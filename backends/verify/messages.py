@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -22,12 +22,11 @@ BEGINS: Final = {"send": SEND, "post": POST}
 WAITS: Final = {SENT: WAIT_SENT, RECEIVED: WAIT_RECEIVED}
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Instruction `index` begins or awaits a message: the `ordinal`-th that the procedure begins in this role."""
+class Event(NamedTuple):
+    """The instruction `at` a place begins or awaits a message: the `ordinal`-th that the procedure begins."""
 
     kind: int
-    index: int
+    at: int
     ordinal: int
 
 
@@ -45,14 +44,16 @@ class Begun:
 
     @classmethod
     def of(cls, code: Code, events: Sequence[Event], kind: int) -> Begun:
-        begun = [(e.ordinal, code.body[e.index]) for e in events if e.kind == kind]
+        begun = [e for e in events if e.kind == kind]
         peers: dict[Scalar, int] = {}
-        rows = [
-            (channel, ordinal, elements, type_, peers.setdefault(peer, len(peers)))
-            for ordinal, x in begun
-            for channel, elements, type_, peer in (_scalars(x),)
-        ]
-        channel, order, elements, types, peer_of = np.array(rows, np.int64).reshape(-1, 5).T
+        scalars: dict[int, tuple[int, int, int, int]] = {}  # by id of the instruction
+        for x in map(code.body.__getitem__, [e.at for e in begun]):
+            if id(x) not in scalars:
+                channels, size, type_, peer = _scalars(x)
+                scalars[id(x)] = channels, size, type_, peers.setdefault(peer, len(peers))
+        rows = [scalars[id(code.body[e.at])] for e in begun]
+        channel, elements, types, peer_of = np.array(rows, np.int64).reshape(-1, 4).T
+        order = np.array([e.ordinal for e in begun], np.int64)
         return cls(channel, order, elements, types, peer_of, tuple(peers))
 
 
@@ -85,33 +86,42 @@ def part_of(code: Code, dies: Ints) -> tuple[Part, list[tuple[int, str]]]:
     events: list[Event] = []
     errors: list[tuple[int, str]] = []
     ordinal, granted, slots = 0, 0, 0
-    for i, x in enumerate(code.body):
-        if x.opcode in BEGINS:
-            kind, channel = BEGINS[x.opcode], _integer(x.attr("channel"))
-            if (kind, channel) in in_flight:
-                errors.append(
-                    (i, f"second `{x.opcode}` on channel {channel} before the first was waited for")
-                )
+    message_of = {number: _message(x) for number, x in {id(x): x for x in code.body}.items()}
+    for i, number in enumerate(map(id, code.body)):
+        if (message := message_of[number]) is None:
+            continue
+        kind, channel = message
+        if kind <= POST:
+            if message in in_flight:
+                words = f"second `{code.body[i].opcode}` on channel {channel} before the first was waited for"
+                errors.append((i, words))
                 continue
-            in_flight[kind, channel] = ordinal
+            in_flight[message] = ordinal
             events.append(Event(kind, i, ordinal))
             ordinal += 1
-            granted += kind == POST
-            slots = max(slots, granted)
-        elif x.opcode == "wait":
-            wait, channel = WAITS[str(x.attr("side"))], _integer(x.attr("channel"))
-            begun = in_flight.pop((wait - 2, channel), None)
+            if kind == POST:
+                granted += 1
+                slots = max(slots, granted)
+        else:
+            begun = in_flight.pop((kind - 2, channel), None)
             if begun is None:
                 errors.append((i, f"waits on channel {channel} for what was never begun"))
                 continue
-            events.append(Event(wait, i, begun))
-            granted -= wait == WAIT_RECEIVED
+            events.append(Event(kind, i, begun))
+            granted -= kind == WAIT_RECEIVED
     for (kind, channel), n in in_flight.items():
-        index = next(e.index for e in events if e.ordinal == n)
+        index = next(e.at for e in events if e.ordinal == n)
         verb = "sends a message" if kind == SEND else "grants a slot"
         errors.append((index, f"{verb} on channel {channel} that is not waited for when the procedure ends"))
     ends = Begun.of(code, events, SEND), Begun.of(code, events, POST)
     return Part(code, dies, tuple(events), slots, ends), errors
+
+
+def _message(x: Instruction) -> tuple[int, int] | None:
+    """The kind of event that an instruction is, and its channel; None if it is no part of a message."""
+    if x.opcode in BEGINS:
+        return BEGINS[x.opcode], _integer(x.attr("channel"))
+    return (WAITS[str(x.attr("side"))], _integer(x.attr("channel"))) if x.opcode == "wait" else None
 
 
 def _integer(value: object) -> int:
@@ -239,5 +249,5 @@ def _mismatches(
 
 def _finding(parts: Sequence[Part], ends: _Ends, row: int, die: str, words: str) -> Finding:
     part = parts[ends.part[row]]
-    index = next(e.index for e in part.events if e.ordinal == ends.ordinal[row])
+    index = next(e.at for e in part.events if e.ordinal == ends.ordinal[row])
     return Finding("messages", words, die, part.code.name, index)

@@ -10,16 +10,11 @@ NEVER: Final = -1
 
 
 class Objects:
-    """`born` is the time at which each operand was last written, in births; `NEVER` for what the caller wrote."""
+    """`born` is the time at which each operand was last written, in accesses; `NEVER` for what the caller wrote."""
 
     def __init__(self, places: Places) -> None:
         self.places = places
         self.born = [NEVER] * len(places.low)
-        self.births = 0
-
-    def bear(self, v: int) -> None:
-        self.born[v] = self.births
-        self.births += 1
 
     def hold(self, v: int, near: int, bad: int) -> bool:
         """True if objects hold all bytes of v and are newer than those that v may not read, where `near` are the others

@@ -68,7 +68,7 @@ def _cycle(waiting: dict[int, _Runner], matched: Matched, name: Callable[[int], 
         die = peer(waiting[die])
     cycle = chain[chain.index(die) :]
     words = [
-        f"die {name(d)} at instruction {r.event.index} waits for die {name(peer(r))} "
+        f"die {name(d)} at instruction {r.event.at} waits for die {name(peer(r))} "
         f"to {'grant a slot' if r.event.kind == WAIT_SENT else 'send'}"
         for d, r in ((d, waiting[d]) for d in cycle)
     ]
@@ -78,5 +78,5 @@ def _cycle(waiting: dict[int, _Runner], matched: Matched, name: Callable[[int], 
         "dies wait in a circle: " + "; ".join(words),
         name(cycle[0]),
         first.part.code.name,
-        first.event.index,
+        first.event.at,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,8 @@ from wscc.backends.verify.views import Form, Ints, Runs, joined, meets, relation
 from wscc.ir.streams.program import Operand
 
 LOCAL: Final = -1
+# Of `Places.readable`: no part of the caller's is read.
+OWN: Final = -1
 # Pairs of operands that are compared at once.
 _BLOCK: Final = 1 << 18
 
@@ -52,12 +54,16 @@ def masks_of(rows: Bools) -> Iterator[int]:
 @dataclass(slots=True)
 class _Row:
     """Of one operand, the others that share a byte with it, those that contain it and those within it; of the `unsure`
-    this takes a look at their bytes."""
+    this takes a look at their bytes. What is beyond `reach` does not."""
 
     touching: int
     inside: int
     around: int
     unsure: int
+    reach: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reach = self.touching | self.unsure
 
 
 class _Line:
@@ -96,8 +102,9 @@ class Places:
 
     `placed` are the dies, `given` the operands that the caller of any of them has written, `bit` is the set of one
     operand, or none if it has no bytes. What is found of an operand among a set of others is kept for the scans of all
-    dies: whether the set `covered` it, what the caller's part is of what it is `readable` from, what it has
-    `overwritten`, and which operands of an instruction are `distinct`."""
+    dies: whether the set `covered` it, what the caller's part is of what it is `readable` from, the same if one that
+    holds it is newer than others (`ranked`), what it has `overwritten`, and which operands of an instruction are
+    `distinct`."""
 
     def __init__(self, bodies: Sequence[tuple[Body, Ints]], sharing: Sharing) -> None:
         spaces = np.array([(s, start) for s, start in sharing] + [(LOCAL, 0)], np.int64)
@@ -108,13 +115,14 @@ class Places:
         self._given: list[tuple[int, Runs]] = []
         self.placed = self._place_given(lines, numbers, sharing)
         self._join(columns)
-        self._rows: list[_Row | None] = [None] * len(self.low)
+        self.rows: dict[int, _Row] = {}
         self._good: list[int] | None = None
         self.bit = [0 if empty else 1 << v for v, empty in enumerate(self._empty)]
         self.covered: dict[tuple[int, int], bool] = {}
-        self.readable: list[dict[int, int]] = [{} for _ in self._rows]
-        self.overwritten: list[dict[int, tuple[int, int]]] = [{} for _ in self._rows]
-        self.distinct: set[tuple[bool, tuple[int, ...], tuple[int, ...]]] = set()
+        self.readable: list[dict[int, int]] = [{} for _ in self.low]
+        self.ranked: list[dict[int, tuple[int, int, tuple[int, ...]]]] = [{} for _ in self.low]
+        self.overwritten: list[dict[int, tuple[int, int]]] = [{} for _ in self.low]
+        self.distinct: set[tuple[bool, int, tuple[int, ...]]] = set()
 
     def _stack(self, lines: Sequence[_Line]) -> None:
         """Give each space its base, behind all that a die accesses in those before."""
@@ -237,29 +245,28 @@ class Places:
 
     def touching(self, v: int, among: int) -> int:
         """Those `among` a set that share a byte with v."""
-        row = self._rows[v] or self._row(v)
+        row = self._row(v)
         if row.unsure and (unsure := row.unsure & among):
             self._compare_bytes(v, row, unsure)
         return row.touching & among
 
     def inside(self, v: int) -> int:
         """The operands that contain v, of those that `touching` was asked for before."""
-        return (self._rows[v] or self._row(v)).inside
+        return self._row(v).inside
 
     def around(self, v: int) -> int:
         """The operands within v, of those that `touching` was asked for before."""
-        return (self._rows[v] or self._row(v)).around
+        return self._row(v).around
 
     def _row(self, v: int) -> _Row:
-        self.prepare([v])
-        row = self._rows[v]
-        assert row is not None
-        return row
+        if v not in self.rows:
+            self.prepare([v])
+        return self.rows[v]
 
     def prepare(self, asked: Iterable[int]) -> None:
         """Find how all others lie to these operands, which takes far longer one by one. Those of the same bytes have
         one row."""
-        numbers = np.array([v for v in asked if self._rows[v] is None], np.int64)
+        numbers = np.array([v for v in asked if v not in self.rows], np.int64)
         ends = (self.low, self.high, self.count, self.stride, self.width)
         alike: dict[tuple[int, ...], list[int]] = {}
         for v, *key in zip(numbers.tolist(), *(x[numbers].tolist() for x in ends), strict=True):
@@ -269,7 +276,7 @@ class Places:
             block = groups[n : n + size]
             for group, row in zip(block, self._compare(np.array([g[0] for g in block])), strict=True):
                 for v in group:
-                    self._rows[v] = row
+                    self.rows[v] = row
 
     def _compare(self, v: Ints) -> Iterator[_Row]:
         """The rows of operands."""
@@ -297,6 +304,7 @@ class Places:
             row.inside |= is_inside << u
             row.around |= is_around << u
         row.unsure &= ~unsure
+        row.reach = row.touching | row.unsure
 
     def _exact(self, v: int, u: int) -> Relation:
         if max(u, v) < len(self._origin):

@@ -106,7 +106,7 @@ def check_trees(parts: Sequence[Part], streams: Streams, name: Callable[[int], s
         sent: dict[tuple[int, int], Counter[tuple[Operand, int]]] = {}
         for e in part.events:
             if e.kind == SEND:
-                x = part.code.body[e.index]
+                x = part.code.body[e.at]
                 routes = column(x.attr("route"), streams.bindings[part.dies])
                 for die, route in zip(part.dies.tolist(), routes.tolist(), strict=True):
                     if (tree := streams.routes[route].merged) != ALONE:

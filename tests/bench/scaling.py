@@ -1,5 +1,5 @@
-"""What real sizes cost to compile, cold, and to simulate: seconds, memory and size of the artifact, each in a new
-process.
+"""What real sizes cost to compile, cold, to verify and to simulate: seconds, memory and size of the artifact, each in
+a new process.
 
 Seconds of the processor are shown beside those of the clock: they depend less on what else the machine does.
 """
@@ -7,11 +7,14 @@ Seconds of the processor are shown beside those of the clock: they depend less o
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from math import log
 from pathlib import Path
 from statistics import median
 
@@ -39,6 +42,35 @@ class Cost:
     artifact: int
     simulating: Simulating | None = None
     refused: str = ""
+
+
+# Files that last as long as this process.
+_FILES = tempfile.TemporaryDirectory()
+
+
+def _written(name: str, text: str) -> str:
+    """The path of a program, beside the data of gpt-tiny."""
+    shutil.copy("samples/tiny-text.txt", _FILES.name)
+    path = Path(_FILES.name) / f"{name}.wsl"
+    path.write_text(text)
+    return str(path)
+
+
+def _deep(times: int) -> str:
+    """gpt-tiny with so many MLPs in a block, each with its own weights."""
+    text = Path("samples/gpt-tiny.wsl").read_text()
+    begin, end = text.index("    param g2"), text.index("  }\n\n  param gf")
+    block = text[begin:end]
+    names = "|".join(re.findall(r"param (\w+)", block))
+    copies = (re.sub(rf"\b({names})\b", rf"\1_{n}", block) for n in range(times))
+    return _written(f"mlps-{times}", text[:begin] + "".join(copies) + text[end:])
+
+
+def _on_wse2() -> str:
+    """gpt-tiny on a preset of 745,500 dies, each with room for it."""
+    text = Path("samples/gpt-tiny.wsl").read_text()
+    wafer = 'wafer tray = preset "wse2" { die { sram 8 MB } }\n\n'
+    return _written("wse2", wafer + text[text.index("model gpt") :])
 
 
 FULL = "--set train.recompute=full"
@@ -75,6 +107,11 @@ CASES = (
         f"{LLAMA70} {FULL} --set wafer.mesh=12x12 --set train.batch=144 --parallel dp=9,tp=2,tatp=8",
     ),
     Case("grok-1 6x8", "samples/grok-1.wsl"),
+    Case("8 dies of wse2", _on_wse2()),
+    Case(
+        "32x32 dies of wse2",
+        f"{_on_wse2()} --set train.batch=1024 --set train.microbatch=32 --parallel dp=32,tatp=32",
+    ),
     Case(
         "gpt3-175b 32x32", f"{GPT3} --set wafer.mesh=32x32 --set train.batch=512 --parallel dp=4,tp=8,tatp=32"
     ),
@@ -105,6 +142,7 @@ SERIES = (
         n * n: f"{_tiny(n)} --set train.microbatch={n} --parallel dp={n},tatp={n}"
         for n in (4, 8, 16, 32)
     }),
+    Series("MLPs in a block", "at most in proportion", {n: _deep(n) for n in (1, 4, 16, 64)}),
     Series("layers", "not at all", {n: f"{LLAMA7} {ROOM} --set model.layers={n}" for n in (8, 32, 128)}),
     Series("tokens of a sequence", "not at all", {
         n: f"{LLAMA7} {ROOM} --set model.seq={n} --set train.recompute=full" for n in (1024, 2048, 4096, 8192)
@@ -125,22 +163,39 @@ def show_scaling(times: int) -> None:
 
 def _show_series(times: int) -> None:
     print(
-        "growth of the time to compile with one size; beside it, what the size grew by since the row before"
+        "growth with one size of the CPU seconds to compile, and to verify and simulate what was read: beside each,"
     )
-    print(f"{'':<30}{'CPU s':>8}{'times':>8}{'size times':>12}")
+    print("what it grew by since the row before; last, the exponents from the smallest size to the largest")
+    print(
+        f"{'':<20}{'size times':>12}"
+        + "".join(f"{n:>12}{'times':>8}" for n in ("compile", "verify", "simulate"))
+    )
     for series in SERIES:
         print(f"{series.name} (goal: {series.grows})")
-        before: tuple[int, float] | None = None
+        rows: list[tuple[int, tuple[float, ...]]] = []
         for size, options in series.options.items():
             cost = _median([_compile(options) for _ in range(times)])
-            row = f"  {size:<28}{cost.cpu:>8.2f}"
-            if cost.refused:
-                row += f"  refused: {cost.refused}"
-            elif before is not None:
-                row += f"{cost.cpu / before[1]:>8.2f}{size / before[0]:>12.2f}"
+            if cost.simulating is None:
+                print(f"  {size:<18}  refused: {cost.refused}", flush=True)
+                continue
+            rows.append((size, (cost.cpu, cost.simulating.verifying, cost.simulating.cpu)))
+            grown = (
+                [_times(a, b) for a, b in zip(rows[-2][1], rows[-1][1], strict=True)]
+                if rows[1:]
+                else [""] * 3
+            )
+            row = f"  {size:<18}" + f"{_times(rows[-2][0], size) if rows[1:] else '':>12}"
+            row += "".join(f"{cpu:>12.2f}{g:>8}" for cpu, g in zip(rows[-1][1], grown, strict=True))
             print(row, flush=True)
-            before = None if cost.refused else (size, cost.cpu)
+        if rows[1:]:
+            (first, before), (last, after) = rows[0], rows[-1]
+            exponents = [log(b / a) / log(last / first) for a, b in zip(before, after, strict=True)]
+            print(f"  {'exponent':<30}" + "".join(f"{e:>12.2f}{'':>8}" for e in exponents), flush=True)
     print()
+
+
+def _times(a: float, b: float) -> str:
+    return f"{b / a:.2f}"
 
 
 def _show_cases(times: int) -> None:

@@ -1,5 +1,5 @@
-"""What `wscc simulate` costs besides reading the program: CPU seconds of one simulation and its figures, in a new
-process; what is compared with what is in `scaling`."""
+"""What `wscc verify` and `wscc simulate` cost besides reading the program: CPU seconds of one check, and of one
+simulation and its figures, in a new process; what is compared with what is in `scaling`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wscc.backends.artifact.load import load_artifact
+from wscc.backends.verify import verify_program
 from wscc.driver.simulate import simulate
 
 
 @dataclass(frozen=True, slots=True)
 class Simulating:
-    """CPU seconds of a simulation, the dies of the program, and the instructions that all of them have in total."""
+    """CPU seconds of a simulation and of a check before it, the dies of the program, and the instructions that all of
+    them have in total."""
 
     cpu: float
+    verifying: float
     dies: int
     instructions: int
 
@@ -37,10 +40,14 @@ def main() -> None:
     streams = artifact.streams
     bodies = {p.role: sum(len(c.body) for c in p.procedures) for p in streams.programs}
     begun = time.process_time()
+    assert verify_program(artifact).ok
+    verifying = time.process_time() - begun
+    begun = time.process_time()
     simulate(artifact).figures()
     cpu = time.process_time() - begun
     print(json.dumps({
-        "cpu": cpu, "dies": len(streams.dies), "instructions": sum(bodies[role] for role in streams.roles)
+        "cpu": cpu, "verifying": verifying, "dies": len(streams.dies),
+        "instructions": sum(bodies[role] for role in streams.roles),
     }))  # fmt: skip
 
 

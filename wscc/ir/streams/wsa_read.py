@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache, partial
 from itertools import islice
 from typing import Any, TypeVar, cast
 
@@ -39,7 +39,8 @@ from wscc.ir.views import contiguous_strides
 
 T = TypeVar("T")
 _Parsed = tuple[tuple[Program, ...], tuple[ProgramStep, ...]]
-# The line with which `to_wsa` begins a procedure.
+# How `to_wsa` begins a procedure, and ends it.
+_BEGINS, _ENDS = "\n  procedure ", "\n  }\n"
 _HEADER = re.compile(r'  procedure (?:[A-Za-z_][A-Za-z0-9_.]*|"(?:[^"\\\n]|\\.)*")\([0-9]+\) \{')
 _OPERAND = re.compile(
     r"(?P<dtype>\w+)\[(?P<shape>[^];]*)(?:;(?P<strides>[^]]*))?\]@(?:a(?P<arg>\d+)\+?)?(?P<offset>.*)"
@@ -73,21 +74,22 @@ def _whole(text: str, name: str) -> _Parsed:
 def _by_lines(text: str) -> _Parsed | None:
     """The parts of a text that has one instruction on each line of a procedure, and nothing else there; None if it has
     another layout or is wrong."""
-    lines, instructions = text.split("\n"), _Instructions()
+    instructions, same = _Instructions(), dict[str, tuple[Instruction, ...]]()
     frame: list[str] = []  # the text without the bodies
     bodies: list[tuple[Instruction, ...]] = []
     at = 0
     try:
-        while at < len(lines):
-            frame.append(lines[at])
-            if lines[at].startswith("  procedure "):
-                if not _HEADER.fullmatch(lines[at]):
-                    return None
-                end = lines.index("  }", at)
-                bodies.append(tuple(map(instructions.__getitem__, lines[at + 1 : end])))
-                at = end - 1
-            at += 1
-        parsed: Any = _parser()[1].parse("\n".join(frame))
+        while (head := text.find(_BEGINS, at)) >= 0:
+            begin = text.find("\n", head + 1)
+            end = text.find(_ENDS, begin) if begin >= 0 else -1
+            if end < 0 or not _HEADER.fullmatch(text, head + 1, begin):
+                return None
+            frame.append(text[at:begin])
+            if (body := text[begin:end]) not in same:
+                same[body] = tuple(map(instructions.__getitem__, body.split("\n")[1:]))
+            bodies.append(same[body])
+            at = end
+        parsed: Any = _parser()[1].parse("".join([*frame, text[at:]]))
     except (ValueError, UnexpectedInput, CompileError):
         return None
     programs, steps = cast(_Parsed, parsed)
@@ -99,10 +101,10 @@ def _by_lines(text: str) -> _Parsed | None:
 
 
 def _filled(codes: list[Code], bodies: list[tuple[Instruction, ...]]) -> Iterator[Code]:
-    """The procedures with their bodies; equal ones are one object."""
-    same: dict[tuple[str, int, tuple[int, ...]], Code] = {}
+    """The procedures with their bodies; those of one body are one object."""
+    same: dict[tuple[str, int, int], Code] = {}
     for code, body in zip(codes, bodies, strict=True):
-        key = code.name, code.args, tuple(map(id, body))
+        key = code.name, code.args, id(body)
         if key not in same:
             same[key] = replace(code, body=body)
         yield same[key]
@@ -116,20 +118,25 @@ class _Instructions(dict[str, Instruction]):
         match, builder = _line().fullmatch(line), _parser()[0]
         if match is None:
             raise ValueError(line)
-        items: list[Any] = [lark.Token("NAME", match["opcode"])]
+        items: list[Any] = [_opcode(match["opcode"])]
         if match["writes"]:
-            items.append(builder.operands(_tokens(match["writes"])))
+            items.append(builder.operands(match["writes"].split(", ")))
         if match["reads"]:
-            items.append(builder.reads([builder.operands(_tokens(match["reads"]))]))
+            items.append(builder.reads([builder.operands(match["reads"].split(", "))]))
         for attr in _attribute().finditer(match["attrs"]):
-            kind = attr.lastgroup or ""
-            items.append(builder.attr([lark.Token("KEY", attr["KEY"]), lark.Token(kind, attr[kind])]))
+            items.append(("attr", builder.one(attr[0][1:], partial(_read_attribute, attr))))
         self[line] = builder.instruction(items)
         return self[line]
 
 
-def _tokens(operands: str) -> list[lark.Token]:
-    return [lark.Token("OPERAND", text) for text in operands.split(", ")]
+@lru_cache(maxsize=256)
+def _opcode(text: str) -> lark.Token:
+    return lark.Token("NAME", text)
+
+
+def _read_attribute(match: re.Match[str], _: str) -> tuple[str, Any]:
+    kind = match.lastgroup or ""
+    return match["KEY"][:-1], _value(lark.Token(kind, match[kind]))
 
 
 @cache
@@ -194,16 +201,16 @@ class _Build(lark.Transformer[lark.Token, Any]):
             self.same[key] = instruction
         return cast(Instruction, self.same[key])
 
-    def operands(self, items: list[lark.Token]) -> tuple[str, tuple[Operand, ...]]:
-        return "operands", tuple(self._one(t, _operand) for t in items)
+    def operands(self, items: Sequence[str]) -> tuple[str, tuple[Operand, ...]]:
+        return "operands", tuple(self.one(t, _operand) for t in items)
 
     def reads(self, items: list[Any]) -> tuple[str, tuple[Operand, ...]]:
         return "reads", items[0][1]
 
     def attr(self, items: list[lark.Token]) -> tuple[str, tuple[str, Any]]:
-        return "attr", self._one(items[0] + items[1], lambda _: (str(items[0])[:-1], _value(items[1])))
+        return "attr", self.one(items[0] + items[1], lambda _: (str(items[0])[:-1], _value(items[1])))
 
-    def _one(self, text: lark.Token | str, make: Callable[[Any], T]) -> T:
+    def one(self, text: str, make: Callable[[Any], T]) -> T:
         """The one object of all that have this text."""
         if text not in self.same:
             self.same[str(text)] = make(text)
@@ -249,10 +256,10 @@ def _parser() -> tuple[_Build, lark.Lark]:
     )  # fmt: skip
 
 
-def _operand(token: lark.Token) -> Operand:
-    operand = _read_operand(str(token))
+def _operand(text: str) -> Operand:
+    operand = _read_operand(str(text))
     if isinstance(operand, str):
-        raise fail(ErrorCode.BAD_IR, operand, _span(token))
+        raise fail(ErrorCode.BAD_IR, operand, _span(text))
     return operand
 
 
@@ -316,7 +323,10 @@ def _mistake(x: Instruction) -> str:
     return ""
 
 
-def _span(token: lark.Token) -> Span:
+def _span(token: str) -> Span:
+    """The place of a token; of other texts none."""
+    if not isinstance(token, lark.Token):
+        return Span(None, 0, 0, 0, 0)
     return Span(None, token.start_pos or 0, token.end_pos or 0, token.line or 0, token.column or 0)
 
 
