@@ -1,7 +1,8 @@
 """Steps composed from calls beside the same steps simulated whole: `python -m tests.bench.composing [WORD ...]`.
 
-The cases of `roof` with all their strategies, cut to few layers and micro-batches, as a whole simulation takes each
-instruction of each die of each call. A row takes 5 to 100 s of a core. The last line is the largest difference.
+The cases of `roof` with the fastest strategy of each name, cut to few layers and micro-batches, as a whole simulation
+takes each instruction of each die of each call. A row takes 5 to 100 s of a core; the last line is the largest
+difference.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import os
 import re
 import time
 from dataclasses import replace
-from pathlib import Path
 
 from tests.bench.roof import ROOT, overrides
 from tests.bench.roof_cases import CASES, Case
@@ -23,7 +23,7 @@ from wscc.driver.compile import load, program_of
 from wscc.driver.simulate import builder_of
 from wscc.machine.links import CUT_THROUGH
 
-# Micro-batches of a replica, and layers of a stage: loops are left early after the second turn that is as the first.
+# Micro-batches of a replica, and layers of a stage: enough for loops to be left early.
 _TURNS = 5
 _LAYERS = 2
 
@@ -42,12 +42,10 @@ def _cut(case: Case, strategy: str) -> Case:
 
 def _seconds(case: Case, strategy: str) -> tuple[float, float]:
     """Seconds of the step, composed and whole. Raises `CompileError` where the strategy is refused."""
-    artifact, _ = program_of(load(str(Path(ROOT) / case.sample), overrides(case, strategy)))
+    artifact, _ = program_of(load(case.sample, overrides(case, strategy)))
     builder = builder_of(artifact, CUT_THROUGH)
-    composed = max(Composer(builder, None).run().now)
-    run = whole(builder_of(artifact, CUT_THROUGH))
-    ticks = max(run.leave.values())
-    return composed / SECOND, ticks / SECOND
+    composed, run = Composer(builder, None).run(), whole(builder)
+    return max(composed.now) / SECOND, max(run.leave.values()) / SECOND
 
 
 def show_composing(words: list[str]) -> None:

@@ -49,7 +49,7 @@ def certify(topology: Topology, flows: Sequence[Flow], lengths: Sequence[int]) -
     length_sum: int | Fraction = sum(lengths)
     if slow is not None:
         length_sum = sum((n / Fraction(t) for n, t in zip(lengths, slow, strict=True)), Fraction())
-    return Certificate(tuple(lengths), int(total // length_sum) if length_sum else 0)
+    return Certificate(tuple(lengths), int(total // length_sum))
 
 
 def _distances(onward: Sequence[Sequence[tuple[int, int]]], source: int, ends: Set[int]) -> dict[int, int]:
