@@ -88,6 +88,15 @@ def test_text_round_trip(programs: tuple[Program, ...], steps: tuple[ProgramStep
     assert to_wsa(*read) == text
 
 
+def test_procedures_of_one_body_keep_their_names_and_arguments() -> None:
+    body = (Instruction("delay", (), (), (("time", 7),)),) * 2
+    codes = [Code(name, args, body) for name, args in (("f", 1), ("f", 2), ("g", 1), ("f", 1))]
+    programs = tuple(Program(role, (code,)) for role, code in enumerate(codes))
+    read, _ = parse_wsa(to_wsa(programs, ((),)))
+    assert read == programs
+    assert [read[0].procedures[0] is p.procedures[0] for p in read] == [True, False, False, True]
+
+
 def test_an_instruction_reads_as_one_line() -> None:
     gemm = Instruction(
         "gemm",
