@@ -109,11 +109,23 @@ def _mesh(stop: Stop) -> Diagnostic | None:
 
 
 def _repeat(stop: Stop) -> Diagnostic | None:
-    """`repeat layer 2`: the name before the count."""
+    """`repeat layer 2`: the name before the count; `repeat 2 {`: no name."""
     words = [word for _, word in stop.before()]
-    if words[1:2] == ["repeat"] and stop.word.isdigit():
+    if words[1:2] != ["repeat"]:
+        return None
+    if stop.word.isdigit():
         help = f"write `repeat {stop.word} as {words[0]}`"
         return stop.error("the count of `repeat` stands before the name of its turns", help=help)
+    if stop.word == "{":
+        return stop.error("the turns of `repeat` need a name", help=f"write `repeat {words[0]} as block {{`")
+    return None
+
+
+def _train(stop: Stop) -> Diagnostic | None:
+    """`train {`, or `train gpt {`: what is trained, and where."""
+    words = [word for _, word in stop.before()]
+    if stop.word == "{" and "train" in words[:2]:
+        return stop.error("`train` needs a model and a wafer", help="write it as in `train gpt on tray {`")
     return None
 
 
@@ -212,6 +224,7 @@ _MISTAKES: Final[tuple[Callable[[Stop], Diagnostic | None], ...]] = (
     _foreign_character,
     _mesh,
     _repeat,
+    _train,
     _unit_or_comma,
     _keyword_as_name,
     _unfinished_line,
