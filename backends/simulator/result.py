@@ -42,6 +42,19 @@ class Result:
         return max(self.bound_seconds.values())
 
 
+@dataclass(frozen=True, slots=True)
+class HbmTraffic:
+    """Bytes from and to the HBM of a die in a step, and the `least` that the calls of its program need."""
+
+    bytes: int
+    least: int
+
+    @property
+    def ratio(self) -> float:
+        """The bytes over the least; 0 where none are needed."""
+        return self.bytes / self.least if self.least else 0.0
+
+
 def result(a: Account, model_flops: int, live_links: int) -> Result:
     """The figures of an account. `model_flops` are those of a step of the model; `live_links` counts each direction."""
     wafer, used = a.costs.wafer, len(a.dies)

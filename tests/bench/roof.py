@@ -1,9 +1,10 @@
 """How near to the roof programs come: `python -m tests.bench.roof [WORD ...] [--only NAME] [--all] [--try STRATEGY]`.
 
 A row for each model, wafer and strategy of `roof_cases`: the simulated step, its share of the peak (MFU), the bound of
-these instructions by the fullest resource and the step over it (`x`), how long dies are busy, and what is in the way:
-the largest entries of the account of time, the op whose instructions HBM makes longest, and the op whose messages are
-waited for most, as shares of the time of all dies.
+these instructions by the fullest resource and the step over it (`x`), how long dies are busy, the bytes from and to HBM
+of the die with most over the least that its calls need (`HBM x`), and what is in the way: the largest entries of the
+account of time, the op whose instructions HBM makes longest, and the op whose messages are waited for most, as shares
+of the time of all dies.
 
 A row takes 30 to 150 s of a core, more on 128 and 144 dies, and needs up to 2 GB. Words select cases: all of them must
 be in its name. Under each name stands the strategy that was the fastest; `--all` measures the others that competed,
@@ -32,10 +33,10 @@ from tests.bench.searched import show_searched
 from wscc.backends.simulator.account import account
 from wscc.backends.simulator.compose import Composer, Wait
 from wscc.backends.simulator.drafts import PORT, Draft
-from wscc.backends.simulator.result import Result, result
+from wscc.backends.simulator.result import HbmTraffic, Result, result
 from wscc.diagnostics import CompileError
 from wscc.driver.compile import load, program_of
-from wscc.driver.simulate import builder_of
+from wscc.driver.simulate import builder_of, hbm_traffic
 from wscc.frontend.overrides import Overrides
 from wscc.ir.streams.profile import Profile
 from wscc.machine.links import CUT_THROUGH
@@ -53,6 +54,7 @@ class Measured:
     figures: Result
     hbm: dict[str, float]
     messages: dict[str, float]
+    traffic: HbmTraffic
     seconds: float
 
 
@@ -61,7 +63,7 @@ def show_roof(
 ) -> None:  # fmt: skip
     print("programs beside their roof, simulated; + reaches the goal")
     head = f"{'strategy':<62}{'step s':>9}{'MFU %':>7} {'goal':>6}{'bound s':>9} {'by':<8}"
-    print(f"{head}{'x':>5}{'busy %':>8}  in the way")
+    print(f"{head}{'x':>5}{'busy %':>8}{'HBM x':>7}  in the way")
     for case in CASES:
         if not all(word in case.name for word in words):
             continue
@@ -89,7 +91,7 @@ def _figures(m: Measured, goal: float) -> str:
     by = max(r.bound_seconds, key=r.bound_seconds.__getitem__)
     reached = "+" if r.mfu >= goal else " "
     numbers = f"{r.step_seconds:>9.4g}{100 * r.mfu:>7.1f}{reached}{100 * goal:>6.0f}{r.bound:>9.4g} {by:<8}"
-    ratio = f"{r.step_seconds / r.bound:>5.2f}{100 * r.die_util['mean']:>8.1f}"
+    ratio = f"{r.step_seconds / r.bound:>5.2f}{100 * r.die_util['mean']:>8.1f}{m.traffic.ratio:>7.2f}"
     losses = ", ".join(f"{name} {share:.0%}" for name, share in _losses(r)[:3])
     ops = [_largest("HBM", m.hbm), _largest("messages", m.messages)]
     return f"{numbers}{ratio}  {losses}; {', '.join(filter(None, ops))} ({m.seconds:.0f} s)"
@@ -118,7 +120,7 @@ def measure(case: Case, strategy: str) -> Measured:
     figures = result(made, profile.model_flops, len(mesh_topology(builder.costs.wafer).links))
     whole = made.end * builder.costs.wafer.live_dies
     hbm, messages = (_shares(ticks, whole) for ticks in _waits(composer, profile))
-    return Measured(figures, hbm, messages, time.perf_counter() - started)
+    return Measured(figures, hbm, messages, hbm_traffic(builder, made), time.perf_counter() - started)
 
 
 def _shares(ticks: Counter[str], whole: int) -> dict[str, float]:

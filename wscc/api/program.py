@@ -145,7 +145,8 @@ class Program:
         model = link_model_of(link_model)
         simulated = simulate(self.artifact, model, tracing=trace)
         text, cut = simulated.trace.text() if simulated.trace else ("", "")
-        return Simulation(simulated.figures(), link_model, text, cut, alike_seconds(self.artifact, model))
+        alike = alike_seconds(self.artifact, model)
+        return Simulation(simulated.figures(), simulated.hbm_traffic(), link_model, text, cut, alike)
 
     def verify(self, *, semantics: bool = False) -> Verification:
         """The findings of a check without training: messages, waits, memory, routes. With `semantics`, also of a

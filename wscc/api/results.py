@@ -17,7 +17,7 @@ from wscc.ir.text.print import to_text
 
 if TYPE_CHECKING:  # what is run, simulated or verified brings these; a program that is compiled needs none
     from wscc.driver.expert_load import ExpertLoad
-    from wscc.driver.loaded import Finding, Result
+    from wscc.driver.loaded import Finding, HbmTraffic, Result
     from wscc.driver.run_data import DataUse
     from wscc.host.verdict import Check
 
@@ -135,11 +135,13 @@ def _named(arrays: Arrays) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Simulation:
-    """A simulated step. `figures` are all numbers, of which the properties are the ones most asked for; `trace` is the
-    text of a trace for Perfetto if it was asked for, and `trace_cut` says where it ends early, if it does.
-    `alike_seconds`: where dies are not alike, the seconds if all were as the wafer's `die`."""
+    """A simulated step. `figures` are all numbers, of which the properties are the ones most asked for; `hbm` has the
+    bytes of the die with most traffic to its HBM, and the least that its calls need. `trace` is the text of a trace for
+    Perfetto if it was asked for, and `trace_cut` says where it ends early, if it does. `alike_seconds`: where dies are
+    not alike, the seconds if all were as the wafer's `die`."""
 
     figures: Result
+    hbm: HbmTraffic
     link_model: str
     trace: str = field(default="", repr=False)
     trace_cut: str = ""

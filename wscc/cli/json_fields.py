@@ -179,6 +179,8 @@ _SIMULATE: Final = {
     "bound_seconds.compute": "the least time that the FLOPs of a die take, in any order",
     "bound_seconds.hbm": "the least time that its bytes from and to HBM take",
     "bound_seconds.links": "the least time that the bytes of a link take",
+    "hbm_bytes": "bytes from and to HBM of the die with most",
+    "least_hbm_bytes": "the least that the calls of that die need, whatever its SRAM keeps",
     "bubble_fraction": "share of die time spent waiting for other stages",
     "exposed_comm_fraction": "share of die time spent waiting for messages on their way",
     "step_seconds_if_alike": "seconds of a step if all dies were as `die` says; only where they are not",

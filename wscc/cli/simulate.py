@@ -8,10 +8,11 @@ from dataclasses import asdict, replace
 
 import click
 
+from wscc.analysis.memory.report import format_bytes
 from wscc.cli.common import ModelOptions, model_options
 from wscc.cli.output import json_option, say, show_json
 from wscc.cli.program import read_program
-from wscc.driver.loaded import Result
+from wscc.driver.loaded import HbmTraffic, Result
 from wscc.files import write_file
 from wscc.machine.links import LINK_MODELS
 
@@ -54,20 +55,21 @@ def simulate_command(
             say(f"the trace is cut {simulation.trace_cut}")
     starts = compiled.report.get("stagger") if options.choices.stagger else None
     if as_json:
-        settings = {"link_model": link_model} | ({"stagger": starts} if starts else {})
+        hbm = {"hbm_bytes": simulation.hbm.bytes, "least_hbm_bytes": simulation.hbm.least}
+        settings = hbm | {"link_model": link_model} | ({"stagger": starts} if starts else {})
         if alike is not None:
             settings["step_seconds_if_alike"] = alike
         show_json({k: v for k, v in asdict(figures).items()} | settings)
         return 0
     if starts:
         click.echo(f"{'staggered starts':<18}{starts['words']}")
-    for label, line in _lines(figures, alike):
+    for label, line in _lines(figures, simulation.hbm, alike):
         click.echo(f"{label:<18}{line}")
     click.echo(f"{'simulated in':<18}{seconds:.2f} s")
     return 0
 
 
-def _lines(r: Result, alike: float | None) -> Iterator[tuple[str, str]]:
+def _lines(r: Result, hbm: HbmTraffic, alike: float | None) -> Iterator[tuple[str, str]]:
     yield "step", f"{r.step_seconds:.6g} s on {r.dies_used} of {r.live_dies} live dies"
     yield "MFU", f"{r.mfu:.2%} of the peak of all live dies"
     yield "dies busy", f"{r.die_util['mean']:.1%} of the time on average, {r.die_util['min']:.1%} the least"
@@ -78,6 +80,10 @@ def _lines(r: Result, alike: float | None) -> Iterator[tuple[str, str]]:
     parts = ", ".join(f"{name} {seconds:.4g}" for name, seconds in r.bound_seconds.items())
     ratio = f", the step is {r.step_seconds / r.bound:.3f} of it" if r.bound else ""
     yield "bound", f"{r.bound:.6g} s by {bound} ({parts}){ratio}"
+    if hbm.bytes:
+        over = f", of which it is {hbm.ratio:.3f}" if hbm.least else ""
+        least = f"its calls need at least {format_bytes(hbm.least)}{over}"
+        yield "HBM traffic", f"{format_bytes(hbm.bytes)} on the die with most; {least}"
     if alike is not None:
         lost = max(0.0, 1 - alike / r.step_seconds)
         yield (

@@ -11,7 +11,8 @@ from wscc.backends.simulator.account import Account, account
 from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.compose import Composer
 from wscc.backends.simulator.costs import Costs
-from wscc.backends.simulator.result import Result, result
+from wscc.backends.simulator.least_traffic import least_hbm_bytes
+from wscc.backends.simulator.result import HbmTraffic, Result, result
 from wscc.backends.simulator.trace import Trace
 from wscc.diagnostics import Code, fail
 from wscc.ir.streams.profile import Profile
@@ -31,6 +32,17 @@ class Simulated:
     def figures(self) -> Result:
         """The numbers of the step that `wscc simulate` prints: times in seconds, energy in joules, shares of 1."""
         return result(self.account, self.profile.model_flops, self.builder.costs.wafer.live_links)
+
+    def hbm_traffic(self) -> HbmTraffic:
+        """That of the die that has most."""
+        return hbm_traffic(self.builder, self.account)
+
+
+def hbm_traffic(builder: Builder, made: Account) -> HbmTraffic:
+    """The HBM traffic of the die that has most, in bytes a step."""
+    amounts = [d.hbm_bytes for d in made.dies]
+    fullest = amounts.index(max(amounts))
+    return HbmTraffic(amounts[fullest], least_hbm_bytes(builder, fullest))
 
 
 def simulate(
