@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from wscc.analysis.memory.report import format_bytes
 from wscc.backends.simulator.account import Account
 from wscc.backends.simulator.costs import SECOND
 
@@ -53,6 +54,15 @@ class HbmTraffic:
     def ratio(self) -> float:
         """The bytes over the least; 0 where none are needed."""
         return self.bytes / self.least if self.least else 0.0
+
+    @property
+    def words(self) -> str:
+        """Both as text."""
+        if not self.bytes:
+            return "none"
+        over = f", of which it is {self.ratio:.3f}" if self.least else ""
+        least = f"its calls need at least {format_bytes(self.least)}{over}"
+        return f"{format_bytes(self.bytes)} on the die with most; {least}"
 
 
 def result(a: Account, model_flops: int, live_links: int) -> Result:

@@ -95,13 +95,8 @@ class Unrolled:
 
     def best(self, sram: int) -> int:
         """The largest sum of what windows need beyond the SRAM, of any division into windows."""
-        live = self.live()
-        return (
-            best_division(
-                self.reads, self.writes, lambda written, unread, end: written & live[end], sram // UNIT
-            )
-            * UNIT
-        )
+        live, room = self.live(), sram // UNIT
+        return UNIT * best_division(self.reads, self.writes, lambda w, unread, end: w & live[end], room)
 
 
 def best_division(
@@ -141,14 +136,14 @@ def test_no_division_of_the_unrolled_step_needs_less(name: str) -> None:
     for stage in sorted(set(b.stages)):
         die = b.stages.index(stage)
         best, least = Unrolled.of(b, die, kept).best(sram), least_hbm_bytes(b, die)
-        assert 0.6 * best < least <= best <= account.dies[die].hbm_bytes
+        assert 0.85 * best < least <= best <= account.dies[die].hbm_bytes
 
 
 # -- any step: arguments of a few bytes anywhere, in loops that move them, apart, onto one another, or around
 
 
 @st.composite
-def addresses(draw: st.DrawFn, counts: dict[str, int]) -> Address:
+def addresses(draw: st.DrawFn, counts: dict[str, int], lowest: int) -> Address:
     terms = []
     for variable in draw(st.lists(st.sampled_from(sorted(counts)), unique=True)) if counts else ():
         wraps = draw(st.sampled_from((0, 0, 2, 3)))
@@ -158,21 +153,21 @@ def addresses(draw: st.DrawFn, counts: dict[str, int]) -> Address:
     if len(counts) > 1 and draw(st.booleans()):
         both = Affine(0, tuple((v, 1) for v in sorted(counts)), draw(st.sampled_from((0, 3))))
         terms.append((both, 4))
-    return Address(draw(st.integers(24, 40)), tuple(terms))
+    return Address(draw(st.integers(lowest, lowest + 16)), tuple(terms))
 
 
 @st.composite
-def steps(draw: st.DrawFn, counts: dict[str, int], depth: int) -> ProgramStep:
+def steps(draw: st.DrawFn, counts: dict[str, int], depth: int, lowest: int) -> ProgramStep:
     body: list[ProgramCall | ProgramLoop] = []
     for _ in range(draw(st.integers(1, 3))):
         if depth and draw(st.booleans()):
             variable, count = f"v{len(counts)}", draw(st.integers(1, 5))
-            inner = draw(steps({**counts, variable: count}, depth - 1))
+            inner = draw(steps({**counts, variable: count}, depth - 1, lowest))
             body.append(ProgramLoop(variable, count, inner))
         else:
             name = draw(st.sampled_from(sorted(BODIES)))
             args = {n for n, *_ in BODIES[name]}
-            body.append(ProgramCall(name, tuple(draw(addresses(counts)) for _ in args)))
+            body.append(ProgramCall(name, tuple(draw(addresses(counts, lowest)) for _ in args)))
     return tuple(body)
 
 
@@ -205,31 +200,39 @@ class Drawn:
             for n in {m for m, *_ in body}
         }
 
-    def touched(self, procedure: str, binding: tuple[tuple[int, int], ...]) -> Touched:
-        base = min(address for _, address in binding)
-        at = {n: address - base for n, address in binding}
-        body = [(at[n] + a, at[n] + b, w) for n, a, b, w in BODIES[procedure] if n in at]
+    def touched(self, procedure: str, together: tuple[int, ...]) -> Touched:
+        body = [(a, b, w) for n, a, b, w in BODIES[procedure] if n in together]
         low, high = min(a for a, _, _ in body), max(b for _, b, _ in body)
         read, written = np.zeros(high, np.bool_), np.zeros(high, np.bool_)
         for a, b, w in body:
             access(read, written, a, b, w)
         reads, writes = not all(w for *_, w in body), any(w for *_, w in body)
-        return Touched(base + low, base + high, reads, int(read.sum()), writes, int(written.sum()))
+        return Touched(low, high, reads, int(read.sum()), writes, int(written.sum()))
+
+
+@st.composite
+def steps_and_sram(draw: st.DrawFn) -> tuple[ProgramStep, int]:
+    """Arguments all in HBM, or some of them in SRAM, or in both."""
+    sram = draw(st.integers(0, 6))
+    return draw(steps({}, 2, draw(st.sampled_from((24, sram - 2))))), sram
 
 
 @settings(max_examples=150)
-@given(steps({}, 2), st.integers(0, 6))
-def test_no_division_of_any_step_needs_less(step: ProgramStep, room: int) -> None:
+@given(steps_and_sram())
+def test_no_division_of_any_step_needs_less(drawn: tuple[ProgramStep, int]) -> None:
+    step, sram = drawn
     calls = list(dynamic_calls(step))
-    size = 8 + max(address for _, args in calls for address in args)
+    size = 8 + max(0, *(address for _, args in calls for address in args), sram)
     reads, writes = [], []
     for name, args in calls:
         read, written = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         for n, a, b, w in BODIES[name]:
             access(read, written, args[n] + a, args[n] + b, w)
+        read[:sram] = written[:sram] = False
         reads.append(read)
         writes.append(written)
-    assert least_bytes(step, Drawn(), room) <= best_division(reads, writes, lambda w, unread, e: unread, room)
+    best = best_division(reads, writes, lambda written, unread, end: unread, sram)
+    assert least_bytes(step, Drawn(), sram) <= best
 
 
 def test_rough_figures_of_large_arguments_need_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

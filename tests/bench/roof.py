@@ -33,14 +33,13 @@ from tests.bench.searched import show_searched
 from wscc.backends.simulator.account import account
 from wscc.backends.simulator.compose import Composer, Wait
 from wscc.backends.simulator.drafts import PORT, Draft
-from wscc.backends.simulator.result import HbmTraffic, Result, result
+from wscc.backends.simulator.result import HbmTraffic, Result
 from wscc.diagnostics import CompileError
 from wscc.driver.compile import load, program_of
-from wscc.driver.simulate import builder_of, hbm_traffic
+from wscc.driver.simulate import Simulated, builder_of
 from wscc.frontend.overrides import Overrides
 from wscc.ir.streams.profile import Profile
 from wscc.machine.links import CUT_THROUGH
-from wscc.machine.topology import mesh_topology
 
 ROOT: Final = Path(__file__).parents[2]
 _TRIED: Final = "tried"
@@ -117,10 +116,12 @@ def measure(case: Case, strategy: str) -> Measured:
     builder = builder_of(artifact, CUT_THROUGH)
     composer = Composer(builder, None).run()
     made = account(composer, profile)
-    figures = result(made, profile.model_flops, len(mesh_topology(builder.costs.wafer).links))
+    simulated = Simulated(builder, profile, made, None)
     whole = made.end * builder.costs.wafer.live_dies
     hbm, messages = (_shares(ticks, whole) for ticks in _waits(composer, profile))
-    return Measured(figures, hbm, messages, hbm_traffic(builder, made), time.perf_counter() - started)
+    return Measured(
+        simulated.figures(), hbm, messages, simulated.hbm_traffic(), time.perf_counter() - started
+    )
 
 
 def _shares(ticks: Counter[str], whole: int) -> dict[str, float]:

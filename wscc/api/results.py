@@ -205,6 +205,7 @@ class Simulation:
             ),
             ("MFU", f"{r.mfu:.2%}"),
             ("bound", f"{r.bound:.6g} s by {self.bound_by}"),
+            ("HBM traffic", self.hbm.words),
             ("time goes to", ", ".join(f"{name} {share:.1%}" for name, share in most if share)),
             ("busy", f"dies {r.die_util['mean']:.1%}, links {r.link_util['mean']:.2%} on average"),
             ("energy", f"{r.energy_joules:.4g} J"),

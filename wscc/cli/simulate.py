@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 
 import click
 
-from wscc.analysis.memory.report import format_bytes
 from wscc.cli.common import ModelOptions, model_options
 from wscc.cli.output import json_option, say, show_json
 from wscc.cli.program import read_program
@@ -81,9 +80,7 @@ def _lines(r: Result, hbm: HbmTraffic, alike: float | None) -> Iterator[tuple[st
     ratio = f", the step is {r.step_seconds / r.bound:.3f} of it" if r.bound else ""
     yield "bound", f"{r.bound:.6g} s by {bound} ({parts}){ratio}"
     if hbm.bytes:
-        over = f", of which it is {hbm.ratio:.3f}" if hbm.least else ""
-        least = f"its calls need at least {format_bytes(hbm.least)}{over}"
-        yield "HBM traffic", f"{format_bytes(hbm.bytes)} on the die with most; {least}"
+        yield "HBM traffic", hbm.words
     if alike is not None:
         lost = max(0.0, 1 - alike / r.step_seconds)
         yield (

@@ -34,15 +34,10 @@ class Simulated:
         return result(self.account, self.profile.model_flops, self.builder.costs.wafer.live_links)
 
     def hbm_traffic(self) -> HbmTraffic:
-        """That of the die that has most."""
-        return hbm_traffic(self.builder, self.account)
-
-
-def hbm_traffic(builder: Builder, made: Account) -> HbmTraffic:
-    """The HBM traffic of the die that has most, in bytes a step."""
-    amounts = [d.hbm_bytes for d in made.dies]
-    fullest = amounts.index(max(amounts))
-    return HbmTraffic(amounts[fullest], least_hbm_bytes(builder, fullest))
+        """Bytes a step of the die that has most."""
+        amounts = [d.hbm_bytes for d in self.account.dies]
+        fullest = amounts.index(max(amounts))
+        return HbmTraffic(amounts[fullest], least_hbm_bytes(self.builder, fullest))
 
 
 def simulate(

@@ -11,8 +11,8 @@ for any order and any places of what they do inside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from wscc.backends.simulator.calls import Builder
 from wscc.backends.simulator.least_traffic.arguments import Arguments, OfDie, Touched
@@ -20,8 +20,8 @@ from wscc.backends.simulator.least_traffic.pieces import Counts, Piece
 from wscc.backends.simulator.least_traffic.windows import Window
 from wscc.ir.streams.program import ProgramCall, ProgramLoop, ProgramStep
 
-# Windows of more statements than this are only looked at where they are all of a body.
-_LONGEST = 24
+# Windows of more statements are looked at only where they begin a body.
+_LONGEST: Final = 24
 
 
 def least_hbm_bytes(builder: Builder, die: int) -> int:
@@ -32,7 +32,7 @@ def least_hbm_bytes(builder: Builder, die: int) -> int:
 
 def least_bytes(step: ProgramStep, arguments: Arguments, sram: int) -> int:
     """The same for a step of procedures with these arguments; addresses from `sram` on are in HBM."""
-    return _Least(arguments, sram).body(step, {})
+    return _Least(arguments, sram).body(step, {})[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,67 +40,48 @@ class _Least:
     arguments: Arguments
     sram: int
 
-    def body(self, step: ProgramStep, counts: Counts) -> int:
-        """The bound of a body: the largest sum of bounds of windows that follow one another."""
-        windows = [self.window(s, counts) for s in step]
-        alone = [self._alone(s, w, counts) for s, w in zip(step, windows, strict=True)]
-        best = [0] * (len(step) + 1)
+    def body(self, step: ProgramStep, counts: Counts) -> tuple[Window, int]:
+        """All of a body as one window, and its bound: the largest sum of bounds of windows that follow one another."""
+        statements = [self._statement(s, counts) for s in step]
+        windows, alone = [w for w, _ in statements], [bound for _, bound in statements]
+        whole, best = Window(), [0] * (len(step) + 1)
         for first in range(len(step)):
             best[first + 1] = max(best[first + 1], best[first] + alone[first])
-            for end, bytes_ in self._growing(windows, first, counts):
-                best[end] = max(best[end], best[first] + bytes_)
-        return best[-1]
+            grown = Window() if first else whole
+            for end in range(first, min(len(step), first + _LONGEST) if first else len(step)):
+                grown.append(windows[end], counts)
+                if end > first:
+                    best[end + 1] = max(best[end + 1], best[first] + grown.bound(self.sram))
+        return whole, best[-1]
 
-    def _growing(self, windows: list[Window], first: int, counts: Counts) -> Iterator[tuple[int, int]]:
-        """(end, bound) of the windows of more than one statement that begin with a certain one."""
-        whole = first == 0
-        last = len(windows) if whole else min(len(windows), first + _LONGEST)
-        grown = Window()
-        for end in range(first, last):
-            grown.append(windows[end], counts)
-            if end > first:
-                yield end + 1, grown.bound(self.sram)
-
-    def _alone(self, stmt: ProgramCall | ProgramLoop, window: Window, counts: Counts) -> int:
-        """The bound of a statement: of a loop by turns, or by windows of several turns each."""
+    def _statement(self, stmt: ProgramCall | ProgramLoop, counts: Counts) -> tuple[Window, int]:
+        """A statement as one window, and its bound: of a loop by turns, by windows of several turns, or by all."""
         if isinstance(stmt, ProgramCall):
-            return window.bound(self.sram)
+            window = self._call(stmt, counts)
+            return window, window.bound(self.sram)
         if not stmt.count:
-            return 0
+            return Window(), 0
         inner = {**counts, stmt.variable: stmt.count}
-        bounds = [stmt.count * self.body(stmt.body, inner), window.bound(self.sram)]
-        turn, turns = self._turn(stmt, inner), 2
+        turn, bound = self.body(stmt.body, inner)
+        window = turn.repeated(stmt.variable, stmt.count, inner, whole=True)
+        bounds, turns = [stmt.count * bound, window.bound(self.sram)], 2
         while turns < stmt.count:
             several = turn.repeated(stmt.variable, turns, inner, whole=False)
             bounds.append(stmt.count // turns * several.bound(self.sram))
             turns *= 2
-        return max(bounds)
-
-    def window(self, stmt: ProgramCall | ProgramLoop, counts: Counts) -> Window:
-        """All of a statement as one window."""
-        if isinstance(stmt, ProgramCall):
-            return self._call(stmt, counts)
-        if not stmt.count:
-            return Window()
-        inner = {**counts, stmt.variable: stmt.count}
-        return self._turn(stmt, inner).repeated(stmt.variable, stmt.count, inner, whole=True)
-
-    def _turn(self, loop: ProgramLoop, counts: Counts) -> Window:
-        turn = Window()
-        for stmt in loop.body:
-            turn.append(self.window(stmt, counts), counts)
-        return turn
+        return window, max(bounds)
 
     def _call(self, call: ProgramCall, counts: Counts) -> Window:
         window = Window()
         for bound in self._bound(call, counts):
-            (_, reach), *others = bound
-            if all(p.moves_as(reach) for _, p in others):
-                binding = tuple((n, Piece.of(call.args[n], 0, 0).low) for n, _ in bound)
-                t = self.arguments.touched(call.procedure, binding)
-                window.add(replace(reach, low=t.low, high=t.high), t, counts)
+            (first, reach), *others = bound
+            address = call.args[first]
+            if all(call.args[n] == address for n, _ in others):
+                t = self.arguments.touched(call.procedure, tuple(n for n, _ in bound))
+                low, high = (Piece.of(address, end, end).low for end in (t.low, t.high))
+                window.add(replace(reach, low=low, high=high), t, counts)
                 continue
-            # Which of their bytes are the same differs from turn to turn.
+            # Which of their bytes are the same may differ from turn to turn.
             for _, p in bound:
                 window.add(p, Touched(p.low, p.high, reads=True, read=0, writes=True, written=0), counts)
         return window
@@ -109,9 +90,9 @@ class _Least:
         """Arguments in HBM and where they are, those together that may be bound to the same bytes."""
         groups: list[list[tuple[int, Piece]]] = []
         for number, (low, high) in sorted(self.arguments.reaches(call.procedure).items()):
-            reach = Piece.of(call.args[number], low, high)
-            if reach.lowest(counts) < self.sram:
+            if call.args[number].span(counts)[0] + low < self.sram:
                 continue
+            reach = Piece.of(call.args[number], low, high)
             near = [g for g in groups if not all(p.apart(reach, counts) for _, p in g)]
             groups = [g for g in groups if g not in near]
             groups.append([pair for g in near for pair in g] + [(number, reach)])

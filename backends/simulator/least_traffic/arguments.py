@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -33,18 +33,14 @@ class Touched:
     written: int
 
 
-# Numbers of arguments and their addresses.
-Binding: TypeAlias = tuple[tuple[int, int], ...]
-
-
 class Arguments(Protocol):
     """What procedures do with their arguments."""
 
     def reaches(self, procedure: str) -> Mapping[int, tuple[int, int]]:
         """By the number of an argument that is touched, the first and last (exclusive) byte, from its address."""
 
-    def touched(self, procedure: str, binding: Binding) -> Touched:
-        """What is done with arguments that are bound to these addresses, which may share bytes."""
+    def touched(self, procedure: str, together: tuple[int, ...]) -> Touched:
+        """What is done with arguments of these numbers that are bound to one address, from that address on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +58,6 @@ class _Access:
     def high(self) -> int:
         return self.low + self.run + sum((n - 1) * stride for n, stride in self.outer)
 
-    def moved(self, bytes_: int) -> _Access:
-        return replace(self, low=self.low + bytes_)
-
 
 @dataclass(slots=True)
 class OfDie:
@@ -73,24 +66,18 @@ class OfDie:
     builder: Builder
     die: int
     _accesses: dict[str, list[tuple[int, _Access]]] = field(default_factory=dict)
-    _touched: dict[tuple[str, Binding], Touched] = field(default_factory=dict)
+    _touched: dict[tuple[str, tuple[int, ...]], Touched] = field(default_factory=dict)
 
     def reaches(self, procedure: str) -> Mapping[int, tuple[int, int]]:
-        found: dict[int, tuple[int, int]] = {}
-        for arg, a in self._all(procedure):
-            low, high = found.get(arg, (a.low, a.high))
-            found[arg] = min(low, a.low), max(high, a.high)
-        return found
+        reaches = self.builder.reaches(self.builder.stages[self.die], procedure)
+        return {arg: reaches[arg] for arg in {arg for arg, _ in self._all(procedure)}}
 
-    def touched(self, procedure: str, binding: Binding) -> Touched:
-        base = binding[0][1]
-        key = procedure, tuple((n, address - base) for n, address in binding)
+    def touched(self, procedure: str, together: tuple[int, ...]) -> Touched:
+        key = procedure, together
         if key not in self._touched:
-            shifts = dict(key[1])
-            accesses = [a.moved(shifts[n]) for n, a in self._all(procedure) if n in shifts]
+            accesses = (a for n, a in self._all(procedure) if n in together)
             self._touched[key] = _count(list(dict.fromkeys(accesses)))
-        t = self._touched[key]
-        return replace(t, low=base + t.low, high=base + t.high)
+        return self._touched[key]
 
     def _all(self, procedure: str) -> list[tuple[int, _Access]]:
         """All accesses in their order, equal ones once."""

@@ -38,10 +38,6 @@ class Piece:
         terms = tuple(sorted((v, c) for v, c in linear.items() if c))
         return Piece(base + low, base + high, 0, terms, tuple(wrapped))
 
-    def lowest(self, counts: Counts) -> int:
-        """The first byte over all turns."""
-        return self._span(counts)[0]
-
     def apart(self, other: Piece, counts: Counts) -> bool:
         """Whether they share no byte, whatever the variables are."""
         if self.moves_as(other):
