@@ -48,10 +48,11 @@ wheel-test: $(READY)  ## build the wheel, install it in a fresh environment, tra
 fuzz: $(READY)  ## random programs against one device; SECONDS=600 sets how long, SEED where from
 	$(BIN)/python -m tests.fuzz $${SECONDS:-600} $${SEED}
 
-fuzz-all: $(READY)  ## every composition of the axes by kind of model, every dp, tp, tatp in f64 and f32 (an hour)
+fuzz-all: $(READY)  ## every composition of the axes by kind of model, every dp, tp, tatp in f64 and f32, every preset (an hour)
 	$(BIN)/python -m tests.fuzz.compositions
 	for kind in experts images encoder graphs; do $(BIN)/python -m tests.fuzz.kind_compositions $$kind || exit 1; done
 	$(BIN)/python -m tests.fuzz.strategies
+	$(BIN)/python -m tests.machine.every_preset
 
 fuzz-verify: $(READY)  ## a thousand corruptions of compiled programs and what catches each (COUNT, SEED)
 	$(BIN)/python -m tests.fuzz.artifacts $${COUNT:-1000} $${SEED:-0}

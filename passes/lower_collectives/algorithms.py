@@ -22,6 +22,7 @@ from wscc.ir.per_die import NOBODY
 from wscc.machine.corner import topology_of
 from wscc.machine.topology import Topology
 from wscc.passes.lower_collectives.relays import Relays
+from wscc.passes.lower_collectives.trees import TreePlan, Trees
 from wscc.routing.live_paths import live_path
 
 # In larger groups nobody sends to all others: messages, and the time to price them, grow with the square of the dies.
@@ -29,7 +30,7 @@ _MOST_DIRECT: Final = 64
 # Estimates so near to each other count as equal: where one has fewer rounds, of reshards in flight with others; where
 # one is alone; where one has fewer pieces.
 _NEARLY: Final = 1.1
-_ALONE: Final = 1.001
+_ALONE: Final = 1 + 1e-9
 _EQUAL: Final = 1.02
 # How many times as fast relays have to be where another plan has fewer rounds, in groups that are not small, and
 # where a third of the time is latency, which other reshards in flight hide: by so much they are slower among other
@@ -76,10 +77,11 @@ class Algorithm:
 @dataclass(frozen=True, slots=True)
 class Reduction:
     """The algorithms of an all_reduce: a reduce_scatter, then an all_gather; without a `scatter`, the gather brings the
-    whole parts of all dies to each, which adds them."""
+    whole parts of all dies to each, which adds them. With `trees`, it goes along those instead."""
 
     scatter: Algorithm | None
     gather: Algorithm
+    trees: TreePlan | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class Algorithms:
     relay: bool = True
     _by_axis: dict[str, tuple[Algorithm, ...]] = field(default_factory=dict, repr=False, compare=False)
     _relays: dict[str, Relays] = field(default_factory=dict, repr=False, compare=False)
+    _trees: dict[str, Trees | None] = field(default_factory=dict, repr=False, compare=False)
 
     def together(self, count: int) -> Algorithms:
         """The same where `count` such reshards may be in flight together."""
@@ -140,12 +143,38 @@ class Algorithms:
         in_one = self._seconds(parts, whole) + self._in_memory((5 * dies - 3) * whole)
         in_two = self._seconds(scatter, shard) + self._seconds(gather, shard)
         in_two += self._in_memory(7 * (dies - 1) * shard)
+        trees = partial(self._along_trees, axis, elements, whole, in_two)
         # Either way relays have to be worth their rounds.
         in_one *= _AWAIT if parts.timed is not None else 1
         in_two *= _AWAIT if scatter.timed is not None or gather.timed is not None else 1
         if dies * whole > self.fast_bytes or in_two < in_one:
-            return Reduction(scatter, gather)
+            return Reduction(scatter, gather, trees())
         return Reduction(None, parts)
+
+    def _along_trees(self, axis: str, elements: int, whole: int, other: float) -> TreePlan | None:
+        """The trees of an all_reduce of so many bytes that takes `other` seconds without them; None if that is hardly
+        more. Where arrays are in HBM there are none: its port is busier than links are."""
+        if self.allgather != "auto" or not self.relay or not self._in_sram:
+            return None
+        trees, together = self._trees_of(axis), whole * self.in_flight
+        most = other / (_EQUAL if self.in_flight == 1 else _AWAIT)
+        if trees is None or trees.least(together) > most:
+            return None
+        best = min(trees.plans(together, elements, self.in_flight), key=lambda t: t.seconds, default=None)
+        return best if best is not None and best.seconds <= most else None
+
+    def _trees_of(self, axis: str) -> Trees | None:
+        """The packed trees of the groups of an axis; None where they are not joined by links of their own."""
+        if axis not in self._trees:
+            relays = self._relays_of(axis)
+            self._trees[axis] = Trees(relays.common, relays.model) if relays.common else None
+        return self._trees[axis]
+
+    def _relays_of(self, axis: str) -> Relays:
+        if axis not in self._relays:
+            groups, topology = self._groups(axis)
+            self._relays[axis] = Relays(topology, groups, self._rates.link)
+        return self._relays[axis]
 
     @cached_property
     def _rates(self) -> Rates[float]:
@@ -205,10 +234,7 @@ class Algorithms:
         can take at most `most` seconds."""
         if not (self.relay and shape):
             return
-        if axis not in self._relays:
-            groups, topology = self._groups(axis)
-            self._relays[axis] = Relays(topology, groups, self._rates.link)
-        relays, together = self._relays[axis], shard * self.in_flight
+        relays, together = self._relays_of(axis), shard * self.in_flight
         if relays.least(together) <= most:
             for found in relays.plans(together, shape, backwards=backwards, gain=_EQUAL):
                 rounds = ((1.0, 1.0),) * len(found.plan.rounds)

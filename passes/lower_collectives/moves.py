@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from wscc.analysis.gather_plan import GatherPlan, Move
+from wscc.collectives.timing import LinkModel
 from wscc.ir.per_die import NOBODY
+
+K = TypeVar("K")
 
 # A message: sender and receiver by position, and the number of the piece that it carries.
 Hop = tuple[int, int, int]
@@ -33,16 +37,38 @@ def relayed(size: int, pieces: int, hops: Sequence[Hop], *, backwards: bool) -> 
     passed_on = {(source, piece) for source, _, piece in hops}
     rounds = []
     for group in in_rounds(hops):
-        moves: dict[bool, list[_Filling]] = {}
-        for source, to, piece in group:
-            of_kind = moves.setdefault((to, piece) in passed_on, [])
-            move = next((m for m in of_kind if m.has_room(source, to)), None)
-            if move is None:
-                of_kind.append(move := _Filling(size))
-            move.add(source, to, piece)
-        kinds = sorted(moves, reverse=not backwards)
-        rounds.append(tuple(m.move() for kind in kinds for m in moves[kind]))
+        moves = moves_of(size, group, lambda hop: hop[1:] in passed_on)
+        rounds.append(tuple(m for kind in sorted(moves, reverse=not backwards) for m in moves[kind]))
     return GatherPlan(size, tuple(rounds), (), (), pieces)
+
+
+def moves_of(size: int, hops: Iterable[Hop], kind_of: Callable[[Hop], K]) -> dict[K, list[Move]]:
+    """Messages that start together, as moves by their kind: each position sends and gets at most one in a move."""
+    moves: dict[K, list[_Filling]] = {}
+    for hop in hops:
+        source, to, piece = hop
+        of_kind = moves.setdefault(kind_of(hop), [])
+        move = next((m for m in of_kind if m.has_room(source, to)), None)
+        if move is None:
+            of_kind.append(move := _Filling(size))
+        move.add(source, to, piece)
+    return {kind: [m.move() for m in of_kind] for kind, of_kind in moves.items()}
+
+
+def in_order(moves: Iterable[Move], size: int, model: LinkModel) -> float:
+    """Byte times of moves of pieces of so many bytes, where each position sends in their order: it waits for what it
+    passes on, though it could send something else."""
+    waited: dict[int, float] = {}
+    free: dict[tuple[int, int], float] = {}
+    arrived: dict[tuple[int, int], float] = {}
+    for move in moves:
+        for p, (q, piece) in enumerate(zip(move.to, move.shard, strict=True)):
+            if q != NOBODY:
+                waited[p] = max(waited.get(p, 0.0), arrived.get((p, piece), 0.0))
+                start = max(waited[p], free.get((p, q), 0.0))
+                free[p, q] = start + model.hold(size)
+                arrived[q, piece] = max(arrived.get((q, piece), 0.0), start + model.span(size))
+    return max(arrived.values())
 
 
 @dataclass

@@ -16,9 +16,8 @@ from wscc.analysis.cost import LinkRates
 from wscc.analysis.gather_plan import GatherPlan
 from wscc.collectives.matching import Matching
 from wscc.collectives.timing import LinkModel
-from wscc.ir.per_die import NOBODY
 from wscc.machine.topology import Topology
-from wscc.passes.lower_collectives.moves import relayed
+from wscc.passes.lower_collectives.moves import in_order, relayed
 
 # Pieces of a shard: what is relayed begins sooner, and two links share an odd number of shards.
 _PIECES: Final = (1, 2, 4, 8)
@@ -79,14 +78,15 @@ class Relays:
         return max(common.distance(a, b) for a in common.live for b in common.live)
 
     @cached_property
-    def _model(self) -> LinkModel:
+    def model(self) -> LinkModel:
+        """The times of a link where a die passes on what it has whole."""
         times = self.rates.times()
         model = LinkModel(times.bandwidth, times.latency, times.flit, times.store_and_forward)
         return model.without_early_relays()
 
     def _least_of(self, size: int) -> float:
         """Seconds that pieces of so many bytes take at least, each of which is relayed when it is there."""
-        return self._model.seconds(self._farthest * self._model.span(size))
+        return self.model.seconds(self._farthest * self.model.span(size))
 
     def plans(
         self, shard: int, shape: tuple[int, ...], *, backwards: bool, gain: float = 0.0
@@ -107,7 +107,7 @@ class Relays:
                 yield self._known[key]
 
     def _found(self, common: Topology, shard: int, pieces: int, backwards: bool) -> Relayed:
-        model = self._model
+        model = self.model
         homes = [p for p in common.live for _ in range(pieces)]
         sizes = [max(1, shard // pieces)] * len(homes)
 
@@ -127,17 +127,6 @@ class Relays:
 
 
 def _in_order(plan: GatherPlan, size: int, model: LinkModel, *, backwards: bool) -> float:
-    """Byte times of a plan whose pieces have so many bytes, where each position sends in the order of the plan: it
-    waits for what it passes on, though it could send something else."""
-    waited = [0.0] * plan.size
-    free: dict[tuple[int, int], float] = {}
-    arrived: dict[tuple[int, int], float] = {}
+    """Byte times of a plan whose pieces have so many bytes, as `in_order`."""
     rounds = [[m.backwards() for m in r] for r in reversed(plan.rounds)] if backwards else plan.rounds
-    for move in (m for moves in rounds for m in moves):
-        for p, (q, piece) in enumerate(zip(move.to, move.shard, strict=True)):
-            if q != NOBODY:
-                waited[p] = max(waited[p], arrived.get((p, piece), 0.0))
-                start = max(waited[p], free.get((p, q), 0.0))
-                free[p, q] = start + model.hold(size)
-                arrived[q, piece] = max(arrived.get((q, piece), 0.0), start + model.span(size))
-    return max(arrived.values())
+    return in_order((m for moves in rounds for m in moves), size, model)

@@ -2,7 +2,7 @@
 once.
 
 Orders of summation are fixed and the same for every replica: a reduced value is computed once, by its owner, and then
-copied; or, when small, from the same parts in the same order by everyone.
+copied; or, when small, from the same parts in the same order by everyone. Along trees, the root of a piece owns it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from wscc.ir.per_die import NOBODY, Ints, flipped, times
 from wscc.ir.views import View, flat, sliced
 from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms, Reduction
 from wscc.passes.lower_collectives.builder import FabricBuilder, part_of
+from wscc.passes.lower_collectives.trees import TreePlan
 
 # The opcode that combines two parts, by kind of reduction.
 COMBINE: Final = {"sum": "add", "max": "maximum"}
@@ -42,6 +43,10 @@ class AxisGroups:
     def by(self, algorithm: Algorithm) -> AxisGroups:
         """The same groups with the gather plan of another algorithm."""
         return axis_groups(self.build, self.axis, algorithm)
+
+    def between_neighbours(self) -> AxisGroups:
+        """The same groups for messages that all cross one link."""
+        return replace(self, one_hop=True)
 
     @property
     def mesh(self) -> LogicalMesh:
@@ -271,6 +276,43 @@ def scatter_and_gather(
         a.build.kernel("copy", [out], [result])
 
 
+def along_trees(a: AxisGroups, trees: TreePlan, x: View, out: View, group: str, combine: str = "add") -> None:
+    """Append an all_reduce of `x` into `out`, of equal shapes: each piece is added up on the way to the root of its
+    tree, which alone has the sum, and is copied on the way back."""
+    whole = flat(a.build.contiguous(x, f"{group}.flat"))
+    is_apart = out.is_contiguous and out.buffer != whole.buffer
+    result = out if is_apart else a.build.buffer(f"{group}.out", out.shape, out.dtype)
+    rows = trees.pieces, out.elements // trees.pieces
+    parts, sums = (View(v.buffer, v.offset, rows, (rows[1], 1), x.dtype) for v in (whole, result))
+    arrived: list[tuple[Move, View]] = []
+    of_piece: dict[int, list[int]] = {}  # which of them have it
+    told: set[int] = set()
+    for number, t in enumerate(t for moves in trees.rounds for t in moves):
+        own = sliced(parts, 0, a.by_position(t.move.shard), 1)
+        source = own if t.up else sliced(sums, 0, a.by_position(t.move.shard), 1)
+        fresh = tuple(NOBODY if i in told else i for i in t.move.sent)
+        if t.up and number:
+            source = a.build.buffer(f"{group}.acc{number}", source.shape, source.dtype)
+        if t.joins and any(i != NOBODY for i in fresh):
+            told.update(() if t.up else fresh)
+            pending = sorted({n for i in fresh for n in of_piece.get(i, ())})
+            _sum_into(a, source, own, fresh, [arrived[n] for n in pending], combine)
+        elif t.up and number:
+            # A message of what is there from the start would go before those that it follows.
+            sends = mask(a.mesh, a.axis, [i != NOBODY for i in fresh])
+            a.build.kernel("copy", [source], [own], where=sends)
+        if not t.up:
+            a.send(t.move, source, sliced(sums, 0, a.by_position(arriving(t.move)[0]), 1), group)
+            continue
+        slot = a.build.buffer(f"{group}.in{number}", source.shape, source.dtype, slot=True)
+        a.send(t.move, source, slot, group)
+        for i in t.move.sent:
+            of_piece.setdefault(i, []).append(len(arrived))
+        arrived.append((t.move, slot))
+    if result is not out:
+        a.build.kernel("copy", [out], [result])
+
+
 def all_to_all(a: AxisGroups, x: View, out: View, dim: int, to: int, group: str) -> None:
     """Append an all_to_all: each die sends every other its block of dimension `to`; blocks arrive in order along
     `dim`."""
@@ -326,7 +368,9 @@ def lower_reshard(
 
 def _all_reduce(a: AxisGroups, reduction: Reduction, x: View, out: View, group: str, combine: str) -> None:
     gather = a.by(reduction.gather)
-    if reduction.scatter is None:
+    if reduction.trees is not None:
+        along_trees(a.between_neighbours(), reduction.trees, x, out, group, combine)
+    elif reduction.scatter is None:
         sum_of_parts(gather, x, out, group, combine)
     else:
         scatter_and_gather(a.by(reduction.scatter), gather, x, out, group, combine)

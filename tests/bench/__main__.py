@@ -19,10 +19,13 @@ from tests.bench.scaling import show_scaling
 from tests.bench.searching import show_searches
 from tests.bench.staggering import show_staggering
 from tests.bench.steps import Contender, Times, race
+from tests.bench.systems import show_systems
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ("gpt-tiny", "gpt2-small")
 STRATEGIES = ("dp=4,tp=4", "dp=4,tatp=4", "dp=4,tp=2,tatp=2")
+# Tables that are long to make: of all sizes, or with `--quick` of fewer.
+ONLY_SO = {"damage": show_damage, "reshards": show_reshards, "systems": show_systems}
 
 
 def main() -> None:
@@ -42,8 +45,9 @@ def main() -> None:
             "search",
             "roof",
             "reshards",
+            "systems",
         ),
-        help="one of the tables; `damage`, `stagger`, `roof` and `reshards` only so",
+        help="one of the tables; `damage`, `stagger`, `roof`, `reshards` and `systems` only so",
     )
     parser.add_argument(
         "--against",
@@ -63,14 +67,12 @@ def main() -> None:
         show_routes(1 if given.quick else 5)
     if given.only in (None, "collectives"):
         show_collectives()
-    if given.only == "damage":
-        show_damage(given.quick)
+    if given.only in ONLY_SO:
+        ONLY_SO[given.only](given.quick)
     if given.only == "stagger":
         show_staggering(given.quick)
     if given.only == "roof":
         show_roof(["llama2-7b"] if given.quick else [])
-    if given.only == "reshards":
-        show_reshards(given.quick)
     if given.only in (None, "search"):
         show_searches(given.quick)
     if given.only in (None, "interpreter"):

@@ -22,7 +22,7 @@ SIZES = tuple(1 << k for k in range(10, 35, 2))
 def show_reshards(quick: bool) -> None:
     for kind in KINDS:
         print(
-            f"{kind}: compile's ring, compile's choice (its rounds, `in` relays, x pieces), over `wscc collective`"
+            f"{kind}: compile's ring, its choice (rounds, `in` relays or `of` trees, x pieces), over `wscc collective`"
         )
         for rows, cols in SHAPES:
             for size in SIZES[2::4] if quick else SIZES:
@@ -52,5 +52,7 @@ def _chosen(module: Module, kind: str, size: int) -> str:
         used = [algorithms.scatter("dp", 2 * elements, (elements,))]
     else:
         reduction = algorithms.reduction("dp", dies * elements, 2)
+        if reduction.trees is not None:
+            return f"{len(reduction.trees.rounds)} of trees x {reduction.trees.pieces}"
         used = [a for a in (reduction.scatter, reduction.gather) if a]
     return " + ".join(f"{len(a.rounds)}{' in' * (a.timed is not None)} x {a.plan.pieces}" for a in used)

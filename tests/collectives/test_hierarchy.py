@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.bench.systems import links_of
+from tests.oracles.replayed_plan import seconds_of_all_reduce
 from wscc.backends.collective.run import execute
 from wscc.collectives.check import violations
 from wscc.collectives.choose import collective, make_request
 from wscc.collectives.plan import Op
+from wscc.collectives.plan_file import plan_lines
 from wscc.collectives.timing import LinkModel
 from wscc.machine.topology import mesh_topology
 from wscc.machine.wafer import Joint, Link, Wafer
@@ -39,6 +42,8 @@ def test_an_all_reduce_is_near_the_bound_of_its_cuts(wafer: Wafer, cut: float) -
     assert violations(request, outcome.timed) == []
     assert model.seconds(outcome.bound.time) == pytest.approx(size * cut / TB, rel=1e-3)
     assert 1 <= outcome.ratio <= 1.1
+    replayed = seconds_of_all_reduce(plan_lines(request, outcome.timed), links_of(wafer), size)
+    assert replayed == pytest.approx(outcome.timed.seconds)
     ring = collective(request, model, "ring")
     assert violations(request, ring.timed) == []
     assert ring.timed.end > 1.3 * outcome.timed.end

@@ -1,5 +1,5 @@
-"""Gathers and reductions along relays: every element arrives, over links between neighbours, and no later than round a
-ring."""
+"""Gathers and reductions along relays and trees: every element arrives, over links between neighbours, and no later
+than round a ring."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms
 from wscc.passes.lower_collectives.algorithms import Reduction as Steps
 from wscc.passes.lower_collectives.relays import Relays
+from wscc.passes.lower_collectives.trees import Trees
 
 # Two groups each, by position: squares, paths, and stars with one die in the middle, on 3 x 6 dies; five in a T, alone.
 WAFER = Wafer("w", 3, 6)
@@ -35,8 +36,9 @@ SPLIT, WHOLE = Layout((("tatp",),)), Layout(((),))
 PARTIAL = WHOLE.with_partial({"tatp": Reduction.SUM})
 
 
-def lowered(kind: str, group: str, pieces: int, monkeypatch: pytest.MonkeyPatch, *, in_two: bool) -> Module:
-    """One reshard along `tatp`, of 48 numbers a die at least, along relays of so many pieces."""
+def lowered(kind: str, group: str, pieces: int, monkeypatch: pytest.MonkeyPatch, way: str) -> Module:
+    """One reshard along `tatp`, of 48 numbers a die at least, along relays of so many pieces, or trees of 8 times as
+    many."""
     groups = GROUPS[group]
     size, topology = len(groups[0]), Topology.mesh(WAFER)
     relays = Relays(topology, groups, LinkRates.of(WAFER.link))
@@ -48,7 +50,13 @@ def lowered(kind: str, group: str, pieces: int, monkeypatch: pytest.MonkeyPatch,
     gather, scatter = along(backwards=False), along(backwards=True)
     monkeypatch.setattr(Algorithms, "gather", lambda *_: gather)
     monkeypatch.setattr(Algorithms, "scatter", lambda *_: scatter)
-    monkeypatch.setattr(Algorithms, "reduction", lambda *_: Steps(scatter if in_two else None, gather))
+    trees = None
+    if way == "along trees" and relays.common:
+        plans = Trees(relays.common, relays.model).plans(384, 48, 1)
+        trees = next(plan for plan in plans if plan.pieces == 8)
+    monkeypatch.setattr(
+        Algorithms, "reduction", lambda *_: Steps(scatter if way == "in two" else None, gather, trees)
+    )
     source, target = {
         "all_gather": (SPLIT, WHOLE), "reduce_scatter": (PARTIAL, SPLIT), "all_reduce": (PARTIAL, WHOLE)
     }[kind]  # fmt: skip
@@ -66,11 +74,14 @@ def lowered(kind: str, group: str, pieces: int, monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("pieces", [1, 4])
-@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce in one", "all_reduce in two"])
+@pytest.mark.parametrize(
+    "kind",
+    ["all_gather", "reduce_scatter", "all_reduce in one", "all_reduce in two", "all_reduce along trees"],
+)
 def test_relays_deliver_every_element_over_single_links(
     kind: str, group: str, pieces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = lowered(kind.split()[0], group, pieces, monkeypatch, in_two=kind.endswith("two"))
+    module = lowered(kind.split()[0], group, pieces, monkeypatch, kind.partition(" ")[2])
     topology = Topology.mesh(WAFER)
     for t in (s for s in module.procedures[0].body if isinstance(s, Transfer)):
         assert t.one_hop
@@ -89,6 +100,8 @@ def test_relays_deliver_every_element_over_single_links(
     expected = whole if kind == "all_gather" else parts.sum(0)
     for i, die in enumerate(machine.memory):
         np.testing.assert_allclose(die["y"], local(machine, "y", i, expected), rtol=1e-12, atol=1e-12)
+    if kind.endswith("trees"):
+        assert max(t.read.elements for t in module.procedures[0].body if isinstance(t, Transfer)) == 6 * size
     if kind.startswith("all_reduce"):  # replicas hold the same bits
         for a, b in pairwise(machine.memory):
             assert np.array_equal(a["y"], b["y"])
@@ -111,3 +124,15 @@ def test_no_reshard_is_slower_than_its_ring(kind: str, rows: int, cols: int, siz
     assert simulated(module) <= 1.005 * simulated(module, "ring")
     if rows == 3:  # no ring of neighbours through nine dies
         assert simulated(module) <= 0.75 * simulated(module, "ring")
+
+
+@pytest.mark.parametrize(("rows", "cols", "most"), [(1, 4, 0.8), (2, 4, 0.95)])
+def test_large_all_reduces_share_all_links_both_ways(rows: int, cols: int, most: float) -> None:
+    """A ring uses links of a mesh in part, and one way at a time on a line."""
+    wafer = wafer_of(rows, cols)
+    module = module_of(wafer, "all_reduce", (("dp", rows * cols),), 1 << 26)
+    trees = simulated(module)
+    assert trees <= most * simulated(module, "ring")
+    lengths = LinkRates.of(wafer.link).busy(1 << 26)
+    links = 2 * (rows * (cols - 1) + cols * (rows - 1))
+    assert trees >= 2 * (rows * cols - 1) / links * lengths
