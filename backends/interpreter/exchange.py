@@ -126,7 +126,7 @@ class Exchange:
         self, address: int, sizes: Sequence[int], strides: Sequence[int], dtype: np.dtype[Any]
     ) -> memoryview:
         """The description of an array in a die's memory, as the words of a row; strides in bytes."""
-        number = next(i for i, d in enumerate(_DTYPES) if d.numpy == dtype)
+        number = _DTYPES.index(DType.of(dtype))
         words = (1, address, number, len(sizes), *sizes, *strides)
         return memoryview(array("q", (*words, *[0] * (self.width - len(words)))))
 

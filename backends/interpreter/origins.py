@@ -37,8 +37,6 @@ SUMS: Final[Mapping[str, int]] = {"gemm": 0, "sum": 0, "scatter_add": 0, "layern
 # Instructions that hand on the numbers that they read.
 LINEAR: Final = frozenset({"cast", "add", "sub", "mul", "div", "scale", "sum", "maximum"})
 
-_TYPES = {d.numpy: d for d in DType}
-
 
 @dataclass(frozen=True, slots=True)
 class GraphTypes:
@@ -74,7 +72,7 @@ class Origins:
     def followed(self, t: Template, args: tuple[int, ...], inner: Prepared) -> Prepared:
         """The prepared instruction of a call, no message, which raises `CompileError` W504 if it changes a type as the
         graph does not."""
-        marks, types = [self.view(p, args) for p in t.places], [_TYPES[p.dtype] for p in t.places]
+        marks, types = [self.view(p, args) for p in t.places], [DType.of(p.dtype) for p in t.places]
         if t.opcode == "copy" or (t.opcode == "cast" and types[0] is types[1]):
             return _moved, (*marks, inner)
         if t.opcode == "fill" or INSTRUCTIONS[t.opcode].updates:

@@ -43,16 +43,13 @@ _KEPT: Final = frozenset({("rowmean", "p")})
 def with_f64_beside(t: Template, memory: DieMemory, args: tuple[int, ...], inner: Prepared) -> Prepared:
     """The prepared instruction of a call with these arguments, which raises `CompileError` W504 where it rounds more
     than its types say."""
-    row, types = INSTRUCTIONS[t.opcode], tuple(_TYPES[p.dtype] for p in t.places)
+    row, types = INSTRUCTIONS[t.opcode], tuple(DType.of(p.dtype) for p in t.places)
     has_f64_alone = all(d in (DType.F64, DType.I32) for d in types)
     if t.opcode in MESSAGES or row.updates or has_f64_alone:
         return inner
     wide = tuple(d.is_float and (t.opcode, n) not in _KEPT for d, n in zip(types, row.names, strict=True))
     views, attrs = tuple(memory.views(t, args)), tuple(memory.attrs(t))
     return _Beside(t.opcode, t.writes, views, types, wide, attrs).run, inner
-
-
-_TYPES: Final = {d.numpy: d for d in DType}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -167,7 +167,7 @@ class Mistake:
     ) -> Callable[..., None]:
         run = kernel(opcode, dtypes, writes, accumulate)
         assert self.rounding is not None
-        found = self.rounding(opcode, [next(t for t in DType if t.numpy == d) for d in dtypes])
+        found = self.rounding(opcode, [DType.of(d) for d in dtypes])
         if found is None:
             return run
         results, narrow = found

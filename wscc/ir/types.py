@@ -26,6 +26,12 @@ class DType(StrEnum):
         """The NumPy type of the same name."""
         return bf16() if self is DType.BF16 else _NUMPY[self]
 
+    @classmethod
+    @cache
+    def of(cls, dtype: np.dtype[np.generic]) -> DType:
+        """The element type of a NumPy type, which is one of the four; `ml_dtypes` is not imported for the answer."""
+        return DType.BF16 if is_bf16(dtype) else next(d for d, own in _NUMPY.items() if own == dtype)
+
     @property
     def size(self) -> int:
         """Bytes of one element."""

@@ -59,7 +59,7 @@ class Update:
 
     def of(self, rates: Rates, w: Array, moments: tuple[Array, ...], g: Array) -> tuple[Bound, ...]:
         """The weight after the step at its own rates, then its moments; all in the types in which they are stored."""
-        types = _type(w), _type(g)
+        types = DType.of(w.dtype), DType.of(g.dtype)
         factor = clip_factor(self.train.clip, self.norm)
         wide, scaled = w.astype(np.float64), g.astype(np.float64) * factor
         with np.errstate(all="ignore"):
@@ -120,7 +120,3 @@ def _arithmetic(types: Types) -> tuple[float, float]:
     """The unit roundoff of arithmetic with weights, and with weights and gradients."""
     weight, grad = (DType.F64.roundoff if t is DType.F64 else DType.F32.roundoff for t in types)
     return weight, max(weight, grad)
-
-
-def _type(x: Array) -> DType:
-    return next(t for t in DType if t.numpy == x.dtype)
