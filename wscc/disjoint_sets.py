@@ -35,7 +35,7 @@ class DisjointSets(Generic[T]):
 
     def union(self, *things: T) -> None:
         """Make one set of those of some things."""
-        roots = list(dict.fromkeys(self[thing] for thing in things))
+        roots = list(dict.fromkeys(map(self.__getitem__, things)))
         if len(roots) > 1:
             largest = max(roots, key=lambda root: self._sizes.get(root, 1))
             self._sizes[largest] = sum(self._sizes.get(root, 1) for root in roots)

@@ -102,10 +102,14 @@ class Algorithms:
     _by_axis: dict[str, tuple[Algorithm, ...]] = field(default_factory=dict, repr=False, compare=False)
     _relays: dict[str, Relays] = field(default_factory=dict, repr=False, compare=False)
     _trees: dict[str, Trees | None] = field(default_factory=dict, repr=False, compare=False)
+    _together: dict[int, Algorithms] = field(default_factory=dict, repr=False, compare=False)
 
     def together(self, count: int) -> Algorithms:
         """The same where `count` such reshards may be in flight together."""
-        return replace(self, in_flight=min(count, _IN_FLIGHT))
+        count = min(count, _IN_FLIGHT)
+        if count not in self._together:
+            self._together[count] = replace(self, in_flight=count)
+        return self._together[count]
 
     def neighbours(self, axis: str) -> Algorithm:
         """From neighbour to neighbour: on a closed ring, a chain, or a ring over several hops where peers are apart."""

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
+from operator import itemgetter
+from typing import NamedTuple
 
 from wscc.ir.types import Reduction
 from wscc.passes.partition.chain import Boundary, Chain, OpInstance
@@ -31,8 +33,7 @@ BEAM = 100
 ALIKE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class LiveValue:
+class LiveValue(NamedTuple):
     """Shardings of a value that later ops read: as its op gives it (`native`), of all its copies, of its gradients."""
 
     native: State
@@ -43,8 +44,7 @@ class LiveValue:
 Assigned = dict[tuple[str, str], dict[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(NamedTuple):
     """An entry of the beam: its price, and the last choice with the entry before it."""
 
     cost: float
@@ -55,6 +55,21 @@ class _Node:
 
 # By the live values, in order of their names.
 _Beam = dict[tuple[tuple[str, LiveValue], ...], _Node]
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What many entries of the beam ask about one item of the chain: the factors that may be split; by choice, the
+    price of the work and the results; by operand, choice and what the operand is, the price of resharding it and what
+    it is then; the names that nobody reads any more, by name and value their prices. Entries have the same names."""
+
+    allowed: list[Choice] | None = None
+    done: dict[Choice, tuple[float, tuple[tuple[str, LiveValue], ...]]] = field(default_factory=dict)
+    reshards: dict[tuple[int, Choice, LiveValue | None], tuple[float, LiveValue]] = field(
+        default_factory=dict
+    )
+    ending: list[str] | None = None
+    retired: dict[tuple[str, LiveValue], float] = field(default_factory=dict)
 
 
 class Search:
@@ -74,9 +89,6 @@ class Search:
         self.sizes = sizes
         self.seeds = seeds
         self.assigned: Assigned = {s.key: {} for s in chain.instances}
-        # Results for one axis that many entries of the beam share.
-        self._work_prices: dict[tuple[tuple[str, str], Choice], float] = {}
-        self._unsplit: dict[tuple[tuple[str, str], int], float] = {}
         self._last_use = {name: i for i, item in enumerate(chain.items) for name in _uses(item)}
         self._elements = {
             name: v.type.elements
@@ -96,19 +108,17 @@ class Search:
     # -- one axis ---------------------------------------------------------------------------------------
 
     def _search_axis(self, axis: str) -> Iterable[tuple[tuple[str, str], Choice]]:
-        self._work_prices.clear()
-        self._unsplit.clear()
         beam: _Beam = {(): _Node(0.0)}
         for position, item in enumerate(self.chain.items):
-            successors: _Beam = {}
+            op_key = item.key if isinstance(item, OpInstance) else None
+            shared, successors = _Shared(), _Beam()
             for state, node in beam.items():
-                for live, price, choice in self._transitions(axis, item, dict(state)):
-                    price += self._retire(axis, live, position)
-                    op_key = item.key if isinstance(item, OpInstance) else None
-                    successor = _Node(node.cost + price, node, op_key, choice)
-                    key = tuple(sorted(live.items(), key=lambda kv: kv[0]))
-                    if key not in successors or successor.cost < successors[key].cost:
-                        successors[key] = successor
+                for live, price, choice in self._transitions(axis, item, dict(state), shared):
+                    cost = node.cost + (price + self._retire(axis, live, position, shared))
+                    key = tuple(sorted(live.items(), key=itemgetter(0)))
+                    before = successors.get(key)
+                    if before is None or cost < before.cost:
+                        successors[key] = _Node(cost, node, op_key, choice)
             beam = _pruned(successors)
         entry: _Node | None = min(beam.values(), key=lambda n: n.cost)
         while entry is not None:
@@ -117,19 +127,26 @@ class Search:
             entry = entry.before
 
     def _transitions(
-        self, axis: str, item: OpInstance | Boundary, live: dict[str, LiveValue]
+        self, axis: str, item: OpInstance | Boundary, live: dict[str, LiveValue], shared: _Shared
     ) -> Iterable[tuple[dict[str, LiveValue], float, Choice]]:
         if isinstance(item, Boundary):
             yield self._cross_boundary(axis, item, live)
             return
-        for choice in self.options(axis, item, live):
+        if shared.allowed is None:
+            shared.allowed = self.splittable(axis, item)
+        for choice in self._options(axis, item, live, shared.allowed):
+            if choice not in shared.done:
+                shared.done[choice] = self._work_price(axis, item, choice), self._results(item, choice)
+            price, results = shared.done[choice]
             after = dict(live)
-            price = self._work_price(axis, item, choice)
             for i, name in enumerate(item.operands):
-                price += self._reshard_operand(axis, item, i, name, choice, after)
-            for j, name in enumerate(item.results):
-                state = self._result_state(item, j, choice)
-                after[name] = LiveValue(state, frozenset([state]))
+                asked = i, choice, after.get(name)
+                found = shared.reshards.get(asked)
+                if found is None:
+                    found = self._resharded(axis, item, i, choice, after.get(name))
+                    shared.reshards[asked] = found
+                price, after[name] = price + found[0], found[1]
+            after.update(results)
             yield after, price * item.times, choice
 
     def _cross_boundary(
@@ -153,9 +170,10 @@ class Search:
 
     # -- choices ----------------------------------------------------------------------------------------
 
-    def options(self, axis: str, instance: OpInstance, live: dict[str, LiveValue]) -> list[Choice]:
-        """The factors of the op that `axis` may split; None stands for replicated work."""
-        allowed = self.splittable(axis, instance)
+    def _options(
+        self, axis: str, instance: OpInstance, live: dict[str, LiveValue], allowed: list[Choice]
+    ) -> list[Choice]:
+        """Those of the allowed factors that `axis` may split; None stands for replicated work."""
         rule = instance.op.rule
         if policy(axis).splits == "experts" and (experts := factors_of(instance, self.chain)):
             return [f for f in experts if f in allowed]
@@ -243,6 +261,12 @@ class Search:
         term = instance.op.rule.outs[j]
         return term.index(choice) if choice in term else instance.op.definition.combine
 
+    def _results(self, instance: OpInstance, choice: Choice) -> tuple[tuple[str, LiveValue], ...]:
+        states = [self._result_state(instance, j, choice) for j in range(len(instance.results))]
+        return tuple(
+            (name, LiveValue(s, frozenset([s]))) for name, s in zip(instance.results, states, strict=True)
+        )
+
     def _gradient_state(self, instance: OpInstance, i: int, choice: Choice) -> State:
         """Sharding of the gradient of operand i as the backward op gives it."""
         if choice in (None, PARTIAL):
@@ -254,11 +278,6 @@ class Search:
 
     def _work_price(self, axis: str, instance: OpInstance, choice: Choice) -> float:
         """Price of the work: three times the forward work, since two contractions of its size run backward."""
-        if (instance.key, choice) not in self._work_prices:
-            self._work_prices[instance.key, choice] = self._compute_work_price(axis, instance, choice)
-        return self._work_prices[instance.key, choice]
-
-    def _compute_work_price(self, axis: str, instance: OpInstance, choice: Choice) -> float:
         split = prod(self.sizes[a] for a, f in self.assigned[instance.key].items() if f != PARTIAL)
         if choice not in (None, PARTIAL):
             split *= self.sizes[axis]
@@ -272,36 +291,32 @@ class Search:
         )
         return 3 * accessed * self.prices.access / split
 
-    def _reshard_operand(
-        self, axis: str, instance: OpInstance, i: int, name: str, choice: Choice, live: dict[str, LiveValue]
-    ) -> float:
-        """Price of resharding operand i as the choice requires; records its new copy and its gradient in `live`."""
-        target = self._operand_state(instance, i, choice)
+    def _resharded(
+        self, axis: str, instance: OpInstance, i: int, choice: Choice, value: LiveValue | None
+    ) -> tuple[float, LiveValue]:
+        """Price of resharding operand i as the choice requires, and the operand with its new copy and gradient; `value`
+        is what it was before, None for one that is not live yet."""
+        name, target = instance.operands[i], self._operand_state(instance, i, choice)
         elements = self._unsplit_elements(instance, i)
         price = 0.0
-        if name not in live:
+        if value is None:
             native = target if name in self.chain.params and target is not Reduction.SUM else None
             native = self.seeds[name].get(axis) if name in self.seeds else native
-            live[name] = LiveValue(native, frozenset([native]))
+            value = LiveValue(native, frozenset([native]))
             if native is None and name in self.chain.params:
                 price += self.prices.replica * elements
-        value = live[name]
         if target not in value.copies:
             price += min(self._state_cost(axis, s, target, elements) for s in sorted(value.copies, key=str))
         grads = value.grads
         if instance.op.operands[i].type.dtype.is_float:
             grads = grads | {self._gradient_state(instance, i, choice)}
-        live[name] = LiveValue(value.native, value.copies | {target}, grads)
-        return price
+        return price, LiveValue(value.native, value.copies | {target}, grads)
 
     def _unsplit_elements(self, instance: OpInstance, i: int) -> float:
         """Elements of operand i on a die, split by the axes assigned already, and whole along the current one."""
-        if (instance.key, i) in self._unsplit:
-            return self._unsplit[instance.key, i]
         term = instance.op.rule.ins[i]
         split = prod(self.sizes[a] for a, f in self.assigned[instance.key].items() if f in term)
-        self._unsplit[instance.key, i] = instance.op.operands[i].type.elements / split
-        return self._unsplit[instance.key, i]
+        return instance.op.operands[i].type.elements / split
 
     def _state_cost(self, axis: str, source: State, target: State, elements: float) -> float:
         degree = self.sizes[axis]
@@ -313,16 +328,25 @@ class Search:
             return moved if reduce_scatter else 2 * moved
         return moved if target is None else moved / degree if isinstance(target, int) else moved
 
-    def _retire(self, axis: str, live: dict[str, LiveValue], position: int) -> float:
+    def _retire(self, axis: str, live: dict[str, LiveValue], position: int, shared: _Shared) -> float:
         """Remove values that no later op reads; the price is that of resharding their gradients."""
+        if shared.ending is None:
+            pins = {n for n in live if n.startswith("pin ")}
+            shared.ending = [n for n in live if self._last_use.get(n, -1) <= position and n not in pins]
         price = 0.0
-        for name in [n for n in live if self._last_use.get(n, -1) <= position and not n.startswith("pin ")]:
-            value = live.pop(name)
-            item = self.chain.items[position]
-            if isinstance(item, OpInstance) and name in item.operands:
-                elements = self._unsplit_elements(item, item.operands.index(name))
-                price += item.times * self._gradient_reshards(axis, value, elements)
+        for name in shared.ending:
+            asked = name, live.pop(name)
+            if asked not in shared.retired:
+                shared.retired[asked] = self._retirement(axis, *asked, self.chain.items[position])
+            price += shared.retired[asked]
         return price
+
+    def _retirement(self, axis: str, name: str, value: LiveValue, item: OpInstance | Boundary) -> float:
+        """The price of resharding the gradients of a value that the op is the last to read; none at a boundary."""
+        if not isinstance(item, OpInstance) or name not in item.operands:
+            return 0.0
+        elements = self._unsplit_elements(item, item.operands.index(name))
+        return item.times * self._gradient_reshards(axis, value, elements)
 
     def _gradient_reshards(self, axis: str, value: LiveValue, elements: float) -> float:
         """Price of resharding the gradients of a value to the sharding of its storage."""
@@ -335,7 +359,7 @@ def _pruned(entries: _Beam) -> _Beam:
     kept: _Beam = {}
     alike: Counter[tuple[State, ...]] = Counter()
     for live, node in sorted(entries.items(), key=lambda kv: kv[1].cost):
-        native = tuple(value.native for _, value in live)
+        native = tuple([value.native for _, value in live])
         alike[native] += 1
         if alike[native] <= ALIKE:
             kept[live] = node

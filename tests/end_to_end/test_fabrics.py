@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.strategies import judged, reference
+from tests.fuzz.strategies import judged_artifact, reference
 from tests.support.compile_once import artifact_of, compile_graph
 from tests.support.models import Shape, gpt, llama
 from wscc.backends.artifact.files import write_artifact
@@ -55,9 +55,9 @@ def test_a_program_equals_one_device(case: str) -> None:
     wafer, family, degrees = FABRICS[case]
     shape = replace(SHAPE, layers=degrees.get("pp", 1))
     module = family(degrees, shape, wafer=wafer)
-    check = judged(module, reference(family, shape, "adamw"), checked=False)
-    assert check.ok, check
     artifact = artifact_of(module)
+    check = judged_artifact(artifact, module, reference(family, shape, "adamw"), checked=False)
+    assert check.ok, check
     assert not verify_program(artifact).findings
     if case in SYSTEMS:
         wafers = [die % wafer.cols // 2 for die in artifact.streams.dies]
@@ -106,9 +106,10 @@ def test_a_part_of_each_preset_equals_one_device(name: str) -> None:
     shape = Shape(batch=4, calls=1, seq=4, d=8, heads=2, kv=1, ffn=8, vocab=8, layers=1)
     family = llama if name in ("dgx-h100", "tpu-v4-4x4x4", "wse2") else gpt
     module = family({"dp": 2, "tp": 2}, shape, wafer=part_of(name))
-    check = judged(module, reference(family, shape, "adamw"), checked=False)
+    artifact = artifact_of(module)
+    check = judged_artifact(artifact, module, reference(family, shape, "adamw"), checked=False)
     assert check.ok, check
-    assert not verify_program(artifact_of(module)).findings
+    assert not verify_program(artifact).findings
 
 
 NODE = Wafer("node", 1, 5, hub=Hub(10**12, 300e-9), dead_dies=frozenset({(0, 1)}))
@@ -130,8 +131,8 @@ def test_nodes_equal_one_device_and_no_die_passes_on_what_a_switch_can(
 ) -> None:
     shape = replace(SHAPE, layers=degrees.get("pp", 1))
     module = family(degrees, shape, wafer=wafer)
-    assert judged(module, reference(family, shape, "adamw"), checked=False).ok
     artifact = artifact_of(module)
+    assert judged_artifact(artifact, module, reference(family, shape, "adamw"), checked=False).ok
     assert not verify_program(artifact).findings
     inner = {v for r in artifact.streams.routes for leg in r.legs for v in leg.path[1:-1]}
     if wafer.switch:

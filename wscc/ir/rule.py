@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 
 _FACTOR = re.compile(r"([a-z][a-z0-9]*)([!~@]*)")
 
@@ -32,7 +33,7 @@ class Rule:
     @property
     def factors(self) -> tuple[str, ...]:
         """Every factor once, in order of first appearance."""
-        return tuple(dict.fromkeys(f for term in (*self.ins, *self.outs) for f in term))
+        return tuple(dict.fromkeys(chain.from_iterable((*self.ins, *self.outs))))
 
     @property
     def contracted(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from math import prod
@@ -88,6 +88,8 @@ class Reduction(StrEnum):
     SUM = "sum"
     MAX = "max"
 
+    __hash__ = str.__hash__  # in C, as that of `DType`
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -129,7 +131,7 @@ class Layout:
 
     def with_partial(self, partial: dict[str, Reduction]) -> Layout:
         """The same split, with these reductions pending."""
-        return Layout(self.dims, tuple(sorted(partial.items())))
+        return Layout(self.dims, tuple(sorted(partial.items())) if partial else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ class TensorType:
 
     def with_layout(self, layout: Layout | None) -> TensorType:
         """The same shape and element type in another layout."""
-        return replace(self, layout=layout)
+        return TensorType(self.shape, self.dtype, layout)
 
     def local_shape(self, sizes: dict[str, int]) -> tuple[int, ...]:
         """The shape of the shard of each die; `sizes` are the degrees of axes. Every split is even: partition refuses
@@ -160,7 +162,10 @@ class TensorType:
         if self.layout is None:
             return self.shape
         return tuple(
-            n // prod(sizes[a] for a in axes) for n, axes in zip(self.shape, self.layout.dims, strict=True)
+            [
+                n // prod([sizes[a] for a in axes]) if axes else n
+                for n, axes in zip(self.shape, self.layout.dims, strict=True)
+            ]
         )
 
     def __str__(self) -> str:

@@ -55,8 +55,8 @@ def place_arrays(module: Module, base: int) -> tuple[tuple[Placement, ...], int]
     end = max(ends.values())
     placements = []
     for a in module.arrays:
-        stride, root = element_stride(module, a), module.array(a.storage or a.name)
-        assert stride == element_stride(module, root) or a.count == root.count == 1, (
+        stride, root = element_stride(module, a), module.array(a.storage) if a.storage else a
+        assert root is a or stride == element_stride(module, root) or a.count == root.count == 1, (
             f"`{a.name}` and its storage `{root.name}` have elements of different sizes"
         )
         placements.append(Placement(a.name, address[root.name], stride))
