@@ -4,8 +4,8 @@ A strategy is written as the options that make it, `tp=2,tatp=16 microbatch=4 re
 best that was found by hand among all axes. The others keep to what a published system has: `megatron` dp, tp and pp
 (Narayanan et al., arXiv 2104.04473), with the sequence split in norms; `mesp` sp and tp; `fsdp` dp with zero 3. `seed`
 is a configuration as it was published, with its goal, or the optimum that was published, beside ours. `RIVALS` says
-the same by pins, for the best that a search finds of each. It lets `mesp` have zero 3, under which weights that `sp`
-shares out travel in streams as with `tatp`: Korthikanti et al. (arXiv 2205.05198) do not have that.
+the same by pins, for the best that a search finds of each. `mesp` has zero 1 at most, the distributed optimizer of
+Megatron-LM: under zero 3, weights that `sp` shares out would travel in streams as with `tatp`, which is not theirs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OURS, MEGATRON, MESP, FSDP, SEED = "ours", "megatron", "mesp", "fsdp", "seed"
 RIVALS: Final = {
     OURS: (),
     MEGATRON: ("sp=1", "tatp=1"),
-    MESP: ("pp=1", "dp=1", "tatp=1"),
+    MESP: ("pp=1", "dp=1", "tatp=1", "zero=1"),
     FSDP: ("pp=1", "sp=1", "tp=1", "tatp=1", "zero=3"),
 }
 
