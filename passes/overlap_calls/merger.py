@@ -31,6 +31,7 @@ class Merger:
         self._names = Names(self.procedures)
         self._times: dict[str, StatementTimes] = {}
         self._components: dict[str, Components] = {}
+        self._messages: dict[str, float] = {}
 
     # -- analyses of a procedure ------------------------------------------------------------------------
 
@@ -57,7 +58,9 @@ class Merger:
 
     def messages(self, procedure: str) -> float:
         """Seconds of its messages with its components interleaved."""
-        return message_seconds(self.components(procedure), self.times(procedure))
+        if procedure not in self._messages:
+            self._messages[procedure] = message_seconds(self.components(procedure), self.times(procedure))
+        return self._messages[procedure]
 
     def saving(self, procedure: str, removed: Components) -> float:
         """Seconds that its messages take less without these of its components."""
@@ -76,12 +79,11 @@ class Merger:
     def _within_stages(self, procedure: Procedure) -> bool:
         dies = self._module.dies_used
         stages = np.arange(dies) // (dies // self._module.stages)
-        for stmt in procedure.body:
-            if isinstance(stmt, Send):
-                to = as_array(stmt.to, dies)
-                sending = to != NOBODY
-                if (stages[to[sending]] != stages[sending]).any():
-                    return False
+        for receivers in {s.to for s in procedure.body if isinstance(s, Send)}:
+            to = as_array(receivers, dies)
+            sending = to != NOBODY
+            if (stages[to[sending]] != stages[sending]).any():
+                return False
         return True
 
     # -- new procedures ---------------------------------------------------------------------------------

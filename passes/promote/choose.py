@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from wscc.analysis.memory.pack_two_level import names_in_fast
 from wscc.analysis.statement_accesses import Access, accesses_by_buffer, where_of
 from wscc.analysis.transfer_groups import WINDOW
 from wscc.ir.die_arrays import as_array
+from wscc.ir.fabric import Buffer
 from wscc.ir.memory import aligned
 from wscc.ir.module import Procedure
 from wscc.ir.views import View
@@ -103,6 +104,7 @@ class _Offer:
     die: Die
     handed: Iterable[Handed]
     candidates: list[Copy]
+    _by_local: dict[str, list[Copy]] = field(default_factory=dict)
 
     def in_phases(self, room: float) -> Choice:
         """The best choice where locals that do not fit are split, as long as that saves time."""
@@ -118,15 +120,17 @@ class _Offer:
     def _split(self, spilled: Mapping[str, float]) -> dict[str, list[Copy]]:
         """Copies of locals in the phases of their use, of those that have any. Messages arrive in slots, and go on from
         there at once."""
+        buffers = (b for b in self.measured.procedure.buffers if b.name in spilled and not b.slot)
+        return {b.name: copies for b in buffers if (copies := self._copies(b))}
+
+    def _copies(self, b: Buffer) -> list[Copy]:
         m = self.measured
-        found = {}
-        for b in m.procedure.buffers:
-            if b.name in spilled and not b.slot:
-                local = Argument(b.name, b.elements, b.dtype, live_in=False, live_out=False)
-                # Work between phases hides its copies out and in.
-                apart = self.rates.die.hbm(2 * local.bytes)
-                found[b.name] = list(copies_of_local(local, m.by_buffer[b.name], m.work, apart, m.where))
-        return {name: copies for name, copies in found.items() if copies}
+        if b.name not in self._by_local:
+            local = Argument(b.name, b.elements, b.dtype, live_in=False, live_out=False)
+            # Work between phases hides its copies out and in.
+            apart = self.rates.die.hbm(2 * local.bytes)
+            self._by_local[b.name] = list(copies_of_local(local, m.by_buffer[b.name], m.work, apart, m.where))
+        return self._by_local[b.name]
 
     def choice(self, split: Mapping[str, list[Copy]], room: float) -> tuple[Choice, dict[str, float]]:
         """The best choice if some locals are offered as these copies and this part of the fast memory may be full, and

@@ -5,7 +5,7 @@ The two-memory problem is a knapsack over time; the fill is greedy, by cost and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,19 +59,17 @@ def pack_two_level(ranges: tuple[LiveRange, ...], fast: int) -> Packed:
 
 
 def names_in_fast(ranges: tuple[LiveRange, ...], fast: int) -> Set[str]:
-    """The names of the buffers that `pack_two_level` puts in the fast memory."""
+    """The names of the buffers that a quick packing puts in the fast memory: about those of `pack_two_level`."""
     packed = _all_fast(ranges, fast, enough=fast)
-    return packed.offsets.keys() if packed is not None else _best_fill(ranges, fast).blocks.keys()
+    return packed.offsets.keys() if packed is not None else _quick_fill(ranges, fast).blocks.keys()
 
 
 def seconds_lost(ranges: tuple[LiveRange, ...], fast: int) -> float:
     """About how many seconds accesses to the buffers that do not fit `fast` bytes cost: those of a quick packing."""
     if live_peak(ranges) <= fast:
         return 0.0
-    candidates = _candidates(ranges)
-    values = worth(candidates, fast)
-    most = max(_filled(candidates, values, fast, key).saved for key in (_by_density, _by_worth))
-    return sum(x.cost for x in candidates) - most
+    filled = _quick_fill(ranges, fast)
+    return sum(x.cost for x in filled.order) - filled.saved
 
 
 def _all_fast(ranges: tuple[LiveRange, ...], fast: int, *, enough: int = 0) -> Packed | None:
@@ -82,15 +80,16 @@ def _all_fast(ranges: tuple[LiveRange, ...], fast: int, *, enough: int = 0) -> P
     return Packed(offsets, size, ranges) if size <= fast else None
 
 
+def _quick_fill(ranges: Iterable[LiveRange], fast: int) -> _FastMemory:
+    """The better fill of two orders, without retries: for estimates, which are many."""
+    return _best_of((_by_density, _by_worth), _candidates(ranges), fast)
+
+
 def _best_fill(ranges: tuple[LiveRange, ...], fast: int) -> _FastMemory:
     """The fill of the fast memory that saves most time: the best of several orders, improved by retries that place the
     costliest rejected buffer first."""
     candidates = _candidates(ranges)
-    values = worth(candidates, fast)
-    best = _filled(candidates, values, fast, _ORDERS[0])
-    for key in _ORDERS[1:]:
-        region = _filled(candidates, values, fast, key, best.saved)
-        best = region if region.saved > best.saved else best
+    best = _best_of(_ORDERS, candidates, fast)
     tried: set[str] = set()
     failures = 0
     while len(tried) < _EFFORT // max(len(candidates), 1) and len(tried) < _TRIES and failures < _MISSES:
@@ -106,6 +105,16 @@ def _best_fill(ranges: tuple[LiveRange, ...], fast: int) -> _FastMemory:
 
 
 _Key = Callable[[LiveRange, Mapping[str, float]], tuple[float, ...]]
+
+
+def _best_of(orders: Sequence[_Key], candidates: list[LiveRange], fast: int) -> _FastMemory:
+    """The fill that saves most, of those in these orders."""
+    values = worth(candidates, fast)
+    best = _filled(candidates, values, fast, orders[0])
+    for key in orders[1:]:
+        region = _filled(candidates, values, fast, key, best.saved)
+        best = region if region.saved > best.saved else best
+    return best
 
 
 def _candidates(ranges: Iterable[LiveRange]) -> list[LiveRange]:
