@@ -32,7 +32,7 @@ _TYPES: Final = {int: "integer", float: "number", str: "text", bool: "true or fa
 # Together they print every field: also those of clusters that may start apart, and of a program that is broken.
 COMMANDS: Final = """
 compile model.wsl -o out --parallel tp=2,pp=2 --set "train.validation=1 rows"
-compile model.wsl -o searched -O3 --parallel auto,recompute=none,zero=0
+compile model.wsl -o searched -O3 --parallel auto,recompute=none,zero=0,microbatch=1
 compile model.wsl --emit graph --parallel tp=2
 compile tray.wsl --stagger --parallel dp=2,tp=2
 compile model.wsl --parallel tp=3
@@ -47,7 +47,7 @@ monitor slow.wsl --metric link_util --parallel tp=4
 monitor out --metric die_util --group 1x2
 monitor out --metric memory
 draw out
-search model.wsl --jobs 1 --budget 1 --pin microbatch=1 --pin recompute=none --pin zero=0
+search model.wsl --jobs 1 --pin dp=1 --budget 1 --pin microbatch=1 --pin recompute=none --pin zero=0
 search model.wsl --jobs 1 --validate 4
 faults model.wsl --parallel tp=4 --rate 75% --seeds 1
 call-order model.wsl --parallel pp=2
