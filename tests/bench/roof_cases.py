@@ -56,7 +56,7 @@ _13B: Final = (
 
 CASES: Final = (
     Case("gpt3-175b 6x8", GPT, (), 1536, 0.55, {
-        OURS: ("tp=3,tatp=16 microbatch=4 recompute=selective", "tp=6,tatp=8 microbatch=4 recompute=full"),
+        OURS: ("tp=3,tatp=16 microbatch=3 recompute=selective", "tp=3,tatp=16 microbatch=4 recompute=selective"),
         MEGATRON: ("pp=6,tp=8 microbatch=2 recompute=full", "pp=6,tp=8 microbatch=1 recompute=full"),
         MESP: ("sp=2,tp=24 microbatch=1 recompute=full",),
         FSDP: ("dp=48 microbatch=1 recompute=full zero=3",),
@@ -84,7 +84,10 @@ CASES: Final = (
         ),
     }),
     Case("llama2-7b 4x8", LLAMA_7B, (), 256, 0.82, {
-        OURS: ("tp=2,tatp=16 microbatch=4 recompute=selective",),
+        OURS: (
+            "dp=2,tp=2,tatp=8 microbatch=2 recompute=selective zero=1",
+            "tp=2,tatp=16 microbatch=4 recompute=selective",
+        ),
         MEGATRON: (
             "dp=4,tp=8 microbatch=1 recompute=selective", "dp=8,tp=4 microbatch=1 recompute=selective",
             "dp=4,pp=4,tp=2 microbatch=1 recompute=selective",
@@ -102,7 +105,10 @@ CASES: Final = (
         FSDP: ("dp=32 microbatch=1 recompute=full zero=3",),
     }),
     Case("gpt3-6.7b 2k 4x8", GPT, _gpt_6b7(2048, "4x8"), 1024, 0.75, {
-        OURS: ("tp=2,tatp=16 microbatch=4 recompute=selective", "tp=2,tatp=16 microbatch=2 recompute=selective"),
+        OURS: (
+            "dp=2,tatp=16 microbatch=4 recompute=selective zero=1",
+            "tp=2,tatp=16 microbatch=4 recompute=selective",
+        ),
         MEGATRON: (
             "dp=4,tp=8 microbatch=1 recompute=selective", "dp=8,tp=4 microbatch=1 recompute=selective",
             "dp=4,pp=4,tp=2 microbatch=1 recompute=selective",

@@ -29,7 +29,10 @@ from wscc.search.workers import Evaluators
 # which estimates do not know, weighs most.
 BUDGET: Final = 8
 _DIES_COMPILED: Final = 128  # of all plans together
+_FEW_DIES: Final = 32
 _MANY_DIES: Final = 64
+# The part of a step by which estimates are off.
+_OFF: Final = 0.2
 MOST_ESTIMATED: Final = 400
 # Plans that are compiled, and programs that are simulated, in one round: all on the same information.
 _COMPILED_AT_ONCE: Final = 2
@@ -247,8 +250,10 @@ def _error(measured: Sequence[Candidate]) -> float:
 
 
 def _hope(dies: int) -> float:
-    """The times of the best step up to which a corrected estimate is worth compiling: what that costs grows with the
-    dies, and estimates are no worse for many; of the most, a program costs as much as all estimates."""
+    """The times of the best step up to which a corrected estimate is worth compiling: estimates are a fifth off, but
+    what a program costs grows with the dies; of the most, one costs as much as all estimates."""
+    if dies <= _FEW_DIES:
+        return 1 + max(_OFF, 1 / dies)
     return 1 + 1 / dies if dies <= _MANY_DIES else 1.0
 
 
