@@ -19,6 +19,7 @@ from wscc.ir.text.words import read_scalar
 from wscc.ir.train import LrSchedule, Optimizer, Rates, Train
 from wscc.machine.wafer import (
     OPEN,
+    Circuits,
     Coordinate,
     DeadLink,
     Die,
@@ -105,7 +106,7 @@ def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
         torus=_record(r, Torus, by_rule["torus"]) if "torus" in by_rule else OPEN,
         joint=_joint(r, by_rule), hub=_record(r, Hub, by_rule["hub"]) if "hub" in by_rule else None,
         planes=r.integer(tokens(by_rule["planes"])[0]) if "planes" in by_rule else None,
-        network=_network(r, by_rule),
+        network=_network(r, by_rule), circuits=_circuits(r, tree, by_rule),
     )  # fmt: skip
     for unlike in nodes(tree, "unlike"):
         row, col = map(r.integer, tokens(unlike)[:2])
@@ -119,10 +120,23 @@ def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
         dies.add((row, col))
         r.at(tokens(dead)[0], partial(replace, wafer, dead_dies=frozenset({(row, col)})))
     for dead in nodes(tree, "dead_link"):
-        a, b, c, d = map(r.integer, tokens(dead)[:4])
-        links.add(dead_link((a, b), (c, d)))
-        r.at(tokens(dead)[0], partial(replace, wafer, dead_links=frozenset({dead_link((a, b), (c, d))})))
+        links.add(link := _link(r, dead))
+        r.at(tokens(dead)[0], partial(replace, wafer, dead_links=frozenset({link})))
     return replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))
+
+
+def _link(r: Reading, node: Node) -> DeadLink:
+    a, b, c, d = map(r.integer, tokens(node)[:4])
+    return dead_link((a, b), (c, d))
+
+
+def _circuits(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Circuits | None:
+    down = nodes(tree, "down_link")
+    if "circuits" in by_rule:
+        return _record(r, Circuits, by_rule["circuits"], down=frozenset(_link(r, n) for n in down))
+    if down:
+        raise r.wrong(tokens(down[0])[0], "links that are down are those of circuits, and there are none")
+    return None
 
 
 def _network(r: Reading, by_rule: dict[str, Node]) -> Network | None:
