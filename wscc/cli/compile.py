@@ -14,6 +14,7 @@ from wscc.cli.load_map import wafer_map
 from wscc.cli.output import json_option, on_terminal, say, show_json
 from wscc.cli.program import model_request
 from wscc.cli.progress import Progress
+from wscc.driver.circuits import circuits_words
 from wscc.driver.graph_report import graph_words
 from wscc.driver.pads import pads_words
 from wscc.driver.storage import storage_words
@@ -170,6 +171,7 @@ def _show_summary(program: Program, folder: Path) -> None:
         *([("weights", f"converted {r['weights_converted']}")] if "fit" in r["weights_converted"] else []),
         *([("searched", _searched(r["search"]))] if "search" in r else []),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
+        *circuits_words(r.get("circuits", {})),
         *_stages(r),
         *_replication(r["replicated_flops"], r["flops_per_step"]),
         ("routes", _routes(r["phases"])),
