@@ -8,8 +8,8 @@ again for it, as long as that lowers the price.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -155,10 +155,10 @@ def _walk(topology: Topology, size: int, limit: float) -> frozenset[Hop]:
     return frozenset()
 
 
-def exchanged(topology: Topology, shape: Shape, dies: Sequence[int]) -> Counter[Hop]:
+def exchanged(topology: Topology, shape: Shape, dies: Sequence[int]) -> dict[Hop, float]:
     """What passes over each link (a, b), a < b, where consecutive peers of all groups, by logical index, exchange their
     axis's weight along the row and the column between them."""
-    placed, carried = np.array(dies), Counter[Hop]()
+    placed, carried = np.array(dies), defaultdict[Hop, float](float)
     for i, axis in enumerate(shape):
         for pairs, weight in (
             (axis_pairs(shape, i), axis.weight),
@@ -172,7 +172,7 @@ def exchanged(topology: Topology, shape: Shape, dies: Sequence[int]) -> Counter[
     return carried
 
 
-def _scaled(carried: Counter[Hop]) -> dict[Hop, int]:
+def _scaled(carried: Mapping[Hop, float]) -> dict[Hop, int]:
     """Whole weights, in parts of the heaviest."""
     most = max(carried.values(), default=0.0)
     return {

@@ -152,7 +152,7 @@ class Program:
         """Where links are circuits, the seconds of a step on the static mesh with the same ports: all links are up,
         each with its share of the bandwidth. The model is compiled for it, at `-O2`. None without circuits, and where
         it does not compile."""
-        from wscc.driver.simulate import static_mesh_seconds
+        from wscc.driver.static_mesh import static_mesh_seconds
 
         return static_mesh_seconds(self.artifact, link_model_of(link_model))
 

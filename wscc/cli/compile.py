@@ -14,9 +14,9 @@ from wscc.cli.load_map import wafer_map
 from wscc.cli.output import json_option, on_terminal, say, show_json
 from wscc.cli.program import model_request
 from wscc.cli.progress import Progress
-from wscc.driver.circuits import circuits_words
 from wscc.driver.graph_report import graph_words
 from wscc.driver.pads import pads_words
+from wscc.driver.report import circuits_words
 from wscc.driver.storage import storage_words
 from wscc.ir.module import Module
 from wscc.ir.ops import OPS

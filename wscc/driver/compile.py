@@ -16,13 +16,12 @@ from wscc.backends.artifact.graph_checks import graph_module
 from wscc.backends.emit import emit
 from wscc.backends.emit.profile import profile_of
 from wscc.diagnostics import NO_SPAN, CompileError, Label, Source, Span
-from wscc.driver.circuits import circuits_report
 from wscc.driver.edges import prepared, with_edges
 from wscc.driver.graph_report import graph_report
 from wscc.driver.pads import pads_report
 from wscc.driver.pipeline import Insertion, Observer, Pipeline, Timings, check
 from wscc.driver.proposals import Trials, proposing
-from wscc.driver.report import Loads, build_report
+from wscc.driver.report import Loads, build_report, circuits_report
 from wscc.files import read_source
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides

@@ -14,9 +14,7 @@ from wscc.backends.simulator.costs import Costs
 from wscc.backends.simulator.least_traffic import least_hbm_bytes
 from wscc.backends.simulator.result import HbmTraffic, Result, result
 from wscc.backends.simulator.trace import Trace
-from wscc.diagnostics import Code, CompileError, fail
-from wscc.driver.circuits import static_mesh
-from wscc.driver.compile import graph_of, program_of
+from wscc.diagnostics import Code, fail
 from wscc.ir.streams.profile import Profile
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.wafer import Wafer
@@ -69,19 +67,6 @@ def alike_seconds(artifact: Artifact, link_model: str) -> float | None:
     wafer = graph_module(artifact.graph).machine
     alike = replace(wafer, unlike=())
     return simulate(artifact, link_model, wafer=alike).account.seconds if wafer.unlike else None
-
-
-def static_mesh_seconds(artifact: Artifact, link_model: str) -> float | None:
-    """Seconds of a step of the model on the static mesh of the same ports (`static_mesh`), for which it is compiled
-    anew at `-O2`; None on a wafer without circuits, and where the model does not compile for that mesh."""
-    graph = graph_of(artifact)
-    if graph.machine.circuits is None:
-        return None
-    try:
-        static, _ = program_of(graph.with_(machine=static_mesh(graph.machine)))
-    except CompileError:
-        return None
-    return simulate(static, link_model).account.seconds
 
 
 def builder_of(

@@ -83,7 +83,7 @@ def resolve_wafer(wafer: ast.Wafer, report: Report) -> Wafer | None:
     mesh = _mesh(entries, base, report)
     if len(report.diagnostics) > mistakes:  # `Wafer` refuses impossible numbers itself, without a span
         return None
-    circuits = {name: link.pop(name) for name in CIRCUITS if name in link}
+    circuits: dict[str, Any] = {name: link.pop(name) for name in CIRCUITS if name in link}
     result = replace(
         base, name=wafer.name.id, **mesh,
         die=replace(base.die, **die), link=replace(base.link, **link),

@@ -106,7 +106,7 @@ def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
         torus=_record(r, Torus, by_rule["torus"]) if "torus" in by_rule else OPEN,
         joint=_joint(r, by_rule), hub=_record(r, Hub, by_rule["hub"]) if "hub" in by_rule else None,
         planes=r.integer(tokens(by_rule["planes"])[0]) if "planes" in by_rule else None,
-        network=_network(r, by_rule), circuits=_circuits(r, tree, by_rule),
+        network=_network(r, by_rule),
     )  # fmt: skip
     for unlike in nodes(tree, "unlike"):
         row, col = map(r.integer, tokens(unlike)[:2])
@@ -122,7 +122,12 @@ def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
     for dead in nodes(tree, "dead_link"):
         links.add(link := _link(r, dead))
         r.at(tokens(dead)[0], partial(replace, wafer, dead_links=frozenset({link})))
-    return replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))
+    wafer = replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))
+    # Which links are up at a die depends on the damage.
+    circuits = _circuits(r, tree, by_rule)
+    if circuits is None:
+        return wafer
+    return r.at(tokens(by_rule["circuits"])[-1], partial(replace, wafer, circuits=circuits))
 
 
 def _link(r: Reading, node: Node) -> DeadLink:
