@@ -48,8 +48,8 @@ def simulate_command(
     started = time.perf_counter()
     simulation = compiled.simulate(link_model, trace=bool(trace))
     figures, alike = simulation.figures, simulation.alike_seconds
-    static = compiled.static_mesh_seconds(link_model)
     seconds = time.perf_counter() - started
+    static = compiled.static_mesh_seconds(link_model)
     if trace:
         write_file(trace, [simulation.trace])
         if simulation.trace_cut:
@@ -99,11 +99,8 @@ def _circuits(wafer: Wafer, r: Result, static: float | None) -> Iterator[tuple[s
     circuits = wafer.circuits
     if circuits is None:
         return
-    took = f" (in {circuits.reconfiguration * 1e6:g} us)" if circuits.reconfiguration else ""
-    yield (
-        "circuits",
-        f"{circuits.up} of {circuits.of}, set once before the first step{took}, which is no part of it",
-    )
+    took = f", in {circuits.reconfiguration * 1e6:g} us that no step has" if circuits.reconfiguration else ""
+    yield "circuits", f"{circuits.up} of {circuits.of}, set once before the first step{took}"
     if static is not None:
         share = f"{circuits.up}/{circuits.of} of the bandwidth"
         yield "static mesh", f"{static:.6g} s with all links up at {share}, compiled anew at -O2"
