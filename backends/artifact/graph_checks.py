@@ -53,6 +53,8 @@ def _mistakes(graph: Module, m: Manifest) -> Iterator[str]:
     wafer = graph.machine
     if graph.level is not Level.GRAPH:
         yield f"it is of the {graph.level} level"
+    if wafer.circuits is not None and not wafer.circuits.are_set:
+        yield "it does not say which links are up"
     if any(a.unpadded for a in graph.arrays):
         yield "its arrays have pads, and those of a model have none"
     facts = {

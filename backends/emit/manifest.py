@@ -53,8 +53,8 @@ def manifest_of(module: Module) -> Manifest:
 
 
 def dead_links_of(wafer: Wafer) -> tuple[tuple[int, int], ...]:
-    """The links of the mesh that are dead or were never built, as numbers of dies."""
-    links = (*wafer.dead_links, *wafer.unbuilt_links())
+    """The links of the mesh that are dead, not up or were never built, as numbers of dies."""
+    links = (*wafer.missing_links, *wafer.unbuilt_links())
     return tuple(sorted((wafer.number(a), wafer.number(b)) for a, b in links))
 
 

@@ -14,6 +14,7 @@ from wscc.machine.wafer import Coordinate, Wafer
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import DEFAULT_MAPPER, MAPPERS
 from wscc.passes.place.check import check_placement
+from wscc.passes.place.circuits import Linked, on_circuits
 from wscc.passes.place.solver import place_on
 from wscc.passes.place.traffic import Traffic, axis_traffic
 from wscc.passes.place.types import AxisSpec, Placement, dies_of
@@ -34,11 +35,14 @@ class Place(Pass):
     Before: axes dp=2 tatp=4 on a 2 x 4 wafer
     After:  dies [0, 1, 5, 4, 2, 3, 7, 6]
 
+    Where circuits set up links, those that are up are chosen here, for the whole program (`Wafer.circuits`): at most so
+    many at a die that most of what groups exchange stays on one hop. The others are missing from then on.
+
     Where dies differ and not all are used, the slowest are left alone if rings and paths are no fewer for it.
 
     Where damage leaves neither rings nor paths for a streaming axis, its groups lie as near as others do, and shards
     travel over several links: the note of the axis says why. Fails with W301 when the strategy needs more dies than are
-    alive, W302 when they are cut apart.
+    alive, W302 when they are cut apart or no choice of links joins them.
     """
 
     name: ClassVar[str] = "place"
@@ -54,11 +58,17 @@ class Place(Pass):
             )
 
     def run(self, module: Module) -> Module:
-        return module.with_(dies=placement(module, self.mapper).dies)
+        found = _linked(module, self.mapper)
+        return module.with_(machine=found.wafer, dies=found.placement.dies)
 
 
 def placement(module: Module, mapper: str = DEFAULT_MAPPER) -> Placement:
-    """The placement of the dies of a sharded module by a mapper. Raises `CompileError` as `solver.solve` does."""
+    """The placement of the dies of a sharded module by a mapper. Raises `CompileError` as `solver.solve` does, and
+    where circuits cannot join its dies."""
+    return _linked(module, mapper).placement
+
+
+def _linked(module: Module, mapper: str) -> Linked:
     traffic = axis_traffic(module)
     most = max([t for axis in traffic.values() for t in (axis.pair, axis.closing)] + [1.0])
     streaming = {axis for axis in module.sizes if policy(axis).stream}
@@ -76,7 +86,13 @@ def _spec(axis: str, size: int, ring: bool, traffic: Traffic, most: float) -> Ax
 
 
 @lru_cache(maxsize=64)
-def _solved(machine: Wafer, mapper: str, shape: tuple[AxisSpec, ...]) -> Placement:
+def _solved(machine: Wafer, mapper: str, shape: tuple[AxisSpec, ...]) -> Linked:
+    if machine.circuits is None:
+        return Linked(machine, _placed(machine, mapper, shape))
+    return on_circuits(machine, shape, lambda wafer: _placed(wafer, mapper, shape))
+
+
+def _placed(machine: Wafer, mapper: str, shape: tuple[AxisSpec, ...]) -> Placement:
     anywhere = _on(machine, mapper, shape)
     fastest = machine.by_speed()[: dies_of(shape)]
     if not machine.unlike or machine.weakest(anywhere.dies) == machine.weakest(fastest):

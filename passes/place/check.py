@@ -46,7 +46,7 @@ def _are_adjacent(wafer: Wafer, a: tuple[int, int], b: tuple[int, int]) -> bool:
     """Whether a live link joins two live dies."""
     if not wafer.joins(a, b) or {a, b} & wafer.dead_dies:
         return False
-    return not {(a, b), (b, a)} & wafer.dead_links
+    return not wafer.is_missing(a, b)
 
 
 def _check_connected(wafer: Wafer, dies: list[tuple[int, int]]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from wscc.diagnostics import Code, CompileError, Proposal, fail
 from wscc.machine.topology import Topology
+from wscc.machine.wafer import Circuits
 from wscc.passes.place.types import AxisSpec, Placement, Shape, dies_of
 from wscc.strategy import smaller, with_degree
 
@@ -29,6 +30,15 @@ def too_many(topology: Topology, shape: Shape) -> CompileError:
         return fail(Code.TOO_MANY_DIES, f"{wanted}, and {alive}", candidates=_smaller(topology, shape))
     message = f"{wanted} that can reach each other, and the {live} live ones form {_islands(topology)}"
     return fail(Code.DISCONNECTED, message, candidates=_smaller(topology, shape))
+
+
+def not_joined(topology: Topology, shape: Shape, circuits: Circuits, more: int) -> CompileError:
+    """The error of a strategy for whose dies no links were found that circuits can set up (W302); `more` at a die were
+    enough."""
+    needed = f"`{spell(shape)}` needs {dies_of(shape)} dies that can reach each other"
+    message = f"{needed}, and no choice of `{circuits.words}` was found that joins them"
+    help = f"write `circuits {more} of {circuits.of}`"
+    return fail(Code.DISCONNECTED, message, help=help, candidates=_smaller(topology, shape))
 
 
 def no_place(topology: Topology, shape: Shape, reason: str, fits: Fits) -> CompileError:

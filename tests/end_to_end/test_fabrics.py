@@ -1,4 +1,4 @@
-"""Programs on tori and systems of wafers equal one device, and their artifacts keep what `verify` asks."""
+"""Programs on tori, systems of wafers and circuits equal one device, and their artifacts keep what `verify` asks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from tests.support.models import Shape, gpt, llama
 from wscc.backends.artifact.files import write_artifact
 from wscc.backends.artifact.load import load_artifact
 from wscc.backends.verify import verify_program
+from wscc.diagnostics import CompileError
 from wscc.driver.simulate import simulate
+from wscc.driver.static_mesh import static_mesh_seconds
 from wscc.ir.module import Module
+from wscc.machine.links import CUT_THROUGH
 from wscc.machine.presets import PRESETS
-from wscc.machine.wafer import Hub, Joint, Link, Network, Torus, Wafer
+from wscc.machine.wafer import Circuits, Hub, Joint, Link, Network, Torus, Wafer
 
 BOTH = Torus(rows=True, cols=True)
 SHAPE = Shape(batch=8, calls=1, layers=1)
@@ -47,7 +50,22 @@ SYSTEMS = {
     "sp across": (CORNER, gpt, {"sp": 8}),
     "tatp across": (PAIR, llama, {"tatp": 8}),
 }
-FABRICS = TORI | SYSTEMS
+TWO, THREE = Circuits(2, 4, 25e-6), Circuits(3, 4)
+SWITCHED = {
+    "2 of 4, tatp": (Wafer("w", 2, 4, circuits=TWO), gpt, {"tatp": 8}),
+    "2 of 4, dp x tp": (Wafer("w", 2, 4, circuits=TWO), llama, {"dp": 2, "tp": 4}),
+    "2 of 4, pp x dp x tatp": (
+        Wafer("w", 3, 3, dead_dies=frozenset({(0, 0)}), circuits=TWO), llama, {"pp": 2, "dp": 2, "tatp": 2}
+    ),
+    "3 of 4 of a torus, sp x tp": (
+        Wafer("w", 3, 3, torus=BOTH, dead_links=frozenset({((0, 0), (0, 1))}), circuits=THREE), gpt,
+        {"sp": 4, "tp": 2},
+    ),
+    "2 of 6, dp x tatp": (
+        Wafer("cube", 4, 2, planes=2, circuits=Circuits(2, 6)), gpt, {"dp": 2, "tatp": 4}
+    ),
+}  # fmt: skip
+FABRICS = TORI | SYSTEMS | SWITCHED
 
 
 @pytest.mark.parametrize("case", FABRICS)
@@ -62,6 +80,30 @@ def test_a_program_equals_one_device(case: str) -> None:
     if case in SYSTEMS:
         wafers = [die % wafer.cols // 2 for die in artifact.streams.dies]
         assert wafers in ([0] * 4 + [1] * 4, [1] * 4 + [0] * 4) or len(degrees) == 1
+
+
+def test_a_ring_has_the_whole_bandwidth_of_links_that_are_up() -> None:
+    """All links of the static mesh are up, with half of it each, and a ring of all dies is on two at each die."""
+    link, degrees, shape = Link(bandwidth=10**8, latency=1e-9), {"tatp": 8}, replace(SHAPE, d=32)
+    artifact = artifact_of(gpt(degrees, shape, wafer=Wafer("w", 2, 4, link=link, circuits=TWO)))
+    static = static_mesh_seconds(artifact, CUT_THROUGH)
+    half = Wafer("w", 2, 4, link=replace(link, bandwidth=5 * 10**7))
+    assert static == simulate(artifact_of(gpt(degrees, shape, wafer=half))).account.seconds
+    assert simulate(artifact).account.seconds < 0.6 * static
+    assert static_mesh_seconds(artifact_of(gpt({"tp": 2}, SHAPE, wafer=half)), CUT_THROUGH) is None
+
+
+def test_an_artifact_says_which_links_are_up(tmp_path: Path) -> None:
+    artifact = artifact_of(gpt({"dp": 2}, SHAPE, wafer=Wafer("w", 2, 2, circuits=Circuits(1, 4))))
+    write_artifact(tmp_path / "a", artifact)
+    again = load_artifact(tmp_path / "a")
+    # Of the four sides of a square two may be up, and one is between the dies in use.
+    assert len(again.manifest.dead_links) == 2
+    assert tuple(sorted(artifact.streams.dies)) not in again.manifest.dead_links
+    other = replace(artifact, manifest=replace(artifact.manifest, dead_links=()))
+    write_artifact(tmp_path / "b", other)
+    with pytest.raises(CompileError, match="it has another dead links"):
+        load_artifact(tmp_path / "b")
 
 
 @pytest.mark.parametrize("size", [5])

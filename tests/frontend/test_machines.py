@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from wscc.diagnostics import Code, CompileError, Source
@@ -10,7 +12,7 @@ from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
 from wscc.machine.presets import PRESETS
-from wscc.machine.wafer import Hub, Joint, Torus, Wafer
+from wscc.machine.wafer import Circuits, Hub, Joint, Link, Torus, Wafer
 
 DIE = (
     "die { peak 1 TFLOP/s, sram 1 MB }  link { bandwidth 4 TB/s, latency 200 ns, energy 3 pJ/bit, flit 32 B }"
@@ -49,6 +51,27 @@ def test_a_torus_joins_the_ends_of_rows_and_columns(words: str, torus: Torus) ->
     changed = Overrides(sets=(f"wafer.mesh=3x5 {words}",))
     wafer = machine(f"wafer w {{ mesh 4 x 8 {DIE} }}", overrides=changed)
     assert (wafer.rows, wafer.cols, wafer.torus) == (3, 5, torus)
+
+
+def test_links_can_be_circuits_of_which_so_many_are_up() -> None:
+    slow, switched = f"wafer w {{ mesh 2 x 4 {DIE} }}", Circuits(2, 4, 25e-6)
+    text = slow.replace("flit 32 B", "circuits 2 of 4, reconfiguration 25 us")
+    assert machine(text).circuits == switched
+    assert machine(text).link == Link(4 * 10**12, 200e-9, energy=3e-12)
+    changed = Overrides(sets=("wafer.link.circuits=3 of 4",))
+    assert machine(text, overrides=changed).circuits == replace(switched, up=3)
+    assert machine(text.replace("2 x 4", "2 x 2 x 2").replace("2 of 4", "2 of 6")).circuits == replace(
+        switched, of=6
+    )
+    for old, new, words in (
+        ("2 of 4", "3 of 2", "`circuits 2 of 4`"),
+        ("mesh 2 x 4", "dies 4 all to all", "remove it"),
+        ("circuits 2 of 4, ", "", "only circuits have a `reconfiguration`"),
+    ):
+        assert words in refusal(text.replace(old, new), "w")[1]
+    system = f"{text} system pod {{ wafers 1 x 2 of w {JOINED} }}"
+    assert refusal(system)[0] is Code.CHOICE
+    assert machine(system.replace("1 x 2", "1 x 1"), "pod").circuits == switched
 
 
 def test_a_link_around_a_torus_can_be_dead() -> None:

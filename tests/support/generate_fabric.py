@@ -22,7 +22,7 @@ from wscc.ir.routes import Leg, Route
 from wscc.ir.streams.instructions import INSTRUCTIONS
 from wscc.ir.types import DType, Layout, TensorType
 from wscc.ir.views import View
-from wscc.machine.wafer import Wafer, dead_link
+from wscc.machine.wafer import Wafer
 
 _OPCODES: Final = sorted(set(INSTRUCTIONS) - {"post", "send", "wait"})
 _ATTR_TYPES: Final[dict[str, type]] = {
@@ -88,7 +88,7 @@ class Fabric:
             die = queue.popleft()
             for other in range(w.dies):
                 ends = w.coordinate(die), w.coordinate(other)
-                live = w.joins(*ends) and ends[1] not in w.dead_dies and dead_link(*ends) not in w.dead_links
+                live = w.joins(*ends) and ends[1] not in w.dead_dies and not w.is_missing(*ends)
                 if live and other not in previous:
                     previous[other] = die
                     queue.append(other)

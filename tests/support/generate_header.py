@@ -15,7 +15,7 @@ from wscc.diagnostics.limits import Limits, limits_of
 from wscc.ir.module import Level, Module
 from wscc.ir.train import LrSchedule, Optimizer, Train
 from wscc.ir.verify.attrs import wrong_number
-from wscc.machine.wafer import Die, Link, Wafer, dead_links
+from wscc.machine.wafer import Circuits, Die, Link, Wafer, dead_links
 
 # Names that must be quoted, or that look like words of the grammar.
 _ODD_NAMES: Final = (
@@ -114,7 +114,11 @@ def wafer(d: Dice, least: int) -> Wafer:
     hops += [((r, c), (r + 1, c)) for r, c in every if r + 1 < rows]
     links = d.choices(hops, k=d.randint(0, 2)) if hops else []
     die = d.record(Die, hbm_bandwidth=d.randint(1, 1 << 60))
-    return Wafer(d.name(), rows, cols, die, d.record(Link), frozenset(dead), dead_links(links))
+    down = dead_links(hop for hop in hops if not {*hop} & {*dead})
+    circuits = d.choice((None, Circuits(d.randint(1, 4), 4, d.random(), True, down), Circuits(2, 4)))
+    return Wafer(
+        d.name(), rows, cols, die, d.record(Link), frozenset(dead), dead_links(links), circuits=circuits
+    )
 
 
 def header(d: Dice, level: Level) -> Module:

@@ -35,14 +35,14 @@ compile model.wsl -o out --parallel tp=2,pp=2 --set "train.validation=1 rows"
 compile model.wsl -o searched -O3 --parallel auto,recompute=none,zero=0,microbatch=1
 compile model.wsl --emit graph --parallel tp=2
 compile tray.wsl --stagger --parallel dp=2,tp=2
-compile model.wsl --parallel tp=3
+compile model.wsl --parallel tp=3 --set "wafer.link.circuits=2 of 4"
 compile view.wsl --parallel tp=2
 run out --steps 1 --check --data text
 verify out
 verify broken
 simulate tray.wsl --stagger --parallel dp=2,tp=2
 monitor out --metric link_util --group 1x2
-simulate slow.wsl --parallel tp=4
+simulate slow.wsl --parallel tp=4 --set "wafer.link.circuits=2 of 4"
 monitor slow.wsl --metric link_util --parallel tp=4
 monitor out --metric die_util --group 1x2
 monitor out --metric memory

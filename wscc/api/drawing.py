@@ -49,10 +49,10 @@ DRAWINGS: Final[dict[str, Callable[[Artifact], str]]] = {
 
 
 def _mesh(wafer: Wafer) -> Mesh:
-    joint = wafer.joint
+    joint, down = wafer.joint, wafer.circuits.down if wafer.circuits else frozenset()
     return Mesh(
         wafer.rows, wafer.cols, wafer.dead_dies, wafer.dead_links, wafer.torus.rows, wafer.torus.cols,
-        (joint.rows, joint.cols) if joint else None, frozenset(wafer.unbuilt_links()),
+        (joint.rows, joint.cols) if joint else None, down.union(wafer.unbuilt_links()),
         tuple(".".join(map(str, wafer.place_of((r, 0))[:-1])) for r in range(wafer.rows)),
     )  # fmt: skip
 

@@ -148,6 +148,14 @@ class Program:
         alike = alike_seconds(self.artifact, model)
         return Simulation(simulated.figures(), simulated.hbm_traffic(), link_model, text, cut, alike)
 
+    def static_mesh_seconds(self, link_model: str = CUT_THROUGH) -> float | None:
+        """Where links are circuits, the seconds of a step on the static mesh with the same ports: all links are up,
+        each with its share of the bandwidth. The model is compiled for it, at `-O2`. None without circuits, and where
+        it does not compile."""
+        from wscc.driver.static_mesh import static_mesh_seconds
+
+        return static_mesh_seconds(self.artifact, link_model_of(link_model))
+
     def verify(self, *, semantics: bool = False) -> Verification:
         """The findings of a check without training: messages, waits, memory, routes. With `semantics`, also of a
         comparison of what it computes with its model.

@@ -16,6 +16,7 @@ from wscc.cli.program import model_request
 from wscc.cli.progress import Progress
 from wscc.driver.graph_report import graph_words
 from wscc.driver.pads import pads_words
+from wscc.driver.report import circuits_words
 from wscc.driver.storage import storage_words
 from wscc.ir.module import Module
 from wscc.ir.ops import OPS
@@ -170,6 +171,7 @@ def _show_summary(program: Program, folder: Path) -> None:
         *([("weights", f"converted {r['weights_converted']}")] if "fit" in r["weights_converted"] else []),
         *([("searched", _searched(r["search"]))] if "search" in r else []),
         ("placement", f"{place['method']}: {place['rings']} rings, {place['paths']} paths"),
+        *circuits_words(r.get("circuits", {})),
         *_stages(r),
         *_replication(r["replicated_flops"], r["flops_per_step"]),
         ("routes", _routes(r["phases"])),

@@ -14,6 +14,7 @@ from wscc.cli.program import read_program
 from wscc.driver.loaded import HbmTraffic, Result
 from wscc.files import write_file
 from wscc.machine.links import LINK_MODELS
+from wscc.machine.wafer import Wafer
 
 _LOSSES = {
     "model": "FLOPs of the model (the MFU)",
@@ -48,6 +49,7 @@ def simulate_command(
     simulation = compiled.simulate(link_model, trace=bool(trace))
     figures, alike = simulation.figures, simulation.alike_seconds
     seconds = time.perf_counter() - started
+    static = compiled.static_mesh_seconds(link_model)
     if trace:
         write_file(trace, [simulation.trace])
         if simulation.trace_cut:
@@ -58,11 +60,14 @@ def simulate_command(
         settings = hbm | {"link_model": link_model} | ({"stagger": starts} if starts else {})
         if alike is not None:
             settings["step_seconds_if_alike"] = alike
+        if static is not None:
+            settings["step_seconds_on_static_mesh"] = static
         show_json({k: v for k, v in asdict(figures).items()} | settings)
         return 0
     if starts:
         click.echo(f"{'staggered starts':<18}{starts['words']}")
-    for label, line in _lines(figures, simulation.hbm, alike):
+    rows = [*_lines(figures, simulation.hbm, alike), *_circuits(compiled.wafer, figures, static)]
+    for label, line in [*rows, *_losses(figures)]:
         click.echo(f"{label:<18}{line}")
     click.echo(f"{'simulated in':<18}{seconds:.2f} s")
     return 0
@@ -87,6 +92,22 @@ def _lines(r: Result, hbm: HbmTraffic, alike: float | None) -> Iterator[tuple[st
             "slower dies",
             f"{lost:.1%} of the step is lost to them: {alike:.6g} s if all were as `die` says",
         )
+
+
+def _circuits(wafer: Wafer, r: Result, static: float | None) -> Iterator[tuple[str, str]]:
+    """Rows on the links that switches set up, beside the mesh on which all are up."""
+    circuits = wafer.circuits
+    if circuits is None:
+        return
+    took = f", in {circuits.reconfiguration * 1e6:g} us that no step has" if circuits.reconfiguration else ""
+    yield "circuits", f"{circuits.up} of {circuits.of}, set once before the first step{took}"
+    if static is not None:
+        share = f"{circuits.up}/{circuits.of} of the bandwidth"
+        yield "static mesh", f"{static:.6g} s with all links up at {share}, compiled anew at -O2"
+        yield "", f"the step takes {r.step_seconds / static:.3f} of that"
+
+
+def _losses(r: Result) -> Iterator[tuple[str, str]]:
     rows = [(r.time[name], words) for name, words in _LOSSES.items()]
     rows += [
         (share, f"waiting for messages on their way: {kind}") for kind, share in r.time["exposed"].items()

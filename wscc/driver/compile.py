@@ -21,7 +21,7 @@ from wscc.driver.graph_report import graph_report
 from wscc.driver.pads import pads_report
 from wscc.driver.pipeline import Insertion, Observer, Pipeline, Timings, check
 from wscc.driver.proposals import Trials, proposing
-from wscc.driver.report import Loads, build_report
+from wscc.driver.report import Loads, build_report, circuits_report
 from wscc.files import read_source
 from wscc.frontend.elaborate import elaborate
 from wscc.frontend.overrides import NO_OVERRIDES, Overrides
@@ -150,7 +150,7 @@ def compile_graph(
     loads = Loads(phases, procedure_loads(modules["route"], phases), traffic_bytes(modules["route"]))
     timings.passes["bounds"] = time.perf_counter() - started
     own = tuple(insertion.own.name for insertion in insertions)
-    linked = _Linked(graph, modules, pipeline, choices, loads, timings, data, file, own)
+    linked = _Linked(_on_set(graph, planned), modules, pipeline, choices, loads, timings, data, file, own)
     compiled = linked.compiled(planned)
     return _staggered(compiled, planned, linked, observe) if choices.stagger else compiled
 
@@ -164,8 +164,14 @@ def program_of(graph: Module, level: int = 2, *, choices: Choices = DEFAULT) -> 
     check(graph, "elaborate")
     pipeline = Pipeline.default(level, choices)
     planned = pipeline.run(graph, observe=modules.__setitem__, verify_each=False)
-    linked = _Linked(graph, modules, pipeline, choices, Loads((), (), 0), Timings(), None, "")
+    set_graph = _on_set(graph, planned)
+    linked = _Linked(set_graph, modules, pipeline, choices, Loads((), (), 0), Timings(), None, "")
     return linked.artifact(planned), planned
+
+
+def _on_set(graph: Module, planned: Module) -> Module:
+    """The forward module, on the links that are up for its program where circuits set them."""
+    return graph if graph.machine.circuits is None else graph.with_(machine=planned.machine)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +222,7 @@ class _Linked:
             cut=layer_cut(self.modules[Partition.name]), hoisting=HoistCasts.name in self.modules,
             pads=pads_report(self.graph, self.modules[Partition.name]),
         )  # fmt: skip
+        report |= {"circuits": links} if (links := circuits_report(planned.machine)) else {}
         report |= {"graph": about} if (about := graph_report(self.graph, self.data)) else {}
         return Compiled(self.graph, self.modules, replace(artifact, report=report))
 

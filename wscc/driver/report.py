@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import Any
 
@@ -16,6 +17,7 @@ from wscc.ir.array import Array, Kind
 from wscc.ir.module import Module
 from wscc.ir.streams.program import Streams
 from wscc.ir.train import Rates
+from wscc.machine.wafer import Wafer
 from wscc.passes.place.types import Placement
 from wscc.passes.stages.cut import LayerCut
 
@@ -74,6 +76,30 @@ def build_report(
         "traffic_bytes": loads.traffic_bytes,
         "instructions": sum(len(c.body) for p in streams.programs for c in p.procedures),
     }
+
+
+def circuits_report(wafer: Wafer) -> dict[str, Any]:
+    """The part of a report about circuits that are set; empty where there are none. Links are counted once."""
+    circuits = wafer.circuits
+    if circuits is None:
+        return {}
+    free = replace(wafer, circuits=None)
+    return {
+        "up": circuits.up,
+        "of": circuits.of,
+        "links_up": wafer.live_links // 2,
+        "links": free.live_links // 2,
+        "reconfiguration_seconds": circuits.reconfiguration,
+    }
+
+
+def circuits_words(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A row of a summary on that part of a report; none where it is empty."""
+    if not report:
+        return []
+    took = f" in {report['reconfiguration_seconds'] * 1e6:g} us" if report["reconfiguration_seconds"] else ""
+    links = f"{report['links_up']} of {report['links']} links up"
+    return [("circuits", f"{report['up']} of {report['of']}: {links}, set once{took} before the first step")]
 
 
 def _stages(cut: LayerCut) -> dict[str, Any]:

@@ -155,11 +155,12 @@ class Mesh(Line):
 
 @dataclass(frozen=True, slots=True)
 class Field(Line):
-    """A field of `die` or `link`, such as `hbm 72 GB at 1 TB/s`."""
+    """A field of `die` or `link`, such as `hbm 72 GB at 1 TB/s`; `circuits 2 of 4` has an `of`."""
 
     name: Name
     value: Quantity
     rate: Quantity | None = None
+    of: Number | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,9 @@ def _fields(kind: str) -> Rule:
 
 
 def _field(b: Builder, c: Children, span: Span) -> ast.Field:
-    return ast.Field(c[0], c[1], c[2] if len(c) > 2 else None, span=span, trivia=b.trivia(span))
+    last = c[2] if len(c) > 2 else None
+    rate, of = (None, last) if isinstance(last, ast.Number) else (last, None)
+    return ast.Field(c[0], c[1], rate, of, span=span, trivia=b.trivia(span))
 
 
 def _quantity(b: Builder, c: Children, span: Span) -> ast.Quantity:
@@ -286,6 +288,7 @@ RULES: Final[dict[str, Rule]] = {
     "torus": _torus, "system": _system, "system_body": Builder.body, "wafers": _wafers,
     "joined": _fields("joined"), "ports": _ports,
     "die": _fields("die"), "link": _fields("link"), "fields": Builder.body, "field": _field,
+    "of": lambda b, c, span: c[0],
     "quantity": _quantity, "coord": _coord, "dead_die": _dead_die, "die_class": _die_class, "dead_link": _dead_link,
     # the model
     "model": _model, "block": _block, "parameters": lambda b, c, span: tuple(c), "parameter": _parameter,

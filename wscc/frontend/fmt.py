@@ -102,7 +102,7 @@ def _of_machine(node: ast.WaferEntry | ast.SystemEntry | ast.Field) -> str:
         case ast.Ports():
             return f"ports {node.word.id if node.word else _join(p.text for p in node.places)}"
         case ast.Field():
-            rate = f" at {_quantity(node.rate)}" if node.rate else ""
+            rate = f" at {_quantity(node.rate)}" if node.rate else f" of {node.of.text}" if node.of else ""
             return f"{node.name.id} {_quantity(node.value)}{rate}"
         case ast.DeadDie():
             return f"dead die {_coord(node.die)}"

@@ -190,7 +190,9 @@ def _set_wafer(selection: Selection, keys: tuple[str, ...], source: Source, valu
             field = _fragment(source, 0, "field", _spaced(source.text, value, name))
             return _with_field(selection, kind, field)
     choices = ("mesh", *(f"{kind}.{name}" for kind, specs in SPECS.items() for name in specs))
-    _unknown(source, ".".join(keys), choices, "`--set wafer` cannot change")
+    word = ".".join(keys)
+    known = f"known here: {', '.join(choices)}"
+    _usage(source, f"`--set wafer` cannot change `{word}`", hint(word, choices, known))
 
 
 _Apply = Callable[[Selection, tuple[str, ...], Source, int], Selection]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
-from wscc.diagnostics.limits import Limits
+from wscc.diagnostics.limits import Limits, beyond_limits
 
 Coordinate = tuple[int, int]
+DeadLink = tuple[Coordinate, Coordinate]
 
 # The largest wafers known have under 900,000 cores; above this a mesh is a slip of the keyboard.
 MAX_DIES: Final = 1 << 20
@@ -72,6 +73,10 @@ class Link:
         """Whether some message is over sooner on this link."""
         return self.bandwidth > other.bandwidth or self.latency < other.latency
 
+    def faster(self, factor: int) -> Link:
+        """This link with so many times the bandwidth."""
+        return replace(self, bandwidth=self.bandwidth * factor)
+
     def at_least(self, other: Link) -> Link:
         """This link, with what is faster of another."""
         return replace(
@@ -132,6 +137,18 @@ class Joint:
         side, end = (len(self.places(edge)) or 1 for edge in (self.rows, self.cols))
         return self._shared(side), self._shared(end)
 
+    def mistakes_on(self, rows: int, cols: int) -> Iterator[tuple[str, str]]:
+        """Fields that are out of range or do not agree with a system of so many dies, each with why not."""
+        yield from (*beyond_limits(self), *beyond_limits(self.link))
+        if self.rows < 1 or self.cols < 1:
+            return
+        if rows % self.rows or cols % self.cols:
+            yield "mesh", f"of {self.rows} x {self.cols} dies does not divide that of the system"
+        many_rows, many_cols = rows > self.rows, cols > self.cols
+        for is_joined, edge in ((many_cols, self.rows), (many_rows, self.cols)):
+            if is_joined and not self.places(edge):
+                yield "ports", f"are none of an edge of {edge} dies"
+
     def _shared(self, ports: int) -> Link:
         return replace(self.link, bandwidth=max(1, self.link.bandwidth // ports))
 
@@ -153,3 +170,51 @@ class Network:
     link: Link = Link()
     capacity: Positive = 1
     latency: Measure = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Circuits:
+    """Links that optical switches set up: of the `of` neighbours that a die can have at most, no more than `up` have a
+    link to it in one program. Setting them takes `reconfiguration` s, once before the first step. Once they `are_set`,
+    `down` are the links between neighbours that are not up, as sorted pairs."""
+
+    up: Annotated[int, Limits(least=1, most=6)]
+    of: Annotated[int, Limits(least=1, most=6)]
+    reconfiguration: Measure = 0.0
+    are_set: bool = False
+    down: frozenset[DeadLink] = frozenset()
+
+    @property
+    def words(self) -> str:
+        """As the language has them."""
+        return f"circuits {self._pair}"
+
+    def mistakes_on(self, dimensions: int, is_mesh: bool) -> Iterator[tuple[str, str]]:
+        """Fields that do not agree with others or with the machine, each with why not. `is_mesh`: it is one mesh or
+        torus of so many dimensions."""
+        yield from beyond_limits(self)
+        if not is_mesh:
+            yield self._pair, "are between the dies of one mesh, and not of nodes or several wafers"
+        elif self.of != 2 * dimensions:
+            yield (
+                f"{self._pair}:",
+                f"a die of a mesh of {dimensions} dimensions can have links to {2 * dimensions} others",
+            )
+        if self.up > self.of:
+            yield self._pair, "are more than there are"
+        if self.down and not self.are_set:
+            yield "down", "are given before circuits are set"
+
+    @property
+    def _pair(self) -> str:
+        return f"{self.up} of {self.of}"
+
+
+def dead_link(a: Coordinate, b: Coordinate) -> DeadLink:
+    """The sorted pair of two neighbours, an element of `Wafer.dead_links`: a dead link is dead both ways."""
+    return (a, b) if a <= b else (b, a)
+
+
+def dead_links(pairs: Iterable[tuple[Coordinate, Coordinate]]) -> frozenset[DeadLink]:
+    """`Wafer.dead_links` of pairs of neighbours."""
+    return frozenset(dead_link(a, b) for a, b in pairs)

@@ -15,7 +15,7 @@ from itertools import pairwise, product
 from math import ceil
 
 from wscc.machine.fold import Fold, Place
-from wscc.machine.wafer import OPEN, Coordinate, Hub, Torus, Wafer, dead_link, ends_around
+from wscc.machine.wafer import OPEN, Coordinate, Hub, Torus, Wafer, ends_around
 
 UNREACHABLE = -1
 
@@ -327,10 +327,7 @@ def _mesh_neighbours(wafer: Wafer, die: Coordinate, extent: tuple[int, int]) -> 
     return tuple(
         wafer.number(n)
         for n in ends_around(wafer, die)
-        if n[0] < extent[0]
-        and n[1] < extent[1]
-        and n not in wafer.dead_dies
-        and dead_link(die, n) not in wafer.dead_links
+        if n[0] < extent[0] and n[1] < extent[1] and n not in wafer.dead_dies and not wafer.is_missing(die, n)
     )
 
 

@@ -13,15 +13,18 @@ from wscc.diagnostics.limits import Limits, beyond_limits
 from wscc.machine.fold import Fold, Place
 from wscc.machine.parts import MAX_DIES as MAX_DIES
 from wscc.machine.parts import OPEN as OPEN
+from wscc.machine.parts import Circuits as Circuits
 from wscc.machine.parts import Coordinate as Coordinate
+from wscc.machine.parts import DeadLink as DeadLink
 from wscc.machine.parts import Die as Die
 from wscc.machine.parts import Hub as Hub
 from wscc.machine.parts import Joint as Joint
 from wscc.machine.parts import Link as Link
 from wscc.machine.parts import Network as Network
 from wscc.machine.parts import Torus as Torus
+from wscc.machine.parts import dead_link as dead_link
+from wscc.machine.parts import dead_links as dead_links
 
-DeadLink = tuple[Coordinate, Coordinate]
 _DIE: Final = Die()
 _LINK: Final = Link()
 
@@ -35,7 +38,8 @@ class Wafer:
     column). With a `hub` every row is a node, whose dies are joined all to all, and a `network` joins several nodes. A
     switch is two vertices behind the dies, one where messages enter it and one where they leave it (`entry`); they are
     named as if they lay in the two columns behind the dies of their node, those of the network in a row of their own.
-    All dies are as `die` says but for those `unlike` it, by coordinate, whose peak and HBM may be others.
+    All dies are as `die` says but for those `unlike` it, by coordinate, whose peak and HBM may be others. With
+    `circuits`, the links of the mesh are those that could be up.
 
     Raises `CompileError` with every mistake: W005 a number out of range, W003 a mesh beyond `MAX_DIES`,
     W304 damage that is not on the mesh.
@@ -54,9 +58,10 @@ class Wafer:
     hub: Hub | None = None
     network: Network | None = None
     unlike: tuple[tuple[Coordinate, Die], ...] = ()
+    circuits: Circuits | None = None
 
     def __post_init__(self) -> None:
-        if mistakes := [*self._number_mistakes()] or [*self._damage_mistakes()]:
+        if mistakes := [*self._number_mistakes()] or [*self._damage_mistakes(), *self._circuit_mistakes()]:
             raise CompileError(*mistakes)
 
     @property
@@ -166,7 +171,17 @@ class Wafer:
         }
         if self.switch is not None:
             return 2 * self.live_dies * (2 if self.network else 1)
-        return 2 * (self._built_links() - len(self.dead_links | around))
+        return 2 * (self._built_links() - len(self.missing_links | around))
+
+    @property
+    def missing_links(self) -> frozenset[DeadLink]:
+        """Links of the mesh that carry nothing: dead ones, and circuits that are not up."""
+        return self.dead_links | (self.circuits.down if self.circuits else frozenset())
+
+    def is_missing(self, a: Coordinate, b: Coordinate) -> bool:
+        """Whether the link between two neighbours is one of `missing_links`."""
+        link = dead_link(a, b)
+        return link in self.dead_links or (self.circuits is not None and link in self.circuits.down)
 
     @property
     def links(self) -> tuple[Link, ...]:
@@ -215,8 +230,7 @@ class Wafer:
         is_core, to_network = min(a, b) >= self.dies, max(a, b) >= self.entry(self.rows)
         if max(a, b) < self.dies:  # of the graph that dies are placed on
             to_network = a // self.cols != b // self.cols
-        has_switch = self.switch is not None
-        return (2 * to_network + is_core) if has_switch else int(to_network)
+        return (2 * to_network + is_core) if self.switch is not None else int(to_network)
 
     def unbuilt_links(self) -> Iterator[DeadLink]:
         """Neighbours on the mesh that no link joins: edges of wafers without a port."""
@@ -231,9 +245,8 @@ class Wafer:
             return self.fold.links
         if self.hub is not None:
             return self.dies * (self.dies - 1) // 2
-        wraps = (self.torus.rows and self.cols > 2) * self.rows + (
-            self.torus.cols and self.rows > 2
-        ) * self.cols
+        around = self.torus.rows and self.cols > 2, self.torus.cols and self.rows > 2
+        wraps = around[0] * self.rows + around[1] * self.cols
         mesh = self.rows * (self.cols - 1) + self.cols * (self.rows - 1)
         if self.joint is None or not self.joint.ports:
             return mesh + wraps
@@ -247,11 +260,8 @@ class Wafer:
     def with_faster_links(self, factor: int) -> Wafer:
         """The same wafer with links of so many times the bandwidth."""
 
-        def faster(link: Link) -> Link:
-            return replace(link, bandwidth=link.bandwidth * factor)
-
-        joint = self.joint and replace(self.joint, link=faster(self.joint.link))
-        return replace(self, link=faster(self.link), joint=joint)
+        joint = self.joint and replace(self.joint, link=self.joint.link.faster(factor))
+        return replace(self, link=self.link.faster(factor), joint=joint)
 
     def coordinate(self, die: int) -> Coordinate:
         """(row, column) of a die; vertices of a switch are named as if they lay behind the dies of their node."""
@@ -301,25 +311,28 @@ class Wafer:
         for _, die in self.unlike:
             mistakes += [("die", m) for m in (*beyond_limits(die), *die.disagreements())]
         mistakes += [("link", m) for m in beyond_limits(self.link)]
-        mistakes += [("joint", m) for m in self._joint_mistakes()]
+        joint = self.joint.mistakes_on(self.rows, self.cols) if self.joint else ()
+        mistakes += [("joint", m) for m in joint]
         for hub in (self.hub, self.network, self.network and self.network.link):
             mistakes += [("switch", m) for m in beyond_limits(hub)] if hub else []
+        if self.circuits:
+            is_mesh = self.hub is None and self.joint is None
+            mistakes += [("circuits", m) for m in self.circuits.mistakes_on(len(self.extents), is_mesh)]
         for section, (name, words) in mistakes:
             message = f"wafer `{self.name}`: {section} {name.replace('_', ' ')} {words}"
             yield Diagnostic(Code.NUMBER, message)
 
-    def _joint_mistakes(self) -> Iterator[tuple[str, str]]:
-        if self.joint is None:
+    def _circuit_mistakes(self) -> Iterator[Diagnostic]:
+        if self.circuits is None or not self.circuits.are_set:
             return
-        yield from (*beyond_limits(self.joint), *beyond_limits(self.joint.link))
-        if self.joint.rows < 1 or self.joint.cols < 1:
-            return
-        if self.rows % self.joint.rows or self.cols % self.joint.cols:
-            yield "mesh", f"of {self.joint.rows} x {self.joint.cols} dies does not divide that of the system"
-        many_rows, many_cols = self.rows > self.joint.rows, self.cols > self.joint.cols
-        for is_joined, edge in ((many_cols, self.joint.rows), (many_rows, self.joint.cols)):
-            if is_joined and not self.joint.places(edge):
-                yield "ports", f"are none of an edge of {edge} dies"
+        for a, b in sorted(self.circuits.down):
+            if not (self._is_on_mesh(a) and self._is_on_mesh(b) and self.joins(a, b) and a < b):
+                yield Diagnostic(Code.OFF_MESH, f"{a} - {b} is no link of `{self.name}` that could be down")
+        for die in sorted({*product(range(self.rows), range(self.cols))} - self.dead_dies):
+            links = sum(not self.is_missing(die, n) for n in {*ends_around(self, die)} - self.dead_dies)
+            if links > self.circuits.up:
+                message = f"die {self.place_of(die)} has {links} links up, by `{self.circuits.words}`"
+                yield Diagnostic(Code.NUMBER, message)
 
     def _damage_mistakes(self) -> Iterator[Diagnostic]:
         extent = self.what_places_are()
@@ -366,16 +379,6 @@ class Wafer:
 
     def _is_on_mesh(self, coordinate: Coordinate) -> bool:
         return 0 <= coordinate[0] < self.rows and 0 <= coordinate[1] < self.cols
-
-
-def dead_link(a: Coordinate, b: Coordinate) -> DeadLink:
-    """The sorted pair of two neighbours, an element of `Wafer.dead_links`: a dead link is dead both ways."""
-    return (a, b) if a <= b else (b, a)
-
-
-def dead_links(pairs: Iterable[tuple[Coordinate, Coordinate]]) -> frozenset[DeadLink]:
-    """`Wafer.dead_links` of pairs of neighbours."""
-    return frozenset(dead_link(a, b) for a, b in pairs)
 
 
 def ends_around(wafer: Wafer, die: Coordinate) -> Iterator[Coordinate]:

@@ -12,7 +12,7 @@ class Mesh:
     """A mesh of `rows` x `cols` dies with its damage; each of `dead_links` joins two places, in any order.
 
     `closed_rows`, `closed_cols`: links join both ends of each row or column. `wafer` is the extent of one wafer of a
-    system, and `unbuilt` are the neighbours in it that no link joins. `row_names`: what stands beside each row."""
+    system, and `unbuilt` are neighbours that no link joins. `row_names`: what stands beside each row."""
 
     rows: int
     cols: int

@@ -79,7 +79,7 @@ def _links(mesh: Mesh) -> Iterator[str]:
                     yield line(
                         x1, y1, x2, y2, *(("#9ca3af", 5) if mesh.is_across((r, c), other) else ("#d1d5db", 2))
                     )
-    yield from _around(mesh, dead)
+    yield from _around(mesh, dead | {frozenset(pair) for pair in mesh.unbuilt})
 
 
 def _around(mesh: Mesh, dead: set[frozenset[Place]]) -> Iterator[str]:

@@ -221,10 +221,10 @@ def compiled(problem: Problem, plan: Plan) -> Compiled | Refused:
     try:
         graph = problem.graph(plan)
         artifact, planned = program_of(graph, LEVEL, choices=problem.choices)
-        ticks = least_ticks(builder_of(artifact, problem.link_model, wafer=graph.machine))
+        ticks = least_ticks(builder_of(artifact, problem.link_model, wafer=planned.machine))
     except CompileError as error:
         return refused(error)
-    return Compiled(plan, artifact, graph.machine, ticks / SECOND, memory_report(planned).peak)
+    return Compiled(plan, artifact, planned.machine, ticks / SECOND, memory_report(planned).peak)
 
 
 def simulated(problem: Problem, program: Compiled) -> Figures:

@@ -40,6 +40,11 @@ def resolve_system(system: ast.System, wafer: Wafer, report: Report) -> Wafer | 
         report.add(Code.MISSING, message, system.name.span, "", example)
     link = values_of(joined, JOINED, True, report)
     places = _places(ports, report)
+    if wafer.circuits is not None and not is_one:
+        message = f"`{wafer.name}` has `{wafer.circuits.words}`, which join the dies of one wafer"
+        report.add(
+            Code.CHOICE, message, wafers.wafer.span, "", "make the system of a wafer without `circuits`"
+        )
     if len(report.diagnostics) > mistakes:
         return None
     if not is_one:

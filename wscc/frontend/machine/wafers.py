@@ -11,20 +11,23 @@ from typing import Any, Final
 from wscc.diagnostics import Code, Span
 from wscc.diagnostics.limits import Limits, limits_of
 from wscc.frontend import ast
+from wscc.frontend.machine.circuits import CIRCUITS, with_circuits
 from wscc.frontend.report import Report, hint
 from wscc.frontend.units import EXAMPLES, PERCENT, UNITS, Dimension
 from wscc.machine.presets import PRESETS, preset
-from wscc.machine.wafer import MAX_DIES, OPEN, Coordinate, Die, Hub, Link, Torus, Wafer, dead_link
+from wscc.machine.wafer import MAX_DIES, OPEN, Circuits, Coordinate, Die, Hub, Link, Torus, Wafer, dead_link
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A field of `die` or `link`: what it measures, the attribute it sets, that of the rate behind `at`."""
+    """A field of `die` or `link`: what it measures, the attribute it sets, that of the rate behind `at`, and of the
+    number behind `of`."""
 
     dimension: Dimension
     attribute: str
     required: bool = False
     rate: str = ""
+    of: str = ""
 
 
 _DIE: Final = {
@@ -40,19 +43,23 @@ _LINK: Final = {
     "flit": Spec(Dimension.BYTES, "flit"),
     "energy": Spec(Dimension.ENERGY, "energy"),
     "channels": Spec(Dimension.NONE, "channels"),
+    "circuits": Spec(Dimension.NONE, "up", of="of"),
+    "reconfiguration": Spec(Dimension.TIME, "reconfiguration"),
 }
+# What links between wafers and nodes have not.
+_OWN: Final = ("channels", "circuits", "reconfiguration")
 NETWORK: Final = {
-    **{name: spec for name, spec in _LINK.items() if name != "channels"},
+    **{name: spec for name, spec in _LINK.items() if name not in _OWN},
     "capacity": Spec(Dimension.BANDWIDTH, "capacity"),
 }
-JOINED: Final = {name: spec for name, spec in _LINK.items() if name != "channels"}
+JOINED: Final = {name: spec for name, spec in _LINK.items() if name not in _OWN}
 _SWITCH: Final = {
     "capacity": Spec(Dimension.BANDWIDTH, "capacity", required=True),
     "latency": Spec(Dimension.TIME, "latency"),
 }
 SPECS: Final[Mapping[str, Mapping[str, Spec]]] = {"die": _DIE, "link": _LINK}
 # No attribute of a link is called as one of a die.
-_LIMITS: Final = {**limits_of(Hub), **limits_of(Die), **limits_of(Link)}
+_LIMITS: Final = {**limits_of(Hub), **limits_of(Die), **limits_of(Link), **limits_of(Circuits)}
 _ALONG: Final = {"rows": Torus(rows=True), "columns": Torus(cols=True), "planes": Torus(planes=True)}
 # What dies of one wafer may differ in: all run one plan of memory, whose SRAM they share.
 _CLASS: Final = ("peak", "hbm")
@@ -76,11 +83,14 @@ def resolve_wafer(wafer: ast.Wafer, report: Report) -> Wafer | None:
     mesh = _mesh(entries, base, report)
     if len(report.diagnostics) > mistakes:  # `Wafer` refuses impossible numbers itself, without a span
         return None
+    circuits: dict[str, Any] = {name: link.pop(name) for name in CIRCUITS if name in link}
     result = replace(
         base, name=wafer.name.id, **mesh,
         die=replace(base.die, **die), link=replace(base.link, **link),
     )  # fmt: skip
     result = replace(result, unlike=_unlike(result, entries, report))
+    if circuits:
+        result = with_circuits(result, circuits, sections["link"], report)
     result = add_damage(result, entries, report)
     return result if len(report.diagnostics) == mistakes else None
 
@@ -151,6 +161,7 @@ def _field(
     value = _quantity(field.value, spec.dimension, name, _LIMITS[spec.attribute], report)
     if value is not None:
         values[spec.attribute] = value
+    _of(field, spec, values, report)
     if field.rate is None:
         if spec.rate and without_preset:  # else the preset has one
             help = f"add the bandwidth: `{name} 72 GB at 1 TB/s`"
@@ -161,6 +172,21 @@ def _field(
         rate = _quantity(field.rate, Dimension.BANDWIDTH, f"{name} ... at", _LIMITS[spec.rate], report)
         if rate is not None:
             values[spec.rate] = rate
+
+
+def _of(field: ast.Field, spec: Spec, values: dict[str, Any], report: Report) -> None:
+    """Note the number behind `of`, which fields that have one need."""
+    name = field.name.id
+    if field.of is None:
+        if spec.of:
+            report.add(Code.MISSING, f"`{name}` has no `of`", field.span, "", f"write `{name} 2 of 4`")
+    elif not spec.of:
+        report.add(Code.SYNTAX, f"`{name}` has no `of`", field.of.span, "", "remove it")
+    else:
+        whole = ast.Quantity(field.of, "", span=field.of.span)
+        value = _quantity(whole, Dimension.NONE, f"{name} ... of", _LIMITS[spec.of], report)
+        if value is not None:
+            values[spec.of] = value
 
 
 def _quantity(

@@ -69,6 +69,8 @@ def _machine(w: Wafer) -> Iterator[str]:
     yield f"wafer {spell_word(w.name)} rows={w.rows} cols={w.cols}"
     yield f"die {record(w.die)}"
     yield f"link {record(w.link)}"
+    if w.circuits is not None:
+        yield f"circuits {record(w.circuits)}"
     for (row, col), die in w.unlike:
         yield f"unlike die {row}, {col} {record(die)}"
     if w.planes:
@@ -87,8 +89,10 @@ def _machine(w: Wafer) -> Iterator[str]:
             yield f"ports {' '.join(map(str, w.joint.ports))}"
     for row, col in sorted(w.dead_dies):
         yield f"dead die {row}, {col}"
-    for (ra, ca), (rb, cb) in sorted(w.dead_links):
-        yield f"dead link {ra}, {ca} to {rb}, {cb}"
+    down = w.circuits.down if w.circuits else ()
+    for word, links in (("dead", w.dead_links), ("down", down)):
+        for (ra, ca), (rb, cb) in sorted(links):
+            yield f"{word} link {ra}, {ca} to {rb}, {cb}"
 
 
 def record(obj: Any) -> str:

@@ -19,6 +19,7 @@ from wscc.ir.text.words import read_scalar
 from wscc.ir.train import LrSchedule, Optimizer, Rates, Train
 from wscc.machine.wafer import (
     OPEN,
+    Circuits,
     Coordinate,
     DeadLink,
     Die,
@@ -119,10 +120,28 @@ def _wafer(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Wafer:
         dies.add((row, col))
         r.at(tokens(dead)[0], partial(replace, wafer, dead_dies=frozenset({(row, col)})))
     for dead in nodes(tree, "dead_link"):
-        a, b, c, d = map(r.integer, tokens(dead)[:4])
-        links.add(dead_link((a, b), (c, d)))
-        r.at(tokens(dead)[0], partial(replace, wafer, dead_links=frozenset({dead_link((a, b), (c, d))})))
-    return replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))
+        links.add(link := _link(r, dead))
+        r.at(tokens(dead)[0], partial(replace, wafer, dead_links=frozenset({link})))
+    wafer = replace(wafer, dead_dies=frozenset(dies), dead_links=frozenset(links))
+    # Which links are up at a die depends on the damage.
+    circuits = _circuits(r, tree, by_rule)
+    if circuits is None:
+        return wafer
+    return r.at(tokens(by_rule["circuits"])[-1], partial(replace, wafer, circuits=circuits))
+
+
+def _link(r: Reading, node: Node) -> DeadLink:
+    a, b, c, d = map(r.integer, tokens(node)[:4])
+    return dead_link((a, b), (c, d))
+
+
+def _circuits(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Circuits | None:
+    down = nodes(tree, "down_link")
+    if "circuits" in by_rule:
+        return _record(r, Circuits, by_rule["circuits"], down=frozenset(_link(r, n) for n in down))
+    if down:
+        raise r.wrong(tokens(down[0])[0], "links that are down are those of circuits, and there are none")
+    return None
 
 
 def _network(r: Reading, by_rule: dict[str, Node]) -> Network | None:

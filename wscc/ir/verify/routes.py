@@ -15,7 +15,7 @@ from wscc.ir.module import Level, Module
 from wscc.ir.per_die import NOBODY, Ints
 from wscc.ir.routes import ALONE, Hop, Route
 from wscc.ir.verify.finding import Findings, Place
-from wscc.machine.wafer import Wafer, dead_link, ends_around
+from wscc.machine.wafer import Wafer, ends_around
 
 
 def check_dies(m: Module) -> Findings:
@@ -110,7 +110,7 @@ def is_hop(w: Wafer, a: int, b: int) -> bool:
     if w.switch is not None:
         return w.is_hop(a, b)
     ends = w.coordinate(a), w.coordinate(b)
-    return w.joins(*ends) and dead_link(*ends) not in w.dead_links
+    return w.joins(*ends) and not w.is_missing(*ends)
 
 
 def _is_switch(w: Wafer, vertex: int) -> bool:
