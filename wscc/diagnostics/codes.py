@@ -237,14 +237,14 @@ Example:
 
 Fix: lower a degree (the product of all is the number of dies), or take a larger mesh.""",
     Code.DISCONNECTED: """\
-Dead dies and links cut the wafer into parts that cannot reach one another, or no choice of circuits was found that
-joins all dies of the program.
+Dead dies and links cut the wafer into parts that cannot reach one another, or no choice of circuits was
+found that joins all dies of the program.
 
 Example:
     mesh 2 x 2   dead die (0, 1)   dead die (1, 0)
 
-Fix: use a strategy that fits on the largest part, or other dies; the message lists the parts. With circuits, more links
-at a die: the message says how many are enough.""",
+Fix: use a strategy that fits on the largest part, or other dies; the message lists the parts. With
+circuits, let more links be up at a die: the help says how many are enough.""",
     Code.NO_PATH: """\
 An algorithm of `wscc collective` finds no ring or chain of neighbours, or a die that it starts at is dead.
 
