@@ -8,7 +8,7 @@ again for it, as long as that lowers the price.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from wscc.diagnostics import Code, CompileError, fail
+from wscc.disjoint_sets import DisjointSets
 from wscc.machine.corner import topology_of
 from wscc.machine.topology import Hop, Topology, mesh_topology
 from wscc.machine.wafer import Circuits, Wafer, dead_links
@@ -118,8 +119,8 @@ def _set(free: Wafer, shape: Shape, placement: Placement) -> Wafer | None:
 
     topology = topology_of(free, dies)
     topology = topology.part(next(island for island in topology.islands if dies[0] in island))
-    hint = _walk(topology.part(dies), len(dies), 0.0)
     weights = _scaled(exchanged(topology, _as_placed(shape, placement), dies))
+    hint = _greedy(topology.part(dies), weights, up) or _walk(topology.part(dies), len(dies), 0.0)
     links = heaviest_links(topology, dies, weights, up, hint).links or hint
     return _with_links(free, free.circuits, links) if links else None
 
@@ -141,6 +142,23 @@ def _with_links(free: Wafer, circuits: Circuits, up: Collection[Hop]) -> Wafer:
     down = [link for link in mesh_topology(free).links if link[0] < link[1] and link not in up]
     pairs = dead_links((free.coordinate(a), free.coordinate(b)) for a, b in down)
     return replace(free, circuits=replace(circuits, are_set=True, down=pairs))
+
+
+def _greedy(topology: Topology, weights: Mapping[Hop, int], up: int) -> frozenset[Hop]:
+    """Heavy links that leave each die one more, then those that join parts, then all that there is room for; empty
+    where that does not join all dies. With two at a die it hardly ever does."""
+    order = sorted(
+        (link for link in topology.links if link[0] < link[1]), key=lambda k: (-weights.get(k, 0), k)
+    )
+    chosen, at, parts = set[Hop](), Counter[int](), DisjointSets[int]()
+    for most, joining in ((up - 1, False), (up, True), (up, False)) if up > 2 else ():
+        for a, b in order:
+            is_new = parts[a] != parts[b] or not joining
+            if (a, b) not in chosen and is_new and max(at[a], at[b]) < most:
+                chosen.add((a, b))
+                at.update((a, b))
+                parts.union(a, b)
+    return frozenset(chosen) if len({parts[die] for die in topology.live}) == 1 else frozenset()
 
 
 def _walk(topology: Topology, size: int, limit: float) -> frozenset[Hop]:

@@ -19,9 +19,10 @@ from wscc.ir.module import Module
 from wscc.machine.topology import Topology
 from wscc.machine.wafer import OPEN, Circuits, Torus, Wafer, dead_link
 from wscc.passes.place import Place, placement
-from wscc.passes.place.circuits import MOST_DIES
+from wscc.passes.place.circuits import MOST_DIES, on_circuits
 from wscc.passes.place.cpsat_links import heaviest_links
-from wscc.passes.place.types import GroupKind
+from wscc.passes.place.solver import place_on
+from wscc.passes.place.types import AxisSpec, GroupKind
 
 Hop = tuple[int, int]
 
@@ -117,6 +118,15 @@ def test_a_ring_of_all_dies_keeps_its_links_with_two_at_a_die() -> None:
     found = placement(sharded({"tatp": 8}, Wafer("w", 2, 4, circuits=Circuits(2, 4))))
     assert found.axis("tatp").kind is GroupKind.RING
     assert found.axis("tatp").hops == 8
+
+
+def test_three_links_at_a_die_keep_the_rings_of_a_large_wafer() -> None:
+    shape = (AxisSpec("dp", 9, weight=0.05), AxisSpec("tp", 4, weight=0.5), AxisSpec("tatp", 4, ring=True))
+    linked = on_circuits(
+        Wafer("w", 12, 12, circuits=Circuits(3, 4)), shape, lambda wafer: place_on(wafer, shape)
+    )
+    assert linked.placement.axis("tatp").kind is GroupKind.RING
+    assert max(degrees_of(frozenset(links_of(linked.wafer)))) == 3
 
 
 def test_links_that_were_chosen_are_chosen_anew_for_another_program() -> None:
