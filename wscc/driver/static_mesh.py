@@ -27,5 +27,4 @@ def static_mesh_seconds(artifact: Artifact, link_model: str) -> float | None:
 def static_mesh(wafer: Wafer) -> Wafer:
     """The mesh with the same ports whose links are all up: each has the bandwidth that a port has left for it."""
     assert wafer.circuits is not None
-    bandwidth = max(1, wafer.link.bandwidth * wafer.circuits.up // wafer.circuits.of)
-    return replace(wafer, circuits=None, link=replace(wafer.link, bandwidth=bandwidth))
+    return replace(wafer, circuits=None, link=wafer.circuits.static(wafer.link))

@@ -189,6 +189,10 @@ class Circuits:
         """As the language has them."""
         return f"circuits {self._pair}"
 
+    def static(self, link: Link) -> Link:
+        """A link where all are up: it has the bandwidth that the ports of a die have left for it."""
+        return replace(link, bandwidth=max(1, link.bandwidth * self.up // self.of))
+
     def mistakes_on(self, dimensions: int, is_mesh: bool) -> Iterator[tuple[str, str]]:
         """Fields that do not agree with others or with the machine, each with why not. `is_mesh`: it is one mesh or
         torus of so many dimensions."""
