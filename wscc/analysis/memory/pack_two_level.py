@@ -59,9 +59,9 @@ def pack_two_level(ranges: tuple[LiveRange, ...], fast: int) -> Packed:
 
 
 def names_in_fast(ranges: tuple[LiveRange, ...], fast: int) -> Set[str]:
-    """The names of the buffers that a quick packing puts in the fast memory: about those of `pack_two_level`."""
+    """The names of the buffers that `pack_two_level` puts in the fast memory."""
     packed = _all_fast(ranges, fast, enough=fast)
-    return packed.offsets.keys() if packed is not None else _quick_fill(ranges, fast).blocks.keys()
+    return packed.offsets.keys() if packed is not None else _best_fill(ranges, fast).blocks.keys()
 
 
 def seconds_lost(ranges: tuple[LiveRange, ...], fast: int) -> float:
@@ -81,7 +81,7 @@ def _all_fast(ranges: tuple[LiveRange, ...], fast: int, *, enough: int = 0) -> P
 
 
 def _quick_fill(ranges: Iterable[LiveRange], fast: int) -> _FastMemory:
-    """The better fill of two orders, without retries: for estimates, which are many."""
+    """The better fill of two orders, without retries: for estimates, which compare many."""
     return _best_of((_by_density, _by_worth), _candidates(ranges), fast)
 
 
