@@ -50,7 +50,6 @@ class TreeMove:
 class TreePlan:
     """An all_reduce of a vector in equal `pieces`, and its seconds."""
 
-    size: int
     pieces: int
     rounds: tuple[tuple[TreeMove, ...], ...]
     seconds: float
@@ -102,7 +101,7 @@ class Trees:
             rounds = _moves(len(self.common.live), self._rounds(routes, share, late), roots)
             moves = (m.move for moves in rounds for m in moves)
             seconds = self.model.seconds(in_order(moves, share, self.model))
-            return TreePlan(len(self.common.live), pieces, rounds, seconds)
+            return TreePlan(pieces, rounds, seconds)
 
         return min(map(timed, _LATE), key=lambda plan: plan.seconds)
 

@@ -32,15 +32,6 @@ def system(wafers: tuple[int, int], dies: tuple[int, int]) -> Wafer:
     return Wafer("s", wafers[0] * dies[0], wafers[1] * dies[1], joint=Joint(*dies, _EDGE))
 
 
-def links_of(wafer: Wafer) -> Links:
-    """The facts of the links of a system whose edges are alike."""
-    assert wafer.joint is not None
-    own, port = wafer.link, wafer.joint.links[0]
-    assert port == wafer.joint.links[1]
-    facts = ((k.bandwidth, k.latency, k.flit) for k in (own, port))
-    return Links(wafer.rows, wafer.cols, wafer.joint.rows, wafer.joint.cols, *facts)
-
-
 def _show(wafers: tuple[int, int], dies: tuple[int, int]) -> None:
     start, wafer = time.process_time(), system(wafers, dies)
     model = LinkModel.of(wafer.link.bandwidth, wafer.link.latency, wafer.link.flit).with_system(wafer)
@@ -48,7 +39,7 @@ def _show(wafers: tuple[int, int], dies: tuple[int, int]) -> None:
     found = collective(request, model)
     took = time.process_time() - start
     least = model.seconds(found.bound.time)
-    replayed = seconds_of_all_reduce(plan_lines(request, found.timed), links_of(wafer), _SIZE)
+    replayed = seconds_of_all_reduce(plan_lines(request, found.timed), Links.of(wafer), _SIZE)
     ring = collective(request, model, "ring").ratio
     name = f"{wafers[0]} x {wafers[1]} of {dies[0]} x {dies[1]}"
     ratios = f"{found.ratio:>8.3f}{replayed / least:>10.3f}{ring:>11.3f}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.systems import links_of
-from tests.oracles.replayed_plan import seconds_of_all_reduce
+from tests.oracles.replayed_plan import Links, seconds_of_all_reduce
 from wscc.backends.collective.run import execute
 from wscc.collectives.check import violations
 from wscc.collectives.choose import collective, make_request
@@ -42,7 +41,7 @@ def test_an_all_reduce_is_near_the_bound_of_its_cuts(wafer: Wafer, cut: float) -
     assert violations(request, outcome.timed) == []
     assert model.seconds(outcome.bound.time) == pytest.approx(size * cut / TB, rel=1e-3)
     assert 1 <= outcome.ratio <= 1.1
-    replayed = seconds_of_all_reduce(plan_lines(request, outcome.timed), links_of(wafer), size)
+    replayed = seconds_of_all_reduce(plan_lines(request, outcome.timed), Links.of(wafer), size)
     assert replayed == pytest.approx(outcome.timed.seconds)
     ring = collective(request, model, "ring")
     assert violations(request, ring.timed) == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from tests.end_to_end.test_fabrics import part_of
-from tests.fuzz.strategies import judged, reference
+from tests.fuzz.strategies import judged_artifact, reference
 from tests.support.compile_once import artifact_of
 from tests.support.models import Shape, gpt, llama
 from wscc.backends.verify import verify_program
@@ -23,8 +23,9 @@ def main() -> int:
         for family in (gpt, llama):
             for degrees in ({"dp": 2, "tp": 2}, {"tatp": 4}):
                 module = family(degrees, _SHAPE, wafer=part_of(name))
-                check = judged(module, reference(family, _SHAPE, "adamw"), checked=False)
-                findings = verify_program(artifact_of(module)).findings
+                artifact = artifact_of(module)
+                check = judged_artifact(artifact, module, reference(family, _SHAPE, "adamw"), checked=False)
+                findings = verify_program(artifact).findings
                 wrong += not check.ok or bool(findings)
                 words = " ".join(f"{a}={n}" for a, n in degrees.items())
                 verdict = "equal" if check.ok else str(check)

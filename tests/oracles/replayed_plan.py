@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from wscc.machine.wafer import Wafer
+
 Place = tuple[int, int]
 
 # Relative slack of times that were added up in another order, and printed.
@@ -25,6 +27,15 @@ class Links:
     width: int
     own: tuple[float, float, int]
     port: tuple[float, float, int]
+
+    @staticmethod
+    def of(wafer: Wafer) -> Links:
+        """Those of a system whose edges are alike."""
+        assert wafer.joint is not None
+        own, port = wafer.link, wafer.joint.links[0]
+        assert port == wafer.joint.links[1]
+        facts = ((k.bandwidth, k.latency, k.flit) for k in (own, port))
+        return Links(wafer.rows, wafer.cols, wafer.joint.rows, wafer.joint.cols, *facts)
 
     def between(self, a: Place, b: Place) -> tuple[float, float, int]:
         """The facts of the link of two neighbours."""

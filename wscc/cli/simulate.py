@@ -100,7 +100,7 @@ def _circuits(wafer: Wafer, r: Result, static: float | None) -> Iterator[tuple[s
     if circuits is None:
         return
     took = f", in {circuits.reconfiguration * 1e6:g} us that no step has" if circuits.reconfiguration else ""
-    yield "circuits", f"{circuits.up} of {circuits.of}, set once before the first step{took}"
+    yield "circuits", f"{circuits.pair}, set once before the first step{took}"
     if static is not None:
         share = f"{circuits.up}/{circuits.of} of the bandwidth"
         yield "static mesh", f"{static:.6g} s with all links up at {share}, compiled anew at -O2"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wscc.backends.artifact.files import Artifact
+from wscc.backends.artifact.graph_checks import graph_module
 from wscc.diagnostics import CompileError
 from wscc.driver.compile import graph_of, program_of
 from wscc.driver.simulate import simulate
@@ -14,11 +15,11 @@ from wscc.machine.wafer import Wafer
 def static_mesh_seconds(artifact: Artifact, link_model: str) -> float | None:
     """Seconds of a step of the model on the static mesh of the same ports (`static_mesh`), for which it is compiled
     anew at `-O2`; None on a wafer without circuits, and where the model does not compile for that mesh."""
-    graph = graph_of(artifact)
-    if graph.machine.circuits is None:
+    wafer = graph_module(artifact.graph).machine
+    if wafer.circuits is None:
         return None
     try:
-        static, _ = program_of(graph.with_(machine=static_mesh(graph.machine)))
+        static, _ = program_of(graph_of(artifact).with_(machine=static_mesh(wafer)))
     except CompileError:
         return None
     return simulate(static, link_model).account.seconds

@@ -187,7 +187,7 @@ class Circuits:
     @property
     def words(self) -> str:
         """As the language has them."""
-        return f"circuits {self._pair}"
+        return f"circuits {self.pair}"
 
     def static(self, link: Link) -> Link:
         """A link where all are up: it has the bandwidth that the ports of a die have left for it."""
@@ -198,19 +198,20 @@ class Circuits:
         torus of so many dimensions."""
         yield from beyond_limits(self)
         if not is_mesh:
-            yield self._pair, "are between the dies of one mesh, and not of nodes or several wafers"
+            yield self.pair, "are between the dies of one mesh, and not of nodes or several wafers"
         elif self.of != 2 * dimensions:
             yield (
-                f"{self._pair}:",
+                f"{self.pair}:",
                 f"a die of a mesh of {dimensions} dimensions can have links to {2 * dimensions} others",
             )
         if self.up > self.of:
-            yield self._pair, "are more than there are"
+            yield self.pair, "are more than there are"
         if self.down and not self.are_set:
             yield "down", "are given before circuits are set"
 
     @property
-    def _pair(self) -> str:
+    def pair(self) -> str:
+        """The two numbers, as the language has them."""
         return f"{self.up} of {self.of}"
 
 
