@@ -32,9 +32,10 @@ from wscc.machine.wafer import Die, Wafer
 from wscc.search import candidates, search, workers
 from wscc.search.candidates import Compiled, Problem, compiled, estimated, simulated
 from wscc.search.closed_forms import Bound, ClosedForms
+from wscc.search.coarse import Space
 from wscc.search.estimate import estimate
 from wscc.search.outcome import End, SearchResult, refusals
-from wscc.search.space import Scale, Values, spell, strategies
+from wscc.search.space import Scale, Strategy, Values, plan_of, spell, strategies
 
 MODEL = str(CASES / "search.wsl")
 AXES = ("pp", "dp", "sp", "tp", "tatp")
@@ -237,6 +238,25 @@ def test_bytes_and_layers_of_stages_by_hand() -> None:
     assert forms.bound((), values()).bytes == 12_000_000
     assert isclose(forms.bound(two, values(recompute="full")).bytes, 2 / (1 / 5e6 + 1 / 4.5e6), rel_tol=1e-6)
     assert isclose(forms.bound(two, values(interleave=2)).compute, 2.0)
+    layered = replace(forms, saved={}, stored_layered={Kind.PARAM: 6_000_000})
+    assert layered.bound(two, values()).bytes == 4_000_000  # half of all, or two layers of three
+    assert replace(layered, scale=Scale(4, 5)).bound(two, values()).bytes == 4_000_000
+    assert replace(layered, stored_layered=stored).bound(two, values()).bytes == 16_000_000 // 3
+
+
+@pytest.mark.parametrize(
+    ("sample", "layers", "strategy"),
+    [("gpt-tiny", 3, (("pp", 2),)), ("moe-tiny", 3, (("pp", 2), ("sp", 2)))],
+)
+def test_no_die_holds_less_than_the_bound_of_its_layers(sample: str, layers: int, strategy: Strategy) -> None:
+    """Three layers on two stages; `sp` shares out experts, too."""
+    sets = (f"model.layers={layers}", "wafer.mesh=1x4", "wafer.die.hbm=1 GB")
+    tried = Problem(parse(read_source(f"samples/{sample}.wsl")), Overrides(sets, "auto"))
+    space = Space(tried)
+    plan = plan_of(strategy, [v[0] for v in space.open[strategy].values])
+    program = compiled(tried, plan)
+    assert isinstance(program, Compiled)
+    assert space.bound(plan).bytes <= program.peak_bytes_per_die_max
 
 
 def values(microbatch: int = 1, recompute: str = "none", zero: int = 0, interleave: int = 1) -> Values:

@@ -14,7 +14,8 @@ products forward and backward; the update reads weights, gradients and state, an
 
 *bytes*: of W bytes that rest on all stages, and S that the forward pass of a micro-batch saves, stage k holds its part
 w_k of W + f_k S, where f_k = min(p - k, m) micro-batches are in flight behind it (1F1B, arXiv 1806.03377). However the
-parts are divided, the fullest die holds at least 1 / sum(1 / (W + f_k S)). Interleaved chunks hold no less.
+parts are divided, the fullest die holds at least 1 / sum(1 / (W + f_k S)). Interleaved chunks hold no less. Of what
+rests for L layers, some stage holds that of at least L / p, rounded up.
 
 Rates are those of the wafer (`wscc.analysis.cost`). Left out, as all of it only adds: links, tiles that are not full,
 bytes of activations, and waiting of any kind.
@@ -65,17 +66,23 @@ class ClosedForms:
     # Bytes that one sequence saves for its backward pass, by what is recomputed.
     saved: dict[str, int] = field(default_factory=dict)
     layered: int = 0  # of the FLOPs, those of the layers
+    # Of `stored`, the bytes of which each layer has a part.
+    stored_layered: dict[Kind, int] = field(default_factory=dict)
 
     @staticmethod
     def of(graph: Module, step: Module, saved: dict[str, int]) -> ClosedForms:
         """The terms of a forward module `graph`, and of the same differentiated, `step`, both on one die."""
         sizes = array_bytes(step)
-        stored = {k: sum(sizes[a.name] for a in step.arrays if a.kind is k) for k in _STORED}
         layers = max(times for _, times in calls(graph.step)) // graph.train.microbatches
-        all_, of_layers = _flops(graph)
+        of_layers = [a for a in step.arrays if a.extents[:1] == (layers,)]
+        stored, stored_layered = (
+            {k: sum(sizes[a.name] for a in arrays if a.kind is k) for k in _STORED}
+            for arrays in (step.arrays, of_layers)
+        )
+        all_flops, layered = _flops(graph)
         return ClosedForms(
-            graph.machine, Scale(graph.train.batch, layers, gcd(*expert_counts(graph)) or 1), all_,
-            _multiplied(graph), stored, saved, of_layers,
+            graph.machine, Scale(graph.train.batch, layers, gcd(*expert_counts(graph)) or 1), all_flops,
+            _multiplied(graph), stored, saved, layered, stored_layered,
         )  # fmt: skip
 
     @property
@@ -90,12 +97,32 @@ class ClosedForms:
         }
         zero = max(of["zero"])
         calls_ = [max(1, self.scale.batch // (dies_of(replicas_of(strategy)) * m)) for m in of["microbatch"]]
-        owned = {kind: amount // _shards(strategy, kind, zero) for kind, amount in self.stored.items()}
+        owned, of_layers = (
+            {kind: amount // self._shards(strategy, kind, zero) for kind, amount in stored.items()}
+            for stored in (self.stored, self.stored_layered)
+        )
         compute = self._compute(strategy, max(calls_), max(of["interleave"]))
-        hbm = self._hbm(owned, self.streamed // _shards(strategy, Kind.PARAM, zero), min(calls_))
+        hbm = self._hbm(owned, self.streamed // self._shards(strategy, Kind.PARAM, zero), min(calls_))
         words = next(v for choice, v in zip(CHOICES, values, strict=True) if choice.key == "recompute")
         saved = min(of["microbatch"]) * min(self.saved.get(word, 0) for word in words)
-        return Bound(compute, hbm, self._bytes(strategy, sum(owned.values()), saved, min(calls_)))
+        rests = self._bytes(strategy, sum(owned.values()), saved, min(calls_))
+        return Bound(compute, hbm, max(rests, int(sum(of_layers.values()) * self._fullest(strategy))))
+
+    def _shards(self, strategy: Strategy, kind: Kind, zero: int) -> int:
+        """The most shards of parameters, or of their gradients and state (by kind), under a strategy. Any axis may
+        share out experts."""
+
+        def cuts(axis: str) -> bool:
+            split = policy(axis).splits != "tokens" or store(axis, zero) == "shard"
+            split |= self.scale.experts > 1
+            return split or (kind is not Kind.PARAM and store(axis, zero) == "state")
+
+        return prod(n for a, n in strategy if cuts(a))
+
+    def _fullest(self, strategy: Strategy) -> float:
+        """The layers of the stage that has most, over the mean."""
+        stages = stages_of(strategy)
+        return -(-self.scale.layers // stages) * stages / self.scale.layers
 
     def _bytes(self, strategy: Strategy, rests: int, saved: int, m: int) -> int:
         """Bytes of the fullest die: of what rests on a die where all stages are alike, and of what all dies of a
@@ -108,8 +135,7 @@ class ClosedForms:
     def _compute(self, strategy: Strategy, m: int, interleave: int) -> float:
         stages = stages_of(strategy)
         plain = DieRates.of(self.die).compute(self.flops / dies_of(strategy))
-        fullest = -(-self.scale.layers // stages) / self.scale.layers * stages * plain
-        layers = fullest * self.layered / self.flops if self.flops else 0.0
+        layers = self._fullest(strategy) * plain * self.layered / self.flops if self.flops else 0.0
         if stages == 1 or interleave > 1:
             return max(plain, layers)
         return max(layers, plain * stages / (m * (1 - (1 - 1 / m) ** stages)))
@@ -130,16 +156,6 @@ def _words(values: Sequence[str]) -> bool:
 
 _TRAINED = 3  # FLOPs of the forward and the backward pass, of those of the forward pass
 _STORED = (Kind.PARAM, Kind.GRAD, Kind.STATE)
-
-
-def _shards(strategy: Strategy, kind: Kind, zero: int) -> int:
-    """The most shards of parameters, or of their gradients and state (by kind), under a strategy."""
-
-    def cuts(axis: str) -> bool:
-        split = policy(axis).splits != "tokens" or store(axis, zero) == "shard"
-        return split or (kind is not Kind.PARAM and store(axis, zero) == "state")
-
-    return prod(n for a, n in strategy if cuts(a))
 
 
 def _flops(graph: Module) -> tuple[int, int]:
