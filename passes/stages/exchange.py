@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
@@ -86,6 +87,11 @@ class Exchanges:
     ) -> list[list[Item]]:  # fmt: skip
         """By stage, its `work` and its exchanges in order: after each slot, one exchange for each pair of stages."""
         items: list[list[Item]] = [[] for _ in range(stages)]
+        sent: defaultdict[tuple[int, bool], list[Crossing]] = defaultdict(
+            list
+        )  # by sending chunk and direction
+        for crossing in (Crossing(m, backward) for m in self.messages for backward in (False, True)):
+            sent[crossing.chunks[0], crossing.backward].append(crossing)
         slot = 0
         pending: list[tuple[Crossing, int]] = []
         for event in [*events, None]:
@@ -94,10 +100,9 @@ class Exchanges:
                 pending, slot = [], event.slot if event else slot
             if event is not None:
                 items[event.stage] += work(event)
-                for message in self.messages if event.task.last else ():
-                    crossing = Crossing(message, event.task.backward)
-                    if crossing.chunks[0] == event.task.chunk:
-                        pending.append((crossing, event.task.microbatch))
+                task = event.task
+                if task.last:
+                    pending += [(crossing, task.microbatch) for crossing in sent[task.chunk, task.backward]]
         return items
 
     def _exchange(self, pending: list[tuple[Crossing, int]], items: list[list[Item]]) -> None:

@@ -26,9 +26,9 @@ class Part:
     def ref(self, index: tuple[Affine, ...], microbatch: Affine) -> Ref:
         """The element of the part that has `index` in the whole array."""
         if index and not index[0].modulus:
-            index = (replace(index[0], base=index[0].base - self.first), *index[1:])
+            index = (Affine(index[0].base - self.first, index[0].terms), *index[1:])
         if self.slots > 1:
-            index = (replace(microbatch, modulus=self.slots), *index)
+            index = (Affine(microbatch.base, microbatch.terms, self.slots), *index)
         return Ref(self.array.name, index)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 # Limits on the search: steps of micro-batches, lengths of a period, and runs in one list.
@@ -21,7 +21,7 @@ class Item:
     microbatches: tuple[int, ...]
 
     def moved(self, by: int) -> Item:
-        return replace(self, microbatches=tuple(m + by for m in self.microbatches))
+        return Item(self.key, tuple(m + by for m in self.microbatches))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from wscc.ir.array import Kind
 from wscc.ir.module import Module, Output, Procedure
@@ -50,6 +50,9 @@ class StepWriter:
     parts: Parts
     procedures: dict[str, Procedure]
     names: Names
+    # By statement, chunk and first layer of a piece: the statement itself, so that no other has its identity, and the
+    # arguments of its call that are the same for all micro-batches.
+    _fixed: dict[tuple[int, int, int], tuple[Call | Loop, list[Ref | None]]] = field(default_factory=dict)
 
     # -- pieces of the chain ----------------------------------------------------------------------------
 
@@ -58,9 +61,25 @@ class StepWriter:
         variables = {self.microbatch: microbatch}
         if isinstance(piece.stmt, Loop):
             variables[piece.stmt.variable] = Affine(piece.first, ((piece.stmt.variable, 1),))
-        call = self._call(piece.call, chunk, variables, microbatch)
+        key = id(piece.stmt), chunk, piece.first
+        if key not in self._fixed:
+            self._fixed[key] = piece.stmt, self._fixed_args(piece.call, chunk, variables)
+        refs = zip(piece.call.args, self._fixed[key][1], strict=True)
+        args = tuple(known or self._ref(r, chunk, variables, microbatch) for r, known in refs)
+        call = Call(piece.call.procedure, args, piece.call.span)
         self.procedures[call.procedure] = self.module.procedure(call.procedure)
         return replace(piece.stmt, count=piece.count, body=(call,)) if isinstance(piece.stmt, Loop) else call
+
+    def _fixed_args(self, call: Call, chunk: int, variables: dict[str, Affine]) -> list[Ref | None]:
+        """The arguments of a call that are the same for all micro-batches; None for the others."""
+
+        def is_fixed(ref: Ref) -> bool:
+            parts = self.parts.of.get(ref.array)
+            if parts and parts[self.parts.key(self.module.array(ref.array), chunk)].slots > 1:
+                return False
+            return all(name != self.microbatch for index in ref.index for name, _ in index.terms)
+
+        return [self._ref(r, chunk, variables, NOW) if is_fixed(r) else None for r in call.args]
 
     @property
     def microbatch(self) -> str:

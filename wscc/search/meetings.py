@@ -27,7 +27,8 @@ def step_with_meetings(
     procedure."""
     joint = _joint(staged)
     walks = [_meetings(step, seconds, joint) for step in steps]
-    partners = {name: [s for s, step in enumerate(steps) if _makes(step, name)] for name in joint}
+    made = [{call.procedure for call, _ in calls(tuple(step))} for step in steps]
+    partners = {name: [s for s, names in enumerate(made) if name in names] for name in joint}
     now = [0.0] * len(steps)
     waiting: list[str | None] = [None] * len(steps)
 
@@ -53,10 +54,6 @@ def _joint(module: Module) -> frozenset[str]:
         for p in module.procedures
         if any(isinstance(s, Reshard) and s.axis in axes for s in p.statements)
     )
-
-
-def _makes(step: Sequence[Call | Loop], procedure: str) -> bool:
-    return any(call.procedure == procedure for call, _ in calls(tuple(step)))
 
 
 def _meetings(
