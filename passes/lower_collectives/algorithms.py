@@ -22,7 +22,7 @@ from wscc.ir.per_die import NOBODY
 from wscc.machine.corner import topology_of
 from wscc.machine.topology import Topology
 from wscc.passes.lower_collectives.relays import Relays
-from wscc.passes.lower_collectives.trees import TreePlan, Trees
+from wscc.passes.lower_collectives.trees import SMALL, TreePlan, Trees
 from wscc.routing.live_paths import live_path
 
 # In larger groups nobody sends to all others: messages, and the time to price them, grow with the square of the dies.
@@ -142,7 +142,7 @@ class Algorithms:
         dies, whole = LogicalMesh(self.module.axes).sizes[axis], elements * element
         parts = self.gather(axis, whole, (elements,))
         if elements % dies:
-            return Reduction(None, parts)
+            return self._of_parts(parts, axis, elements, whole)
         shard = whole // dies
         shape = (elements // dies,)
         scatter, gather = self.scatter(axis, shard, shape), self.gather(axis, shard, shape)
@@ -156,7 +156,13 @@ class Algorithms:
         in_two *= _AWAIT if scatter.timed is not None or gather.timed is not None else 1
         if dies * whole > self.fast_bytes or in_two < in_one:
             return Reduction(scatter, gather, trees())
-        return Reduction(None, parts)
+        return self._of_parts(parts, axis, elements, whole)
+
+    def _of_parts(self, parts: Algorithm, axis: str, elements: int, whole: int) -> Reduction:
+        """The gather of whole parts. In a large group, where it brings each die many, trees if they take less."""
+        if parts.plan.size <= SMALL:
+            return Reduction(None, parts)
+        return Reduction(None, parts, self._along_trees(axis, elements, whole, self._seconds(parts, whole)))
 
     def _along_trees(self, axis: str, elements: int, whole: int, other: float) -> TreePlan | None:
         """The trees of an all_reduce of so many bytes that takes `other` seconds without them; None if that is hardly

@@ -88,7 +88,7 @@ class _Filling:
         self.receivers.add(to)
 
     def move(self) -> Move:
-        positions = range(self.size)
-        return Move(
-            tuple(self.to.get(p, NOBODY) for p in positions), tuple(self.piece.get(p, 0) for p in positions)
-        )
+        to, shard = [NOBODY] * self.size, [0] * self.size
+        for source, piece in self.piece.items():
+            to[source], shard[source] = self.to[source], piece
+        return Move(tuple(to), tuple(shard))

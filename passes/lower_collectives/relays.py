@@ -49,10 +49,12 @@ class Relays:
     @cached_property
     def common(self) -> Topology | None:
         """The positions as a machine of their own; None where they are not connected."""
-        positions = range(len(self.groups[0]))
+        first = self.groups[0]
+        positions, at = range(len(first)), {die: p for p, die in enumerate(first)}
+        near = (sorted(at[d] for d in self.topology.neighbours[die] if d in at) for die in first)
         joined = tuple(
-            tuple(q for q in positions if all(self._joins(g[p], g[q]) for g in self.groups))
-            for p in positions
+            tuple(q for q in around if all(self._joins(g[p], g[q]) for g in self.groups))
+            for p, around in enumerate(near)
         )
         common = Topology(tuple(positions), joined)
         return common if len(common.islands) == 1 else None
@@ -63,7 +65,7 @@ class Relays:
     def least(self, shard: int) -> float:
         """Seconds that any plan takes at least with shards of so many bytes; infinite where there is none."""
         size, common = len(self.groups[0]), self.common
-        if common is None or size < _LEAST:
+        if common is None or size < _LEAST or size * (size - 1) > _MOST_MESSAGES:
             return inf
         entries = min(len(common.neighbours[p]) for p in common.live)
         on_link = self.rates.busy(shard)

@@ -117,6 +117,27 @@ def arriving(move: Move) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     return tuple(shard), tuple(arrives)
 
 
+class Arrived:
+    """Moves and the slots that they fill, in order. What brings a piece is found by position and piece: of a ring of n
+    dies, n moves are each asked for what came before."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[Move, View]] = []
+        self._at: dict[tuple[int, int], list[int]] = {}
+
+    def add(self, move: Move, slot: View) -> None:
+        """A move whose messages are in `slot`."""
+        for to, piece in zip(move.to, move.shard, strict=True):
+            if to != NOBODY:
+                self._at.setdefault((to, piece), []).append(len(self._all))
+        self._all.append((move, slot))
+
+    def bringing(self, pieces: tuple[int, ...]) -> list[tuple[Move, View]]:
+        """Those that bring some position its piece."""
+        numbers = {n for arrival in enumerate(pieces) for n in self._at.get(arrival, ())}
+        return [self._all[n] for n in sorted(numbers)]
+
+
 # ------------------------------------------------------------------------------------------- the reshards
 
 
@@ -151,13 +172,13 @@ def scattering(
     a: AxisGroups, x: View, out: View, dim: int, group: str, combine: str = "add"
 ) -> Iterator[None]:
     """Append a `reduce_scatter` a round at a time."""
-    pending: list[tuple[Move, View]] = []
+    arrived = Arrived()
     for r, moves in enumerate(reversed(a.plan.rounds)):
         sends = []
         for i, forward in enumerate(moves):
             move = forward.backwards()
             source = a.piece_view(x, dim, move.shard)
-            if any(_receivers(move.sent, arrived) for arrived, _ in pending):
+            if pending := arrived.bringing(move.sent):
                 acc = a.build.buffer(f"{group}.acc{r}.{i}", source.shape, source.dtype)
                 _sum_into(a, acc, source, move.sent, pending, combine)
                 source = acc
@@ -165,10 +186,12 @@ def scattering(
             sends.append((move, source, slot))
         for move, source, slot in sends:
             a.send(move, source, slot, group)
-        pending += [(move, slot) for move, _, slot in sends]
+        for move, _, slot in sends:
+            arrived.add(move, slot)
         yield
     for i in range(a.plan.pieces):
         own = tuple(p * a.plan.pieces + i for p in range(a.size))
+        pending = arrived.bringing(own)
         _sum_out(a, a.piece_of(out, own), a.piece_view(x, dim, own), own, pending, f"{group}.acc", combine)
 
 
@@ -177,13 +200,12 @@ def _sum_out(
     out: View,
     own: View,
     pieces: tuple[int, ...],
-    pending: list[tuple[Move, View]],
+    arrived: list[tuple[Move, View]],
     hint: str,
     combine: str,
 ) -> None:
     """As `_sum_into`, for a result that may be in slow memory: where several parts arrive, and the last everywhere, the
     sum reaches its place once."""
-    arrived = [(m, slot) for m, slot in pending if _receivers(pieces, m)]
     if len(arrived) > 1 and _is_complete(arrived[-1][0], pieces):
         acc = a.build.buffer(hint, own.shape, own.dtype)
         _sum_into(a, acc, own, pieces, arrived[:-1], combine)
@@ -284,8 +306,7 @@ def along_trees(a: AxisGroups, trees: TreePlan, x: View, out: View, group: str, 
     result = out if is_apart else a.build.buffer(f"{group}.out", out.shape, out.dtype)
     rows = trees.pieces, out.elements // trees.pieces
     parts, sums = (View(v.buffer, v.offset, rows, (rows[1], 1), x.dtype) for v in (whole, result))
-    arrived: list[tuple[Move, View]] = []
-    of_piece: dict[int, list[int]] = {}  # which of them have it
+    arrived = Arrived()
     told: set[int] = set()
     for number, t in enumerate(t for moves in trees.rounds for t in moves):
         own = sliced(parts, 0, a.by_position(t.move.shard), 1)
@@ -295,8 +316,7 @@ def along_trees(a: AxisGroups, trees: TreePlan, x: View, out: View, group: str, 
             source = a.build.buffer(f"{group}.acc{number}", source.shape, source.dtype)
         if t.joins and any(i != NOBODY for i in fresh):
             told.update(() if t.up else fresh)
-            pending = sorted({n for i in fresh for n in of_piece.get(i, ())})
-            _sum_into(a, source, own, fresh, [arrived[n] for n in pending], combine)
+            _sum_into(a, source, own, fresh, arrived.bringing(fresh), combine)
         elif t.up and number:
             # A message of what is there from the start would go before those that it follows.
             sends = mask(a.mesh, a.axis, [i != NOBODY for i in fresh])
@@ -306,9 +326,7 @@ def along_trees(a: AxisGroups, trees: TreePlan, x: View, out: View, group: str, 
             continue
         slot = a.build.buffer(f"{group}.in{number}", source.shape, source.dtype, slot=True)
         a.send(t.move, source, slot, group)
-        for i in t.move.sent:
-            of_piece.setdefault(i, []).append(len(arrived))
-        arrived.append((t.move, slot))
+        arrived.add(t.move, slot)
     if result is not out:
         a.build.kernel("copy", [out], [result])
 

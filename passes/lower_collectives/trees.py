@@ -3,6 +3,9 @@ to the root of their tree, and told on the way back, one behind the other.
 
 A ring or a chain carries on some link as many bytes as the vector has, once to sum and once to tell, and leaves others
 idle; trees share both among all links, both ways at once. All messages are one hop, as those of relays are.
+
+Pieces of larger groups than `SMALL`, whose packing takes long, all take one tree of shortest paths from the middle: it
+has as many rounds as it is high, and messages in proportion to the dies, where a ring has a round for each die.
 """
 
 from __future__ import annotations
@@ -18,12 +21,15 @@ from wscc.collectives.arrange import Route, arrange
 from wscc.collectives.packing import pack
 from wscc.collectives.plan import REDUCE, Chunk, Message, Plan
 from wscc.collectives.timing import LinkModel, simulate
-from wscc.collectives.trees import OutTree, up_and_down
+from wscc.collectives.trees import OutTree, adjacency, out_tree, up_and_down
 from wscc.machine.topology import Topology
 from wscc.passes.lower_collectives.moves import Hop, in_order, moves_of
 
+# Groups of so many dies are small.
+SMALL: Final = 64
 # Pieces of the vector: they follow one another, so that few of them leave links idle at the ends.
 _PIECES: Final = (8, 16, 32, 64)
+_ON_ONE_TREE: Final = (1, 2, 4, 8)
 # Messages of a plan, and of those in flight together: each is an instruction, and many take long to compile.
 _MOST_MESSAGES: Final = 2048
 _MOST_TOGETHER: Final = 4096
@@ -31,9 +37,10 @@ _MOST_TOGETHER: Final = 4096
 _TWICE: Final = 1.05
 # Rounds that a message may be late: none where latency is little of a round.
 _LATE: Final = (0, 1)
-# Smaller groups have one link between two dies; in larger ones the pieces are too few.
+# Smaller groups have one link between two dies.
 _LEAST: Final = 3
-_MOST: Final = 64
+# Dies that the middle of a large group is as near to as can be, each the farthest from those before.
+_LANDMARKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +72,9 @@ class Trees:
 
     def least(self, whole: int) -> float:
         """Seconds that an all_reduce of so many bytes takes at least: two crossings of every byte for each die but one,
-        over all links both ways. Infinite where groups are too small or large for trees."""
+        over all links both ways. Infinite where groups are too small for trees."""
         size, links = len(self.common.live), len(self.common.links)
-        if not _LEAST <= size <= _MOST:
+        if size < _LEAST:
             return inf
         return self.model.seconds(2 * (size - 1) * whole / links + self.model.latency)
 
@@ -75,9 +82,10 @@ class Trees:
         """The plans for so many bytes of all `in_flight` together, and elements of one, of ever more pieces, until one
         is hardly faster than the one before it."""
         before = inf
-        for pieces in _PIECES:
+        for pieces in _PIECES if self._is_small else _ON_ONE_TREE:
             messages = 2 * pieces * (len(self.common.live) - 1)
-            if elements % pieces or messages > min(_MOST_MESSAGES, _MOST_TOGETHER // in_flight):
+            too_many = self._is_small and messages > min(_MOST_MESSAGES, _MOST_TOGETHER // in_flight)
+            if elements % pieces or too_many:
                 continue
             if (whole, pieces) not in self._known:
                 self._known[whole, pieces] = self._found(whole, pieces)
@@ -87,9 +95,15 @@ class Trees:
             before = found.seconds
             yield found
 
+    @property
+    def _is_small(self) -> bool:
+        return len(self.common.live) <= SMALL
+
     @cached_property
     def _packed(self) -> tuple[OutTree, ...]:
-        return pack(self.common).trees
+        if self._is_small:
+            return pack(self.common).trees
+        return (out_tree(adjacency(self.common), _middle(self.common)),)
 
     def _found(self, whole: int, pieces: int) -> TreePlan:
         trees, share = self._packed, max(1, whole // pieces)
@@ -118,6 +132,27 @@ class Trees:
         for start, message in zip(simulate(plan, model).starts, messages, strict=True):
             rounds.setdefault(round(start / hold), []).append(message)
         return [rounds[start] for start in sorted(rounds)]
+
+
+def _middle(common: Topology) -> int:
+    """A position that is near to the ends of the group, found in time proportional to its links."""
+    near = dict.fromkeys(common.live, inf)
+    far: dict[int, tuple[int, int]] = dict.fromkeys(common.live, (0, 0))
+    landmark = common.live[0]
+    for _ in range(_LANDMARKS):
+        for p, d in _distances(common, landmark).items():
+            near[p] = min(near[p], d)
+            far[p] = max(far[p][0], d), far[p][1] + d
+        landmark = max(common.live, key=lambda p: (near[p], far[p]))
+    return min(common.live, key=lambda p: (*far[p], p))
+
+
+def _distances(common: Topology, source: int) -> dict[int, int]:
+    """The links from a position to each."""
+    distance = {source: 0}
+    for p, parent in out_tree(adjacency(common), source).items():
+        distance[p] = distance[parent] + 1
+    return distance
 
 
 def _root(tree: OutTree) -> int:

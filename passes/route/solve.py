@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from wscc.analysis.link_loads import Flows
 from wscc.machine.topology import Topology
-from wscc.routing.channels import Channel, make_channels
+from wscc.routing.initial import make_network
 from wscc.routing.limits import Limits
-from wscc.routing.live_paths import live_path
-from wscc.routing.loads import link_numbers
 from wscc.routing.router import Routing, route
 
 
@@ -20,15 +18,10 @@ def route_phases(
 
     The channels are the same for all phases: one may begin on some dies while another ends elsewhere. Raises
     `CompileError` W302 where no live path is left."""
-    shared = _shared_channels(topology, (flows for flows, _ in phases), channels)
+    ends = {(f.source, f.destination) for flows, _ in phases for f in flows}
+    shared = make_network(topology, sorted(ends), channels)
     routings: dict[tuple[Flows, Limits], Routing] = {}
     for flows, limits in phases:
         if (flows, limits) not in routings:
             routings[flows, limits] = route(topology, flows, limits, adaptive=adaptive, channels=shared)
     return [routings[phase] for phase in phases]
-
-
-def _shared_channels(topology: Topology, phases: Iterable[Flows], count: int) -> tuple[Channel, ...]:
-    ends = {(f.source, f.destination) for flows in phases for f in flows}
-    paths = [live_path(topology, a, b) for a, b in sorted(ends)]
-    return make_channels(topology, link_numbers(topology), paths, count)

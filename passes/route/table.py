@@ -23,6 +23,8 @@ class RouteTable:
         self._numbers: dict[Route, int] = {}
         self._trees: dict[tuple[Legs, ...], int] = {}
         self._alone: dict[tuple[Path, int], int] = {}
+        # Of phases that are alike; with the routing itself, so that no other has its identity.
+        self._known: dict[int, tuple[Routing, DieArray]] = {}
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -35,20 +37,30 @@ class RouteTable:
 
     def numbers(self, routing: Routing) -> DieArray:
         """The number of the route of each flow of the routing: [flows]."""
-        numbers = np.full(len(routing.flows), NOBODY, np.int64)
-        pieces: dict[tuple[int, ...], list[Piece]] = {}
+        if id(routing) not in self._known:
+            self._known[id(routing)] = routing, self._new_numbers(routing)
+        return self._known[id(routing)][1]
+
+    def _new_numbers(self, routing: Routing) -> DieArray:
+        numbers = [NOBODY] * len(routing.flows)
+        # The first flow of a demand is no other demand's.
+        pieces: dict[int, list[Piece]] = {}
         for piece in routing.pieces:
-            pieces.setdefault(tuple(n for ends in piece.demand.flows for n in ends), []).append(piece)
+            pieces.setdefault(piece.demand.flows[0][0], []).append(piece)
         for group in pieces.values():
             if len(group) == 1 and len(group[0].paths) == 1:
-                numbers[list(group[0].demand.flows[0])] = self._whole(group[0].paths[0], group[0].channel)
+                number = self._whole(group[0].paths[0], group[0].channel)
+                for n in group[0].demand.flows[0]:
+                    numbers[n] = number
                 continue
             legs = _legs(group)
             merged = ALONE if len(legs) == 1 else self._trees.setdefault(legs, len(self._trees))
             for ends, flow_legs in zip(group[0].demand.flows, legs, strict=True):
                 route = Route(flow_legs, merged)
-                numbers[list(ends)] = self._numbers.setdefault(route, len(self._numbers))
-        return numbers
+                number = self._numbers.setdefault(route, len(self._numbers))
+                for n in ends:
+                    numbers[n] = number
+        return np.array(numbers, np.int64)
 
     def _whole(self, path: Path, channel: int) -> int:
         """The number of the route of messages that go on one path."""

@@ -24,7 +24,7 @@ from wscc.routing.bound import lower_bound
 from wscc.routing.flows import Flow
 from wscc.routing.limits import Limits
 from wscc.routing.live_paths import live_path
-from wscc.routing.loads import in_byte_times, link_numbers
+from wscc.routing.loads import in_byte_times, link_numbers, sums_by_link
 from wscc.routing.router import Routing
 
 # Links x sources of all phases of which the bound is computed: a second or two on 2 cores for each million.
@@ -132,11 +132,8 @@ def traffic_bytes(module: Module) -> int:
 
 def _initial(topology: Topology, flows: Flows, links: _Links) -> DieArray:
     """Byte times by link on initial routes."""
-    load = np.zeros(len(topology.links), np.int64)
-    for flow in flows:
-        path = live_path(topology, flow.source, flow.destination)
-        load[[links.numbers[hop] for hop in pairwise(path)]] += flow.bytes
-    return in_byte_times(topology, load)
+    paths = ((f.bytes, pairwise(live_path(topology, f.source, f.destination))) for f in flows)
+    return in_byte_times(topology, sums_by_link(links.numbers, paths))
 
 
 class _Links:

@@ -7,8 +7,8 @@ the last channel allows. Flows of the same bytes are sent one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
@@ -31,15 +31,47 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class InitialRoutes:
-    """`routes`: the initial path and its virtual channel, by source and destination; `pieces`: one of every flow
-    that crosses a link."""
+class Network:
+    """Virtual channels that join the ends of some flows, and the initial route between two dies: its path, its channel
+    and the numbers of its links. Each is found once, since phases of a program ask for the same ones."""
 
     topology: Topology
-    numbers: dict[Hop, int]
     channels: tuple[Channel, ...]
-    routes: dict[Pair, tuple[Path, int]]
+    numbers: dict[Hop, int]
+    _routes: dict[Pair, tuple[Path, int, Ints]] = field(default_factory=dict)
+
+    def route(self, pair: Pair) -> tuple[Path, int, Ints]:
+        """The initial route from a source to a destination."""
+        if pair not in self._routes:
+            path = live_path(self.topology, *pair)
+            channel = channel_of(self.channels, turns_of(path, self.numbers))
+            if channel is None:
+                path, channel = _shortest_allowed(self.topology, self.channels, pair)
+            links = np.array([self.numbers[hop] for hop in pairwise(path)], np.int64)
+            links.flags.writeable = False
+            self._routes[pair] = path, channel, links
+        return self._routes[pair]
+
+
+@dataclass(frozen=True, eq=False)
+class InitialRoutes:
+    """The initial routes of a network that flows take; `pieces`: one of every flow that crosses a link."""
+
+    network: Network
     pieces: tuple[Piece, ...]
+
+    @property
+    def topology(self) -> Topology:
+        return self.network.topology
+
+    @property
+    def numbers(self) -> dict[Hop, int]:
+        """The index of every directed link in `topology.links`."""
+        return self.network.numbers
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        return self.network.channels
 
     @property
     def links(self) -> tuple[Hop, ...]:
@@ -75,20 +107,19 @@ class InitialRoutes:
 
     def _initial_column(self, number: int, demand: Demand) -> Column | None:
         """The initial routes of a demand as a column; None unless together they are one tree on one channel."""
-        routes = [self.routes[demand.source, d] for d in demand.destinations]
+        routes = [self.network.route((demand.source, d)) for d in demand.destinations]
         if len(routes) == 1:  # a path is a tree
-            path, channel = routes[0]
-            links = self._links(path)
+            _, channel, links = routes[0]
             return Column(number, channel, links, (links,))
         predecessor: dict[Hop, Hop | None] = {}
-        is_tree = len({v for _, v in routes}) == 1
-        for path, _ in routes:
+        is_tree = len({v for _, v, _ in routes}) == 1
+        for path, _, _ in routes:
             hops = [*pairwise(path)]
             for previous, hop in zip((None, *hops), hops, strict=False):
                 is_tree &= predecessor.setdefault(hop, previous) == previous
         if not is_tree:
             return None
-        paths = tuple(self._links(path) for path, _ in routes)
+        paths = tuple(links for _, _, links in routes)
         links = np.unique(np.concatenate(paths))
         return Column(number, routes[0][1], links, paths)
 
@@ -96,32 +127,31 @@ class InitialRoutes:
         """A tree of few links for each demand; None where no channel reaches all its destinations."""
         return Trees(self.channels, [*enumerate(demands)]).cheapest_if_any(np.ones(len(self.links)))
 
-    def _links(self, path: Path) -> Ints:
-        return np.array([self.numbers[hop] for hop in pairwise(path)], np.int64)
+
+def make_network(
+    topology: Topology, pairs: Iterable[Pair], channels: int, detours: Sequence[Path] = ()
+) -> Network:
+    """A network of at most so many virtual channels, which join the pairs of dies, and allow the turns of the `detours`
+    besides where they close no cycle."""
+    numbers = link_numbers(topology)
+    paths = [live_path(topology, a, b) for a, b in pairs]
+    return Network(topology, make_channels(topology, numbers, paths, channels, detours), numbers)
 
 
 def initial_routes(
-    topology: Topology, flows: Sequence[Flow], channels: int | Sequence[Channel], detours: Sequence[Path] = ()
+    topology: Topology, flows: Sequence[Flow], channels: int | Network, detours: Sequence[Path] = ()
 ) -> InitialRoutes:
-    """The initial routes of flows that `check_flows` lets pass, over `channels`.
-
-    These are a number of virtual channels to make at most, which allow the turns of the `detours` besides where
-    they close no cycle; or channels that join the ends of all flows."""
+    """The initial routes of flows that `check_flows` lets pass, over a network that joins their ends, or the
+    one of `make_network` with so many channels."""
     demands = single_demands(flows)
-    numbers = link_numbers(topology)
-    paths = {(d.source, d.destinations[0]): live_path(topology, d.source, d.destinations[0]) for d in demands}
     if isinstance(channels, int):
-        channels = make_channels(topology, numbers, paths.values(), channels, detours)
-    virtual = tuple(channels)
-    routes: dict[Pair, tuple[Path, int]] = {}
-    for pair, path in paths.items():
-        channel = channel_of(virtual, turns_of(path, numbers))
-        routes[pair] = (path, channel) if channel is not None else _shortest_allowed(topology, virtual, pair)
+        pairs = dict.fromkeys((d.source, d.destinations[0]) for d in demands)
+        channels = make_network(topology, pairs, channels, detours)
     pieces = []
     for d in demands:
-        path, channel = routes[d.source, d.destinations[0]]
+        path, channel, _ = channels.route((d.source, d.destinations[0]))
         pieces.append(Piece(d, d.bytes, channel, (path,)))
-    return InitialRoutes(topology, numbers, virtual, routes, tuple(pieces))
+    return InitialRoutes(channels, tuple(pieces))
 
 
 def _shortest_allowed(topology: Topology, channels: tuple[Channel, ...], pair: Pair) -> tuple[Path, int]:

@@ -38,11 +38,29 @@ def link_numbers(topology: Topology) -> dict[Hop, int]:
 
 def link_loads(topology: Topology, pieces: Iterable[Piece], numbers: dict[Hop, int]) -> Ints:
     """Byte times by link, in the order of `topology.links`; a link shared by paths of one piece counts once."""
+    crossed = (
+        (
+            p.bytes,
+            pairwise(p.paths[0]) if len(p.paths) == 1 else {h for path in p.paths for h in pairwise(path)},
+        )
+        for p in pieces
+    )
+    return in_byte_times(topology, sums_by_link(numbers, crossed))
+
+
+def sums_by_link(numbers: dict[Hop, int], crossed: Iterable[tuple[int, Iterable[Hop]]]) -> Ints:
+    """The sum by link of what is given with the links that it crosses."""
+    amounts: list[int] = []
+    counts: list[int] = []
+    links: list[int] = []
+    for amount, hops in crossed:
+        before = len(links)
+        links += [numbers[hop] for hop in hops]
+        amounts.append(amount)
+        counts.append(len(links) - before)
     load = np.zeros(len(numbers), np.int64)
-    for piece in pieces:
-        crossed = {hop for path in piece.paths for hop in pairwise(path)}
-        load[[numbers[hop] for hop in crossed]] += piece.bytes
-    return in_byte_times(topology, load)
+    np.add.at(load, np.array(links, np.int64), np.repeat(np.array(amounts, np.int64), counts))
+    return load
 
 
 def in_byte_times(topology: Topology, load: Ints) -> Ints:

@@ -37,6 +37,14 @@ SPLIT, WHOLE = Layout((("tatp",),)), Layout(((),))
 PARTIAL = WHOLE.with_partial({"tatp": Reduction.SUM})
 
 
+def summing(module: Module, elements: int) -> Module:
+    """The module with an all_reduce of so many elements along `tatp` in place of its reshard."""
+    tensor = TensorType((elements,), DType.F64)
+    x, y = Value("x", tensor.with_layout(PARTIAL)), Value("y", tensor.with_layout(WHOLE))
+    op = Reshard("all_reduce", "tatp", x, y, reduction=Reduction.SUM)
+    return module.with_(procedures=(Procedure("go", (x,), (Output(y),), (op,)),))
+
+
 def lowered(kind: str, group: str, pieces: int, monkeypatch: pytest.MonkeyPatch, way: str) -> Module:
     """One reshard along `tatp`, of 48 numbers a die at least, along relays of so many pieces, or trees of 8 times as
     many."""
@@ -66,10 +74,7 @@ def lowered(kind: str, group: str, pieces: int, monkeypatch: pytest.MonkeyPatch,
     dies = tuple(d for g in groups for d in g)
     module = resharding(sizes, source, target, (elements,), dies).with_(machine=WAFER)
     if kind == "all_reduce":
-        tensor = TensorType((elements,), DType.F64)
-        x, y = Value("x", tensor.with_layout(source)), Value("y", tensor.with_layout(target))
-        op = Reshard("all_reduce", "tatp", x, y, reduction=Reduction.SUM)
-        module = module.with_(procedures=(Procedure("go", (x,), (Output(y),), (op,)),))
+        module = summing(module, elements)
     return LowerCollectives().run(module)
 
 
@@ -155,3 +160,28 @@ def test_large_all_reduces_share_all_links_both_ways(rows: int, cols: int, most:
     lengths = LinkRates.of(wafer.link).busy(1 << 26)
     links = 2 * (rows * (cols - 1) + cols * (rows - 1))
     assert trees >= 2 * (rows * cols - 1) / links * lengths
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(9, 9), (12, 14)])
+@pytest.mark.parametrize("divides", [True, False])
+def test_messages_of_large_groups_grow_with_their_dies(rows: int, cols: int, divides: bool) -> None:
+    """A ring has a message from every die in as many rounds as there are dies."""
+    n = rows * cols
+    elements = 2 * n if divides else 2 * n + 1
+    module = resharding({"tatp": n}, WHOLE, WHOLE, (elements,), tuple(range(n)))
+    module = LowerCollectives().run(summing(module.with_(machine=Wafer("w", rows, cols)), elements))
+    transfers = [s for s in module.procedures[0].body if isinstance(s, Transfer)]
+    assert sum(len(t.pairs(n)) for t in transfers) <= 16 * n
+    machine = FabricMachine(module)
+    parts = np.random.default_rng(1).normal(size=(n, elements))
+    for die, part in zip(machine.memory, parts, strict=True):
+        die["x"][...] = part
+    machine.step()
+    for die in machine.memory:
+        assert np.array_equal(die["y"], machine.memory[0]["y"])
+    np.testing.assert_allclose(machine.memory[0]["y"], parts.sum(0), rtol=1e-12, atol=1e-12)
+
+
+def test_large_groups_wait_for_the_height_of_a_tree_and_not_for_all_their_dies() -> None:
+    module = module_of(wafer_of(9, 10), "all_reduce", (("dp", 90),), 1 << 16)
+    assert simulated(module) <= 0.5 * simulated(module, "ring")

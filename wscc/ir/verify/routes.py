@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
@@ -35,9 +35,8 @@ def check_dies(m: Module) -> Findings:
 def check_routes(m: Module) -> Findings:
     """The mistakes of routes: every path goes from die to neighbouring die over live links, to none twice; no messages
     wait for one another's links in a circle; merged routes start at one die and have equal shares and channels."""
-    mistakes = [
-        f for i, route in enumerate(m.routes) for f in _check_route(m.machine, _place(i, route), route)
-    ]
+    checked = _Checked(m.machine)
+    mistakes = [f for i, route in enumerate(m.routes) for f in _check_route(checked, _place(i, route), route)]
     yield from mistakes
     if not mistakes:
         yield from _check_merged(m.routes)
@@ -48,7 +47,17 @@ def _place(number: int, route: Route) -> Place:
     return Place(f"route {number}", route.span)
 
 
-def _check_route(w: Wafer, place: Place, route: Route) -> Findings:
+class _Checked:
+    """What holds of the dies and links of a wafer, each looked at once: many routes cross the same."""
+
+    def __init__(self, wafer: Wafer) -> None:
+        self.wafer = wafer
+        self.is_alive = cache(lambda die: _is_live(wafer, die) or _is_switch(wafer, die))
+        self.is_hop = cache(partial(is_hop, wafer))
+
+
+def _check_route(checked: _Checked, place: Place, route: Route) -> Findings:
+    w = checked.wafer
     if not route.legs:
         yield place.wrong("it has no path")
         return
@@ -58,7 +67,7 @@ def _check_route(w: Wafer, place: Place, route: Route) -> Findings:
             yield place.wrong("a path has at least one die")
         elif len(set(path)) != len(path):
             yield place.wrong("it comes twice to one die")
-        elif dead := [d for d in path if not _is_live(w, d) and not _is_switch(w, d)]:
+        elif dead := [d for d in path if not checked.is_alive(d)]:
             yield place.wrong(f"die {dead[0]} is dead or not on the mesh of `{w.name}`")
         elif (path[0], path[-1]) != route.ends:
             yield place.wrong("its paths do not join the same two dies")
@@ -67,7 +76,7 @@ def _check_route(w: Wafer, place: Place, route: Route) -> Findings:
         elif leg.share < 1:
             yield place.wrong(f"a path carries {leg.share} shares")
         for a, b in pairwise(path):
-            if not is_hop(w, a, b):
+            if not checked.is_hop(a, b):
                 yield place.wrong(f"no live link joins dies {a} and {b}")
 
 
