@@ -1,7 +1,8 @@
 """The plans that are estimated: all of a small space; of a large one, some of every kind, and what is near the best.
 
 A kind is a set of axes and a class of numbers of dies (powers of two). Of each, plans are estimated in the order of
-their bounds until one is possible: with the settings of the program, then with those that need the least memory.
+their bounds until one is possible: with the settings of the program, then with those that need the least memory; and
+that one with the smallest micro-batch.
 Then, in rounds, the neighbours of the best that were not looked around yet: one prime factor of a degree goes to
 another axis, is left out, or comes in; or one setting changes. The best of each strategy goes first, so that a round is
 not spent on one. It ends where all that is near the best was looked around, or where some rounds brought nothing
@@ -115,21 +116,36 @@ class Exploration:
         return bound < self.enough
 
     def _start(self, kinds: set[Kind]) -> None:
-        """Estimate plans of each kind until one is possible."""
+        """Estimate plans of each kind until one is possible, and that one with the fewest sequences at once, too: what
+        fits the SRAM then may take half the time, and no step in between need be shorter."""
+        possible = []
         for _ in range(_STARTS):
             heads = {kind: of for kind, of in self._kinds.items() if kind in kinds and of}
             for kind, of in heads.items():
                 heads[kind] = self._possible(of)
             self.look([head for of in heads.values() for head in of[:1]])
             for kind, of in heads.items():
-                if of and self.seconds.get(of.pop(0)) is not None:
+                if of and self.seconds.get(head := of.pop(0)) is not None:
                     self._kinds[kind] = []
+                    possible.append(head)
+        self.look([self._in_least_parts(head) for head in possible])
 
     def _possible(self, plans: list[Plan]) -> list[Plan]:
         """The plans from the first on that may win and that no rule refuses; in place."""
         while plans and (not self._may_win(plans[0]) or self.space.refusal(plans[0]) is not None):
             plans.pop(0)
         return plans
+
+    def _in_least_parts(self, plan: Plan) -> Plan:
+        """The plan with the smallest micro-batch."""
+        values = self.space.open[plan.strategy].values
+        return plan_of(
+            plan.strategy,
+            [
+                many[0] if key == "microbatch" else v
+                for (key, v), many in zip(plan.settings, values, strict=True)
+            ],
+        )
 
     def _near_own(self, o: Open) -> Plan:
         """The plan of a strategy with the settings that are nearest to the program's."""
