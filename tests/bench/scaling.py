@@ -13,12 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from math import log
 from pathlib import Path
-from statistics import median
+from statistics import linear_regression, median
 
 from tests.bench.simulating import Simulating, simulating
 
@@ -128,32 +128,37 @@ def _tiny(side: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Compilations that differ in one size: the options for each of its values, from the smallest on. `grows` is the
-    goal for the time."""
+    """Compilations that differ in one size: the options for each of its values, from the smallest on. Time should grow
+    by no more than this `power` of the size."""
 
     name: str
-    grows: str
+    power: int
     options: Mapping[int, Options]
 
 
+# Powers of a size.
+LINEAR, FLAT = 1, 0
+GOALS = {LINEAR: "at most linear", FLAT: "flat"}
+# By so much exponents differ from run to run where sizes are 16 times as large.
+NOISE = 0.1
 SERIES = (
-    Series("dies, dp", "at most in proportion", {
+    Series("dies, dp", LINEAR, {
         n * n: f"{_tiny(n)} --set train.microbatch=1 --parallel dp={n * n}"
         for n in (4, 8, 16, 24, 32)
     }),
-    Series("dies, dp and tatp", "at most in proportion", {
+    Series("dies, dp and tatp", LINEAR, {
         n * n: f"{_tiny(n)} --set train.microbatch={n} --parallel dp={n},tatp={n}"
         for n in (4, 8, 16, 32)
     }),
-    Series("MLPs in a block", "at most in proportion", {n: partial(_deep, n) for n in (1, 4, 16, 64)}),
-    Series("layers", "not at all", {n: f"{LLAMA7} {ROOM} --set model.layers={n}" for n in (8, 32, 128)}),
-    Series("tokens of a sequence", "not at all", {
+    Series("MLPs in a block", LINEAR, {n: partial(_deep, n) for n in (1, 4, 16, 64)}),
+    Series("layers", FLAT, {n: f"{LLAMA7} {ROOM} --set model.layers={n}" for n in (8, 32, 128)}),
+    Series("tokens of a sequence", FLAT, {
         n: f"{LLAMA7} {ROOM} --set model.seq={n} --set train.recompute=full" for n in (1024, 2048, 4096, 8192)
     }),
-    Series("sequences of a micro-batch", "not at all", {
+    Series("sequences of a micro-batch", FLAT, {
         n: f"{GPT3} {ROOM} --set train.batch=256 --set train.microbatch={n}" for n in (4, 8, 16)
     }),
-    Series("micro-batches", "not at all", {
+    Series("micro-batches", FLAT, {
         n: f"{GPT3} {ROOM} --set train.batch={4 * n} --set train.microbatch=4" for n in (1, 8, 64)
     }),
 )  # fmt: skip
@@ -166,35 +171,50 @@ def show_scaling(times: int) -> None:
 
 def _show_series(times: int) -> None:
     print(
-        "growth with one size of the CPU seconds to compile, and to verify and simulate what was read: beside each,"
+        "growth with one size: CPU seconds to compile, and to verify and to simulate what was read, and instructions"
     )
-    print("what it grew by since the row before; last, the exponents from the smallest size to the largest")
     print(
-        f"{'':<20}{'size times':>12}"
-        + "".join(f"{n:>12}{'times':>8}" for n in ("compile", "verify", "simulate"))
+        "of all dies; beside each, what it grew by since the row before. Last, exponents: the slopes of straight lines"
     )
+    print(f"through all rows in logarithms, and whether they meet the goal (by {NOISE} runs differ)")
+    print(f"{'':<20}{'size times':>12}" + "".join(f"{n:>14}{'times':>8}" for n in COLUMNS))
     for series in SERIES:
-        print(f"{series.name} (goal: {series.grows})")
+        print(f"{series.name} (goal: {GOALS[series.power]})")
         rows: list[tuple[int, tuple[float, ...]]] = []
         for size, options in series.options.items():
             cost = _median([_compile(options) for _ in range(times)])
             if cost.simulating is None:
                 print(f"  {size:<18}  refused: {cost.refused}", flush=True)
                 continue
-            rows.append((size, (cost.cpu, cost.simulating.verifying, cost.simulating.cpu)))
-            grown = (
-                [_times(a, b) for a, b in zip(rows[-2][1], rows[-1][1], strict=True)]
-                if rows[1:]
-                else [""] * 3
-            )
-            row = f"  {size:<18}" + f"{_times(rows[-2][0], size) if rows[1:] else '':>12}"
-            row += "".join(f"{cpu:>12.2f}{g:>8}" for cpu, g in zip(rows[-1][1], grown, strict=True))
-            print(row, flush=True)
+            s = cost.simulating
+            rows.append((size, (cost.cpu, s.verifying, s.cpu, s.instructions)))
+            print(_row(*rows[-2:]), flush=True)
         if rows[1:]:
-            (first, before), (last, after) = rows[0], rows[-1]
-            exponents = [log(b / a) / log(last / first) for a, b in zip(before, after, strict=True)]
-            print(f"  {'exponent':<30}" + "".join(f"{e:>12.2f}{'':>8}" for e in exponents), flush=True)
+            exponents = [exponent([n for n, _ in rows], [c[k] for _, c in rows]) for k in range(len(COLUMNS))]
+            line = "".join(f"{e:>14.2f}{_verdict(e, series.power):>8}" for e in exponents[:-1])
+            print(f"  {'exponent':<30}{line}{exponents[-1]:>14.2f}", flush=True)
     print()
+
+
+COLUMNS = ("compile", "verify", "simulate", "instructions")
+
+
+def _row(*rows: tuple[int, tuple[float, ...]]) -> str:
+    """The last of one or two rows, and what it grew by since the other."""
+    *before, (size, costs) = rows
+    grown = [_times(a, b) for a, b in zip(before[0][1], costs, strict=True)] if before else [""] * len(costs)
+    words = [*(f"{cpu:.2f}" for cpu in costs[:-1]), f"{costs[-1]:,.0f}"]
+    row = f"  {size:<18}" + f"{_times(before[0][0], size) if before else '':>12}"
+    return row + "".join(f"{word:>14}{g:>8}" for word, g in zip(words, grown, strict=True))
+
+
+def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """The power of the size by which costs grow: the slope of the line of least squares through the logarithms."""
+    return linear_regression([*map(log, sizes)], [*map(log, costs)]).slope
+
+
+def _verdict(grown: float, power: int) -> str:
+    return "yes" if grown <= power + NOISE else "no"
 
 
 def _times(a: float, b: float) -> str:

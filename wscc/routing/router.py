@@ -85,10 +85,12 @@ def route(
     initial = initial_routes(topology, flows, channels)
     load = link_loads(topology, initial.pieces, initial.numbers)
     plain = Routing(topology, tuple(flows), initial.pieces, initial.pieces, load, load)
-    demands, columns = initial.candidates(flows) if adaptive else ((), [])
+    limits = limits or Limits()
+    if not adaptive or _is_enough(plain, limits):
+        return plain
+    demands, columns = initial.candidates(flows)
     if not demands:
         return plain
-    limits = limits or Limits()
     rounds = _Rounds(plain, initial, demands, columns, limits)
     best = rounds.run()
     is_close = best.max_link_bytes <= rounds.cut.bound * (1 + limits.close)
@@ -101,6 +103,11 @@ def route(
         return best
     second = _Rounds(plain, initial, *initial.candidates(flows), limits).run()
     return min(best, second, key=lambda routing: routing.max_link_bytes)
+
+
+def _is_enough(plain: Routing, limits: Limits) -> bool:
+    """Whether no link is too busy on the initial routes, and no flows of the same bytes are to be merged."""
+    return plain.max_link_bytes <= limits.enough_bytes and all(f.content is None for f in plain.flows)
 
 
 class _Rounds:

@@ -8,8 +8,9 @@ their buffers on every die, messages are partial permutations over live routes (
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
 from math import isfinite, prod
 
 from wscc.diagnostics import Span
@@ -26,7 +27,7 @@ from wscc.ir.verify.layouts import check_layout, check_orders
 from wscc.ir.verify.memory import check_memory
 from wscc.ir.verify.ops import check_ops
 from wscc.ir.verify.relations import check_relation
-from wscc.ir.verify.routes import check_dies, check_routes
+from wscc.ir.verify.routes import Paths, check_dies, check_routes
 from wscc.ir.verify.sharded import check_sharded
 from wscc.ir.verify.step import check_step
 
@@ -45,10 +46,10 @@ def verify(module: Module, before: Module | None = None) -> Findings:
         return  # the checks below rely on defined axes and sound types
     unchanged = before is not None and _surroundings(before) == _surroundings(module)
     valid = {id(p) for p in before.procedures} if before is not None and unchanged else set()
-    earlier = _earlier(module, before)
+    earlier, paths = _earlier(module, before), cache(lambda: Paths.of(module))
     for procedure in module.procedures:
         if id(procedure) not in valid:
-            yield from _procedure(module, procedure, earlier.get(procedure.name))
+            yield from _procedure(module, procedure, earlier.get(procedure.name), paths)
     yield from check_step(module)
     if module.level is Level.FABRIC:
         yield from check_memory(module)
@@ -197,7 +198,7 @@ def _type(m: Module, place: Place, kind: TensorType) -> Findings:
         yield from check_layout(place, kind, m.sizes)
 
 
-def _procedure(m: Module, p: Procedure, earlier: Procedure | None) -> Findings:
+def _procedure(m: Module, p: Procedure, earlier: Procedure | None, paths: Callable[[], Paths]) -> Findings:
     place = in_procedure(p)
     values = dict.fromkeys(p.arguments, p.span) | {v: s.span for s in p.statements for v in s.results}
     wrong_types = [
@@ -210,7 +211,7 @@ def _procedure(m: Module, p: Procedure, earlier: Procedure | None) -> Findings:
             place = replace(place, span=p.statements[0].span)
             yield place.wrong(f"`{p.statements[0].kind}` is an op, and the fabric level has none")
         elif not wrong_types:
-            yield from check_fabric(m, p, earlier)
+            yield from check_fabric(m, p, paths(), earlier)
         return
     fabric = [s.span for s in (*p.buffers, *p.body) if not isinstance(s, Op | Reshard)]
     if fabric:

@@ -35,8 +35,11 @@ _FLAGS: Final = frozenset({"accumulate", "causal", "renormalise"})
 _TEXTS: Final = frozenset({"axes", "strides"})
 
 
-def check_fabric(module: Module, procedure: Procedure, earlier: Procedure | None = None) -> Findings:
-    """The mistakes of a procedure whose arguments have sound types, in a module whose dies and routes are right.
+def check_fabric(
+    module: Module, procedure: Procedure, paths: Paths, earlier: Procedure | None = None
+) -> Findings:
+    """The mistakes of a procedure whose arguments have sound types, in a module whose dies and routes are right, with
+    these `paths`.
 
     Kernels that `earlier`, a procedure of a valid module on the same dies, has too are not checked again."""
     mistakes = [*_names(procedure, module.sizes)]
@@ -46,7 +49,7 @@ def check_fabric(module: Module, procedure: Procedure, earlier: Procedure | None
     views = Views(module.dies_used, _extents(module, procedure))
     sound = _sound(module, procedure, earlier) if earlier is not None else frozenset()
     transfers = sum(isinstance(s, Transfer) for s in procedure.body)
-    messages = Messages(views, Paths.of(module), procedure.name, transfers)
+    messages = Messages(views, paths, procedure.name, transfers)
     for stmt in procedure.body:
         match stmt:
             case Kernel():
