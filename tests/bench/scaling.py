@@ -139,8 +139,8 @@ class Series:
 # Powers of a size.
 LINEAR, FLAT = 1, 0
 GOALS = {LINEAR: "at most linear", FLAT: "flat"}
-# By so much exponents differ from run to run where sizes are 16 times as large.
-NOISE = 0.1
+# By so much exponents of equal programs differed on a busy machine, where sizes are 16 times as large.
+NOISE = 0.2
 SERIES = (
     Series("dies, dp", LINEAR, {
         n * n: f"{_tiny(n)} --set train.microbatch=1 --parallel dp={n * n}"
