@@ -1,13 +1,14 @@
 """The plans that are estimated: all of a small space; of a large one, some of every kind, and what is near the best.
 
 A kind is a set of axes and a class of numbers of dies (powers of two). Of each, plans are estimated in the order of
-their bounds until one is possible: with the settings of the program, then with those that need the least memory; and
-that one with the smallest micro-batch.
+their bounds until one is possible: with the settings of the program, then with those that need the least memory.
 Then, in rounds, the neighbours of the best that were not looked around yet: one prime factor of a degree goes to
 another axis, is left out, or comes in; or one setting changes. The best of each strategy goes first, so that a round is
 not spent on one. It ends where all that is near the best was looked around, or where some rounds brought nothing
-shorter. The kinds with the most dies do so by themselves first: the best of them rules out much of the others by its
-bound. Rounds are of one size and never end by time, so that the outcome depends neither on that nor on processes.
+shorter. Then so once more, from the best of each kind with the smallest micro-batch: what fits the SRAM there may take
+half the time, and no step in between need be shorter. The kinds with the most dies do so by themselves first: the best
+of them rules out much of the others by its bound. Rounds are of one size and never end by time, so that the outcome
+depends neither on that nor on processes.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ class Exploration:
         for o in sorted(
             self.space.open.values(), key=lambda o: (o.bound.seconds, _widest(o.strategy), o.strategy)
         ):
-            kind = dies_of(o.strategy).bit_length(), frozenset(axis for axis, _ in o.strategy)
-            self._kinds.setdefault(kind, []).extend((self._near_own(o), _lean(o)))
+            self._kinds.setdefault(_kind(o.strategy), []).extend((self._near_own(o), _lean(o)))
         most = max((size for size, _ in self._kinds), default=0)
         self._start({kind for kind in self._kinds if kind[0] == most})
         self._look_around()
+        self._look_at_small_parts()
 
     def go_on(self) -> None:
         """Estimate some plans of all other kinds, then what is near the best of those: all else near it was looked
@@ -83,6 +84,7 @@ class Exploration:
         self._around.update(self.seconds)
         self._start(set(self._kinds))
         self._look_around()
+        self._look_at_small_parts()
 
     def _look_around(self) -> None:
         idle, before = 0, self._best
@@ -116,19 +118,15 @@ class Exploration:
         return bound < self.enough
 
     def _start(self, kinds: set[Kind]) -> None:
-        """Estimate plans of each kind until one is possible, and that one with the fewest sequences at once, too: what
-        fits the SRAM then may take half the time, and no step in between need be shorter."""
-        possible = []
+        """Estimate plans of each kind until one is possible."""
         for _ in range(_STARTS):
             heads = {kind: of for kind, of in self._kinds.items() if kind in kinds and of}
             for kind, of in heads.items():
                 heads[kind] = self._possible(of)
             self.look([head for of in heads.values() for head in of[:1]])
             for kind, of in heads.items():
-                if of and self.seconds.get(head := of.pop(0)) is not None:
+                if of and self.seconds.get(of.pop(0)) is not None:
                     self._kinds[kind] = []
-                    possible.append(head)
-        self.look([self._in_least_parts(head) for head in possible])
 
     def _possible(self, plans: list[Plan]) -> list[Plan]:
         """The plans from the first on that may win and that no rule refuses; in place."""
@@ -136,7 +134,14 @@ class Exploration:
             plans.pop(0)
         return plans
 
-    def _in_least_parts(self, plan: Plan) -> Plan:
+    def _look_at_small_parts(self) -> None:
+        """Estimate the best of each kind with the smallest micro-batch, then what is near the best."""
+        known = sorted((s, p) for p, s in self.seconds.items() if s is not None)
+        best = {_kind(p.strategy): p for _, p in reversed(known)}
+        self.look([self._in_small_parts(p) for p in best.values()])
+        self._look_around()
+
+    def _in_small_parts(self, plan: Plan) -> Plan:
         """The plan with the smallest micro-batch."""
         values = self.space.open[plan.strategy].values
         return plan_of(
@@ -184,6 +189,10 @@ def all_plans(o: Open) -> Iterator[Plan]:
 def _lean(o: Open) -> Plan:
     """The plan of a strategy that needs the least memory."""
     return plan_of(o.strategy, [v[-1] if c.words else v[0] for c, v in zip(CHOICES, o.values, strict=True)])
+
+
+def _kind(strategy: Strategy) -> Kind:
+    return dies_of(strategy).bit_length(), frozenset(axis for axis, _ in strategy)
 
 
 def _widest(strategy: Strategy) -> int:
