@@ -66,9 +66,8 @@ def encode(value: Any) -> Json:
         held = {name: getattr(value, name) for name in _names(type(value))}
         return {k: encode(v) for k, v in held.items() if k not in left_out or v != left_out[k]}
     if isinstance(value, tuple):
-        return [
-            v if type(v) is int else encode(v) for v in value
-        ]  # paths of routes are most of what there is
+        # Paths of routes are most of what there is.
+        return [v if type(v) is int else encode(v) for v in value]
     if isinstance(value, Enum):
         return encode(value.value)
     assert value is None or isinstance(value, bool | int | float | str), f"{value!r} has no JSON form"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wscc.analysis.link_loads import Flows
 from wscc.machine.topology import Topology
-from wscc.routing.initial import make_network
+from wscc.routing.initial import make_ways
 from wscc.routing.limits import Limits
 from wscc.routing.router import Routing, route
 
@@ -19,7 +19,7 @@ def route_phases(
     The channels are the same for all phases: one may begin on some dies while another ends elsewhere. Raises
     `CompileError` W302 where no live path is left."""
     ends = {(f.source, f.destination) for flows, _ in phases for f in flows}
-    shared = make_network(topology, sorted(ends), channels)
+    shared = make_ways(topology, sorted(ends), channels)
     routings: dict[tuple[Flows, Limits], Routing] = {}
     for flows, limits in phases:
         if (flows, limits) not in routings:

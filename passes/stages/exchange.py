@@ -87,9 +87,8 @@ class Exchanges:
     ) -> list[list[Item]]:  # fmt: skip
         """By stage, its `work` and its exchanges in order: after each slot, one exchange for each pair of stages."""
         items: list[list[Item]] = [[] for _ in range(stages)]
-        sent: defaultdict[tuple[int, bool], list[Crossing]] = defaultdict(
-            list
-        )  # by sending chunk and direction
+        # By sending chunk and direction.
+        sent: defaultdict[tuple[int, bool], list[Crossing]] = defaultdict(list)
         for crossing in (Crossing(m, backward) for m in self.messages for backward in (False, True)):
             sent[crossing.chunks[0], crossing.backward].append(crossing)
         slot = 0

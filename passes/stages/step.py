@@ -72,14 +72,10 @@ class StepWriter:
 
     def _fixed_args(self, call: Call, chunk: int, variables: dict[str, Affine]) -> list[Ref | None]:
         """The arguments of a call that are the same for all micro-batches; None for the others."""
-
-        def is_fixed(ref: Ref) -> bool:
-            parts = self.parts.of.get(ref.array)
-            if parts and parts[self.parts.key(self.module.array(ref.array), chunk)].slots > 1:
-                return False
-            return all(name != self.microbatch for index in ref.index for name, _ in index.terms)
-
-        return [self._ref(r, chunk, variables, NOW) if is_fixed(r) else None for r in call.args]
+        first, second = (
+            self._call(call, chunk, variables | {self.microbatch: m}, m).args for m in (NOW, Affine(1))
+        )
+        return [a if a == b else None for a, b in zip(first, second, strict=True)]
 
     @property
     def microbatch(self) -> str:

@@ -31,7 +31,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class Ways:
     """Virtual channels that join the ends of some flows, and the initial route between two dies: its path, its channel
     and the numbers of its links. Each is found once, since phases of a program ask for the same ones."""
 
@@ -55,23 +55,23 @@ class Network:
 
 @dataclass(frozen=True, eq=False)
 class InitialRoutes:
-    """The initial routes of a network that flows take; `pieces`: one of every flow that crosses a link."""
+    """The initial routes that flows take; `pieces`: one of every flow that crosses a link."""
 
-    network: Network
+    ways: Ways
     pieces: tuple[Piece, ...]
 
     @property
     def topology(self) -> Topology:
-        return self.network.topology
+        return self.ways.topology
 
     @property
     def numbers(self) -> dict[Hop, int]:
         """The index of every directed link in `topology.links`."""
-        return self.network.numbers
+        return self.ways.numbers
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        return self.network.channels
+        return self.ways.channels
 
     @property
     def links(self) -> tuple[Hop, ...]:
@@ -107,7 +107,7 @@ class InitialRoutes:
 
     def _initial_column(self, number: int, demand: Demand) -> Column | None:
         """The initial routes of a demand as a column; None unless together they are one tree on one channel."""
-        routes = [self.network.route((demand.source, d)) for d in demand.destinations]
+        routes = [self.ways.route((demand.source, d)) for d in demand.destinations]
         if len(routes) == 1:  # a path is a tree
             _, channel, links = routes[0]
             return Column(number, channel, links, (links,))
@@ -128,25 +128,23 @@ class InitialRoutes:
         return Trees(self.channels, [*enumerate(demands)]).cheapest_if_any(np.ones(len(self.links)))
 
 
-def make_network(
-    topology: Topology, pairs: Iterable[Pair], channels: int, detours: Sequence[Path] = ()
-) -> Network:
-    """A network of at most so many virtual channels, which join the pairs of dies, and allow the turns of the `detours`
-    besides where they close no cycle."""
+def make_ways(topology: Topology, pairs: Iterable[Pair], channels: int, detours: Sequence[Path] = ()) -> Ways:
+    """The ways over at most so many virtual channels, which join the pairs of dies, and besides allow the turns of the
+    `detours` that close no cycle."""
     numbers = link_numbers(topology)
     paths = [live_path(topology, a, b) for a, b in pairs]
-    return Network(topology, make_channels(topology, numbers, paths, channels, detours), numbers)
+    return Ways(topology, make_channels(topology, numbers, paths, channels, detours), numbers)
 
 
 def initial_routes(
-    topology: Topology, flows: Sequence[Flow], channels: int | Network, detours: Sequence[Path] = ()
+    topology: Topology, flows: Sequence[Flow], channels: int | Ways, detours: Sequence[Path] = ()
 ) -> InitialRoutes:
-    """The initial routes of flows that `check_flows` lets pass, over a network that joins their ends, or the
-    one of `make_network` with so many channels."""
+    """The initial routes of flows that `check_flows` lets pass, over ways that join their ends, or those
+    of `make_ways` with so many channels."""
     demands = single_demands(flows)
     if isinstance(channels, int):
         pairs = dict.fromkeys((d.source, d.destinations[0]) for d in demands)
-        channels = make_network(topology, pairs, channels, detours)
+        channels = make_ways(topology, pairs, channels, detours)
     pieces = []
     for d in demands:
         path, channel, _ = channels.route((d.source, d.destinations[0]))

@@ -22,7 +22,7 @@ from wscc.routing.channels import CHANNELS
 from wscc.routing.columns import Column, Pool
 from wscc.routing.cuts import best_simple_cut
 from wscc.routing.flows import Demand, Floats, Flow, Ints, Piece, check_flows
-from wscc.routing.initial import InitialRoutes, Network, candidate_detours, initial_routes
+from wscc.routing.initial import InitialRoutes, Ways, candidate_detours, initial_routes
 from wscc.routing.limits import Limits
 from wscc.routing.loads import link_loads
 from wscc.routing.negotiation import Prices, best_response, negotiate
@@ -73,12 +73,12 @@ class Routing:
 
 def route(
     topology: Topology, flows: Sequence[Flow], limits: Limits | None = None, *, adaptive: bool = True,
-    channels: int | Network = CHANNELS,
+    channels: int | Ways = CHANNELS,
 ) -> Routing:  # fmt: skip
     """Route the flows; never worse than the initial routes, which are the result unless `adaptive`.
 
-    Every path is one of live links on a virtual channel out of `channels` (how many to make at most, or a network
-    that joins the ends of all flows) whose dependencies have no cycle. Raises `CompileError` as `check_flows` does. The
+    Every path is one of live links on a virtual channel out of `channels` (how many to make at most, or ways
+    that join the ends of all flows) whose dependencies have no cycle. Raises `CompileError` as `check_flows` does. The
     same arguments give the same result.
     """
     check_flows(topology, flows)
