@@ -60,6 +60,9 @@ def _wafer(m: Manifest) -> Iterator[str]:
         yield f"`program.host.rows` and `columns` make {count:,} dies: {MAX_DIES:,} at most"
     if m.hub is not None and (m.planes or (m.rows > 1 and m.network is None)):
         yield "`program.host` is of a node, and has more than one row of dies"
+    leaves = m.network.leaves if m.network else None
+    if leaves is not None and (leaves.nodes >= m.rows or (not leaves.nodes and m.columns < 2)):
+        yield "`program.host.network.leaves` are one, and no network of leaves has fewer than two"
     if m.planes and m.rows % m.planes:
         yield f"`program.host.planes` is {m.planes}, which does not divide {m.rows} rows"
     if any(d >= count for d in m.dead_dies) or any(d >= count for link in m.dead_links for d in link):

@@ -305,20 +305,35 @@ def _has_switch(manifest: Manifest) -> bool:
 
 
 def _are_switched(a: int, b: int, manifest: Manifest) -> bool:
-    """Whether a link leads from a die into the switch of its row or the network, through it, or out of it to a die."""
-    dies = manifest.rows * manifest.columns
-    network = dies + 2 * manifest.rows
-    last = network + 2 * (manifest.network is not None)
+    """Whether a link leads from a die into the switch of its row or its leaf of the network, through a switch, between
+    a leaf and the spine behind the last of them, or out of a switch to a die."""
+    rows, columns, network = manifest.rows, manifest.columns, manifest.network
+    tree = network.leaves if network else None
+    leaves = (
+        0 if network is None else 1 if tree is None else -(-rows // tree.nodes) if tree.nodes else columns
+    )
+    first, dies = rows * columns + 2 * rows, rows * columns
+    spine = first + 2 * leaves
+    last = spine + 2 * (leaves > 1)
+    if not (0 <= a < last and 0 <= b < last):
+        return False
 
-    def entries(die: int) -> set[int]:
-        near = dies + 2 * (die // manifest.columns)
-        return {near, network} & set(range(dies, last))
+    def joined(die: int, entry: int) -> bool:
+        row, column = divmod(die, columns)
+        leaf = 0 if tree is None else row // tree.nodes if tree.nodes else column
+        return entry == dies + 2 * row or (leaves > 0 and entry == first + 2 * leaf)
 
-    if a < dies <= b:
-        return b in entries(a)
-    if b < dies <= a:
-        return a - 1 in entries(b)
-    return dies <= a and b == a + 1 < last and (a - dies) % 2 == 0
+    def leads_out(vertex: int) -> bool:
+        return (vertex - dies) % 2 == 1
+
+    if a < dies:
+        return b >= dies and joined(a, b)
+    if b < dies:
+        return leads_out(a) and joined(b, a - 1)
+    if leads_out(a) != leads_out(b):
+        return leads_out(b) and b == a + 1
+    high, low = (a - 1, b - 1) if leads_out(a) else (b, a)
+    return leaves > 1 and high == spine and first <= low < spine
 
 
 def _are_neighbours(a: int, b: int, manifest: Manifest) -> bool:

@@ -163,13 +163,28 @@ class Hub:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaves:
+    """A network of several switches, the leaves, below a spine: each is of so many `nodes` that follow one another, or
+    with 0, as rails, of the dies in one place of every node. `uplink` is the bandwidth in B/s between a leaf and the
+    spine, per direction; the spine carries that of all."""
+
+    nodes: Annotated[int, Limits(least=0, most=MAX_DIES)]
+    uplink: Positive
+
+    @property
+    def are_rails(self) -> bool:
+        return self.nodes == 0
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
-    """What joins nodes: a tree of switches as one, which every die has a `link` to; it carries `capacity` B/s in all
-    and takes `latency` s."""
+    """What joins nodes: a switch, or several `leaves`, one of which every die has a `link` to; what dies of one switch
+    send one another is `capacity` B/s in all, and takes `latency` s."""
 
     link: Link = Link()
     capacity: Positive = 1
     latency: Measure = 0.0
+    leaves: Leaves | None = field(default=None, metadata={"left_out": True})
 
 
 @dataclass(frozen=True, slots=True)

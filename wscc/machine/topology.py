@@ -81,7 +81,7 @@ class Topology:
         extent = None if joint is None else (joint.rows, joint.cols)
         if wafer.network is not None:
             extent = 1, wafer.cols
-        slow = _slow(wafer, live, neighbours)
+        slow = _slow(wafer, ((a, b) for a in live for b in neighbours[a]))
         hub = wafer.hub is not None
         torus = Torus(rows=hub or torus.rows, cols=torus.cols or wafer.network is not None)
         return Topology(tuple(live), tuple(neighbours), (rows, wafer.cols), torus, extent, slow, fold, hub)
@@ -223,7 +223,8 @@ class Topology:
         return self.distances(b)[a]
 
     def lengths(self, to: int) -> list[int]:
-        """As `distances`, where a link between wafers counts for as many hops as it is slower."""
+        """As `distances`, where a link between wafers counts for as many hops as it is slower. Of nodes, all whose dies
+        are neighbours, no die passes on what is another's, and the link of two is what lies between them."""
         if not self.slow:
             return self.distances(to)
         lengths = [UNREACHABLE] * self.dies
@@ -232,7 +233,7 @@ class Topology:
             length, die = heappop(queue)
             if lengths[die] == UNREACHABLE:
                 lengths[die] = length
-                for n in self.entering[die]:
+                for n in self.entering[die] if die == to or not self.hub else ():
                     slow = self.slowness.get((n, die))
                     heappush(queue, (length + (slow.hops if slow else 1), n))
         return lengths
@@ -308,18 +309,19 @@ def mesh_topology(wafer: Wafer) -> Topology:
 
 
 def switched(wafer: Wafer) -> Topology:
-    """Nodes whose dies have a link each to the switch of their node and to the network, and one back: no die passes on
-    what is another's. Links into a switch, through it and out of it follow one another, and no circle is left."""
-    live = [d for d in range(wafer.dies) if wafer.coordinate(d) not in wafer.dead_dies]
-    vertices = (*live, *range(wafer.dies, wafer.vertices))
-    neighbours: list[tuple[int, ...]] = [()] * wafer.vertices
-    for a in vertices:
-        neighbours[a] = tuple(b for b in vertices if wafer.is_hop(a, b))
-    return Topology(tuple(live), tuple(neighbours), slow=_slow(wafer, [*vertices], neighbours))
+    """Nodes whose dies have a link each to the switch of their node and to one of the network, and one back: no die
+    passes on what is another's. Links up into a switch, through it and down out of it follow one another, and no circle
+    is left."""
+    live = tuple(wafer.live_numbers())
+    hops = tuple(wafer.switches.hops(live))
+    neighbours: list[list[int]] = [[] for _ in range(wafer.vertices)]
+    for a, b in hops:
+        neighbours[a].append(b)
+    return Topology(live, tuple(map(tuple, neighbours)), slow=_slow(wafer, hops))
 
 
 def neighbour_topology(wafer: Wafer) -> Topology:
-    """The graph that dies are placed on: those that a switch joins are neighbours."""
+    """The graph that dies are placed on: all dies of nodes are neighbours, those of one node or leaf nearer ones."""
     return mesh_topology(replace(wafer, hub=Hub()) if wafer.switch else wafer)
 
 
@@ -331,9 +333,7 @@ def _mesh_neighbours(wafer: Wafer, die: Coordinate, extent: tuple[int, int]) -> 
     )
 
 
-def _slow(
-    wafer: Wafer, live: list[int], neighbours: list[tuple[int, ...]]
-) -> tuple[tuple[Hop, Slowness], ...]:
+def _slow(wafer: Wafer, hops: Iterable[Hop]) -> tuple[tuple[Hop, Slowness], ...]:
     if len(wafer.links) == 1:
         return ()
     own, *others = wafer.links
@@ -341,7 +341,6 @@ def _slow(
         Slowness(own.bandwidth / link.bandwidth, link.latency / own.latency if own.latency else 1.0)
         for link in others
     ]
-    hops = ((a, b) for a in live for b in neighbours[a])
     return tuple((h, ratios[c - 1]) for h in hops if (c := wafer.link_class(*h)))
 
 

@@ -19,11 +19,13 @@ from wscc.machine.parts import DeadLink as DeadLink
 from wscc.machine.parts import Die as Die
 from wscc.machine.parts import Hub as Hub
 from wscc.machine.parts import Joint as Joint
+from wscc.machine.parts import Leaves as Leaves
 from wscc.machine.parts import Link as Link
 from wscc.machine.parts import Network as Network
 from wscc.machine.parts import Torus as Torus
 from wscc.machine.parts import dead_link as dead_link
 from wscc.machine.parts import dead_links as dead_links
+from wscc.machine.switches import Switches
 
 _DIE: Final = Die()
 _LINK: Final = Link()
@@ -36,8 +38,8 @@ class Wafer:
     With `planes` the mesh has three dimensions: its `rows` are those of all planes, one below the other (`Fold`), and
     coordinates here are of that folded mesh. A `place` is what a user calls a die: (plane, row, column), else (row,
     column). With a `hub` every row is a node, whose dies are joined all to all, and a `network` joins several nodes. A
-    switch is two vertices behind the dies, one where messages enter it and one where they leave it (`entry`); they are
-    named as if they lay in the two columns behind the dies of their node, those of the network in a row of their own.
+    switch is two vertices behind the dies (`Switches`), which are named as if they lay in the two columns behind the
+    dies of their node, those of the network in rows of their own.
     All dies are as `die` says but for those `unlike` it, by coordinate, whose peak and HBM may be others. With
     `circuits`, the links of the mesh are those that could be up.
 
@@ -69,40 +71,16 @@ class Wafer:
         """The hub of a node where it is a switch."""
         return self.hub if self.hub is not None and self.hub.capacity else None
 
-    def _switch_links(self) -> tuple[Link | None, Link | None, Link | None]:
-        """What passes through the switch of a node, the link of a die to the network, and what passes through that."""
+    @property
+    def switches(self) -> Switches:
+        """Those of nodes, and of the network that joins them."""
         assert self.hub is not None
-        core, net = replace(self.link, energy=0.0), self.network
-        inside = (
-            replace(core, bandwidth=self.hub.capacity, latency=self.hub.latency)
-            if self.hub.capacity
-            else None
-        )
-        if net is None:
-            return inside, None, None
-        return inside, net.link, replace(core, bandwidth=net.capacity, latency=net.latency)
-
-    def entry(self, row: int) -> int:
-        """The vertex where messages enter the switch of a node, or of the network behind the last row; they leave it at
-        the one behind."""
-        return self.dies + 2 * row
+        return Switches(self.rows, self.cols, self.link, self.hub, self.network)
 
     @property
     def vertices(self) -> int:
         """Dies, and both vertices of every switch."""
-        return self.dies if self.switch is None else self.entry(self.rows + (self.network is not None))
-
-    def is_hop(self, a: int, b: int) -> bool:
-        """Whether a link leads from one vertex to another of nodes with switches: from a die to the switch of its node
-        or to the network, through it, or from there to a die."""
-        if max(a, b) < self.dies:
-            return False
-        switches = {(v - self.dies) // 2 for v in (a, b) if v >= self.dies}
-        enters, leaves = (b - self.dies) % 2 == 0, (a - self.dies) % 2 == 1
-        if min(a, b) >= self.dies:
-            return len(switches) == 1 and not enters and not leaves
-        (switch,), die = switches, min(a, b)
-        return switch in (die // self.cols, self.rows) and (enters if a == die else leaves)
+        return self.dies if self.switch is None else self.dies + 2 * self.switches.count
 
     @property
     def fold(self) -> Fold | None:
@@ -136,6 +114,10 @@ class Wafer:
     def live_dies(self) -> int:
         return self.dies - len(self.dead_dies)
 
+    def live_numbers(self) -> Iterator[int]:
+        """The numbers of the live dies, in order."""
+        return (d for d in range(self.dies) if self.coordinate(d) not in self.dead_dies)
+
     def die_at(self, number: int) -> Die:
         """The die of a number."""
         return dict(self.unlike).get(self.coordinate(number), self.die)
@@ -155,7 +137,7 @@ class Wafer:
             die = unlike.get(self.coordinate(number), self.die)
             return -die.peak, -die.hbm, -die.hbm_bandwidth
 
-        return sorted((d for d in range(self.dies) if self.coordinate(d) not in self.dead_dies), key=speed)
+        return sorted(self.live_numbers(), key=speed)
 
     @property
     def peak(self) -> int:
@@ -170,7 +152,7 @@ class Wafer:
             dead_link(die, n) for die in self.dead_dies for n in ends_around(self, die) if self.joins(die, n)
         }
         if self.switch is not None:
-            return 2 * self.live_dies * (2 if self.network else 1)
+            return self.switches.links_between(self.live_numbers())
         return 2 * (self._built_links() - len(self.missing_links | around))
 
     @property
@@ -185,10 +167,10 @@ class Wafer:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """The classes of links: that of the wafer first, then those that join wafers in a row, and in a column, or what
-        passes through a switch."""
+        """The classes of links: that of the wafer first, then those that join wafers in a row, and in a column, or
+        those of switches."""
         if self.hub is not None:
-            return self.link, *(link for link in self._switch_links() if link)
+            return self.switches.links
         return (self.link,) if self.joint is None else (self.link, *self.joint.links)
 
     @property
@@ -220,17 +202,11 @@ class Wafer:
     def link_class(self, a: int, b: int) -> int:
         """The class of the link between two neighbouring dies: its place in `links`."""
         if self.hub is not None:
-            return self._hub_class(a, b)
+            return self.switches.link_class(a, b)
         if self.joint is None:
             return 0
         ends = self.coordinate(a), self.coordinate(b)
         return 0 if not self.is_across(*ends) else 1 if ends[0][0] == ends[1][0] else 2
-
-    def _hub_class(self, a: int, b: int) -> int:
-        is_core, to_network = min(a, b) >= self.dies, max(a, b) >= self.entry(self.rows)
-        if max(a, b) < self.dies:  # of the graph that dies are placed on
-            to_network = a // self.cols != b // self.cols
-        return (2 * to_network + is_core) if self.switch is not None else int(to_network)
 
     def unbuilt_links(self) -> Iterator[DeadLink]:
         """Neighbours on the mesh that no link joins: edges of wafers without a port."""
@@ -277,7 +253,7 @@ class Wafer:
     def vertex(self, place: Place) -> int:
         """The die or the vertex of a switch that `place` gives the name of."""
         if place[-1] >= self.cols:
-            return self.entry(place[0]) + place[-1] - self.cols
+            return self.switches.entry(place[0]) + place[-1] - self.cols
         coordinate = self.at(place)
         assert coordinate is not None, "what is reported is on the mesh"
         return self.number(coordinate)
@@ -313,8 +289,7 @@ class Wafer:
         mistakes += [("link", m) for m in beyond_limits(self.link)]
         joint = self.joint.mistakes_on(self.rows, self.cols) if self.joint else ()
         mistakes += [("joint", m) for m in joint]
-        for hub in (self.hub, self.network, self.network and self.network.link):
-            mistakes += [("switch", m) for m in beyond_limits(hub)] if hub else []
+        mistakes += [("switch", m) for m in self.switches.mistakes()] if self.hub and self.dies > 0 else []
         if self.circuits:
             is_mesh = self.hub is None and self.joint is None
             mistakes += [("circuits", m) for m in self.circuits.mistakes_on(len(self.extents), is_mesh)]

@@ -149,9 +149,8 @@ def up_down_rule(topology: Topology, end: int) -> Rule:
     Acyclic, and joins every pair of an island (M. Schroeder et al., "Autonet", JSAC 9(8), 1991, section 4.2).
     """
     rank: dict[int, tuple[int, int]] = {}
-    if topology.switches:  # messages go up into a switch, up through it, and down out of it
-        into = {b for a in topology.live for b in topology.neighbours[a]}
-        rank = {v: (2, v) if v in topology.live_set else (int(v in into), v) for v in range(topology.dies)}
+    if topology.switches:  # messages go up into switches, and down through the highest and out of them
+        rank = {v: (-height, v) for v, height in _heights(topology).items()}
     for island in () if rank else topology.islands:
         depth = topology.distances(island[end])
         rank |= {die: (depth[die], die) for die in island}
@@ -161,3 +160,15 @@ def up_down_rule(topology: Topology, end: int) -> Rule:
         return not (went_down and rank[second[1]] < rank[second[0]])
 
     return is_allowed
+
+
+def _heights(topology: Topology) -> dict[int, int]:
+    """Of each die and vertex of a switch, how many switches above the dies it is."""
+    height = dict.fromkeys(topology.live, 0)
+    frontier = [*topology.live]
+    while frontier:
+        near = (n for v in frontier for n in (*topology.neighbours[v], *topology.entering[v]))
+        found = dict.fromkeys((n for n in near if n not in height), height[frontier[0]] + 1)
+        height |= found
+        frontier = [*found]
+    return height

@@ -78,11 +78,7 @@ def _machine(w: Wafer) -> Iterator[str]:
     if w.torus != OPEN:
         planes = " planes=true" if w.torus.planes else ""
         yield f"torus rows={spell_scalar(w.torus.rows)} cols={spell_scalar(w.torus.cols)}{planes}"
-    if w.hub is not None:
-        yield f"hub {record(w.hub)}"
-    if w.network is not None:
-        yield f"network {record(w.network)}"
-        yield f"uplink {record(w.network.link)}"
+    yield from _switches(w)
     if w.joint is not None:
         yield f"joint rows={w.joint.rows} cols={w.joint.cols} {record(w.joint.link)}"
         if w.joint.ports:
@@ -93,6 +89,16 @@ def _machine(w: Wafer) -> Iterator[str]:
     for word, links in (("dead", w.dead_links), ("down", down)):
         for (ra, ca), (rb, cb) in sorted(links):
             yield f"{word} link {ra}, {ca} to {rb}, {cb}"
+
+
+def _switches(w: Wafer) -> Iterator[str]:
+    if w.hub is not None:
+        yield f"hub {record(w.hub)}"
+    if w.network is not None:
+        yield f"network {record(w.network)}"
+        yield f"uplink {record(w.network.link)}"
+        if w.network.leaves is not None:
+            yield f"leaves {record(w.network.leaves)}"
 
 
 def record(obj: Any) -> str:

@@ -25,6 +25,7 @@ from wscc.machine.wafer import (
     Die,
     Hub,
     Joint,
+    Leaves,
     Link,
     Network,
     Torus,
@@ -147,7 +148,9 @@ def _circuits(r: Reading, tree: Node, by_rule: dict[str, Node]) -> Circuits | No
 def _network(r: Reading, by_rule: dict[str, Node]) -> Network | None:
     if "network" not in by_rule:
         return None
-    return _record(r, Network, by_rule["network"], link=_record(r, Link, by_rule["uplink"]))
+    leaves = _record(r, Leaves, by_rule["leaves"]) if "leaves" in by_rule else None
+    link = _record(r, Link, by_rule["uplink"])
+    return _record(r, Network, by_rule["network"], link=link, leaves=leaves)
 
 
 def _joint(r: Reading, by_rule: dict[str, Node]) -> Joint | None:

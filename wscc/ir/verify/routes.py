@@ -117,7 +117,7 @@ def _is_live(w: Wafer, die: int) -> bool:
 def is_hop(w: Wafer, a: int, b: int) -> bool:
     """Whether a live link leads from one live die to another, or to or from a switch."""
     if w.switch is not None:
-        return w.is_hop(a, b)
+        return w.switches.is_hop(a, b)
     ends = w.coordinate(a), w.coordinate(b)
     return w.joins(*ends) and not w.is_missing(*ends)
 
