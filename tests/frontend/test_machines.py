@@ -12,7 +12,7 @@ from wscc.frontend.overrides import NO_OVERRIDES, Overrides
 from wscc.frontend.parse import parse
 from wscc.frontend.resolve import resolve
 from wscc.machine.presets import PRESETS
-from wscc.machine.wafer import Circuits, Hub, Joint, Link, Torus, Wafer
+from wscc.machine.wafer import Circuits, Hub, Joint, Leaves, Link, Network, Torus, Wafer
 
 DIE = (
     "die { peak 1 TFLOP/s, sram 1 MB }  link { bandwidth 4 TB/s, latency 200 ns, energy 3 pJ/bit, flit 32 B }"
@@ -183,3 +183,56 @@ def test_a_mesh_of_four_dimensions_is_refused_by_name(mesh: str) -> None:
     assert code is Code.SYNTAX
     assert "two dimensions or three" in message
     assert "mesh 4 x 4 x 4" in message
+
+
+TREE = "joined through %s { bandwidth 50 GB/s, latency 5 us%s }"
+
+
+@pytest.mark.parametrize(
+    ("words", "fields", "network"),
+    [
+        ("rails", "", Network(capacity=5 * 50 * 10**9, leaves=Leaves(0, 5 * 50 * 10**9))),
+        ("rails", ", capacity 90 GB/s", Network(capacity=90 * 10**9, leaves=Leaves(0, 90 * 10**9))),
+        (
+            "leaves of 2", ", capacity 800 GB/s, uplink 90 GB/s",
+            Network(capacity=800 * 10**9, leaves=Leaves(2, 90 * 10**9)),
+        ),
+        ("leaves of 2", ", uplink 90 GB/s", Network(capacity=8 * 50 * 10**9, leaves=Leaves(2, 90 * 10**9))),
+    ],
+)  # fmt: skip
+def test_nodes_are_joined_by_leaves_below_a_spine(words: str, fields: str, network: Network) -> None:
+    pod = machine(f"{NODE} system pod {{ wafers 5 x 1 of node {TREE % (words, fields)} }}", "pod")
+    assert pod.network == replace(network, link=Link(50 * 10**9, 5e-6, energy=3e-12, flit=32))
+
+
+@pytest.mark.parametrize(
+    ("tree", "code", "words"),
+    [
+        (TREE % ("leaves of 0", ""), Code.NUMBER, "1 at least"),
+        (TREE % ("leaves of 1.5", ""), Code.NUMBER, "whole number"),
+        (TREE % ("leaves of 3", ""), Code.NUMBER, "one switch does it write `joined through switch"),
+        (TREE % ("leaves", ""), Code.MISSING, "leaves of 2"),
+        (TREE % ("rails of 2", ""), Code.CHOICE, "`rails` has no `of`"),
+        (TREE % ("rail", ""), Code.CHOICE, "did you mean `rails`?"),
+        (TREE % ("hubs", ""), Code.CHOICE, "`through leaves of 2`"),
+        (TREE % ("switch", ", uplink 9 GB/s"), Code.UNKNOWN_KEY, "`through rails`"),
+        (TREE % ("rails", ", capacity 8 GB/s, uplink 9 GB/s"), Code.NUMBER, "leave `uplink` out"),
+        (TREE % ("rails", ", uplinks 9 GB/s"), Code.UNKNOWN_KEY, "did you mean `uplink`?"),
+    ],
+)
+def test_leaves_that_cannot_be_are_refused(tree: str, code: Code, words: str) -> None:
+    found, message = refusal(f"{NODE} system pod {{ wafers 3 x 1 of node {tree} }}")
+    assert found is code
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ("dies 4 all to all", "nodes with a switch"),
+        ("dies 1 all to all through switch { capacity 6 TB/s }", "one rail"),
+    ],
+)
+def test_nodes_without_rails_are_refused(node: str, words: str) -> None:
+    text = f"wafer node {{ {node} {DIE} }} system pod {{ wafers 3 x 1 of node {TREE % ('rails', '')} }}"
+    assert words in refusal(text)[1]

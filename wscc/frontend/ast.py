@@ -241,7 +241,16 @@ class Ports(Line):
     places: tuple[Number, ...] = ()
 
 
-SystemEntry = Wafers | Fields | Ports | DeadDie | DeadLink
+@dataclass(frozen=True, slots=True)
+class Network(Line):
+    """`joined through switch { ... }`, `through rails { ... }`, or `through leaves of 2 { ... }`."""
+
+    word: Name
+    of: Number | None
+    fields: Fields
+
+
+SystemEntry = Wafers | Fields | Network | Ports | DeadDie | DeadLink
 
 
 @dataclass(frozen=True, slots=True)

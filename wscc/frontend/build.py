@@ -115,6 +115,11 @@ def _wafers(b: Builder, c: Children, span: Span) -> ast.Wafers:
     return ast.Wafers(rows, columns, c[1], torus, span=span, trivia=b.trivia(span))
 
 
+def _network(b: Builder, c: Children, span: Span) -> ast.Network:
+    fields = ast.Fields("network", c[-1], span=span)
+    return ast.Network(c[0], c[1] if len(c) > 2 else None, fields, span=span, trivia=b.trivia(span))
+
+
 def _ports(b: Builder, c: Children, span: Span) -> ast.Ports:
     for n in c:
         if isinstance(n, ast.Number) and n.value.denominator != 1:
@@ -284,7 +289,7 @@ RULES: Final[dict[str, Rule]] = {
     "start": _file,
     # the wafer
     "wafer": _wafer, "preset_wafer": _preset_wafer, "wafer_body": Builder.body, "mesh": _mesh,
-    "all_to_all": _all_to_all, "switch": _fields("switch"), "network": _fields("network"),
+    "all_to_all": _all_to_all, "switch": _fields("switch"), "network": _network,
     "torus": _torus, "system": _system, "system_body": Builder.body, "wafers": _wafers,
     "joined": _fields("joined"), "ports": _ports,
     "die": _fields("die"), "link": _fields("link"), "fields": Builder.body, "field": _field,

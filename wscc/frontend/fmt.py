@@ -13,9 +13,7 @@ from wscc.frontend import ast
 _WIDTH: Final = 100  # a `die { ... }` longer than this is printed one field to a line
 _PRECEDENCE: Final = {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
 _HIGHEST: Final = 4
-
-
-_HEADS: Final = {"joined": "joined edge to edge", "network": "joined through switch"}
+_HEADS: Final = {"joined": "joined edge to edge"}
 
 
 def fmt(file: ast.File) -> str:
@@ -56,6 +54,9 @@ def _code(node: ast.Line) -> list[str]:
             return _braced(f"train {node.model.id} on {node.wafer.id}", node.body)
         case ast.Fields():
             return _list(_HEADS.get(node.kind, node.kind), node.body)
+        case ast.Network():
+            of = f" of {node.of.text}" if node.of else ""
+            return _list(f"joined through {node.word.id}{of}", node.fields.body)
         case ast.DieClass():
             last = f"..{_coord(node.last)}" if node.last != node.first else ""
             return _list(f"die {_coord(node.first)}{last}", node.fields.body)
@@ -108,7 +109,7 @@ def _of_machine(node: ast.WaferEntry | ast.SystemEntry | ast.Field) -> str:
             return f"dead die {_coord(node.die)}"
         case ast.DeadLink():
             return f"dead link {_coord(node.a)} - {_coord(node.b)}"
-        case ast.Fields() | ast.DieClass():
+        case ast.Fields() | ast.DieClass() | ast.Network():
             raise AssertionError("sections have lines of their own")
 
 

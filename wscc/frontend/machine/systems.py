@@ -8,9 +8,10 @@ from typing import Final
 
 from wscc.diagnostics import Code
 from wscc.frontend import ast
-from wscc.frontend.machine.wafers import JOINED, NETWORK, add_damage, torus_of, values_of
+from wscc.frontend.machine.nodes import join_nodes
+from wscc.frontend.machine.wafers import JOINED, add_damage, torus_of, values_of
 from wscc.frontend.report import Report, hint
-from wscc.machine.wafer import MAX_DIES, OPEN, Joint, Network, Wafer, dead_link
+from wscc.machine.wafer import MAX_DIES, OPEN, Joint, Wafer, dead_link
 
 
 def resolve_system(system: ast.System, wafer: Wafer, report: Report) -> Wafer | None:
@@ -22,14 +23,20 @@ def resolve_system(system: ast.System, wafer: Wafer, report: Report) -> Wafer | 
     kinds = [(_KINDS[type(e)], e.span) for e in lines if type(e) in _KINDS]
     report.unique(kinds, "section")
     wafers = next(e for e in lines if isinstance(e, ast.Wafers))
+    damage = tuple(e for e in lines if isinstance(e, ast.DeadDie | ast.DeadLink))
     if wafer.hub is not None:
-        return _nodes(system, wafers, wafer, report)
-    joined = next((e for e in lines if isinstance(e, ast.Fields)), None)
-    if joined is not None and joined.kind == "network":
+        count = wafers.rows * wafers.columns
+        if count == 1:
+            return add_damage(wafer, damage, report)
+        _check_wafers(wafers, wafer, report)
+        return join_nodes(system, count, wafer, report) if len(report.diagnostics) == mistakes else None
+    network = next((e for e in lines if isinstance(e, ast.Network)), None)
+    if network is not None:
         message = f"`{wafer.name}` is a mesh, and switches join nodes"
         help = "write `joined edge to edge { ... }`, or make nodes: `dies 8 all to all`"
-        report.add(Code.CHOICE, message, joined.span, "", help)
+        report.add(Code.CHOICE, message, network.span, "", help)
         return None
+    joined = next((e for e in lines if isinstance(e, ast.Fields)), None)
     ports = next((e for e in lines if isinstance(e, ast.Ports)), None)
     torus = torus_of(wafers.torus, report)
     _check_wafers(wafers, wafer, report)
@@ -53,42 +60,14 @@ def resolve_system(system: ast.System, wafer: Wafer, report: Report) -> Wafer | 
             return None
         wafer = _tiled(wafer, system.name.id, wafers, joint)
         wafer = replace(wafer, torus=torus)
-    damage = tuple(e for e in lines if isinstance(e, ast.DeadDie | ast.DeadLink))
     wafer = add_damage(wafer, damage, report)
     return wafer if len(report.diagnostics) == mistakes else None
 
 
-def _nodes(system: ast.System, wafers: ast.Wafers, node: Wafer, report: Report) -> Wafer | None:
-    """Several nodes, a row each, whose dies a network joins."""
-    mistakes, lines = len(report.diagnostics), system.body.lines
-    damage = tuple(e for e in lines if isinstance(e, ast.DeadDie | ast.DeadLink))
-    count = wafers.rows * wafers.columns
-    if count == 1:
-        return add_damage(node, damage, report)
-    _check_wafers(wafers, node, report)
-    joined = next((e for e in lines if isinstance(e, ast.Fields) and e.kind == "network"), None)
-    others = [
-        e for e in lines if isinstance(e, ast.Ports) or (isinstance(e, ast.Fields) and e.kind == "joined")
-    ]
-    if node.switch is None or joined is None or others or wafers.torus:
-        message = f"`{node.name}` is a node, and nodes with a switch are joined through switches"
-        help = "write, for example, `joined through switch { bandwidth 50 GB/s, latency 5 us }`"
-        report.add(Code.CHOICE, message, (others[0] if others else wafers.wafer).span, "", help)
-        return None
-    values = values_of(joined, NETWORK, True, report)
-    if len(report.diagnostics) > mistakes:
-        return None
-    capacity = values.pop("capacity", values["bandwidth"] * count * node.dies)
-    network = Network(replace(node.link, **values), capacity)
-    dead = frozenset((r, c) for _, c in node.dead_dies for r in range(count))
-    unlike = tuple(((r, c), die) for r in range(count) for (_, c), die in node.unlike)
-    result = replace(node, name=system.name.id, rows=count, network=network, dead_dies=dead, unlike=unlike)
-    result = add_damage(result, damage, report)
-    return result if len(report.diagnostics) == mistakes else None
-
-
 _PLACES: Final = {"all": (), "corners": (0, -1)}
-_KINDS: Final = {ast.Wafers: "wafers", ast.Fields: "joined", ast.Ports: "ports"}
+_KINDS: Final = {
+    ast.Wafers: "wafers", ast.Fields: "joined", ast.Network: "joined", ast.Ports: "ports",
+}  # fmt: skip
 
 
 def _check_wafers(wafers: ast.Wafers, wafer: Wafer, report: Report) -> None:

@@ -15,7 +15,19 @@ from wscc.frontend.machine.circuits import CIRCUITS, with_circuits
 from wscc.frontend.report import Report, hint
 from wscc.frontend.units import EXAMPLES, PERCENT, UNITS, Dimension
 from wscc.machine.presets import PRESETS, preset
-from wscc.machine.wafer import MAX_DIES, OPEN, Circuits, Coordinate, Die, Hub, Link, Torus, Wafer, dead_link
+from wscc.machine.wafer import (
+    MAX_DIES,
+    OPEN,
+    Circuits,
+    Coordinate,
+    Die,
+    Hub,
+    Leaves,
+    Link,
+    Torus,
+    Wafer,
+    dead_link,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,8 @@ NETWORK: Final = {
     **{name: spec for name, spec in _LINK.items() if name not in _OWN},
     "capacity": Spec(Dimension.BANDWIDTH, "capacity"),
 }
+# Of several leaves below a spine.
+TREE: Final = {**NETWORK, "uplink": Spec(Dimension.BANDWIDTH, "uplink")}
 JOINED: Final = {name: spec for name, spec in _LINK.items() if name not in _OWN}
 _SWITCH: Final = {
     "capacity": Spec(Dimension.BANDWIDTH, "capacity", required=True),
@@ -59,7 +73,9 @@ _SWITCH: Final = {
 }
 SPECS: Final[Mapping[str, Mapping[str, Spec]]] = {"die": _DIE, "link": _LINK}
 # No attribute of a link is called as one of a die.
-_LIMITS: Final = {**limits_of(Hub), **limits_of(Die), **limits_of(Link), **limits_of(Circuits)}
+_LIMITS: Final = {
+    **limits_of(Leaves), **limits_of(Hub), **limits_of(Die), **limits_of(Link), **limits_of(Circuits),
+}  # fmt: skip
 _ALONG: Final = {"rows": Torus(rows=True), "columns": Torus(cols=True), "planes": Torus(planes=True)}
 # What dies of one wafer may differ in: all run one plan of memory, whose SRAM they share.
 _CLASS: Final = ("peak", "hbm")
