@@ -18,9 +18,10 @@ from wscc.diagnostics import CompileError
 from wscc.driver.simulate import simulate
 from wscc.driver.static_mesh import static_mesh_seconds
 from wscc.ir.module import Module
+from wscc.ir.routes import Route
 from wscc.machine.links import CUT_THROUGH
 from wscc.machine.presets import PRESETS
-from wscc.machine.wafer import Circuits, Hub, Joint, Link, Network, Torus, Wafer
+from wscc.machine.wafer import Circuits, Hub, Joint, Leaves, Link, Network, Torus, Wafer
 
 BOTH = Torus(rows=True, cols=True)
 SHAPE = Shape(batch=8, calls=1, layers=1)
@@ -156,6 +157,20 @@ def test_a_part_of_each_preset_equals_one_device(name: str) -> None:
 
 NODE = Wafer("node", 1, 5, hub=Hub(10**12, 300e-9), dead_dies=frozenset({(0, 1)}))
 NODES = replace(NODE, rows=2, network=Network(Link(bandwidth=10**11, latency=5e-6), 2 * 10**11))
+# Its traffic keeps tp on a node and leaves dp to the network.
+SMALL, NESTED = (
+    Shape(batch=8, calls=1, d=8, heads=2, kv=1, ffn=8, vocab=8, layers=1),
+    {"dp": 4, "tp": 2},
+)
+# The first of two leaves behind 8 dies and 4 switches, and the spine behind both.
+LEAF, SPINE = 16, 20
+POD = Wafer("pod", 4, 2, hub=Hub(10**12, 300e-9), network=Network(Link(10**11, 5e-6), 4 * 10**11))
+
+
+def tree(below: int, uplink: int = 10**11) -> Wafer:
+    """Four nodes of two dies below leaves of so many nodes, or rails."""
+    assert POD.network is not None
+    return replace(POD, network=replace(POD.network, leaves=Leaves(below, uplink)))
 
 
 @pytest.mark.parametrize(
@@ -165,13 +180,27 @@ NODES = replace(NODE, rows=2, network=Network(Link(bandwidth=10**11, latency=5e-
         (NODES, llama, {"pp": 2, "tp": 2}),
         (NODES, gpt, {"sp": 8}),
         (replace(NODE, hub=Hub(), dead_links=frozenset({((0, 0), (0, 2))})), gpt, {"tp": 4}),
+        (tree(0), gpt, NESTED),
+        (tree(2), gpt, NESTED),
+        (tree(0), llama, {"sp": 8}),
+        (replace(tree(2), dead_dies=frozenset({(1, 0)})), gpt, {"dp": 2, "tatp": 2}),
     ],
-    ids=("switch", "nodes, pp", "nodes, sp", "links of their own"),
+    ids=(
+        "switch",
+        "nodes, pp",
+        "nodes, sp",
+        "links of their own",
+        "rails",
+        "leaves",
+        "across rails",
+        "a dead die",
+    ),
 )
 def test_nodes_equal_one_device_and_no_die_passes_on_what_a_switch_can(
     wafer: Wafer, family: Callable[..., Module], degrees: dict[str, int]
 ) -> None:
-    shape = replace(SHAPE, layers=degrees.get("pp", 1))
+    has_leaves = wafer.network is not None and wafer.network.leaves is not None
+    shape = replace(SMALL if has_leaves else SHAPE, layers=degrees.get("pp", 1))
     module = family(degrees, shape, wafer=wafer)
     artifact = artifact_of(module)
     assert judged_artifact(artifact, module, reference(family, shape, "adamw"), checked=False).ok
@@ -180,6 +209,8 @@ def test_nodes_equal_one_device_and_no_die_passes_on_what_a_switch_can(
     if wafer.switch:
         assert inner
         assert min(inner) >= wafer.dies
+    if has_leaves and degrees == NESTED:
+        assert artifact.streams.dies == tuple(range(8))
 
 
 def test_a_narrow_switch_takes_the_time_of_all_that_passes_through_it() -> None:
@@ -192,6 +223,37 @@ def test_a_narrow_switch_takes_the_time_of_all_that_passes_through_it() -> None:
         seconds[capacity] = account.seconds
     assert bytes_through > 0
     assert seconds[10**9] >= bytes_through / 10**9 > 2 * seconds[10**13]
+
+
+def test_an_uplink_holds_up_what_crosses_the_spine_and_nothing_else() -> None:
+    """On rails the replicas of a shard are on one leaf; below leaves of two nodes half of each ring is elsewhere."""
+    accounts = {
+        (below, uplink): simulate(artifact_of(gpt(NESTED, SMALL, wafer=tree(below, uplink)))).account
+        for below in (0, 2)
+        for uplink in (10**11, 10**9)
+    }
+    seconds = {case: account.seconds for case, account in accounts.items()}
+    assert seconds[0, 10**11] == seconds[0, 10**9]
+    assert not any(min(link) >= SPINE for link in accounts[0, 10**9].links)
+    crossing = accounts[2, 10**9].links[LEAF, SPINE].bytes
+    assert crossing > 0
+    assert seconds[2, 10**9] > seconds[2, 10**11] + 0.9 * crossing / 10**9
+
+
+@pytest.mark.parametrize("below", [0, 2])
+def test_a_route_through_the_leaf_of_others_is_refused(below: int) -> None:
+    artifact = artifact_of(gpt(NESTED, SMALL, wafer=tree(below)))
+    assert not verify_program(artifact).findings
+
+    def bent(route: Route) -> Route:
+        swap = {LEAF: LEAF + 2, LEAF + 1: LEAF + 3, LEAF + 2: LEAF, LEAF + 3: LEAF + 1}
+        legs = tuple(replace(leg, path=tuple(swap.get(v, v) for v in leg.path)) for leg in route.legs)
+        return replace(route, legs=legs)
+
+    routes = tuple(map(bent, artifact.streams.routes))
+    assert routes != artifact.streams.routes
+    found = verify_program(replace(artifact, streams=replace(artifact.streams, routes=routes))).findings
+    assert any("no link of the wafer" in f.message for f in found)
 
 
 def test_an_artifact_of_a_node_has_no_link_between_its_dies() -> None:

@@ -111,9 +111,11 @@ def make_channels(
         up_down = up_down_rule(topology, -1)
         ruled[-1] = [(numbers[a], numbers[b]) for a, b in candidates if up_down(a, b)]
         sets[-1] = _filled(len(numbers), ruled[-1])
-    for path in detours:
-        any(turns.add_all(turns_of(path, numbers)) for turns in (sets if has_room else sets[:-1]))
     unruled = [(numbers[a], numbers[b]) for a, b in candidates]
+    known = frozenset(unruled)
+    for detour in (turns_of(path, numbers) for path in detours):
+        if known.issuperset(detour):
+            any(turns.add_all(detour) for turns in (sets if has_room else sets[:-1]))
     # By up-down turns alone, a shortest path visits no die twice; with more turns it might.
     open_sets = zip(sets, ruled, strict=True) if has_room else zip(sets[:-1], ruled, strict=False)
     for turns, rule in open_sets:

@@ -100,10 +100,13 @@ def _positions(links: int, turns: Iterable[Turn]) -> list[int]:
 
 
 def all_turns(topology: Topology, numbers: dict[Hop, int]) -> list[tuple[Hop, Hop]]:
-    """Every pair of consecutive links that does not turn back, sorted; `numbers` are those of the live links."""
+    """Every pair of consecutive links that does not turn back, sorted; `numbers` are those of the live links. Beside
+    switches, dies pass nothing on."""
+    ends = topology.live_set if topology.switches else frozenset()
     return [
         ((a, b), (b, c))
         for a, b in topology.links
+        if b not in ends
         for c in topology.neighbours[b]
         if c != a and (b, c) in numbers
     ]
