@@ -256,6 +256,17 @@ def test_a_route_through_the_leaf_of_others_is_refused(below: int) -> None:
     assert any("no link of the wafer" in f.message for f in found)
 
 
+def test_an_artifact_keeps_its_leaves_and_has_no_single_one(tmp_path: Path) -> None:
+    artifact = artifact_of(gpt(NESTED, SMALL, wafer=tree(2)))
+    write_artifact(tmp_path / "a", artifact)
+    network = load_artifact(tmp_path / "a").manifest.network
+    assert network == tree(2).network
+    one = replace(POD.network or Network(), leaves=Leaves(4, 1))
+    write_artifact(tmp_path / "b", replace(artifact, manifest=replace(artifact.manifest, network=one)))
+    with pytest.raises(CompileError, match="fewer than two"):
+        load_artifact(tmp_path / "b")
+
+
 def test_an_artifact_of_a_node_has_no_link_between_its_dies() -> None:
     artifact = artifact_of(gpt({"tp": 4}, SHAPE, wafer=NODE))
     flat = replace(artifact, manifest=replace(artifact.manifest, hub=Hub()))

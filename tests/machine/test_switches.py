@@ -26,7 +26,7 @@ from wscc.routing.turns import up_down_rule
 
 OWN, HUB = Link(4 * 10**11, 2e-7), Hub(10**12, 3e-7)
 NET = Link(5 * 10**10, 5e-6, energy=2e-11)
-CAPACITY, UPLINK = 10**11, 3 * 10**10
+CAPACITY, UPLINK = 10**11, 3 * 10**10  # some leaves have ten times that
 
 
 @st.composite
@@ -34,7 +34,7 @@ def pods(draw: st.DrawFn) -> Wafer:
     """Up to 5 nodes of up to 4 dies, some of them dead, joined by a switch, by rails or by leaves."""
     rows, cols = draw(st.integers(2, 5)), draw(st.integers(2, 4))
     below = draw(st.none() | st.integers(0, rows - 1))
-    leaves = None if below is None else Leaves(below, UPLINK)
+    leaves = None if below is None else Leaves(below, draw(st.sampled_from([UPLINK, 10 * UPLINK])))
     places = st.tuples(st.integers(0, rows - 1), st.integers(0, cols - 1))
     dead = draw(st.frozensets(places, max_size=rows * cols - 1))
     return Wafer(
@@ -47,6 +47,7 @@ def plain(wafer: Wafer) -> nx.DiGraph:
     dies, nodes, leaves, spine, and of each switch first where messages enter."""
     assert wafer.network is not None
     tree, dies = wafer.network.leaves, wafer.rows * wafer.cols
+    uplink = tree.uplink if tree else 0
     leaf = {
         (r, c): 0 if tree is None else c if tree.nodes == 0 else r // tree.nodes
         for r in range(wafer.rows)
@@ -70,8 +71,8 @@ def plain(wafer: Wafer) -> nx.DiGraph:
             join(die, switch(r, 10**12, 3e-7), (4 * 10**11, 2e-7, OWN.energy))
             join(die, middle := switch(wafer.rows + n, CAPACITY), (5 * 10**10, 5e-6, 2e-11))
             if tree is not None:
-                top = switch(spine, UPLINK * (spine - wafer.rows))
-                join(middle, top, (UPLINK, 5e-6, 2e-11))
+                top = switch(spine, uplink * (spine - wafer.rows))
+                join(middle, top, (uplink, 5e-6, 2e-11))
     return net
 
 
