@@ -70,12 +70,14 @@ class Fast:
 def chains_of(procedure: Procedure, sizes: dict[str, int], fast: Fast) -> list[tuple[Chain, ...]]:
     """Choices of chains in a procedure: those that also add up what lacks their factor, and those that do not.
 
-    `sizes`: of the axes. Chains of a choice share no op.
+    `sizes`: of the axes. Chains of a choice share no op. Choices that leave all statements where they are, or have them
+    as an earlier one has, are left out.
     """
     classes = list(_classes(procedure).values())
     no_sums = [[(op, f) for op, f in ops if not _without(op, f)] for ops in classes]
     choices = [_disjoint(_worthwhile(procedure, ops, sizes, fast)) for ops in (classes, no_sums)]
-    return [choice for i, choice in enumerate(choices) if choice and choice not in choices[:i]]
+    items = [list[Item](procedure.statements), *(with_chains(procedure, choice) for choice in choices)]
+    return [choice for i, choice in enumerate(choices, 1) if items[i] not in items[:i]]
 
 
 def _worthwhile(
