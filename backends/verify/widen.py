@@ -34,14 +34,8 @@ from wscc.ir.types import DType
 
 def factor_of(streams: Streams) -> int:
     """The factor of the addresses: 8 bytes divided by the size of the smallest float of the program."""
-    floats = {
-        o.dtype.size
-        for p in streams.programs
-        for c in p.procedures
-        for x in c.body
-        for o in (*x.writes, *x.reads)
-        if o.dtype.is_float
-    }
+    instructions = {id(x): x for p in streams.programs for c in p.procedures for x in c.body}
+    floats = {o.dtype.size for x in instructions.values() for o in (*x.writes, *x.reads) if o.dtype.is_float}
     return DType.F64.size // min(floats, default=DType.F64.size)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,22 +13,12 @@ from wscc.backends.artifact.files import CALL_ORDER, Artifact
 from wscc.backends.emit import emit
 from wscc.backends.interpreter.load_checks import die_name
 from wscc.backends.verify.findings import Finding
-from wscc.backends.verify.views import Ints
 from wscc.diagnostics import Source
 from wscc.driver.pipeline import Pipeline
+from wscc.equivalence.same_code import SameCode
 from wscc.ir.module import Module
 from wscc.ir.streams.artifact import Manifest
-from wscc.ir.streams.program import (
-    Code,
-    Column,
-    Instruction,
-    Operand,
-    ProgramCall,
-    ProgramLoop,
-    ProgramStep,
-    Streams,
-    resolve,
-)
+from wscc.ir.streams.program import ProgramCall, ProgramLoop, ProgramStep, Streams
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import ALLGATHERS, Choices
 from wscc.passes.place import Place
@@ -61,7 +51,7 @@ def differences(artifact: Artifact, graph: Module) -> Iterator[Finding]:
     call_order = Source(CALL_ORDER, artifact.call_order) if artifact.call_order else None
     for level, allgather in product(LEVELS, ALLGATHERS):
         default = Pipeline.default(level, Choices(allgather=allgather, call_order=call_order))
-        planned = default.replaced(_PlaceAs(artifact.streams.dies)).run(graph)
+        planned = default.replaced(_PlaceAs(artifact.streams.dies)).run(graph, verify_each=False)
         streams, manifest = emit(planned)
         findings = [*_between(artifact, streams, manifest), *_edges(artifact, planned)]
         if not findings:
@@ -91,6 +81,7 @@ def _between(artifact: Artifact, recompiled: Streams, manifest: Manifest) -> Ite
     if len(program.steps) != len(recompiled.steps) or len(program.roles) != len(recompiled.roles):
         yield Finding("meaning", "the graph has another number of stages or dies")
         return
+    same = SameCode()
     codes = [{p.role: {c.name: c for c in p.procedures} for p in s.programs} for s in (program, recompiled)]
     for die, (role, other) in enumerate(zip(program.roles, recompiled.roles, strict=True)):
         procedures, recompiled_procedures = codes[0][role], codes[1][other]
@@ -100,7 +91,7 @@ def _between(artifact: Artifact, recompiled: Streams, manifest: Manifest) -> Ite
             continue
         for procedure, code in procedures.items():
             rows = program.bindings[die], recompiled.bindings[die]
-            instruction = _first_difference(code, rows[0], recompiled_procedures[procedure], rows[1])
+            instruction = same.first_difference(code, rows[0], recompiled_procedures[procedure], rows[1])
             if instruction is not None:
                 message = "is not the instruction that the graph asks for"
                 yield Finding("meaning", message, name, procedure, instruction)
@@ -122,21 +113,3 @@ def _undelayed(streams: Streams) -> Streams:
         )
 
     return replace(streams, programs=tuple(programs), steps=tuple(map(without_delays, streams.steps)))
-
-
-def _first_difference(a: Code, row: Ints, b: Code, other: Ints) -> int | None:
-    """The number of the first instruction that differs, with the rows of the binding tables; None if none does."""
-    for i, (x, y) in enumerate(zip(a.body, b.body, strict=False)):
-        if _resolved(x, row) != _resolved(y, other):
-            return i
-    return None if len(a.body) == len(b.body) else min(len(a.body), len(b.body))
-
-
-def _resolved(x: Instruction, row: Ints) -> tuple[Any, ...]:
-    """The instruction on the die with this row of the binding table, its route apart."""
-    attrs = tuple((n, type(v) is bool, resolve(v, row)) for n, v in x.attrs if n != "route")
-    return x.opcode, *(_place(o, row) for o in (*x.writes, *x.reads)), attrs
-
-
-def _place(o: Operand, row: Ints) -> Operand:
-    return replace(o, offset=resolve(o.offset, row)) if isinstance(o.offset, Column) else o
