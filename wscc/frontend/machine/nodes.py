@@ -21,8 +21,13 @@ def join_nodes(system: ast.System, count: int, node: Wafer, report: Report) -> W
     wafers = next(e for e in lines if isinstance(e, ast.Wafers))
     joined = next((e for e in lines if isinstance(e, ast.Network)), None)
     others = [e for e in lines if isinstance(e, ast.Ports | ast.Fields)]
-    if node.switch is None or joined is None or others or wafers.torus:
-        message = f"`{node.name}` is a node, and nodes with a switch are joined through switches"
+    if node.switch is None:
+        message = f"the dies of `{node.name}` have a link for each pair, and a network joins nodes with a switch"
+        help = f"write `dies {node.dies} all to all through switch {{ capacity 4 TB/s, latency 300 ns }}` in it"
+        report.add(Code.CHOICE, message, wafers.wafer.span, "", help)
+        return None
+    if joined is None or others or wafers.torus:
+        message = f"`{node.name}` is a node, and nodes are joined through switches"
         help = "write, for example, `joined through switch { bandwidth 50 GB/s, latency 5 us }`"
         report.add(Code.CHOICE, message, (others[0] if others else wafers.wafer).span, "", help)
         return None
