@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, fields
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 from wscc.ir.module import Module
+
+# In the metadata of a field of a pass that is no option: the pipeline that the pass runs in sets it.
+OF_THE_PIPELINE: Final = "of the pipeline"
 
 
 class Fact(StrEnum):
@@ -41,3 +44,8 @@ class Pass:
     @abstractmethod
     def run(self, module: Module) -> Module:
         """The module after the pass; `module` itself does not change."""
+
+
+def options_of(cls: type[Pass]) -> list[Field[Any]]:
+    """The options of a pass."""
+    return [f for f in fields(cls) if OF_THE_PIPELINE not in f.metadata]

@@ -1,17 +1,16 @@
 """Parser of pass lists, `name{option=value ...}, ...`, as `wscc opt --passes` takes them.
 
-The options of a pass are the fields of its dataclass.
+The options of a pass are the fields of its dataclass, but for those that the pipeline sets.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields
 
 from wscc.diagnostics import Code, CompileError, Source, fail
 from wscc.diagnostics.spelling import did_you_mean
-from wscc.passes.base import Pass
+from wscc.passes.base import Pass, options_of
 from wscc.passes.registry import PASSES
 
 _ITEM = re.compile(r"\s*(\w+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
@@ -40,7 +39,7 @@ def _build(name: str, options: str, read: Callable[[str], Source] | None) -> Pas
     cls = PASSES.get(name)
     if cls is None:
         raise _unknown("pass", name, list(PASSES))
-    option_fields = {f.name: f for f in fields(cls)}
+    option_fields = {f.name: f for f in options_of(cls)}
     values: dict[str, object] = {}
     for item in options.split():
         key, _, value = item.partition("=")

@@ -5,8 +5,10 @@ Both are in the order in which a module passes through them; a new pass is one l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from wscc.ir.module import Module
 from wscc.passes.base import Pass
 from wscc.passes.choices import DEFAULT, ROUTINGS, Choices
 from wscc.passes.differentiate import Differentiate
@@ -49,11 +51,14 @@ PASSES: Final[dict[str, type[Pass]]] = {
 }
 
 
-def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
+def default_passes(
+    level: int, choices: Choices = DEFAULT, seconds: Callable[[Module], float] | None = None
+) -> list[Pass]:
     """The pipeline of optimization level `level` (0 to 3), with the options that `choices` sets.
 
     `-O0` has no compute copies, no fusion and no overlap, for debugging; `-O1` and above have all of them. `-O2` adds
     copies in SRAM and routes around congested links. `-O3` is `-O2` for a strategy that `wscc.search` selected.
+    `seconds`: those of the step of a lowered module, to rehearse reshards with.
     """
     local_rewrites: list[Pass] = [HoistCasts(), Fuse()] if level > 0 else []
     promotion: list[Pass] = [Promote()] if level > 1 else []
@@ -65,7 +70,7 @@ def default_passes(level: int, choices: Choices = DEFAULT) -> list[Pass]:
         Stages(choices.call_order),
         *local_rewrites,
         Place(choices.mapper),
-        LowerCollectives(choices.allgather),
+        LowerCollectives(choices.allgather, seconds),
         *promotion,
         FormPhases(),
         Route(

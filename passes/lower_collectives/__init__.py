@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import ClassVar, Final
 
@@ -23,7 +23,7 @@ from wscc.ir.op import GraphStmt, Op, Reshard, Stream, Value
 from wscc.ir.per_die import NOBODY, Ints, at, per_die, times_each
 from wscc.ir.step import Ref, calls
 from wscc.ir.views import View, indexed, whole_view
-from wscc.passes.base import Fact, Pass
+from wscc.passes.base import OF_THE_PIPELINE, Fact, Pass
 from wscc.passes.choices import ALLGATHERS
 from wscc.passes.lower_collectives.algorithms import Algorithms
 from wscc.passes.lower_collectives.blocks import Link, chain_turns
@@ -33,6 +33,7 @@ from wscc.passes.lower_collectives.edges import Edges
 from wscc.passes.lower_collectives.in_flight import in_flight
 from wscc.passes.lower_collectives.op_instance import OpInstance
 from wscc.passes.lower_collectives.ops import LOWERINGS, part_view
+from wscc.passes.lower_collectives.rehearsal import rehearse
 from wscc.passes.lower_collectives.reshards import axis_groups, lower_reshard
 from wscc.passes.lower_collectives.sliced_reshards import Sliceable, SlicedReshard, factors_of, reshards_of
 from wscc.passes.lower_collectives.slices import slices
@@ -64,6 +65,7 @@ class LowerCollectives(Pass):
     provides: ClassVar[frozenset[Fact]] = frozenset({Fact.LOWERED})
 
     allgather: str = ALLGATHERS[0]
+    seconds: Callable[[Module], float] | None = field(default=None, metadata={OF_THE_PIPELINE: True})
 
     def run(self, module: Module) -> Module:
         if self.allgather not in ALLGATHERS:
@@ -77,7 +79,8 @@ class LowerCollectives(Pass):
         callers = _callers(module)
         die = module.die
         fast = Fast(max(1, die.sram // _TEMPORARIES), die.tile)
-        algorithms = Algorithms(module, self.allgather, fast.bytes)
+        timed = None if self.seconds is None else partial(rehearse, module, self.seconds)
+        algorithms = Algorithms(module, self.allgather, fast.bytes, rehearse=timed)
         edges = Edges(module)
 
         def lowered(p: Procedure, chains: tuple[Chain, ...]) -> Procedure:

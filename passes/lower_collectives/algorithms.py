@@ -2,89 +2,58 @@
 
 Algorithms are gather plans; reductions run them backwards. All groups of an axis take the same plan by position, so
 that replicas in different groups add the same parts in the same order.
+
+A reshard that stands alone in its procedure can be timed as it will be: where estimates do not tell what is fastest, it
+is rehearsed, so that none takes longer than its ring.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import pairwise
-from typing import Final, TypeAlias
+from math import prod
+from typing import Final, TypeVar
 
-from wscc.analysis.cost import LinkRates, Rates
-from wscc.analysis.gather_plan import GatherPlan, Move, Part, chain, direct, ring
+from wscc.analysis.cost import Rates
+from wscc.analysis.gather_plan import chain, direct, ring
 from wscc.analysis.memory.fits import arrays_fit_sram
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.module import Module
-from wscc.ir.per_die import NOBODY
 from wscc.machine.corner import topology_of
 from wscc.machine.topology import Topology
+from wscc.passes.lower_collectives.algorithm import (
+    Algorithm,
+    Lone,
+    Paths,
+    Reduction,
+    Rehearse,
+    crossings,
+)
 from wscc.passes.lower_collectives.relays import Relays
-from wscc.passes.lower_collectives.trees import SMALL, TreePlan, Trees
-from wscc.routing.live_paths import live_path
+from wscc.passes.lower_collectives.trees import SMALL, Trees
 
 # In larger groups nobody sends to all others: messages, and the time to price them, grow with the square of the dies.
 _MOST_DIRECT: Final = 64
 # Estimates so near to each other count as equal: where one has fewer rounds, of reshards in flight with others; where
-# one is alone; where one has fewer pieces.
+# one has fewer pieces.
 _NEARLY: Final = 1.1
-_ALONE: Final = 1 + 1e-9
 _EQUAL: Final = 1.02
 # How many times as fast relays have to be where another plan has fewer rounds, in groups that are not small, and
 # where a third of the time is latency, which other reshards in flight hide: by so much they are slower among other
 # work, and where a die waits for one piece while it has another, as measured.
 _AWAIT: Final = 4 / 3
 _SMALL: Final = 4
-# How many times as fast trees of a reshard that is alone have to be: `schedule` lets messages go earlier than they were
-# timed, and others then wait. On 3 x 4 and 2 x 5 dies, where large ones seem to gain a tenth, they lose 6 %.
-_REORDERED: Final = 1.13
-# Latencies for which a link is hardly busy.
-_HARDLY: Final = 40
+# How many times as long as another a reshard is estimated to take where it surely takes longer: sums over rounds leave
+# out that messages of several hops wait for one another, and that they overlap those of the next round.
+_SURELY: Final = 3.0
+# Messages from each die to all others of its group, of all groups, up to which reshards are rehearsed.
+_MOST_REHEARSED: Final = 1 << 15
 # Reshards that are in flight together, at most: they wait for their latency at the same time, and for the links in
 # turn.
 _IN_FLIGHT: Final = 4
 
-
-# Of each move of a round, where the positions send to, and twice the shards that a message carries.
-_Ends: TypeAlias = tuple[tuple[tuple[int, ...], int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Algorithm:
-    """A gather plan on all groups of an axis at once. `rounds`: of each round the hops of the farthest message, and the
-    shards that the fullest link carries, on initial routes; a link between wafers counts in both by how much slower it
-    is. `one_hop`: all messages go to neighbours. `replicated`: routers may replicate what a die sends to several
-    others. `timed`: the seconds of relays, which are for shards of one size and direction."""
-
-    plan: GatherPlan
-    rounds: tuple[tuple[float, float], ...]
-    one_hop: bool
-    replicated: bool = False
-    timed: float | None = None
-
-    def seconds(self, shard: int, rates: LinkRates[float]) -> float:
-        """Estimated seconds for shards of so many bytes: in each round the latency of the farthest message, and the
-        bytes on the fullest link. Left out are memories, and whatever else is on the links."""
-        if self.timed is not None:
-            return self.timed
-        on_link = rates.busy(rates.times().on_link(shard))
-        return sum(hops * rates.latency + shards * on_link for hops, shards in self.rounds)
-
-    def busiest(self, shard: int, rates: LinkRates[float]) -> float:
-        """Seconds for which a round keeps its fullest link busy, at most."""
-        return rates.busy(shard) * max(shards for _, shards in self.rounds)
-
-
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """The algorithms of an all_reduce: a reduce_scatter, then an all_gather; without a `scatter`, the gather brings the
-    whole parts of all dies to each, which adds them. With `trees`, it goes along those instead."""
-
-    scatter: Algorithm | None
-    gather: Algorithm
-    trees: TreePlan | None = None
+Choice = TypeVar("Choice", Algorithm, Reduction)
 
 
 @dataclass(frozen=True)
@@ -94,7 +63,8 @@ class Algorithms:
     `allgather`: with `auto`, each reshard takes the algorithm of least estimated time. With `ring`, all go from
     neighbour to neighbour. With `multicast`, gathers go from each die to all others at once. `fast_bytes`: what the
     parts of all dies may take that a reduction gathers. `in_flight`: the number of equal reshards that share the links.
-    `relay`: whether relays are looked for, which takes milliseconds for each size.
+    `relay`: whether relays are looked for, which takes milliseconds for each size. `rehearse` times a reshard that is
+    alone; without it, estimates decide.
     """
 
     module: Module
@@ -102,10 +72,12 @@ class Algorithms:
     fast_bytes: int
     in_flight: int = _IN_FLIGHT
     relay: bool = True
+    rehearse: Rehearse | None = None
     _by_axis: dict[str, tuple[Algorithm, ...]] = field(default_factory=dict, repr=False, compare=False)
     _relays: dict[str, Relays] = field(default_factory=dict, repr=False, compare=False)
     _trees: dict[str, Trees | None] = field(default_factory=dict, repr=False, compare=False)
     _together: dict[int, Algorithms] = field(default_factory=dict, repr=False, compare=False)
+    _alone: dict[Lone, int] = field(default_factory=dict, repr=False, compare=False)
 
     def together(self, count: int) -> Algorithms:
         """The same where `count` such reshards may be in flight together."""
@@ -121,17 +93,13 @@ class Algorithms:
     def gather(self, axis: str, shard: int, shape: tuple[int, ...] = ()) -> Algorithm:
         """The algorithm of an all_gather of shards of so many bytes; along relays only where a `shape` says how they
         can be cut."""
-        candidates = self._candidates(axis)
-        if self.allgather == "auto":
-            return self._fastest(candidates, partial(self._relayed, axis, shard, shape, False), shard)
-        return replace(candidates[-1], replicated=True) if self.allgather == "multicast" else candidates[0]
+        chosen = self._gather(axis, shard, shape)
+        return self._no_slower("all_gather", axis, shard, shape, chosen)
 
     def scatter(self, axis: str, shard: int, shape: tuple[int, ...] = ()) -> Algorithm:
         """The algorithm, run backwards, of a reduce_scatter to shards of so many bytes, as in `gather`."""
-        candidates = self._candidates(axis)
-        if self.allgather == "ring":
-            return candidates[0]
-        return self._fastest(candidates, partial(self._relayed, axis, shard, shape, True), shard)
+        chosen = self._scatter(axis, shard, shape)
+        return self._no_slower("reduce_scatter", axis, shard, shape, chosen)
 
     def reduction(self, axis: str, elements: int, element: int) -> Reduction:
         """The algorithms of an all_reduce of so many elements, each of `element` bytes.
@@ -139,42 +107,122 @@ class Algorithms:
         Small ones gather the parts; large ones are a reduce_scatter, then an all_gather (R. Rabenseifner, "Optimization
         of Collective Reduction Operations", ICCS 2004), which shards of equal size are needed for.
         """
+        plain = self._reduction(axis, elements, element)
+        along = self._along_trees(plain, axis, elements, element)
+        if not self._rehearses:
+            return along
+        return self._fastest_of(
+            Lone("all_reduce", axis, (elements,), element),
+            [along, plain, self._in_rings._reduction(axis, elements, element)],
+            lambda r: self._counted(r, elements, element),
+            lambda r: self._sums(r, elements * element),
+        )
+
+    def _gather(self, axis: str, shard: int, shape: tuple[int, ...]) -> Algorithm:
+        candidates = self._candidates(axis)
+        if self.allgather == "auto":
+            return self._fastest(candidates, partial(self._relayed, axis, shard, shape, False), shard)
+        return replace(candidates[-1], replicated=True) if self.allgather == "multicast" else candidates[0]
+
+    def _scatter(self, axis: str, shard: int, shape: tuple[int, ...]) -> Algorithm:
+        candidates = self._candidates(axis)
+        if self.allgather == "ring":
+            return candidates[0]
+        return self._fastest(candidates, partial(self._relayed, axis, shard, shape, True), shard)
+
+    def _reduction(self, axis: str, elements: int, element: int) -> Reduction:
+        """That of `reduction` without trees, by estimate."""
         dies, whole = LogicalMesh(self.module.axes).sizes[axis], elements * element
-        parts = self.gather(axis, whole, (elements,))
+        in_one = Reduction(None, self._gather(axis, whole, (elements,)))
         if elements % dies:
-            return self._of_parts(parts, axis, elements, whole)
-        shard = whole // dies
-        shape = (elements // dies,)
-        scatter, gather = self.scatter(axis, shard, shape), self.gather(axis, shard, shape)
-        # Bytes read and written: messages at both ends, sums, and for parts the copy of the own one.
-        in_one = self._seconds(parts, whole) + self._in_memory((5 * dies - 3) * whole)
-        in_two = self._seconds(scatter, shard) + self._seconds(gather, shard)
-        in_two += self._in_memory(7 * (dies - 1) * shard)
-        trees = partial(self._along_trees, axis, elements, whole, in_two)
+            return in_one
+        shard, shape = whole // dies, (elements // dies,)
+        in_two = Reduction(self._scatter(axis, shard, shape), self._gather(axis, shard, shape))
         # Either way relays have to be worth their rounds.
-        in_one *= _AWAIT if parts.timed is not None else 1
-        in_two *= _AWAIT if scatter.timed is not None or gather.timed is not None else 1
-        if dies * whole > self.fast_bytes or in_two < in_one:
-            return Reduction(scatter, gather, trees())
-        return self._of_parts(parts, axis, elements, whole)
+        one, two = (self._counted(r, elements, element, _AWAIT) for r in (in_one, in_two))
+        return in_two if dies * whole > self.fast_bytes or two < one else in_one
 
-    def _of_parts(self, parts: Algorithm, axis: str, elements: int, whole: int) -> Reduction:
-        """The gather of whole parts. In a large group, where it brings each die many, trees if they take less."""
-        if parts.plan.size <= SMALL:
-            return Reduction(None, parts)
-        return Reduction(None, parts, self._along_trees(axis, elements, whole, self._seconds(parts, whole)))
+    def _counted(self, r: Reduction, elements: int, element: int, awaited: float = 1.0) -> float:
+        """Estimated seconds of an all_reduce, `awaited` times as many along relays."""
+        whole = elements * element
+        if r.trees is not None:
+            return r.trees.seconds
+        if r.scatter is None:
+            steps, shard = [r.gather], whole
+        else:
+            steps, shard = [r.scatter, r.gather], whole // r.gather.plan.size
+        seconds = sum(self._seconds(a, shard) for a in steps) + self._sums(r, whole)
+        return seconds * (awaited if any(a.timed is not None for a in steps) else 1)
 
-    def _along_trees(self, axis: str, elements: int, whole: int, other: float) -> TreePlan | None:
-        """The trees of an all_reduce of so many bytes that takes `other` seconds without them; None if that is hardly
-        more. Where arrays are in HBM there are none: its port is busier than links are."""
+    def _sums(self, r: Reduction, whole: int) -> float:
+        """Seconds in memory of an all_reduce: bytes read and written of messages at both ends, of sums, and for parts
+        of the copy of the own one."""
+        dies = r.gather.plan.size
+        return self._in_memory(
+            (5 * dies - 3) * whole if r.scatter is None else 7 * (dies - 1) * whole // dies
+        )
+
+    # -- reshards that are alone ---------------------------------------------------------------------------
+
+    @property
+    def _rehearses(self) -> bool:
+        return self.rehearse is not None and self.in_flight == 1 and self.allgather == "auto"
+
+    @cached_property
+    def _in_rings(self) -> Algorithms:
+        return replace(self, allgather="ring")
+
+    def _no_slower(
+        self, kind: str, axis: str, shard: int, shape: tuple[int, ...], chosen: Algorithm
+    ) -> Algorithm:
+        """A gather or a scatter of this `kind` as `chosen` by estimate, or round the ring where that takes less."""
+        if not (shape and self._rehearses):
+            return chosen
+        lone = Lone(kind, axis, shape, shard // prod(shape))
+        nominees = [chosen, self.neighbours(axis)]
+        return self._fastest_of(lone, nominees, lambda a: self._seconds(a, shard), lambda _: 0.0)
+
+    def _fastest_of(
+        self,
+        lone: Lone,
+        nominees: Sequence[Choice],
+        estimated: Callable[[Choice], float],
+        in_memory: Callable[[Choice], float],
+    ) -> Choice:
+        """The fastest of some algorithms, of which the first is that by estimate, the last the ring: they are rehearsed
+        where estimates do not tell. Where that would take too long, the ring."""
+        first, ring = nominees[0], nominees[-1]
+        if first == ring:
+            return ring
+        seem = list(map(estimated, nominees))
+        likely = [
+            n for n, s in enumerate(seem) if s < _SURELY * min(seem) and nominees[n] not in nominees[:n]
+        ]
+        if len(likely) == 1:
+            return nominees[likely[0]]
+        if self.module.dies_used * self.neighbours(lone.axis).plan.size > _MOST_REHEARSED:
+            return ring if seem[-1] < _SURELY * min(seem) else first
+        if lone not in self._alone:
+            assert self.rehearse is not None
+            times = [self.rehearse(lone, nominees[n]) + in_memory(nominees[n]) for n in likely]
+            self._alone[lone] = likely[times.index(min(times))]
+        return nominees[self._alone[lone]]
+
+    # -- estimates ----------------------------------------------------------------------------------------
+
+    def _along_trees(self, plain: Reduction, axis: str, elements: int, element: int) -> Reduction:
+        """An all_reduce along trees, or `plain` if they hardly gain. Where arrays are in HBM, its port is busier than
+        links are; a gather of whole parts brings each die many only in a large group."""
         if self.allgather != "auto" or not self.relay or not self._in_sram:
-            return None
-        trees, together = self._trees_of(axis), whole * self.in_flight
-        most = other / (_REORDERED if self.in_flight == 1 else _AWAIT)
+            return plain
+        if plain.scatter is None and plain.gather.plan.size <= SMALL:
+            return plain
+        trees, together = self._trees_of(axis), elements * element * self.in_flight
+        most = self._counted(plain, elements, element) / (_EQUAL if self.in_flight == 1 else _AWAIT)
         if trees is None or trees.least(together) > most:
-            return None
+            return plain
         best = min(trees.plans(together, elements, self.in_flight), key=lambda t: t.seconds, default=None)
-        return best if best is not None and best.seconds <= most else None
+        return plain if best is None or best.seconds > most else replace(plain, trees=best)
 
     def _trees_of(self, axis: str) -> Trees | None:
         """The packed trees of the groups of an axis; None where they are not joined by links of their own."""
@@ -226,20 +274,12 @@ class Algorithms:
         return _EQUAL if is_small and not is_hidden else _AWAIT
 
     def _usual(self, candidates: Sequence[Algorithm], shard: int) -> Algorithm:
-        """Of those that are nearly as fast as any, that of the fewest rounds; of a reshard that is alone, one between
-        neighbours where links are busy for long, for messages of several hops wait for those of others."""
+        """Of those that are nearly as fast as any, that of the fewest rounds; of a reshard that is alone, the
+        fastest."""
         seconds = [self._seconds(a, shard) for a in candidates]
-        busy = _HARDLY * self._rates.link.latency
-
-        def order(i: int) -> tuple[bool, int, float]:
-            a = candidates[i]
-            waits = self.in_flight == 1 and not a.one_hop and a.busiest(shard, self._rates.link) > busy
-            # In fewer rounds, more of them wait for one another.
-            return waits, -len(a.rounds) if waits else len(a.rounds), seconds[i]
-
-        near = _NEARLY if self.in_flight > 1 else _ALONE
+        near = _NEARLY if self.in_flight > 1 else 1
         nearly = [i for i, s in enumerate(seconds) if s <= min(seconds) * near]
-        return candidates[min(nearly, key=order)]
+        return candidates[min(nearly, key=lambda i: (len(candidates[i].rounds), seconds[i]))]
 
     def _relayed(
         self, axis: str, shard: int, shape: tuple[int, ...], backwards: bool, most: float
@@ -267,59 +307,16 @@ class Algorithms:
     def _new_candidates(self, axis: str) -> list[Algorithm]:
         groups, topology = self._groups(axis)
         size = len(groups[0])
-        paths = _Paths(topology, groups)
+        paths = Paths(topology, groups)
         neighbours = self._between_neighbours(paths, size)
         return [*neighbours, paths.algorithm(direct(size))] if self._sends_to_all(size) else neighbours
 
-    def _between_neighbours(self, paths: _Paths, size: int) -> list[Algorithm]:
+    def _between_neighbours(self, paths: Paths, size: int) -> list[Algorithm]:
         in_rings = paths.algorithm(ring(size))
         if in_rings.one_hop:  # a chain takes twice the rounds, with as much on the fullest link of each
             return [in_rings]
         in_chains = paths.algorithm(chain(size))
-        return [in_chains, in_rings] if in_chains.one_hop else sorted([in_rings, in_chains], key=_cost)
+        return [in_chains, in_rings] if in_chains.one_hop else sorted([in_rings, in_chains], key=crossings)
 
     def _sends_to_all(self, size: int) -> bool:
         return size <= _MOST_DIRECT or self.allgather == "multicast"
-
-
-def _cost(algorithm: Algorithm) -> float:
-    """Latencies that a plan takes with shards that a link carries in one."""
-    return sum(hops + shards for hops, shards in algorithm.rounds)
-
-
-@dataclass(frozen=True)
-class _Paths:
-    """The initial routes between the dies of groups, each listed in order of position."""
-
-    topology: Topology
-    groups: list[list[int]]
-    _known: dict[_Ends, tuple[int, float, float]] = field(default_factory=dict)
-
-    def algorithm(self, plan: GatherPlan) -> Algorithm:
-        """The algorithm of a gather plan on all groups at once."""
-        rounds = [self._round(moves) for moves in plan.rounds]
-        return Algorithm(plan, tuple(r[1:] for r in rounds), all(links == 1 for links, _, _ in rounds))
-
-    def _round(self, moves: tuple[Move, ...]) -> tuple[int, float, float]:
-        """The most links of a message, the hops that those of one count for, and the shards on the fullest link; the
-        same for all rounds of a ring but for the last."""
-        ends = tuple((m.to, 2 if m.part is Part.WHOLE else 1) for m in moves)
-        if ends not in self._known:
-            self._known[ends] = self._measured(ends)
-        return self._known[ends]
-
-    def _measured(self, moves: _Ends) -> tuple[int, float, float]:
-        links, hops, shards, slow = 0, 0.0, Counter[tuple[int, int]](), self.topology.slowness
-        for to, weight in moves:
-            for group in self.groups:
-                for source, q in zip(group, to, strict=True):
-                    if q != NOBODY:
-                        path = live_path(self.topology, source, group[q])
-                        links = max(links, len(path) - 1)
-                        taken = [*pairwise(path)]
-                        late = sum(slow[hop].latency - 1 for hop in taken if hop in slow) if slow else 0
-                        hops = max(hops, len(taken) + late)
-                        for hop in taken:
-                            shards[hop] += weight
-        most = max(n * slow[hop].byte if hop in slow else n for hop, n in shards.items())
-        return links, hops, most / 2

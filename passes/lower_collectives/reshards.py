@@ -17,7 +17,8 @@ from wscc.ir.logical_mesh import LogicalMesh, mask
 from wscc.ir.op import Reshard
 from wscc.ir.per_die import NOBODY, Ints, flipped, times
 from wscc.ir.views import View, flat, sliced
-from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms, Reduction
+from wscc.passes.lower_collectives.algorithm import Algorithm, Reduction
+from wscc.passes.lower_collectives.algorithms import Algorithms
 from wscc.passes.lower_collectives.builder import FabricBuilder, part_of
 from wscc.passes.lower_collectives.trees import TreePlan
 
@@ -375,7 +376,7 @@ def lower_reshard(
         reduce_scatter(a.by(algorithms.scatter(op.axis, out.bytes, out.shape)), x, out, op.dim, group)
     elif op.kind in ("all_reduce", "stage_sum"):
         reduction = algorithms.reduction(op.axis, out.elements, out.dtype.size)
-        _all_reduce(a, reduction, x, out, group, COMBINE[str(op.reduction or "sum")])
+        all_reduce(a, reduction, x, out, group, COMBINE[str(op.reduction or "sum")])
     elif op.kind == "permute":
         to = tuple(op.target if p == op.source else NOBODY for p in range(a.size))
         build.transfer(a.mesh.peers(op.axis, to), x, out, group)
@@ -384,7 +385,10 @@ def lower_reshard(
     return out
 
 
-def _all_reduce(a: AxisGroups, reduction: Reduction, x: View, out: View, group: str, combine: str) -> None:
+def all_reduce(
+    a: AxisGroups, reduction: Reduction, x: View, out: View, group: str, combine: str = "add"
+) -> None:
+    """Append an all_reduce of `x` into `out`, of equal shapes, by the algorithms of a reduction."""
     gather = a.by(reduction.gather)
     if reduction.trees is not None:
         along_trees(a.between_neighbours(), reduction.trees, x, out, group, combine)

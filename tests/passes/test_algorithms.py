@@ -25,8 +25,9 @@ from wscc.machine.wafer import Wafer, dead_link
 from wscc.passes.choices import Choices
 from wscc.passes.form_phases import FormPhases
 from wscc.passes.lower_collectives import LowerCollectives
-from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms
-from wscc.passes.lower_collectives.algorithms import Reduction as TwoSteps
+from wscc.passes.lower_collectives.algorithm import Algorithm
+from wscc.passes.lower_collectives.algorithm import Reduction as TwoSteps
+from wscc.passes.lower_collectives.algorithms import Algorithms
 
 WAFER = Wafer("w", 4, 4)
 SNAKE = (0, 1, 2, 3, 7, 6, 5, 9, 10, 11, 15, 14, 13, 12, 8, 4)  # a closed ring of the 4 x 4

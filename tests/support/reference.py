@@ -19,7 +19,7 @@ from wscc.ir import forms
 from wscc.ir.ops import OPS, RESHARDS, OpDef
 from wscc.ir.streams import instructions
 from wscc.ir.streams.instruction_def import InstructionDef
-from wscc.passes.base import Pass
+from wscc.passes.base import Pass, options_of
 from wscc.passes.registry import PASSES, default_passes
 
 REFERENCE: Final = ROOT / "docs" / "reference"
@@ -65,7 +65,7 @@ def _pass(cls: type[Pass]) -> str:
         ("requires", _words(cls.requires)),
         ("provides", _words(cls.provides)),
         ("runs at", ", ".join(f"`-O{n}`" for n in range(4) if _runs(cls, n)) or "only when asked for"),
-        *((f"option `{f.name}`", f"{code(str(f.type))}, `{f.default}` by default") for f in fields(cls)),
+        *((f"option `{f.name}`", f"{code(str(f.type))}, `{f.default}` by default") for f in options_of(cls)),
     ]
     return "\n\n".join(parts) + "\n\n" + table(("", ""), iter(rows))
 

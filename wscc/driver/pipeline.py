@@ -15,6 +15,7 @@ from wscc.ir.verify import verify
 from wscc.passes.base import Fact, Pass
 from wscc.passes.choices import DEFAULT, Choices
 from wscc.passes.hoist_casts import HoistCasts
+from wscc.passes.lower_collectives import LowerCollectives
 from wscc.passes.registry import default_passes
 from wscc.strategy import stage_axes
 
@@ -65,7 +66,7 @@ class Pipeline:
     @classmethod
     def default(cls, level: int = 2, choices: Choices = DEFAULT) -> Pipeline:
         """All passes from a forward module to a scheduled and planned one, at optimisation level 0 to 3."""
-        return cls(tuple(default_passes(level, choices)))
+        return cls(tuple(default_passes(level, choices, Rehearsal(level))))
 
     def before(self, first: type[Pass]) -> Pipeline:
         """The passes before that one, without it."""
@@ -201,6 +202,30 @@ class Pipeline:
             return replace(self, passes=self.passes[:end])
         provided = (p.provides for p in self.passes[:first])
         return Pipeline(self.passes[first:end], (self.facts or frozenset()).union(*provided))
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """The passes behind `lower_collectives` at an optimisation level, then the simulator: by what they make of single
+    reshards, that pass chooses.
+
+    A program is compiled again to be verified, whatever choices it was made with: here only its level counts.
+    """
+
+    level: int
+
+    def __call__(self, lowered: Module) -> float:
+        """Simulated seconds of the step of a module that is lowered, and no more than that."""
+        # Imported here: most programs are compiled without a simulation.
+        from wscc.backends.emit import emit
+        from wscc.backends.simulator.calls import Builder
+        from wscc.backends.simulator.compose import Composer
+        from wscc.backends.simulator.costs import SECOND, Costs
+
+        for p in Pipeline(tuple(default_passes(self.level))).after(LowerCollectives).passes:
+            lowered = p.run(lowered)
+        streams, _ = emit(lowered)
+        return max(Composer(Builder(streams, Costs.of(lowered.machine))).run().now) / SECOND
 
 
 def facts_of(module: Module) -> frozenset[Fact]:

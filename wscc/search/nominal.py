@@ -13,7 +13,8 @@ from wscc.diagnostics import CompileError
 from wscc.ir.module import Module
 from wscc.machine.topology import mesh_topology, neighbour_topology
 from wscc.machine.wafer import Torus, Wafer
-from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms
+from wscc.passes.lower_collectives.algorithm import Algorithm
+from wscc.passes.lower_collectives.algorithms import Algorithms
 from wscc.passes.place.baselines import boustrophedon
 from wscc.passes.place.lattice import best_tilings
 from wscc.passes.place.solver import QUICK, solve

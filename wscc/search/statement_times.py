@@ -22,7 +22,8 @@ from wscc.ir.array import Kind
 from wscc.ir.module import Module, Procedure
 from wscc.ir.op import Op, Reshard, Value
 from wscc.ir.step import calls
-from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms
+from wscc.passes.lower_collectives.algorithm import Algorithm
+from wscc.passes.lower_collectives.algorithms import Algorithms
 from wscc.search.needed import local_bytes, most_local
 from wscc.search.nominal import nominal
 from wscc.search.slicing import Slicing

@@ -20,8 +20,9 @@ from wscc.ir.types import DType, Layout, Reduction, TensorType
 from wscc.machine.topology import Topology
 from wscc.machine.wafer import Wafer, dead_link
 from wscc.passes.lower_collectives import LowerCollectives
-from wscc.passes.lower_collectives.algorithms import Algorithm, Algorithms
-from wscc.passes.lower_collectives.algorithms import Reduction as Steps
+from wscc.passes.lower_collectives.algorithm import Algorithm
+from wscc.passes.lower_collectives.algorithm import Reduction as Steps
+from wscc.passes.lower_collectives.algorithms import Algorithms
 from wscc.passes.lower_collectives.relays import Relays
 from wscc.passes.lower_collectives.trees import Trees
 
