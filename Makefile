@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help demo test check bless fuzz fuzz-all fuzz-verify fuzz-verdicts fuzz-text fuzz-hints fuzz-artifact bench wheel-test clean
+.PHONY: help demo test check bless fuzz fuzz-all fuzz-verify fuzz-verdicts fuzz-text fuzz-hints fuzz-artifact fuzz-reshards bench wheel-test clean
 
 help:  ## what the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -69,6 +69,9 @@ fuzz-hints: $(READY)  ## programs with a mistake: what their refusals propose is
 
 fuzz-artifact: $(READY)  ## artifacts edited at random with right hashes, in all commands that read one (COUNT, SEED)
 	$(BIN)/python -m tests.fuzz.hostile $${COUNT:-10000} $${SEED:-0}
+
+fuzz-reshards: $(READY)  ## reshards that stand alone, on drawn meshes and links: none slower than its ring (SECONDS, SEED)
+	$(BIN)/python -m tests.passes.lower_collectives.drawn_reshards $${SECONDS:-600} $${SEED}
 
 bench: $(READY)  ## medians and ratios of what is measured, as a table
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python -m tests.bench

@@ -3,7 +3,6 @@ than round a ring."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -131,24 +130,6 @@ def test_no_reshard_is_slower_than_its_ring(kind: str, rows: int, cols: int, siz
     assert simulated(module) <= 1.005 * simulated(module, "ring")
     if rows == 3:  # no ring of neighbours through nine dies
         assert simulated(module) <= 0.75 * simulated(module, "ring")
-
-
-def without_latency(rows: int, cols: int) -> Wafer:
-    wafer = wafer_of(rows, cols)
-    return replace(wafer, link=replace(wafer.link, latency=0.0))
-
-
-@pytest.mark.parametrize(("rows", "cols"), [(3, 4), (2, 5)])
-def test_trees_that_only_seem_to_gain_are_not_taken(rows: int, cols: int) -> None:
-    """`schedule` moves some messages, and others wait: here it is more than trees gain."""
-    module = module_of(without_latency(rows, cols), "all_reduce", (("dp", rows * cols),), 15 << 21)
-    assert simulated(module) <= simulated(module, "ring")
-
-
-def test_messages_of_several_hops_wait_for_one_another_round_by_round() -> None:
-    """Two groups of five on 2 x 5 dies, where links are busy for long: from each to all at once takes longer."""
-    module = module_of(without_latency(2, 5), "all_reduce", (("dp", 5), ("tp", 2)), 23_843_919)
-    assert simulated(module) <= simulated(module, "ring")
 
 
 @pytest.mark.parametrize(("rows", "cols", "most"), [(1, 4, 0.8), (2, 4, 0.95)])

@@ -22,8 +22,12 @@ def join_nodes(system: ast.System, count: int, node: Wafer, report: Report) -> W
     joined = next((e for e in lines if isinstance(e, ast.Network)), None)
     others = [e for e in lines if isinstance(e, ast.Ports | ast.Fields)]
     if node.switch is None:
-        message = f"the dies of `{node.name}` have a link for each pair, and a network joins nodes with a switch"
-        help = f"write `dies {node.dies} all to all through switch {{ capacity 4 TB/s, latency 300 ns }}` in it"
+        message = (
+            f"the dies of `{node.name}` have a link for each pair, and a network joins nodes with a switch"
+        )
+        help = (
+            f"write `dies {node.dies} all to all through switch {{ capacity 4 TB/s, latency 300 ns }}` in it"
+        )
         report.add(Code.CHOICE, message, wafers.wafer.span, "", help)
         return None
     if joined is None or others or wafers.torus:
