@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import prod
 from typing import TypeAlias
 
 from wscc.analysis.cost import LinkRates
@@ -60,6 +61,10 @@ class Lone:
     axis: str
     shape: tuple[int, ...]
     element: int
+
+    def bytes(self, dies: int) -> int:
+        """Bytes of what is read and written on each of so many dies."""
+        return (2 if self.kind == "all_reduce" else dies + 1) * prod(self.shape) * self.element
 
 
 # Seconds that a reshard takes on links by an algorithm.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from math import prod
+from math import inf, prod
 from typing import Final, TypeVar
 
 from wscc.analysis.cost import Rates
@@ -45,8 +45,10 @@ _EQUAL: Final = 1.02
 _AWAIT: Final = 4 / 3
 _SMALL: Final = 4
 # How many times as long as another a reshard is estimated to take where it surely takes longer: sums over rounds leave
-# out that messages of several hops wait for one another, and that they overlap those of the next round.
+# out that messages of several hops wait for one another, and that they overlap those of the next round; and where the
+# other's go between neighbours, of which they say all but that `schedule` lets some go earlier.
 _SURELY: Final = 3.0
+_SURELY_NEAR: Final = 1.13
 # Messages from each die to all others of its group, of all groups, up to which reshards are rehearsed.
 _MOST_REHEARSED: Final = 1 << 15
 # Reshards that are in flight together, at most: they wait for their latency at the same time, and for the links in
@@ -191,22 +193,32 @@ class Algorithms:
     ) -> Choice:
         """The fastest of some algorithms, of which the first is that by estimate, the last the ring: they are rehearsed
         where estimates do not tell. Where that would take too long, the ring."""
-        first, ring = nominees[0], nominees[-1]
+        first, ring, neighbours = nominees[0], nominees[-1], self.neighbours(lone.axis)
         if first == ring:
             return ring
         seem = list(map(estimated, nominees))
-        likely = [
-            n for n, s in enumerate(seem) if s < _SURELY * min(seem) and nominees[n] not in nominees[:n]
-        ]
+        if self.module.dies_used * neighbours.plan.size > _MOST_REHEARSED:
+            surely = _SURELY_NEAR if neighbours.one_hop else _SURELY
+            return ring if seem[-1] < surely * min(seem) else first
+        most = inf if self._may_spill(lone) else _SURELY * min(seem)
+        likely = [n for n, s in enumerate(seem) if s < most and nominees[n] not in nominees[:n]]
         if len(likely) == 1:
             return nominees[likely[0]]
-        if self.module.dies_used * self.neighbours(lone.axis).plan.size > _MOST_REHEARSED:
-            return ring if seem[-1] < _SURELY * min(seem) else first
         if lone not in self._alone:
             assert self.rehearse is not None
-            times = [self.rehearse(lone, nominees[n]) + in_memory(nominees[n]) for n in likely]
+            # What lies in HBM beside the other arrays has room in SRAM where it is alone.
+            elsewhere = not self._in_sram and lone.bytes(neighbours.plan.size) <= self.module.die.sram
+            times = [
+                self.rehearse(lone, nominees[n]) + (in_memory(nominees[n]) if elsewhere else 0.0)
+                for n in likely
+            ]
             self._alone[lone] = likely[times.index(min(times))]
         return nominees[self._alone[lone]]
+
+    def _may_spill(self, lone: Lone) -> bool:
+        """Whether HBM may take time, which estimates of links leave out: of the arrays, or of parts of all dies."""
+        dies = self.neighbours(lone.axis).plan.size
+        return not self._in_sram or dies * lone.bytes(dies) > self.module.die.sram
 
     # -- estimates ----------------------------------------------------------------------------------------
 

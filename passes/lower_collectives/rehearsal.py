@@ -7,9 +7,10 @@ all dies, `route` leads them around full links, and those of several hops meet t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from math import inf
 from typing import Final
 
+from wscc.diagnostics import Code, CompileError
 from wscc.ir.array import Array, Kind
 from wscc.ir.logical_mesh import LogicalMesh
 from wscc.ir.module import Level, Module, Output, Procedure
@@ -24,16 +25,19 @@ from wscc.passes.lower_collectives.reshards import all_gather, all_reduce, axis_
 
 _NAME: Final = "alone"
 _TYPES: Final = {t.size: t for t in DType}
-# All is in SRAM, so that only links take time.
-_SRAM: Final = 1 << 60
 
 
 def rehearse(
     module: Module, seconds: Callable[[Module], float], lone: Lone, by: Algorithm | Reduction
 ) -> float:
     """Seconds of a reshard of a module whose dies are placed, in all groups of its axis at once; `seconds` gives those
-    of the step of a lowered module."""
-    return seconds(_program(module, lone, by))
+    of the step of a lowered module. Infinite where it has no room."""
+    try:
+        return seconds(_program(module, lone, by))
+    except CompileError as error:
+        if error.diagnostics[0].code is not Code.OUT_OF_MEMORY:
+            raise
+        return inf
 
 
 def _program(module: Module, lone: Lone, by: Algorithm | Reduction) -> Module:
@@ -49,10 +53,8 @@ def _program(module: Module, lone: Lone, by: Algorithm | Reduction) -> Module:
         lower(axis_groups(build, lone.axis, by), read, written, 0, _NAME)
     buffers = tuple(build.buffers.values())
     procedure = Procedure(_NAME, (x,), (Output(y),), tuple(build.body), buffers)
-    machine = module.machine
     return module.with_(
         level=Level.FABRIC,
-        machine=replace(machine, die=replace(machine.die, sram=_SRAM), unlike=()),
         arrays=tuple(Array(v.name, v.type, Kind.CARRIED) for v in (x, y)),
         procedures=(procedure,),
         step=(Call(_NAME, (Ref(x.name), Ref(y.name))),),

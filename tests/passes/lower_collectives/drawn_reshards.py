@@ -4,7 +4,7 @@ is, exit status 1.
 python -m tests.passes.lower_collectives.drawn_reshards SECONDS [SEED]
 
 Meshes of 2 to 64 dies, some of them damaged or with two axes, and a few large ones without a ring of neighbours; links
-of 5e8 to 1e13 B/s and 10 ns to 20 us; 64 B to 16 MB.
+of 5e8 to 1e13 B/s and 10 ns to 20 us; 64 B to 16 MB; on a third of the machines much of that lies in HBM.
 """
 
 from __future__ import annotations
@@ -32,6 +32,13 @@ class Links(NamedTuple):
     flit: int = 64
 
 
+class Memory(NamedTuple):
+    """The memory of a die, which holds all in SRAM by default."""
+
+    sram: int = 1 << 40
+    hbm_bandwidth: int = 10**12
+
+
 class Drawn(NamedTuple):
     """A reshard of `size` bytes along the first axis, on a mesh with dead dies and links."""
 
@@ -42,11 +49,13 @@ class Drawn(NamedTuple):
     size: int
     dead: tuple[Coordinate, ...] = ()
     cut: tuple[tuple[Coordinate, Coordinate], ...] = ()
+    memory: Memory = Memory()
 
     def wafer(self) -> Wafer:
         wafer = wafer_of(*self.mesh)
         return replace(
             wafer,
+            die=replace(wafer.die, **self.memory._asdict()),
             link=replace(wafer.link, **self.links._asdict()),
             dead_dies=frozenset(self.dead),
             dead_links=frozenset(dead_link(*ends) for ends in self.cut),
@@ -78,7 +87,10 @@ def drawn(rng: random.Random) -> Drawn:
         axes = rng.choice([(("dp", inner), ("tp", dies // inner)), (("tp", inner), ("dp", dies // inner))])
     links = Links(int(between(5e8, 1e13)), between(1e-8, 2e-5), rng.choice([16, 64, 256]))
     kind = rng.choice(KINDS if rng.random() < 0.5 else KINDS[-1:])
-    return Drawn((rows, cols), links, kind, axes, int(between(64, 1 << 24)), dead, cut)
+    size, memory = int(between(64, 1 << 24)), Memory()
+    if rng.random() < 1 / 3:
+        memory = Memory(rng.choice([1 << 12, 1 << 16, 1 << 20]), int(between(1e10, 1e13)))
+    return Drawn((rows, cols), links, kind, axes, size, dead, cut, memory)
 
 
 def _damage(
