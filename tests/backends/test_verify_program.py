@@ -14,6 +14,7 @@ import pytest
 from tests.fuzz.artifacts import PROGRAMS, caught_by, program
 from tests.fuzz.corruptions import CORRUPTIONS, corrupted
 from tests.oracles.slot_depth import ends_with
+from tests.support.compile_once import artifact_of
 from tests.support.models import gpt
 from tests.support.small_programs import ARENA, EXCHANGE, POSTED, SENDER, SENT, SWAP, manifest, one, straight
 from wscc.backends.artifact.files import Artifact, write_artifact
@@ -347,6 +348,14 @@ def test_a_program_too_large_to_run_is_compared_with_its_graph() -> None:
     graph = parse(Source("graph.wir", right.graph))
     assert not list(differences(right, graph))
     assert list(differences(corrupted(right, "flag", Random(0)), graph))
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_program_of_any_level_is_compared_with_its_graph_at_that_level(level: int) -> None:
+    """Above level 1 this one has copies in SRAM."""
+    (name,) = (name for name in PROGRAMS if "copies" in name)
+    graph = parse(Source("graph.wir", program(name).graph))
+    assert not list(differences(artifact_of(graph, level), graph))
 
 
 def test_the_part_of_lr_schedule_that_two_steps_do_not_reach_is_compared() -> None:
